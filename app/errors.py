@@ -88,6 +88,11 @@ class NotFound(LetheError):
     title = "There is no such thing"
 
 
+class KeyUnknown(NotFound):
+    code = "key_unknown"
+    title = "There is no such API key"
+
+
 class DatasetUnknown(NotFound):
     code = "dataset_unknown"
     title = "There is no such dataset"
@@ -172,3 +177,8 @@ class LedgerCorrupt(LetheError):
 class WeightsUnreadable(LetheError):
     code = "weights_unreadable"
     title = "The sealed weights cannot be opened"
+
+
+class CertificateInvalid(LetheError):
+    code = "certificate_invalid"
+    title = "The certificate does not verify"

@@ -1,0 +1,1 @@
+"""Langevin unlearning: a chain of projected noisy gradient steps on the rows that remain."""

@@ -1,0 +1,1 @@
+"""Who may do what, and the same answer to a question asked twice."""

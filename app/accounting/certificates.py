@@ -1,0 +1,159 @@
+"""Certificates: statements signed with the installation's Ed25519 key, verified by anybody who has the public one."""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from joserfc import jws
+from joserfc.errors import JoseError
+from joserfc.jwk import KeySet
+from sqlalchemy.orm import Session
+
+from app.accounting import ledger, repository
+from app.db import now
+from app.db.tables import Certificate, Dataset, DeletionRequest, Erasure, LedgerEntry, Model, Run, Version, new_id
+from app.errors import CertificateInvalid, CertificateUnknown
+from app.keys import Keys
+from app.privacy import certificate as statements
+from app.privacy.accountant import Exposure, compact, tally
+from app.privacy.errors import PrivacyError
+from app.privacy.guarantees import Evidence, Guarantee
+from app.privacy.mechanism import Mechanism
+
+_ALGORITHM = "Ed25519"
+_TYPE = "lethe-certificate+jws"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verified:
+    """A certificate whose signature holds and whose numbers were recomputed."""
+
+    statement: dict[str, Any]
+    guarantees: list[Guarantee]
+    key_id: str
+
+
+def issue(
+    session: Session,
+    keys: Keys,
+    *,
+    request: DeletionRequest,
+    erasure: Erasure,
+    model: Model,
+    dataset: Dataset,
+    run: Run,
+    version: Version,
+    entry: LedgerEntry,
+) -> Certificate:
+    """Sign what is now true of one request and one model version, in the transaction that publishes it."""
+    certificate_id, issued_at = new_id("crt"), now(session)
+    statement = statements.statement(
+        certificate_id=certificate_id,
+        issued_at=issued_at.isoformat(),
+        request={
+            "id": request.id,
+            "submitted_at": request.submitted_at.isoformat(),
+            "records": erasure.num_records,
+        },
+        model={"id": model.id, "version": version.number, "weights_sha256": version.weights_sha256},
+        dataset={"id": dataset.id, "revision": run.revision, "digest": dataset.digest},
+        run={"id": run.id, "kind": run.kind, "steps": run.steps_total},
+        target={"epsilon": model.epsilon, "delta": model.delta},
+        ledger={"sequence": entry.sequence, "hash": entry.hash},
+        evidence=evidence_of(session, erasure=erasure, model=model),
+    )
+    certificate = Certificate(
+        id=certificate_id,
+        request_id=request.id,
+        model_id=model.id,
+        version=version.number,
+        jws=sign(keys, statement),
+        issued_at=issued_at,
+    )
+    session.add(certificate)
+    return certificate
+
+
+def evidence_of(session: Session, *, erasure: Erasure, model: Model) -> Evidence:
+    """What the guarantees about this erasure depend on, as the model's chain stands now."""
+    mechanism = Mechanism.from_json(model.mechanism)
+    runs = repository.chain_runs(session, model_id=model.id)
+    assert erasure.revision is not None
+    assert erasure.num_records is not None
+    return Evidence(
+        mechanism=mechanism,
+        history=tuple(compact(mechanism, ledger.history_of(session, model_id=model.id))),
+        records=erasure.num_records,
+        steps_present=sum(run.steps_total for run in runs if run.revision < erasure.revision),
+        exposures=_exposures(session, request_id=erasure.request_id),
+        delta=model.delta,
+    )
+
+
+def _exposures(session: Session, *, request_id: str) -> dict[str, Exposure]:
+    """For every model that the person's records fed, the versions published while they were present."""
+    exposures = {}
+    for erasure in repository.erasures_of(session, request_id=request_id):
+        if erasure.revision is None or not erasure.num_records:
+            continue
+        for model in repository.models_of(session, dataset_id=erasure.dataset_id):
+            steps = repository.releases_before(session, model_id=model.id, revision=erasure.revision)
+            if steps:
+                exposures[model.id] = Exposure(
+                    mechanism=Mechanism.from_json(model.mechanism),
+                    records=erasure.num_records,
+                    releases=tally(steps),
+                )
+    return exposures
+
+
+def get(session: Session, certificate_id: str) -> Certificate:
+    """Raises `CertificateUnknown`."""
+    certificate = repository.certificate(session, certificate_id)
+    if certificate is None:
+        raise CertificateUnknown(f"There is no certificate {certificate_id!r}.")
+    return certificate
+
+
+def sign(keys: Keys, statement: dict[str, Any]) -> str:
+    """The compact JWS (RFC 7515, RFC 9864) of a statement."""
+    header = {"alg": _ALGORITHM, "typ": _TYPE, "kid": keys.signing_key.kid}
+    return jws.serialize_compact(header, ledger.canonical(statement), keys.signing_key, algorithms=[_ALGORITHM])
+
+
+def public_keys(keys: Keys) -> dict[str, Any]:
+    """The JWK set that `/.well-known/jwks.json` publishes."""
+    return {"keys": [keys.signing_key.as_dict(private=False) | {"use": "sig", "alg": _ALGORITHM}]}
+
+
+def statement_in(compact_jws: str) -> dict[str, Any]:
+    """The statement inside a certificate of our own making, not verified."""
+    document: dict[str, Any] = json.loads(jws.extract_compact(compact_jws.encode()).payload)
+    return document
+
+
+def verify(compact_jws: str, jwks: dict[str, Any]) -> Verified:
+    """Check the signature against `jwks` and recompute every number of the statement.
+
+    Raises `CertificateInvalid`, naming what does not hold.
+    """
+    try:
+        signed = jws.deserialize_compact(compact_jws.strip(), KeySet.import_key_set({"keys": jwks["keys"]}), algorithms=[_ALGORITHM])
+    except (JoseError, ValueError, KeyError, TypeError) as error:
+        raise CertificateInvalid("The signature was not made by any of the given keys over this statement.") from error
+    if signed.headers().get("typ") != _TYPE:
+        raise CertificateInvalid(f"Expected a token of type {_TYPE}.")
+    try:
+        statement = json.loads(signed.payload)
+        guarantees = statements.check(statement)
+    except PrivacyError as error:
+        raise CertificateInvalid(f"{error}.") from error
+    except (ValueError, TypeError) as error:
+        raise CertificateInvalid("The signed payload is not a statement.") from error
+    return Verified(statement=statement, guarantees=guarantees, key_id=str(signed.headers().get("kid")))
+
+
+def sha256(weights: bytes) -> str:
+    """The digest by which ledger and certificates name weights."""
+    return hashlib.sha256(weights).hexdigest()

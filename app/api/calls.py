@@ -1,0 +1,60 @@
+"""What every endpoint is given: the installation, the caller, and whether the call was made before."""
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from fastapi import Depends, Header, Query, Request
+from fastapi.responses import JSONResponse
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+
+from app.access import service as access
+from app.access.idempotency import Answer, Once
+from app.access.service import Caller, Scope
+from app.installation import Installation
+
+_bearer = HTTPBearer(auto_error=False, description="An API key")
+
+Limit = Annotated[int, Query(ge=1, le=500)]
+Cursor = Annotated[str | None, Query(max_length=500)]
+
+
+def _installation(request: Request) -> Installation:
+    at: Installation = request.app.state.installation
+    return at
+
+
+At = Annotated[Installation, Depends(_installation)]
+
+
+def caller_with(scope: Scope) -> Any:
+    """A dependency: the caller, whose key must carry `scope`."""
+
+    def authenticated(at: At, header: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]) -> Caller:
+        with at.database.reading() as session:
+            caller = access.authenticate(session, header.credentials if header else None)
+        caller.require(scope)
+        return caller
+
+    return Depends(authenticated)
+
+
+def once_with(scope: Scope) -> Any:
+    """A dependency for a creating POST: its key, its `Idempotency-Key`, and a keyed hash of what it asks."""
+    authenticated: Callable[..., Caller] = caller_with(scope).dependency
+
+    async def once(
+        request: Request,
+        at: At,
+        caller: Annotated[Caller, Depends(authenticated)],
+        idempotency_key: Annotated[str | None, Header(min_length=1, max_length=255)] = None,
+    ) -> Once:
+        form = request.headers.get("content-type", "").startswith("multipart/")
+        body = b"" if form else await request.body()
+        fingerprint = at.keys.fingerprint(request.method.encode(), request.url.path.encode(), body)
+        return Once(api_key_id=caller.key_id, idempotency_key=idempotency_key, fingerprint=fingerprint)
+
+    return Depends(once)
+
+
+def respond(answer: Answer) -> JSONResponse:
+    return JSONResponse(answer.body, answer.status, {"Location": answer.location} if answer.location else None)

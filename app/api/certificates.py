@@ -1,0 +1,51 @@
+"""`/certificates`: what was signed, and whether it holds."""
+
+from fastapi import APIRouter
+
+from app.access.service import Scope
+from app.accounting import certificates
+from app.api.calls import At, caller_with
+from app.api.problems import responses
+from app.api.schemas import CertificateIn, CertificateOut, CertificateVerdictOut, GuaranteeOut
+from app.db.tables import Certificate
+from app.errors import CertificateInvalid, CertificateUnknown
+
+router = APIRouter(tags=["Certificates"])
+
+
+@router.get(
+    "/certificates/{certificate_id}",
+    dependencies=[caller_with(Scope.REQUESTS_READ)],
+    responses=responses(CertificateUnknown),
+)
+def get_certificate(at: At, certificate_id: str) -> CertificateOut:
+    with at.database.reading() as session:
+        return shown(certificates.get(session, certificate_id))
+
+
+@router.post(
+    "/certificates:verify",
+    dependencies=[caller_with(Scope.REQUESTS_READ)],
+    responses=responses(CertificateInvalid),
+)
+def verify_certificate(at: At, body: CertificateIn) -> CertificateVerdictOut:
+    """Check the signature against this installation's key and recompute every number from the statement alone."""
+    verified = certificates.verify(body.jws, certificates.public_keys(at.keys))
+    return CertificateVerdictOut(
+        valid=True,
+        key_id=verified.key_id,
+        guarantees=[GuaranteeOut(**guarantee.to_json()) for guarantee in verified.guarantees],
+        statement=verified.statement,
+    )
+
+
+def shown(certificate: Certificate) -> CertificateOut:
+    return CertificateOut(
+        id=certificate.id,
+        request_id=certificate.request_id,
+        model_id=certificate.model_id,
+        version=certificate.version,
+        issued_at=certificate.issued_at,
+        jws=certificate.jws,
+        statement=certificates.statement_in(certificate.jws),
+    )

@@ -1,0 +1,221 @@
+"""`/models`: learn, watch, download, predict, relearn."""
+
+from typing import Annotated, Any
+
+import numpy as np
+from fastapi import APIRouter
+from fastapi.responses import JSONResponse, Response
+from sqlalchemy.orm import Session
+
+from app.access import idempotency
+from app.access.idempotency import Answer, Once
+from app.access.service import Scope
+from app.accounting import service as accounting
+from app.api.calls import At, Cursor, Limit, caller_with, once_with, respond
+from app.api.problems import responses
+from app.api.schemas import (
+    GuaranteeOut,
+    MechanismOut,
+    ModelIn,
+    ModelOut,
+    PageOut,
+    PredictionOut,
+    PredictionsIn,
+    PredictionsOut,
+    ProgressOut,
+    TargetOut,
+    VersionOut,
+)
+from app.db.tables import Dataset, Model, Version
+from app.errors import (
+    DatasetUnknown,
+    FieldError,
+    IdempotencyConflict,
+    InputInvalid,
+    ModelNotLive,
+    ModelUnknown,
+    PreconditionFailed,
+    TargetUnreachable,
+    VersionUnknown,
+    WeightsDestroyed,
+)
+from app.registry import datasets, repository, weights
+from app.registry import service as registry
+from app.registry.encoding import encode_vectors, parse_schema
+from app.registry.prediction import probabilities
+
+router = APIRouter(prefix="/models", tags=["Models"])
+
+
+@router.post(
+    "",
+    status_code=202,
+    response_model=ModelOut,
+    responses=responses(DatasetUnknown, PreconditionFailed, TargetUnreachable, IdempotencyConflict),
+)
+def create_model(at: At, body: ModelIn, once: Annotated[Once, once_with(Scope.MODELS_WRITE)]) -> JSONResponse:
+    """Freeze the model's mechanism and learn it in the background; `GET /models/{id}` shows the progress."""
+    with at.database.writing() as session:
+        answer = idempotency.replay(session, once)
+        if answer is None:
+            evaluation = body.evaluation_dataset_id
+            model = registry.create_model(
+                session,
+                name=body.name,
+                dataset=datasets.get(session, body.dataset_id),
+                evaluation_dataset=datasets.get(session, evaluation) if evaluation else None,
+                epsilon=body.target.epsilon,
+                delta=body.target.delta,
+                l2=body.l2,
+                noise_scale=body.noise_scale,
+                step_size=body.step_size,
+                radius=body.radius,
+                learn_steps=body.learn_steps,
+                max_steps=at.settings.max_steps,
+            )
+            answer = idempotency.remember(session, once, _accepted(session, model))
+    at.bell.wake()
+    return respond(answer)
+
+
+@router.get("", dependencies=[caller_with(Scope.MODELS_READ)], responses=responses())
+def list_models(at: At, limit: Limit = 50, cursor: Cursor = None) -> PageOut[ModelOut]:
+    with at.database.reading() as session:
+        page = repository.models(session, limit=limit, cursor=cursor)
+        return PageOut(items=[shown(session, model) for model in page.items], next_cursor=page.next_cursor)
+
+
+@router.get("/{model_id}", dependencies=[caller_with(Scope.MODELS_READ)], responses=responses(ModelUnknown))
+def get_model(at: At, model_id: str) -> ModelOut:
+    with at.database.reading() as session:
+        return shown(session, registry.get_model(session, model_id))
+
+
+@router.post(
+    "/{model_id}/relearn",
+    status_code=202,
+    response_model=ModelOut,
+    responses=responses(ModelUnknown, IdempotencyConflict),
+)
+def relearn(at: At, model_id: str, once: Annotated[Once, once_with(Scope.MODELS_WRITE)]) -> JSONResponse:
+    """Learn again from scratch on the data as they are now; the live version stays in service meanwhile."""
+    with at.database.writing() as session:
+        answer = idempotency.replay(session, once)
+        if answer is None:
+            model = registry.get_model(session, model_id)
+            registry.relearn(session, model)
+            answer = idempotency.remember(session, once, _accepted(session, model))
+    at.bell.wake()
+    return respond(answer)
+
+
+@router.get("/{model_id}/versions", dependencies=[caller_with(Scope.MODELS_READ)], responses=responses(ModelUnknown))
+def list_versions(at: At, model_id: str, limit: Limit = 50, cursor: Cursor = None) -> PageOut[VersionOut]:
+    with at.database.reading() as session:
+        registry.get_model(session, model_id)
+        page = repository.versions(session, model_id=model_id, limit=limit, cursor=cursor)
+    return PageOut(items=[_version(version) for version in page.items], next_cursor=page.next_cursor)
+
+
+@router.get(
+    "/{model_id}/versions/{number}",
+    dependencies=[caller_with(Scope.MODELS_READ)],
+    responses=responses(ModelUnknown, VersionUnknown),
+)
+def get_version(at: At, model_id: str, number: int) -> VersionOut:
+    with at.database.reading() as session:
+        return _version(registry.get_version(session, model_id=model_id, number=number))
+
+
+@router.get(
+    "/{model_id}/versions/{number}/weights",
+    dependencies=[caller_with(Scope.MODELS_READ)],
+    response_class=Response,
+    responses=responses(ModelUnknown, VersionUnknown, WeightsDestroyed),
+)
+def get_weights(at: At, model_id: str, number: int) -> Response:
+    """The live version as safetensors: one tensor `parameters`, a row per class (one row for two), bias last."""
+    with at.database.reading() as session:
+        version = registry.get_version(session, model_id=model_id, number=number)
+    content = registry.read_weights(at.weights, version)
+    name = f"{model_id}-v{number}.safetensors"
+    headers = {"Content-Disposition": f'attachment; filename="{name}"', "Cache-Control": "no-store"}
+    return Response(content, media_type="application/octet-stream", headers=headers)
+
+
+@router.post(
+    "/{model_id}/predictions",
+    dependencies=[caller_with(Scope.MODELS_READ)],
+    responses=responses(ModelUnknown, ModelNotLive, InputInvalid),
+)
+def predict(at: At, model_id: str, body: PredictionsIn) -> PredictionsOut:
+    """What the live version says about records: objects by column name, or vectors where the dataset has no schema."""
+    with at.database.reading() as session:
+        model = registry.get_model(session, model_id)
+        version = registry.get_live_version(session, model)
+        dataset = datasets.get(session, model.dataset_id)
+    features = _encode(dataset, body.records)
+    parameters = weights.from_safetensors(registry.read_weights(at.weights, version))
+    chances = probabilities(parameters, features, len(dataset.classes))
+    predictions = [
+        PredictionOut(
+            label=dataset.classes[int(row.argmax())],
+            probabilities=dict(zip(dataset.classes, row.tolist(), strict=True)),
+        )
+        for row in chances
+    ]
+    return PredictionsOut(version=version.number, predictions=predictions)
+
+
+def shown(session: Session, model: Model) -> ModelOut:
+    run = repository.running_run(session, model_id=model.id)
+    version = repository.live_version(session, model)
+    guarantees = accounting.guarantees_of(session, model) if version else None
+    return ModelOut(
+        id=model.id,
+        name=model.name,
+        dataset_id=model.dataset_id,
+        evaluation_dataset_id=model.evaluation_dataset_id,
+        objective=model.mechanism["objective"],
+        status="unlearning" if run and version else model.status,
+        live_version=model.live_version,
+        progress=ProgressOut(steps_done=run.steps_done, steps_total=run.steps_total) if run else None,
+        mechanism=MechanismOut(**model.mechanism),
+        target=TargetOut(epsilon=model.epsilon, delta=model.delta),
+        guarantee=[GuaranteeOut(**guarantee.to_json()) for guarantee in guarantees] if guarantees else None,
+        metrics=version.metrics if version else {},
+        error_code=model.error_code,
+        created_at=model.created_at,
+    )
+
+
+def _accepted(session: Session, model: Model) -> Answer:
+    session.flush()  # what is shown is read back
+    return Answer(
+        status=202, location=f"/v1/models/{model.id}", body=shown(session, model).model_dump(mode="json", by_alias=True)
+    )
+
+
+def _version(version: Version) -> VersionOut:
+    return VersionOut(
+        model_id=version.model_id,
+        number=version.number,
+        status=version.status,
+        run_id=version.run_id,
+        weights_sha256=version.weights_sha256,
+        metrics=version.metrics,
+        published_at=version.published_at,
+        destroyed_at=version.destroyed_at,
+    )
+
+
+def _encode(dataset: Dataset, records: list[dict[str, Any] | list[float]]) -> np.ndarray[Any, np.dtype[np.float32]]:
+    """The records as the dataset's rows were encoded. Raises `InputInvalid`."""
+    if dataset.schema is not None:
+        if not all(isinstance(record, dict) for record in records):
+            raise InputInvalid("Send each record as an object of columns.", [FieldError("records", "expected objects")])
+        return parse_schema(dataset.schema).encode_records(records)
+    if not all(isinstance(record, list) and len(record) == dataset.num_features for record in records):
+        expected = f"expected vectors of {dataset.num_features} numbers"
+        raise InputInvalid(f"This dataset has no schema: {expected}.", [FieldError("records", expected)])
+    return encode_vectors([record for record in records if isinstance(record, list)])

@@ -1,0 +1,59 @@
+"""Newest-first pages that stay right while rows arrive: the cursor is the place of the last row, not a count."""
+
+import base64
+import binascii
+import datetime
+import json
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy.orm import InstrumentedAttribute, Session
+
+from app.errors import FieldError, InputInvalid
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    items: list[T]
+    next_cursor: str | None
+
+
+def page(
+    session: Session,
+    query: sa.Select[T],
+    at: InstrumentedAttribute[datetime.datetime],
+    key: InstrumentedAttribute[str],
+    *,
+    limit: int,
+    cursor: str | None,
+) -> Page[T]:
+    """The `limit` rows of `query` that come after `cursor`, ordered by (`at`, `key`) descending.
+
+    Raises `InputInvalid` for a cursor that no page gave.
+    """
+    if cursor is not None:
+        last_at, last_key = _decode(cursor)
+        query = query.where(sa.or_(at < last_at, sa.and_(at == last_at, key < last_key)))
+    rows = list(session.scalars(query.order_by(at.desc(), key.desc()).limit(limit + 1)))
+    more = len(rows) > limit
+    rows = rows[:limit]
+    return Page(rows, _encode(getattr(rows[-1], at.key), getattr(rows[-1], key.key)) if more else None)
+
+
+def _encode(at: datetime.datetime, key: str) -> str:
+    return base64.urlsafe_b64encode(json.dumps([at.isoformat(), key]).encode()).decode().rstrip("=")
+
+
+def _decode(cursor: str) -> tuple[datetime.datetime, str]:
+    try:
+        at, key = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+        moment = datetime.datetime.fromisoformat(at)
+        if moment.tzinfo is None or not isinstance(key, str):
+            raise ValueError
+    except (ValueError, TypeError, binascii.Error) as error:
+        message = "Expected the next_cursor of an earlier page"
+        raise InputInvalid(message, [FieldError("cursor", message)]) from error
+    return moment, key

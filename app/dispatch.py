@@ -1,0 +1,90 @@
+"""The bell: tells a worker that there may be work. Losing or doubling it changes nothing; the database is the truth.
+
+Embedded, it is a byte in a named pipe of the data folder; with a broker, a Celery message that carries no content.
+"""
+
+import contextlib
+import os
+import select
+from functools import lru_cache
+from pathlib import Path
+from typing import Protocol
+
+from celery import Celery
+
+from app import telemetry
+from app.config import Settings
+
+TASK = "lethe.work"
+
+
+class Bell(Protocol):
+    def wake(self) -> None:
+        """Never raises: a bell that cannot be rung is logged, and the sweeper finds the work."""
+
+
+class PipeBell:
+    """Embedded: rung by the gateway, heard by the one worker of the data folder."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self._path = data_dir / "bell"
+
+    def wake(self) -> None:
+        with contextlib.suppress(OSError):  # nobody listens yet: the worker looks at the database when it starts
+            descriptor = os.open(self._path, os.O_WRONLY | os.O_NONBLOCK)
+            try:
+                os.write(descriptor, b"!")
+            finally:
+                os.close(descriptor)
+
+    def listen(self) -> int:
+        """A descriptor to `wait` on; the caller closes it."""
+        with contextlib.suppress(FileExistsError):
+            os.mkfifo(self._path, 0o600)
+        return os.open(self._path, os.O_RDWR | os.O_NONBLOCK)
+
+
+def wait(descriptor: int, *, seconds: float) -> None:
+    """Return when the bell has been rung, or after `seconds`; all rings until now count as one."""
+    if select.select([descriptor], [], [], seconds)[0]:
+        with contextlib.suppress(BlockingIOError):
+            os.read(descriptor, 65536)
+
+
+class CeleryBell:
+    """With a broker: any worker hears it."""
+
+    def __init__(self, broker_url: str) -> None:
+        self._celery = celery_client(broker_url)
+
+    def wake(self) -> None:
+        try:
+            self._celery.send_task(TASK, ignore_result=True)
+        except Exception as error:  # noqa: BLE001  whatever the broker's client raises, the request is safe
+            telemetry.logger().warning("dispatch.bell_not_rung", error=type(error).__name__)
+
+
+def bell(settings: Settings) -> Bell:
+    """The bell that the settings ask for."""
+    if settings.broker_url is None:
+        return PipeBell(settings.data_dir)
+    return CeleryBell(settings.broker_url.get_secret_value())
+
+
+@lru_cache
+def celery_client(broker_url: str) -> Celery:
+    """Celery for messages that are only ever a bell: no arguments, no results, and no waiting for a broker."""
+    client = Celery("lethe", broker=broker_url)
+    client.conf.update(
+        accept_content=["json"],
+        task_serializer="json",
+        task_ignore_result=True,
+        task_publish_retry=False,
+        task_acks_late=False,
+        worker_prefetch_multiplier=1,
+        worker_send_task_events=False,
+        worker_hijack_root_logger=False,
+        broker_connection_retry_on_startup=True,
+        broker_transport_options={"socket_timeout": 5, "socket_connect_timeout": 2, "socket_keepalive": True},
+    )
+    return client

@@ -1,0 +1,104 @@
+"""What a certificate says, and how anybody recomputes it from the statement alone: no database, no key, no data."""
+
+from typing import Any
+
+from app.privacy import accountant, conversion, guarantees
+from app.privacy.errors import PreconditionError, PrivacyError
+from app.privacy.guarantees import Evidence, Guarantee, Notion
+
+FORMAT = "lethe-certificate/1"
+
+INVARIANTS = {
+    "rows_null_read_back": "before the first step the person's rows were overwritten in place and read back as null",
+    "row_norms_at_most_one": "every row was checked to have Euclidean norm <= 1 before the first step",
+    "steps_as_planned": "the number of steps that ran is the number that was planned and is accounted for",
+    "mechanism_as_frozen": "the run used the mechanism frozen when the model was created",
+    "fresh_system_noise": "every run drew its noise from a new key of the operating system, which was not kept",
+    "last_iterate_only": "only the last iterate left the worker; runs that died were thrown away with their state",
+    "one_run_per_dataset": "no other run read the dataset while the rows were overwritten",
+}
+"""What the service checks or ensures by construction in every run; a run in which one fails is not published."""
+
+LIMITS = [
+    "The guarantee is for real arithmetic; the run used float64 parameters and float32 rows.",
+    "Weights that somebody copied before the deletion are protected by the release guarantee only.",
+    "Rows held under another subject id, or that copy this person's content, are not covered.",
+    "That a deletion was requested is not hidden.",
+]
+
+
+def statement(
+    *,
+    certificate_id: str,
+    issued_at: str,
+    request: dict[str, Any],
+    model: dict[str, Any],
+    dataset: dict[str, Any],
+    run: dict[str, Any],
+    target: dict[str, float],
+    ledger: dict[str, Any],
+    evidence: Evidence,
+) -> dict[str, Any]:
+    """The statement of one person's deletion from one model version. Raises what `check` raises if it is not true."""
+    document = {
+        "format": FORMAT,
+        "certificate_id": certificate_id,
+        "issued_at": issued_at,
+        "request": request,
+        "model": model,
+        "dataset": dataset,
+        "run": run,
+        "target": target,
+        "theorem": accountant.THEOREM,
+        "evidence": evidence.to_json(),
+        "guarantees": [guarantee.to_json() for guarantee in evidence.guarantees()],
+        "invariants": INVARIANTS,
+        "limits": LIMITS,
+        "ledger": ledger,
+    }
+    check(document)
+    return document
+
+
+def check(document: dict[str, Any]) -> list[Guarantee]:
+    """Recompute every number of a statement; returns the guarantees, recomputed.
+
+    Raises `PreconditionError` naming what does not hold, also for a field that is missing or of the wrong type.
+    """
+    try:
+        if document["format"] != FORMAT or document["theorem"] != accountant.THEOREM:
+            raise PreconditionError("format_known", f"Expected a {FORMAT} statement that cites {accountant.THEOREM}")
+        evidence = Evidence.from_json(document["evidence"])
+        recomputed = evidence.guarantees()
+        for stated, guarantee in zip(document["guarantees"], recomputed, strict=True):
+            guarantees.confirm("guarantees", stated=stated, recomputed=guarantee.to_json())
+        guarantees.confirm("evidence", stated=document["evidence"], recomputed=evidence.to_json())
+        _check_consistent(document, evidence)
+    except PrivacyError:
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        raise PreconditionError(
+            "statement_complete", f"Expected a complete statement ({type(error).__name__})"
+        ) from error
+    return recomputed
+
+
+def _check_consistent(document: dict[str, Any], evidence: Evidence) -> None:
+    """The parts of the statement speak of the same run, model, records and target."""
+    own = evidence.exposures.get(document["model"]["id"])
+    exposed = sum(steps * count for steps, count in own.releases) if own else 0
+    target = document["target"]
+    mu_target = conversion.gdp_mu(epsilon=target["epsilon"], delta=target["delta"])
+    unlearned = next(g for g in evidence.guarantees() if g.notion is Notion.UNLEARNING)
+    conditions = {
+        "steps_of_run": document["run"]["steps"] == evidence.history[-1].steps,
+        "kind_of_run": (document["run"]["kind"] == "unlearn") == (len(evidence.history) > 1),
+        "records_of_request": document["request"]["records"] == evidence.records,
+        "own_releases_counted": exposed >= evidence.steps_present
+        and (own is None or (own.mechanism, own.records) == (evidence.mechanism, evidence.records)),
+        "delta_of_target": evidence.delta == target["delta"],
+        "target_met": unlearned.mu <= mu_target * (1 + guarantees.TOLERANCE),
+    }
+    for name, holds in conditions.items():
+        if not holds:
+            raise PreconditionError(name, f"Expected the statement to satisfy {name}")

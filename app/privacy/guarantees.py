@@ -1,0 +1,176 @@
+"""What is claimed: a number, in a named notion, against a named reference process.
+
+`Evidence` is everything those numbers depend on for one person and one model version. The certificate carries it, so
+whoever holds a certificate recomputes the same numbers with the same function.
+"""
+
+import math
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from functools import cached_property
+from typing import Any, Self
+
+from app.privacy import accountant, conversion
+from app.privacy.accountant import Chain, Exposure, Run
+from app.privacy.errors import DomainError, PreconditionError
+from app.privacy.mechanism import Adjacency, Mechanism
+
+
+class Notion(StrEnum):
+    """Guarantees of different notions answer different questions; they are never added."""
+
+    UNLEARNING = "unlearning"
+    DELETION = "deletion"
+    ADAPTIVE = "adaptive"
+    RELEASE = "release"
+
+
+REFERENCE_PROCESS: dict[Notion, str] = {
+    Notion.UNLEARNING: "learning from scratch on the data as they are now: same number of steps, same initial law;"
+    " for requests that do not depend on published models",
+    Notion.DELETION: "the same history in which this person's records had been null from the start;"
+    " for requests that do not depend on published models",
+    Notion.ADAPTIVE: "the same history in which this person's records had been null from the start;"
+    " also against people who read every published version and chose their requests by it",
+    Notion.RELEASE: "for one record still present: this version with another record in its place,"
+    " given the version published before",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guarantee:
+    """mu-GDP in both directions, and the (epsilon, delta) it implies exactly; epsilon is rounded up."""
+
+    notion: Notion
+    adjacency: Adjacency
+    mu: float
+    epsilon: float
+    delta: float
+    reference_process: str
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+TOLERANCE = 1e-9
+"""Relative difference allowed between a stated and a recomputed number (another machine's libm rounds differently)."""
+
+
+def confirm(part: str, *, stated: dict[str, Any], recomputed: dict[str, Any]) -> None:
+    """Raises `PreconditionError` naming the number of `part` that is stated otherwise than recomputed."""
+    if stated.keys() != recomputed.keys():
+        raise PreconditionError("numbers_recompute", f"Expected the fields of {part} to be {sorted(recomputed)}")
+    for name, value in recomputed.items():
+        numbers = isinstance(value, float) and isinstance(stated[name], float | int)
+        if not (math.isclose(stated[name], value, rel_tol=TOLERANCE) if numbers else stated[name] == value):
+            raise PreconditionError("numbers_recompute", f"Expected {part}.{name}={stated[name]!r} to be {value!r}")
+
+
+def guarantee(notion: Notion, *, mu: float, delta: float) -> Guarantee:
+    """The guarantee of `mu` >= 0 in `notion`, converted at 0 < delta < 1 (Dong, Roth and Su 2022, Corollary 2.13)."""
+    return Guarantee(
+        notion=notion,
+        adjacency=Adjacency.REPLACE if notion is Notion.RELEASE else Adjacency.ZERO_OUT,
+        mu=mu,
+        epsilon=conversion.gdp_epsilon(mu=mu, delta=delta),
+        delta=delta,
+        reference_process=REFERENCE_PROCESS[notion],
+    )
+
+
+def of_chain(chain: Chain, *, last_run: Run, delta: float) -> list[Guarantee]:
+    """What holds for everybody at the version that `last_run` made: `unlearning` and `release`."""
+    released = accountant.release_mu(chain.mechanism, steps=last_run.steps, adjacency=Adjacency.REPLACE)
+    return [
+        guarantee(Notion.UNLEARNING, mu=accountant.unlearning_mu(chain), delta=delta),
+        guarantee(Notion.RELEASE, mu=released, delta=delta),
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """One person's deletion from one model version.
+
+    `history`: the runs of the chain so far, learning first. `records` of this person became null after
+    `steps_present` steps of it (0: they were null before the chain began). `exposures`: for every model the records
+    fed, keyed by model id, the versions published while they were present.
+
+    Raises `PreconditionError` where the parts contradict each other.
+    """
+
+    mechanism: Mechanism
+    history: tuple[Run, ...]
+    records: int
+    steps_present: int
+    exposures: dict[str, Exposure]
+    delta: float
+
+    def __post_init__(self) -> None:
+        if not self.history:
+            raise PreconditionError("history_complete", "Expected the learning run to open the history")
+        if self.records < 1:
+            raise DomainError(f"Expected records={self.records} >= 1")
+        if self.steps_present == 0:
+            return
+        steps = 0
+        for run in self.history:
+            if steps == self.steps_present and run.records >= self.records:
+                return
+            steps += run.steps
+        raise PreconditionError(
+            "deletion_in_history",
+            f"Expected a run after {self.steps_present} steps that deleted at least {self.records} records",
+        )
+
+    @cached_property
+    def chain(self) -> Chain:
+        return accountant.replay(self.mechanism, self.history)
+
+    def guarantees(self) -> list[Guarantee]:
+        """All notions, at `delta`."""
+        deleted = accountant.deletion_mu(self.chain, records=self.records, steps_present=self.steps_present)
+        adaptive = accountant.adaptive_mu(list(self.exposures.values()))
+        unlearned, released = of_chain(self.chain, last_run=self.history[-1], delta=self.delta)
+        return [
+            unlearned,
+            guarantee(Notion.DELETION, mu=deleted, delta=self.delta),
+            guarantee(Notion.ADAPTIVE, mu=adaptive, delta=self.delta),
+            released,
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "mechanism": self.mechanism.to_json(),
+            "history": [[run.steps, run.records] for run in self.history],
+            "records": self.records,
+            "steps_present": self.steps_present,
+            "steps_since": self.chain.steps - self.steps_present,
+            "exposures": {
+                model_id: {
+                    "mechanism": exposure.mechanism.to_json(),
+                    "records": exposure.records,
+                    "releases": [list(pair) for pair in exposure.releases],
+                }
+                for model_id, exposure in sorted(self.exposures.items())
+            },
+            "delta": self.delta,
+        }
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> Self:
+        """Inverse of `to_json`. Raises `LookupError`, `TypeError`, `ValueError` or `PrivacyError` on anything else."""
+        return cls(
+            mechanism=Mechanism.from_json(document["mechanism"]),
+            history=tuple(Run(steps=steps, records=records) for steps, records in document["history"]),
+            records=document["records"],
+            steps_present=document["steps_present"],
+            exposures={
+                model_id: Exposure(
+                    mechanism=Mechanism.from_json(exposure["mechanism"]),
+                    records=exposure["records"],
+                    releases=tuple((steps, count) for steps, count in exposure["releases"]),
+                )
+                for model_id, exposure in document["exposures"].items()
+            },
+            delta=document["delta"],
+        )

@@ -1,0 +1,151 @@
+"""The mechanism: everything about a model's training that its guarantee depends on, frozen at creation.
+
+One `Mechanism` feeds the engine (which runs it) and the accountant (which proves it); neither recomputes the other's
+numbers. Only public facts go in: the objective, sizes, and settings; never a statistic of the data.
+"""
+
+import math
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any, Self
+
+from app.privacy.errors import DomainError, PreconditionError
+
+
+class Objective(StrEnum):
+    """What is minimised: f(w) = (1/num_slots) sum_i loss_i(w) + (l2/2) |w|^2 over rows of Euclidean norm <= 1."""
+
+    LOGISTIC_REGRESSION = "logistic_regression"
+
+
+class Adjacency(StrEnum):
+    """What "without this record" means."""
+
+    ZERO_OUT = "zero_out"
+    """The record against the null record (all-zero features: it contributes no gradient)."""
+    REPLACE = "replace"
+    """The record against any other admissible record."""
+
+
+MIN_RELATIVE_NOISE = 1e-12
+"""Least noise per step relative to the radius: below it float64 parameters cannot carry the noise that is certified."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mechanism:
+    """Projected noisy gradient descent, x <- Proj_R(x - eta grad f(x) + N(0, 2 eta sigma^2 I)).
+
+    Symbols: `step_size` eta > 0, `noise_scale` sigma > 0, `radius` R > 0 of the ball about the origin, `l2` > 0,
+    `num_slots` n0 >= 1 (public and fixed when the dataset is created: deleting writes the null record into a slot),
+    `num_classes` C >= 2, `learn_steps` T >= 1.
+
+    Assumptions: rows have norm <= 1 (checked at ingestion and again before each run), every parameter is regularised,
+    every step is full batch, and the contraction is below 1.
+
+    Raises `DomainError` for a number out of range, `PreconditionError` when no contraction or no usable noise is left.
+    """
+
+    objective: Objective
+    num_slots: int
+    num_classes: int
+    l2: float
+    step_size: float
+    noise_scale: float
+    radius: float
+    learn_steps: int
+
+    def __post_init__(self) -> None:
+        for name in ("num_slots", "learn_steps"):
+            if getattr(self, name) < 1:
+                raise DomainError(f"Expected {name}={getattr(self, name)} >= 1")
+        if self.num_classes < 2:
+            raise DomainError(f"Expected num_classes={self.num_classes} >= 2")
+        for name in ("l2", "step_size", "noise_scale", "radius"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value > 0):
+                raise DomainError(f"Expected {name}={value} > 0 and finite")
+        if not self.contraction < 1:
+            raise PreconditionError(
+                "contraction_below_one",
+                f"Expected contraction={self.contraction:.17g} < 1: choose step_size < 2/L = {2 / self.smoothness:.6g}",
+            )
+        if math.sqrt(self.step_variance) < MIN_RELATIVE_NOISE * self.radius:
+            raise PreconditionError(
+                "noise_resolvable",
+                f"Expected noise per step sqrt(2 step_size) noise_scale = {math.sqrt(self.step_variance):.3g}"
+                f" >= {MIN_RELATIVE_NOISE:g} radius = {MIN_RELATIVE_NOISE * self.radius:.3g}: raise noise_scale",
+            )
+
+    @property
+    def gradient_bound(self) -> float:
+        """M: no record's loss gradient is longer, anywhere. 1 for the logistic loss, sqrt(2) for softmax."""
+        return gradient_bound(self.objective, self.num_classes)
+
+    @property
+    def strong_convexity(self) -> float:
+        """m of the objective: the regulariser alone, whatever the data."""
+        return self.l2
+
+    @property
+    def smoothness(self) -> float:
+        """L of the objective: 1/4 + l2 for the logistic loss, 1/2 + l2 for softmax (both attained)."""
+        return smoothness(self.objective, self.num_classes, self.l2)
+
+    @property
+    def contraction(self) -> float:
+        """c: the noiseless step is c-Lipschitz, c = max(|1 - eta m|, |1 - eta L|), rounded up."""
+        exact = max(abs(1 - self.step_size * self.strong_convexity), abs(1 - self.step_size * self.smoothness))
+        return math.nextafter(exact, math.inf)
+
+    @property
+    def step_variance(self) -> float:
+        """nu^2 = 2 eta sigma^2: the noise added to each coordinate at each step."""
+        return 2 * self.step_size * self.noise_scale**2
+
+    def sensitivity(self, adjacency: Adjacency) -> float:
+        """s: how far one record can move one noiseless step; eta M / n0 (`zero_out`) or twice that (`replace`)."""
+        unit = self.step_size * self.gradient_bound / self.num_slots
+        match adjacency:
+            case Adjacency.ZERO_OUT:
+                return unit
+            case Adjacency.REPLACE:
+                return 2 * unit
+
+    def to_json(self) -> dict[str, Any]:
+        """The settings, and the constants that follow from them (which `from_json` recomputes and compares)."""
+        return asdict(self) | {name: getattr(self, name) for name in _DERIVED}
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> Self:
+        """The mechanism of a stored document.
+
+        Raises `PreconditionError` if a stated constant is not the one that follows from the settings.
+        """
+        settings = {name: document[name] for name in cls.__slots__}
+        mechanism = cls(**settings | {"objective": Objective(settings["objective"])})
+        for name in _DERIVED:
+            if not math.isclose(document[name], getattr(mechanism, name), rel_tol=1e-12):
+                raise PreconditionError(
+                    "constants_follow", f"Expected {name}={document[name]} == {getattr(mechanism, name)}"
+                )
+        return mechanism
+
+
+_DERIVED = ("gradient_bound", "strong_convexity", "smoothness", "contraction", "step_variance")
+
+
+def gradient_bound(objective: Objective, num_classes: int) -> float:
+    """M of one row of norm <= 1.
+
+    Logistic: |sigmoid(-y w.x) x| <= 1. Softmax: |p - e_y| <= sqrt(2).
+    """
+    match objective:
+        case Objective.LOGISTIC_REGRESSION:
+            return 1.0 if num_classes == 2 else math.sqrt(2)
+
+
+def smoothness(objective: Objective, num_classes: int, l2: float) -> float:
+    """L of the regularised objective on rows of norm <= 1: p(1-p) <= 1/4, diag(p) - pp^T <= 1/2."""
+    match objective:
+        case Objective.LOGISTIC_REGRESSION:
+            return (0.25 if num_classes == 2 else 0.5) + l2

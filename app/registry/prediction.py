@@ -1,0 +1,29 @@
+"""What a model says about a row: probabilities from weights, in numpy, so that the gateway predicts without torch."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def probabilities(
+    parameters: NDArray[np.float64], features: NDArray[np.floating[Any]], num_classes: int
+) -> NDArray[np.float64]:
+    """Probability of each class for each row  # (n, C), rows sum to 1.
+
+    `parameters` is (1, d) for two classes, the weights of class 1 against class 0, and (C, d) for more; `features` is
+    (n, d). Computed in float64 and shifted by the largest score, so that no score is too large.
+    """
+    weight_rows = 1 if num_classes == 2 else num_classes
+    if num_classes < 2 or features.ndim != 2 or parameters.shape != (weight_rows, features.shape[1]):
+        raise ValueError(
+            f"Expected features (n, d) and parameters ({weight_rows}, d) for {num_classes=} >= 2, "
+            f"got {features.shape} and {parameters.shape}"
+        )
+    scores = features.astype(np.float64) @ parameters.T  # (n, weight_rows)
+    if num_classes == 2:
+        scores = np.hstack((np.zeros_like(scores), scores))  # sigmoid(s) is the softmax of (0, s)
+    scores -= scores.max(axis=1, keepdims=True)
+    np.exp(scores, out=scores)
+    scores /= scores.sum(axis=1, keepdims=True)
+    return scores

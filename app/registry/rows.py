@@ -1,0 +1,262 @@
+"""The encoded rows of a dataset on disk: fixed slots, which a deletion turns into null rows in place.
+
+    <root>/<dataset_id>/features.f32       (num_slots, num_columns) float32, little-endian, row-major
+                        labels.i32         (num_slots,) int32, little-endian
+                        block_digests.bin  32 bytes for each 4096 rows
+                        shape.json
+
+A folder is there whole or not at all: it is written under a hidden name and renamed. Whatever goes, goes by being
+overwritten with zeros first; copies that a file system or a backup made on its own are beyond this module. Digests are
+keyed: an unkeyed one of data that once held a person would let anybody confirm a guess about that person.
+"""
+
+import datetime
+import errno
+import fcntl
+import hashlib
+import json
+import mmap
+import os
+import re
+import secrets
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+import numpy as np
+
+from app.errors import DatasetUnknown, DatasetUnusable
+
+if TYPE_CHECKING:
+    from app.registry.ingest import Batch
+
+BLOCK_ROWS = 4096
+DIGEST_BYTES = 32
+_CHUNK = 2**20
+_DATASET_ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """Read-only views of what is on disk; a null row is zero throughout, its label too."""
+
+    features: np.memmap[tuple[int, int], np.dtype[np.float32]]  # (num_slots, num_columns)
+    labels: np.memmap[tuple[int], np.dtype[np.int32]]  # (num_slots,)
+    num_slots: int
+    num_columns: int
+
+
+class RowWriter:
+    """Appends batches to a folder that is not visible yet."""
+
+    def __init__(self, features: IO[bytes], labels: IO[bytes], num_columns: int | None) -> None:
+        self._features = features
+        self._labels = labels
+        self.num_columns = num_columns
+        self.num_slots = 0
+
+    def append(self, batch: "Batch") -> None:
+        if self.num_columns is None:
+            self.num_columns = batch.features.shape[1]
+        if batch.features.shape != (len(batch.labels), self.num_columns):
+            raise ValueError(f"Expected {batch.features.shape=} == {(len(batch.labels), self.num_columns)}")
+        self._features.write(batch.features.astype("<f4", order="C", casting="no", copy=False).tobytes())
+        self._labels.write(batch.labels.astype("<i4", casting="no", copy=False).tobytes())
+        self.num_slots += len(batch.labels)
+
+
+class RowStore:
+    """The rows of all datasets below `root`."""
+
+    def __init__(self, root: Path, digest_key: bytes) -> None:
+        if not 16 <= len(digest_key) <= 64:
+            raise ValueError(f"Expected 16 <= len(digest_key)={len(digest_key)} <= 64")
+        self._root = root
+        self._key = digest_key
+
+    @contextmanager
+    def writing(self, dataset_id: str, num_columns: int | None = None) -> Iterator[RowWriter]:
+        """A writer whose rows are there, whole and durable, when the block ends, and are gone when it raises.
+
+        Without `num_columns` the first batch decides.
+        """
+        final = self._folder(dataset_id)
+        if final.exists():
+            raise FileExistsError(errno.EEXIST, "The dataset has rows already", str(final))
+        self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder = self._root / f".writing-{dataset_id}-{secrets.token_hex(8)}"
+        folder.mkdir(mode=0o700)
+        try:
+            with _locked(folder):
+                with _created(folder / "features.f32") as features, _created(folder / "labels.i32") as labels:
+                    writer = RowWriter(features, labels, num_columns)
+                    yield writer
+                if not writer.num_slots or not writer.num_columns:
+                    raise DatasetUnusable("There are no rows.")
+                shape = {"num_slots": writer.num_slots, "num_columns": writer.num_columns}
+                with _created(folder / "shape.json") as file:
+                    file.write(json.dumps(shape).encode())
+                with _created(folder / "block_digests.bin") as file:
+                    for block in range(_num_blocks(writer.num_slots)):
+                        file.write(self._block_digest(folder, writer.num_columns, block))
+                _sync_folder(folder)
+                folder = folder.rename(final)
+                _sync_folder(self._root)
+        except BaseException:
+            _wipe(folder)
+            raise
+
+    def dataset_ids(self, *, older_than: datetime.timedelta = datetime.timedelta(0)) -> set[str]:
+        """The datasets whose rows are there, and have been for at least `older_than`."""
+        before = time.time() - older_than.total_seconds()
+        folders = (path for path in self._root.glob("*/") if _DATASET_ID.fullmatch(path.name))
+        return {path.name for path in folders if path.stat().st_mtime <= before}
+
+    def open(self, dataset_id: str) -> Rows:
+        folder, num_slots, num_columns = self._shape(dataset_id)
+        return Rows(
+            features=np.memmap(folder / "features.f32", dtype="<f4", mode="r", shape=(num_slots, num_columns)),
+            labels=np.memmap(folder / "labels.i32", dtype="<i4", mode="r", shape=(num_slots,)),
+            num_slots=num_slots,
+            num_columns=num_columns,
+        )
+
+    def make_null(self, dataset_id: str, slots: Sequence[int]) -> None:
+        """Overwrite the slots with the null row and prove it by reading back. After a crash anywhere, run it again."""
+        folder, num_slots, num_columns = self._shape(dataset_id)
+        outside = [slot for slot in slots if not 0 <= slot < num_slots]
+        if outside:
+            raise IndexError(f"Expected 0 <= slot={outside[0]} < num_slots={num_slots}")
+        chosen = sorted(set(slots))
+        with _locked(folder):
+            for name, row_bytes in (("features.f32", 4 * num_columns), ("labels.i32", 4)):
+                _zero_and_verify(folder / name, [(slot * row_bytes, row_bytes) for slot in chosen])
+            with (folder / "block_digests.bin").open("r+b", buffering=0) as file:
+                for block in sorted({slot // BLOCK_ROWS for slot in chosen}):
+                    os.pwrite(file.fileno(), self._block_digest(folder, num_columns, block), block * DIGEST_BYTES)
+                os.fsync(file.fileno())
+
+    def digest(self, dataset_id: str) -> str:
+        """Keyed BLAKE2b, in hex, of the shape and the block digests."""
+        folder, num_slots, num_columns = self._shape(dataset_id)
+        digest = hashlib.blake2b(key=self._key, digest_size=DIGEST_BYTES, person=b"lethe.rows")
+        digest.update(f"{num_slots} {num_columns} {BLOCK_ROWS}\n".encode())
+        digest.update((folder / "block_digests.bin").read_bytes())
+        return digest.hexdigest()
+
+    def delete(self, dataset_id: str) -> None:
+        """Overwrite and remove the rows; nothing happens when there are none, so it can be run again."""
+        folder = self._folder(dataset_id)
+        leaving = self._root / f".deleting-{dataset_id}"
+        _wipe(leaving)
+        if folder.exists():
+            folder.rename(leaving)
+            _sync_folder(self._root)
+            _wipe(leaving)
+
+    def sweep_temporary(self) -> None:
+        """Wipe what a crash left half written or half deleted; a folder that a live process is writing stays."""
+        for folder in [*self._root.glob(".writing-*"), *self._root.glob(".deleting-*")]:
+            try:
+                with _locked(folder, wait=False):
+                    _wipe(folder)
+            except (BlockingIOError, FileNotFoundError):  # in use, or finished meanwhile
+                continue
+
+    def _folder(self, dataset_id: str) -> Path:
+        if not _DATASET_ID.fullmatch(dataset_id):
+            raise DatasetUnknown("There is no dataset with this id.")
+        return self._root / dataset_id
+
+    def _shape(self, dataset_id: str) -> tuple[Path, int, int]:
+        folder = self._folder(dataset_id)
+        try:
+            shape = json.loads((folder / "shape.json").read_bytes())
+        except FileNotFoundError:
+            raise DatasetUnknown("There is no dataset with this id.") from None
+        num_slots, num_columns = int(shape["num_slots"]), int(shape["num_columns"])
+        sizes = {
+            "features.f32": 4 * num_slots * num_columns,
+            "labels.i32": 4 * num_slots,
+            "block_digests.bin": DIGEST_BYTES * _num_blocks(num_slots),
+        }
+        for name, size in sizes.items():
+            if (folder / name).stat().st_size != size:
+                raise OSError(errno.EIO, f"Expected {size} bytes", str(folder / name))
+        return folder, num_slots, num_columns
+
+    def _block_digest(self, folder: Path, num_columns: int, block: int) -> bytes:
+        digest = hashlib.blake2b(key=self._key, digest_size=DIGEST_BYTES, person=b"lethe.block")
+        for name, row_bytes in (("features.f32", 4 * num_columns), ("labels.i32", 4)):
+            with (folder / name).open("rb") as file:
+                file.seek(block * BLOCK_ROWS * row_bytes)
+                digest.update(file.read(BLOCK_ROWS * row_bytes))
+        return digest.digest()
+
+
+def _num_blocks(num_slots: int) -> int:
+    return -(-num_slots // BLOCK_ROWS)
+
+
+# --- files -----------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _created(path: Path) -> Iterator[IO[bytes]]:
+    """A new file, only for its owner to read, that is durable when the block ends."""
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+
+
+@contextmanager
+def _locked(folder: Path, *, wait: bool = True) -> Iterator[None]:
+    """One process at a time; the lock goes with its process, however that ends."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _zero_and_verify(path: Path, spans: Sequence[tuple[int, int]]) -> None:
+    """Zero these (offset, size) spans and read them back, from the disk where the page cache can be told to let go."""
+    with path.open("r+b", buffering=0) as file:
+        descriptor = file.fileno()
+        for offset, size in spans:
+            for start in range(offset, offset + size, _CHUNK):
+                os.pwrite(descriptor, bytes(min(_CHUNK, offset + size - start)), start)
+        os.fsync(descriptor)
+        for offset, size in spans:
+            if hasattr(os, "posix_fadvise"):
+                whole_pages = offset - offset % mmap.PAGESIZE  # a page is dropped whole or not at all
+                os.posix_fadvise(
+                    descriptor, whole_pages, offset + size + mmap.PAGESIZE - whole_pages, os.POSIX_FADV_DONTNEED
+                )
+            for start in range(offset, offset + size, _CHUNK):
+                length = min(_CHUNK, offset + size - start)
+                if os.pread(descriptor, length, start) != bytes(length):
+                    raise OSError(errno.EIO, "Zeros were written and something else was read back", str(path))
+
+
+def _wipe(folder: Path) -> None:
+    """Overwrite every file of the folder with zeros, then remove it, if it is there."""
+    if folder.exists():
+        for path in folder.iterdir():
+            _zero_and_verify(path, [(0, path.stat().st_size)])
+        shutil.rmtree(folder)
+        _sync_folder(folder.parent)

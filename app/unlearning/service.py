@@ -1,0 +1,268 @@
+"""Runs: claim one under a lease, keep it, publish what it made in one transaction, or hand it back.
+
+Between app and worker there is only the database. A run is fenced by its own id: whatever a worker does after its run
+was taken from it changes nothing.
+"""
+
+import datetime
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from app.accounting import certificates, ledger
+from app.db import now
+from app.db.tables import Dataset, Model, Run, Version, new_id
+from app.deletion import repository as deletion_repository
+from app.deletion import service as deletion
+from app.errors import LeaseLost, RunDiffersFromPlan, RunUnknown
+from app.keys import Keys
+from app.privacy.mechanism import Mechanism
+from app.registry import repository as registry_repository
+from app.registry import service as registry
+from app.unlearning import planner, repository
+from app.unlearning.planner import Plan
+
+_FIRST_BACKOFF = datetime.timedelta(seconds=0.5)
+_LONGEST_BACKOFF = datetime.timedelta(minutes=1)
+_PATIENCE = 3
+"""A first learning run that fails this often by itself ends in `failed`; a worker that dies this often backs off."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claimed:
+    """A run that this worker holds: all it needs to know, so that nothing is read from the database while it runs."""
+
+    run_id: str
+    kind: str
+    dataset_id: str
+    erases: bool
+    slots_to_null: tuple[int, ...]
+    model_id: str | None
+    evaluation_dataset_id: str | None
+    mechanism: Mechanism | None
+    steps: int
+    parent_version_id: str | None
+    version_id: str
+
+
+def claim(session: Session, *, worker: str, lease_seconds: float, max_requests: int) -> Claimed | None:
+    """Take the next run that is due, with the rows of everybody who waits on its dataset; None if nothing is due.
+
+    Also takes back runs whose lease is over. At most one run per dataset is under way: rows are overwritten in place,
+    and no other run may be reading them.
+    """
+    at = now(session)
+    for run in repository.expired_runs(session, at=at):
+        _abandon(session, run, error_code="lease_expired")
+    due = repository.datasets_due(session, at=at)
+    if not due:
+        return None
+    dataset = session.get_one(Dataset, due[0], with_for_update=True)
+    deletion.claim_erasures(session, dataset=dataset, limit=max_requests)
+    models = repository.models_due(session, dataset=dataset, at=at)
+    if models:
+        model, live = models[0]
+        erased_since = repository.records_erased_since
+        records = erased_since(session, dataset_id=dataset.id, revision=live.revision) if live else 0
+        plan = _plan(session, model, live=live, records=records)
+    else:
+        model, live, records = None, None, 0
+        plan = Plan(kind="erase", steps=0, reason="no model of this dataset carries the rows")
+    run = Run(
+        id=new_id("run"),
+        kind=plan.kind,
+        status="running",
+        dataset_id=dataset.id,
+        model_id=model.id if model else None,
+        revision=dataset.revision,
+        parent_version_id=live.id if live and plan.kind == "unlearn" else None,
+        version_id=new_id("ver"),
+        steps_total=plan.steps,
+        steps_done=0,
+        records=records,
+        reason=plan.reason,
+        worker=worker,
+        lease_expires_at=at + datetime.timedelta(seconds=lease_seconds),
+        started_at=at,
+    )
+    session.add(run)
+    session.flush()  # request_models refer to it
+    if model:
+        deletion.start_models(session, model_id=model.id, revision=run.revision, run_id=run.id)
+    return Claimed(
+        run_id=run.id,
+        kind=run.kind,
+        dataset_id=dataset.id,
+        erases=bool(deletion_repository.unconfirmed_erasures(session, dataset_id=dataset.id)),
+        slots_to_null=tuple(deletion_repository.slots_to_null(session, dataset_id=dataset.id)),
+        model_id=run.model_id,
+        evaluation_dataset_id=model.evaluation_dataset_id if model else None,
+        mechanism=registry.mechanism_of(model) if model else None,
+        steps=run.steps_total,
+        parent_version_id=run.parent_version_id,
+        version_id=run.version_id,
+    )
+
+
+def renew(session: Session, *, run_id: str, steps_done: int, lease_seconds: float) -> None:
+    """Keep the lease and report progress. Raises `LeaseLost`."""
+    run = _held(session, run_id)
+    run.steps_done = steps_done
+    run.lease_expires_at = now(session) + datetime.timedelta(seconds=lease_seconds)
+
+
+def confirm_erased(session: Session, *, run_id: str, digest: str) -> None:
+    """Note that the rows this run claimed are null on disk. Raises `LeaseLost`."""
+    run = _held(session, run_id)
+    dataset = session.get_one(Dataset, run.dataset_id)
+    deletion.confirm_erasures(session, dataset=dataset, digest=digest)
+    dataset.attempts, dataset.not_before = 0, None
+
+
+def finish(session: Session, *, run_id: str) -> None:
+    """End a run that had rows to erase and no model to bring up to date. Raises `LeaseLost`."""
+    _end(session, _held(session, run_id), status="published")
+
+
+def publish(
+    session: Session,
+    keys: Keys,
+    *,
+    run_id: str,
+    steps_ran: int,
+    mechanism_ran: Mechanism,
+    weights_sha256: str,
+    metrics: dict[str, Any],
+) -> Version:
+    """Everything at once: the new version, its ledger entry, a certificate for each request, the requests completed.
+
+    Raises `LeaseLost` if the run was taken away, `RunDiffersFromPlan` if what ran is not what was planned.
+    """
+    run = _held(session, run_id)
+    model = session.get_one(Model, run.model_id)
+    dataset = session.get_one(Dataset, run.dataset_id)
+    mechanism = registry.mechanism_of(model)
+    live = registry_repository.live_version(session, model)
+    if (steps_ran, mechanism_ran) != (run.steps_total, mechanism):
+        raise RunDiffersFromPlan(f"Run {run.id} was to take {run.steps_total} steps of the model's mechanism.")
+    if run.kind == "unlearn" and (live is None or live.id != run.parent_version_id):
+        raise RunDiffersFromPlan(f"Run {run.id} continued a version that is not the live one.")
+    version = registry.publish_version(session, run=run, model=model, weights_sha256=weights_sha256, metrics=metrics)
+    session.flush()  # the accountant reads the version just published
+    owed = deletion_repository.awaiting_model(session, model_id=model.id, revision=run.revision)
+    chain = ledger.chain_of(session, model_id=model.id, mechanism=mechanism)
+    entry = ledger.post(
+        session,
+        model=model,
+        run=run,
+        version=version,
+        chain=chain,
+        requests=[{"request_id": request.id, "records": erasure.num_records} for _, erasure, request in owed],
+    )
+    for owed_model, erasure, request in owed:
+        certificate = certificates.issue(
+            session,
+            keys,
+            request=request,
+            erasure=erasure,
+            model=model,
+            dataset=dataset,
+            run=run,
+            version=version,
+            entry=entry,
+        )
+        deletion.complete_model(session, owed_model, version=version.number, certificate_id=certificate.id)
+    run.steps_done = steps_ran
+    _end(session, run, status="published")
+    return version
+
+
+def fail(session: Session, *, run_id: str, error_code: str) -> None:
+    """End a run that failed by itself: back off and try again; a model that never learns ends in `failed`."""
+    run = repository.run(session, run_id)
+    if run is None or run.status != "running":
+        return  # it was taken away; whoever took it goes on
+    _end(session, run, status="failed", error_code=error_code)
+    deletion.hand_back(session, run_id=run.id, dataset_id=run.dataset_id)
+    dataset = session.get_one(Dataset, run.dataset_id)
+    if run.model_id is None:
+        dataset.attempts, dataset.not_before = _back_off(session, dataset.attempts)
+        return
+    model = session.get_one(Model, run.model_id)
+    model.attempts, model.not_before = _back_off(session, model.attempts)
+    model.error_code = error_code
+    if model.live_version is None and model.attempts >= _PATIENCE:
+        model.status, model.wanted = "failed", None
+        for owed, _, _ in deletion_repository.awaiting_model(session, model_id=model.id, revision=dataset.revision):
+            deletion.complete_model(session, owed, version=None, certificate_id=None)
+
+
+def take_back(session: Session, *, worker: str) -> int:
+    """Hand back all runs of a worker that is known to be dead, without waiting for its lease; returns how many."""
+    runs = repository.running_runs_of(session, worker=worker)
+    for run in runs:
+        _abandon(session, run, error_code="worker_died")
+    return len(runs)
+
+
+def get(session: Session, run_id: str) -> Run:
+    """Raises `RunUnknown`."""
+    run = repository.run(session, run_id)
+    if run is None:
+        raise RunUnknown(f"There is no run {run_id!r}.")
+    return run
+
+
+def estimate(session: Session, *, request_id: str) -> list[tuple[str, Plan]]:
+    """What each model that still owes something to a request would run if it ran now, for all who wait on it."""
+    plans = []
+    for owed in deletion_repository.request_models(session, request_id=request_id):
+        if owed.status not in ("pending", "running"):
+            continue
+        model = registry.get_model(session, owed.model_id)
+        live = registry_repository.live_version(session, model)
+        records = deletion_repository.count_waiting(session, dataset_id=model.dataset_id)
+        if live:
+            records += repository.records_erased_since(session, dataset_id=model.dataset_id, revision=live.revision)
+        plans.append((model.id, _plan(session, model, live=live, records=records)))
+    return plans
+
+
+def _plan(session: Session, model: Model, *, live: Version | None, records: int) -> Plan:
+    mechanism = registry.mechanism_of(model)
+    match model.wanted:
+        case "learn":
+            return planner.learn(mechanism, kind="learn")
+        case "relearn":
+            return planner.learn(mechanism, kind="relearn")
+        case _:
+            chain = ledger.chain_of(session, model_id=model.id, mechanism=mechanism)
+            return planner.forget(chain, records=records, epsilon=model.epsilon, delta=model.delta)
+
+
+def _held(session: Session, run_id: str) -> Run:
+    run = session.get_one(Run, run_id, with_for_update=True)
+    if run.status != "running":
+        raise LeaseLost(f"Run {run_id} is {run.status}: it was taken from this worker.")
+    return run
+
+
+def _abandon(session: Session, run: Run, *, error_code: str) -> None:
+    """Take a run away from a worker that is silent or dead; what it was doing is thrown away."""
+    _end(session, run, status="abandoned", error_code=error_code)
+    deletion.hand_back(session, run_id=run.id, dataset_id=run.dataset_id)
+    if run.model_id is not None:
+        model = session.get_one(Model, run.model_id)
+        model.attempts, not_before = _back_off(session, model.attempts)
+        model.not_before = not_before if model.attempts > _PATIENCE else None
+
+
+def _end(session: Session, run: Run, *, status: str, error_code: str | None = None) -> None:
+    run.status, run.error_code, run.finished_at = status, error_code, now(session)
+
+
+def _back_off(session: Session, attempts: int) -> tuple[int, datetime.datetime]:
+    """One more attempt, and when the next may begin: 0.5 s, 1 s, 2 s, ... 60 s."""
+    pause = min(_FIRST_BACKOFF * 2 ** min(attempts, 10), _LONGEST_BACKOFF)
+    return attempts + 1, now(session) + pause

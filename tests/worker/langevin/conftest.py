@@ -1,0 +1,67 @@
+"""Noise that a test can foresee, and data of which it knows everything."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+
+class SilentNoise:
+    """No noise at all: what remains of a step is its deterministic part."""
+
+    def normal(self, size: int) -> torch.Tensor:
+        return torch.zeros(size, dtype=torch.float64)
+
+
+class ReplayableNoise:
+    """The same numbers for the same seed; `drawn` keeps hold of every buffer that was handed out."""
+
+    def __init__(self, seed: int) -> None:
+        self._generator = np.random.default_rng(seed)
+        self.drawn: list[torch.Tensor] = []
+
+    def normal(self, size: int) -> torch.Tensor:
+        self.drawn.append(torch.from_numpy(self._generator.standard_normal(size)))
+        return self.drawn[-1]
+
+
+@pytest.fixture
+def silent_noise() -> SilentNoise:
+    return SilentNoise()
+
+
+@pytest.fixture
+def replayable_noise() -> Callable[[int], ReplayableNoise]:
+    return ReplayableNoise
+
+
+@pytest.fixture
+def random_rows() -> Callable[..., tuple[Any, Any]]:
+    """Rows just inside the unit sphere, with labels that depend on them."""
+
+    def make(num_rows: int, num_features: int, num_classes: int = 2, seed: int = 0) -> tuple[Any, Any]:
+        generator = np.random.default_rng(seed)
+        features = generator.standard_normal((num_rows, num_features))
+        features /= np.linalg.norm(features, axis=1, keepdims=True)
+        truth = generator.standard_normal((num_classes, num_features))
+        return (features * (1 - 2**-20)).astype(np.float32), (features @ truth.T).argmax(axis=1).astype(np.int32)
+
+    return make
+
+
+@pytest.fixture
+def settings() -> dict[str, Any]:
+    """Public settings of a small binary problem of 40 slots and 5 features, as keyword arguments of a run."""
+    return {
+        "num_slots": 40,
+        "num_classes": 2,
+        "l2": 0.1,
+        "step_size": 2.0,
+        "noise_scale": 0.01,
+        "radius": 10.0,
+        "initial": np.zeros((1, 5)),
+        "steps": 3,
+        "on_progress": lambda steps_done: None,
+    }

@@ -1,0 +1,263 @@
+import itertools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from worker.langevin import chain
+from worker.langevin.noise import SystemNoise
+
+Rows = Callable[..., tuple[Any, Any]]
+
+
+@pytest.mark.parametrize(("l2", "steps"), [(0.05, 1), (0.05, 200), (1e-9, 30)])
+def test_without_data_the_law_is_the_stationary_one(l2: float, steps: int) -> None:
+    """On null rows every coordinate ends as N(0, nu^2 (1 - c^2T) / (1 - c^2)), c = 1 - eta * l2: chi-squared of the
+    variance and Kolmogorov-Smirnov of the law on 20,000 coordinates, each at a false-alarm rate of 1e-6."""
+    width, step_size, noise_scale = 20_000, 2.0, 0.3
+    ran = chain.run(
+        features=np.zeros((1, width), np.float32),
+        labels=np.zeros(1, np.int32),
+        num_slots=1,
+        num_classes=2,
+        l2=l2,
+        step_size=step_size,
+        noise_scale=noise_scale,
+        radius=1e9,
+        initial=np.zeros((1, width)),
+        steps=steps,
+        noise=SystemNoise(),
+        on_progress=lambda steps_done: None,
+    )
+    squared = (1 - step_size * l2) ** 2
+    std = math.sqrt(2 * step_size * noise_scale**2 * sum(squared**t for t in range(steps)))
+    spread = float((ran.parameters**2).sum()) / std**2
+    assert stats.chi2.ppf(5e-7, width) < spread < stats.chi2.isf(5e-7, width)
+    assert stats.kstest(ran.parameters.ravel(), "norm", args=(0, std)).pvalue > 1e-6
+
+
+@pytest.mark.parametrize(("num_classes", "curvature"), [(2, 0.25), (3, 0.5)])
+@pytest.mark.parametrize("rate", [0.5, 1.0, 2.0])
+def test_two_chains_on_the_same_data_draw_together(
+    num_classes: int, curvature: float, rate: float, random_rows: Rows, replayable_noise: Any
+) -> None:
+    """With the same noise and data, two runs come closer by c = max(|1 - eta m|, |1 - eta L|) at every step."""
+    features, labels = random_rows(40, 5, num_classes)
+    l2, shape = 0.1, (1 if num_classes == 2 else num_classes, 5)
+    step_size = rate / (curvature + 2 * l2)  # rate 2 is the fastest, 2 / (L + m)
+    contraction = max(abs(1 - step_size * l2), abs(1 - step_size * (curvature + l2)))
+    starts = np.zeros(shape), np.random.default_rng(1).standard_normal(shape)
+    distances = [float(np.linalg.norm(starts[0] - starts[1]))]
+    for steps in range(1, 30):
+        ends = [
+            chain.run(
+                features=features,
+                labels=labels,
+                num_slots=40,
+                num_classes=num_classes,
+                l2=l2,
+                step_size=step_size,
+                noise_scale=0.1,
+                radius=50.0,
+                initial=start,
+                steps=steps,
+                noise=replayable_noise(9),
+                on_progress=lambda steps_done: None,
+            ).parameters
+            for start in starts
+        ]
+        distances.append(float(np.linalg.norm(ends[0] - ends[1])))
+    assert all(later <= contraction * earlier + 1e-14 for earlier, later in itertools.pairwise(distances))
+
+
+def test_influence_of_a_record_stays_under_the_recursion(random_rows: Rows, replayable_noise: Any) -> None:
+    """With the same noise, chains with and without one record are no further apart than W <- c W + eta M / n says, and
+    after its deletion the distance shrinks by c at every step."""
+    features, labels = random_rows(40, 5)
+    without = features.copy()
+    without[7] = 0
+    l2, step_size = 0.1, 2 / (0.25 + 2 * 0.1)
+    contraction, influence = 1 - step_size * l2, 0.0
+    settings = {
+        "labels": labels,
+        "num_slots": 40,
+        "num_classes": 2,
+        "l2": l2,
+        "step_size": step_size,
+        "noise_scale": 0.1,
+        "radius": 50.0,
+        "steps": 1,
+        "on_progress": lambda steps_done: None,
+    }
+    here, there = np.zeros((1, 5)), np.zeros((1, 5))
+    for step in range(60):
+        present = step < 30
+        here = chain.run(
+            features=features if present else without, initial=here, noise=replayable_noise(step), **settings
+        ).parameters
+        there = chain.run(features=without, initial=there, noise=replayable_noise(step), **settings).parameters
+        influence = contraction * influence + present * step_size / 40
+        assert np.linalg.norm(here - there) <= influence + 1e-14
+
+
+@pytest.mark.parametrize("num_classes", [2, 4])
+def test_a_run_learns(num_classes: int, random_rows: Rows) -> None:
+    """From the origin, with a little noise, a run finds weights that tell the classes apart."""
+    features, labels = random_rows(2000, 10, num_classes)
+    ran = chain.run(
+        features=features,
+        labels=labels,
+        num_slots=2000,
+        num_classes=num_classes,
+        l2=1e-3,
+        step_size=3.0,
+        noise_scale=1e-3,
+        radius=100.0,
+        initial=np.zeros((1 if num_classes == 2 else num_classes, 10)),
+        steps=300,
+        noise=SystemNoise(),
+        on_progress=lambda steps_done: None,
+    )
+    scores = features @ ran.parameters.T
+    guesses = scores[:, 0] > 0 if num_classes == 2 else scores.argmax(axis=1)
+    assert (guesses == labels).mean() > 0.95
+
+
+def test_progress_is_told_after_every_step(random_rows: Rows, settings: dict[str, Any]) -> None:
+    """A run of three steps reports 1, 2, 3 and says that three steps ran."""
+    features, labels = random_rows(40, 5)
+    told: list[int] = []
+    ran = chain.run(features=features, labels=labels, noise=SystemNoise(), **settings | {"on_progress": told.append})
+    assert told == [1, 2, 3]
+    assert ran.steps == 3
+    assert (ran.parameters.shape, ran.parameters.dtype) == ((1, 5), np.float64)
+
+
+def test_progress_may_stop_the_run(random_rows: Rows, settings: dict[str, Any], replayable_noise: Any) -> None:
+    """What `on_progress` raises ends the run at once, and no iterate survives in the buffers."""
+    features, labels = random_rows(40, 5)
+    noise = replayable_noise(1)
+
+    def stop_at_two(steps_done: int) -> None:
+        if steps_done == 2:
+            raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        chain.run(features=features, labels=labels, noise=noise, **settings | {"on_progress": stop_at_two})
+    assert len(noise.drawn) == 2
+    assert not any(buffer.any() for buffer in noise.drawn)
+
+
+def test_only_the_last_iterate_leaves(random_rows: Rows, settings: dict[str, Any], replayable_noise: Any) -> None:
+    """After a run every buffer that held an iterate is zero; the result is a copy, and the start is as it was."""
+    features, labels = random_rows(40, 5)
+    noise, start = replayable_noise(1), np.ones((1, 5))
+    start.setflags(write=False)
+    ran = chain.run(features=features, labels=labels, noise=noise, **settings | {"initial": start})
+    assert ran.parameters.any()
+    assert not any(buffer.any() for buffer in noise.drawn)
+    np.testing.assert_array_equal(start, np.ones((1, 5)))
+
+
+def test_a_failing_step_leaves_nothing_behind(
+    random_rows: Rows, settings: dict[str, Any], replayable_noise: Any
+) -> None:
+    """When a later step fails, the iterate before it is overwritten too."""
+    features, labels = random_rows(40, 5)
+    noise = replayable_noise(1)
+    draw = noise.normal
+
+    def fail_at_three(size: int) -> Any:
+        numbers = draw(size)
+        return numbers.fill_(math.nan) if len(noise.drawn) == 3 else numbers
+
+    noise.normal = fail_at_three
+    with pytest.raises(FloatingPointError):
+        chain.run(features=features, labels=labels, noise=noise, **settings)
+    assert not any(buffer.any() for buffer in noise.drawn)
+
+
+def test_two_runs_never_agree(random_rows: Rows, settings: dict[str, Any]) -> None:
+    """Two runs of one step from the same start on the same data end in different places."""
+    features, labels = random_rows(40, 5)
+    ends = [
+        chain.run(features=features, labels=labels, noise=SystemNoise(), **settings | {"steps": 1}).parameters
+        for _ in range(2)
+    ]
+    assert (ends[0] != ends[1]).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "condition"),
+    [
+        ("steps", 0, "steps=0 >= 1"),
+        ("steps", -1, "steps=-1 >= 1"),
+        ("step_size", 0.0, "0 < step_size=0.0 < inf"),
+        ("step_size", math.nan, "0 < step_size=nan < inf"),
+        ("noise_scale", 0.0, "0 < noise_scale=0.0 < inf"),
+        ("noise_scale", -0.1, "0 < noise_scale=-0.1 < inf"),
+        ("noise_scale", math.inf, "0 < noise_scale=inf < inf"),
+        ("radius", 0.0, "0 < radius=0.0 < inf"),
+        ("l2", -1e-3, "0 <= l2=-0.001 < inf"),
+        ("l2", math.nan, "0 <= l2=nan < inf"),
+        ("num_slots", 41, "one row of features for each of num_slots"),
+        ("num_classes", 1, "label < num_classes"),
+        ("num_classes", 3, r"initial parameters of shape \(3, 5\)"),
+        ("initial", np.zeros(5), r"initial parameters of shape \(1, 5\)"),
+        ("initial", np.zeros((1, 5), np.float32), "float64"),
+        ("initial", np.full((1, 5), 7.0), "inside the ball"),
+        ("initial", np.full((1, 5), math.nan), "inside the ball"),
+    ],
+)
+def test_unusable_settings_are_refused(
+    name: str, value: Any, condition: str, random_rows: Rows, settings: dict[str, Any]
+) -> None:
+    """A setting outside its range is refused before the first step, with the condition it breaks."""
+    features, labels = random_rows(40, 5)
+    told: list[int] = []
+    with pytest.raises(ValueError, match=condition):
+        chain.run(
+            features=features,
+            labels=labels,
+            noise=SystemNoise(),
+            **settings | {"on_progress": told.append, name: value},
+        )
+    assert told == []
+
+
+@pytest.mark.parametrize(
+    ("spoil", "condition"),
+    [
+        (lambda features, labels: (features * np.float32(1.01), labels), "every row of features to be of norm <= 1"),
+        (
+            lambda features, labels: (features * np.float32(math.nan), labels),
+            "every row of features to be of norm <= 1",
+        ),
+        (lambda features, labels: (features.astype(np.float64), labels), "features to be a float32 matrix"),
+        (lambda features, labels: (features[:, 0], labels), "features to be a float32 matrix"),
+        (lambda features, labels: (features, labels[:-1]), "one for each row of features"),
+        (lambda features, labels: (features, labels.astype(np.int64)), "labels to be int32"),
+        (lambda features, labels: (features[:0], labels[:0]), "one row of features for each of num_slots"),
+        (lambda features, labels: (features, labels + np.int32(1)), "0 <= label < num_classes"),
+        (lambda features, labels: (features, labels - np.int32(1)), "0 <= label < num_classes"),
+    ],
+)
+def test_unusable_rows_are_refused_without_being_quoted(
+    spoil: Callable[[Any, Any], tuple[Any, Any]], condition: str, random_rows: Rows, settings: dict[str, Any]
+) -> None:
+    """Rows that the guarantee does not cover are refused, naming the condition and no value of a record."""
+    features, labels = spoil(*random_rows(40, 5))
+    with pytest.raises(ValueError, match=condition) as refused:
+        chain.run(features=features, labels=labels, noise=SystemNoise(), **settings)
+    assert "." not in str(refused.value)
+
+
+def test_one_long_row_among_many_is_refused(random_rows: Rows, settings: dict[str, Any]) -> None:
+    """The norm of every row is checked, not of a sample of them."""
+    features, labels = random_rows(10_000, 5)
+    features[9_999] *= 1.001
+    with pytest.raises(ValueError, match="norm <= 1"):
+        chain.run(features=features, labels=labels, noise=SystemNoise(), **settings | {"num_slots": 10_000})

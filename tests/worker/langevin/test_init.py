@@ -1,0 +1,19 @@
+import numpy as np
+import pytest
+
+from worker.langevin.init import num_weight_rows, origin
+
+
+@pytest.mark.parametrize(("num_classes", "rows"), [(2, 1), (3, 3), (10, 10)])
+def test_origin_is_zero_and_shaped_like_the_model(num_classes: int, rows: int) -> None:
+    """Learning starts at zero, with one weight vector for two classes and one for each of more."""
+    start = origin(num_classes=num_classes, num_features=4)
+    assert num_weight_rows(num_classes) == rows
+    np.testing.assert_array_equal(start, np.zeros((rows, 4)))
+    assert start.dtype == np.float64
+
+
+def test_one_class_is_refused() -> None:
+    """There is nothing to learn about a single class."""
+    with pytest.raises(ValueError, match="num_classes=1 >= 2"):
+        origin(num_classes=1, num_features=4)

@@ -1,0 +1,121 @@
+import copy
+import os
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from scipy import stats
+
+from worker.langevin.noise import SystemNoise
+
+SIZE = 1_000_000
+FALSE_ALARM = 1e-6  # of each statistical test below: the chance that it fails although the source is right
+
+
+class ConstantKeystream:
+    def __init__(self, byte: bytes) -> None:
+        self._byte = byte
+
+    def update(self, data: bytes) -> bytes:
+        return self._byte * len(data)
+
+
+def test_numbers_follow_the_standard_normal_law() -> None:
+    """A million numbers pass the Kolmogorov-Smirnov test at a false-alarm rate of 1e-6."""
+    assert stats.kstest(SystemNoise().normal(SIZE).numpy(), "norm").pvalue > FALSE_ALARM
+
+
+def test_every_thousandth_of_the_law_is_hit_equally_often() -> None:
+    """A million numbers fill a thousand equally likely cells evenly, by chi-squared at a false-alarm rate of 1e-6."""
+    cells = np.floor(stats.norm.cdf(SystemNoise().normal(SIZE).numpy()) * 1000).astype(int)
+    assert stats.chisquare(np.bincount(cells, minlength=1000)).pvalue > FALSE_ALARM
+
+
+def test_tails_have_their_weight() -> None:
+    """As many of a million numbers lie beyond 3.5 on each side as the law says, at a false-alarm rate of 1e-6 each."""
+    numbers, weight = SystemNoise().normal(SIZE).numpy(), stats.norm.sf(3.5)
+    for beyond in (numbers > 3.5, numbers < -3.5):
+        assert stats.binomtest(int(beyond.sum()), SIZE, weight).pvalue > FALSE_ALARM
+
+
+def test_neighbours_are_uncorrelated() -> None:
+    """Numbers and their squares tell nothing of the next ones: correlations within the 1e-6 bounds of independence."""
+    numbers = SystemNoise().normal(SIZE).numpy()
+    bound = stats.norm.isf(FALSE_ALARM / 2) / np.sqrt(SIZE - 1)
+    for signal in (numbers, numbers**2):
+        assert abs(np.corrcoef(signal[:-1], signal[1:])[0, 1]) < bound
+
+
+def test_two_sources_never_agree() -> None:
+    """Of a hundred sources no two give the same first number, and no source repeats itself."""
+    sources = [SystemNoise() for _ in range(100)]
+    numbers = torch.cat([source.normal(1) for source in sources] + [source.normal(1) for source in sources])
+    assert len(set(numbers.tolist())) == 200
+
+
+def test_default_generators_have_no_say() -> None:
+    """Seeding the default generators of torch and numpy neither fixes the noise nor is disturbed by it."""
+    torch.manual_seed(1)
+    before = torch.get_rng_state()
+    first = SystemNoise().normal(8)
+    assert torch.equal(before, torch.get_rng_state())
+    torch.manual_seed(1)
+    assert not torch.equal(first, SystemNoise().normal(8))
+
+
+def test_numbers_are_quantiles_of_the_keystream() -> None:
+    """With a known key the numbers are the normal quantiles of the low 52 bits of each keystream word."""
+    source, key = SystemNoise(), bytes(range(32))
+    source._keystream = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
+    words = np.frombuffer(Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor().update(bytes(8 * 64)), "<u8")
+    expected = stats.norm.ppf(((words & np.uint64(2**52 - 1)).astype(float) + 0.5) / 2.0**52)
+    np.testing.assert_allclose(source.normal(64).numpy(), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize(("byte", "sign"), [(b"\x00", -1), (b"\xff", 1)])
+def test_extreme_words_give_finite_numbers(byte: bytes, sign: int) -> None:
+    """The smallest and the largest keystream word give the documented ends of the range, -8.21 and 8.21."""
+    source = SystemNoise()
+    source._keystream = ConstantKeystream(byte)
+    assert source.normal(1).item() == pytest.approx(sign * 8.2095, abs=1e-4)
+
+
+def test_numbers_are_double_precision() -> None:
+    """The numbers come as one float64 vector of the size asked for."""
+    numbers = SystemNoise().normal(7)
+    assert (numbers.shape, numbers.dtype) == ((7,), torch.float64)
+
+
+def test_no_numbers_are_refused() -> None:
+    """Asking for no numbers is an error, not an empty answer."""
+    with pytest.raises(ValueError, match="size=0 >= 1"):
+        SystemNoise().normal(0)
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_source_cannot_be_duplicated(duplicate: object) -> None:
+    """Copying or pickling a source is refused."""
+    with pytest.raises(TypeError, match="cannot be copied or pickled"):
+        duplicate(SystemNoise())  # type: ignore[operator]
+
+
+def test_key_is_not_kept() -> None:
+    """No attribute of a source and nothing it prints holds the bytes drawn from the operating system."""
+    key = os.urandom(32)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "urandom", lambda size: key)
+        source = SystemNoise()
+    shown = [repr(source), *(repr(getattr(source, name)) for name in SystemNoise.__slots__)]
+    assert not any(key.hex() in text or repr(key) in text for text in shown)
+    assert not hasattr(source, "__dict__")
+
+
+def test_source_does_not_survive_a_fork() -> None:
+    """A child process that inherits a source is refused noise: its parent would draw the same."""
+    source = SystemNoise()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "getpid", lambda: -1)
+        with pytest.raises(RuntimeError, match="after a fork"):
+            source.normal(1)

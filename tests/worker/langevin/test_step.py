@@ -1,0 +1,114 @@
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from worker.langevin.noise import SystemNoise
+from worker.langevin.step import State, projected_noisy_step
+
+Rows = Callable[..., tuple[Any, Any]]
+SETTINGS = {"num_slots": 60, "l2": 0.05, "step_size": 1.5, "noise_scale": 0.2, "radius": 20.0}
+
+
+def state_at(parameters: Any, steps_done: int = 0) -> State:
+    return State(parameters=torch.tensor(parameters, dtype=torch.float64), steps_done=steps_done)
+
+
+def test_without_noise_it_is_gradient_descent_for_two_classes(random_rows: Rows, silent_noise: Any) -> None:
+    """The noiseless step is x - eta * grad f(x), with f's gradient written out in numpy with labels -1 and +1."""
+    features, labels = random_rows(60, 6)
+    here = np.random.default_rng(1).standard_normal((1, 6))
+    signs = 2.0 * labels - 1
+    slopes = -signs / (1 + np.exp(signs * (features.astype(float) @ here[0])))
+    expected = here - 1.5 * (slopes @ features.astype(float) / 60 + 0.05 * here)
+    after, _ = projected_noisy_step(silent_noise, state_at(here), features=features, labels=labels, **SETTINGS)
+    np.testing.assert_allclose(after.parameters.numpy(), expected, atol=1e-14)
+
+
+def test_without_noise_it_is_gradient_descent_for_many_classes(random_rows: Rows, silent_noise: Any) -> None:
+    """The noiseless step is x - eta * grad f(x), with f's softmax gradient written out in numpy."""
+    features, labels = random_rows(60, 6, 4)
+    here = np.random.default_rng(1).standard_normal((4, 6))
+    odds = np.exp(features.astype(float) @ here.T)
+    slopes = odds / odds.sum(axis=1, keepdims=True) - np.eye(4)[labels]
+    expected = here - 1.5 * (slopes.T @ features.astype(float) / 60 + 0.05 * here)
+    after, _ = projected_noisy_step(silent_noise, state_at(here), features=features, labels=labels, **SETTINGS)
+    np.testing.assert_allclose(after.parameters.numpy(), expected, atol=1e-14)
+
+
+def test_without_data_it_is_decay_plus_noise(random_rows: Rows, replayable_noise: Any) -> None:
+    """On null rows a step is (1 - eta * l2) x + sqrt(2 eta) * noise_scale * z, and it says how strong the noise was."""
+    features, labels = random_rows(60, 6)
+    here = np.random.default_rng(1).standard_normal((1, 6))
+    after, info = projected_noisy_step(
+        replayable_noise(5), state_at(here), features=np.zeros_like(features), labels=labels, **SETTINGS
+    )
+    z = np.random.default_rng(5).standard_normal(6)
+    assert info.noise_std == math.sqrt(2 * 1.5) * 0.2
+    np.testing.assert_allclose(after.parameters.numpy(), (1 - 1.5 * 0.05) * here + info.noise_std * z, rtol=1e-14)
+
+
+def test_what_the_step_adds_is_gaussian_with_the_stated_variance(silent_noise: Any) -> None:
+    """With production noise a step differs from the noiseless one by N(0, 2 eta sigma^2): Kolmogorov-Smirnov on 200,000
+    coordinates at a false-alarm rate of 1e-6."""
+    width = 200_000
+    features = np.zeros((2, width), np.float32)
+    features[:, 0] = 1
+    data = {"features": features, "labels": np.array([0, 1], np.int32)}
+    settings = SETTINGS | {"num_slots": 2, "radius": 1e6}
+    here = state_at(np.ones((1, width)))
+    noisy, info = projected_noisy_step(SystemNoise(), here, **data, **settings)
+    plain, _ = projected_noisy_step(silent_noise, here, **data, **settings)
+    difference = (noisy.parameters - plain.parameters).numpy().ravel()
+    assert stats.kstest(difference, "norm", args=(0, math.sqrt(2 * 1.5) * 0.2)).pvalue > 1e-6
+    assert info.noise_std == math.sqrt(2 * 1.5) * 0.2
+
+
+def test_result_stays_in_the_ball(random_rows: Rows, replayable_noise: Any) -> None:
+    """Whatever the noise, the next state is inside the ball."""
+    features, labels = random_rows(60, 6)
+    for seed in range(20):
+        after, _ = projected_noisy_step(
+            replayable_noise(seed),
+            state_at(np.full((1, 6), 0.3)),
+            features=features,
+            labels=labels,
+            **SETTINGS | {"noise_scale": 100.0, "radius": 0.8},
+        )
+        assert float(torch.linalg.vector_norm(after.parameters)) <= 0.8 * (1 + 1e-12)
+
+
+def test_step_leaves_the_state_it_came_from(random_rows: Rows, replayable_noise: Any) -> None:
+    """A step counts on from its state, changes nothing in it and gives the same answer for the same noise."""
+    features, labels = random_rows(60, 6)
+    before = state_at(np.ones((1, 6)), steps_done=4)
+    results = [
+        projected_noisy_step(replayable_noise(3), before, features=features, labels=labels, **SETTINGS)[0]
+        for _ in range(2)
+    ]
+    assert torch.equal(before.parameters, torch.ones(1, 6, dtype=torch.float64))
+    assert torch.equal(results[0].parameters, results[1].parameters)
+    assert [before.steps_done, results[0].steps_done] == [4, 5]
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        before.steps_done = 0  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("poison", [math.nan, math.inf])
+def test_a_result_that_is_not_finite_is_refused(poison: float, random_rows: Rows) -> None:
+    """Noise that is not finite stops the step with an error that quotes no number, and the result is overwritten."""
+    features, labels = random_rows(60, 6)
+    buffer = torch.full((6,), poison, dtype=torch.float64)
+
+    class BrokenNoise:
+        def normal(self, size: int) -> torch.Tensor:
+            return buffer
+
+    with pytest.raises(FloatingPointError) as refused:
+        projected_noisy_step(BrokenNoise(), state_at(np.ones((1, 6))), features=features, labels=labels, **SETTINGS)
+    assert not any(character.isdigit() for character in str(refused.value))
+    assert not buffer.any()

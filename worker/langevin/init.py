@@ -1,0 +1,21 @@
+"""Where learning starts: a law that knows nothing of the data.
+
+Any initial law will do for the guarantee, as long as the two chains that are compared share it. The simplest is a
+point: the origin (the Dirac measure at 0) lies in every ball, needs no randomness and is the same for everybody. The
+first state that is released is nevertheless random, because a run takes at least one noisy step.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def num_weight_rows(num_classes: int) -> int:
+    """Two classes need one weight vector (its sign decides); more need one each."""
+    if num_classes < 2:
+        raise ValueError(f"Expected {num_classes=} >= 2")
+    return 1 if num_classes == 2 else num_classes
+
+
+def origin(*, num_classes: int, num_features: int) -> NDArray[np.float64]:
+    """Zero parameters  # (1, d) for two classes, (C, d) for more."""
+    return np.zeros((num_weight_rows(num_classes), num_features))

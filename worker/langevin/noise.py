@@ -1,0 +1,55 @@
+"""Gaussian noise that nobody can predict or replay.
+
+The guarantee rests on noise that is fresh, independent of the data and known to no one: whoever can replay it can
+subtract it and read the state it was meant to hide. Library generators do not promise that (torch's CPU generator keeps
+32 bits of its seed), so every source draws its own 256-bit key from the operating system and never shows it.
+"""
+
+import os
+from typing import NoReturn, Protocol
+
+import torch
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from torch import Tensor
+
+_KEY_BYTES = 32
+_WORD_BYTES = 8
+_CELLS = 2**52
+
+
+class Noise(Protocol):
+    """Independent standard normal numbers, new ones at every call."""
+
+    def normal(self, size: int) -> Tensor: ...  # (size,) float64
+
+
+class SystemNoise:
+    """The production source: AES-256-CTR keystream, 53-bit uniforms, inverse normal distribution function.
+
+    A uniform is an odd multiple of 2^-53, hence strictly inside (0, 1) and symmetric about 1/2. Its normal quantile,
+    computed in float64, takes 2^52 values, none larger than 8.21: an exact normal number lies beyond that with
+    probability 2.2e-16, which is the mass that truncating the tails loses per number drawn. Rounding to this grid, like
+    the rounding of the step itself, is not covered by the guarantee.
+
+    Each source has its own key, so two sources are independent. A source lives and dies in the process that made it:
+    it cannot be copied or pickled, and refuses to speak after a fork, when parent and child would draw the same noise.
+    """
+
+    __slots__ = ("_keystream", "_process")
+
+    def __init__(self) -> None:
+        self._keystream = Cipher(algorithms.AES(os.urandom(_KEY_BYTES)), modes.CTR(bytes(16))).encryptor()
+        self._process = os.getpid()
+
+    def normal(self, size: int) -> Tensor:
+        if os.getpid() != self._process:
+            raise RuntimeError("A noise source cannot be used after a fork: make a new one in the child process")
+        if size < 1:
+            raise ValueError(f"Expected {size=} >= 1")
+        words = torch.frombuffer(bytearray(self._keystream.update(bytes(size * _WORD_BYTES))), dtype=torch.int64)
+        cells = words.bitwise_and_(_CELLS - 1).to(torch.float64)  # (size,) uniform on 0 .. 2^52 - 1
+        normal: Tensor = torch.special.ndtri(cells.add_(0.5).div_(_CELLS))
+        return normal
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("A noise source cannot be copied or pickled: its key must stay where it was drawn")

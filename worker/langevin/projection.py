@@ -1,0 +1,16 @@
+"""Projection onto the ball, in place."""
+
+import math
+
+from torch import Tensor, linalg
+
+
+def project_onto_ball(point: Tensor, radius: float) -> Tensor:
+    """Move `point` to the nearest point of the ball of `radius` around 0: onto the ball, not onto its sphere.
+
+    A point inside is left as it is, bit for bit. A point whose norm is not a finite number has no projection.
+    """
+    norm = float(linalg.vector_norm(point))
+    if not math.isfinite(norm):
+        raise FloatingPointError("The parameters are no longer finite numbers")
+    return point.mul_(radius / norm) if norm > radius else point

@@ -1,0 +1,152 @@
+"""One run, from claim to published version: the only thing that the embedded loop and the Celery task call."""
+
+import functools
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self
+
+from app import telemetry
+from app.accounting.certificates import sha256
+from app.errors import LeaseLost, LetheError
+from app.installation import Installation
+from app.privacy.mechanism import Mechanism
+from app.registry import service as registry
+from app.registry import weights
+from app.unlearning import service as unlearning
+from app.unlearning.service import Claimed
+from worker.langevin import chain, init
+from worker.langevin.chain import Ran
+from worker.langevin.evaluate import accuracy
+from worker.langevin.noise import SystemNoise
+
+
+def run_next(at: Installation, *, worker: str) -> bool:
+    """Do the next run that is due; False if there is none. Never raises for a run that fails: it is handed back."""
+    lease_seconds, max_requests = at.settings.lease_seconds, at.settings.max_requests_per_run
+    with at.database.writing() as session:
+        claimed = unlearning.claim(session, worker=worker, lease_seconds=lease_seconds, max_requests=max_requests)
+    if claimed is None:
+        return False
+    log = functools.partial(telemetry.logger().info, run_id=claimed.run_id, model_id=claimed.model_id)
+    log("unlearning.run_claimed", kind=claimed.kind, steps=claimed.steps, rows=len(claimed.slots_to_null))
+    started = time.monotonic()
+    try:
+        with Lease(at, claimed) as lease:
+            _work(at, claimed, lease)
+    except LeaseLost:
+        log("unlearning.run_lost")
+    except Exception as error:  # noqa: BLE001  a run that fails is handed back, whatever went wrong
+        code = error.code if isinstance(error, LetheError) else type(error).__name__
+        telemetry.logger().error("unlearning.run_failed", run_id=claimed.run_id, error=code)
+        with at.database.writing() as session:
+            unlearning.fail(session, run_id=claimed.run_id, error_code=code)
+    else:
+        log("unlearning.run_published", seconds=round(time.monotonic() - started, 3))
+    destroy_retired(at)
+    return True
+
+
+def destroy_retired(at: Installation) -> None:
+    """Destroy superseded weights, and those of runs that ended without publishing: the database says which."""
+    with at.database.writing() as session:
+        registry.destroy_retired(session, at.weights)
+        registry.destroy_orphans(session, at.weights)
+
+
+def _work(at: Installation, claimed: Claimed, lease: "Lease") -> None:
+    if claimed.erases:
+        at.rows.make_null(claimed.dataset_id, claimed.slots_to_null)
+        digest = at.rows.digest(claimed.dataset_id)
+        with at.database.writing() as session:
+            unlearning.confirm_erased(session, run_id=claimed.run_id, digest=digest)
+    if claimed.mechanism is None:
+        with at.database.writing() as session:
+            unlearning.finish(session, run_id=claimed.run_id)
+        return
+    ran = _run_chain(at, claimed, claimed.mechanism, on_progress=lease.progressed)
+    sealed = weights.to_safetensors(ran.parameters)
+    metrics = _evaluate(at, claimed, claimed.mechanism, ran)
+    at.weights.put(claimed.version_id, sealed)
+    with at.database.writing() as session:
+        unlearning.publish(
+            session,
+            at.keys,
+            run_id=claimed.run_id,
+            steps_ran=ran.steps,
+            mechanism_ran=claimed.mechanism,
+            weights_sha256=sha256(sealed),
+            metrics=metrics,
+        )
+
+
+def _run_chain(at: Installation, claimed: Claimed, mechanism: Mechanism, *, on_progress: Callable[[int], None]) -> Ran:
+    rows = at.rows.open(claimed.dataset_id)
+    if claimed.parent_version_id is not None:
+        initial = weights.from_safetensors(at.weights.get(claimed.parent_version_id))
+    else:
+        initial = init.origin(num_classes=mechanism.num_classes, num_features=rows.num_columns)
+    return chain.run(
+        features=rows.features,
+        labels=rows.labels,
+        num_slots=mechanism.num_slots,
+        num_classes=mechanism.num_classes,
+        l2=mechanism.l2,
+        step_size=mechanism.step_size,
+        noise_scale=mechanism.noise_scale,
+        radius=mechanism.radius,
+        initial=initial,
+        steps=claimed.steps,
+        noise=SystemNoise(),
+        on_progress=on_progress,
+    )
+
+
+def _evaluate(at: Installation, claimed: Claimed, mechanism: Mechanism, ran: Ran) -> dict[str, Any]:
+    """Accuracy on the evaluation dataset: post-processing of the version. Never measured on what it learned from."""
+    if claimed.evaluation_dataset_id is None:
+        return {}
+    rows = at.rows.open(claimed.evaluation_dataset_id)
+    share, counted = accuracy(ran.parameters, rows.features, rows.labels, mechanism.num_classes)
+    return {"accuracy": share, "evaluated_on": counted} if counted else {"evaluated_on": 0}
+
+
+class Lease:
+    """Keeps a run while a worker works on it: a heartbeat every third of the lease, which also reports progress."""
+
+    def __init__(self, at: Installation, claimed: Claimed) -> None:
+        self._at = at
+        self._run_id = claimed.run_id
+        self._steps_done = 0
+        self._lost = False
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._beat, name="lease", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stopped.set()
+        self._thread.join()
+
+    def progressed(self, steps_done: int) -> None:
+        """Called by the chain after every step. Raises `LeaseLost`, so that a run that was taken away stops."""
+        self._steps_done = steps_done
+        if self._lost:
+            raise LeaseLost(f"Run {self._run_id} was taken from this worker.")
+
+    def _beat(self) -> None:
+        seconds = self._at.settings.lease_seconds
+        while not self._stopped.wait(min(seconds / 3, 0.5)):
+            try:
+                with self._at.database.writing() as session:
+                    unlearning.renew(session, run_id=self._run_id, steps_done=self._steps_done, lease_seconds=seconds)
+            except LeaseLost:
+                self._lost = True
+                return
+            except Exception as error:  # noqa: BLE001  the database may be back before the lease is over
+                telemetry.logger().warning("unlearning.heartbeat_missed", error=type(error).__name__)

@@ -1,0 +1,22 @@
+"""The one Celery task: hear the bell, then do all runs that are due. It carries nothing and returns nothing."""
+
+import datetime
+import os
+import socket
+
+from app import dispatch, installation
+from app.registry import datasets
+from worker import runner
+from worker.celery_app import app, settings
+
+_UNCLAIMED_FOR = datetime.timedelta(hours=1)
+
+
+@app.task(name=dispatch.TASK, ignore_result=True)  # type: ignore[untyped-decorator]
+def work() -> None:
+    with installation.opened(settings) as at:
+        with at.database.writing() as session:
+            datasets.sweep(session, at.rows, unclaimed_for=_UNCLAIMED_FOR)
+        runner.destroy_retired(at)
+        while runner.run_next(at, worker=f"{socket.gethostname()}:{os.getpid()}"):
+            pass
