@@ -182,3 +182,16 @@ class WeightsUnreadable(LetheError):
 class CertificateInvalid(LetheError):
     code = "certificate_invalid"
     title = "The certificate does not verify"
+
+
+# --- starting the service --------------------------------------------------------------------------------------------
+
+
+class AlreadyRunning(LetheError):
+    code = "already_running"
+    title = "The data folder is in use"
+
+
+class AddressInUse(LetheError):
+    code = "address_in_use"
+    title = "The address cannot be listened on"

@@ -139,7 +139,9 @@ def verify(compact_jws: str, jwks: dict[str, Any]) -> Verified:
     Raises `CertificateInvalid`, naming what does not hold.
     """
     try:
-        signed = jws.deserialize_compact(compact_jws.strip(), KeySet.import_key_set({"keys": jwks["keys"]}), algorithms=[_ALGORITHM])
+        signed = jws.deserialize_compact(
+            compact_jws.strip(), KeySet.import_key_set({"keys": jwks["keys"]}), algorithms=[_ALGORITHM]
+        )
     except (JoseError, ValueError, KeyError, TypeError) as error:
         raise CertificateInvalid("The signature was not made by any of the given keys over this statement.") from error
     if signed.headers().get("typ") != _TYPE:

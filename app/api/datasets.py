@@ -47,15 +47,13 @@ def create_dataset(
     once: Annotated[Once, once_with(Scope.MODELS_WRITE)],
     file: Annotated[UploadFile, File(description="Rows: .csv, .parquet or .npz")],
     name: Annotated[str, Form(min_length=1, max_length=200)],
-    schema: Annotated[
-        str | None, Form(description="The public schema of the columns (JSON), for csv and parquet")
-    ] = None,
+    columns: Annotated[str | None, Form(alias="schema", description="The public schema, for csv and parquet")] = None,
 ) -> JSONResponse:
     """Encode the rows by the public schema alone, scale each to norm <= 1, and keep nothing else of the file."""
     kind = ingest.kind_of(file.filename or "")
-    parsed = _schema(schema)
+    parsed = _schema(columns)
     with _private_copy(at, file) as path:
-        once = _with_upload(at, once, path=path, parts=(name, schema or ""))
+        once = _with_upload(at, once, path=path, parts=(name, columns or ""))
         with at.database.reading() as session:
             answer = idempotency.replay(session, once)
         if answer:

@@ -39,6 +39,9 @@ class Problem(BaseModel):
     errors: list[dict[str, str]] | None = None
 
 
+_ANYWHERE: list[type[LetheError]] = [errors.InputInvalid, errors.Unauthenticated, errors.ScopeMissing]
+
+
 def status_of(error: type[LetheError]) -> int:
     return next(STATUS[base] for base in error.__mro__ if base in STATUS)
 
@@ -55,7 +58,7 @@ def problem(error: LetheError) -> JSONResponse:
 def responses(*conditions: type[LetheError]) -> dict[int | str, dict[str, Any]]:
     """What a route declares: the conditions it may answer with, besides those every route may."""
     documented: dict[int | str, dict[str, Any]] = {}
-    for condition in (*conditions, errors.InputInvalid, errors.Unauthenticated, errors.ScopeMissing):
+    for condition in [*conditions, *_ANYWHERE]:
         entry = documented.setdefault(
             status_of(condition), {"model": Problem, "description": "", "content": {MEDIA_TYPE: {}}}
         )

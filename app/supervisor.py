@@ -1,0 +1,164 @@
+"""`lethe up`: gateway and worker as one command, on SQLite and without a broker.
+
+One process per data folder (a lock says so); the worker is a child that dies with it and is started again when it dies.
+"""
+
+import contextlib
+import ctypes
+import datetime
+import fcntl
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import uvicorn
+
+from app import installation, telemetry
+from app.config import Settings
+from app.errors import AddressInUse, AlreadyRunning
+from app.installation import Installation
+from app.main import create_app
+from app.registry import datasets
+from app.unlearning import service as unlearning
+
+WORKER = "embedded"
+"""The name under which the one worker of a data folder claims its runs."""
+
+_LONGEST_PAUSE = 15.0
+
+
+def up(settings: Settings, *, on_ready: Callable[[str], None]) -> None:
+    """Serve until SIGTERM or SIGINT; `on_ready` is told the address. Raises `AlreadyRunning`, `AddressInUse`."""
+    telemetry.configure(settings.log_level)
+    settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with _locked(settings.data_dir), _listening(settings) as listener:
+        installation.set_up(settings)
+        with installation.opened(settings) as at:
+            with at.database.writing() as session:
+                datasets.sweep(session, at.rows, unclaimed_for=datetime.timedelta(0))
+            worker = Worker(settings, at)
+            worker.start()
+            try:
+                host, port = listener.getsockname()[:2]
+                serve(settings, listener=listener, on_ready=lambda: on_ready(f"http://{host}:{port}"))
+            finally:
+                worker.stop()
+
+
+def serve(settings: Settings, *, listener: socket.socket | None, on_ready: Callable[[], None]) -> None:
+    """The gateway alone, until SIGTERM or SIGINT."""
+    gateway = create_app(settings)
+    config = uvicorn.Config(
+        gateway, host=settings.host, port=settings.port, log_config=None, access_log=False, timeout_graceful_shutdown=10
+    )
+    server = uvicorn.Server(config)
+    ready = threading.Thread(target=_when_started, args=(server, on_ready), daemon=True)
+    ready.start()
+    server.run(sockets=[listener] if listener else None)
+
+
+class Worker:
+    """The child process that does the runs: started, watched, started again, stopped."""
+
+    def __init__(self, settings: Settings, at: Installation) -> None:
+        self._settings = settings
+        self._at = at
+        self._stopping = threading.Event()
+        self._child: subprocess.Popen[bytes] | None = None
+        # A child's parent-death signal follows the thread that forked it: this one lives as long as the process.
+        self._thread = threading.Thread(target=self._watch, name="worker-watch", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Let the child finish its run, then end it."""
+        self._stopping.set()
+        if self._child and self._child.poll() is None:
+            self._child.terminate()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        pause = 0.25
+        while not self._stopping.is_set():
+            self._take_back()
+            started = time.monotonic()
+            self._child = subprocess.Popen(  # noqa: S603  our own interpreter and module
+                [sys.executable, "-m", "worker", WORKER],
+                env=_environment(self._settings),
+                preexec_fn=_die_with_parent,
+            )
+            if self._stopping.is_set():
+                self._child.terminate()
+            status = self._child.wait()
+            if self._stopping.is_set():
+                break
+            pause = 0.25 if time.monotonic() - started > 10 else min(pause * 2, _LONGEST_PAUSE)
+            telemetry.logger().warning("worker.died", status=status, again_in_seconds=pause)
+            self._take_back()
+            self._stopping.wait(pause)
+        self._take_back()
+
+    def _take_back(self) -> None:
+        """The child is dead: what it held is handed back at once, not when its lease is over."""
+        try:
+            with self._at.database.writing() as session:
+                unlearning.take_back(session, worker=WORKER)
+        except Exception as error:  # noqa: BLE001  then the lease will end by itself
+            telemetry.logger().error("worker.runs_not_taken_back", error=type(error).__name__)
+
+
+def _environment(settings: Settings) -> dict[str, str]:
+    """The child's settings are this process's settings, however they were given."""
+    given = {f"LETHE_{name.upper()}": value for name, value in settings.model_dump(mode="json").items()}
+    if settings.database_url:
+        given["LETHE_DATABASE_URL"] = settings.database_url.get_secret_value()
+    return os.environ | {name: str(value) for name, value in given.items() if value is not None}
+
+
+def _die_with_parent() -> None:
+    """Runs in the child before it becomes the worker: on Linux it is killed when this process dies."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the supervisor, which then ends the child
+    if sys.platform == "linux":
+        pr_set_pdeathsig = 1
+        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
+
+
+def _when_started(server: uvicorn.Server, on_ready: Callable[[], None]) -> None:
+    while not server.started:
+        if server.should_exit:
+            return
+        time.sleep(0.02)
+    on_ready()
+
+
+@contextlib.contextmanager
+def _locked(data_dir: Path) -> Iterator[None]:
+    descriptor = os.open(data_dir / "lethe.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise AlreadyRunning(f"Another lethe serves {data_dir}; stop it or set LETHE_DATA_DIR.") from error
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _listening(settings: Settings) -> Iterator[socket.socket]:
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    with socket.socket(family) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((settings.host, settings.port))
+        except OSError as error:
+            where = f"{settings.host}:{settings.port}"
+            raise AddressInUse(f"Cannot listen on {where} ({error.strerror}); set LETHE_PORT or LETHE_HOST.") from error
+        yield listener

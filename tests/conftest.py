@@ -1,0 +1,138 @@
+"""Fixtures: a real migrated database per test, a real gateway over it, a real worker, small data of made-up people."""
+
+import io
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import hypothesis
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+
+from app import installation
+from app.config import Settings
+from app.installation import Installation
+from app.main import create_app
+from worker import runner
+
+hypothesis.settings.register_profile("lethe", deadline=None)
+hypothesis.settings.load_profile("lethe")
+
+ADULT = Path(__file__).parent.parent / "examples" / "adult"
+
+
+@pytest.fixture(scope="session")
+def set_up_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data folder as `lethe up` makes it, to be copied."""
+    folder = tmp_path_factory.mktemp("installation") / "data"
+    installation.set_up(Settings(data_dir=folder))
+    return folder
+
+
+@pytest.fixture
+def settings(set_up_once: Path, tmp_path: Path) -> Settings:
+    """The settings of an installation of the test's own."""
+    folder = tmp_path / "data"
+    shutil.copytree(set_up_once, folder)
+    return Settings(data_dir=folder, lease_seconds=5.0)
+
+
+@pytest.fixture
+def at(settings: Settings) -> Iterator[Installation]:
+    """The installation, opened: for looking behind the gateway and for running the worker."""
+    with installation.opened(settings) as opened:
+        yield opened
+
+
+@pytest.fixture
+def admin_key(settings: Settings) -> str:
+    return settings.resolved_admin_key_file().read_text().strip()
+
+
+@pytest.fixture
+def gateway(settings: Settings, admin_key: str) -> Iterator[TestClient]:
+    """The gateway, called with the admin key; what an endpoint raises is answered, not raised."""
+    with TestClient(create_app(settings), raise_server_exceptions=False) as client:
+        client.headers["Authorization"] = f"Bearer {admin_key}"
+        yield client
+
+
+@pytest.fixture
+def work(at: Installation) -> Callable[[], int]:
+    """Do all runs that are due, as a worker does; returns how many."""
+
+    def until_idle() -> int:
+        runs = 0
+        while runner.run_next(at, worker="test"):
+            runs += 1
+        return runs
+
+    return until_idle
+
+
+def npz(*, rows: int = 60, features: int = 3, classes: int = 2, rows_each: int = 1, seed: int = 0) -> bytes:
+    """An upload of made-up people `p0`, `p1`, ... with `rows_each` rows each; their label depends on their features."""
+    generator = np.random.default_rng(seed)
+    x = generator.normal(size=(rows, features))
+    scores = x @ np.random.default_rng(7).normal(size=(features, classes))
+    y = scores.argmax(axis=1)
+    y[:classes] = np.arange(classes)  # every class occurs
+    subject = np.array([f"p{index // rows_each}" for index in range(rows)])
+    buffer = io.BytesIO()
+    np.savez(buffer, x=x, y=y, subject=subject)
+    return buffer.getvalue()
+
+
+@pytest.fixture
+def new_dataset(gateway: TestClient) -> Callable[..., dict[str, Any]]:
+    """Upload made-up people (see `npz`); returns the dataset."""
+
+    def create(name: str = "people", **shape: int) -> dict[str, Any]:
+        answer = gateway.post("/v1/datasets", data={"name": name}, files={"file": ("people.npz", npz(**shape))})
+        assert answer.status_code == 201, answer.text
+        created: dict[str, Any] = answer.json()
+        return created
+
+    return create
+
+
+@pytest.fixture
+def new_model(gateway: TestClient) -> Callable[..., dict[str, Any]]:
+    """Ask for a model of a dataset, with mild regularisation so that it learns in a few steps; returns the model."""
+
+    def create(dataset_id: str, **asked: Any) -> dict[str, Any]:
+        body = {"name": "model", "dataset_id": dataset_id, "l2": 0.05} | asked
+        answer = gateway.post("/v1/models", json=body)
+        assert answer.status_code == 202, answer.text
+        created: dict[str, Any] = answer.json()
+        return created
+
+    return create
+
+
+@pytest.fixture
+def forget(gateway: TestClient) -> Callable[..., dict[str, Any]]:
+    """Ask for a person to be forgotten; returns the request."""
+
+    def submit(subject_id: str, **asked: Any) -> dict[str, Any]:
+        answer = gateway.post("/v1/deletion-requests", json={"subject_id": subject_id} | asked)
+        assert answer.status_code == 202, answer.text
+        made: dict[str, Any] = answer.json()
+        return made
+
+    return submit
+
+
+@pytest.fixture
+def get(gateway: TestClient) -> Callable[[str], Any]:
+    """GET a path below /v1 that must succeed; returns its JSON."""
+
+    def fetch(path: str) -> Any:
+        answer = gateway.get(f"/v1{path}")
+        assert answer.status_code == 200, answer.text
+        return json.loads(answer.content)
+
+    return fetch
