@@ -10,6 +10,7 @@ settings = Settings()
 if settings.broker_url is None:
     raise SystemExit("LETHE_BROKER_URL is not set: a Celery worker needs a broker; without one, use 'lethe up'.")
 app = dispatch.celery_client(settings.broker_url.get_secret_value())
+app.conf.imports = ["worker.tasks"]
 app.conf.beat_schedule = {"sweep": {"task": dispatch.TASK, "schedule": settings.poll_seconds * 10}}
 
 
@@ -17,6 +18,3 @@ app.conf.beat_schedule = {"sweep": {"task": dispatch.TASK, "schedule": settings.
 def _configure(**_: object) -> None:
     telemetry.configure(settings.log_level)
     process.harden()
-
-
-import worker.tasks  # noqa: E402, F401

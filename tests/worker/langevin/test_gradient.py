@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from worker.langevin.gradient import BLOCK_ROWS, blocks, data_gradient
 
 Rows = Callable[..., tuple[Any, Any]]
-ROUNDING = 1e-12  # relative, in double precision
+ROUNDING = 1e-5  # relative, of sums in single precision
 
 seeds = st.integers(0, 2**32 - 1)
 scales = st.floats(0.01, 100)
@@ -59,7 +59,7 @@ def test_at_the_origin_many_classes_pull_evenly(random_rows: Rows) -> None:
 
 @classes
 def test_gradient_agrees_with_automatic_differentiation(num_classes: int, random_rows: Rows) -> None:
-    """Over several blocks the gradient is the derivative of the textbook loss, up to double precision."""
+    """Over several blocks the gradient is the derivative of the textbook loss, up to single precision."""
     features, labels = random_rows(2 * BLOCK_ROWS + 17, 12, num_classes)
     parameters = parameters_for(num_classes, 12, seed=1, scale=3.0).requires_grad_()
     (expected,) = torch.autograd.grad(summed_loss(parameters, features, labels), parameters)
@@ -76,7 +76,7 @@ def test_gradient_agrees_with_finite_differences(num_classes: int, random_rows: 
     ahead = summed_loss(parameters + 1e-5 * direction, features, labels)
     behind = summed_loss(parameters - 1e-5 * direction, features, labels)
     slope = float((data_gradient(parameters, features, labels) * direction).sum())
-    assert slope == pytest.approx(float(ahead - behind) / 2e-5, abs=1e-6)
+    assert slope == pytest.approx(float(ahead - behind) / 2e-5, abs=1e-3)
 
 
 @classes
@@ -95,14 +95,14 @@ def test_null_rows_contribute_exactly_nothing(num_classes: int, random_rows: Row
 
 @classes
 def test_deleting_a_row_takes_away_its_gradient_and_no_more(num_classes: int, random_rows: Rows) -> None:
-    """Nulling one row of many changes the gradient by that row's own, within a billionth of a record's bound."""
+    """Nulling one row of many changes the gradient by that row's own, within a thousandth of a record's bound."""
     features, labels = random_rows(20_000, 20, num_classes)
     parameters = parameters_for(num_classes, 20, seed=4, scale=4.0)
     own = data_gradient(parameters, features[123:124], labels[123:124])
     before = data_gradient(parameters, features, labels)
     features[123] = 0
     after = data_gradient(parameters, features, labels)
-    assert torch.linalg.vector_norm(before - after - own) < 1e-9
+    assert torch.linalg.vector_norm(before - after - own) < 1e-3
 
 
 @settings(deadline=None)
@@ -112,7 +112,7 @@ def test_no_record_pulls_harder_than_its_bound(num_classes: int, seed: int, scal
     """The gradient of one row of norm 1 has norm at most 1 for two classes and sqrt(2) for more, at any parameters."""
     features, labels = one_row(5, num_classes, seed)
     pull = torch.linalg.vector_norm(data_gradient(parameters_for(num_classes, 5, seed, scale), features, labels))
-    assert float(pull) <= (1.0 if num_classes == 2 else 2**0.5) * (1 + ROUNDING)
+    assert float(pull) <= (1.0 if num_classes == 2 else 2**0.5) * (1 + 1e-6)
 
 
 def test_bounds_on_the_pull_are_attained() -> None:
@@ -164,7 +164,7 @@ def test_rows_are_read_in_place_from_a_read_only_file(tmp_path: Path, random_row
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert torch.equal(from_file, data_gradient(parameters, features, labels))
-    assert peak < features.nbytes / 5
+    assert peak < features.nbytes / 20
 
 
 def test_scores_of_any_size_stay_finite() -> None:

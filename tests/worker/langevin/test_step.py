@@ -27,7 +27,7 @@ def test_without_noise_it_is_gradient_descent_for_two_classes(random_rows: Rows,
     slopes = -signs / (1 + np.exp(signs * (features.astype(float) @ here[0])))
     expected = here - 1.5 * (slopes @ features.astype(float) / 60 + 0.05 * here)
     after, _ = projected_noisy_step(silent_noise, state_at(here), features=features, labels=labels, **SETTINGS)
-    np.testing.assert_allclose(after.parameters.numpy(), expected, atol=1e-14)
+    np.testing.assert_allclose(after.parameters.numpy(), expected, atol=1e-6)
 
 
 def test_without_noise_it_is_gradient_descent_for_many_classes(random_rows: Rows, silent_noise: Any) -> None:
@@ -38,7 +38,7 @@ def test_without_noise_it_is_gradient_descent_for_many_classes(random_rows: Rows
     slopes = odds / odds.sum(axis=1, keepdims=True) - np.eye(4)[labels]
     expected = here - 1.5 * (slopes.T @ features.astype(float) / 60 + 0.05 * here)
     after, _ = projected_noisy_step(silent_noise, state_at(here), features=features, labels=labels, **SETTINGS)
-    np.testing.assert_allclose(after.parameters.numpy(), expected, atol=1e-14)
+    np.testing.assert_allclose(after.parameters.numpy(), expected, atol=1e-6)
 
 
 def test_without_data_it_is_decay_plus_noise(random_rows: Rows, replayable_noise: Any) -> None:
