@@ -236,9 +236,9 @@ def certificate_verify(
 
     try:
         keys = json.loads(jwks.read_text())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CertificateInvalid(f"{jwks} is not a JSON Web Key Set.") from error
-    for compact, beside in _certificates_in(file.read_text()):
+    for compact, beside in _certificates_in(file):
         verified = certificates.verify(compact, keys)
         if beside is not None and beside != verified.statement:
             raise CertificateInvalid("The statement beside the JWS is not the signed one.")
@@ -254,6 +254,8 @@ def certificate_verify(
 @ledger.command("verify")
 def ledger_verify() -> None:
     """Recompute every hash and every number of the ledger from its entries alone."""
+    from sqlalchemy.exc import OperationalError
+
     from app.accounting import repository, verify
     from app.db import Database
 
@@ -262,6 +264,8 @@ def ledger_verify() -> None:
         with database.reading() as session:
             entries = repository.all_entries(session)
             report = verify.verify(entries, repository.all_versions(session))
+    except OperationalError as error:
+        _fail(f"unavailable: the database cannot be read ({error.orig}); is LETHE_DATA_DIR right?")
     finally:
         database.close()
     console.print(f"[green]valid[/]  {report.entries} entries of {report.models} models")
@@ -310,15 +314,19 @@ def _progress() -> Progress:
     return Progress(*columns, console=Console(stderr=True), transient=True)
 
 
-def _certificates_in(text: str) -> list[tuple[str, Any]]:
-    """Each JWS of a file with the statement that stands beside it, if any."""
-    if not text.lstrip().startswith("{"):
-        return [(text, None)]
+def _certificates_in(file: Path) -> list[tuple[str, Any]]:
+    """Each JWS of a file, of which there is at least one, with the statement that stands beside it, if any."""
     try:
+        text = file.read_text()
+        if not text.lstrip().startswith("{"):
+            return [(text, None)]
         document = json.loads(text)
-        return [(one["jws"], one.get("statement")) for one in document.get("certificates", [document])]
-    except (ValueError, KeyError, TypeError) as error:
-        raise CertificateInvalid("The file holds neither a compact JWS nor JSON with a 'jws'.") from error
+        found = [(one["jws"], one.get("statement")) for one in document.get("certificates", [document])]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise CertificateInvalid(f"{file} holds neither a compact JWS nor JSON with a 'jws'.") from error
+    if not found or not all(isinstance(compact, str) for compact, _ in found):
+        raise CertificateInvalid(f"{file} holds no certificate.")
+    return found
 
 
 def _in_words(guarantee: Guarantee) -> str:

@@ -21,7 +21,10 @@ class Client:
 
     def __init__(self, url: str, api_key: str) -> None:
         headers = {"Authorization": f"Bearer {api_key}"}
-        self._http = httpx.Client(base_url=url, headers=headers, timeout=httpx.Timeout(600.0, connect=5.0))
+        try:
+            self._http = httpx.Client(base_url=url, headers=headers, timeout=httpx.Timeout(600.0, connect=5.0))
+        except httpx.InvalidURL as error:
+            raise CallFailed("unreachable", f"{url} is not a URL") from error
 
     def __enter__(self) -> Self:
         return self
@@ -63,7 +66,11 @@ class Client:
             time.sleep(0.05)
 
     def _call(self, method: str, path: str, **arguments: Any) -> Any:
-        return self._answer(method, path, **arguments).json()
+        answer = self._answer(method, path, **arguments)
+        try:
+            return answer.json()
+        except ValueError as error:
+            raise CallFailed("http_error", f"no JSON from {answer.url.path}: is {self._http.base_url} Lethe?") from error
 
     def _answer(self, method: str, path: str, **arguments: Any) -> httpx.Response:
         try:

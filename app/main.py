@@ -86,11 +86,20 @@ class BodyLimit:
                 raise refusal
             return message
 
-        await self._app(scope, counted, send)
+        async def watched(message: Message) -> None:
+            if received <= self._max_bytes:
+                await send(message)
+
+        await self._app(scope, counted, watched)
+        if received > self._max_bytes:  # whatever the framework made of the refusal was not sent
+            await problems.problem(refusal)(scope, receive, send)
 
 
 class CallLog:
-    """Counts and logs each call by its route; paths and queries, which may name people, are not kept anywhere."""
+    """Counts and logs each call by its route, and answers defects.
+
+    Paths, queries and the texts of errors may name people: they are not kept anywhere.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -99,7 +108,7 @@ class CallLog:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        started, status = time.perf_counter(), 500
+        started, status = time.perf_counter(), None
 
         async def watched(message: Message) -> None:
             nonlocal status
@@ -109,7 +118,11 @@ class CallLog:
 
         try:
             await self._app(scope, receive, watched)
+        except Exception as error:  # a server would log the text of the error, which may name people
+            if status is not None:
+                raise
+            await problems.unexpected(error)(scope, receive, watched)
         finally:
             route = getattr(scope.get("route"), "path", "(none)")
             seconds = time.perf_counter() - started
-            telemetry.call_answered(method=scope["method"], route=route, status=status, seconds=seconds)
+            telemetry.call_answered(method=scope["method"], route=route, status=status or 500, seconds=seconds)

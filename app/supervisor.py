@@ -7,6 +7,7 @@ import contextlib
 import ctypes
 import datetime
 import fcntl
+import functools
 import os
 import signal
 import socket
@@ -42,17 +43,20 @@ def up(settings: Settings, *, on_ready: Callable[[str], None]) -> None:
         with installation.opened(settings) as at:
             with at.database.writing() as session:
                 datasets.sweep(session, at.rows, unclaimed_for=datetime.timedelta(0))
+            for upload in (settings.data_dir / "tmp").glob("upload-*"):  # a crash left it there
+                upload.unlink()
             worker = Worker(settings, at)
             worker.start()
             try:
                 host, port = listener.getsockname()[:2]
-                serve(settings, listener=listener, on_ready=lambda: on_ready(f"http://{host}:{port}"))
+                address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+                serve(settings, listener=listener, on_ready=lambda: on_ready(address))
             finally:
                 worker.stop()
 
 
 def serve(settings: Settings, *, listener: socket.socket | None, on_ready: Callable[[], None]) -> None:
-    """The gateway alone, until SIGTERM or SIGINT."""
+    """The gateway alone, until SIGTERM or SIGINT. Raises `AddressInUse`."""
     gateway = create_app(settings)
     config = uvicorn.Config(
         gateway, host=settings.host, port=settings.port, log_config=None, access_log=False, timeout_graceful_shutdown=10
@@ -60,7 +64,14 @@ def serve(settings: Settings, *, listener: socket.socket | None, on_ready: Calla
     server = uvicorn.Server(config)
     ready = threading.Thread(target=_when_started, args=(server, on_ready), daemon=True)
     ready.start()
-    server.run(sockets=[listener] if listener else None)
+
+    def stop(*_: object) -> None:
+        server.should_exit = True
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)  # uvicorn raises the signal that ended it once more: that must not kill us
+    with contextlib.nullcontext(listener) if listener else _listening(settings) as listening:
+        server.run(sockets=[listening])
 
 
 class Worker:
@@ -92,7 +103,7 @@ class Worker:
             self._child = subprocess.Popen(  # noqa: S603  our own interpreter and module
                 [sys.executable, "-m", "worker", WORKER],
                 env=_environment(self._settings),
-                preexec_fn=_die_with_parent,
+                preexec_fn=functools.partial(_die_with_parent, os.getpid()),
             )
             if self._stopping.is_set():
                 self._child.terminate()
@@ -117,17 +128,20 @@ class Worker:
 def _environment(settings: Settings) -> dict[str, str]:
     """The child's settings are this process's settings, however they were given."""
     given = {f"LETHE_{name.upper()}": value for name, value in settings.model_dump(mode="json").items()}
-    if settings.database_url:
-        given["LETHE_DATABASE_URL"] = settings.database_url.get_secret_value()
+    for name in ("database_url", "broker_url"):  # a dump masks what is secret
+        if secret := getattr(settings, name):
+            given[f"LETHE_{name.upper()}"] = secret.get_secret_value()
     return os.environ | {name: str(value) for name, value in given.items() if value is not None}
 
 
-def _die_with_parent() -> None:
+def _die_with_parent(parent: int) -> None:
     """Runs in the child before it becomes the worker: on Linux it is killed when this process dies."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the supervisor, which then ends the child
     if sys.platform == "linux":
         pr_set_pdeathsig = 1
         ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
+        if os.getppid() != parent:  # it died before it could be asked for
+            os._exit(1)
 
 
 def _when_started(server: uvicorn.Server, on_ready: Callable[[], None]) -> None:

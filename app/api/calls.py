@@ -48,7 +48,8 @@ def once_with(scope: Scope) -> Any:
         caller: Annotated[Caller, Depends(authenticated)],
         idempotency_key: Annotated[str | None, Header(min_length=1, max_length=255)] = None,
     ) -> Once:
-        form = request.headers.get("content-type", "").startswith("multipart/")
+        kind = request.headers.get("content-type", "").lower()
+        form = kind.startswith(("multipart/", "application/x-www-form-urlencoded"))  # read already, and not kept
         body = b"" if form else await request.body()
         fingerprint = at.keys.fingerprint(request.method.encode(), request.url.path.encode(), body)
         return Once(api_key_id=caller.key_id, idempotency_key=idempotency_key, fingerprint=fingerprint)

@@ -47,13 +47,16 @@ def create_dataset(
     once: Annotated[Once, once_with(Scope.MODELS_WRITE)],
     file: Annotated[UploadFile, File(description="Rows: .csv, .parquet or .npz")],
     name: Annotated[str, Form(min_length=1, max_length=200)],
-    columns: Annotated[str | None, Form(alias="schema", description="The public schema, for csv and parquet")] = None,
+    columns: Annotated[
+        UploadFile | str | None, Form(alias="schema", description="For csv and parquet: the public schema, as JSON")
+    ] = None,
 ) -> JSONResponse:
     """Encode the rows by the public schema alone, scale each to norm <= 1, and keep nothing else of the file."""
     kind = ingest.kind_of(file.filename or "")
-    parsed = _schema(columns)
+    text = columns if isinstance(columns, str | None) else columns.file.read().decode(errors="replace")
+    parsed = _schema(text)
     with _private_copy(at, file) as path:
-        once = _with_upload(at, once, path=path, parts=(name, columns or ""))
+        once = _with_upload(at, once, path=path, parts=(name, text or ""))
         with at.database.reading() as session:
             answer = idempotency.replay(session, once)
         if answer:

@@ -3,7 +3,7 @@
 from typing import Annotated, Any
 
 import numpy as np
-from fastapi import APIRouter
+from fastapi import APIRouter, Path
 from fastapi.responses import JSONResponse, Response
 from sqlalchemy.orm import Session
 
@@ -45,6 +45,8 @@ from app.registry.encoding import encode_vectors, parse_schema
 from app.registry.prediction import probabilities
 
 router = APIRouter(prefix="/models", tags=["Models"])
+
+Number = Annotated[int, Path(ge=1, le=2**31 - 1)]
 
 
 @router.post(
@@ -122,7 +124,7 @@ def list_versions(at: At, model_id: str, limit: Limit = 50, cursor: Cursor = Non
     dependencies=[caller_with(Scope.MODELS_READ)],
     responses=responses(ModelUnknown, VersionUnknown),
 )
-def get_version(at: At, model_id: str, number: int) -> VersionOut:
+def get_version(at: At, model_id: str, number: Number) -> VersionOut:
     with at.database.reading() as session:
         return _version(registry.get_version(session, model_id=model_id, number=number))
 
@@ -133,7 +135,7 @@ def get_version(at: At, model_id: str, number: int) -> VersionOut:
     response_class=Response,
     responses=responses(ModelUnknown, VersionUnknown, WeightsDestroyed),
 )
-def get_weights(at: At, model_id: str, number: int) -> Response:
+def get_weights(at: At, model_id: str, number: Number) -> Response:
     """The live version as safetensors: one tensor `parameters`, a row per class (one row for two), bias last."""
     with at.database.reading() as session:
         version = registry.get_version(session, model_id=model_id, number=number)

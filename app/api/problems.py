@@ -1,5 +1,7 @@
 """Every named condition as an HTTP problem (RFC 9457): one table from class to status."""
 
+import traceback
+from pathlib import Path
 from typing import Any
 
 import sqlalchemy.exc
@@ -60,7 +62,7 @@ def responses(*conditions: type[LetheError]) -> dict[int | str, dict[str, Any]]:
     documented: dict[int | str, dict[str, Any]] = {}
     for condition in [*conditions, *_ANYWHERE]:
         entry = documented.setdefault(
-            status_of(condition), {"model": Problem, "description": "", "content": {MEDIA_TYPE: {}}}
+            status_of(condition), {"description": "", "content": {MEDIA_TYPE: {"schema": Problem.model_json_schema()}}}
         )
         entry["description"] = ", ".join(filter(None, [entry["description"], f"`{condition.code}`"]))
     return documented
@@ -85,6 +87,8 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     def _http(_request: Request, error: HTTPException) -> JSONResponse:
+        if error.status_code == 400:  # the framework could not read the body
+            return problem(errors.InputInvalid("The body is not what its content type says."))
         code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code, "http_error")
         headers = dict(error.headers) if error.headers else None
         return _answer(error.status_code, code=code, title=str(error.detail), detail=str(error.detail), headers=headers)
@@ -96,10 +100,13 @@ def install(app: FastAPI) -> None:
         headers = {"Retry-After": "2"}
         return _answer(503, code="unavailable", title="Not available now", detail=detail, headers=headers)
 
-    @app.exception_handler(Exception)
-    def _unexpected(_request: Request, error: Exception) -> JSONResponse:
-        telemetry.logger().error("gateway.call_failed", error=type(error).__name__)
-        return problem(LetheError("The call failed; the log of the gateway names the error. Repeat the call."))
+
+def unexpected(error: Exception) -> JSONResponse:
+    """The answer for a defect. What was raised is logged by name and place: its text may quote what was sent."""
+    frames = traceback.extract_tb(error.__traceback__)[-5:]
+    places = [f"{Path(frame.filename).name}:{frame.lineno}" for frame in frames]
+    telemetry.logger().error("gateway.call_failed", error=type(error).__name__, places=places)
+    return problem(LetheError("The call failed; the log of the gateway names the error. Repeat the call."))
 
 
 def _answer(
@@ -113,6 +120,6 @@ def _answer(
 ) -> JSONResponse:
     body: dict[str, Any] = {"type": f"urn:lethe:problem:{code}", "title": title, "status": status}
     body |= {"detail": detail, "code": code}
-    if field_errors:
+    if field_errors or status == 422:
         body["errors"] = [{"path": fault.path, "message": fault.message} for fault in field_errors]
     return JSONResponse(body, status, headers=headers, media_type=MEDIA_TYPE)

@@ -10,7 +10,12 @@ from app.deletion.deadlines import Regulation
 
 T = TypeVar("T")
 Positive = Annotated[FiniteFloat, Field(gt=0)]
-Name = Annotated[str, Field(min_length=1, max_length=200)]
+Text = Annotated[str, Field(pattern="^[^\\x00]*$")]  # PostgreSQL stores no NUL
+Name = Annotated[Text, Field(min_length=1, max_length=200)]
+Moment = Annotated[
+    AwareDatetime,
+    Field(ge=datetime.datetime(1970, 1, 2, tzinfo=datetime.UTC), le=datetime.datetime(9000, 1, 1, tzinfo=datetime.UTC)),
+]
 Ground = Literal[
     "not_necessary", "consent_withdrawn", "objection", "unlawful_processing", "legal_obligation", "child_services"
 ]
@@ -162,9 +167,9 @@ class DeletionRequestIn(Body):
     dataset_ids: Annotated[list[str], Field(min_length=1, max_length=1000)] | None = None
     regulation: Regulation = Regulation.GDPR
     ground: Ground | None = None
-    submitted_at: AwareDatetime | None = None
-    external_id: Annotated[str, Field(min_length=1, max_length=200)] | None = None
-    metadata: Annotated[dict[str, str], Field(max_length=50)] = Field(default_factory=dict)
+    submitted_at: Moment | None = None
+    external_id: Name | None = None
+    metadata: Annotated[dict[Text, Text], Field(max_length=50)] = Field(default_factory=dict)
 
 
 class EstimateModelOut(BaseModel):
@@ -283,7 +288,7 @@ class AccountOut(BaseModel):
 
 class PreviewIn(Body):
     model_id: str
-    num_records: Annotated[int, Field(ge=1)] = 1
+    num_records: Annotated[int, Field(ge=1, le=2**31 - 1)] = 1
     epsilon: Positive | None = None
     delta: Annotated[float, Field(gt=0, lt=1)] | None = None
 

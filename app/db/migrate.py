@@ -32,6 +32,6 @@ def downgrade(engine: sa.Engine, revision: str = "base") -> None:
 
 def is_current(engine: sa.Engine) -> bool:
     """Whether the database has the schema that this code expects."""
-    with engine.connect() as connection:
+    with engine.connect().execution_options(lethe_read_only=True) as connection:
         at = MigrationContext.configure(connection).get_current_heads()
     return set(at) == set(ScriptDirectory.from_config(_config()).get_heads())

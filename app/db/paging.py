@@ -53,7 +53,9 @@ def _decode(cursor: str) -> tuple[datetime.datetime, str]:
         moment = datetime.datetime.fromisoformat(at)
         if moment.tzinfo is None or not isinstance(key, str):
             raise ValueError
-    except (ValueError, TypeError, binascii.Error) as error:
+        moment = moment.astimezone(datetime.UTC)
+        key.encode()  # a lone surrogate is no text
+    except (ValueError, TypeError, OverflowError, binascii.Error) as error:
         message = "Expected the next_cursor of an earlier page"
         raise InputInvalid(message, [FieldError("cursor", message)]) from error
     return moment, key

@@ -46,12 +46,12 @@ def now(session: Session) -> datetime.datetime:
 
 
 def _server(url: str) -> sa.Engine:
-    return sa.create_engine(url, pool_pre_ping=True)
+    return sa.create_engine(url, pool_pre_ping=True, hide_parameters=True)
 
 
 def _sqlite(url: str) -> sa.Engine:
     """SQLite that loses nothing: WAL, every commit synced, deleted content overwritten, writers queue up in turn."""
-    engine = sa.create_engine(url, connect_args={"timeout": 30.0, "check_same_thread": False})
+    engine = sa.create_engine(url, connect_args={"timeout": 30.0, "check_same_thread": False}, hide_parameters=True)
 
     @sa.event.listens_for(engine, "connect")
     def _configure(connection: Any, _record: Any) -> None:

@@ -16,7 +16,7 @@ from app.errors import (
 )
 from app.privacy import accountant, calibration
 from app.privacy.accountant import Run as ChainRun
-from app.privacy.errors import DomainError, InfeasibleError, PrivacyError
+from app.privacy.errors import InfeasibleError, PrivacyError
 from app.privacy.mechanism import Mechanism
 from app.registry import repository
 from app.registry.weights import WeightStore
@@ -63,8 +63,10 @@ def create_model(
         calibration.least_steps(learned, records=1, epsilon=epsilon, delta=delta, at_most=max_steps)
     except InfeasibleError as error:
         raise TargetUnreachable(f"{error}. Raise l2, noise_scale or the target.") from error
-    except (DomainError, PrivacyError) as error:
+    except PrivacyError as error:
         raise PreconditionFailed(str(error)) from error
+    except ArithmeticError as error:
+        raise PreconditionFailed("A setting is too large or too small to compute with.") from error
     model = Model(
         id=new_id("mdl"),
         name=name,

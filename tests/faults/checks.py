@@ -1,0 +1,85 @@
+"""What must be true of an installation whatever happened to it."""
+
+from collections import Counter
+from itertools import pairwise
+
+import numpy as np
+import sqlalchemy as sa
+
+from app.accounting import certificates, verify
+from app.accounting import repository as accounting_repository
+from app.db.tables import (
+    Certificate,
+    Dataset,
+    DeletionRequest,
+    Erasure,
+    Model,
+    Record,
+    RequestEvent,
+    RequestModel,
+    Run,
+    Version,
+)
+from app.installation import Installation
+
+
+def assert_all_done_once(at: Installation) -> None:
+    """Every request completed once, no row forgotten or lost, no version line forked, no old weights, ledger whole."""
+    with at.database.reading() as session:
+        assert set(session.scalars(sa.select(Run.status))) <= {"published", "abandoned", "failed"}
+        verify.verify(accounting_repository.all_entries(session), accounting_repository.all_versions(session))
+
+        requests = list(session.scalars(sa.select(DeletionRequest)))
+        assert {request.status for request in requests} <= {"completed"}
+        events = list(session.scalars(sa.select(RequestEvent)))
+        for status in ("received", "completed"):
+            seen = Counter(event.request_id for event in events if event.status == status)
+            assert seen == {request.id: 1 for request in requests}
+        erasures = list(session.scalars(sa.select(Erasure)))
+        assert all(erasure.nulled_at for erasure in erasures)
+        noted = Counter(event.request_id for event in events if "rows erased" in (event.detail or ""))
+        assert noted == Counter(erasure.request_id for erasure in erasures)
+
+        owed = list(session.scalars(sa.select(RequestModel)))
+        signed = list(session.scalars(sa.select(Certificate)))
+        assert {one.status for one in owed} <= {"completed"}
+        assert Counter((c.request_id, c.model_id) for c in signed) == {(m.request_id, m.model_id): 1 for m in owed}
+        assert {c.id for c in signed} == {m.certificate_id for m in owed}
+        for certificate in signed:
+            certificates.verify(certificate.jws, certificates.public_keys(at.keys))
+
+        live = set()
+        for model in session.scalars(sa.select(Model)):
+            lines = session.execute(
+                sa.select(Version, Run)
+                .join(Run, Run.id == Version.run_id)
+                .where(Version.model_id == model.id)
+                .order_by(Version.number)
+            ).all()
+            versions = [version for version, _ in lines]
+            assert [version.number for version in versions] == list(range(1, len(versions) + 1))
+            assert [version.status for version in versions[:-1]] == ["destroyed"] * (len(versions) - 1)
+            assert (versions[-1].status, versions[-1].number) == ("live", model.live_version)
+            for (before, _), (_, run) in pairwise(lines):
+                assert run.kind != "unlearn" or run.parent_version_id == before.id
+            published = sa.select(sa.func.count()).where(Run.model_id == model.id, Run.status == "published")
+            assert session.scalar(published) == len(versions)
+            live.add(versions[-1].id)
+            content = at.weights.get(versions[-1].id)
+            assert certificates.sha256(content) == versions[-1].weights_sha256
+        assert at.weights.version_ids() == live
+        on_disk = [path for path in (at.settings.data_dir / "weights").rglob("*") if path.is_file()]
+        assert len(on_disk) == 2 * len(live)
+
+        for dataset in session.scalars(sa.select(Dataset)):
+            records = list(
+                session.scalars(sa.select(Record).where(Record.dataset_id == dataset.id).order_by(Record.slot))
+            )
+            erased = [record.erasure_id is not None for record in records]
+            assert [record.subject_ref is None for record in records] == erased
+            rows = at.rows.open(dataset.id)
+            assert np.array_equal(~rows.features.any(axis=1), erased)
+            assert not rows.labels[erased].any()
+            assert at.rows.digest(dataset.id) == dataset.digest
+            at.rows.make_null(dataset.id, [record.slot for record in records if record.erasure_id])
+            assert at.rows.digest(dataset.id) == dataset.digest  # the digest on disk was that of the rows

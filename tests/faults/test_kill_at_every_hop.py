@@ -1,0 +1,302 @@
+"""A worker, a gateway or everything is killed (-9) somewhere on the walk and started again."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import sqlalchemy as sa
+
+from app.config import Settings
+from app.db.tables import DeletionRequest, Erasure, RequestEvent, RequestModel, Run, Version
+from app.installation import Installation
+from tests.faults import hops, processes
+from tests.faults.checks import assert_all_done_once
+from tests.faults.processes import wait_until
+
+Make = Callable[..., dict[str, Any]]
+Get = Callable[[str], Any]
+KILLED = -signal.SIGKILL
+
+AT_DEATH = {
+    "claim not committed": (0, 0, 2),
+    "claimed": (1, 0, 2),
+    "features null and labels not": (1, 0, 2),
+    "rows null": (1, 0, 2),
+    "confirmation not committed": (1, 0, 2),
+    "confirmed": (1, 1, 2),
+    "mid-chain": (1, 1, 2),
+    "key of the weights put": (1, 1, 2),
+    "weights put": (1, 1, 2),
+    "publication not committed": (1, 1, 2),
+    "published": (0, 1, 3),
+    "about to destroy": (0, 1, 3),
+    "old key zeroed": (0, 1, 3),
+    "old weights gone": (0, 1, 3),
+}
+"""What the database says of a worker killed at each hop: runs under way, erasures confirmed, versions published."""
+
+
+@pytest.mark.parametrize("hop", hops.INSTALL)
+def test_worker_killed_while_unlearning(
+    hop: str,
+    settings: Settings,
+    at: Installation,
+    new_dataset: Make,
+    new_model: Make,
+    forget: Make,
+    get: Get,
+    work: Callable[[], int],
+) -> None:
+    """Wherever the worker is killed, another completes the same request once, for both models of the dataset."""
+    dataset = new_dataset(rows=60, rows_each=2)
+    for _ in range(2):
+        new_model(dataset["id"], noise_scale=0.02)
+    assert work() == 2
+    request = forget("p3")
+    with processes.worker(settings, name="first", hop=hop) as first:
+        assert first.died() == KILLED, first.log.read_text()
+    with at.database.reading() as session:
+        running = sa.select(sa.func.count()).where(Run.status == "running")
+        confirmed = sa.select(sa.func.count()).where(Erasure.nulled_at.is_not(None))
+        published = sa.select(sa.func.count()).select_from(Version)
+        assert tuple(session.scalar(query) for query in (running, confirmed, published)) == AT_DEATH[hop]
+    _another_completes(settings, get, request)
+    assert_all_done_once(at)
+    assert get(f"/datasets/{dataset['id']}")["num_records"] == 58
+    assert get(f"/datasets/{dataset['id']}")["revision"] == 1
+    assert [owed["version"] for owed in get(f"/deletion-requests/{request['id']}")["models"]] == [2, 2]
+
+
+@pytest.mark.parametrize("hop", hops.OF_LEARNING)
+def test_worker_killed_while_learning(
+    hop: str, settings: Settings, at: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get
+) -> None:
+    """Wherever the worker is killed during a first run, the model is learned once and can then forget."""
+    dataset = new_dataset(rows=60)
+    model = new_model(dataset["id"])
+    with processes.worker(settings, name="first", hop=hop) as first:
+        assert first.died() == KILLED, first.log.read_text()
+    request = forget("p3")
+    _another_completes(settings, get, request)
+    assert_all_done_once(at)
+    assert get(f"/models/{model['id']}")["status"] == "live"
+    published = [run["kind"] for run in get("/runs")["items"] if run["status"] == "published"]
+    learned_before = hop in ("published", "about to destroy")
+    assert published == (["unlearn", "learn"] if learned_before else ["learn"])
+
+
+def _another_completes(settings: Settings, get: Get, request: dict[str, Any]) -> None:
+    with processes.worker(settings, name="second") as second:
+        wait_until(lambda: get(f"/deletion-requests/{request['id']}")["status"] == "completed")
+        assert second.stop() == 0
+
+
+def test_a_worker_that_is_killed_again_and_again(
+    settings: Settings,
+    at: Installation,
+    new_dataset: Make,
+    new_model: Make,
+    forget: Make,
+    get: Get,
+    work: Callable[[], int],
+) -> None:
+    """Three deaths in a row, each further on, still end in one version, one certificate and one completion."""
+    dataset = new_dataset(rows=60)
+    new_model(dataset["id"], noise_scale=0.02)
+    assert work() == 1
+    request = forget("p3")
+    for number, hop in enumerate(("rows null", "mid-chain", "weights put")):
+        with processes.worker(settings, name=f"mortal{number}", hop=hop) as mortal:
+            assert mortal.died() == KILLED, mortal.log.read_text()
+    _another_completes(settings, get, request)
+    assert_all_done_once(at)
+    assert [run["status"] for run in get("/runs")["items"]] == ["published", *["abandoned"] * 3, "published"]
+
+
+def test_requests_that_come_while_a_worker_is_dead(
+    settings: Settings,
+    at: Installation,
+    new_dataset: Make,
+    new_model: Make,
+    forget: Make,
+    get: Get,
+    work: Callable[[], int],
+) -> None:
+    """Requests made between a death and the next start, also for the same person, are completed once each."""
+    dataset = new_dataset(rows=60)
+    new_model(dataset["id"], noise_scale=0.02)
+    assert work() == 1
+    made = [forget("p3")]
+    with processes.worker(settings, name="first", hop="mid-chain") as first:
+        assert first.died() == KILLED, first.log.read_text()
+    made += [forget("p3"), forget("p4")]
+    with processes.worker(settings, name="second") as second:
+        for request in made:
+            wait_until(lambda at=f"/deletion-requests/{request['id']}": get(at)["status"] == "completed")
+        assert second.stop() == 0
+    with at.database.reading() as session:
+        completed = session.scalars(sa.select(RequestEvent.request_id).where(RequestEvent.status == "completed"))
+        assert sorted(completed) == sorted(request["id"] for request in made)
+    assert get(f"/datasets/{dataset['id']}")["num_records"] == 58
+
+
+def test_gateway_killed_while_it_accepts(
+    settings: Settings, at: Installation, admin_key: str, new_dataset: Make, new_model: Make, work: Callable[[], int]
+) -> None:
+    """Every request answered 202 is there after kill -9, whole; repeating all with their keys doubles none."""
+    dataset = new_dataset(rows=400)
+    new_model(dataset["id"], noise_scale=0.02)
+    assert work() == 1
+    answered: dict[int, str] = {}
+    people = iter(range(400))
+    headers = {"Authorization": f"Bearer {admin_key}"}
+
+    def submit(client: httpx.Client, person: int) -> str:
+        named = {"Idempotency-Key": f"key-{person}"}
+        answer = client.post("/v1/deletion-requests", json={"subject_id": f"p{person}"}, headers=named)
+        assert answer.status_code == 202, answer.text
+        found: str = answer.json()["id"]
+        return found
+
+    def submit_all(address: str) -> None:
+        with httpx.Client(base_url=address, headers=headers, timeout=30) as client, contextlib.suppress(httpx.HTTPError):
+            for person in people:
+                answered[person] = submit(client, person)
+
+    with processes.gateway(settings) as (gateway, address):
+        threads = [threading.Thread(target=submit_all, args=(address,)) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        wait_until(lambda: len(answered) >= 10)
+        gateway.kill()
+        for thread in threads:
+            thread.join()
+    asked = next(people)
+    assert 10 <= len(answered) <= asked < 400
+
+    def assert_whole() -> set[str]:
+        with at.database.reading() as session:
+            ids = set(session.scalars(sa.select(DeletionRequest.id)))
+            for table, column in (
+                (sa.select(Erasure.request_id), ["one"]),
+                (sa.select(RequestModel.request_id), ["one"]),
+                (sa.select(RequestEvent.request_id), ["received", "accepted"]),
+            ):
+                assert sorted(session.scalars(table)) == sorted(list(ids) * len(column))
+        return ids
+
+    there = assert_whole()
+    assert set(answered.values()) <= there
+    with processes.gateway(settings) as (_, address), httpx.Client(base_url=address, headers=headers) as client:
+        again = {person: submit(client, person) for person in range(asked)}
+    assert again | answered == again
+    assert assert_whole() == set(again.values()) >= there
+    assert work() >= 1
+    assert_all_done_once(at)
+
+
+@pytest.mark.slow
+def test_everything_killed_and_started_again(tmp_path: Path, upload: bytes) -> None:
+    """`lethe up` killed -9 in the middle of a run takes its worker along; started again, it completes the request."""
+    with processes.up(tmp_path / "data") as up:
+        client = _client(up, tmp_path)
+        model = _learned_model(client, upload)
+        request = client.post("/v1/deletion-requests", json={"subject_id": "p3"}).json()
+        wait_until(lambda: client.get(f"/v1/deletion-requests/{request['id']}").json()["status"] == "running")
+        worker = up.worker()
+        up.end(signal.SIGKILL)
+        wait_until(lambda: not worker.is_running() or worker.status() == "zombie", seconds=5)
+        assert request["status"] == "accepted"
+    with processes.up(tmp_path / "data") as up:
+        client = _client(up, tmp_path)
+        started = time.monotonic()
+        _completed(client, request)
+        assert time.monotonic() - started < 20, "it waited for the lease of 30 s"
+        assert client.get(f"/v1/models/{model['id']}").json()["live_version"] == 2
+        assert up.end() == 0
+    _assert_ledger_verifies(tmp_path / "data")
+
+
+@pytest.mark.slow
+def test_child_killed_under_lethe_up(tmp_path: Path, upload: bytes) -> None:
+    """A worker killed -9 in the middle of a run is started again by `lethe up` and finishes long before its lease."""
+    with processes.up(tmp_path / "data", lease_seconds="600") as up:
+        client = _client(up, tmp_path)
+        _learned_model(client, upload)
+        request = client.post("/v1/deletion-requests", json={"subject_id": "p3"}).json()
+        wait_until(lambda: client.get(f"/v1/deletion-requests/{request['id']}").json()["status"] == "running")
+        killed = up.worker()
+        killed.kill()
+        started = time.monotonic()
+        _completed(client, request)
+        assert time.monotonic() - started < 20
+        assert up.worker().pid != killed.pid
+        statuses = [run["status"] for run in client.get("/v1/runs").json()["items"]]
+        assert statuses == ["published", "abandoned", "published"]
+        assert up.end() == 0
+    _assert_ledger_verifies(tmp_path / "data")
+
+
+@pytest.mark.slow
+def test_uploads_of_a_killed_gateway_are_wiped(tmp_path: Path, upload: bytes) -> None:
+    """Whatever a kill -9 in the middle of an upload leaves on disk is gone when `lethe up` has started again."""
+    data = tmp_path / "data"
+    big = b"x0,label\n" + b"0.5,a\n0.25,b\n" * 2_000_000
+    with processes.up(data) as up:
+        client = _client(up, tmp_path)
+        schema = '{"columns": [{"name": "x0", "type": "numeric", "min": 0, "max": 1}], "label": {"name": "label"}}'
+
+        def send() -> None:
+            with contextlib.suppress(httpx.HTTPError):
+                client.post("/v1/datasets", data={"name": "big", "schema": schema}, files={"file": ("big.csv", big)})
+
+        sending = threading.Thread(target=send)
+        sending.start()
+        wait_until(lambda: [path for path in (data / "tmp").glob("*") if path.stat().st_size])
+        up.end(signal.SIGKILL)
+        sending.join()
+    assert list((data / "tmp").glob("*"))
+    with processes.up(data) as up:
+        up.address()
+        assert not list((data / "tmp").glob("*"))
+        assert not [path for path in (data / "datasets").glob("*") if path.name != "tmp"]
+
+
+def _client(up: processes.Up, tmp_path: Path) -> httpx.Client:
+    address = up.address()
+    key = (tmp_path / "data" / "keys" / "admin.key").read_text().strip()
+    return httpx.Client(base_url=address, headers={"Authorization": f"Bearer {key}"}, timeout=60)
+
+
+def _learned_model(client: httpx.Client, upload: bytes) -> dict[str, Any]:
+    """A model whose runs take a second or so."""
+    dataset = client.post("/v1/datasets", data={"name": "d"}, files={"file": ("d.npz", upload)}).json()
+    asked = {"name": "m", "dataset_id": dataset["id"], "l2": 0.05, "noise_scale": 0.0002}
+    model: dict[str, Any] = client.post("/v1/models", json=asked).json()
+    wait_until(lambda: client.get(f"/v1/models/{model['id']}").json()["status"] == "live")
+    return model
+
+
+def _completed(client: httpx.Client, request: dict[str, Any]) -> None:
+    path = f"/v1/deletion-requests/{request['id']}"
+    wait_until(lambda: client.get(path).json()["status"] == "completed")
+    events = [event["status"] for event in client.get(f"{path}/events").json()]
+    assert events.count("completed") == 1
+    assert len(client.get(f"{path}/certificate").json()["certificates"]) == 1
+
+
+def _assert_ledger_verifies(data_dir: Path) -> None:
+    command = [processes.LETHE, "ledger", "verify"]
+    done = subprocess.run(
+        command, env=processes.environment_of(data_dir), capture_output=True, text=True, cwd=os.path.sep, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("valid  2 entries of 1 models")
