@@ -15,7 +15,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from app.privacy.errors import DomainError
+from app.privacy.errors import DomainError, require_count
 from app.privacy.mechanism import Adjacency, Mechanism
 
 THEOREM = "shifted-interpolation/1"
@@ -30,10 +30,8 @@ class Run:
     records: int = 0
 
     def __post_init__(self) -> None:
-        if self.steps < 1:
-            raise DomainError(f"Expected steps={self.steps} >= 1")
-        if self.records < 0:
-            raise DomainError(f"Expected records={self.records} >= 0")
+        require_count(1, steps=self.steps)
+        require_count(0, records=self.records)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +57,7 @@ def started(mechanism: Mechanism) -> Chain:
 def advance(chain: Chain, run: Run) -> Chain:
     """The chain after `run`. Splitting a run in two changes nothing: this is the recursion, summed."""
     mechanism = chain.mechanism
-    decay = _decay(mechanism, run.steps)
+    decay = mechanism.contraction**run.steps
     return replace(
         chain,
         steps=chain.steps + run.steps,
@@ -83,6 +81,7 @@ def unlearning_mu(chain: Chain, *, records: int = 0) -> float:
     Covers all deletions so far together (influences add), and `records` >= 0 more that have just become null. For
     requests that do not depend on published models.
     """
+    require_count(0, records=records)
     return _mu(chain.influence + records * chain.presence, chain.variance)
 
 
@@ -92,13 +91,11 @@ def deletion_mu(chain: Chain, *, records: int, steps_present: int) -> float:
     `steps_present`: steps of this chain that ran before they were deleted, 0 <= steps_present <= chain.steps.
     For requests that do not depend on published models.
     """
-    if not 0 <= steps_present <= chain.steps:
-        raise DomainError(f"Expected 0 <= steps_present={steps_present} <= steps={chain.steps}")
-    if records < 0:
-        raise DomainError(f"Expected records={records} >= 0")
-    since = chain.steps - steps_present
-    presence = _push(chain.mechanism, steps_present)
-    return _mu(records * presence * _decay(chain.mechanism, since), chain.variance)
+    require_count(0, records=records, steps_present=steps_present)
+    if steps_present > chain.steps:
+        raise DomainError(f"Expected steps_present={steps_present} <= steps={chain.steps}")
+    decay = chain.mechanism.contraction ** (chain.steps - steps_present)
+    return _mu(records * _push(chain.mechanism, steps_present) * decay, chain.variance)
 
 
 def release_mu(mechanism: Mechanism, *, steps: int, adjacency: Adjacency) -> float:
@@ -106,6 +103,7 @@ def release_mu(mechanism: Mechanism, *, steps: int, adjacency: Adjacency) -> flo
 
     For a first version, `steps` counts from the initial law.
     """
+    require_count(1, steps=steps)
     scale = mechanism.sensitivity(adjacency) / mechanism.sensitivity(Adjacency.ZERO_OUT)
     return _mu(scale * _push(mechanism, steps), _noise(mechanism, steps))
 
@@ -121,13 +119,21 @@ class Exposure:
     records: int
     releases: tuple[tuple[int, int], ...]
 
+    def __post_init__(self) -> None:
+        require_count(1, records=self.records)
+        for steps, count in self.releases:
+            require_count(1, steps=steps, count=count)
+
 
 def adaptive_mu(exposures: Sequence[Exposure]) -> float:
-    """Against people who read every version and chose their requests by what they saw (`zero_out` adjacency).
+    """Against people who read every version and chose by what they saw whom to delete (`zero_out` adjacency).
 
     Given the versions published while the records were present, everything after the deletion has the same law with
     and without them (the run that forgets starts from a published version), so only those versions count; they
     compose: mu^2 = sum over versions, of every model the records fed, of (records mu_release)^2.
+
+    Assumptions: how many versions there are and how many steps each takes was not chosen by what was read, or only so
+    that this sum stays below a bound set in advance; then the bound is what holds (Smith and Thakurta 2022).
     """
     return math.sqrt(
         math.fsum(
@@ -169,25 +175,16 @@ def compact(mechanism: Mechanism, runs: Sequence[Run]) -> list[Run]:
     return list(runs)
 
 
-def _decay(mechanism: Mechanism, steps: int) -> float:
-    """c^K, from 1 - c, which is exact in floating point."""
-    return math.exp(steps * math.log1p(-(1 - mechanism.contraction)))
-
-
 def _push(mechanism: Mechanism, steps: int) -> float:
     """W of one record after `steps` with it: s (1 - c^K) / (1 - c), `zero_out`."""
-    return mechanism.sensitivity(Adjacency.ZERO_OUT) * _geometric(1 - mechanism.contraction, steps)
+    c = mechanism.contraction
+    return -mechanism.sensitivity(Adjacency.ZERO_OUT) * math.expm1(steps * math.log(c)) / (1 - c)
 
 
 def _noise(mechanism: Mechanism, steps: int) -> float:
     """V after `steps` from a fixed point: nu^2 (1 - c^(2K)) / (1 - c^2)."""
-    gap = 1 - mechanism.contraction
-    return mechanism.step_variance * _geometric(gap * (2 - gap), steps)
-
-
-def _geometric(gap: float, terms: int) -> float:
-    """1 + r + ... + r^(terms-1) for r = 1 - gap, 0 < gap <= 1, without cancellation near r = 1."""
-    return -math.expm1(terms * math.log1p(-gap)) / gap if gap < 1 else float(terms > 0)
+    c = mechanism.contraction
+    return -mechanism.step_variance * math.expm1(2 * steps * math.log(c)) / ((1 - c) * (1 + c))
 
 
 def _mu(influence: float, variance: float) -> float:

@@ -15,14 +15,14 @@ INITIAL_DISTANCE = 1e-6
 
 
 def default_l2(num_slots: int) -> float:
-    """max(3e-4, 0.05 / sqrt(n0)): the fewer rows, the more they need to be held together against the noise.
+    """max(1/n0, 2.5e-4): the fewer rows, the more they need to be held together against the noise.
 
     Chosen once, on Adult and random parts of it (`benchmarks/defaults.py`); the floor bounds the steps of learning.
 
     >>> default_l2(1000), default_l2(1_000_000)
-    (0.0015811388300841897, 0.0003)
+    (0.001, 0.00025)
     """
-    return max(3e-4, 0.05 / math.sqrt(num_slots))
+    return max(1 / num_slots, 2.5e-4)
 
 
 def mechanism_for(
@@ -51,7 +51,7 @@ def mechanism_for(
 
     >>> m = mechanism_for(num_slots=32561, num_classes=2, epsilon=1.0, delta=1e-5)
     >>> m.learn_steps, round(m.contraction, 6), round(m.noise_scale, 5)
-    (10099, 0.997606, 0.00331)
+    (12116, 0.998004, 0.00362)
     """
     objective = Objective.LOGISTIC_REGRESSION
     if num_slots < 1 or num_classes < 2:
@@ -84,8 +84,8 @@ def mechanism_for(
 def least_steps(chain: Chain, *, records: int, epsilon: float, delta: float, at_most: int) -> int:
     """Least K >= 1 such that, after `records` more become null and K steps run, `unlearning` meets (epsilon, delta).
 
-    The `deletion` guarantee of each of these records is then no larger. mu falls with every step (influence decays,
-    variance never does more than settle), so doubling and bisection find the least K.
+    The `deletion` guarantee of each of these records is then no larger. mu falls with every step, since
+    1 / mu^2 = (V + nu^2 (c^-2 + ... + c^-2K)) / W^2, so doubling and bisection find the least K.
 
     Raises `InfeasibleError` if `at_most` steps do not reach it.
     """

@@ -1,8 +1,11 @@
 """What a certificate says, and how anybody recomputes it from the statement alone: no database, no key, no data."""
 
+from collections import Counter
+from itertools import accumulate
 from typing import Any
 
 from app.privacy import accountant, conversion, guarantees
+from app.privacy.accountant import Exposure
 from app.privacy.errors import PreconditionError, PrivacyError
 from app.privacy.guarantees import Evidence, Guarantee, Notion
 
@@ -21,10 +24,30 @@ INVARIANTS = {
 
 LIMITS = [
     "The guarantee is for real arithmetic; the run used float64 parameters and float32 rows.",
-    "Weights that somebody copied before the deletion are protected by the release guarantee only.",
+    "Weights that somebody copied before the deletion still carry the person; only the adaptive guarantee covers them.",
     "Rows held under another subject id, or that copy this person's content, are not covered.",
     "That a deletion was requested is not hidden.",
 ]
+
+_FIELDS: dict[str, dict[str, type]] = {
+    "request": {"id": str, "submitted_at": str, "records": int},
+    "model": {"id": str, "version": int, "weights_sha256": str},
+    "dataset": {"id": str, "revision": int, "digest": str},
+    "run": {"id": str, "kind": str, "steps": int},
+    "target": {"epsilon": float, "delta": float},
+    "ledger": {"sequence": int, "hash": str},
+}
+_PARTS = {
+    *_FIELDS,
+    "format",
+    "certificate_id",
+    "issued_at",
+    "theorem",
+    "evidence",
+    "guarantees",
+    "invariants",
+    "limits",
+}
 
 
 def statement(
@@ -73,6 +96,7 @@ def check(document: dict[str, Any]) -> list[Guarantee]:
         for stated, guarantee in zip(document["guarantees"], recomputed, strict=True):
             guarantees.confirm("guarantees", stated=stated, recomputed=guarantee.to_json())
         guarantees.confirm("evidence", stated=document["evidence"], recomputed=evidence.to_json())
+        _check_complete(document)
         _check_consistent(document, evidence)
     except PrivacyError:
         raise
@@ -83,19 +107,51 @@ def check(document: dict[str, Any]) -> list[Guarantee]:
     return recomputed
 
 
+def _check_complete(document: dict[str, Any]) -> None:
+    """Nothing is missing, nothing was added, and what the format fixes is as the format has it."""
+    if document.keys() != _PARTS:
+        raise PreconditionError("statement_complete", f"Expected the parts {sorted(_PARTS)}")
+    for part, fields in _FIELDS.items():
+        if {name: type(value) for name, value in document[part].items()} != fields:
+            raise PreconditionError("statement_complete", f"Expected the fields of {part} to be {sorted(fields)}")
+    for part, fixed in {"invariants": INVARIANTS, "limits": LIMITS}.items():
+        if document[part] != fixed:
+            raise PreconditionError(f"{part}_of_format", f"Expected the {part} of {FORMAT}")
+
+
+def _releases_counted(evidence: Evidence, own: Exposure | None) -> bool:
+    """Every run that the person's records went through is among the model's own releases.
+
+    The first may be many runs merged into one (`accountant.compact`): of it, the steps must be among them.
+    """
+    if own is None:
+        return evidence.steps_present == 0
+    ends = accumulate(run.steps for run in evidence.history)
+    present = [run.steps for run, end in zip(evidence.history, ends, strict=True) if end <= evidence.steps_present]
+    later = Counter(present[1:])
+    counted: Counter[int] = Counter()
+    for steps, count in own.releases:
+        counted[steps] += count
+    return (
+        (own.mechanism, own.records) == (evidence.mechanism, evidence.records)
+        and later <= counted
+        and sum(present[:1]) <= sum(steps * count for steps, count in (counted - later).items())
+    )
+
+
 def _check_consistent(document: dict[str, Any], evidence: Evidence) -> None:
     """The parts of the statement speak of the same run, model, records and target."""
     own = evidence.exposures.get(document["model"]["id"])
-    exposed = sum(steps * count for steps, count in own.releases) if own else 0
+    kinds = {"unlearn"} if len(evidence.history) > 1 else {"learn", "relearn"}
     target = document["target"]
     mu_target = conversion.gdp_mu(epsilon=target["epsilon"], delta=target["delta"])
     unlearned = next(g for g in evidence.guarantees() if g.notion is Notion.UNLEARNING)
     conditions = {
         "steps_of_run": document["run"]["steps"] == evidence.history[-1].steps,
-        "kind_of_run": (document["run"]["kind"] == "unlearn") == (len(evidence.history) > 1),
+        "kind_of_run": document["run"]["kind"] in kinds,
+        "learning_as_planned": evidence.history[0].steps >= evidence.mechanism.learn_steps,
         "records_of_request": document["request"]["records"] == evidence.records,
-        "own_releases_counted": exposed >= evidence.steps_present
-        and (own is None or (own.mechanism, own.records) == (evidence.mechanism, evidence.records)),
+        "own_releases_counted": _releases_counted(evidence, own),
         "delta_of_target": evidence.delta == target["delta"],
         "target_met": unlearned.mu <= mu_target * (1 + guarantees.TOLERANCE),
     }

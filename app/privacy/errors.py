@@ -2,10 +2,13 @@
 
 A bound computed from a number outside its theorem is not a bound, so no input is clamped: the checks raise, and the
 message shows the expression that failed, `Expected step_size=-0.1 > 0`. NaN fails every check; infinity passes only
-`require_divergence`.
+`require_divergence`. True and False are not numbers here, though Python thinks so.
 """
 
-import math
+import sys
+
+LARGEST_COUNT = 2**53
+"""Beyond it neither floats nor other readers of JSON tell one integer from the next."""
 
 
 class PrivacyError(ValueError):
@@ -38,7 +41,7 @@ class NotionError(PrivacyError):
 
 def require_finite(**values: float) -> None:
     for name, value in values.items():
-        if not math.isfinite(value):
+        if isinstance(value, bool) or not abs(value) <= sys.float_info.max:  # so written, huge ints are refused too
             raise DomainError(f"Expected {name}={value} finite")
 
 
@@ -69,6 +72,13 @@ def require_fraction(**values: float) -> None:
     for name, value in values.items():
         if not 0 < value < 1:
             raise DomainError(f"Expected 0 < {name}={value} < 1")
+
+
+def require_count(at_least: int, **values: int) -> None:
+    """Each an integer in [at_least, 2^53]; 3.0 is not one, nor is True."""
+    for name, value in values.items():
+        if type(value) is not int or not at_least <= value <= LARGEST_COUNT:
+            raise DomainError(f"Expected integer {name}={value} in [{at_least}, 2^53]")
 
 
 def require_order(**values: float) -> None:

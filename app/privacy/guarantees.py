@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from app.privacy import accountant, conversion
 from app.privacy.accountant import Chain, Exposure, Run
-from app.privacy.errors import DomainError, PreconditionError
+from app.privacy.errors import PreconditionError, require_count
 from app.privacy.mechanism import Adjacency, Mechanism
 
 
@@ -31,7 +31,8 @@ REFERENCE_PROCESS: dict[Notion, str] = {
     Notion.DELETION: "the same history in which this person's records had been null from the start;"
     " for requests that do not depend on published models",
     Notion.ADAPTIVE: "the same history in which this person's records had been null from the start;"
-    " also against people who read every published version and chose their requests by it",
+    " also against people who read every published version and chose by it whom to delete, in a schedule of runs that"
+    " was not chosen by it",
     Notion.RELEASE: "for one record still present: this version with another record in its place,"
     " given the version published before",
 }
@@ -61,8 +62,9 @@ def confirm(part: str, *, stated: dict[str, Any], recomputed: dict[str, Any]) ->
     if stated.keys() != recomputed.keys():
         raise PreconditionError("numbers_recompute", f"Expected the fields of {part} to be {sorted(recomputed)}")
     for name, value in recomputed.items():
-        numbers = isinstance(value, float) and isinstance(stated[name], float | int)
-        if not (math.isclose(stated[name], value, rel_tol=TOLERANCE) if numbers else stated[name] == value):
+        numbers = isinstance(value, float) and type(stated[name]) in (float, int)
+        same = math.isclose(stated[name], value, rel_tol=TOLERANCE) if numbers else stated[name] == value
+        if isinstance(stated[name], bool) or not same:
             raise PreconditionError("numbers_recompute", f"Expected {part}.{name}={stated[name]!r} to be {value!r}")
 
 
@@ -108,8 +110,8 @@ class Evidence:
     def __post_init__(self) -> None:
         if not self.history:
             raise PreconditionError("history_complete", "Expected the learning run to open the history")
-        if self.records < 1:
-            raise DomainError(f"Expected records={self.records} >= 1")
+        require_count(1, records=self.records)
+        require_count(0, steps_present=self.steps_present)
         if self.steps_present == 0:
             return
         steps = 0

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any, Self
 
-from app.privacy.errors import DomainError, PreconditionError
+from app.privacy.errors import PreconditionError, require_count, require_finite, require_positive
 
 
 class Objective(StrEnum):
@@ -29,6 +29,7 @@ class Adjacency(StrEnum):
 
 MIN_RELATIVE_NOISE = 1e-12
 """Least noise per step relative to the radius: below it float64 parameters cannot carry the noise that is certified."""
+_LEAST_NOISE = 1e-150  # below it the variance underflows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,21 +56,16 @@ class Mechanism:
     learn_steps: int
 
     def __post_init__(self) -> None:
-        for name in ("num_slots", "learn_steps"):
-            if getattr(self, name) < 1:
-                raise DomainError(f"Expected {name}={getattr(self, name)} >= 1")
-        if self.num_classes < 2:
-            raise DomainError(f"Expected num_classes={self.num_classes} >= 2")
-        for name in ("l2", "step_size", "noise_scale", "radius"):
-            value = getattr(self, name)
-            if not (math.isfinite(value) and value > 0):
-                raise DomainError(f"Expected {name}={value} > 0 and finite")
+        require_count(1, num_slots=self.num_slots, learn_steps=self.learn_steps)
+        require_count(2, num_classes=self.num_classes)
+        require_positive(l2=self.l2, step_size=self.step_size, noise_scale=self.noise_scale, radius=self.radius)
         if not self.contraction < 1:
             raise PreconditionError(
                 "contraction_below_one",
                 f"Expected contraction={self.contraction:.17g} < 1: choose step_size < 2/L = {2 / self.smoothness:.6g}",
             )
-        if math.sqrt(self.step_variance) < MIN_RELATIVE_NOISE * self.radius:
+        require_finite(step_variance=self.step_variance)
+        if not math.sqrt(self.step_variance) >= max(MIN_RELATIVE_NOISE * self.radius, _LEAST_NOISE):
             raise PreconditionError(
                 "noise_resolvable",
                 f"Expected noise per step sqrt(2 step_size) noise_scale = {math.sqrt(self.step_variance):.3g}"
@@ -93,14 +89,17 @@ class Mechanism:
 
     @property
     def contraction(self) -> float:
-        """c: the noiseless step is c-Lipschitz, c = max(|1 - eta m|, |1 - eta L|), rounded up."""
+        """c: the noiseless step is c-Lipschitz, c = max(|1 - eta m|, |1 - eta L|), rounded up.
+
+        For c < 1 the products are below 2 and each carries the rounding of at most two operations: 2^-51 in all.
+        """
         exact = max(abs(1 - self.step_size * self.strong_convexity), abs(1 - self.step_size * self.smoothness))
-        return math.nextafter(exact, math.inf)
+        return exact + 2.0**-50
 
     @property
     def step_variance(self) -> float:
         """nu^2 = 2 eta sigma^2: the noise added to each coordinate at each step."""
-        return 2 * self.step_size * self.noise_scale**2
+        return 2 * self.step_size * self.noise_scale * self.noise_scale
 
     def sensitivity(self, adjacency: Adjacency) -> float:
         """s: how far one record can move one noiseless step; eta M / n0 (`zero_out`) or twice that (`replace`)."""
@@ -124,7 +123,7 @@ class Mechanism:
         settings = {name: document[name] for name in cls.__slots__}
         mechanism = cls(**settings | {"objective": Objective(settings["objective"])})
         for name in _DERIVED:
-            if not math.isclose(document[name], getattr(mechanism, name), rel_tol=1e-12):
+            if document[name] != getattr(mechanism, name):  # sums, products and a square root: the same everywhere
                 raise PreconditionError(
                     "constants_follow", f"Expected {name}={document[name]} == {getattr(mechanism, name)}"
                 )

@@ -80,6 +80,10 @@ def _mid_chain(act: Act) -> None:
     runner.chain.run = wrapped
 
 
+def _inside_destroy(act: Act) -> None:
+    _before(WeightStore, "destroy", lambda: _before(Path, "unlink", act))
+
+
 def _before_destroying(act: Act) -> None:
     """The first call, when the worker starts, goes through."""
     calls = iter([lambda: None])
@@ -99,7 +103,7 @@ INSTALL: dict[str, Callable[[Act], None]] = {
     "publication not committed": _inside_publish,
     "published": functools.partial(_after, runner, "_work"),
     "about to destroy": _before_destroying,
-    "old key zeroed": functools.partial(_before, Path, "unlink"),
+    "old key zeroed": _inside_destroy,
     "old weights gone": functools.partial(_after, WeightStore, "destroy"),
 }
 OF_LEARNING = (

@@ -14,9 +14,11 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from multiprocessing import forkserver
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 from typing import Any
@@ -202,11 +204,17 @@ class Redis:
 def _context() -> ForkServerContext:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
+    temporary, tempfile.tempdir = tempfile.tempdir, None  # a gateway's is too deep down for a socket
+    try:
+        forkserver.ensure_running()
+    finally:
+        tempfile.tempdir = temporary
     return context
 
 
 @contextlib.contextmanager
 def _forked(target: Callable[..., None], *arguments: Any, log: Path) -> Iterator[Child]:
+    log.touch()
     process = _context().Process(target=_logged, args=(target, log, *arguments), daemon=True)
     process.start()
     try:

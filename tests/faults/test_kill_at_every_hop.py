@@ -5,12 +5,12 @@ import os
 import signal
 import subprocess
 import threading
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
+import psutil
 import pytest
 import sqlalchemy as sa
 
@@ -209,54 +209,48 @@ def test_gateway_killed_while_it_accepts(
 @pytest.mark.slow
 def test_everything_killed_and_started_again(tmp_path: Path, upload: bytes) -> None:
     """`lethe up` killed -9 in the middle of a run takes its worker along; started again, it completes the request."""
-    with processes.up(tmp_path / "data") as up:
-        client = _client(up, tmp_path)
+    data = tmp_path / "data"
+    with processes.up(data, lease_seconds="600") as up, _client(up, data) as client:
         model = _learned_model(client, upload)
-        request = client.post("/v1/deletion-requests", json={"subject_id": "p3"}).json()
-        wait_until(lambda: client.get(f"/v1/deletion-requests/{request['id']}").json()["status"] == "running")
+        request = _running_request(client)
         worker = up.worker()
         up.end(signal.SIGKILL)
-        wait_until(lambda: not worker.is_running() or worker.status() == "zombie", seconds=5)
-    with processes.up(tmp_path / "data") as up:
-        client = _client(up, tmp_path)
-        started = time.monotonic()
+        wait_until(lambda: not worker.is_running() or worker.status() == psutil.STATUS_ZOMBIE, seconds=5)
+    with processes.up(data, lease_seconds="600") as up, _client(up, data) as client:
         _completed(client, request)
-        assert time.monotonic() - started < 20, "it waited for the lease of 30 s"
         assert client.get(f"/v1/models/{model['id']}").json()["live_version"] == 2
         assert up.end() == 0
-    _assert_ledger_verifies(tmp_path / "data")
+    _assert_ledger_verifies(data)
 
 
 @pytest.mark.slow
 def test_child_killed_under_lethe_up(tmp_path: Path, upload: bytes) -> None:
-    """A worker killed -9 in the middle of a run is started again by `lethe up` and finishes long before its lease."""
-    with processes.up(tmp_path / "data", lease_seconds="600") as up:
-        client = _client(up, tmp_path)
+    """A worker killed -9 in a run is started again at once, its run taken back long before the lease is over."""
+    data = tmp_path / "data"
+    with processes.up(data, lease_seconds="600") as up, _client(up, data) as client:
         _learned_model(client, upload)
-        request = client.post("/v1/deletion-requests", json={"subject_id": "p3"}).json()
-        wait_until(lambda: client.get(f"/v1/deletion-requests/{request['id']}").json()["status"] == "running")
+        request = _running_request(client)
         killed = up.worker()
         killed.kill()
-        started = time.monotonic()
+
+        def statuses() -> list[str]:
+            return [run["status"] for run in client.get("/v1/runs").json()["items"]]
+
+        wait_until(lambda: "abandoned" in statuses(), seconds=5)
         _completed(client, request)
-        assert time.monotonic() - started < 20
+        assert statuses() == ["published", "abandoned", "published"]
         assert up.worker().pid != killed.pid
-        statuses = [run["status"] for run in client.get("/v1/runs").json()["items"]]
-        assert statuses == ["published", "abandoned", "published"]
         assert up.end() == 0
-    _assert_ledger_verifies(tmp_path / "data")
+    _assert_ledger_verifies(data)
 
 
 @pytest.mark.slow
-def test_uploads_of_a_killed_gateway_are_wiped(tmp_path: Path, upload: bytes) -> None:
+def test_uploads_of_a_killed_gateway_are_wiped(tmp_path: Path) -> None:
     """Whatever a kill -9 in the middle of an upload leaves on disk is gone when `lethe up` has started again."""
     data = tmp_path / "data"
     big = b"x,y\n" + b"0.5,a\n0.25,b\n" * 2_000_000
-    with processes.up(data) as up:
-        client = _client(up, tmp_path)
-        schema = (
-            '{"columns": {"x": {"kind": "numeric", "min": 0, "max": 1}, "y": {"role": "label", "values": ["a", "b"]}}}'
-        )
+    schema = '{"columns": {"x": {"kind": "numeric", "min": 0, "max": 1}, "y": {"role": "label", "values": ["a", "b"]}}}'
+    with processes.up(data) as up, _client(up, data) as client:
 
         def send() -> None:
             with contextlib.suppress(httpx.HTTPError):
@@ -274,10 +268,12 @@ def test_uploads_of_a_killed_gateway_are_wiped(tmp_path: Path, upload: bytes) ->
         assert not list((data / "datasets").glob("*"))
 
 
-def _client(up: processes.Up, tmp_path: Path) -> httpx.Client:
+@contextlib.contextmanager
+def _client(up: processes.Up, data: Path) -> Iterator[httpx.Client]:
     address = up.address()
-    key = (tmp_path / "data" / "keys" / "admin.key").read_text().strip()
-    return httpx.Client(base_url=address, headers={"Authorization": f"Bearer {key}"}, timeout=60)
+    headers = {"Authorization": f"Bearer {(data / 'keys' / 'admin.key').read_text().strip()}"}
+    with httpx.Client(base_url=address, headers=headers, timeout=60) as client:
+        yield client
 
 
 def _learned_model(client: httpx.Client, upload: bytes) -> dict[str, Any]:
@@ -289,6 +285,12 @@ def _learned_model(client: httpx.Client, upload: bytes) -> dict[str, Any]:
     return model
 
 
+def _running_request(client: httpx.Client) -> dict[str, Any]:
+    request: dict[str, Any] = client.post("/v1/deletion-requests", json={"subject_id": "p3"}).json()
+    wait_until(lambda: client.get(f"/v1/deletion-requests/{request['id']}").json()["status"] == "running")
+    return request
+
+
 def _completed(client: httpx.Client, request: dict[str, Any]) -> None:
     path = f"/v1/deletion-requests/{request['id']}"
     wait_until(lambda: client.get(path).json()["status"] == "completed")
@@ -297,10 +299,10 @@ def _completed(client: httpx.Client, request: dict[str, Any]) -> None:
     assert len(client.get(f"{path}/certificate").json()["certificates"]) == 1
 
 
-def _assert_ledger_verifies(data_dir: Path) -> None:
+def _assert_ledger_verifies(data: Path) -> None:
     command = [processes.LETHE, "ledger", "verify"]
     done = subprocess.run(
-        command, env=processes.environment_of(data_dir), capture_output=True, text=True, cwd=os.path.sep, check=False
+        command, env=processes.environment_of(data), capture_output=True, text=True, cwd=os.path.sep, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("valid  2 entries of 1 models")

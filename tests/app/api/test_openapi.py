@@ -1,11 +1,10 @@
-"""The OpenAPI document against the gateway that serves it: whatever it allows or forbids is sent, and the answer must fit."""
+"""The OpenAPI document against the gateway that serves it: whatever it allows or forbids is sent, and must be answered so."""
 
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import schemathesis
 from fastapi.testclient import TestClient
@@ -40,26 +39,38 @@ CHECKS = [
 def known(set_up_once: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
     """A gateway in which everything exists once, and the ids of it."""
     from tests.conftest import npz
+
     folder = tmp_path_factory.mktemp("openapi") / "data"
     shutil.copytree(set_up_once, folder)
     chosen = Settings(data_dir=folder)
     app = create_app(chosen)
     key = chosen.resolved_admin_key_file().read_text().strip()
     with TestClient(app, headers={"Authorization": f"Bearer {key}"}) as client, installation.opened(chosen) as at:
+
         def post(path, **kw):
             answer = client.post(f"/v1{path}", **kw)
             assert answer.is_success, answer.text
             return answer.json()
+
         dataset = post("/datasets", data={"name": "people"}, files={"file": ("people.npz", npz())})
         model = post("/models", json={"name": "m", "dataset_id": dataset["id"], "l2": 0.05})
         runner.run_next(at, worker="test")
         request = post("/deletion-requests", json={"subject_id": "p1"})
         runner.run_next(at, worker="test")
         request = client.get(f"/v1/deletion-requests/{request['id']}").json()
-        yield {"app": app, "key": key, "ids": {
-            "dataset_id": dataset["id"], "model_id": model["id"], "request_id": request["id"], "subject_id": "p2", "number": 2,
-            "certificate_id": request["models"][0]["certificate_id"], "run_id": request["models"][0]["run_id"],
-        }}
+        yield {
+            "app": app,
+            "key": key,
+            "ids": {
+                "dataset_id": dataset["id"],
+                "model_id": model["id"],
+                "request_id": request["id"],
+                "subject_id": "p2",
+                "number": 2,
+                "certificate_id": request["models"][0]["certificate_id"],
+                "run_id": request["models"][0]["run_id"],
+            },
+        }
 
 
 every = schemathesis.openapi.from_dict(create_app(Settings()).openapi())

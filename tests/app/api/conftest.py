@@ -1,0 +1,111 @@
+"""Fixtures for the endpoints: uploads of any shape, keys with any scopes, what a refusal looks like, what is stored."""
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+import sqlalchemy as sa
+from fastapi.testclient import TestClient
+
+from app.access import service as access
+from app.access.service import Scope
+from app.db.tables import Dataset, DeletionRequest, Model
+from app.installation import Installation
+
+Make = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture(scope="session")
+def npz_of() -> Callable[..., bytes]:
+    """The bytes of an npz file of twenty made-up people, with any of its arrays replaced."""
+
+    def build(**replaced: Any) -> bytes:
+        x = np.random.default_rng(0).normal(size=(20, 3))
+        arrays = {"x": x, "y": (x[:, 0] > 0).astype(int), "subject": np.array([f"p{row}" for row in range(20)])}
+        buffer = io.BytesIO()
+        np.savez(buffer, **(arrays | replaced))
+        return buffer.getvalue()
+
+    return build
+
+
+@pytest.fixture
+def upload(gateway: TestClient, npz_of: Callable[..., bytes]) -> Callable[..., httpx.Response]:
+    """POST a file as a dataset, whatever comes of it; further arguments are fields of the form."""
+
+    def send(
+        content: bytes | None = None,
+        *,
+        filename: str = "people.npz",
+        headers: dict[str, str] | None = None,
+        **form: str,
+    ) -> httpx.Response:
+        files = {"file": (filename, npz_of() if content is None else content)}
+        return gateway.post("/v1/datasets", data={"name": "people"} | form, files=files, headers=headers)
+
+    return send
+
+
+@pytest.fixture
+def key_with(at: Installation) -> Callable[..., dict[str, str]]:
+    """The header of a new API key with these scopes."""
+
+    def make(*scopes: Scope) -> dict[str, str]:
+        key = access.new_key()
+        with at.database.writing() as session:
+            access.add_key(session, name="test", key=key, scopes=scopes)
+        return {"Authorization": f"Bearer {key}"}
+
+    return make
+
+
+@pytest.fixture
+def live(new_dataset: Make, new_model: Make, work: Callable[[], int]) -> dict[str, Any]:
+    """A model with a live version."""
+    model = new_model(new_dataset()["id"])
+    assert work() == 1
+    return model
+
+
+@pytest.fixture
+def refused() -> Callable[[httpx.Response, int, str], dict[str, Any]]:
+    """Assert that an answer is a problem with this status and code, in full form; returns its JSON."""
+
+    def check(answer: httpx.Response, status: int, code: str) -> dict[str, Any]:
+        problem: dict[str, Any] = answer.json()
+        assert (answer.status_code, problem["code"]) == (status, code), answer.text
+        assert answer.headers["content-type"] == "application/problem+json"
+        members = {"type", "title", "status", "detail", "code"} | ({"errors"} if status == 422 else set())
+        assert problem.keys() == members
+        assert problem["status"] == status
+        assert problem["title"]
+        assert problem["detail"]
+        assert all(fault.keys() == {"path", "message"} for fault in problem.get("errors", []))
+        return problem
+
+    return check
+
+
+@pytest.fixture
+def stored(at: Installation) -> Callable[[], dict[str, int]]:
+    """How many datasets, models and deletion requests there are, and files with rows or uploads in them."""
+
+    def count() -> dict[str, int]:
+        with at.database.reading() as session:
+            rows = {
+                table.__tablename__: session.scalar(sa.select(sa.func.count()).select_from(table)) or 0
+                for table in (Dataset, Model, DeletionRequest)
+            }
+        folders = [at.settings.data_dir / name for name in ("datasets", "tmp")]
+        return rows | {"files": sum(path.is_file() for folder in folders for path in folder.rglob("*"))}
+
+    return count
+
+
+@pytest.fixture
+def nothing() -> dict[str, int]:
+    """What `stored` says of an empty installation."""
+    return {"datasets": 0, "models": 0, "deletion_requests": 0, "files": 0}

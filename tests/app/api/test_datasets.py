@@ -1,0 +1,201 @@
+"""The endpoints below `/v1/datasets`."""
+
+import io
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from fastapi.testclient import TestClient
+
+from app.access.service import Scope
+from app.config import Settings
+from app.main import create_app
+
+SCHEMA = {
+    "columns": {
+        "age": {"kind": "numeric", "min": 0, "max": 100},
+        "work": {"kind": "categorical", "values": ["state", "private"]},
+        "income": {"role": "label", "values": ["low", "high"]},
+        "person": {"role": "subject"},
+        "note": {"role": "ignored"},
+    }
+}
+CSV = "person,age,work,income,note\nann,31,state,low,x\nbob,42,private,high,y\nann,33,private,high,\n"
+
+
+def test_an_npz_upload_becomes_a_dataset(
+    upload: Callable[..., httpx.Response], get: Callable[[str], Any], npz_of: Callable[..., bytes]
+) -> None:
+    """An upload is answered with 201, its place, and public facts that are the same when asked for again."""
+    answer = upload(npz_of(subject=np.array([f"p{row // 2}" for row in range(20)])))
+    created = answer.json()
+    assert answer.status_code == 201
+    assert answer.headers["location"] == f"/v1/datasets/{created['id']}"
+    assert created["id"].startswith("ds_")
+    facts = {"name": "people", "num_records": 20, "num_slots": 20, "num_features": 3, "num_subjects": 10}
+    assert created == created | facts | {"num_classes": 2, "classes": ["0", "1"], "schema": None, "revision": 0}
+    assert len(bytes.fromhex(created["digest"])) == 32
+    assert get(f"/datasets/{created['id']}") == created
+    assert get("/datasets")["items"] == [created]
+
+
+def parquet(text: str) -> bytes:
+    buffer = io.BytesIO()
+    header, *rows = [line.split(",") for line in text.splitlines()]
+    pq.write_table(pa.table(dict(zip(header, map(list, zip(*rows, strict=True)), strict=True))), buffer)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(("filename", "content"), [("rows.csv", CSV.encode()), ("rows.parquet", parquet(CSV))])
+def test_a_table_is_read_by_its_schema(upload: Callable[..., httpx.Response], filename: str, content: bytes) -> None:
+    """Csv and parquet come with a public schema, which says how wide a row is, what the classes are and who is who."""
+    created = upload(content, filename=filename, schema=json.dumps(SCHEMA)).json()
+    assert created["classes"] == ["low", "high"]
+    assert (created["num_features"], created["num_records"], created["num_subjects"]) == (3, 3, 2)
+    assert created["schema"]["columns"].keys() == SCHEMA["columns"].keys()
+
+
+def csv_with(old: str, new: str) -> dict[str, Any]:
+    return {"content": CSV.replace(old, new).encode(), "filename": "rows.csv", "schema": json.dumps(SCHEMA)}
+
+
+X = np.random.default_rng(0).normal(size=(20, 3))
+REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
+    "a wrong column": (csv_with("age", "years"), "schema_invalid", "line 1, column age"),
+    "a bad number": (csv_with("42", "old"), "row_invalid", "line 3, column age"),
+    "an unknown label": (csv_with("high,y", "huge,y"), "row_invalid", "line 3, column income"),
+    "a row too short": (csv_with("bob,42,", "bob,"), "row_invalid", "line 3"),
+    "a class that never occurs": (csv_with("high", "low"), "dataset_unusable", ""),
+    "a header without rows": (csv_with(CSV[CSV.index("\n") :], "\n"), "dataset_unusable", ""),
+    "no schema": ({"content": CSV.encode(), "filename": "rows.csv"}, "schema_invalid", "schema"),
+    "a schema that is not JSON": (csv_with("", "") | {"schema": "{"}, "schema_invalid", "schema"),
+    "an npz file with a schema": ({"schema": json.dumps(SCHEMA)}, "schema_invalid", "schema"),
+    "another kind of file": ({"filename": "rows.txt"}, "input_invalid", "file"),
+    "a damaged file": ({"content": b"PK"}, "input_invalid", "file"),
+    "no name": ({"name": ""}, "input_invalid", "name"),
+}
+ARRAYS: dict[str, tuple[dict[str, Any], str, str]] = {
+    "NaN": ({"x": np.where(X[4, 1] == X, np.nan, X)}, "row_invalid", "line 5, column x[1]"),
+    "infinity": ({"x": np.where(X[4, 1] == X, np.inf, X)}, "row_invalid", "line 5, column x[1]"),
+    "one class": ({"y": np.ones(20, dtype=int)}, "dataset_unusable", ""),
+    "a gap in the classes": ({"y": np.arange(20) % 2 * 2}, "dataset_unusable", "class 1"),
+    "a negative class": ({"y": np.arange(20) % 2 - 1}, "row_invalid", "line 1, column y"),
+    "no rows": ({"x": X[:0], "y": np.zeros(0, int), "subject": np.zeros(0, "U1")}, "dataset_unusable", ""),
+    "too few subjects": ({"subject": np.array(["p1"])}, "input_invalid", "subject"),
+    "one array too many": ({"z": X}, "input_invalid", ""),
+    "objects": ({"subject": np.array([{}] * 20, dtype=object)}, "input_invalid", ""),
+}
+
+
+@pytest.mark.parametrize("case", [*REFUSED, *ARRAYS])
+def test_a_bad_upload_leaves_nothing(
+    upload: Callable[..., httpx.Response],
+    npz_of: Callable[..., bytes],
+    refused: Callable[..., dict[str, Any]],
+    stored: Callable[[], dict[str, int]],
+    nothing: dict[str, int],
+    case: str,
+) -> None:
+    """What cannot be learned from is a 422 that names the place at fault, and neither rows nor files remain."""
+    sent, code, path = (REFUSED | ARRAYS)[case]
+    problem = refused(upload(npz_of(**sent)) if case in ARRAYS else upload(**sent), 422, code)
+    assert [fault["path"] for fault in problem["errors"]][:1] == ([path] if path else [])
+    assert stored() == nothing
+
+
+@pytest.fixture
+def small(settings: Settings, admin_key: str) -> Iterator[TestClient]:
+    """A gateway that accepts ten thousand bytes."""
+    app = create_app(settings.model_copy(update={"max_upload_bytes": 10_000}))
+    with TestClient(app, headers={"Authorization": f"Bearer {admin_key}"}) as client:
+        yield client
+
+
+def chunked(request: httpx.Request) -> dict[str, Any]:
+    """The same call without a declared length."""
+    body = request.read()
+    pieces = (body[start : start + 1000] for start in range(0, len(body), 1000))
+    return {"content": pieces, "headers": {"Content-Type": request.headers["content-type"]}}
+
+
+@pytest.mark.parametrize("declared", [True, False])
+@pytest.mark.parametrize("rows", [20, 500])
+def test_an_upload_above_the_limit_is_refused(
+    small: TestClient,
+    npz_of: Callable[..., bytes],
+    refused: Callable[..., dict[str, Any]],
+    stored: Callable[[], dict[str, int]],
+    nothing: dict[str, int],
+    declared: bool,
+    rows: int,
+) -> None:
+    """A body that is too long is a 413, whether its length is declared or found out, and nothing of it is kept."""
+    x = np.random.default_rng(0).normal(size=(rows, 3))
+    content = npz_of(x=x, y=np.arange(rows) % 2, subject=np.arange(rows).astype(str))
+    request = small.build_request(
+        "POST", "/v1/datasets", data={"name": "people"}, files={"file": ("people.npz", content)}
+    )
+    answer = small.send(request) if declared else small.post("/v1/datasets", **chunked(request))
+    if rows == 20:
+        assert answer.status_code == 201
+    else:
+        refused(answer, 413, "upload_too_large")
+        assert stored() == nothing
+
+
+def test_a_body_without_a_file_is_refused_before_it_is_read_whole(
+    small: TestClient, refused: Callable[..., dict[str, Any]]
+) -> None:
+    """The limit holds for every endpoint: JSON that is too long is a 413 too."""
+    pieces = (b'{"name": "' if start == 0 else b"a" * 1000 for start in range(20))
+    answer = small.post("/v1/models", content=pieces, headers={"Content-Type": "application/json"})
+    refused(answer, 413, "upload_too_large")
+
+
+def test_the_same_upload_again_is_one_dataset(
+    upload: Callable[..., httpx.Response],
+    npz_of: Callable[..., bytes],
+    refused: Callable[..., dict[str, Any]],
+    stored: Callable[[], dict[str, int]],
+) -> None:
+    """With one Idempotency-Key the same upload gets the first answer, and another file or name is a conflict."""
+    once = {"Idempotency-Key": "first"}
+    first = upload(headers=once)
+    after = stored()
+    again = upload(headers=once)
+    assert (again.status_code, again.json(), again.headers["location"]) == (
+        201,
+        first.json(),
+        first.headers["location"],
+    )
+    refused(upload(npz_of(x=X + 1), headers=once), 409, "idempotency_conflict")
+    refused(upload(headers=once, name="others"), 409, "idempotency_conflict")
+    assert stored() == after
+    assert upload(headers={"Idempotency-Key": "second"}).json()["id"] != first.json()["id"]
+
+
+def test_how_much_is_held_about_a_person(
+    gateway: TestClient,
+    upload: Callable[..., httpx.Response],
+    get: Callable[[str], Any],
+    refused: Callable[..., dict[str, Any]],
+    key_with: Callable[..., dict[str, str]],
+) -> None:
+    """An admin learns how many rows are held about a person, nobody else does, and of strangers there are none."""
+    created = upload(CSV.encode(), filename="rows.csv", schema=json.dumps(SCHEMA)).json()
+    place = f"/datasets/{created['id']}/subjects"
+    assert get(f"{place}/ann") == {"num_records": 2}
+    refused(gateway.get(f"/v1{place}/eve"), 404, "subject_unknown")
+    reader = key_with(Scope.MODELS_READ, Scope.REQUESTS_READ)
+    refused(gateway.get(f"/v1{place}/ann", headers=reader), 403, "scope_missing")
+
+
+def test_an_unknown_dataset_is_not_found(gateway: TestClient, refused: Callable[..., dict[str, Any]]) -> None:
+    """What is asked about a dataset that does not exist is a 404 of its own code."""
+    refused(gateway.get("/v1/datasets/ds_0"), 404, "dataset_unknown")
+    refused(gateway.get("/v1/datasets/ds_0/subjects/p1"), 404, "dataset_unknown")

@@ -1,0 +1,410 @@
+"""The endpoints below `/v1/deletion-requests`, and what becomes of the requests."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from app.access.service import Scope
+from app.accounting.certificates import statement_in
+from app.installation import Installation
+from app.unlearning import service as unlearning
+from app.unlearning.service import Claimed
+
+Make = Callable[..., dict[str, Any]]
+Get = Callable[[str], Any]
+Work = Callable[[], int]
+Refused = Callable[..., dict[str, Any]]
+
+PLACE = "/v1/deletion-requests"
+
+
+@pytest.fixture
+def claim(at: Installation) -> Callable[[], Claimed]:
+    """Take the next run as a worker does that then falls silent."""
+
+    def take() -> Claimed:
+        with at.database.writing() as session:
+            claimed = unlearning.claim(session, worker="silent", lease_seconds=60, max_requests=10)
+        assert claimed
+        return claimed
+
+    return take
+
+
+@pytest.fixture
+def give_up(at: Installation) -> Callable[[], None]:
+    """Hand back what the silent worker holds."""
+
+    def take_back() -> None:
+        with at.database.writing() as session:
+            assert unlearning.take_back(session, worker="silent") == 1
+
+    return take_back
+
+
+@pytest.fixture
+def shown(get: Get) -> Make:
+    """A request as it is now."""
+    return lambda request: get(f"/deletion-requests/{request['id']}")
+
+
+@pytest.fixture
+def statuses(get: Get) -> Callable[[dict[str, Any]], list[str]]:
+    """What a request has been through."""
+    return lambda request: [event["status"] for event in get(f"/deletion-requests/{request['id']}/events")]
+
+
+@pytest.fixture
+def statements(get: Get) -> Callable[[dict[str, Any]], list[dict[str, Any]]]:
+    """The statements of a request's certificates."""
+
+    def of(request: dict[str, Any]) -> list[dict[str, Any]]:
+        found = get(f"/deletion-requests/{request['id']}/certificate")
+        assert found["request_id"] == request["id"]
+        return [statement_in(certificate["jws"]) for certificate in found["certificates"]]
+
+    return of
+
+
+def test_a_request_is_accepted(gateway: TestClient, live: dict[str, Any], get: Get) -> None:
+    """A request is answered with 202, its place, its deadline, and what it will take of which models."""
+    body = {
+        "subject_id": "p1",
+        "regulation": "ccpa",
+        "ground": "consent_withdrawn",
+        "submitted_at": "2026-01-31T12:00:00+02:00",
+        "external_id": "case 7",
+        "metadata": {"desk": "4"},
+    }
+    answer = gateway.post(PLACE, json=body)
+    request = answer.json()
+    assert (answer.status_code, answer.headers["location"]) == (202, f"{PLACE}/{request['id']}")
+    assert request == request | {name: body[name] for name in ("regulation", "ground", "external_id", "metadata")}
+    assert (request["submitted_at"], request["due_at"]) == ("2026-01-31T10:00:00Z", "2026-03-17T10:00:00Z")
+    assert (request["status"], request["outcome"], request["completed_at"]) == ("accepted", None, None)
+    [estimate] = request["estimate"]["models"]
+    assert estimate == {"model_id": live["id"], "kind": "unlearn", "steps": request["estimate"]["steps"]}
+    owed = {"model_id": live["id"], "status": "pending", "run_id": None, "version": None, "certificate_id": None}
+    assert request["models"] == [owed]
+    assert get(f"/deletion-requests/{request['id']}") == request
+
+
+def test_the_estimate_is_what_runs(live: dict[str, Any], forget: Make, shown: Make, get: Get, work: Work) -> None:
+    """A request takes as many steps as it was estimated to, and has no estimate when it is done."""
+    request = forget("p1")
+    work()
+    [run] = get(f"/runs?model_id={live['id']}&limit=1")["items"]
+    assert run["steps_done"] == request["estimate"]["steps"]
+    assert shown(request)["estimate"] is None
+
+
+MALFORMED = {
+    "no subject": {},
+    "an empty subject": {"subject_id": ""},
+    "a number for a subject": {"subject_id": 7},
+    "a field that is not ours": {"subject_id": "p1", "email": "p1@example.org"},
+    "another regulation": {"subject_id": "p1", "regulation": "none"},
+    "a time without a zone": {"subject_id": "p1", "submitted_at": "2026-01-01T00:00:00"},
+    "the last day there is": {"subject_id": "p1", "submitted_at": "9999-12-31T23:59:59Z"},
+    "the first day there is": {"subject_id": "p1", "submitted_at": "0001-01-01T00:00:00+10:00"},
+    "no datasets": {"subject_id": "p1", "dataset_ids": []},
+    "metadata that are no texts": {"subject_id": "p1", "metadata": {"a": 1}},
+    "NUL in an id": {"subject_id": "p1", "external_id": "a\0"},
+}
+
+
+@pytest.mark.parametrize("case", MALFORMED)
+def test_a_malformed_request_is_refused(
+    gateway: TestClient, refused: Refused, stored: Callable[[], dict[str, int]], case: str
+) -> None:
+    """A request that does not have the documented form is a 422, repeats nothing of a person, and is not stored."""
+    problem = refused(gateway.post(PLACE, json=MALFORMED[case]), 422, "input_invalid")
+    assert "p1" not in str(problem)
+    assert stored()["deletion_requests"] == 0
+
+
+def test_asking_twice_is_asking_once(
+    gateway: TestClient, live: dict[str, Any], refused: Refused, stored: Callable[[], dict[str, int]], work: Work
+) -> None:
+    """With one Idempotency-Key the same request is made once, also after it is done; another body is a conflict."""
+    once = {"Idempotency-Key": "k"}
+    first = gateway.post(PLACE, json={"subject_id": "p1"}, headers=once)
+    work()
+    again = gateway.post(PLACE, json={"subject_id": "p1"}, headers=once)
+    assert (again.status_code, again.json(), again.headers["location"]) == (
+        202,
+        first.json(),
+        first.headers["location"],
+    )
+    refused(gateway.post(PLACE, json={"subject_id": "p2"}, headers=once), 409, "idempotency_conflict")
+    assert stored()["deletion_requests"] == 1
+    assert work() == 0
+
+
+def test_an_idempotency_key_belongs_to_its_api_key(
+    gateway: TestClient, key_with: Callable[..., dict[str, str]], stored: Callable[[], dict[str, int]]
+) -> None:
+    """Two callers who happen to choose the same Idempotency-Key do not get each other's answers."""
+    for caller in (key_with(Scope.REQUESTS_WRITE), key_with(Scope.REQUESTS_WRITE)):
+        answer = gateway.post(
+            PLACE, json={"subject_id": caller["Authorization"]}, headers=caller | {"Idempotency-Key": "k"}
+        )
+        assert answer.status_code == 202
+    assert stored()["deletion_requests"] == 2
+
+
+def test_nothing_is_held_about_a_stranger(
+    gateway: TestClient, live: dict[str, Any], forget: Make, statuses: Callable[..., list[str]], work: Work
+) -> None:
+    """A request about somebody unknown completes at once, looks like any other, and starts no run."""
+    request = forget("stranger")
+    assert (request["status"], request["outcome"], request["models"]) == ("completed", "nothing_held", [])
+    assert request["completed_at"]
+    assert statuses(request) == ["received", "completed"]
+    assert work() == 0
+
+
+def test_strict_tells_an_admin_that_nothing_is_held(
+    gateway: TestClient,
+    live: dict[str, Any],
+    key_with: Callable[..., dict[str, str]],
+    refused: Refused,
+    stored: Callable[[], dict[str, int]],
+) -> None:
+    """With strict=true an admin gets 404 for a stranger and no request is made; without the scope it is a 403."""
+    refused(gateway.post(f"{PLACE}?strict=true", json={"subject_id": "stranger"}), 404, "subject_unknown")
+    writer = key_with(Scope.REQUESTS_WRITE)
+    for subject_id in ("stranger", "p1"):
+        answer = gateway.post(f"{PLACE}?strict=true", json={"subject_id": subject_id}, headers=writer)
+        refused(answer, 403, "scope_missing")
+    assert stored()["deletion_requests"] == 0
+    assert gateway.post(f"{PLACE}?strict=true", json={"subject_id": "p1"}).status_code == 202
+
+
+def test_two_requests_for_one_person(
+    at: Installation,
+    live: dict[str, Any],
+    forget: Make,
+    shown: Make,
+    statements: Callable[..., list[dict[str, Any]]],
+    get: Get,
+    work: Work,
+) -> None:
+    """Both complete with one run, each with a certificate of its own, and the rows are nulled once."""
+    requests = [forget("p1"), forget("p1")]
+    assert work() == 1
+    certified = [statements(request)[0] for request in requests]
+    assert [shown(request)["outcome"] for request in requests] == ["forgotten", "forgotten"]
+    assert [statement["request"]["id"] for statement in certified] == [request["id"] for request in requests]
+    assert certified[0]["ledger"] == certified[1]["ledger"]
+    dataset = get(f"/datasets/{live['dataset_id']}")
+    assert (dataset["revision"], dataset["num_records"]) == (1, 59)
+
+
+def test_a_second_request_follows_an_erasure_under_way(
+    live: dict[str, Any],
+    forget: Make,
+    shown: Make,
+    statuses: Callable[..., list[str]],
+    statements: Callable[..., list[dict[str, Any]]],
+    get: Get,
+    claim: Callable[[], Claimed],
+    give_up: Callable[[], None],
+    work: Work,
+) -> None:
+    """A request that arrives when the rows are already claimed waits for the same run and gets its own certificate."""
+    first = forget("p1")
+    claim()
+    second = forget("p1")
+    assert (shown(first)["status"], second["status"]) == ("running", "accepted")
+    give_up()
+    assert shown(first)["status"] == "accepted"
+    assert work() == 1
+    assert statuses(first) == ["received", "accepted", "running", "accepted", "running", "running", "completed"]
+    for request in (first, second):
+        assert shown(request)["outcome"] == "forgotten"
+        assert statements(request)[0]["request"]["records"] == 1
+    assert get(f"/datasets/{live['dataset_id']}")["revision"] == 1
+
+
+def test_a_second_request_for_a_person_in_two_datasets(
+    new_dataset: Make,
+    new_model: Make,
+    forget: Make,
+    shown: Make,
+    claim: Callable[[], Claimed],
+    give_up: Callable[[], None],
+    work: Work,
+) -> None:
+    """A request that finds a person's rows claimed in one dataset and not in another completes for both."""
+    models = [new_model(new_dataset(seed=seed)["id"])["id"] for seed in range(2)]
+    work()
+    requests = [forget("p1")]
+    claim()
+    requests.append(forget("p1"))
+    give_up()
+    assert work() == 2
+    for request in map(shown, requests):
+        assert request["outcome"] == "forgotten"
+        assert {owed["model_id"] for owed in request["models"]} == set(models)
+        assert all(owed["certificate_id"] for owed in request["models"])
+
+
+@pytest.mark.parametrize("learning", ["waiting", "under way"])
+def test_a_request_while_the_model_is_learning(
+    new_dataset: Make,
+    new_model: Make,
+    forget: Make,
+    shown: Make,
+    statements: Callable[..., list[dict[str, Any]]],
+    claim: Callable[[], Claimed],
+    give_up: Callable[[], None],
+    work: Work,
+    learning: str,
+) -> None:
+    """A request waits for a model that has no version yet; the first one never saw the person, and says so."""
+    model = new_model(new_dataset()["id"])
+    if learning == "under way":
+        claim()
+    request = forget("p1")
+    assert request["status"] == "accepted"
+    assert request["estimate"]["models"][0]["kind"] == "learn"
+    if learning == "under way":
+        give_up()
+    assert work() == 1
+    [owed] = shown(request)["models"]
+    assert (owed["model_id"], owed["version"]) == (model["id"], 1)
+    [statement] = statements(request)
+    assert statement["evidence"]["steps_present"] == 0
+    assert statement["evidence"]["exposures"] == {}
+
+
+def test_a_person_in_two_datasets(
+    new_dataset: Make,
+    new_model: Make,
+    forget: Make,
+    shown: Make,
+    statements: Callable[..., list[dict[str, Any]]],
+    get: Get,
+    work: Work,
+) -> None:
+    """A request reaches every dataset and model that holds the person, and each certificate tells of both models."""
+    datasets = [new_dataset(seed=seed)["id"] for seed in range(2)]
+    models = {new_model(dataset)["id"] for dataset in datasets}
+    work()
+    request = forget("p1")
+    assert work() == 2
+    assert {owed["model_id"] for owed in shown(request)["models"]} == models
+    assert [set(statement["evidence"]["exposures"]) for statement in statements(request)] == [models, models]
+    assert [get(f"/datasets/{dataset}")["num_records"] for dataset in datasets] == [59, 59]
+
+
+def test_a_request_may_name_its_datasets(
+    gateway: TestClient, new_dataset: Make, forget: Make, get: Get, work: Work, refused: Refused
+) -> None:
+    """A person is forgotten only where the request says; a dataset that does not exist is a 404."""
+    kept, emptied = (new_dataset(seed=seed)["id"] for seed in range(2))
+    forget("p1", dataset_ids=[emptied, emptied])
+    assert work() == 1
+    assert [get(f"/datasets/{dataset}")["num_records"] for dataset in (kept, emptied)] == [60, 59]
+    refused(gateway.post(PLACE, json={"subject_id": "p1", "dataset_ids": [kept, "ds_0"]}), 404, "dataset_unknown")
+    assert len(get("/deletion-requests")["items"]) == 1
+
+
+def test_a_dataset_without_a_model(
+    new_dataset: Make, forget: Make, shown: Make, statements: Callable[..., list[Any]], get: Get, work: Work
+) -> None:
+    """Rows that no model learned from are erased, and the request completes without certificates."""
+    dataset = new_dataset()
+    request = forget("p1")
+    assert request["estimate"] == {"steps": 0, "models": []}
+    assert work() == 1
+    done = shown(request)
+    assert (done["status"], done["outcome"], done["models"]) == ("completed", "forgotten", [])
+    assert statements(request) == []
+    after = get(f"/datasets/{dataset['id']}")
+    assert after["num_records"] == 59
+    assert after["digest"] != dataset["digest"]
+    assert [run["kind"] for run in get("/runs")["items"]] == ["erase"]
+
+
+def test_requests_that_wait_together_are_served_together(
+    live: dict[str, Any], forget: Make, shown: Make, statements: Callable[..., list[dict[str, Any]]], work: Work
+) -> None:
+    """Several people are forgotten by one run, and each request has a certificate about its own record."""
+    requests = [forget(f"p{person}") for person in range(1, 5)]
+    assert work() == 1
+    runs = set()
+    for request in map(shown, requests):
+        [owed] = request["models"]
+        runs.add(owed["run_id"])
+        [statement] = statements(request)
+        assert (statement["request"]["id"], statement["request"]["records"]) == (request["id"], 1)
+    assert len(runs) == 1
+
+
+def test_a_request_is_cancelled_before_a_worker_takes_it(
+    gateway: TestClient,
+    live: dict[str, Any],
+    forget: Make,
+    statuses: Callable[..., list[str]],
+    get: Get,
+    work: Work,
+    refused: Refused,
+) -> None:
+    """A request that still waits can be withdrawn, once; then nothing is erased."""
+    request = forget("p1")
+    place = f"{PLACE}/{request['id']}/cancel"
+    assert gateway.post(place).json()["status"] == "cancelled"
+    assert statuses(request) == ["received", "accepted", "cancelled"]
+    refused(gateway.post(place), 409, "transition_forbidden")
+    assert work() == 0
+    assert get(f"/datasets/{live['dataset_id']}")["num_records"] == 60
+
+
+def test_a_request_cannot_be_cancelled_once_its_rows_are_claimed(
+    gateway: TestClient,
+    live: dict[str, Any],
+    forget: Make,
+    claim: Callable[[], Claimed],
+    give_up: Callable[[], None],
+    work: Work,
+    refused: Refused,
+) -> None:
+    """Erasing has no way back: neither while it runs, nor when its worker died, nor when it is done."""
+    place = f"{PLACE}/{forget('p1')['id']}/cancel"
+    claim()
+    refused(gateway.post(place), 409, "transition_forbidden")
+    give_up()
+    refused(gateway.post(place), 409, "transition_forbidden")
+    work()
+    refused(gateway.post(place), 409, "transition_forbidden")
+
+
+def test_requests_are_found_by_what_is_known_of_them(
+    gateway: TestClient, live: dict[str, Any], forget: Make, get: Get, work: Work, refused: Refused
+) -> None:
+    """Lists are narrowed by status, person, model and the caller's own id."""
+    done = forget("p1", external_id="case 7")["id"]
+    work()
+    stranger, waiting = forget("stranger")["id"], forget("p2")["id"]
+
+    def found(query: str) -> set[str]:
+        return {item["id"] for item in get(f"/deletion-requests?{query}")["items"]}
+
+    assert found("") == {done, stranger, waiting}
+    assert found("status=completed") == {done, stranger}
+    assert found("subject_id=p2") == {waiting}
+    assert found("external_id=case%207") == {done}
+    assert found(f"model_id={live['id']}") == {done, waiting}
+    assert found(f"model_id={live['id']}&status=accepted") == {waiting}
+    refused(gateway.get(f"{PLACE}?status=lost"), 422, "input_invalid")
+
+
+def test_an_unknown_request_is_not_found(gateway: TestClient, refused: Refused) -> None:
+    """What is asked about a request that does not exist is a 404 of its own code."""
+    for path in ("", "/events", "/certificate"):
+        refused(gateway.get(f"{PLACE}/dr_0{path}"), 404, "request_unknown")
+    refused(gateway.post(f"{PLACE}/dr_0/cancel"), 404, "request_unknown")

@@ -1,0 +1,241 @@
+"""The endpoints below `/v1/models`."""
+
+import hashlib
+import json
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+from safetensors.numpy import load
+
+from app.installation import Installation
+from app.unlearning import service as unlearning
+
+Make = Callable[..., dict[str, Any]]
+Get = Callable[[str], Any]
+Work = Callable[[], int]
+Refused = Callable[..., dict[str, Any]]
+
+TABLE = "age,income\n10,low\n20,low\n80,high\n90,high\n"
+SCHEMA = {
+    "columns": {
+        "age": {"kind": "numeric", "min": 0, "max": 100},
+        "income": {"role": "label", "values": ["low", "high"]},
+    }
+}
+
+
+def test_a_model_is_learned_in_the_background(gateway: TestClient, new_dataset: Make, get: Get, work: Work) -> None:
+    """A model is accepted with 202 and its place, is learning until a worker has run, and is live from then on."""
+    body = {"name": "churn", "dataset_id": new_dataset()["id"], "l2": 0.05, "target": {"epsilon": 2}}
+    answer = gateway.post("/v1/models", json=body)
+    model = answer.json()
+    assert (answer.status_code, answer.headers["location"]) == (202, f"/v1/models/{model['id']}")
+    assert model["id"].startswith("mdl_")
+    assert (model["status"], model["live_version"], model["guarantee"], model["error_code"]) == (
+        "learning",
+        None,
+        None,
+        None,
+    )
+    assert model["target"] == {"epsilon": 2.0, "delta": pytest.approx(60**-1.1)}
+    mechanism = model["mechanism"]
+    assert (mechanism["num_slots"], mechanism["strong_convexity"], mechanism["gradient_bound"]) == (60, 0.05, 1.0)
+    assert mechanism["contraction"] < 1
+    assert get(f"/models/{model['id']}") == model
+
+    assert work() == 1
+    done = get(f"/models/{model['id']}")
+    assert (done["status"], done["live_version"], done["progress"]) == ("live", 1, None)
+    assert {guarantee["notion"] for guarantee in done["guarantee"]} >= {"unlearning"}
+    assert get("/models")["items"] == [done]
+
+
+def test_progress_is_shown_while_a_worker_runs(
+    at: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Work
+) -> None:
+    """While a run is under way its model shows how far it is, as learning at first and as unlearning later."""
+    model = new_model(new_dataset()["id"])
+
+    def during_a_run() -> dict[str, Any]:
+        with at.database.writing() as session:
+            claimed = unlearning.claim(session, worker="test", lease_seconds=60, max_requests=10)
+            assert claimed
+            unlearning.renew(session, run_id=claimed.run_id, steps_done=1, lease_seconds=60)
+        shown: dict[str, Any] = get(f"/models/{model['id']}")
+        with at.database.writing() as session:
+            unlearning.take_back(session, worker="test")
+        assert shown["progress"] == {"steps_done": 1, "steps_total": claimed.steps}
+        return shown
+
+    assert during_a_run()["status"] == "learning"
+    work()
+    forget("p1")
+    assert during_a_run()["status"] == "unlearning"
+
+
+REFUSED: dict[str, tuple[str, int, str]] = {
+    "epsilon 0": ('"target": {"epsilon": 0}', 422, "input_invalid"),
+    "epsilon below 0": ('"target": {"epsilon": -1}', 422, "input_invalid"),
+    "epsilon NaN": ('"target": {"epsilon": NaN}', 422, "input_invalid"),
+    "delta 1": ('"target": {"delta": 1}', 422, "input_invalid"),
+    "delta 0": ('"target": {"delta": 0}', 422, "input_invalid"),
+    "delta NaN": ('"target": {"delta": NaN}', 422, "input_invalid"),
+    "noise 0": ('"noise_scale": 0', 422, "input_invalid"),
+    "noise NaN": ('"noise_scale": NaN', 422, "input_invalid"),
+    "noise infinite": ('"noise_scale": Infinity', 422, "input_invalid"),
+    "noise too small to be carried": ('"noise_scale": 1e-200', 422, "precondition_failed"),
+    "noise too large to compute with": ('"noise_scale": 1e200', 422, "precondition_failed"),
+    "a step that does not contract": ('"step_size": 100', 422, "precondition_failed"),
+    "no regularisation to speak of": ('"l2": 1e-8', 422, "target_unreachable"),
+    "a target that no deletion could reach": (
+        '"noise_scale": 1e-4, "l2": 1e-4, "learn_steps": 1, "target": {"epsilon": 1e-12}',
+        422,
+        "target_unreachable",
+    ),
+    "too many steps": ('"learn_steps": 1000001', 422, "target_unreachable"),
+    "a field that is not ours": ('"dropout": 0.5', 422, "input_invalid"),
+    "a text for a number": ('"l2": "much"', 422, "input_invalid"),
+    "another objective": ('"objective": "svm"', 422, "input_invalid"),
+    "a name with NUL": ('"name": "a\\u0000"', 422, "input_invalid"),
+    "an unknown dataset": ('"dataset_id": "ds_0"', 404, "dataset_unknown"),
+    "an unknown evaluation dataset": ('"evaluation_dataset_id": "ds_0"', 404, "dataset_unknown"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_model_that_cannot_be_certified_is_refused(
+    gateway: TestClient, new_dataset: Make, refused: Refused, stored: Callable[[], dict[str, int]], case: str
+) -> None:
+    """Settings that are malformed, without a guarantee or out of reach are refused by name, and no model is made."""
+    changed, status, code = REFUSED[case]
+    fields = json.dumps({"name": "m", "dataset_id": new_dataset(rows=20)["id"], "l2": 0.05})
+    body = f"{fields[:-1]}, {changed}}}"  # of two equal names in JSON the last one counts
+    refused(gateway.post("/v1/models", content=body, headers={"Content-Type": "application/json"}), status, code)
+    assert stored()["models"] == 0
+
+
+def test_evaluation_is_on_other_data_of_the_same_shape(
+    gateway: TestClient, new_dataset: Make, new_model: Make, get: Get, work: Work, refused: Refused
+) -> None:
+    """Accuracy is measured on the evaluation dataset, which must have the features and classes of the dataset."""
+    learned_on, evaluated_on = new_dataset(rows=200)["id"], new_dataset(rows=50, seed=1)["id"]
+    model = new_model(learned_on, evaluation_dataset_id=evaluated_on, target={"epsilon": 1000})
+    work()
+    metrics = get(f"/models/{model['id']}")["metrics"]
+    assert metrics["evaluated_on"] == 50
+    assert metrics["accuracy"] > 0.7
+    for shape in ({"features": 4}, {"classes": 3}):
+        other = new_dataset(**shape)["id"]
+        body = {"name": "m", "dataset_id": learned_on, "l2": 0.05, "evaluation_dataset_id": other}
+        refused(gateway.post("/v1/models", json=body), 422, "precondition_failed")
+
+
+def test_versions_follow_each_other(
+    gateway: TestClient, live: dict[str, Any], get: Get, work: Work, refused: Refused
+) -> None:
+    """Learning again makes a new version, newest first; the weights of the old one are gone and say so."""
+    place = f"/v1/models/{live['id']}"
+    answer = gateway.post(f"{place}/relearn")
+    assert (answer.status_code, answer.headers["location"]) == (202, place)
+    assert answer.json()["live_version"] == 1
+    assert work() == 1
+    second, first = get(f"/models/{live['id']}/versions")["items"]
+    assert [(v["number"], v["status"]) for v in (second, first)] == [(2, "live"), (1, "destroyed")]
+    assert first["destroyed_at"]
+    assert get(f"/models/{live['id']}/versions/2") == second
+    assert get(f"/runs/{second['run_id']}")["kind"] == "relearn"
+
+    weights = gateway.get(f"{place}/versions/2/weights")
+    assert weights.headers["content-type"] == "application/octet-stream"
+    assert weights.headers["cache-control"] == "no-store"
+    assert hashlib.sha256(weights.content).hexdigest() == second["weights_sha256"]
+    assert load(weights.content)["parameters"].shape == (1, 4)
+    refused(gateway.get(f"{place}/versions/1/weights"), 410, "weights_destroyed")
+    refused(gateway.get(f"{place}/versions/3/weights"), 404, "version_unknown")
+    refused(gateway.get(f"{place}/versions/3"), 404, "version_unknown")
+    refused(gateway.get(f"{place}/versions/{10**30}"), 422, "input_invalid")
+
+
+def test_asking_twice_is_asking_once(gateway: TestClient, new_dataset: Make, work: Work, refused: Refused) -> None:
+    """With one Idempotency-Key the same model, or the same relearning, is made once; another body is a conflict."""
+    body = {"name": "m", "dataset_id": new_dataset()["id"], "l2": 0.05}
+    once = {"Idempotency-Key": "k"}
+    first, again = (gateway.post("/v1/models", json=body, headers=once) for _ in range(2))
+    assert (again.status_code, again.json(), again.headers["location"]) == (
+        202,
+        first.json(),
+        first.headers["location"],
+    )
+    refused(gateway.post("/v1/models", json=body | {"name": "n"}, headers=once), 409, "idempotency_conflict")
+    assert work() == 1
+    for _ in range(2):
+        gateway.post(f"/v1/models/{first.json()['id']}/relearn", headers={"Idempotency-Key": "r"})
+        assert gateway.post("/v1/models/mdl_0/relearn", headers={"Idempotency-Key": "r"}).status_code == 409
+    assert work() == 1
+
+
+def test_a_model_that_is_still_learning_is_asked_to_learn_once(
+    gateway: TestClient, new_dataset: Make, new_model: Make, work: Work
+) -> None:
+    """Asking a model to learn again before it has learned at all changes nothing."""
+    model = new_model(new_dataset()["id"])
+    assert gateway.post(f"/v1/models/{model['id']}/relearn").json()["status"] == "learning"
+    assert work() == 1
+
+
+def test_predictions_for_vectors(gateway: TestClient, live: dict[str, Any], refused: Refused) -> None:
+    """Vectors of the right width get a label and probabilities that sum to one; other records are refused."""
+    place = f"/v1/models/{live['id']}/predictions"
+    answer = gateway.post(place, json={"records": [[0.1, -2, 3], [1e300, 0, 0]]})
+    assert answer.status_code == 200
+    assert answer.json()["version"] == 1
+    for prediction in answer.json()["predictions"]:
+        assert sum(prediction["probabilities"].values()) == pytest.approx(1)
+        assert prediction["label"] == max(prediction["probabilities"], key=prediction["probabilities"].get)
+    for records in ("[[1, 2]]", '[{"x": 1}]', "[]", "[[1, 2, NaN]]", "[[1, 2, Infinity]]", '[[1, 2, "three"]]', "[7]"):
+        headers = {"Content-Type": "application/json"}
+        answer = gateway.post(place, content=f'{{"records": {records}}}', headers=headers)
+        refused(answer, 422, "input_invalid")
+
+
+def test_predictions_for_records(
+    gateway: TestClient, new_model: Make, upload: Callable[..., Any], work: Work, refused: Refused
+) -> None:
+    """Where the dataset has a schema, records are objects of its columns; a wrong one is named, and not repeated."""
+    dataset = upload(TABLE.encode(), filename="t.csv", schema=json.dumps(SCHEMA)).json()
+    model = new_model(dataset["id"], l2=0.5, target={"epsilon": 1000})
+    place = f"/v1/models/{model['id']}/predictions"
+    refused(gateway.post(place, json={"records": [{"age": 5}]}), 409, "model_not_live")
+    work()
+    answer = gateway.post(place, json={"records": [{"age": 5}, {"age": 95, "income": "low"}]})
+    assert answer.json()["predictions"][0]["probabilities"].keys() == {"low", "high"}
+    for records, path in (
+        ([{"age": 5}, {"age": 777}], "records.1.age"),
+        ([{}], "records.0.age"),
+        ([{"age": 5, "height": 777}], "records.0"),
+        ([[777]], "records"),
+    ):
+        problem = refused(gateway.post(place, json={"records": records}), 422, "input_invalid")
+        assert problem["errors"][0]["path"] == path
+        assert "777" not in json.dumps(problem)
+
+
+def test_predictions_follow_the_weights(gateway: TestClient, live: dict[str, Any]) -> None:
+    """What the gateway predicts is what the published weights say of the encoded record."""
+    weights = load(gateway.get(f"/v1/models/{live['id']}/versions/1/weights").content)["parameters"]
+    record = np.array([0.5, -1.0, 2.0, 1.0])  # the bias comes last
+    score = weights[0] @ (record / np.linalg.norm(record))
+    answer = gateway.post(f"/v1/models/{live['id']}/predictions", json={"records": [[0.5, -1, 2]]})
+    probability = answer.json()["predictions"][0]["probabilities"]["1"]
+    assert probability == pytest.approx(1 / (1 + np.exp(-score)), rel=1e-4)
+
+
+def test_an_unknown_model_is_not_found(gateway: TestClient, refused: Refused) -> None:
+    """What is asked about a model that does not exist is a 404 of its own code."""
+    for path in ("", "/versions", "/versions/1", "/versions/1/weights"):
+        refused(gateway.get(f"/v1/models/mdl_0{path}"), 404, "model_unknown")
+    refused(gateway.post("/v1/models/mdl_0/relearn"), 404, "model_unknown")
+    refused(gateway.post("/v1/models/mdl_0/predictions", json={"records": [[1]]}), 404, "model_unknown")

@@ -1,0 +1,245 @@
+"""Two workers on one database, a worker that sleeps through its lease, a bell that is lost or rung too often."""
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from app import installation
+from app.config import Settings
+from app.db.tables import Run, Version
+from app.dispatch import PipeBell
+from app.installation import Installation
+from app.unlearning import service as unlearning
+from app.unlearning.service import Claimed
+from tests.faults import hops, processes
+from tests.faults.checks import assert_all_done_once
+from tests.faults.processes import wait_until
+from worker import runner
+
+Make = Callable[..., dict[str, Any]]
+Get = Callable[[str], Any]
+
+
+@pytest.fixture
+def two_by_two(new_dataset: Make, new_model: Make, work: Callable[[], int]) -> list[dict[str, Any]]:
+    """Two datasets with two live models each; the same people are in both."""
+    datasets = [new_dataset(name, rows=60, seed=seed) for seed, name in enumerate(("one", "two"))]
+    for dataset in datasets:
+        for _ in range(2):
+            new_model(dataset["id"], noise_scale=0.02)
+    assert work() == 4
+    return datasets
+
+
+def _assert_one_run_per_dataset_at_a_time(at: Installation) -> None:
+    with at.database.reading() as session:
+        runs = list(session.scalars(sa.select(Run).order_by(Run.started_at)))
+    of_dataset = defaultdict(list)
+    for run in runs:
+        of_dataset[run.dataset_id].append(run)
+    for line in of_dataset.values():
+        assert all(one.finished_at and one.finished_at <= other.started_at for one, other in pairwise(line))
+
+
+def test_workers_race_to_claim(settings: Settings, two_by_two: list[dict[str, Any]], forget: Make) -> None:
+    """Of eight workers that claim at the same moment, one gets each dataset that is due and the others get nothing."""
+    forget("p3")
+    together = threading.Barrier(8)
+
+    def claim(number: int) -> Claimed | None:
+        with installation.opened(settings) as mine:
+            together.wait()
+            with mine.database.writing() as session:
+                return unlearning.claim(session, worker=f"w{number}", lease_seconds=30, max_requests=100)
+
+    with ThreadPoolExecutor(8) as threads:
+        claimed = [found for found in threads.map(claim, range(8)) if found]
+    assert sorted(one.dataset_id for one in claimed) == sorted(dataset["id"] for dataset in two_by_two)
+    assert len({one.run_id for one in claimed}) == 2
+
+
+def test_threads_share_the_work(
+    settings: Settings, at: Installation, two_by_two: list[dict[str, Any]], forget: Make
+) -> None:
+    """Four workers in threads complete a stream of requests, each once, never two on one dataset at a time."""
+    submitted = threading.Event()
+
+    def run(number: int) -> int:
+        done = 0
+        with installation.opened(settings) as mine:
+            while True:
+                last_look = submitted.is_set()
+                if runner.run_next(mine, worker=f"w{number}"):
+                    done += 1
+                elif last_look:
+                    return done
+
+    with ThreadPoolExecutor(4) as threads:
+        running = [threads.submit(run, number) for number in range(4)]
+        for person in range(12):
+            forget(f"p{person}")
+        submitted.set()
+        done = [future.result() for future in running]
+    while runner.run_next(at, worker="last"):  # what the last run of a thread left when the others had gone
+        pass
+    with at.database.reading() as session:
+        assert session.scalar(sa.select(sa.func.count()).where(Run.status == "published")) >= sum(done) + 4
+        assert set(session.scalars(sa.select(Run.status))) == {"published"}
+    _assert_one_run_per_dataset_at_a_time(at)
+    assert_all_done_once(at)
+
+
+def test_processes_share_the_work(
+    settings: Settings, at: Installation, two_by_two: list[dict[str, Any]], forget: Make, get: Get
+) -> None:
+    """Three worker processes complete a stream of requests, each once, never two on one dataset at a time."""
+    with (
+        processes.worker(settings, name="a") as a,
+        processes.worker(settings, name="b") as b,
+        processes.worker(settings, name="c") as c,
+    ):
+        made = [forget(f"p{person}") for person in range(12)]
+        for request in made:
+            wait_until(lambda path=f"/deletion-requests/{request['id']}": get(path)["status"] == "completed")
+        assert [child.stop() for child in (a, b, c)] == [0, 0, 0]
+    with at.database.reading() as session:
+        assert set(session.scalars(sa.select(Run.status))) == {"published"}
+    _assert_one_run_per_dataset_at_a_time(at)
+    assert_all_done_once(at)
+
+
+@pytest.mark.parametrize("hop", ["claimed", "rows null", "confirmed", "mid-chain", "weights put"])
+def test_a_worker_sleeps_through_its_lease(
+    hop: str,
+    settings: Settings,
+    at: Installation,
+    new_dataset: Make,
+    new_model: Make,
+    forget: Make,
+    get: Get,
+    work: Callable[[], int],
+) -> None:
+    """What a worker does that was stopped past its lease, and woken when another had done its run, changes nothing."""
+    dataset = new_dataset(rows=60)
+    model = new_model(dataset["id"], noise_scale=0.02)
+    assert work() == 1
+    request = forget("p3")
+    with processes.worker(settings, name="sleeper", hop=hop, act=hops.stop) as sleeper:
+        sleeper.pause()
+        wait_until(work)
+        assert get(f"/deletion-requests/{request['id']}")["status"] == "completed"
+        before = _versions(at)
+        sleeper.wake()
+        wait_until(lambda: sleeper.logged("unlearning.run_lost"))
+        assert sleeper.stop() == 0
+    assert _versions(at) == before
+    assert_all_done_once(at)
+    assert [run["status"] for run in get("/runs")["items"]] == ["published", "abandoned", "published"]
+    assert get(f"/models/{model['id']}")["live_version"] == 2
+
+
+def _versions(at: Installation) -> list[tuple[str, str]]:
+    with at.database.reading() as session:
+        return [(version.id, version.weights_sha256) for version in session.scalars(sa.select(Version))]
+
+
+def test_a_late_worker_that_nobody_replaced_goes_on(
+    settings: Settings,
+    at: Installation,
+    new_dataset: Make,
+    new_model: Make,
+    forget: Make,
+    get: Get,
+    work: Callable[[], int],
+) -> None:
+    """A worker that wakes after its lease, before anybody took its run, publishes it: once."""
+    dataset = new_dataset(rows=60)
+    new_model(dataset["id"], noise_scale=0.02)
+    assert work() == 1
+    forget("p3")
+    with processes.worker(settings, name="sleeper", hop="mid-chain", act=hops.stop) as sleeper:
+        sleeper.pause()
+
+        def lease_is_over() -> bool:
+            with at.database.reading() as session:
+                expired = sa.func.datetime(Run.lease_expires_at) < sa.func.datetime("now")
+                return bool(session.scalar(sa.select(sa.func.count()).where(Run.status == "running", expired)))
+
+        wait_until(lease_is_over)
+        sleeper.wake()
+        wait_until(lambda: sleeper.logged("unlearning.run_published"))
+        assert sleeper.stop() == 0
+    assert_all_done_once(at)
+    assert [run["status"] for run in get("/runs")["items"]] == ["published", "published"]
+
+
+def test_heartbeat_keeps_a_long_run(
+    settings: Settings,
+    at: Installation,
+    new_dataset: Make,
+    new_model: Make,
+    forget: Make,
+    get: Get,
+    work: Callable[[], int],
+) -> None:
+    """A run that takes several leases is not taken by another worker that looks for work all the time."""
+    dataset = new_dataset(rows=60)
+    new_model(dataset["id"], noise_scale=0.02)
+    assert work() == 1
+    request = forget("p3")
+    with processes.worker(settings, name="long", hop="mid-chain", act=hops.dawdle) as long:
+        wait_until(lambda: long.logged("unlearning.run_claimed"))
+        with processes.worker(settings, name="idle") as idle:
+            wait_until(lambda: get(f"/deletion-requests/{request['id']}")["status"] == "completed")
+            assert idle.stop() == 0
+            assert not idle.logged("unlearning.run_claimed")
+        assert long.stop() == 0
+    assert_all_done_once(at)
+    newest = get("/runs")["items"][0]
+    assert (newest["worker"], newest["status"]) == ("long", "published")
+    with at.database.reading() as session:
+        run = session.get_one(Run, newest["id"])
+    assert run.finished_at
+    assert (run.finished_at - run.started_at).total_seconds() > 3 * settings.lease_seconds
+
+
+def test_a_lost_bell_delays_no_longer_than_a_poll(
+    settings: Settings, at: Installation, new_dataset: Make, new_model: Make, get: Get
+) -> None:
+    """With nobody able to ring, the worker finds what there is to do by looking."""
+    with processes.worker(settings) as worker:
+        wait_until(lambda: worker.logged("worker.started"))
+        bell = settings.data_dir / "bell"
+        bell.unlink()  # its reader still has it open; whoever rings finds nothing
+        model = new_model(new_dataset()["id"])
+        wait_until(lambda: get(f"/models/{model['id']}")["status"] == "live", seconds=10)
+        assert not bell.exists()
+        assert worker.stop() == 0
+    assert_all_done_once(at)
+
+
+def test_a_bell_rung_too_often_changes_nothing(
+    settings: Settings, at: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get
+) -> None:
+    """A worker that looks only when woken does each run once however often, early or late the bell is rung."""
+    bell = PipeBell(settings.data_dir)
+    patient = settings.model_copy(update={"poll_seconds": 600.0})
+    with processes.worker(patient) as worker:
+        wait_until(lambda: worker.logged("worker.started"))
+        for _ in range(100_000):  # more than a pipe holds
+            bell.wake()
+        model = new_model(new_dataset()["id"], noise_scale=0.02)
+        wait_until(lambda: get(f"/models/{model['id']}")["status"] == "live", seconds=10)
+        request = forget("p3")
+        for _ in range(100):
+            bell.wake()
+        wait_until(lambda: get(f"/deletion-requests/{request['id']}")["status"] == "completed", seconds=10)
+        assert worker.stop() == 0
+    assert_all_done_once(at)
+    assert [run["kind"] for run in get("/runs")["items"]] == ["unlearn", "learn"]
