@@ -70,7 +70,9 @@ class Client:
         try:
             return answer.json()
         except ValueError as error:
-            raise CallFailed("http_error", f"no JSON from {answer.url.path}: is {self._http.base_url} Lethe?") from error
+            raise CallFailed(
+                "http_error", f"no JSON from {answer.url.path}: is {self._http.base_url} Lethe?"
+            ) from error
 
     def _answer(self, method: str, path: str, **arguments: Any) -> httpx.Response:
         try:

@@ -85,6 +85,11 @@ def celery_client(broker_url: str) -> Celery:
         worker_send_task_events=False,
         worker_hijack_root_logger=False,
         broker_connection_retry_on_startup=True,
-        broker_transport_options={"socket_timeout": 5, "socket_connect_timeout": 2, "socket_keepalive": True},
+        broker_transport_options={
+            "max_retries": 0,  # of connecting to ring; a worker that consumes goes on trying
+            "socket_connect_timeout": 2,
+            "socket_timeout": 3,
+            "socket_keepalive": True,
+        },
     )
     return client

@@ -44,7 +44,7 @@ def new_key() -> str:
 
 def add_key(session: Session, *, name: str, key: str, scopes: Iterable[Scope]) -> ApiKey:
     """Let `key` in. Only its hash is stored: 256 random bits need no slow hash."""
-    row = ApiKey(id=new_id("key"), name=name, key_hash=_hash(key), scopes=sorted(scopes), created_at=now(session))
+    row = ApiKey(id=new_id("key"), name=name, key_hash=_hash(key), scopes=sorted(set(scopes)), created_at=now(session))
     session.add(row)
     return row
 

@@ -3,7 +3,7 @@
 import datetime
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, FiniteFloat
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, FiniteFloat
 
 from app.access.service import Scope
 from app.deletion.deadlines import Regulation
@@ -15,6 +15,7 @@ Name = Annotated[Text, Field(min_length=1, max_length=200)]
 Moment = Annotated[
     AwareDatetime,
     Field(ge=datetime.datetime(1970, 1, 2, tzinfo=datetime.UTC), le=datetime.datetime(9000, 1, 1, tzinfo=datetime.UTC)),
+    AfterValidator(lambda moment: moment.astimezone(datetime.UTC)),
 ]
 Ground = Literal[
     "not_necessary", "consent_withdrawn", "objection", "unlawful_processing", "legal_obligation", "child_services"

@@ -164,8 +164,9 @@ def _follow(session: Session, request: DeletionRequest, first: Erasure) -> None:
         nulled_at=first.nulled_at,
     )
     session.add(erasure)
+    models = {model.id for model in repository.models_of(session, dataset_id=first.dataset_id)}
     owed = repository.request_models(session, request_id=first.request_id)
-    _owe(session, request, [m.model_id for m in owed if m.status in ("pending", "running")])
+    _owe(session, request, [m.model_id for m in owed if m.model_id in models and m.status in ("pending", "running")])
 
 
 def _owe(session: Session, request: DeletionRequest, model_ids: Sequence[str]) -> None:

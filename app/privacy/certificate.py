@@ -111,6 +111,9 @@ def _check_complete(document: dict[str, Any]) -> None:
     """Nothing is missing, nothing was added, and what the format fixes is as the format has it."""
     if document.keys() != _PARTS:
         raise PreconditionError("statement_complete", f"Expected the parts {sorted(_PARTS)}")
+    for name in ("certificate_id", "issued_at"):
+        if not isinstance(document[name], str):
+            raise PreconditionError("statement_complete", f"Expected {name} to be text")
     for part, fields in _FIELDS.items():
         if {name: type(value) for name, value in document[part].items()} != fields:
             raise PreconditionError("statement_complete", f"Expected the fields of {part} to be {sorted(fields)}")

@@ -59,7 +59,7 @@ TOLERANCE = 1e-9
 
 def confirm(part: str, *, stated: dict[str, Any], recomputed: dict[str, Any]) -> None:
     """Raises `PreconditionError` naming the number of `part` that is stated otherwise than recomputed."""
-    if stated.keys() != recomputed.keys():
+    if not isinstance(stated, dict) or stated.keys() != recomputed.keys():
         raise PreconditionError("numbers_recompute", f"Expected the fields of {part} to be {sorted(recomputed)}")
     for name, value in recomputed.items():
         numbers = isinstance(value, float) and type(stated[name]) in (float, int)

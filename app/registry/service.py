@@ -42,6 +42,8 @@ def create_model(
     `delta` defaults to 1 / num_slots^1.1. Raises `PreconditionFailed` when the mechanism has no guarantee,
     `TargetUnreachable` when a single deletion could not be brought to (epsilon, delta) within `max_steps`.
     """
+    if evaluation_dataset and evaluation_dataset.id == dataset.id:
+        raise PreconditionFailed("Measure on another dataset: accuracy on the learned rows would tell about them.")
     if evaluation_dataset and not _same_shape(dataset, evaluation_dataset):
         raise PreconditionFailed("The evaluation dataset must have the same features and classes as the dataset.")
     delta = dataset.num_slots**-1.1 if delta is None else delta

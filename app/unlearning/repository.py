@@ -6,7 +6,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from app.db.paging import Page, page
-from app.db.tables import Dataset, DeletionRequest, Erasure, Model, Moment, Record, Run, Version
+from app.db.tables import Dataset, DeletionRequest, Erasure, Model, Moment, Record, RequestModel, Run, Version
 from app.deletion.status import Status
 
 _LAST = datetime.datetime(9999, 1, 1, tzinfo=datetime.UTC)
@@ -86,6 +86,12 @@ def records_erased_since(session: Session, *, dataset_id: str, revision: int) ->
         .where(Record.dataset_id == dataset_id, Erasure.revision > revision)
     )
     return session.scalars(query).one()
+
+
+def owed_by(session: Session, *, model_id: str) -> list[RequestModel]:
+    """All that a model owes to requests, also to those whose rows nobody has claimed."""
+    query = sa.select(RequestModel).where(RequestModel.model_id == model_id)
+    return list(session.scalars(query.where(RequestModel.status.in_(("pending", "running")))))
 
 
 def oldest_waiting(session: Session) -> datetime.datetime | None:

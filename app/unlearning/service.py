@@ -194,7 +194,7 @@ def fail(session: Session, *, run_id: str, error_code: str) -> None:
     model.error_code = error_code
     if model.live_version is None and model.attempts >= _PATIENCE:
         model.status, model.wanted = "failed", None
-        for owed, _, _ in deletion_repository.awaiting_model(session, model_id=model.id, revision=dataset.revision):
+        for owed in repository.owed_by(session, model_id=model.id):
             deletion.complete_model(session, owed, version=None, certificate_id=None)
 
 

@@ -72,7 +72,7 @@ def test_threads_share_the_work(
 
     def run(number: int) -> int:
         done = 0
-        with installation.opened(settings) as mine:
+        with installation.opened(settings.model_copy(update={"lease_seconds": 30.0})) as mine:
             while True:
                 last_look = submitted.is_set()
                 if runner.run_next(mine, worker=f"w{number}"):
@@ -99,6 +99,7 @@ def test_processes_share_the_work(
     settings: Settings, at: Installation, two_by_two: list[dict[str, Any]], forget: Make, get: Get
 ) -> None:
     """Three worker processes complete a stream of requests, each once, never two on one dataset at a time."""
+    settings = settings.model_copy(update={"lease_seconds": 30.0})
     with (
         processes.worker(settings, name="a") as a,
         processes.worker(settings, name="b") as b,
@@ -136,7 +137,8 @@ def test_a_worker_sleeps_through_its_lease(
         assert get(f"/deletion-requests/{request['id']}")["status"] == "completed"
         before = _versions(at)
         sleeper.wake()
-        wait_until(lambda: sleeper.logged("unlearning.run_lost"))
+        # before its first step it finds the weights that it was to continue gone, after that its lease
+        wait_until(lambda: sleeper.logged("unlearning.run_lost") or sleeper.logged("unlearning.run_failed"))
         assert sleeper.stop() == 0
     assert _versions(at) == before
     assert_all_done_once(at)

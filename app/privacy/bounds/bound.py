@@ -176,18 +176,15 @@ class Bound:
 
     def evaluate(self, params: Mapping[str, object]) -> Outputs:
         """The outputs, ready for JSON (infinity as "inf"). Raises the errors of the module docstring."""
-        known = {parameter.name for parameter in self.parameters}
+        known = {parameter.name: parameter for parameter in self.parameters}
         for name in params:
             if name not in known:
-                raise DomainError(
-                    f"Expected no parameter {name!r} of {self.name}, which has {', '.join(sorted(known))}"
-                )
-        arguments = {}
-        for parameter in self.parameters:
-            if parameter.name not in params and parameter.required:
-                raise DomainError(f"Expected parameter {parameter.name!r} of {self.name}: {parameter.description}")
-            arguments[parameter.name] = parameter.accept(params.get(parameter.name, parameter.default), params)
+                raise DomainError(f"Expected no parameter {name!r} of {self.name}, which has {', '.join(known)}")
+        for name, parameter in known.items():
+            if parameter.required and name not in params:
+                raise DomainError(f"Expected parameter {name!r} of {self.name}: {parameter.description}")
         try:
+            arguments = {name: known[name].accept(params.get(name, known[name].default), params) for name in known}
             results = self.function(**arguments)
         except PrivacyError:
             raise

@@ -120,7 +120,8 @@ def t41_adv_plus(
     " record was there costs (q, eps_dp), requesters who see p of them are covered by (q, eps_dd + p eps_dp); as"
     " printed, for marginal bounds and observed versions only, this is false.",
     assumptions=(
-        "eps_dp bounds a version given the one published before; noisy gradient descent from a fixed start provides it.",
+        "eps_dp bounds a version given the one published before; noisy gradient descent from a fixed start provides"
+        " it.",
     ),
     outputs={"eps": "Renyi divergence at the common order, nats; joint in the versions read and the requests"},
 )

@@ -65,8 +65,9 @@ def group_privacy_inverse(eps: Epsilon, delta: DeltaOrOne, k: Group) -> Outputs:
 @bound(
     "Per-record target for a group target, as often printed",
     reference=_GROUPS,
-    statement="(eps/k, delta (e^eps - 1)/(e^(k eps) - 1)): group_privacy solved for delta with the group's eps where the"
-    " record's belongs; valid, and stricter than group_privacy_inverse by a factor that grows like e^((k - 1) eps).",
+    statement="(eps/k, delta (e^eps - 1)/(e^(k eps) - 1)): group_privacy solved for delta with the group's eps where"
+    " the record's belongs; valid, and stricter than group_privacy_inverse by a factor that grows like e^((k - 1)"
+    " eps).",
     outputs={"eps": "epsilon per record, nats", "delta": "delta per record, needlessly small"},
 )
 def group_privacy_inverse_as_printed(eps: Epsilon, delta: DeltaOrOne, k: Group) -> Outputs:
@@ -76,8 +77,9 @@ def group_privacy_inverse_as_printed(eps: Epsilon, delta: DeltaOrOne, k: Group) 
 @bound(
     "Private pre-training, then unlearning of the fine-tuning",
     reference=_COMPOSED,
-    statement="If pre-training is (eps, delta)-DP for the forget set as a group and U is (eps_u, delta_u)-unlearning from"
-    " every start model, U is (eps + eps_u, delta_sum)-unlearning of the whole; delta_min_form is the usual, weaker, form.",
+    statement="If pre-training is (eps, delta)-DP for the forget set as a group and U is (eps_u, delta_u)-unlearning"
+    " from every start model, U is (eps + eps_u, delta_sum)-unlearning of the whole; delta_min_form is the usual,"
+    " weaker, form.",
     assumptions=("Pre-training is (eps, delta)-DP for groups as large as the forget set.",),
     outputs={
         "eps": "epsilon of the pipeline, nats",
@@ -103,8 +105,8 @@ def pretrain_then_unlearn(
 @bound(
     "epsilon-hat, the point estimate",
     reference=_AUDIT,
-    statement="eps = max(log((1 - delta - FPR)/FNR), log((1 - delta - FNR)/FPR)); the rates are estimates, so this is no"
-    " evidence: see eps_lower_cp.",
+    statement="eps = max(log((1 - delta - FPR)/FNR), log((1 - delta - FNR)/FPR)); the rates are estimates, so this is"
+    " no evidence: see eps_lower_cp.",
     outputs={"eps": "estimate, nats, in [-inf, inf]", "estimate": "true: not a confidence limit"},
 )
 def eps_hat(fpr: Rate, fnr: Rate, delta: DeltaOrZero) -> Outputs:
@@ -154,8 +156,8 @@ def eps_lower_cp(
 @bound(
     "Mean in the central model",
     reference=_MEAN,
-    statement="The Laplace mechanism estimates a mean with error var/n + 2 width^2/(n eps)^2; privacy costs no rate when"
-    " eps is at least of order n^(-1/2).",
+    statement="The Laplace mechanism estimates a mean with error var/n + 2 width^2/(n eps)^2; privacy costs no rate"
+    " when eps is at least of order n^(-1/2).",
     assumptions=("All values lie in an interval of the given width.",),
     outputs={"mse": "mean squared error"},
 )

@@ -116,8 +116,8 @@ def g14_init_variance(lam: Convexity, sigma: Noise, eta: StepSize, actual_varian
 @bound(
     "Data deletion by noisy gradient descent",
     reference=f"{FORGET}, Theorem G.15",
-    statement="After K steps on the edited data, eps = 4 q S^2 L^2/(lambda (sigma n)^2) e^(-lambda eta K/2), however many"
-    " requests came before.",
+    statement="After K steps on the edited data, eps = 4 q S^2 L^2/(lambda (sigma n)^2) e^(-lambda eta K/2), however"
+    " many requests came before.",
     assumptions=(*_STARTED, HIDDEN),
     outputs=_DELETED,
 )
@@ -253,8 +253,8 @@ def g16(err: ExcessRisk, lam: Convexity, beta: DataSmoothness, L: Lipschitz, n: 
 @bound(
     "Excess risk after K steps",
     reference=f"{FORGET}, Lemma G.17",
-    statement="After K steps the excess risk is at most err0 e^(-lambda eta K/2) + (1 + beta/lambda) d sigma^2; the rate"
-    " e^(-lambda eta K) also holds, and the printed one is loose by 2 in the exponent.",
+    statement="After K steps the excess risk is at most err0 e^(-lambda eta K/2) + (1 + beta/lambda) d sigma^2; the"
+    " rate e^(-lambda eta K) also holds, and the printed one is loose by 2 in the exponent.",
     assumptions=(P1, "The loss is convex."),
     outputs={"err": "expected excess risk, printed rate", "err_fast": "expected excess risk, twice the printed rate"},
 )

@@ -37,6 +37,8 @@ Mus = Annotated[list[float], Domain(kind="reals", meaning="one mu per release", 
 # data
 Rows = Annotated[int, integer("rows n of the data; replaced rows count, so n is fixed", "[1, 1e15]")]
 Group = Annotated[int, integer("rows of one person, or of one batch, that differ", "[1, 1e15]")]
+Records = Annotated[int, integer("records to delete in all", "[1, 1e15]")]
+Batch = Annotated[int, integer("records per request", "[1, 1e15]")]
 Dimension = Annotated[int, integer("number of parameters of the model", "[1, 1e15]")]
 Count = Annotated[int, integer("a count", "[0, 1e15]")]
 Trials = Annotated[int, integer("number of trials", "[1, 1e15]")]

@@ -91,7 +91,7 @@ REFUSED: dict[str, tuple[str, int, str]] = {
     "a step that does not contract": ('"step_size": 100', 422, "precondition_failed"),
     "no regularisation to speak of": ('"l2": 1e-8', 422, "target_unreachable"),
     "a target that no deletion could reach": (
-        '"noise_scale": 1e-4, "l2": 1e-4, "learn_steps": 1, "target": {"epsilon": 1e-12}',
+        '"noise_scale": 1e-6, "l2": 1e-6, "learn_steps": 1, "target": {"epsilon": 1e-9, "delta": 1e-9}',
         422,
         "target_unreachable",
     ),

@@ -1,0 +1,284 @@
+"""A real ledger, verified; then copies of it with one thing altered, each refused."""
+
+import copy
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from app.accounting import ledger, repository, verify
+from app.db.tables import LedgerEntry, Version
+from app.errors import LedgerCorrupt
+from app.installation import Installation
+
+Make = Callable[..., dict[str, Any]]
+
+
+@dataclass
+class Story:
+    """What the database says of two models of one dataset: entries ordered by model and sequence, and versions."""
+
+    entries: list[LedgerEntry]
+    versions: list[Version]
+
+    def body(self, index: int) -> dict[str, Any]:
+        body: dict[str, Any] = json.loads(self.entries[index].body)
+        return body
+
+    def rewrite(self, index: int, **changed: Any) -> None:
+        """Replace parts of a body, and hash it and all that follow anew, as somebody with the database could."""
+        of_model = [entry for entry in self.entries if entry.model_id == self.entries[index].model_id]
+        self.entries[index].body = ledger.canonical(self.body(index) | changed)
+        previous = ledger.GENESIS
+        for entry in of_model:
+            entry.previous_hash, entry.hash = previous, ledger.entry_hash(previous, entry.body)
+            previous = entry.hash
+
+
+def copied(row: Any) -> Any:
+    """The same row, in no session."""
+    return type(row)(**{column.key: getattr(row, column.key) for column in sa.inspect(type(row)).column_attrs})
+
+
+def read(at: Installation) -> Story:
+    with at.database.reading() as session:
+        return Story(
+            entries=[copied(entry) for entry in repository.all_entries(session)],
+            versions=[copied(version) for version in repository.all_versions(session)],
+        )
+
+
+@pytest.fixture(scope="module")
+def kept() -> list[Story]:
+    return []
+
+
+@pytest.fixture
+def story(kept: list[Story], request: pytest.FixtureRequest) -> Story:
+    """Two models learn, forget two people one after another, and one of them learns again; told once, then copied."""
+    if not kept:
+        new_dataset, new_model, forget, work, at, gateway = map(
+            request.getfixturevalue, ("new_dataset", "new_model", "forget", "work", "at", "gateway")
+        )
+        dataset = new_dataset(rows=40, rows_each=2)
+        first, _ = (new_model(dataset["id"], noise_scale=0.03) for _ in range(2))
+        work()
+        for person in ("p3", "p5"):
+            forget(person)
+            work()
+        gateway.post(f"/v1/models/{first['id']}/relearn")
+        work()
+        kept.append(read(at))
+    return Story([copied(entry) for entry in kept[0].entries], [copied(version) for version in kept[0].versions])
+
+
+def refusal(story: Story) -> str:
+    with pytest.raises(LedgerCorrupt) as refused:
+        verify.verify(story.entries, story.versions)
+    return str(refused.value)
+
+
+def test_the_ledger_of_a_true_story_is_whole(story: Story) -> None:
+    """Every hash and number of the ledger follows from its entries, and the report names the head of each model."""
+    report = verify.verify(story.entries, story.versions)
+    assert (report.models, report.entries) == (2, 7)
+    assert report.heads == {entry.model_id: entry.hash for entry in story.entries}
+    kinds = sorted(story.body(index)["kind"] for index in range(7))
+    assert kinds == ["learn", "learn", "relearn", *["unlearn"] * 4]
+
+
+def test_an_empty_ledger_is_whole() -> None:
+    """Where nothing was published there is nothing to doubt."""
+    assert verify.verify([], []) == verify.Report(models=0, entries=0, heads={})
+
+
+# --- what breaks the chain of hashes ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name", ["steps", "records", "weights_sha256", "kind", "chain", "guarantees", "mechanism", "recorded_at", "theorem"]
+)
+def test_a_body_altered_in_place_is_refused(story: Story, name: str) -> None:
+    """Whatever is altered in a body no longer matches its hash; the message names the model and the entry."""
+    story.entries[1].body = ledger.canonical(story.body(1) | {name: "altered"})
+    assert refusal(story) == f"Model {story.entries[1].model_id}, ledger entry 2: its body is not what was hashed."
+
+
+def test_an_altered_hash_is_refused(story: Story) -> None:
+    """A hash that is not the body's is refused, at the entry whose it is."""
+    story.entries[0].hash = "0" * 64
+    assert "ledger entry 1: its body is not what was hashed" in refusal(story)
+
+
+def test_an_entry_that_follows_another_is_refused(story: Story) -> None:
+    """An entry that names another predecessor than the one before it is refused."""
+    story.entries[1].previous_hash = "0" * 64
+    assert "ledger entry 2: it does not follow its predecessor" in refusal(story)
+
+
+def test_a_missing_entry_is_refused(story: Story) -> None:
+    """An entry taken out, first or in between, is missed by number."""
+    for index, missed in ((0, 1), (1, 2)):
+        rest = Story(story.entries[:index] + story.entries[index + 1 :], story.versions)
+        assert f"entry {missed} is missing before it" in refusal(rest)
+
+
+def test_a_missing_last_entry_is_refused(story: Story) -> None:
+    """An entry taken off the end leaves a version that the ledger does not account for, and that is named."""
+    last = story.entries.pop()
+    assert refusal(story) == f"Version {last.sequence} of model {last.model_id} is not the one in the ledger."
+
+
+def test_entries_in_another_order_are_refused(story: Story) -> None:
+    """Entries that change places are refused, also when they are numbered and hashed anew."""
+    story.entries[1], story.entries[2] = story.entries[2], story.entries[1]
+    assert f"Model {story.entries[1].model_id}, ledger entry 3: entry 2 is missing before it." == refusal(story)
+    story.entries[1].sequence, story.entries[2].sequence = 2, 3
+    story.rewrite(1)
+    assert "ledger entry 2: its body belongs to another place in the ledger" in refusal(story)
+
+
+def test_an_entry_of_another_model_is_refused(story: Story) -> None:
+    """An entry moved to another model is refused, also when it is hashed anew."""
+    ours, theirs = story.entries[0], story.entries[-1]
+    assert ours.model_id != theirs.model_id
+    story.entries[0].body = ledger.canonical(story.body(0) | {"model_id": theirs.model_id})
+    story.rewrite(0)
+    assert "ledger entry 1: its body belongs to another place in the ledger" in refusal(story)
+
+
+# --- what does not follow, though it is hashed -----------------------------------------------------------------------
+
+
+def test_hashing_anew_is_no_alteration(story: Story) -> None:
+    """The helper of the tests below changes nothing by itself."""
+    before = [entry.hash for entry in story.entries]
+    story.rewrite(1)
+    assert [entry.hash for entry in story.entries] == before
+
+
+@pytest.mark.parametrize("name", ["steps", "variance", "presence", "influence"])
+def test_another_place_of_the_chain_is_refused(story: Story, name: str) -> None:
+    """A chain that stands elsewhere than its runs lead is refused, and the number is named."""
+    chain = story.body(1)["chain"]
+    story.rewrite(1, chain=chain | {name: chain[name] * 2})
+    assert (
+        f"ledger entry 2: its numbers cannot be recomputed (PreconditionError: numbers_recompute: Expected chain.{name}"
+        in refusal(story)
+    )
+
+
+@pytest.mark.parametrize("name", ["mu", "epsilon", "delta", "notion", "adjacency", "reference_process"])
+@pytest.mark.parametrize("which", [0, 1])
+def test_another_guarantee_is_refused(story: Story, name: str, which: int) -> None:
+    """A guarantee that does not follow from the runs is refused, and the field is named."""
+    claimed = copy.deepcopy(story.body(1)["guarantees"])
+    claimed[which][name] = claimed[which][name] / 2 if isinstance(claimed[which][name], float) else "other"
+    story.rewrite(1, guarantees=claimed)
+    said = refusal(story)
+    assert f"Model {story.entries[1].model_id}, ledger entry 2" in said
+    assert "guarantees." in said
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        ({"steps": 1}, "chain.steps"),
+        ({"steps": True}, "integer steps=True"),
+        ({"steps": "9"}, "steps"),
+        ({"steps": 0}, "integer steps=0"),
+        ({"records": 1}, "chain.influence"),
+        ({"records": -1}, "integer records=-1"),
+        ({"kind": "learn"}, "chain.steps"),
+        ({"kind": "relearn"}, "chain.steps"),
+        ({"kind": "erase"}, "kind 'erase' is unknown"),
+        ({"guarantees": []}, "IndexError"),
+        ({"mechanism": {}}, "KeyError"),
+        ({"chain": {}}, "fields of chain"),
+        ({"chain": []}, "fields of chain"),
+        ({"format": "lethe-ledger/2"}, "format or theorem"),
+        ({"theorem": "folklore/1"}, "format or theorem"),
+        ({"version": 3}, "another place"),
+        ({"sequence": 3}, "another place"),
+    ],
+    ids=str,
+)
+def test_what_ran_must_lead_where_the_chain_stands(story: Story, changed: dict[str, Any], named: str) -> None:
+    """Other steps, records, kinds, formats or places than what was recorded are refused, by model, entry and part."""
+    story.rewrite(1, **changed)
+    said = refusal(story)
+    assert said.startswith(f"Model {story.entries[1].model_id}, ledger entry 2: ")
+    assert named in said
+
+
+def test_a_missing_guarantee_is_refused(story: Story) -> None:
+    """An entry must state every notion that holds for everybody, once."""
+    claimed = story.body(1)["guarantees"]
+    for stated in (claimed[:1], claimed * 2, claimed[::-1]):
+        story.rewrite(1, guarantees=stated)
+        assert "ledger entry 2: its numbers cannot be recomputed" in refusal(story)
+
+
+@pytest.mark.parametrize("name", ["noise_scale", "num_slots", "l2", "contraction"])
+def test_another_mechanism_is_refused(story: Story, name: str) -> None:
+    """An entry that names another mechanism than the chain it continues is refused."""
+    mechanism = story.body(1)["mechanism"]
+    story.rewrite(1, mechanism=mechanism | {name: mechanism[name] * 2})
+    assert "ledger entry 2: its numbers cannot be recomputed" in refusal(story)
+
+
+def test_a_chain_begins_with_learning(story: Story) -> None:
+    """A first entry that unlearns continues nothing, and is refused."""
+    story.rewrite(0, kind="unlearn")
+    assert "ledger entry 1" in (said := refusal(story))
+    assert "it continues no chain" in said
+
+
+# --- versions --------------------------------------------------------------------------------------------------------
+
+
+def test_a_version_without_weights_of_its_own_is_refused(story: Story) -> None:
+    """A version whose weights are not the ones in the ledger is refused, and named."""
+    version = story.versions[1]
+    version.weights_sha256 = "0" * 64
+    assert refusal(story) == f"Version {version.number} of model {version.model_id} is not the one in the ledger."
+
+
+def test_a_ledger_that_names_other_weights_is_refused(story: Story) -> None:
+    """An entry that names other weights than its version has, though hashed anew, is refused."""
+    story.rewrite(1, weights_sha256="0" * 64)
+    assert refusal(story) == f"Version 2 of model {story.entries[1].model_id} is not the one in the ledger."
+
+
+def test_a_version_removed_is_refused(story: Story) -> None:
+    """A version that the ledger accounts for and the database does not have is named."""
+    gone = story.versions.pop(0)
+    said = refusal(story)
+    assert said == f"The ledger accounts for version {gone.number} of model {gone.model_id}, which does not exist."
+
+
+def test_a_version_added_is_refused(story: Story) -> None:
+    """A version that nobody accounted for is named."""
+    added = copied(story.versions[0])
+    added.number = 99
+    story.versions.append(added)
+    assert refusal(story) == f"Version 99 of model {added.model_id} is not the one in the ledger."
+
+
+# --- the database ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("statement", ["UPDATE ledger_entries SET body = '{}'", "DELETE FROM ledger_entries"])
+def test_the_database_only_appends(
+    at: Installation, new_dataset: Make, new_model: Make, work: Callable[[], int], statement: str
+) -> None:
+    """The database itself refuses to alter or delete an entry, and the ledger stays whole."""
+    new_model(new_dataset(rows=10)["id"])
+    work()
+    with pytest.raises(sa.exc.DBAPIError, match="append-only"), at.database.writing() as session:
+        session.execute(sa.text(statement))
+    story = read(at)
+    assert verify.verify(story.entries, story.versions).entries == 1

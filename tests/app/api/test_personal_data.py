@@ -1,0 +1,179 @@
+"""Nothing of a person gets out: not into answers, logs or files, and not into what remains when they are forgotten."""
+
+import io
+import json
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, redirect_stderr
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fastapi.testclient import TestClient
+
+from app.config import Settings
+from app.main import create_app
+
+SUBJECT = "jane.doe@example.org"
+AGE = "61.53125"  # exact in float32, and like nothing else in the file
+SCHEMA = {
+    "columns": {
+        "age": {"kind": "numeric", "min": 0, "max": 100},
+        "income": {"role": "label", "values": ["low", "high"]},
+        "person": {"role": "subject"},
+        "note": {"role": "ignored"},
+    }
+}
+NOTE = "allergic-to-nuts"
+ROWS = "".join(f"{20 + row},{('low', 'high')[row % 2]},p{row},-\n" for row in range(30))
+CSV = f"age,income,person,note\n{AGE},low,{SUBJECT},{NOTE}\n{ROWS}"
+
+
+@pytest.fixture
+def log() -> io.StringIO:
+    """What the gateway and the worker beside it log."""
+    return io.StringIO()
+
+
+@pytest.fixture
+def heard() -> list[str]:
+    """All answers so far, headers and bodies."""
+    return []
+
+
+@pytest.fixture
+def gateway(settings: Settings, admin_key: str, heard: list[str], log: io.StringIO) -> Iterator[TestClient]:
+    """The gateway with its log wide open, and every answer kept."""
+
+    def keep(answer: httpx.Response) -> None:
+        heard.append(f"{answer.headers} {answer.read()!r}")
+
+    app = create_app(settings.model_copy(update={"log_level": "debug"}))
+    with ExitStack() as stack:
+        with redirect_stderr(log):  # where the gateway finds standard error when it starts
+            client = stack.enter_context(TestClient(app, headers={"Authorization": f"Bearer {admin_key}"}))
+        client.event_hooks["response"].append(keep)
+        yield client
+
+
+@pytest.fixture
+def model(gateway: TestClient, new_model: Callable[..., Any], work: Callable[[], int]) -> dict[str, Any]:
+    """A live model of a dataset in which the person is."""
+    form = {"name": "people", "schema": json.dumps(SCHEMA)}
+    headers = {"Idempotency-Key": "upload"}
+    answer = gateway.post("/v1/datasets", data=form, files={"file": ("p.csv", CSV)}, headers=headers)
+    assert answer.status_code == 201
+    made: dict[str, Any] = new_model(answer.json()["id"])
+    work()
+    return made
+
+
+def files_with(folder: Path, text: str) -> list[str]:
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    assert any(path.name == "lethe.db" for path in files)
+    assert any(path.name.endswith("-wal") for path in files)  # the log of the open database is searched too
+    return [str(path) for path in files if text.encode() in path.read_bytes()]
+
+
+def test_a_person_is_never_named(
+    gateway: TestClient,
+    model: dict[str, Any],
+    forget: Callable[..., dict[str, Any]],
+    get: Callable[[str], Any],
+    work: Callable[[], int],
+    log: io.StringIO,
+    settings: Settings,
+    heard: list[str],
+) -> None:
+    """From upload to certificate the id and the row are in no answer, no log line and no file of the installation."""
+    once = {"Idempotency-Key": "forget"}
+    for _ in range(2):
+        answer = gateway.post("/v1/deletion-requests", json={"subject_id": SUBJECT}, headers=once)
+        assert answer.status_code == 202
+    get(f"/datasets/{model['dataset_id']}/subjects/{SUBJECT}")
+    get(f"/deletion-requests?subject_id={SUBJECT}")
+    assert work() == 1
+    done = get(f"/deletion-requests/{answer.json()['id']}")
+    assert done["outcome"] == "forgotten"
+    for path in (
+        "/datasets",
+        "/models",
+        "/runs",
+        f"/models/{model['id']}/versions",
+        f"/accounting/models/{model['id']}/ledger",
+        f"/deletion-requests/{done['id']}/events",
+        f"/deletion-requests/{done['id']}/certificate",
+    ):
+        get(path)
+    gateway.get("/metrics")
+    assert {"gateway.call_answered", "unlearning.run_published"} <= {
+        json.loads(line)["event"] for line in log.getvalue().splitlines()
+    }
+    for secret in (SUBJECT, AGE, NOTE):
+        assert secret not in "".join(heard) + log.getvalue()
+        assert files_with(settings.data_dir, secret) == []
+
+
+REFUSED: dict[str, Callable[[TestClient, dict[str, Any]], httpx.Response]] = {
+    "a row that breaks the schema": lambda gateway, model: gateway.post(
+        "/v1/datasets",
+        data={"name": "people", "schema": json.dumps(SCHEMA).replace("100", "50")},
+        files={"file": ("p.csv", CSV)},
+    ),
+    "a file without a header": lambda gateway, model: gateway.post(
+        "/v1/datasets",
+        data={"name": "people", "schema": json.dumps(SCHEMA)},
+        files={"file": ("p.csv", CSV[CSV.index("\n") + 1 :])},
+    ),
+    "a damaged file": lambda gateway, model: gateway.post(
+        "/v1/datasets",
+        data={"name": "people", "schema": json.dumps(SCHEMA)},
+        files={"file": ("p.parquet", CSV)},
+    ),
+    "a record to predict": lambda gateway, model: gateway.post(
+        f"/v1/models/{model['id']}/predictions", json={"records": [{"age": AGE + "x", "person": SUBJECT}]}
+    ),
+    "a subject in a list": lambda gateway, model: gateway.post(
+        "/v1/deletion-requests", json={"subject_id": [SUBJECT, AGE, NOTE]}
+    ),
+    "a subject that nobody knows": lambda gateway, model: gateway.get(
+        f"/v1/datasets/{model['dataset_id']}/subjects/x{SUBJECT}"
+    ),
+    "a path that is none": lambda gateway, model: gateway.get(f"/v1/people/{SUBJECT}"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_refusal_repeats_nothing(
+    gateway: TestClient,
+    model: dict[str, Any],
+    log: io.StringIO,
+    settings: Settings,
+    heard: list[str],
+    case: str,
+) -> None:
+    """Whatever is refused, neither the answer nor the log nor a file left behind names the person or the row."""
+    assert 400 <= REFUSED[case](gateway, model).status_code < 500
+    for secret in (SUBJECT, AGE, NOTE):
+        assert secret not in "".join(heard) + log.getvalue()
+        assert files_with(settings.data_dir, secret) == []
+
+
+def test_a_forgotten_row_is_gone_from_every_file(
+    gateway: TestClient,
+    model: dict[str, Any],
+    forget: Callable[..., dict[str, Any]],
+    work: Callable[[], int],
+    settings: Settings,
+    at: Any,
+) -> None:
+    """The encoded row, which identifies a person as well as a name does, is in one file before and in none after."""
+    row = at.rows.open(model["dataset_id"]).features[0].tobytes()
+
+    def holders() -> list[str]:
+        return [path.name for path in settings.data_dir.rglob("*") if path.is_file() and row in path.read_bytes()]
+
+    assert holders() == ["features.f32"]
+    forget(SUBJECT)
+    work()
+    assert holders() == []

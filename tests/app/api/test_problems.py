@@ -1,0 +1,133 @@
+"""Every answer that is not a success: an RFC 9457 problem with a stable code that repeats nothing of what was sent."""
+
+import io
+import json
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, redirect_stderr
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+
+from app.api import problems
+from app.config import Settings
+from app.db import migrate
+from app.errors import LedgerCorrupt
+from app.installation import Installation
+from app.main import create_app
+
+Refused = Callable[..., dict[str, Any]]
+SECRET = "jane.doe@example.org"
+
+
+def test_the_type_is_named_after_the_code(gateway: TestClient, refused: Refused) -> None:
+    """The type of a problem is a URN with its code, and its title is the same for every problem of the type."""
+    first, second = (gateway.get(f"/v1/runs/run_{number}") for number in range(2))
+    problem = refused(first, 404, "run_unknown")
+    assert problem["type"] == "urn:lethe:problem:run_unknown"
+    assert problem["title"] == refused(second, 404, "run_unknown")["title"]
+    assert problem["detail"] != second.json()["detail"]
+
+
+def test_what_the_framework_refuses_is_a_problem_too(gateway: TestClient, refused: Refused) -> None:
+    """An unknown path is a 404 and a wrong method a 405 in the same form."""
+    refused(gateway.get("/v1/nothing"), 404, "not_found")
+    answer = gateway.put("/v1/models")
+    refused(answer, 405, "method_not_allowed")
+    assert answer.headers["allow"]
+
+
+UNREADABLE = {
+    "no JSON": (b"{", "application/json"),
+    "no UTF-8": (b'{"name": "\xff"}', "application/json"),
+    "too deep": (b"[" * 100_000, "application/json"),
+    "a lone surrogate": (b'{"name": "\\ud800"}', "application/json"),
+    "a lone surrogate for a name": (b'{"\\ud800": 1}', "application/json"),
+    "a number": (b"1", "application/json"),
+    "another content type": (b"<a/>", "application/xml"),
+    "nothing": (b"", "application/json"),
+}
+FORMS = {
+    "no boundary": (b"", "multipart/form-data"),
+    "nothing in a form": (b"--x--", "multipart/form-data; boundary=x"),
+    "nothing in a Form": (b"--x--", "Multipart/Form-Data; boundary=x"),
+    "a form of another kind": (b"name=people", "application/x-www-form-urlencoded"),
+    "JSON for a form": (b"{}", "application/json"),
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "case"), [("/v1/models", case) for case in UNREADABLE] + [("/v1/datasets", case) for case in FORMS]
+)
+def test_a_body_that_cannot_be_read_is_malformed(gateway: TestClient, refused: Refused, path: str, case: str) -> None:
+    """Whatever is wrong with a body is a 422, also where the framework has an answer of its own."""
+    content, kind = (UNREADABLE | FORMS)[case]
+    refused(gateway.post(path, content=content, headers={"Content-Type": kind}), 422, "input_invalid")
+
+
+def test_a_malformed_field_is_named_and_not_repeated(gateway: TestClient, refused: Refused) -> None:
+    """A 422 says where and what was expected there; the value itself is nowhere in the answer."""
+    body = {"name": SECRET * 20, "dataset_id": 1, "l2": SECRET, "target": {"epsilon": SECRET}}
+    problem = refused(gateway.post("/v1/models", json=body), 422, "input_invalid")
+    assert {fault["path"] for fault in problem["errors"]} == {"name", "dataset_id", "l2", "target.epsilon"}
+    assert SECRET not in str(problem)
+
+
+@pytest.fixture
+def log() -> io.StringIO:
+    """What the gateway logs."""
+    return io.StringIO()
+
+
+@pytest.fixture
+def defective(settings: Settings, log: io.StringIO) -> Iterator[Callable[[Exception], Any]]:
+    """A gateway with a route that fails as it is told to."""
+    app: FastAPI = create_app(settings)
+    failures: list[Exception] = []
+
+    @app.get("/fail")
+    def fail() -> None:
+        raise failures.pop()
+
+    with ExitStack() as stack:
+        with redirect_stderr(log):  # where the gateway finds standard error when it starts
+            client = stack.enter_context(TestClient(app))
+        yield lambda error: (failures.append(error), client.get("/fail"))[1]
+
+
+@pytest.mark.parametrize("error", [ValueError(SECRET), LedgerCorrupt("Model mdl_1 does not verify.")])
+def test_a_defect_is_answered_and_logged_without_its_text(
+    log: io.StringIO, defective: Callable[[Exception], Any], refused: Refused, error: Exception
+) -> None:
+    """What nobody foresaw is a 500, and is logged by name and place: its text may quote a record."""
+    problem = refused(defective(error), 500, getattr(error, "code", "internal_error"))
+    assert SECRET not in str(problem) + log.getvalue()
+    assert json.loads(log.getvalue())["event"] == "gateway.call_failed"
+    assert "ValueError" in log.getvalue() or "ledger_corrupt" in log.getvalue()
+
+
+def test_an_unusable_database_is_a_503(gateway: TestClient, at: Installation, refused: Refused) -> None:
+    """A database that cannot answer is a 503 that says when to come back."""
+    migrate.downgrade(at.database.engine)
+    answer = gateway.get("/v1/models")
+    refused(answer, 503, "unavailable")
+    assert int(answer.headers["retry-after"]) > 0
+
+
+def test_routes_document_their_problems(gateway: TestClient) -> None:
+    """In the OpenAPI document every problem has the media type and the members that problems have."""
+    document = gateway.get("/openapi.json").json()
+    answers = [
+        answer
+        for methods in document["paths"].values()
+        for operation in methods.values()
+        for status, answer in operation["responses"].items()
+        if status.startswith("4")
+    ]
+    assert answers
+    for answer in answers:
+        [(kind, content)] = answer["content"].items()
+        assert kind == problems.MEDIA_TYPE
+        assert set(content["schema"]["required"]) == {"type", "title", "status", "detail", "code"}
+        assert answer["description"].startswith("`")

@@ -1,0 +1,151 @@
+"""The endpoints below `/v1/runs`, and what a run must not publish."""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from fastapi.testclient import TestClient
+
+from app.db.tables import Certificate, LedgerEntry, Run, Version
+from app.errors import LeaseLost, LetheError, RunDiffersFromPlan
+from app.installation import Installation
+from app.unlearning import service as unlearning
+from app.unlearning.service import Claimed
+
+Make = Callable[..., dict[str, Any]]
+Get = Callable[[str], Any]
+Work = Callable[[], int]
+
+
+def test_runs_tell_what_the_workers_did(
+    gateway: TestClient, live: dict[str, Any], forget: Make, get: Get, work: Work, refused: Callable[..., Any]
+) -> None:
+    """A run tells its kind, steps, worker and times; runs are listed newest first, of all models or of one."""
+    forget("p1")
+    work()
+    unlearned, learned = get("/runs")["items"]
+    assert [(run["kind"], run["status"], run["records"]) for run in (learned, unlearned)] == [
+        ("learn", "published", 0),
+        ("unlearn", "published", 1),
+    ]
+    assert learned["steps_done"] == learned["steps_total"] == live["mechanism"]["learn_steps"]
+    assert (unlearned["model_id"], unlearned["worker"], unlearned["error_code"]) == (live["id"], "test", None)
+    assert learned["started_at"] <= learned["finished_at"] <= unlearned["started_at"]
+    assert get(f"/runs/{learned['id']}") == learned
+    assert get(f"/runs?model_id={live['id']}")["items"] == [unlearned, learned]
+    assert get("/runs?model_id=mdl_0")["items"] == []
+    refused(gateway.get("/v1/runs/run_0"), 404, "run_unknown")
+
+
+@pytest.fixture
+def claimed(at: Installation, live: dict[str, Any], forget: Make) -> Claimed:
+    """A run that a worker has claimed to make a live model forget somebody, the rows already erased."""
+    forget("p1")
+    with at.database.writing() as session:
+        run = unlearning.claim(session, worker="test", lease_seconds=60, max_requests=10)
+    assert run
+    at.rows.make_null(run.dataset_id, run.slots_to_null)
+    with at.database.writing() as session:
+        unlearning.confirm_erased(session, run_id=run.run_id, digest=at.rows.digest(run.dataset_id))
+    return run
+
+
+@pytest.fixture
+def publish(at: Installation, claimed: Claimed) -> Callable[..., None]:
+    """Publish the claimed run as if its chain had run as planned, but for what is changed here."""
+
+    def call(**changed: Any) -> None:
+        ran = {
+            "steps_ran": claimed.steps,
+            "mechanism_ran": claimed.mechanism,
+            "weights_sha256": "0" * 64,
+            "metrics": {},
+        }
+        with at.database.writing() as session:
+            unlearning.publish(session, at.keys, run_id=claimed.run_id, **(ran | changed))
+
+    return call
+
+
+@pytest.fixture
+def published(at: Installation) -> Callable[[], list[int]]:
+    """How many versions, ledger entries and certificates there are."""
+
+    def count() -> list[int]:
+        with at.database.reading() as session:
+            tables = (Version, LedgerEntry, Certificate)
+            return [session.scalar(sa.select(sa.func.count()).select_from(table)) or 0 for table in tables]
+
+    return count
+
+
+def test_a_run_as_planned_is_published(publish: Callable[..., None], published: Callable[[], list[int]]) -> None:
+    """What ran as planned becomes a version, a ledger entry and a certificate."""
+    publish()
+    assert published() == [2, 2, 1]
+
+
+def refuses(publish: Callable[..., None], condition: type[LetheError], **changed: Any) -> None:
+    with pytest.raises(condition):
+        publish(**changed)
+
+
+@pytest.mark.parametrize("difference", [-1, 1])
+def test_other_steps_than_planned_publish_nothing(
+    publish: Callable[..., None], published: Callable[[], list[int]], claimed: Claimed, get: Get, difference: int
+) -> None:
+    """A chain that took fewer or more steps than planned certifies nothing, and its request stays open."""
+    refuses(publish, RunDiffersFromPlan, steps_ran=claimed.steps + difference)
+    assert published() == [1, 1, 0]
+    assert get("/deletion-requests")["items"][0]["status"] == "running"
+
+
+@pytest.mark.parametrize("constant", ["noise_scale", "step_size", "radius", "l2"])
+def test_another_mechanism_publishes_nothing(
+    publish: Callable[..., None], published: Callable[[], list[int]], claimed: Claimed, constant: str
+) -> None:
+    """A chain that ran with any other constant, even by the last bit, certifies nothing."""
+    assert claimed.mechanism
+    nudged = math.nextafter(getattr(claimed.mechanism, constant), math.inf)
+    refuses(publish, RunDiffersFromPlan, mechanism_ran=replace(claimed.mechanism, **{constant: nudged}))
+    assert published() == [1, 1, 0]
+
+
+def test_a_parent_that_is_not_live_publishes_nothing(
+    at: Installation, publish: Callable[..., None], published: Callable[[], list[int]], claimed: Claimed
+) -> None:
+    """A run that continued a version which is no longer in service certifies nothing."""
+    with at.database.writing() as session:
+        session.get_one(Run, claimed.run_id).parent_version_id = "ver_superseded"
+    refuses(publish, RunDiffersFromPlan)
+    assert published() == [1, 1, 0]
+
+
+def test_a_lost_lease_publishes_nothing(
+    at: Installation, publish: Callable[..., None], published: Callable[[], list[int]], claimed: Claimed, work: Work
+) -> None:
+    """A worker whose run was taken away can neither renew it, nor erase, nor publish: whoever took it goes on."""
+    with at.database.writing() as session:
+        unlearning.take_back(session, worker="test")
+    refuses(publish, LeaseLost)
+    for late in (
+        lambda session: unlearning.renew(session, run_id=claimed.run_id, steps_done=1, lease_seconds=60),
+        lambda session: unlearning.confirm_erased(session, run_id=claimed.run_id, digest="0"),
+        lambda session: unlearning.finish(session, run_id=claimed.run_id),
+    ):
+        with pytest.raises(LeaseLost), at.database.writing() as session:
+            late(session)
+    assert published() == [1, 1, 0]
+    assert work() == 1
+    refuses(publish, LeaseLost)
+    assert published() == [2, 2, 1]
+
+
+def test_a_run_is_published_once(publish: Callable[..., None], published: Callable[[], list[int]]) -> None:
+    """Publishing again what was published changes nothing."""
+    publish()
+    refuses(publish, LeaseLost)
+    assert published() == [2, 2, 1]

@@ -1,0 +1,91 @@
+import base64
+import datetime
+import json
+from collections.abc import Iterator
+
+import pytest
+import sqlalchemy as sa
+from hypothesis import given
+from hypothesis import strategies as st
+from sqlalchemy.orm import Session
+
+from app.db.paging import page
+from app.db.tables import ApiKey
+from app.errors import InputInvalid
+
+MOMENTS = st.datetimes(
+    min_value=datetime.datetime(2026, 1, 1),  # noqa: DTZ001  made aware below
+    max_value=datetime.datetime(2026, 1, 1, 0, 0, 0, 3),  # noqa: DTZ001  so that ties are common
+    timezones=st.sampled_from([datetime.UTC, datetime.timezone(datetime.timedelta(hours=2))]),
+)
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[sa.Engine]:
+    engine = sa.create_engine("sqlite://")
+    ApiKey.metadata.create_all(engine, tables=[ApiKey.metadata.tables["api_keys"]])
+    yield engine
+    engine.dispose()
+
+
+def add(session: Session, moments: list[datetime.datetime], *, prefix: str) -> None:
+    for number, moment in enumerate(moments):
+        key_id = f"{prefix}{number}"
+        session.add(ApiKey(id=key_id, name="", key_hash=key_id, scopes=[], created_at=moment))
+    session.flush()
+
+
+def pages(session: Session, *, limit: int, in_between: list[datetime.datetime]) -> list[list[ApiKey]]:
+    """All pages, with rows added after the first one."""
+    found: list[list[ApiKey]] = []
+    cursor = None
+    while cursor is not None or not found:
+        result = page(session, sa.select(ApiKey), ApiKey.created_at, ApiKey.id, limit=limit, cursor=cursor)
+        found.append(result.items)
+        cursor = result.next_cursor
+        add(session, in_between if len(found) == 1 else [], prefix="later")
+    return found
+
+
+@given(moments=st.lists(MOMENTS, max_size=12), limit=st.integers(1, 5))
+def test_pages_are_the_list(engine: sa.Engine, moments: list[datetime.datetime], limit: int) -> None:
+    """Put together, the pages are all rows once, newest first, and none but the last is short."""
+    with Session(engine) as session:
+        add(session, moments, prefix="row")
+        found = pages(session, limit=limit, in_between=[])
+        rows = [row for items in found for row in items]
+        everything = list(session.scalars(sa.select(ApiKey)))
+        assert sorted(row.id for row in rows) == sorted(row.id for row in everything)
+        assert [(row.created_at, row.id) for row in rows] == sorted(
+            ((row.created_at, row.id) for row in everything), reverse=True
+        )
+        assert all(len(items) == limit for items in found[:-1])
+        assert len(found[-1]) > 0 or not rows
+
+
+@given(
+    moments=st.lists(MOMENTS, max_size=12),
+    limit=st.integers(1, 5),
+    in_between=st.lists(MOMENTS, min_size=1, max_size=4),
+)
+def test_pages_are_stable(
+    engine: sa.Engine, moments: list[datetime.datetime], limit: int, in_between: list[datetime.datetime]
+) -> None:
+    """Rows that are added while somebody pages never push out or repeat one that was there."""
+    with Session(engine) as session:
+        add(session, moments, prefix="row")
+        seen = [row.id for items in pages(session, limit=limit, in_between=in_between) for row in items]
+        assert len(seen) == len(set(seen))
+        assert {f"row{number}" for number in range(len(moments))} <= set(seen)
+
+
+def encoded(document: object) -> str:
+    return base64.urlsafe_b64encode(json.dumps(document).encode()).decode()
+
+
+@given(cursor=st.text(max_size=30) | st.recursive(st.none() | st.text(), st.lists, max_leaves=3).map(encoded))
+def test_a_cursor_that_no_page_gave_is_refused(engine: sa.Engine, cursor: str) -> None:
+    """Whatever is not a cursor is named as one that is malformed."""
+    with Session(engine) as session, pytest.raises(InputInvalid) as caught:
+        page(session, sa.select(ApiKey), ApiKey.created_at, ApiKey.id, limit=1, cursor=cursor)
+    assert [fault.path for fault in caught.value.errors] == ["cursor"]

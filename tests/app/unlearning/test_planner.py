@@ -1,0 +1,91 @@
+"""The plan: the cheapest way to the target, and why."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.privacy import accountant, calibration, guarantees
+from app.privacy.accountant import Chain, Run
+from app.privacy.mechanism import Mechanism
+from app.unlearning import planner
+
+DELTA = 1e-5
+
+
+def mechanism(noise_scale: float | None = None) -> Mechanism:
+    return calibration.mechanism_for(
+        num_slots=1000,
+        num_classes=2,
+        epsilon=1.0,
+        delta=DELTA,
+        l2=0.01,
+        noise_scale=noise_scale,
+        step_size=None,
+        radius=None,
+        learn_steps=None,
+    )
+
+
+def learned(noise_scale: float | None = None) -> Chain:
+    chosen = mechanism(noise_scale)
+    return accountant.replay(chosen, [Run(steps=chosen.learn_steps)])
+
+
+def test_learning_takes_the_steps_of_the_mechanism() -> None:
+    """A run from scratch takes the mechanism's learning steps because it was asked for."""
+    chosen = mechanism()
+    for kind in ("learn", "relearn"):
+        plan = planner.learn(chosen, kind=kind)
+        assert (plan.kind, plan.steps, plan.reason) == (kind, chosen.learn_steps, "asked for")
+
+
+def test_one_record_is_unlearned() -> None:
+    """Forgetting one record of a thousand continues the chain, for fewer steps than learning, and says so."""
+    chain = learned()
+    plan = planner.forget(chain, records=1, epsilon=1.0, delta=DELTA)
+    assert plan.kind == "unlearn"
+    assert 1 <= plan.steps < chain.mechanism.learn_steps
+    assert plan.reason == f"least steps to the target; relearning takes {chain.mechanism.learn_steps}"
+
+
+def test_what_is_no_cheaper_is_relearned() -> None:
+    """With noise far too small for the target, the plan is to learn again, and says why."""
+    chain = learned(noise_scale=1e-9)
+    plan = planner.forget(chain, records=1, epsilon=0.01, delta=1e-9)
+    assert (plan.kind, plan.steps) == ("relearn", chain.mechanism.learn_steps)
+    assert plan.reason == "unlearning would take as many steps as relearning"
+
+
+def test_nothing_to_forget_still_takes_a_step() -> None:
+    """A model that fell behind a revision without rows of its own is brought up to date in the fewest steps."""
+    plan = planner.forget(learned(), records=0, epsilon=1.0, delta=DELTA)
+    assert plan.kind == "unlearn"
+    assert plan.steps >= 1
+
+
+@given(records=st.integers(1, 1000), epsilon=st.floats(0.05, 10), noise_scale=st.floats(1e-4, 0.1))
+def test_every_plan_reaches_the_target(records: int, epsilon: float, noise_scale: float) -> None:
+    """Whatever is asked of whatever chain, there is a plan, it meets (epsilon, delta), and one step less would not."""
+    chain = learned(noise_scale)
+    plan = planner.forget(chain, records=records, epsilon=epsilon, delta=DELTA)
+    if plan.kind == "relearn":
+        assert plan.steps == chain.mechanism.learn_steps
+        return
+    assert plan.steps < chain.mechanism.learn_steps
+
+    def reached(steps: int) -> float:
+        run = Run(steps=steps, records=records)
+        after = accountant.advance(chain, run)
+        by_notion = {g.notion: g for g in guarantees.of_chain(after, last_run=run, delta=DELTA)}
+        return by_notion["unlearning"].epsilon
+
+    assert reached(plan.steps) <= epsilon * (1 + 1e-9)
+    if plan.steps > 1:
+        assert reached(plan.steps - 1) > epsilon * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("epsilon", [0.2, 1.0, 5.0])
+def test_more_records_never_take_fewer_steps(epsilon: float) -> None:
+    """The steps of the plan do not fall when more is to be forgotten."""
+    steps = [planner.forget(learned(), records=k, epsilon=epsilon, delta=DELTA).steps for k in range(1, 40)]
+    assert steps == sorted(steps)
