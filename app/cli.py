@@ -311,7 +311,8 @@ def _wait_for_request(client: Client, request_id: str) -> Any:
 
 def _progress() -> Progress:
     columns = (TextColumn("{task.description:<10}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    return Progress(*columns, console=Console(stderr=True), transient=True)
+    terminal = Console(stderr=True)
+    return Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal)
 
 
 def _certificates_in(file: Path) -> list[tuple[str, Any]]:

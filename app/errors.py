@@ -93,6 +93,11 @@ class KeyUnknown(NotFound):
     title = "There is no such API key"
 
 
+class BoundUnknown(NotFound):
+    code = "bound_unknown"
+    title = "There is no such bound in the calculator"
+
+
 class DatasetUnknown(NotFound):
     code = "dataset_unknown"
     title = "There is no such dataset"

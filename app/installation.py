@@ -24,10 +24,10 @@ class Installation:
 
 
 @contextmanager
-def opened(settings: Settings) -> Iterator[Installation]:
-    """Open the stores that `settings` name; the database must have been set up."""
+def opened(settings: Settings, *, read_only: bool = False) -> Iterator[Installation]:
+    """Open the stores that `settings` name; the database, which may be `read_only`, must have been set up."""
     keys = Keys(settings.data_dir / "keys")
-    database = Database(settings.resolved_database_url())
+    database = Database(settings.resolved_database_url(), read_only=read_only)
     try:
         yield Installation(
             settings=settings,

@@ -64,16 +64,22 @@ class Keys:
 def read_or_create(path: Path, make: Callable[[], str]) -> str:
     """The text of a 0600 file; made whole and durable if it is not there, once even when processes race."""
     if not path.exists():
+        content = make()
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w") as file:
-            file.write(make())
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         with contextlib.suppress(FileExistsError):
             os.link(temporary, path)
         temporary.unlink()
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)  # the name is durable too
+        finally:
+            os.close(folder)
     return path.read_text().strip()
 
 

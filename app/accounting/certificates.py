@@ -75,37 +75,45 @@ def issue(
     return certificate
 
 
-def evidence_of(session: Session, *, erasure: Erasure, model: Model) -> Evidence:
-    """What the guarantees about this erasure depend on, as the model's chain stands now."""
+def evidence_of(session: Session, *, erasure: Erasure, model: Model, whole: bool = False) -> Evidence:
+    """What the guarantees about this erasure, which is claimed, depend on as the model's chain stands now.
+
+    The old part of the history is merged unless `whole`. Raises `PrivacyError` if the parts contradict each other.
+    """
     mechanism = Mechanism.from_json(model.mechanism)
     runs = repository.chain_runs(session, model_id=model.id)
-    assert erasure.revision is not None
-    assert erasure.num_records is not None
+    history = ledger.history_of(session, model_id=model.id)
+    revision, records = _claimed(session, erasure)
     return Evidence(
         mechanism=mechanism,
-        history=tuple(compact(mechanism, ledger.history_of(session, model_id=model.id))),
-        records=erasure.num_records,
-        steps_present=sum(run.steps_total for run in runs if run.revision < erasure.revision),
+        history=tuple(history if whole else compact(mechanism, history)),
+        records=records,
+        steps_present=sum(run.steps_total for run in runs if run.revision < revision),
         exposures=_exposures(session, request_id=erasure.request_id),
         delta=model.delta,
     )
 
 
 def _exposures(session: Session, *, request_id: str) -> dict[str, Exposure]:
-    """For every model that the person's records fed, the versions published while they were present."""
+    """For every model that the person's records fed, the versions published while they were present: all so far, of
+    the models of a dataset where they still are."""
     exposures = {}
     for erasure in repository.erasures_of(session, request_id=request_id):
-        if erasure.revision is None or not erasure.num_records:
-            continue
-        for model in repository.models_of(session, dataset_id=erasure.dataset_id):
-            steps = repository.releases_before(session, model_id=model.id, revision=erasure.revision)
+        revision, records = _claimed(session, erasure)
+        for model in repository.models_of(session, dataset_id=erasure.dataset_id) if records else ():
+            steps = repository.releases_before(session, model_id=model.id, revision=revision)
             if steps:
-                exposures[model.id] = Exposure(
-                    mechanism=Mechanism.from_json(model.mechanism),
-                    records=erasure.num_records,
-                    releases=tally(steps),
-                )
+                mechanism = Mechanism.from_json(model.mechanism)
+                exposures[model.id] = Exposure(mechanism=mechanism, records=records, releases=tally(steps))
     return exposures
+
+
+def _claimed(session: Session, erasure: Erasure) -> tuple[int, int]:
+    """The revision at which an erasure's rows became null, and how many; of one that waits, as if claimed now."""
+    if erasure.revision is not None and erasure.num_records is not None:
+        return erasure.revision, erasure.num_records
+    revision = session.get_one(Dataset, erasure.dataset_id).revision + 1
+    return revision, repository.count_records_of(session, erasure=erasure)
 
 
 def get(session: Session, certificate_id: str) -> Certificate:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from app.db.tables import Certificate, DeletionRequest, Erasure, LedgerEntry, Model, Run, Version
+from app.db.tables import Certificate, DeletionRequest, Erasure, LedgerEntry, Model, Record, Run, Version
 
 
 def chain_runs(session: Session, *, model_id: str) -> list[Run]:
@@ -35,6 +35,13 @@ def models_of(session: Session, *, dataset_id: str) -> list[Model]:
 
 def erasures_of(session: Session, *, request_id: str) -> list[Erasure]:
     return list(session.scalars(sa.select(Erasure).where(Erasure.request_id == request_id)))
+
+
+def count_records_of(session: Session, *, erasure: Erasure) -> int:
+    """Rows of the person whom an erasure that nobody has claimed is about."""
+    person = sa.select(DeletionRequest.subject_ref).where(DeletionRequest.id == erasure.request_id).scalar_subquery()
+    mine = sa.and_(Record.dataset_id == erasure.dataset_id, Record.subject_ref == person)
+    return session.scalars(sa.select(sa.func.count()).where(mine)).one()
 
 
 def last_entry(session: Session, *, model_id: str) -> LedgerEntry | None:

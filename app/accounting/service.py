@@ -4,12 +4,12 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from app.accounting import ledger, repository
-from app.db.tables import Model
+from app.accounting import certificates, ledger, repository
+from app.db.tables import Certificate, Model
 from app.errors import ModelNotLive
 from app.privacy import accountant, conversion, guarantees
 from app.privacy.accountant import Chain, Run
-from app.privacy.guarantees import Guarantee
+from app.privacy.guarantees import Evidence, Guarantee
 from app.privacy.mechanism import Mechanism
 
 
@@ -17,8 +17,8 @@ from app.privacy.mechanism import Mechanism
 class Standing:
     """A model's live version, as the accountant sees it."""
 
+    history: list[Run]
     chain: Chain
-    last_run: Run
     guarantees: list[Guarantee]
     releases: int
 
@@ -30,8 +30,8 @@ def standing(session: Session, model: Model) -> Standing:
         raise ModelNotLive(f"Model {model.id} is {model.status}; wait until its first version is published.")
     chain = accountant.replay(Mechanism.from_json(model.mechanism), history)
     return Standing(
+        history=history,
         chain=chain,
-        last_run=history[-1],
         guarantees=guarantees.of_chain(chain, last_run=history[-1], delta=model.delta),
         releases=repository.count_versions(session, model_id=model.id),
     )
@@ -46,3 +46,25 @@ def epsilon_without_steps(chain: Chain, *, records: int, delta: float) -> float:
     """The `unlearning` epsilon if `records` more became null and no step were run: what unlearning is for."""
     mu = accountant.unlearning_mu(chain, records=records)
     return conversion.gdp_epsilon(mu=mu, delta=delta)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement:
+    """What was signed about one request and one model, and what holds of the model's live version today."""
+
+    certificate: Certificate
+    signed: list[Guarantee]
+    today: list[Guarantee]
+
+
+def statements_of(session: Session, *, request_id: str) -> list[Statement]:
+    """Every certified model of a request. Today's numbers differ from the signed ones by what ran since: `deletion`
+    only falls, `unlearning` also counts people who were deleted later."""
+    erasures = {erasure.dataset_id: erasure for erasure in repository.erasures_of(session, request_id=request_id)}
+    found = []
+    for certificate in repository.certificates_of(session, request_id=request_id):
+        model = session.get_one(Model, certificate.model_id)
+        evidence = certificates.evidence_of(session, erasure=erasures[model.dataset_id], model=model, whole=True)
+        signed = Evidence.from_json(certificates.statement_in(certificate.jws)["evidence"])
+        found.append(Statement(certificate=certificate, signed=signed.guarantees(), today=evidence.guarantees()))
+    return found

@@ -38,7 +38,7 @@ def verify(entries: Iterable[LedgerEntry], versions: Iterable[Version]) -> Repor
             body = _check_link(entry, model_id=model_id, sequence=expected, previous=previous)
             try:
                 chain = _check_numbers(body, chain)
-            except (PrivacyError, LookupError, TypeError, ValueError) as error:
+            except (PrivacyError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
                 raise _corrupt(entry, f"its numbers cannot be recomputed ({type(error).__name__}: {error})") from error
             previous = entry.hash
             accounted[model_id, body["version"]] = body["weights_sha256"]
@@ -60,7 +60,12 @@ def _check_link(entry: LedgerEntry, *, model_id: str, sequence: int, previous: s
         raise _corrupt(entry, "it does not follow its predecessor")
     if entry.hash != entry_hash(previous, entry.body):
         raise _corrupt(entry, "its body is not what was hashed")
-    body: dict[str, Any] = json.loads(entry.body)
+    try:
+        body = json.loads(entry.body)
+    except ValueError as error:
+        raise _corrupt(entry, "its body is not JSON") from error
+    if not isinstance(body, dict):
+        raise _corrupt(entry, "its body is not a JSON object")
     if (body.get("model_id"), body.get("sequence"), body.get("version")) != (model_id, sequence, sequence):
         raise _corrupt(entry, "its body belongs to another place in the ledger")
     if (body.get("format"), body.get("theorem")) != ("lethe-ledger/1", accountant.THEOREM):
@@ -74,6 +79,8 @@ def _check_numbers(body: dict[str, Any], chain: Chain | None) -> Chain:
     run = accountant.Run(steps=body["steps"], records=body["records"])
     match body["kind"]:
         case "learn" | "relearn":
+            if run.steps != mechanism.learn_steps:
+                raise ValueError(f"it learned for {run.steps} steps, not the {mechanism.learn_steps} of its mechanism")
             chain = accountant.advance(accountant.started(mechanism), run)
         case "unlearn":
             if chain is None or chain.mechanism != mechanism:

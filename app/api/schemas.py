@@ -302,6 +302,57 @@ class PreviewOut(BaseModel):
     guarantees: list[GuaranteeOut]
 
 
+class PointOut(BaseModel):
+    step: int
+    run: int
+    influence: float
+    noise_variance: float
+    epsilon: float = Field(description="`unlearning` of all deletions so far")
+    epsilon_of_one: float = Field(description="What deleting one record here would leave of it if no step followed")
+
+
+class TrajectoryOut(BaseModel):
+    model_id: str
+    target: TargetOut
+    points: list[PointOut]
+
+
+class StatementOut(BaseModel):
+    model_id: str
+    certificate_id: str
+    version: int
+    signed: list[GuaranteeOut]
+    today: list[GuaranteeOut]
+
+
+class RequestAccountOut(BaseModel):
+    request_id: str
+    models: list[StatementOut]
+
+
+class BoundParameterOut(BaseModel):
+    name: str
+    kind: str
+    description: str
+    required: bool
+    default: Any
+    choices: list[str]
+
+
+class BoundOut(BaseModel):
+    name: str
+    title: str
+    reference: str
+    statement: str
+    assumptions: list[str]
+    parameters: list[BoundParameterOut]
+    outputs: dict[str, str]
+
+
+class BoundIn(Body):
+    params: dict[str, Any]
+
+
 class HealthOut(BaseModel):
     status: str
 

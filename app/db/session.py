@@ -12,10 +12,14 @@ UTC = datetime.UTC
 
 
 class Database:
-    """The database of one process; `close` gives its connections back."""
+    """The database of one process; `close` gives its connections back.
 
-    def __init__(self, url: str) -> None:
-        self.engine = _sqlite(url) if sa.make_url(url).get_backend_name() == "sqlite" else _server(url)
+    `read_only`: the database itself refuses whatever would change it.
+    """
+
+    def __init__(self, url: str, *, read_only: bool = False) -> None:
+        sqlite = sa.make_url(url).get_backend_name() == "sqlite"
+        self.engine = _sqlite(url, read_only=read_only) if sqlite else _server(url, read_only=read_only)
         self._sessions = sessionmaker(self.engine, expire_on_commit=False)
 
     @contextmanager
@@ -45,18 +49,20 @@ def now(session: Session) -> datetime.datetime:
     return stamp.astimezone(UTC)
 
 
-def _server(url: str) -> sa.Engine:
-    return sa.create_engine(url, pool_pre_ping=True, hide_parameters=True)
+def _server(url: str, *, read_only: bool) -> sa.Engine:
+    arguments = {"options": "-c default_transaction_read_only=on"} if read_only else {}
+    return sa.create_engine(url, pool_pre_ping=True, hide_parameters=True, connect_args=arguments)
 
 
-def _sqlite(url: str) -> sa.Engine:
+def _sqlite(url: str, *, read_only: bool) -> sa.Engine:
     """SQLite that loses nothing: WAL, every commit synced, deleted content overwritten, writers queue up in turn."""
     engine = sa.create_engine(url, connect_args={"timeout": 30.0, "check_same_thread": False}, hide_parameters=True)
 
     @sa.event.listens_for(engine, "connect")
     def _configure(connection: Any, _record: Any) -> None:
         connection.isolation_level = None
-        for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "secure_delete=ON"):
+        pragmas = ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "secure_delete=ON")
+        for pragma in ("query_only=ON",) if read_only else pragmas:
             connection.execute(f"PRAGMA {pragma}")
 
     @sa.event.listens_for(engine, "begin")

@@ -172,9 +172,12 @@ def grad_clip_rho(
     "Noise of unlearning by gradient clipping, as printed",
     reference=f"{KOLOSKOVA}, Theorem 4.1",
     statement="sigma^2 = 9 log(1/delta)/(eps^2 T) (C0 + gamma C1 T)^2; with weight decay, 72 gamma lambda"
-    " log(1/delta)/eps^2 (C0 (1 - gamma lambda)^T + C1/lambda)^2. Quoted from code that seems to convert without the"
-    " factor alpha: compare grad_clip_rho.",
-    assumptions=(_CLIPPED,),
+    " log(1/delta)/eps^2 (C0 (1 - gamma lambda)^T + C1/lambda)^2.",
+    assumptions=(
+        _CLIPPED,
+        "grad_clip_rho confirms this noise for eps <= log(1/delta)/4, not as far as the theorem goes; and released code"
+        " seems to convert without the factor alpha: recompute with grad_clip_rho.",
+    ),
     outputs={"sigma2": "variance of the noise of one step, per coordinate"},
 )
 def koloskova_sigma2(

@@ -29,6 +29,7 @@ CHECKS = [
     checks.unsupported_method,
 ]
 DOCUMENT = schemathesis.openapi.from_dict(create_app(Settings()).openapi())
+DOCUMENT.config.generation.with_security_parameters = False  # keys have tests of their own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +65,7 @@ def populated(
         request = made("/deletion-requests", json={"subject_id": "p1"})
         [owed] = client.get(f"/v1/deletion-requests/{request['id']}").json()["models"]
         ids = {"dataset_id": dataset["id"], "model_id": model["id"], "request_id": request["id"]}
-        ids |= {"run_id": owed["run_id"], "certificate_id": owed["certificate_id"], "number": owed["version"]}
+        ids |= {"run_id": owed["run_id"], "certificate_id": owed["certificate_id"]}
         yield Populated(gateway=gateway, admin=admin, ids=ids | {"subject_id": "p2"})
 
 
@@ -77,7 +78,7 @@ def test_every_answer_is_in_the_document(case: schemathesis.Case, populated: Pop
         if name in populated.ids and len(str(case.path_parameters[name])) % 2:  # half of the ids are real
             case.path_parameters[name] = populated.ids[name]
     if isinstance(case.body, dict):
-        for name in case.body.keys() & populated.ids.keys():
+        for name in case.body.keys() & {"model_id", "dataset_id"}:
             if isinstance(case.body[name], str):
                 case.body[name] = populated.ids[name]
     answer = case.call(app=populated.gateway, headers=populated.admin)

@@ -37,10 +37,15 @@ def test_a_writing_session_is_committed(database: Database) -> None:
 
 def test_a_writing_session_that_raises_changes_nothing(database: Database) -> None:
     """A block that raises leaves the database as it was."""
-    with pytest.raises(RuntimeError), database.writing() as session:
-        access.add_key(session, name="a", key="k", scopes=[])
-        session.flush()
-        raise RuntimeError
+
+    def fail_half_way() -> None:
+        with database.writing() as session:
+            access.add_key(session, name="a", key="k", scopes=[])
+            session.flush()
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail_half_way()
     assert names(database) == ["admin"]
 
 

@@ -53,7 +53,7 @@ def test_soundness_needs_the_joint_bound(name):
         {"scope": "marginal", "p": 3, "releases": 1},
     ):
         assert evaluate(name, certificate | allowed) == evaluate(name, certificate)
-    with pytest.raises(NotionError, match="^scope: "):
+    with pytest.raises(NotionError, match=r"^scope: "):
         evaluate(name, certificate | {"scope": "marginal", "p": 1, "releases": 2})
 
 
@@ -74,9 +74,9 @@ def test_adaptive_reduction_adds_like_to_like():
     expected = evaluate("t43_adaptive", versions)
     assert evaluate("t43_adaptive", versions | {"q_dd": 2, "q_dp": 2}) == expected
     assert evaluate("t43_adaptive", versions | {"counted": "chain_bound"}) == expected
-    with pytest.raises(NotionError, match="^same_order: "):
+    with pytest.raises(NotionError, match=r"^same_order: "):
         evaluate("t43_adaptive", versions | {"q_dd": 2, "q_dp": 3})
-    with pytest.raises(NotionError, match="^counted: "):
+    with pytest.raises(NotionError, match=r"^counted: "):
         evaluate("t43_adaptive", versions | {"counted": "observed_only"})
 
 

@@ -79,12 +79,16 @@ def test_group_of_pretraining_covers_the_forget_set():
 
 @pytest.mark.parametrize(
     ("fpr", "fnr", "delta", "eps"),
-    [(0.0, 0.5, 0.1, "inf"), (0.5, 0.0, 0.1, "inf"), (1.0, 1.0, 0.0, "-inf"), (0.95, 0.0, 0.1, "inf"), (1, 0, 0, 0)],
+    [
+        (0.0, 0.5, 0.1, "inf"),
+        (0.5, 0.0, 0.1, "inf"),
+        (1.0, 1.0, 0.0, "-inf"),
+        (1.0, 0.0, 0.0, 0.0),
+        (0.95, 0.0, 0.1, math.log(0.9 / 0.95)),
+    ],
 )
 def test_point_estimate_at_its_edges(fpr, fnr, delta, eps):
-    """No error with some success is infinite evidence; no success on either side is none at all; and it is flagged."""
-    if (fpr, fnr, delta) == (1, 0, 0):
-        eps = 0.0
+    """No error with some success is infinite evidence, no success is none at all, and all of it is an estimate."""
     assert evaluate("eps_hat", {"fpr": fpr, "fnr": fnr, "delta": delta}) == {"eps": eps, "estimate": True}
 
 

@@ -1,0 +1,34 @@
+"""The accounting service alone: `create_app(settings)` answers from a database that it cannot change."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+
+from app import installation, telemetry
+from app.api import accounting, certificates, operations, problems
+from app.api.middleware import BodyLimit, CallLog
+from app.config import Settings
+
+DESCRIPTION = (
+    """How much of anybody is left in the models, what the next request will take, and every theorem behind it."""
+)
+
+
+def create_app(settings: Settings) -> FastAPI:
+    """The accounting service over the installation that `settings` name, which must have been set up."""
+
+    @asynccontextmanager
+    async def lifespan(service: FastAPI) -> AsyncIterator[None]:
+        telemetry.configure(settings.log_level)
+        with installation.opened(settings, read_only=True) as service.state.installation:
+            yield
+
+    service = FastAPI(title="Lethe accounting", version="0.1.0", description=DESCRIPTION, lifespan=lifespan)
+    problems.install(service)
+    service.include_router(accounting.router, prefix="/v1")
+    service.include_router(certificates.router, prefix="/v1")
+    service.include_router(operations.router)
+    service.add_middleware(BodyLimit, max_bytes=settings.max_upload_bytes)
+    service.add_middleware(CallLog)
+    return service

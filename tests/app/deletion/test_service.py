@@ -1,0 +1,79 @@
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from app.db.tables import DeletionRequest, Model, Record
+from app.deletion import service as deletion
+from app.deletion.deadlines import Regulation
+from app.errors import DatasetUnknown, RequestUnknown
+from app.installation import Installation
+from app.unlearning import service as unlearning
+
+Make = Callable[..., dict[str, Any]]
+Get = Callable[[str], Any]
+
+
+def submit(at: Installation, subject_id: str, **asked: Any) -> DeletionRequest:
+    usual = {"dataset_ids": None, "regulation": Regulation.GDPR, "ground": None, "submitted_at": None}
+    usual |= {"external_id": None, "metadata": {}}
+    with at.database.writing() as session:
+        return deletion.submit(session, subject_ref=at.keys.subject_ref(subject_id), **(usual | asked))
+
+
+def test_a_request_about_an_unknown_dataset_is_not_made(at: Installation) -> None:
+    """When one of the datasets does not exist, nothing is stored."""
+    with pytest.raises(DatasetUnknown):
+        submit(at, "p1", dataset_ids=["ds_0"])
+    with at.database.reading() as session:
+        assert session.scalars(sa.select(DeletionRequest)).all() == []
+        with pytest.raises(RequestUnknown):
+            deletion.get(session, "dr_0")
+
+
+def test_references_go_with_the_rows(
+    at: Installation, new_dataset: Make, forget: Make, work: Callable[[], int]
+) -> None:
+    """When a row has become null, nothing says any more whose it was; all others keep their reference."""
+    new_dataset(rows=10)
+    forget("p3")
+    work()
+    with at.database.reading() as session:
+        references = dict(session.execute(sa.select(Record.slot, Record.subject_ref)).all())
+    assert references == {row: None if row == 3 else at.keys.subject_ref(f"p{row}") for row in range(10)}
+
+
+def test_a_model_that_never_learns_is_owed_nothing(
+    at: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get
+) -> None:
+    """A request does not wait for ever for a model whose learning fails: it never published anything of the person."""
+    model = new_model(new_dataset()["id"])
+    request = forget("p1")
+    for _ in range(3):
+        with at.database.writing() as session:
+            session.get_one(Model, model["id"]).not_before = None  # without waiting for the pause between attempts
+            run = unlearning.claim(session, worker="test", lease_seconds=60, max_requests=10)
+        assert run
+        at.rows.make_null(run.dataset_id, run.slots_to_null)
+        with at.database.writing() as session:
+            unlearning.confirm_erased(session, run_id=run.run_id, digest=at.rows.digest(run.dataset_id))
+        with at.database.writing() as session:
+            unlearning.fail(session, run_id=run.run_id, error_code="weights_unreadable")
+    assert (get(f"/models/{model['id']}")["status"], get(f"/models/{model['id']}")["error_code"]) == (
+        "failed",
+        "weights_unreadable",
+    )
+    done = get(f"/deletion-requests/{request['id']}")
+    assert (done["status"], done["outcome"]) == ("completed", "forgotten")
+    assert [(owed["status"], owed["certificate_id"]) for owed in done["models"]] == [("nothing_published", None)]
+
+
+def test_at_most_so_many_people_are_taken_at_once(at: Installation, new_dataset: Make, forget: Make, get: Get) -> None:
+    """A run takes those who wait longest, with all requests of each, and leaves the others for the next."""
+    new_dataset()
+    requests = [forget(person)["id"] for person in ("p1", "p2", "p1", "p3")]
+    with at.database.writing() as session:
+        unlearning.claim(session, worker="test", lease_seconds=60, max_requests=2)
+    statuses = [get(f"/deletion-requests/{request}")["status"] for request in requests]
+    assert statuses == ["running", "running", "running", "accepted"]

@@ -1,0 +1,37 @@
+import itertools
+
+import pytest
+
+from app.deletion import status
+from app.deletion.status import OPEN, TRANSITIONS, Status
+from app.errors import TransitionForbidden
+
+ALLOWED = {
+    ("received", "accepted"),
+    ("received", "completed"),
+    ("accepted", "running"),
+    ("accepted", "completed"),
+    ("accepted", "cancelled"),
+    ("running", "completed"),
+    ("running", "accepted"),
+}
+
+
+@pytest.mark.parametrize(("present", "wanted"), list(itertools.product(Status, Status)))
+def test_a_request_changes_as_the_table_says(present: Status, wanted: Status) -> None:
+    """Of all pairs of states only seven are changes, and every other is refused."""
+    if (present, wanted) in ALLOWED:
+        status.check(present, wanted)
+    else:
+        with pytest.raises(TransitionForbidden):
+            status.check(present, wanted)
+
+
+def test_what_is_open_can_end() -> None:
+    """From every open state there is a way to the end, and from an ended one there is none anywhere."""
+    for state in Status:
+        reachable = {state}
+        for _ in Status:
+            reachable |= {after for before in reachable for after in TRANSITIONS[before]}
+        assert (Status.COMPLETED in reachable) == (state in OPEN or state is Status.COMPLETED)
+        assert bool(TRANSITIONS[state]) == (state in OPEN)

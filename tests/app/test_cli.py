@@ -1,0 +1,275 @@
+"""The command line against a live gateway and a live worker; `certificate verify` with neither."""
+
+import base64
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from joserfc.jwk import OKPKey
+from safetensors.numpy import load
+
+from app import cli
+from app.config import Settings
+from app.installation import Installation
+from tests.conftest import ADULT, npz
+from tests.faults import processes
+from tests.faults.processes import wait_until
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        assert (self.code, self.err) == (0, ""), self.err
+        return json.loads(self.out)
+
+
+Lethe = Callable[..., Ended]
+
+
+@pytest.fixture
+def lethe(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Lethe:
+    """`lethe ARGUMENTS` in a folder of its own, as the command does it."""
+    for name in [name for name in os.environ if name.startswith("LETHE_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str | Path) -> Ended:
+        monkeypatch.setattr(sys, "argv", ["lethe", *map(str, arguments)])
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        assert isinstance(ended.value.code, int)
+        said = capfd.readouterr()
+        return Ended(code=ended.value.code, out=said.out, err=said.err)
+
+    return run
+
+
+@pytest.fixture
+def live(settings: Settings, lethe: Lethe, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lethe]:
+    """`lethe` beside a gateway and a worker, with the admin key of their data folder."""
+    monkeypatch.setenv("LETHE_DATA_DIR", str(settings.data_dir))
+    with processes.gateway(settings) as (_, address), processes.worker(settings):
+        monkeypatch.setenv("LETHE_URL", address)
+        yield lethe
+
+
+@pytest.fixture
+def people(tmp_path: Path) -> Path:
+    file = tmp_path / "people.npz"
+    file.write_bytes(npz())
+    return file
+
+
+@pytest.fixture
+def certified(live: Lethe, people: Path, tmp_path: Path) -> Path:
+    """The certificate file of a request that was completed; its keys lie beside it."""
+    dataset = live("dataset", "create", people).json
+    assert live("model", "create", dataset["id"], "--l2", "0.05").code == 0
+    request = live("request", "submit", "p3").json
+    file = tmp_path / "certificate.json"
+    saved = live("request", "certificate", request["id"], file)
+    assert (saved.code, saved.out) == (0, f"{file} and {file}.jwks.json\n")
+    return file
+
+
+def _refused(ended: Ended, code: str) -> None:
+    assert (ended.code, ended.out) == (1, "")
+    assert ended.err.startswith(f"error: {code}: ")
+    assert ended.err.count("\n") == 1
+    assert "Traceback" not in ended.err
+
+
+def test_datasets(live: Lethe, people: Path) -> None:
+    """A dataset is created from a file, listed and shown."""
+    created = live("dataset", "create", people).json
+    assert (created["name"], created["num_slots"], created["num_classes"]) == ("people", 60, 2)
+    assert live("dataset", "show", created["id"]).json == created
+    listed = live("dataset", "list")
+    assert listed.out.split() == [created["id"], "60", "of", "60", "rows", "people"]
+
+
+def test_dataset_with_a_schema(live: Lethe, tmp_path: Path) -> None:
+    """A csv file is uploaded with its public schema, under the name that is given."""
+    rows = (ADULT / "train.csv").read_text().splitlines()[:200]
+    file = tmp_path / "rows.csv"
+    file.write_text("\n".join(rows) + "\n")
+    created = live("dataset", "create", file, "--name", "adult", "--schema", ADULT / "schema.json").json
+    assert (created["name"], created["num_slots"], created["classes"]) == ("adult", 199, ["<=50K", ">50K"])
+    _refused(live("dataset", "create", file), "schema_invalid")
+
+
+def test_a_model_from_creation_to_weights(live: Lethe, people: Path, tmp_path: Path) -> None:
+    """Creating a model waits until it is live; it is listed, shown, waited for, relearned, and its weights saved."""
+    dataset = live("dataset", "create", people).json
+    asked = ("--name", "mine", "--epsilon", "2", "--delta", "1e-4", "--l2", "0.05", "--noise-scale", "0.02")
+    created = live("model", "create", dataset["id"], *asked).json
+    assert (created["name"], created["status"], created["live_version"]) == ("mine", "live", 1)
+    assert created["target"] == {"epsilon": 2.0, "delta": 1e-4}
+    assert live("model", "show", created["id"]).json["id"] == created["id"]
+    assert live("model", "list").out.split() == [created["id"], "live", "version", "1", "mine"]
+    assert live("model", "relearn", created["id"]).json["id"] == created["id"]
+    wait_until(lambda: live("model", "show", created["id"]).json["live_version"] == 2)
+    assert live("model", "wait", created["id"]).json["status"] == "live"
+    assert live("model", "weights", created["id"], "2", tmp_path / "w").code == 0
+    assert load((tmp_path / "w").read_bytes())["parameters"].shape == (1, 4)
+    _refused(live("model", "weights", created["id"], "1", tmp_path / "old"), "weights_destroyed")
+
+
+def test_a_request_from_submission_to_completion(live: Lethe, people: Path) -> None:
+    """Submitting a request waits until it is completed; it can be shown, waited for, and no longer be cancelled."""
+    dataset = live("dataset", "create", people).json
+    model = live("model", "create", dataset["id"], "--l2", "0.05").json
+    request = live("request", "submit", "p3", "--regulation", "ccpa").json
+    assert (request["status"], request["regulation"]) == ("completed", "ccpa")
+    assert [(owed["model_id"], owed["version"]) for owed in request["models"]] == [(model["id"], 2)]
+    assert live("request", "show", request["id"]).json == request
+    assert live("request", "wait", request["id"]).json == request
+    _refused(live("request", "cancel", request["id"]), "transition_forbidden")
+
+
+def test_a_subject_from_standard_input(live: Lethe, people: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With `-` the subject is read from standard input, where no list of processes shows it."""
+    live("dataset", "create", people)
+    read, write = os.pipe()
+    os.write(write, b"p3\n")
+    os.close(write)
+    with os.fdopen(read) as given:
+        monkeypatch.setattr(sys, "stdin", given)
+        assert live("request", "submit", "-").json["outcome"] == "forgotten"
+
+
+def test_certificate_is_valid_offline(certified: Path, lethe: Lethe, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was saved verifies with the keys beside it, without a gateway and without a data folder."""
+    monkeypatch.delenv("LETHE_URL")
+    monkeypatch.delenv("LETHE_DATA_DIR")
+    verified = lethe("certificate", "verify", certified, "--jwks", f"{certified}.jwks.json")
+    assert (verified.code, verified.err) == (0, "")
+    assert verified.out.startswith("valid  crt_")
+    assert "unlearning  epsilon <= " in verified.out
+    [one] = json.loads(certified.read_text())["certificates"]
+    for content in (one["jws"], one["jws"] + "\n", json.dumps(one)):
+        certified.write_text(content)
+        assert lethe("certificate", "verify", certified, "--jwks", f"{certified}.jwks.json").out == verified.out
+
+
+def test_certificates_that_do_not_hold(certified: Path, lethe: Lethe, tmp_path: Path) -> None:
+    """A tampered certificate, another issuer's key, and files that are something else each end in one line."""
+    jwks = Path(f"{certified}.jwks.json")
+    document = json.loads(certified.read_text())
+    [one] = document["certificates"]
+    header, payload, signature = one["jws"].split(".")
+    statement = json.loads(base64.urlsafe_b64decode(payload + "=="))
+    statement["target"]["epsilon"] /= 2
+    forged = base64.urlsafe_b64encode(json.dumps(statement).encode()).decode().rstrip("=")
+    embellished = one["statement"] | {"issued_at": "2020-01-01T00:00:00+00:00"}
+    bad = [
+        f"{header}.{forged}.{signature}".encode(),
+        f"{header}.{payload}.{'A' * len(signature)}".encode(),
+        f"{header}.{payload}".encode(),
+        json.dumps({"certificates": [one | {"statement": embellished}]}).encode(),
+        json.dumps({"certificates": []}).encode(),
+        json.dumps({"certificates": [1]}).encode(),
+        json.dumps({"certificates": 1}).encode(),
+        json.dumps({"jws": 7}).encode(),
+        b"{",
+        b'{"a":' * 100_000,
+        b"",
+        b"garbage",
+        b"\xff\xfe\x00\x01" * 100,
+    ]
+    for content in bad:
+        file = tmp_path / "bad"
+        file.write_bytes(content)
+        _refused(lethe("certificate", "verify", file, "--jwks", jwks), "certificate_invalid")
+
+
+def test_keys_that_do_not_verify(certified: Path, lethe: Lethe, tmp_path: Path) -> None:
+    """Another issuer's key set, and files that are none, each end in one line."""
+    stranger = OKPKey.generate_key("Ed25519", private=False, auto_kid=True).as_dict(private=False)
+    own = json.loads(Path(f"{certified}.jwks.json").read_text())["keys"][0]
+    impostor = stranger | {"kid": own["kid"]}
+    sets: list[Any] = [{"keys": [stranger]}, {"keys": [impostor]}, {"keys": []}, {"keys": 3}, {}, [], 3, None]
+    contents = [json.dumps(one).encode() for one in sets] + [b"", b"garbage", b"\xff\xfe", b"[" * 100_000]
+    for content in contents:
+        file = tmp_path / "keys"
+        file.write_bytes(content)
+        _refused(lethe("certificate", "verify", certified, "--jwks", file), "certificate_invalid")
+
+
+def test_ledger_verifies(certified: Path, live: Lethe) -> None:
+    """The ledger of a learned model and a completed request verifies, with the hash of its head."""
+    verified = live("ledger", "verify")
+    assert (verified.code, verified.err) == (0, "")
+    first, head = verified.out.splitlines()
+    assert first == "valid  2 entries of 1 models"
+    assert [len(part) for part in head.split()] == [24, 64]
+
+
+def test_a_forged_ledger_does_not_verify(certified: Path, live: Lethe, at: Installation) -> None:
+    """A ledger whose numbers somebody changed behind the triggers ends in one line that names the entry."""
+    with at.database.writing() as session:
+        triggers = session.scalars(sa.text("SELECT name FROM sqlite_master WHERE type = 'trigger'")).all()
+        for name in triggers:
+            session.execute(sa.text(f"DROP TRIGGER {name}"))
+        session.execute(sa.text("UPDATE ledger_entries SET body = replace(body, '\"records\":1', '\"records\":0')"))
+    refused = live("ledger", "verify")
+    _refused(refused, "ledger_corrupt")
+    assert "ledger entry 2" in refused.err
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_ledger_of_no_installation(lethe: Lethe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: bool) -> None:
+    """Without a data folder, or in an empty one, verifying the ledger ends in one line."""
+    if there:
+        (tmp_path / "data").mkdir()
+    monkeypatch.setenv("LETHE_DATA_DIR", str(tmp_path / "data"))
+    _refused(lethe("ledger", "verify"), "unavailable")
+
+
+def test_refusals_of_the_gateway(live: Lethe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the gateway refuses ends in exit code 1 and one line with the code of the problem."""
+    _refused(live("dataset", "show", "ds_none"), "dataset_unknown")
+    _refused(live("model", "show", "mdl_none"), "model_unknown")
+    _refused(live("model", "create", "ds_none"), "dataset_unknown")
+    _refused(live("request", "show", "dr_none"), "request_unknown")
+    _refused(live("request", "certificate", "dr_none", tmp_path / "c"), "request_unknown")
+    assert not (tmp_path / "c").exists()
+    (tmp_path / "x.txt").write_text("x")
+    _refused(live("dataset", "create", tmp_path / "x.txt"), "input_invalid")
+    (tmp_path / "x.npz").write_text("x")
+    _refused(live("dataset", "create", tmp_path / "x.npz"), "input_invalid")
+    monkeypatch.setenv("LETHE_API_KEY", "lethe_wrong")
+    _refused(live("dataset", "list"), "unauthenticated")
+
+
+def test_gateway_that_is_not_there(lethe: Lethe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No key, no gateway, or something that is no gateway: one line each."""
+    monkeypatch.setenv("LETHE_DATA_DIR", str(tmp_path / "none"))
+    _refused(lethe("dataset", "list"), "unauthenticated")
+    for url in ("http://127.0.0.1:1", "ftp://127.0.0.1", "nonsense", "http://[", "http://127.0.0.1:99999999"):
+        _refused(lethe("dataset", "list", "--key", "k", "--url", url), "unreachable")
+
+
+@pytest.mark.parametrize("command", [("up",), ("serve",), ("migrate",), ("dataset", "list"), ("ledger", "verify")])
+@pytest.mark.parametrize(("name", "value"), [("PORT", "http"), ("LOG_LEVEL", "loud"), ("LEASE_SECONDS", "0")])
+def test_settings_that_make_no_sense(
+    lethe: Lethe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: tuple[str, ...], name: str, value: str
+) -> None:
+    """A bad setting is named in one line whatever the command, and nothing is started or made."""
+    monkeypatch.setenv(f"LETHE_{name}", value)
+    refused = lethe(*command)
+    _refused(refused, "settings_invalid")
+    assert f"LETHE_{name} " in refused.err
+    assert not list(tmp_path.iterdir())

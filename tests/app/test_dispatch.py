@@ -1,0 +1,111 @@
+"""The bell: rung by whoever has work, heard by whoever listens, missed by nobody who looks."""
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+from app import dispatch
+from app.config import Settings
+from app.dispatch import CeleryBell, PipeBell
+
+
+@pytest.fixture
+def listener(tmp_path: Path) -> Iterator[int]:
+    descriptor = PipeBell(tmp_path).listen()
+    yield descriptor
+    os.close(descriptor)
+
+
+def _waited(descriptor: int, *, seconds: float) -> float:
+    started = time.monotonic()
+    dispatch.wait(descriptor, seconds=seconds)
+    return time.monotonic() - started
+
+
+def test_settings_choose_the_bell(tmp_path: Path) -> None:
+    """Without a broker the bell is a pipe of the data folder, with one it is Celery's."""
+    assert isinstance(dispatch.bell(Settings(data_dir=tmp_path)), PipeBell)
+    broker = SecretStr("redis://127.0.0.1:1/0")
+    assert isinstance(dispatch.bell(Settings(data_dir=tmp_path, broker_url=broker)), CeleryBell)
+
+
+def test_ring_wakes_who_waits(tmp_path: Path, listener: int) -> None:
+    """A listener that waits is woken by a ring of another process's bell."""
+    ringing = threading.Timer(0.1, PipeBell(tmp_path).wake)
+    ringing.start()
+    assert _waited(listener, seconds=30) < 10
+    ringing.join()
+
+
+def test_ring_before_the_wait_is_heard(tmp_path: Path, listener: int) -> None:
+    """A ring while the listener is at work ends its next wait at once."""
+    PipeBell(tmp_path).wake()
+    assert _waited(listener, seconds=30) < 10
+
+
+def test_many_rings_count_as_one(tmp_path: Path, listener: int) -> None:
+    """However often the bell was rung, even more than the pipe holds, one wait hears all of it."""
+    bell = PipeBell(tmp_path)
+    for _ in range(1000):
+        bell.wake()
+    dispatch.wait(listener, seconds=30)
+    assert _waited(listener, seconds=0.2) >= 0.2
+    for _ in range(70_000):
+        bell.wake()
+
+
+def test_silence_ends_the_wait_too(listener: int) -> None:
+    """A listener that nobody wakes goes on after its time."""
+    assert 0.2 <= _waited(listener, seconds=0.2) < 10
+
+
+def test_nobody_listens(tmp_path: Path) -> None:
+    """Ringing does not fail without a listener: before there was one, after it has gone, without a data folder."""
+    bell = PipeBell(tmp_path)
+    bell.wake()
+    os.close(bell.listen())
+    bell.wake()
+    PipeBell(tmp_path / "missing").wake()
+
+
+def test_two_listeners_share_one_pipe(tmp_path: Path, listener: int) -> None:
+    """A worker that starts while its predecessor's pipe is still there listens to the same one."""
+    other = PipeBell(tmp_path).listen()
+    PipeBell(tmp_path).wake()
+    assert _waited(other, seconds=30) < 10
+    os.close(other)
+    assert (tmp_path / "bell").stat().st_mode & 0o777 == 0o600
+
+
+def test_ringing_without_a_broker_is_quick_and_quiet(capfd: pytest.CaptureFixture[str]) -> None:
+    """Where no broker answers, ringing neither fails nor makes its caller wait; the log says so without its address."""
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        url = f"redis://:secret@127.0.0.1:{closed.getsockname()[1]}/0"
+        started = time.monotonic()
+        CeleryBell(url).wake()
+        CeleryBell(url).wake()
+    assert time.monotonic() - started < 3
+    dispatch.celery_client(url).close()
+    said = "".join(capfd.readouterr())
+    assert "secret" not in said
+    assert "dispatch.bell_not_rung" in said
+
+
+def test_ringing_a_silent_broker_ends(capfd: pytest.CaptureFixture[str]) -> None:
+    """A broker that accepts connections and never answers holds its caller for less than 5 s."""
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        url = f"redis://127.0.0.1:{silent.getsockname()[1]}/0"
+        started = time.monotonic()
+        CeleryBell(url).wake()
+        assert time.monotonic() - started < 5
+    dispatch.celery_client(url).close()
+    assert "dispatch.bell_not_rung" in "".join(capfd.readouterr())

@@ -1,0 +1,38 @@
+import re
+
+import pytest
+
+from app import errors
+from app.errors import FieldError, LetheError
+
+
+def conditions(base: type[LetheError] = LetheError) -> list[type[LetheError]]:
+    return [base, *(found for child in base.__subclasses__() for found in conditions(child))]
+
+
+def test_codes_are_unique() -> None:
+    """No two conditions share a code or a title, and a code is what a program likes to compare."""
+    found = conditions()
+    assert len({condition.code for condition in found}) == len(found)
+    assert len({condition.title for condition in found}) == len(found)
+    assert all(re.fullmatch(r"[a-z]+(_[a-z]+)*", condition.code) for condition in found)
+
+
+def test_codes_are_the_names_of_their_conditions() -> None:
+    """A code is the name of its class, so that one finds the other."""
+    for condition in conditions()[1:]:
+        name = condition.__name__
+        assert condition.code == "_".join(re.findall("[A-Z][a-z]+", name)).lower(), name
+
+
+@pytest.mark.parametrize("condition", conditions())
+def test_a_condition_carries_what_is_said_about_it(condition: type[LetheError]) -> None:
+    """A condition has a detail for people, which is its text, and the places at fault."""
+    faults = [FieldError("a.b", "expected a number")]
+    error = condition("Do something else.", faults)
+    assert (str(error), error.detail, error.errors) == ("Do something else.", "Do something else.", tuple(faults))
+
+
+def test_all_conditions_are_declared_in_one_place() -> None:
+    """Conditions live in `app.errors` and nowhere else."""
+    assert {condition.__module__ for condition in conditions()} == {errors.__name__}

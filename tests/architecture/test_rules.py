@@ -1,0 +1,107 @@
+"""Rules of the house that no type checker knows."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+
+from app import errors
+from app.api import problems
+from app.config import Settings
+from app.errors import LetheError
+
+ROOT = Path(__file__).parents[2]
+SOURCES = sorted(path for folder in ("app", "worker") for path in (ROOT / folder).rglob("*.py"))
+
+
+def calls(path: Path, name: str) -> Iterator[int]:
+    """The lines on which something is called by this name, bare or as a method."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call):
+            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", None)
+            if called == name:
+                yield node.lineno
+
+
+def callers(name: str) -> set[str]:
+    return {str(path.relative_to(ROOT)) for path in SOURCES if any(calls(path, name))}
+
+
+def test_only_sessions_commit() -> None:
+    """A transaction ends where it began, in `db/session.py`: nobody calls `commit` or `rollback`."""
+    assert callers("commit") | callers("rollback") <= {"app/db/session.py"}
+    assert callers("sessionmaker") == {"app/db/session.py"}
+
+
+def test_engines_begin_transactions_in_two_places() -> None:
+    """Only sessions and migrations open transactions of their own."""
+    assert callers("begin") <= {"app/db/session.py", "app/db/migrate.py"}
+
+
+def test_only_the_command_line_prints() -> None:
+    """Everything else is logged."""
+    assert {path for path in callers("print") if path.startswith("app/")} <= {"app/cli.py"}
+
+
+def test_nothing_reads_the_environment_but_the_settings() -> None:
+    """There is one list of what an operator may choose."""
+    reads = {str(path.relative_to(ROOT)) for path in SOURCES if "os.environ" in path.read_text()}
+    assert callers("getenv") == set()
+    assert reads <= {"app/supervisor.py", "app/cli.py"}
+
+
+@pytest.mark.parametrize("name", Settings.model_fields)
+def test_every_setting_is_described_and_optional(name: str) -> None:
+    """An operator can read what a setting is for, and need not choose it."""
+    field = Settings.model_fields[name]
+    assert (field.description or "").endswith(".")
+    assert not field.is_required()
+
+
+def conditions(base: type[LetheError] = LetheError) -> list[type[LetheError]]:
+    return [base, *(found for child in base.__subclasses__() for found in conditions(child))]
+
+
+NEVER_A_CALLERS_FAULT = {
+    LetheError,
+    errors.LeaseLost,
+    errors.RunDiffersFromPlan,
+    errors.LedgerCorrupt,
+    errors.WeightsUnreadable,
+    errors.AlreadyRunning,
+    errors.AddressInUse,
+}
+
+
+@pytest.mark.parametrize("condition", conditions())
+def test_every_condition_has_a_status(condition: type[LetheError]) -> None:
+    """A condition that a caller can bring about has a status of its own below 500; the others are ours."""
+    status = problems.status_of(condition)
+    assert (status == 500) == (condition in NEVER_A_CALLERS_FAULT)
+    assert 400 <= status <= 500
+
+
+def test_every_route_declares_its_problems(gateway: TestClient) -> None:
+    """Routes below /v1 declare malformed input, missing key and missing scope; those with an id, that it is unknown."""
+    paths = gateway.get("/openapi.json").json()["paths"]
+    operations = {
+        f"{method} {path}": operation["responses"].keys()
+        for path, methods in paths.items()
+        for method, operation in methods.items()
+        if path.startswith("/v1")
+    }
+    assert len(operations) > 20
+    for operation, statuses in operations.items():
+        needed = {"401", "403", "422"} | ({"404"} if "{" in operation else set())
+        assert needed <= statuses, operation
+
+
+def test_every_test_says_what_it_shows() -> None:
+    """Each test's docstring is one sentence about the behaviour."""
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+                sentence = ast.get_docstring(node) or ""
+                assert sentence.endswith("."), f"{path.relative_to(ROOT)}:{node.lineno} {node.name}"

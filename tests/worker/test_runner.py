@@ -1,0 +1,215 @@
+"""A run from claim to published version, and what becomes of one that fails."""
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import sqlalchemy as sa
+from fastapi.testclient import TestClient
+
+from app.config import Settings
+from app.db.tables import Dataset, Model, Run
+from app.errors import LeaseLost
+from app.installation import Installation
+from app.registry import weights
+from app.unlearning import service as unlearning
+from tests.faults.checks import assert_all_done_once
+from tests.faults.processes import wait_until
+from worker import runner
+from worker.runner import Lease
+
+Make = Callable[..., dict[str, Any]]
+Get = Callable[[str], Any]
+
+
+def _forget_pauses(at: Installation) -> None:
+    with at.database.writing() as session:
+        session.execute(sa.update(Model).values(not_before=None))
+        session.execute(sa.update(Dataset).values(not_before=None))
+
+
+def _newest_run(get: Get) -> Any:
+    return get("/runs")["items"][0]
+
+
+def test_nothing_to_do(at: Installation) -> None:
+    """Where nothing is due, no run is done."""
+    assert runner.run_next(at, worker="w") is False
+
+
+def test_weights_are_what_was_published(
+    gateway: TestClient, at: Installation, new_dataset: Make, new_model: Make, get: Get
+) -> None:
+    """A run leaves one sealed version: the parameters that the gateway gives out, of the digest in its records."""
+    model = new_model(new_dataset()["id"])
+    assert runner.run_next(at, worker="w") is True
+    content = gateway.get(f"/v1/models/{model['id']}/versions/1/weights").content
+    assert weights.from_safetensors(content).shape == (1, 4)
+    run = _newest_run(get)
+    assert (run["status"], run["steps_done"], run["worker"]) == ("published", run["steps_total"], "w")
+    assert_all_done_once(at)
+
+
+def test_accuracy_is_measured_on_other_people(
+    at: Installation, new_dataset: Make, new_model: Make, get: Get, work: Callable[[], int]
+) -> None:
+    """A model with an evaluation dataset says how often it is right there; without one it says nothing."""
+    dataset, other = new_dataset(rows=300), new_dataset("others", rows=80, seed=1)
+    measured = new_model(dataset["id"], evaluation_dataset_id=other["id"])
+    unmeasured = new_model(dataset["id"])
+    assert work() == 2
+    metrics = get(f"/models/{measured['id']}")["metrics"]
+    assert metrics["evaluated_on"] == 80
+    assert metrics["accuracy"] > 0.7
+    assert get(f"/models/{unmeasured['id']}")["metrics"] == {}
+
+
+def test_people_erased_from_the_evaluation_are_not_counted(
+    at: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
+) -> None:
+    """Rows that are null do not count as measured."""
+    dataset, other = new_dataset(), new_dataset("others", rows=30, seed=1)
+    forget("p3", dataset_ids=[other["id"]])
+    assert work() == 1
+    model = new_model(dataset["id"], evaluation_dataset_id=other["id"])
+    assert work() == 1
+    assert get(f"/models/{model['id']}")["metrics"]["evaluated_on"] == 29
+
+
+def test_rows_without_a_model_are_erased(
+    at: Installation, new_dataset: Make, forget: Make, get: Get, work: Callable[[], int]
+) -> None:
+    """A request about a dataset that no model learned from nulls the rows and completes without a certificate."""
+    dataset = new_dataset(rows_each=2)
+    request = forget("p3")
+    assert work() == 1
+    assert not at.rows.open(dataset["id"]).features[[6, 7]].any()
+    assert get(f"/deletion-requests/{request['id']}")["status"] == "completed"
+    assert _newest_run(get)["kind"] == "erase"
+
+
+def test_a_run_that_cannot_read_its_rows_is_tried_again(
+    settings: Settings, at: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable
+) -> None:
+    """While the rows cannot be read every run fails and nobody loses; once they are back, the request completes."""
+    dataset = new_dataset()
+    model = new_model(dataset["id"], noise_scale=0.02)
+    assert work() == 1
+    folder = settings.data_dir / "datasets" / dataset["id"]
+    os.rename(folder, folder.with_name("away"))
+    request = forget("p3")
+    assert runner.run_next(at, worker="w") is True
+    assert _newest_run(get)["status"] == "failed"
+    assert get(f"/models/{model['id']}")["error_code"] == "dataset_unknown"
+    assert get(f"/deletion-requests/{request['id']}")["status"] == "accepted"
+    os.rename(folder.with_name("away"), folder)
+    _forget_pauses(at)
+    assert work() >= 1
+    assert get(f"/deletion-requests/{request['id']}")["status"] == "completed"
+    assert get(f"/models/{model['id']}")["error_code"] is None
+    assert_all_done_once(at)
+
+
+def test_a_run_that_cannot_write_its_weights_is_tried_again(
+    settings: Settings, at: Installation, new_dataset: Make, new_model: Make, get: Get, work: Callable[[], int]
+) -> None:
+    """A learning run whose weights cannot be written fails, is tried again by itself, and ends with version 1."""
+    model = new_model(new_dataset()["id"])
+    keys = settings.data_dir / "weights" / "keys"
+    keys.rmdir()
+    keys.write_text("in the way")
+    assert runner.run_next(at, worker="w") is True
+    assert get(f"/models/{model['id']}")["error_code"] == "NotADirectoryError"
+    keys.unlink()
+    keys.mkdir(0o700)
+    wait_until(work, seconds=10)
+    assert get(f"/models/{model['id']}")["live_version"] == 1
+    assert_all_done_once(at)
+
+
+def test_a_model_that_never_learns(
+    settings: Settings, at: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable
+) -> None:
+    """After three failures of its first run a model is `failed`; whoever waits for it has their rows erased."""
+    dataset = new_dataset()
+    model = new_model(dataset["id"])
+    keys = settings.data_dir / "weights" / "keys"
+    keys.rmdir()
+    keys.write_text("in the way")
+    request = forget("p3")
+    for _ in range(3):
+        assert runner.run_next(at, worker="w") is True
+        _forget_pauses(at)
+    assert (get(f"/models/{model['id']}")["status"], get(f"/models/{model['id']}")["live_version"]) == ("failed", None)
+    assert work() == 0
+    done = get(f"/deletion-requests/{request['id']}")
+    assert (done["status"], done["models"][0]["status"]) == ("completed", "nothing_published")
+    assert not at.rows.open(dataset["id"]).features[3].any()
+
+
+def test_a_lost_lease_stops_the_chain(at: Installation, new_dataset: Make, new_model: Make, get: Get) -> None:
+    """Once its run was taken, a worker's next step raises `LeaseLost`, as soon as a heartbeat has told it."""
+    new_model(new_dataset()["id"])
+    with at.database.writing() as session:
+        claimed = unlearning.claim(session, worker="w", lease_seconds=30, max_requests=10)
+    assert claimed
+    with Lease(at, claimed) as lease:
+        lease.progressed(7)
+        wait_until(lambda: _newest_run(get)["steps_done"] == 7, seconds=10)
+        with at.database.writing() as session:
+            assert unlearning.take_back(session, worker="w") == 1
+
+        def lost() -> bool:
+            try:
+                lease.progressed(8)
+            except LeaseLost:
+                return True
+            return False
+
+        wait_until(lost, seconds=10)
+    assert _newest_run(get)["status"] == "abandoned"
+
+
+def test_weights_of_dead_runs_and_old_versions_are_destroyed(
+    at: Installation, new_dataset: Make, new_model: Make, work: Callable[[], int]
+) -> None:
+    """Weights on disk that are neither live nor of a run under way are destroyed; doing it again changes nothing."""
+    new_model(new_dataset()["id"])
+    assert work() == 1
+    new_model(new_dataset()["id"])
+    with at.database.writing() as session:
+        claimed = unlearning.claim(session, worker="w", lease_seconds=30, max_requests=10)
+    assert claimed
+    at.weights.put(claimed.version_id, weights.to_safetensors(np.zeros((1, 4))))
+    at.weights.put("ver_of_a_dead_run", b"left over")
+    for _ in range(2):
+        runner.destroy_retired(at)
+        assert len(at.weights.version_ids()) == 2
+        assert claimed.version_id in at.weights.version_ids()
+    with at.database.writing() as session:
+        unlearning.take_back(session, worker="w")
+    runner.destroy_retired(at)
+    assert len(at.weights.version_ids()) == 1
+
+
+@pytest.mark.parametrize("damage", ["destroyed", "changed"])
+def test_damaged_weights_are_never_continued(
+    settings: Settings, at: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get, damage: str
+) -> None:
+    """Unlearning from a version whose file is gone or changed fails and says why; nothing is published from it."""
+    model = new_model(new_dataset()["id"], noise_scale=0.02)
+    assert runner.run_next(at, worker="w")
+    [sealed] = (settings.data_dir / "weights").glob("*.sealed")
+    if damage == "destroyed":
+        sealed.unlink()
+    else:
+        sealed.write_bytes(sealed.read_bytes()[:-1] + b"!")
+    forget("p3")
+    assert runner.run_next(at, worker="w")
+    found = get(f"/models/{model['id']}")
+    assert found["error_code"] == {"destroyed": "weights_destroyed", "changed": "weights_unreadable"}[damage]
+    assert found["live_version"] == 1
+    with at.database.reading() as session:
+        assert session.scalar(sa.select(sa.func.count()).where(Run.status == "published")) == 1
