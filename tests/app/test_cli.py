@@ -16,6 +16,7 @@ from safetensors.numpy import load
 
 from app import cli
 from app.config import Settings
+from app.db.tables import LedgerEntry
 from app.installation import Installation
 from tests.conftest import ADULT, npz
 from tests.faults import processes
@@ -223,7 +224,9 @@ def test_a_forged_ledger_does_not_verify(certified: Path, live: Lethe, at: Insta
         triggers = session.scalars(sa.text("SELECT name FROM sqlite_master WHERE type = 'trigger'")).all()
         for name in triggers:
             session.execute(sa.text(f"DROP TRIGGER {name}"))
-        session.execute(sa.text("UPDATE ledger_entries SET body = replace(body, '\"records\":1', '\"records\":0')"))
+        session.execute(
+            sa.update(LedgerEntry).values(body=sa.func.replace(LedgerEntry.body, '"records":1', '"records":0'))
+        )
     refused = live("ledger", "verify")
     _refused(refused, "ledger_corrupt")
     assert "ledger entry 2" in refused.err

@@ -188,7 +188,7 @@ class Bound:
             results = self.function(**arguments)
         except PrivacyError:
             raise
-        except (ArithmeticError, ValueError) as error:
+        except (ArithmeticError, ValueError, RuntimeError) as error:  # the last: a root finder gave up
             raise DomainError(f"Expected {self.name} to have a value in floating point here: {error}") from error
         return {name: self._json(name, value) for name, value in results.items()}
 

@@ -69,9 +69,12 @@ def rdp_delta_cks(alpha: Order, rho: Divergence, eps: Epsilon) -> Outputs:
 def rdp_delta_single_order_optimal(alpha: Order, rho: Divergence, eps: Epsilon) -> Outputs:
     """The coins allowed form a convex set, so the largest p is concave in q, and so is the gain p - e^eps q."""
     above = conversion.renyi_to_delta_cks(order=alpha, divergence=rho, epsilon=eps)
-    if rho == 0 or rho > 600:
-        return {"delta": above}
     budget = (alpha - 1) * rho + 1e-14  # past the rounding of the constraint, which is 0 at p = q
+    relaxed = budget - alpha * (eps + math.log1p(1 / (alpha - 1)))  # log q, were 1 - p and 1 - q ignored
+    top = -max(rho, eps, 1e-12)  # above it p = 1 is allowed, and the gain falls with q, or is negative
+    bottom = min(relaxed, top) + min(math.log(budget), 0.0) - 50
+    if rho == 0 or bottom < -700:
+        return {"delta": above}
 
     def excess(log_ratio: float, log_q: float) -> float:
         """(alpha - 1) (D_alpha(p || q) - rho) at p = e^log_ratio q."""
@@ -81,13 +84,11 @@ def rdp_delta_single_order_optimal(alpha: Order, rho: Divergence, eps: Epsilon) 
 
     def loss(log_q: float) -> float:
         """e^eps q - p at the largest p."""
-        widest = -log_q
-        log_ratio = widest if excess(widest, log_q) <= 0 else brentq(excess, 0.0, widest, args=(log_q,), xtol=1e-15)
-        return math.exp(min(log_q + eps, 700.0)) - math.exp(log_q + log_ratio)
+        log_ratio = widest = -log_q
+        if excess(widest, log_q) > 0:
+            log_ratio = brentq(excess, 0.0, widest, args=(log_q,), xtol=1e-15, maxiter=10_000)
+        return math.exp(log_q + eps) - math.exp(log_q + log_ratio)
 
-    top = min(-rho, -1e-12)  # from here on p = 1 is allowed, and the gain falls with q
-    alone = (alpha - 1) * rho - alpha * eps - alpha * math.log1p(1 / (alpha - 1))  # log q, were 1 - p and 1 - q ignored
-    bottom = max(min(alone, top) - 50, -700.0)
     least = minimize_scalar(loss, bounds=(bottom, top), method="bounded", options={"xatol": 1e-9}).fun
     gain = -min(loss(top), float(least)) * (1 + 1e-10)
     return {"delta": min(max(gain, math.ulp(0.0)), above)}

@@ -194,12 +194,13 @@ def _sequence(alpha: float, steps: list[int], slope: float, rate: float) -> floa
 def _least_epsilon(steps: list[int], slope: float, rate: float, delta: float) -> float:
     """By Mironov's conversion, over all orders; whatever order the search finds gives a valid epsilon."""
 
-    def epsilon(log_excess: float) -> float:
+    def log_epsilon(log_excess: float) -> float:
         excess = math.exp(log_excess)
-        return _sequence(1 + excess, steps, slope, rate) - math.log(delta) / excess  # a divergence that underflows, too
+        divergence = _sequence(1 + excess, steps, slope, rate)
+        return math.log(min(divergence - math.log(delta) / excess, 1e300))
 
-    found = minimize_scalar(epsilon, bounds=(-14.0, 28.0), method="bounded", options={"xatol": 1e-7})
-    return float(found.fun)
+    found = minimize_scalar(log_epsilon, bounds=(-14.0, 28.0), method="bounded", options={"xatol": 1e-7})
+    return math.exp(found.fun)
 
 
 def _least(reached: Callable[[int], bool], *, near: int, at_most: int) -> int:

@@ -91,7 +91,7 @@ def sgd_z(
     assumptions=_EPOCHS,
     outputs={
         "eps": "Renyi divergence at order alpha, nats, as printed",
-        "eps_shift": "the same by shift_mu(z, [(Kn/b, 0)]): smaller by (1 - c^(2Kn/b))/(1 - c^2)",
+        "eps_shift": "the same by shift_mu(z, [(Kn/b, 0)]): smaller by 2(1 - c^(2Kn/b))/(1 - c^2)",
     },
 )
 def sgd_eps_printed(
@@ -108,7 +108,7 @@ def sgd_eps_printed(
 ) -> Outputs:
     log_decay = 2 * K * _epochs(eta, m, n, b, L)
     eps = alpha * (z / sigma) ** 2 / (2 * eta) * math.exp(log_decay)
-    return {"eps": eps, "eps_shift": eps * eta * m * (2 - eta * m) / -math.expm1(log_decay)}
+    return {"eps": eps, "eps_shift": eps * eta * m * (2 - eta * m) / -math.expm1(log_decay) / 2}
 
 
 @bound(

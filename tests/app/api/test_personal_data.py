@@ -3,7 +3,7 @@
 import io
 import json
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, redirect_stderr
+from contextlib import redirect_stderr
 from pathlib import Path
 from typing import Any
 
@@ -49,9 +49,8 @@ def gateway(settings: Settings, admin_key: str, heard: list[str], log: io.String
         heard.append(f"{answer.headers} {answer.read()!r}")
 
     app = create_app(settings.model_copy(update={"log_level": "debug"}))
-    with ExitStack() as stack:
-        with redirect_stderr(log):  # where the gateway finds standard error when it starts
-            client = stack.enter_context(TestClient(app, headers={"Authorization": f"Bearer {admin_key}"}))
+    headers = {"Authorization": f"Bearer {admin_key}"}
+    with redirect_stderr(log), TestClient(app, headers=headers) as client:
         client.event_hooks["response"].append(keep)
         yield client
 

@@ -3,7 +3,7 @@
 import io
 import json
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, redirect_stderr
+from contextlib import redirect_stderr
 from typing import Any
 
 import pytest
@@ -90,9 +90,7 @@ def defective(settings: Settings, log: io.StringIO) -> Iterator[Callable[[Except
     def fail() -> None:
         raise failures.pop()
 
-    with ExitStack() as stack:
-        with redirect_stderr(log):  # where the gateway finds standard error when it starts
-            client = stack.enter_context(TestClient(app))
+    with redirect_stderr(log), TestClient(app) as client:
         yield lambda error: (failures.append(error), client.get("/fail"))[1]
 
 

@@ -23,7 +23,7 @@ MECHANISM = Mechanism(
 )
 HISTORY = (Run(steps=50), Run(steps=7, records=1), Run(steps=7), Run(steps=9, records=3))
 RELEASES = ((7, 2), (50, 1))
-DELETED = object()
+DELETED = "(deleted)"
 
 
 def evidence(**changed: Any) -> Evidence:

@@ -1,14 +1,17 @@
+import contextlib
 import doctest
 import json
 import math
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from app.privacy import bounds
 from app.privacy.bounds import CALCULATOR, bound, evaluate
 from app.privacy.bounds.bound import Domain, Parameter
-from app.privacy.errors import DomainError, NotionError, PreconditionError
+from app.privacy.errors import DomainError, NotionError, PreconditionError, PrivacyError
 
 VECTORS = json.loads((Path(__file__).parent / "vectors.json").read_text())
 ALGORITHM = {"Mlip": 1, "m": 0.0119, "n": 11982}
@@ -216,6 +219,43 @@ def test_results_that_floats_cannot_hold():
         evaluate("g23", {"c": 1e300, "sigma": 1e-200})
     with pytest.raises(DomainError, match="floating point"):
         evaluate("shift_mu", {"z0": 1.0, "segments": [[10**6, 0.1]], "c": 2.0, "eta": 1.0, "sigma": 1.0})
+
+
+EXTREMES = [0, 1e-300, 1e-9, 0.1, 0.5, 0.99, 1, 1 + 1e-9, 2, 50, 1000, 1e8, 1e15, 1e300]
+
+
+def extreme(parameter: Parameter) -> st.SearchStrategy[object]:
+    """Values of a parameter, mostly at the ends of its range."""
+    inside = [value for value in EXTREMES if parameter.domain.interval and parameter.domain.contains(value)]
+    whole = [int(value) for value in inside if value == value // 1 <= 1e15 and not (1000 < value < 1e15)]
+    match parameter.kind:
+        case "real":
+            return st.sampled_from(inside)
+        case "integer":
+            return st.sampled_from([value for value in whole if "summed" not in parameter.description or value <= 1000])
+        case "reals":
+            return st.lists(st.sampled_from(inside), max_size=3)
+        case "integers":
+            return st.lists(st.sampled_from(whole), max_size=3)
+        case "segments":
+            return st.lists(st.tuples(st.sampled_from(whole), st.sampled_from(inside)), max_size=3)
+        case "words":
+            return st.lists(st.just("deletion"), max_size=3)
+        case "choice":
+            return st.sampled_from(parameter.choices)
+        case "boolean":
+            return st.booleans()
+
+
+@pytest.mark.parametrize("name", CALCULATOR)
+@given(data=st.data())
+@settings(max_examples=30)
+def test_extreme_numbers_end_in_a_result_or_a_refusal(name, data):
+    """Within the ranges a bound returns what JSON can carry or refuses in a named way; it never fails otherwise."""
+    parameters = CALCULATOR[name].parameters
+    params = {p.name: data.draw(extreme(p), p.name) for p in parameters if p.required or data.draw(st.booleans())}
+    with contextlib.suppress(PrivacyError):
+        json.dumps(evaluate(name, params), allow_nan=False)
 
 
 def test_declarations_need_symbols():

@@ -67,7 +67,7 @@ def coins(alpha: float, rho: float, eps: float) -> float:
 
 
 @pytest.mark.parametrize("alpha", [1.01, 2.0, 8.0, 300.0])
-@pytest.mark.parametrize("rho", [1e-3, 0.2, 3.0])
+@pytest.mark.parametrize("rho", [1e-6, 1e-3, 0.2, 3.0])
 @pytest.mark.parametrize("eps", [0.0, 0.1, 2.0])
 def test_single_order_optimum_is_attained_by_coins(alpha, rho, eps):
     """No pair of coins on a grid beats the best delta of one order, and some attain it."""

@@ -23,17 +23,22 @@ def test_selection(alpha, p, more):
     assert penalty(alpha * more, p) <= penalty(alpha, p) * (1 + 1e-12)
 
 
-@given(z=st.floats(0, 1), b=st.integers(1, 11982), K=st.integers(1, 50), alpha=st.floats(1.1, 50))
+@given(
+    z=st.floats(0, 1),
+    b=st.sampled_from([1, 2, 3, 1997, 3994, 5991, 11982]),
+    K=st.integers(1, 50),
+    alpha=st.floats(1.1, 50),
+)
 def test_noisy_sgd(z, b, K, alpha):
     """The kept constant only helps, and is that of the shift accountant; both fall with epochs and with the batch."""
     at = SGD | {"alpha": alpha, "z": z, "sigma": 0.03, "b": b}
     here, there = (evaluate("sgd_eps_printed", at | {"K": k}) for k in (K, K + 1))
-    assert here["eps_shift"] <= here["eps"]
+    assert here["eps_shift"] <= here["eps"] / 2
     assert there["eps"] <= here["eps"]
-    if 11982 % b == 0 and z > 0:
+    if here["eps"] > 1e-300:
         steps = {"z0": z, "segments": [[K * 11982 // b, 0]], "c": 1 - SGD["eta"] * 0.0119}
         mu = evaluate("shift_mu", steps | {"eta": SGD["eta"], "sigma": 0.03})["mu"]
-        assert here["eps_shift"] == pytest.approx(alpha * mu**2 / 2, rel=1e-6, abs=1e-250)
+        assert here["eps_shift"] == pytest.approx(alpha * mu**2 / 2, rel=1e-6)
 
 
 def test_full_batches_are_the_stationary_distance():
