@@ -90,8 +90,13 @@ def defective(settings: Settings, log: io.StringIO) -> Iterator[Callable[[Except
     def fail() -> None:
         raise failures.pop()
 
-    with redirect_stderr(log), TestClient(app) as client:
-        yield lambda error: (failures.append(error), client.get("/fail"))[1]
+    def call(error: Exception) -> Any:
+        failures.append(error)
+        with redirect_stderr(log):
+            return client.get("/fail")
+
+    with TestClient(app) as client:
+        yield call
 
 
 @pytest.mark.parametrize("error", [ValueError(SECRET), LedgerCorrupt("Model mdl_1 does not verify.")])
