@@ -105,12 +105,13 @@ def get_deletion_request(at: At, request_id: str) -> DeletionRequestOut:
 @router.get(
     "/{request_id}/events", dependencies=[caller_with(Scope.REQUESTS_READ)], responses=responses(RequestUnknown)
 )
-def list_events(at: At, request_id: str) -> list[RequestEventOut]:
-    """Every change of the request, oldest first."""
+def list_events(at: At, request_id: str) -> PageOut[RequestEventOut]:
+    """Every change of the request, oldest first; there are never so many that they need another page."""
     with at.database.reading() as session:
         deletion.get(session, request_id)
         events = repository.events(session, request_id=request_id)
-    return [RequestEventOut(at=event.at, status=event.status, detail=event.detail) for event in events]
+    items = [RequestEventOut(at=event.at, status=event.status, detail=event.detail) for event in events]
+    return PageOut(items=items, next_cursor=None)
 
 
 @router.post(

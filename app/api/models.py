@@ -1,5 +1,6 @@
 """`/models`: learn, watch, download, predict, relearn."""
 
+import contextlib
 from typing import Annotated, Any
 
 import numpy as np
@@ -38,7 +39,9 @@ from app.errors import (
     TargetUnreachable,
     VersionUnknown,
     WeightsDestroyed,
+    WeightsUnreadable,
 )
+from app.installation import Installation
 from app.registry import datasets, repository, weights
 from app.registry import service as registry
 from app.registry.encoding import encode_vectors, parse_schema
@@ -152,12 +155,9 @@ def get_weights(at: At, model_id: str, number: Number) -> Response:
 )
 def predict(at: At, model_id: str, body: PredictionsIn) -> PredictionsOut:
     """What the live version says about records: objects by column name, or vectors where the dataset has no schema."""
-    with at.database.reading() as session:
-        model = registry.get_model(session, model_id)
-        version = registry.get_live_version(session, model)
-        dataset = datasets.get(session, model.dataset_id)
+    dataset, version, content = _live(at, model_id)
     features = _encode(dataset, body.records)
-    parameters = weights.from_safetensors(registry.read_weights(at.weights, version))
+    parameters = weights.from_safetensors(content)
     chances = probabilities(parameters, features, len(dataset.classes))
     predictions = [
         PredictionOut(
@@ -167,6 +167,20 @@ def predict(at: At, model_id: str, body: PredictionsIn) -> PredictionsOut:
         for row in chances
     ]
     return PredictionsOut(version=version.number, predictions=predictions)
+
+
+def _live(at: Installation, model_id: str) -> tuple[Dataset, Version, bytes]:
+    """The live version, its weights and its dataset; the next one, if it is superseded while it is read."""
+    while True:
+        with at.database.reading() as session:
+            model = registry.get_model(session, model_id)
+            version = registry.get_live_version(session, model)
+            dataset = datasets.get(session, model.dataset_id)
+        with contextlib.suppress(WeightsDestroyed):
+            return dataset, version, registry.read_weights(at.weights, version)
+        with at.database.reading() as session:
+            if registry.get_live_version(session, model).id == version.id:
+                raise WeightsUnreadable(f"The weights of the live version {version.id} are missing; restore them.")
 
 
 def shown(session: Session, model: Model) -> ModelOut:

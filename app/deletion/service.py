@@ -11,7 +11,9 @@ from app.db.tables import Dataset, DeletionRequest, Erasure, RequestEvent, Reque
 from app.deletion import deadlines, repository, status
 from app.deletion.deadlines import Regulation
 from app.deletion.status import Status
-from app.errors import DatasetUnknown, RequestUnknown, TransitionForbidden
+from app.errors import DatasetUnknown, FieldError, InputInvalid, RequestUnknown, TransitionForbidden
+
+_CLOCKS_DIFFER_BY = datetime.timedelta(minutes=5)
 
 
 def submit(
@@ -28,12 +30,16 @@ def submit(
     """Record a request and accept it; one about somebody of whom nothing is held completes at once.
 
     `dataset_ids`: where to forget the person; default: wherever they are held. A second request for a person who is
-    being forgotten follows the first. Raises `DatasetUnknown`.
+    being forgotten follows the first. Raises `DatasetUnknown`, `InputInvalid`.
     """
     for dataset_id in dataset_ids or ():
         if not repository.dataset_exists(session, dataset_id):
             raise DatasetUnknown(f"There is no dataset {dataset_id!r}; GET /v1/datasets lists them.")
     at = now(session)
+    if submitted_at and submitted_at > at + _CLOCKS_DIFFER_BY:
+        raise InputInvalid(
+            "A request cannot come from the future.", [FieldError("submitted_at", "expected a past time")]
+        )
     request = DeletionRequest(
         id=new_id("dr"),
         subject_ref=subject_ref,
@@ -81,6 +87,8 @@ def cancel(session: Session, request: DeletionRequest) -> None:
     if any(erasure.revision is not None for erasure in repository.erasures(session, request_id=request.id)):
         raise TransitionForbidden("The person's rows are being erased or are gone: it is too late to cancel.")
     _move(session, request, Status.CANCELLED)
+    for owed in repository.request_models(session, request_id=request.id):
+        owed.status = "cancelled"
 
 
 def claim_erasures(session: Session, *, dataset: Dataset, limit: int) -> None:

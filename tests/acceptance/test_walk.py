@@ -39,7 +39,7 @@ def test_a_person_is_forgotten(
 
     done = get(f"/deletion-requests/{request['id']}")
     assert (done["status"], done["outcome"]) == ("completed", "forgotten")
-    assert [event["status"] for event in get(f"/deletion-requests/{request['id']}/events")] == [
+    assert [event["status"] for event in get(f"/deletion-requests/{request['id']}/events")["items"]] == [
         "received",
         "accepted",
         "running",

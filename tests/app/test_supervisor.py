@@ -121,7 +121,7 @@ def test_second_up_leaves_the_first_alone(tmp_path: Path) -> None:
         assert httpx.get(f"{address}/healthz").status_code == 200
 
 
-@pytest.mark.parametrize("command", ["up", "serve"])
+@pytest.mark.parametrize("command", ["up", pytest.param("serve", marks=pytest.mark.slow)])
 def test_port_in_use(command: str, tmp_path: Path, taken_port: int) -> None:
     """Where the port is taken, it says which and what to set, in one line, and ends with exit code 1."""
     done = _run(command, tmp_path / "data", port=str(taken_port))

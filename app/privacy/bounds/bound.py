@@ -93,7 +93,7 @@ class Parameter:
 
     def accept(self, value: object, given: Mapping[str, object]) -> Any:
         """The value the function is called with. `given`: all parameters, for a real written "1/n"."""
-        if value is None and not self.required:
+        if value is None and self.default is None and not self.required:
             return None
         match self.kind:
             case "real":

@@ -308,7 +308,7 @@ def _require_feasible(
     def require_at(reach: float, v: float, left: int) -> None:
         chord = final[0] / final[1] * c**left * v
         require(
-            reach >= chord * (1 - 1e-12),
+            reach >= chord * (1 - 1e-12) - 1e-300,
             "feasible_shifts",
             f"Delta={reach:.6g} >= {chord:.6g} at {left} steps before the end: gradients may not move apart, nor c"
             " exceed 1 for long; noise before the data differ does not help, so count steps from there",

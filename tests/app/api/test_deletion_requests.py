@@ -53,7 +53,7 @@ def shown(get: Get) -> Make:
 @pytest.fixture
 def statuses(get: Get) -> Callable[[dict[str, Any]], list[str]]:
     """What a request has been through."""
-    return lambda request: [event["status"] for event in get(f"/deletion-requests/{request['id']}/events")]
+    return lambda request: [event["status"] for event in get(f"/deletion-requests/{request['id']}/events")["items"]]
 
 
 @pytest.fixture

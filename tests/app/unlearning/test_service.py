@@ -170,7 +170,7 @@ def test_an_expired_lease_is_taken(claim: Claim, live: Any, forget: Make, get: G
         abandoned = unlearning.get(session, first.run_id)
     assert (abandoned.status, abandoned.error_code) == ("abandoned", "lease_expired")
     assert get(f"/deletion-requests/{request['id']}")["status"] == "running"
-    events = [event["status"] for event in get(f"/deletion-requests/{request['id']}/events")]
+    events = [event["status"] for event in get(f"/deletion-requests/{request['id']}/events")["items"]]
     assert events == ["received", "accepted", "running", "accepted", "running"]
     assert get(f"/datasets/{live[0]['id']}")["revision"] == 1
 
