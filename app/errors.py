@@ -197,6 +197,11 @@ class AlreadyRunning(LetheError):
     title = "The data folder is in use"
 
 
+class DatabaseUnreadable(LetheError):
+    code = "unavailable"
+    title = "The database cannot be read"
+
+
 class AddressInUse(LetheError):
     code = "address_in_use"
     title = "The address cannot be listened on"

@@ -38,6 +38,7 @@ I. Mironov, "Renyi differential privacy", CSF 2017, Proposition 3.
 """
 
 import math
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -364,7 +365,8 @@ def epsilon_over_orders(
 
     def epsilon_at(log_excess: float) -> float:
         order = 1 + math.exp(log_excess)
-        return conversion(order=order, divergence=curve(order), delta=delta)
+        divergence = curve(order) or sys.float_info.min  # a curve that underflows is not zero
+        return conversion(order=order, divergence=divergence, delta=delta)
 
     best = min((quarters / 4 for quarters in range(-56, 113)), key=epsilon_at)
     for halvings in range(3, 28):

@@ -1,0 +1,39 @@
+"""Commands that run the service."""
+
+from app.cli.output import console, new_group
+from app.config import Settings
+
+commands = new_group()
+
+
+@commands.command()
+def up() -> None:
+    """Run gateway and worker as one command (SQLite, no broker); Ctrl-C ends it."""
+    from app import supervisor
+
+    settings = Settings()
+
+    def ready(address: str) -> None:
+        console.print(f"Lethe is at [bold]{address}[/] (API documentation: {address}/docs)")
+        console.print(f"Admin key:  {settings.resolved_admin_key_file()}")
+
+    supervisor.up(settings, on_ready=ready)
+
+
+@commands.command()
+def serve() -> None:
+    """Run the gateway alone; workers are started with `celery -A worker.celery_app worker --pool solo --beat`."""
+    from app import installation, supervisor
+
+    settings = Settings()
+    installation.set_up(settings)
+    supervisor.serve(settings, listener=None, on_ready=lambda: console.print("Lethe's gateway is up."))
+
+
+@commands.command()
+def migrate() -> None:
+    """Bring the database to this release's schema."""
+    from app import installation
+
+    installation.set_up(Settings())
+    console.print("The database has this release's schema.")
