@@ -52,7 +52,7 @@ def account_bounds() -> None:
     from app.privacy.bounds import CALCULATOR
 
     for bound in CALCULATOR.values():
-        console.print(f"{bound.name:<32}{bound.title}")
+        console.print(f"{bound.name:<34}{bound.title}")
 
 
 @account.command("bound")
