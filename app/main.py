@@ -34,9 +34,10 @@ def create_app(settings: Settings) -> FastAPI:
         telemetry.configure(settings.log_level)
         private = settings.data_dir / "tmp"
         private.mkdir(mode=0o700, exist_ok=True)
-        tempfile.tempdir = str(private)  # where uploads are spooled
+        usual, tempfile.tempdir = tempfile.tempdir, str(private)  # where uploads are spooled
         with installation.opened(settings) as gateway.state.installation:
             yield
+        tempfile.tempdir = usual
 
     gateway = FastAPI(title="Lethe", version="0.1.0", description=DESCRIPTION, lifespan=lifespan)
     problems.install(gateway)

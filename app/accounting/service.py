@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from sqlalchemy.orm import Session
 
 from app.accounting import certificates, ledger, repository
-from app.db.tables import Certificate, Model
+from app.db.tables import Certificate, Dataset, Model
 from app.errors import ModelNotLive
-from app.privacy import accountant, conversion, guarantees
-from app.privacy.accountant import Chain, Run
+from app.privacy import accountant, calibration, guarantees
+from app.privacy.accountant import Chain, Exposure, Run
+from app.privacy.errors import InfeasibleError
 from app.privacy.guarantees import Evidence, Guarantee
 from app.privacy.mechanism import Mechanism
 
@@ -44,8 +45,28 @@ def guarantees_of(session: Session, model: Model) -> list[Guarantee]:
 
 def epsilon_without_steps(chain: Chain, *, records: int, delta: float) -> float:
     """The `unlearning` epsilon if `records` more became null and no step were run: what unlearning is for."""
-    mu = accountant.unlearning_mu(chain, records=records)
-    return conversion.gdp_epsilon(mu=mu, delta=delta)
+    return calibration.least_epsilon(chain, records=records, steps=0, delta=delta)
+
+
+def releases_left(
+    session: Session, model: Model, *, records: int, steps: int, epsilon: float, delta: float
+) -> int | None:
+    """How many more versions of `model`, by runs of `steps`, fit the `adaptive` budget of a person who stays.
+
+    Of one whose `records` have fed every version of every model of the dataset. None: what is published exceeds it.
+    """
+    beyond = session.get_one(Dataset, model.dataset_id).revision + 1
+    exposures = []
+    for fed in repository.models_of(session, dataset_id=model.dataset_id):
+        published = accountant.tally(repository.releases_before(session, model_id=fed.id, revision=beyond))
+        exposures.append(Exposure(mechanism=Mechanism.from_json(fed.mechanism), records=records, releases=published))
+    mechanism = Mechanism.from_json(model.mechanism)
+    try:
+        return calibration.releases_left(
+            exposures, mechanism, records=records, steps=steps, epsilon=epsilon, delta=delta
+        )
+    except InfeasibleError:
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,9 +17,12 @@ from app.api.schemas import (
     LedgerEntryOut,
     LedgerOut,
     NextRequestOut,
+    OptionOut,
     PointOut,
+    Positive,
     PreviewIn,
     PreviewOut,
+    ReleasesLeftOut,
     RequestAccountOut,
     StatementOut,
     TargetOut,
@@ -47,13 +50,21 @@ router = APIRouter(prefix="/accounting", tags=["Accounting"], dependencies=[call
 
 
 @router.get("/models/{model_id}", responses=responses(ModelUnknown, ModelNotLive))
-def get_account(at: At, model_id: str) -> AccountOut:
-    """Where the live version stands, and what forgetting one more record would take."""
+def get_account(
+    at: At,
+    model_id: str,
+    adaptive_epsilon: Annotated[Positive | None, Query()] = None,
+    adaptive_delta: Annotated[float | None, Query(gt=0, lt=1)] = None,
+) -> AccountOut:
+    """Where the live version stands, what forgetting one more record would take, and how many more versions a person
+    who stays can feed before the `adaptive` guarantee exceeds a budget."""
     with at.database.reading() as session:
         model = registry.get_model(session, model_id)
         standing = service.standing(session, model)
-    chain = standing.chain
-    plan = planner.forget(chain, records=1, epsilon=model.epsilon, delta=model.delta)
+        chain = standing.chain
+        plan = planner.forget(chain, records=1, epsilon=model.epsilon, delta=model.delta)
+        epsilon, delta = adaptive_epsilon or model.epsilon, adaptive_delta or model.delta
+        left = service.releases_left(session, model, records=1, steps=plan.steps, epsilon=epsilon, delta=delta)
     without = service.epsilon_without_steps(chain, records=1, delta=model.delta)
     return AccountOut(
         model_id=model.id,
@@ -64,6 +75,9 @@ def get_account(at: At, model_id: str) -> AccountOut:
         guarantees=shown_guarantees(standing.guarantees),
         releases=standing.releases,
         next_request=NextRequestOut(kind=plan.kind, steps=plan.steps, epsilon_without_steps=without),
+        releases_left=ReleasesLeftOut(
+            epsilon=epsilon, delta=delta, steps_per_release=plan.steps, records=1, count=left
+        ),
     )
 
 
@@ -140,20 +154,26 @@ def evaluate_bound(name: str, body: BoundIn) -> dict[str, Any]:
 
 @router.post("/preview", responses=responses(ModelUnknown, ModelNotLive))
 def preview(at: At, body: PreviewIn) -> PreviewOut:
-    """What forgetting `num_records` more would take, to the model's target or another; nothing is changed."""
+    """What forgetting `num_records` more would take, to the model's target or another, and what else could be done;
+    nothing is changed."""
     with at.database.reading() as session:
         model = registry.get_model(session, body.model_id)
         chain = service.standing(session, model).chain
     epsilon, delta = body.epsilon or model.epsilon, body.delta or model.delta
-    plan = planner.forget(chain, records=body.num_records, epsilon=epsilon, delta=delta)
-    run = Run(steps=plan.steps, records=body.num_records)
-    after = accountant.advance(chain if plan.kind == "unlearn" else accountant.started(chain.mechanism), run)
+    records = body.num_records
+    plan = planner.forget(chain, records=records, epsilon=epsilon, delta=delta)
+    compared = planner.options(
+        chain, records=records, epsilon=epsilon, delta=delta, expected_requests=body.expected_requests
+    )
+    last_run = Run(steps=plan.steps, records=records)
+    reached = guarantees.of_chain(planner.after(chain, plan, records=records), last_run=last_run, delta=delta)
     return PreviewOut(
         kind=plan.kind,
         steps=plan.steps,
         reason=plan.reason,
-        epsilon_without_steps=service.epsilon_without_steps(chain, records=body.num_records, delta=delta),
-        guarantees=shown_guarantees(guarantees.of_chain(after, last_run=run, delta=delta)),
+        epsilon_without_steps=service.epsilon_without_steps(chain, records=records, delta=delta),
+        guarantees=shown_guarantees(reached),
+        options=[OptionOut.model_validate(option, from_attributes=True) for option in compared],
     )
 
 

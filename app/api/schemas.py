@@ -7,6 +7,7 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 
 from app.access.service import Scope
 from app.deletion.deadlines import Regulation
+from app.unlearning.planner import EXPECTED_REQUESTS
 
 T = TypeVar("T")
 Positive = Annotated[FiniteFloat, Field(gt=0)]
@@ -276,6 +277,14 @@ class NextRequestOut(BaseModel):
     epsilon_without_steps: float = Field(description="unlearning epsilon if the rows were nulled and nothing ran")
 
 
+class ReleasesLeftOut(BaseModel):
+    epsilon: float = Field(description="The `adaptive` budget: of the query, or the model's target")
+    delta: float
+    steps_per_release: int = Field(description="What forgetting one more record takes now")
+    records: int = Field(description="Of the person, in every version of every model of the dataset so far")
+    count: int | None = Field(description="Versions of this model that still fit; null: the budget is exceeded already")
+
+
 class AccountOut(BaseModel):
     model_id: str
     version: int
@@ -285,6 +294,7 @@ class AccountOut(BaseModel):
     guarantees: list[GuaranteeOut]
     releases: int
     next_request: NextRequestOut
+    releases_left: ReleasesLeftOut
 
 
 class PreviewIn(Body):
@@ -292,6 +302,17 @@ class PreviewIn(Body):
     num_records: Annotated[int, Field(ge=1, le=2**31 - 1)] = 1
     epsilon: Positive | None = None
     delta: Annotated[float, Field(gt=0, lt=1)] | None = None
+    expected_requests: Annotated[int, Field(ge=1, le=100)] = Field(
+        EXPECTED_REQUESTS, description="Further requests of as many records each, for the comparison of options"
+    )
+
+
+class OptionOut(BaseModel):
+    kind: str = Field(description="unlearn (now) | batch (wait for the expected requests) | relearn")
+    steps: int
+    steps_per_request: float = Field(description="If this and the expected requests are all handled so")
+    epsilon: float = Field(description="`unlearning`, once its run is done")
+    reason: str
 
 
 class PreviewOut(BaseModel):
@@ -300,6 +321,7 @@ class PreviewOut(BaseModel):
     reason: str
     epsilon_without_steps: float
     guarantees: list[GuaranteeOut]
+    options: list[OptionOut] = Field(description="Cheapest per request first")
 
 
 class PointOut(BaseModel):

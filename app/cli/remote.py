@@ -80,7 +80,10 @@ def model_create(
     }
     with connect(url, key) as client:
         created = client.post("/v1/models", asked)
-        show(_wait_for_model(client, created["id"]) if wait else created)
+        if wait:
+            _show_learned(_wait_for_model(client, created["id"]))
+        else:
+            show(created)
 
 
 @model.command("list")
@@ -102,7 +105,7 @@ def model_show(model_id: str, url: Url = None, key: Key = None) -> None:
 def model_wait(model_id: str, url: Url = None, key: Key = None) -> None:
     """Wait, with a progress bar, until a model is live."""
     with connect(url, key) as client:
-        show(_wait_for_model(client, model_id))
+        _show_learned(_wait_for_model(client, model_id))
 
 
 @model.command("relearn")
@@ -173,6 +176,12 @@ def connect(url: str | None, key: str | None) -> Client:
             raise Unauthenticated(f"no API key; set LETHE_API_KEY (there is no {path})")
         key = path.read_text().strip()
     return Client(url or f"http://{settings.host}:{settings.port}", key)
+
+
+def _show_learned(found: Any) -> None:
+    show(found)
+    if found["status"] == "failed":
+        raise typer.Exit(1)
 
 
 def _wait_for_model(client: Client, model_id: str) -> Any:

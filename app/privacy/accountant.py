@@ -1,45 +1,65 @@
 """The accountant: two scalars per chain, and every guarantee read off them.
 
-Learning and unlearning are one chain of projected noisy gradient steps on a dataset in which deleted records become
-null records. Compare it with the chain that runs the same steps on other data from the same initial law, and keep
+Learning and unlearning are one chain of projected noisy gradient steps on a dataset whose slots are edited between
+runs: a deleted record becomes null. Compare it with the chain that runs the same steps on other data from the same
+initial law, and keep
 
     influence   W <- c W + s_t        s_t: how far the differing records move one noiseless step
     variance    V <- c^2 V + nu^2     nu^2 = 2 eta sigma^2
 
 Then the last iterates are mu-indistinguishable (mu-GDP, in both directions) with mu = W / sqrt(V). Proof and
-precondition (s_t never increases, which holds because a deleted record never comes back): `docs/mathematics/shift.md`;
-the inequality is the shifted interpolation of Bok, Su and Altschuler (2024), optimised over its shifts.
+precondition (s_t never increases, which holds because the comparison is with the data as they are at the end):
+`docs/mathematics/shift.md`; the inequality is the shifted interpolation of Bok, Su and Altschuler (2024), optimised
+over its shifts. Runs of one chain may differ in eta and sigma (`varying.md`), and a chain may begin at a model that was
+not learned here (`reset.md`).
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from app.privacy.errors import DomainError, require_count
+from app.privacy.errors import DomainError, PreconditionError, require_count, require_nonnegative, require_order
 from app.privacy.mechanism import Adjacency, Mechanism
 
 THEOREM = "shifted-interpolation/1"
 """The id under which certificates cite the bound above."""
 
 
+_SLACK = 1e-12  # relative rounding allowed to a shift of zero; it raises mu by less than its square (varying.md)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """`steps` K >= 1 steps, before which `records` more of the dataset's records became null."""
+    """`steps` K >= 1 steps, before which `records` more of the dataset's records became null.
+
+    Other edits before it: `inserted` null slots got a record, `corrected` slots got another record. `mechanism`: what
+    it ran with, where that is not what the run before it ran with; only step size and noise scale may differ.
+    """
 
     steps: int
     records: int = 0
+    inserted: int = 0
+    corrected: int = 0
+    mechanism: Mechanism | None = None
 
     def __post_init__(self) -> None:
         require_count(1, steps=self.steps)
-        require_count(0, records=self.records)
+        require_count(0, records=self.records, inserted=self.inserted, corrected=self.corrected)
+
+    @property
+    def edits(self) -> int:
+        """How much the data changed, in records against null: a record against another record counts twice."""
+        return self.records + self.inserted + 2 * self.corrected
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chain:
     """Where one model's chain stands, in the `zero_out` adjacency.
 
-    `steps`: all steps since the initial law. `variance`: V. `presence`: W of one record that was there from the first
-    step and still is. `influence`: sum of W over all records deleted since the first step.
+    `steps`: all steps since the initial law. `variance`: V. `presence`: W of one slot that differs since the first
+    step and still does (a record not yet deleted, a slot not yet filled). `influence`: sum of W over all `edits` since
+    the first step. `distance`: what is left of the distance between the two starts. `constant`: every run so far had
+    the same mechanism, the present `mechanism`. `falls`: where the noise fell.
     """
 
     mechanism: Mechanism
@@ -47,6 +67,18 @@ class Chain:
     variance: float
     presence: float
     influence: float
+    distance: float = 0.0
+    edits: int = 0
+    constant: bool = True
+    falls: "tuple[Fall, ...]" = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fall:
+    """Where a chain stood when its noise scale fell, and by how much its steps have contracted since."""
+
+    chain: Chain
+    decay: float
 
 
 def started(mechanism: Mechanism) -> Chain:
@@ -54,48 +86,157 @@ def started(mechanism: Mechanism) -> Chain:
     return Chain(mechanism=mechanism, steps=0, variance=0.0, presence=0.0, influence=0.0)
 
 
+def imported(mechanism: Mechanism) -> Chain:
+    """The chain at a model that was not learned here: any point of the ball, compared with any other (`reset.md`)."""
+    return replace(started(mechanism), distance=2 * mechanism.radius)
+
+
 def advance(chain: Chain, run: Run) -> Chain:
-    """The chain after `run`. Splitting a run in two changes nothing: this is the recursion, summed."""
-    mechanism = chain.mechanism
+    """The chain after `run`. Splitting a run in two changes nothing: this is the recursion, summed.
+
+    Raises `PreconditionError` if `run` has a mechanism that cannot follow the chain's.
+    """
+    if not isinstance(run, Run):
+        raise DomainError(f"Expected a Run, not {type(run).__name__}")
+    mechanism = _following(chain.mechanism, run)
+    falls = chain.falls
+    if chain.steps and mechanism.noise_scale < chain.mechanism.noise_scale:
+        falls = (*falls, Fall(chain=replace(chain, falls=()), decay=1.0))
     decay = mechanism.contraction**run.steps
     return replace(
         chain,
+        mechanism=mechanism,
         steps=chain.steps + run.steps,
         variance=decay**2 * chain.variance + _noise(mechanism, run.steps),
         presence=decay * chain.presence + _push(mechanism, run.steps),
-        influence=decay * (chain.influence + run.records * chain.presence),
+        influence=decay * (chain.influence + run.edits * chain.presence),
+        distance=decay * chain.distance,
+        edits=chain.edits + run.edits,
+        constant=chain.steps == 0 or (chain.constant and mechanism == chain.mechanism),
+        falls=tuple(replace(fall, decay=decay * fall.decay) for fall in falls),
     )
 
 
-def replay(mechanism: Mechanism, runs: Iterable[Run]) -> Chain:
-    """The chain after all of `runs`, the first of which is learning."""
-    chain = started(mechanism)
+def resume(chain: Chain, runs: Iterable[Run]) -> Chain:
+    """The chain after all of `runs`."""
     for run in runs:
         chain = advance(chain, run)
     return chain
 
 
-def unlearning_mu(chain: Chain, *, records: int = 0) -> float:
-    """Against learning from scratch: same number of steps, same initial law, on the data as they are now.
+def replay(mechanism: Mechanism, runs: Iterable[Run]) -> Chain:
+    """The chain after all of `runs`, the first of which is learning."""
+    return resume(started(mechanism), runs)
 
-    Covers all deletions so far together (influences add), and `records` >= 0 more that have just become null. For
-    requests that do not depend on published models.
+
+def unlearning_mu(chain: Chain, *, records: int = 0) -> float:
+    """Against learning from scratch: same steps, same initial law, on the data as they are now.
+
+    Covers all edits so far together (influences add), and `records` >= 0 more that have just become null. For
+    requests that do not depend on published models. Of an `imported` chain: against the same steps from any start.
+
+    Raises `PreconditionError` (`shifts_feasible`) where the noise fell and too few steps followed.
     """
     require_count(0, records=records)
-    return _mu(chain.influence + records * chain.presence, chain.variance)
+    influence = chain.influence + records * chain.presence + chain.distance
+    mu = _mu(influence, chain.variance)
+    for fall in chain.falls:
+        then = fall.chain
+        before = then.influence + (chain.edits + records - then.edits) * then.presence + then.distance
+        least = fall.decay * then.variance * (influence / chain.variance)
+        if not before >= (1 - _SLACK) * least:
+            raise PreconditionError(
+                "shifts_feasible",
+                f"Expected influence={before:.6g} >= {least:.6g} where the noise fell after {then.steps} steps: more"
+                " steps without edits, or a smaller fall",
+            )
+    return mu
 
 
-def deletion_mu(chain: Chain, *, records: int, steps_present: int) -> float:
+def deletion_mu(chain: Chain, *, records: int, steps_present: int, steps_absent: int = 0) -> float:
     """Against the same history in which one person's `records` had been null from the start.
 
-    `steps_present`: steps of this chain that ran before they were deleted, 0 <= steps_present <= chain.steps.
-    For requests that do not depend on published models.
+    `steps_absent`: steps of this chain that ran before they were inserted; until then both histories have the same
+    law, so that the comparison begins there, with W = V = 0. `steps_present`: steps that ran from then until they were
+    deleted. Both >= 0, together <= chain.steps. For requests that do not depend on published models.
+
+    Raises `PreconditionError` for a chain of several mechanisms: resume it over `alone`.
     """
-    require_count(0, records=records, steps_present=steps_present)
-    if steps_present > chain.steps:
-        raise DomainError(f"Expected steps_present={steps_present} <= steps={chain.steps}")
-    decay = chain.mechanism.contraction ** (chain.steps - steps_present)
-    return _mu(records * _push(chain.mechanism, steps_present) * decay, chain.variance)
+    require_count(0, records=records, steps_present=steps_present, steps_absent=steps_absent)
+    steps = chain.steps - steps_absent
+    if steps_present > steps:
+        raise DomainError(f"Expected steps_present={steps_present} <= steps={steps}")
+    if not chain.constant:
+        raise PreconditionError("mechanism_constant", "Expected one mechanism in all runs; follow the records alone")
+    decay = chain.mechanism.contraction ** (steps - steps_present)
+    influence = records * _push(chain.mechanism, steps_present) * decay
+    if steps_absent:
+        return _mu(influence, _noise(chain.mechanism, steps) if steps else 0.0)
+    return _mu(influence + chain.distance, chain.variance)
+
+
+def alone(
+    mechanism: Mechanism, runs: Iterable[Run], *, records: int, steps_present: int, steps_absent: int = 0
+) -> list[Run]:
+    """The runs since one person's `records` came, in which nothing but their deletion is edited.
+
+    `deletion` is `unlearning` of this history, also where mechanisms vary: resume it from `started`, or from
+    `imported` if they were there when the model was. `steps_absent` and `steps_present` as in `deletion_mu`; a run
+    begins after each, or `DomainError`.
+    """
+    require_count(0, records=records, steps_present=steps_present, steps_absent=steps_absent)
+    own: list[Run] = []
+    starts, steps = set[int](), 0
+    deleted = steps_absent + steps_present
+    for run in _spelt_out(mechanism, runs):
+        starts.add(steps)
+        if steps >= steps_absent:
+            own.append(Run(steps=run.steps, records=records if steps == deleted else 0, mechanism=run.mechanism))
+        steps += run.steps
+    if not {steps_absent, deleted} <= starts:
+        raise DomainError(f"Expected runs to begin after steps_absent={steps_absent} and after {deleted} steps")
+    return own
+
+
+def reset_mu(mechanism: Mechanism, *, steps: int) -> float:
+    """`steps` >= 1 on the present data from any point of the ball, against the same steps from any other.
+
+    Holds given the whole past: for imported models, for repair, and against whoever chose the requests.
+    """
+    require_count(1, steps=steps)
+    return unlearning_mu(advance(imported(mechanism), Run(steps=steps)))
+
+
+def restart_mu(mechanism: Mechanism, runs: Sequence[Run]) -> float:
+    """What `unlearning` becomes if the comparison begins anew, 2R apart and without noise, before the best of `runs`.
+
+    A second upper bound beside `unlearning_mu(replay(mechanism, runs))`, smaller where very much was edited long ago.
+    The runs are read from the last to the first; infinite if there is none.
+    """
+    best, steepest = math.inf, 0.0
+    influence, variance, decay, later = 0.0, 0.0, 1.0, 0
+    for run in reversed(list(_spelt_out(mechanism, runs))):
+        made = run.mechanism or mechanism
+        influence += later * _push(made, run.steps) * decay
+        variance += _noise(made, run.steps) * decay**2
+        decay *= made.contraction**run.steps
+        later += run.edits
+        steepest = max(steepest, influence / variance)
+        apart = influence + 2 * made.radius * decay
+        if (1 - _SLACK) * steepest <= apart / variance:  # the shifts are feasible (varying.md)
+            best = min(best, _mu(apart, variance))
+    return best
+
+
+def renyi_divergence(*, mu: float, order: float) -> float:
+    """D_alpha <= alpha mu^2 / 2 in both directions, for mu >= 0 and every order alpha > 1.
+
+    >>> renyi_divergence(mu=0.5, order=8.0)
+    1.0
+    """
+    require_nonnegative(mu=mu)
+    require_order(order=order)
+    return order * mu * mu / 2
 
 
 def release_mu(mechanism: Mechanism, *, steps: int, adjacency: Adjacency) -> float:
@@ -156,7 +297,8 @@ def compact(mechanism: Mechanism, runs: Sequence[Run]) -> list[Run]:
     """The same history, its old part merged so that its length no longer grows with the age of the model.
 
     Runs so old that what they deleted has decayed by 1e-18 are merged as if everything in them had been deleted
-    just before the youngest of them: an upper bound of every influence, and the same steps in all.
+    just before the youngest of them: an upper bound of every influence, and the same steps in all. A history of
+    several mechanisms is left as it is.
 
     >>> from app.privacy.mechanism import Objective
     >>> m = Mechanism(objective=Objective.LOGISTIC_REGRESSION, num_slots=100, num_classes=2, l2=1.0, step_size=0.5,
@@ -166,13 +308,40 @@ def compact(mechanism: Mechanism, runs: Sequence[Run]) -> list[Run]:
     """
     horizon = math.log(1e-18) / math.log(mechanism.contraction)
     age = 0
+    if any(run.mechanism not in (None, mechanism) for run in runs):
+        return list(runs)
     for index in range(len(runs) - 1, 1, -1):
         age += runs[index].steps
         if age >= horizon:
             older = Run(steps=sum(run.steps for run in runs[:index]))
-            youngest = Run(steps=runs[index].steps, records=sum(run.records for run in runs[1 : index + 1]))
+            merged = runs[1 : index + 1]
+            youngest = Run(
+                steps=runs[index].steps,
+                records=sum(run.records for run in merged),
+                inserted=sum(run.inserted for run in merged),
+                corrected=sum(run.corrected for run in merged),
+            )
             return [older, youngest, *runs[index + 1 :]]
     return list(runs)
+
+
+def _following(mechanism: Mechanism, run: Run) -> Mechanism:
+    """The mechanism of `run`, after one that ran with `mechanism`; raises `PreconditionError` if it cannot follow."""
+    made = run.mechanism
+    if made is None:
+        return mechanism
+    for name in ("objective", "num_slots", "num_classes", "l2", "radius"):
+        was, now = getattr(mechanism, name), getattr(made, name)
+        if was != now:
+            raise PreconditionError("same_problem", f"Expected {name}={now} to be {was}, as in the run before")
+    return made
+
+
+def _spelt_out(mechanism: Mechanism, runs: Iterable[Run]) -> Iterator[Run]:
+    """The runs, each with the mechanism it ran with."""
+    for run in runs:
+        mechanism = _following(mechanism, run)
+        yield replace(run, mechanism=mechanism)
 
 
 def _push(mechanism: Mechanism, steps: int) -> float:

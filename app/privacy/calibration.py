@@ -1,11 +1,17 @@
-"""The inverse questions: the settings and the steps that reach a target."""
+"""The inverse questions: the settings, the steps and the sizes that reach a target.
+
+Every answer is read off the accountant itself, by bisection of numbers that rise or fall: what is answered is what the
+ledger will say, to the last digit.
+"""
 
 import math
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from app.privacy import accountant, conversion
-from app.privacy.accountant import Chain, Run
-from app.privacy.errors import DomainError, InfeasibleError
+from app.privacy.accountant import Chain, Exposure, Run
+from app.privacy.errors import LARGEST_COUNT, DomainError, InfeasibleError, require_count
 from app.privacy.mechanism import Mechanism, Objective, gradient_bound, smoothness
 
 DEFAULT_HEADROOM = 2.0
@@ -81,14 +87,30 @@ def mechanism_for(
     return draft
 
 
+# --- what it takes, and what that buys -------------------------------------------------------------------------------
+#
+# Common to all below. Symbols: epsilon >= 0, in nats; 0 < delta < 1; `records` >= 1 that become null (0 where said),
+# then `steps` K >= 1 without them. The target is that of `unlearning`, against learning from scratch, and covers all
+# earlier deletions of the chain; the `deletion` guarantee of each of these records is then no larger.
+# Assumptions: those of the accountant; requests do not depend on published models, except for `releases_left`.
+# Reference: that of the accountant, `docs/mathematics/shift.md`.
+
+
 def least_steps(chain: Chain, *, records: int, epsilon: float, delta: float, at_most: int) -> int:
-    """Least K >= 1 such that, after `records` more become null and K steps run, `unlearning` meets (epsilon, delta).
+    """Least K >= 1 such that, after `records` >= 0 more become null and K steps run, `unlearning` meets the target.
 
-    The `deletion` guarantee of each of these records is then no larger. mu falls with every step, since
-    1 / mu^2 = (V + nu^2 (c^-2 + ... + c^-2K)) / W^2, so doubling and bisection find the least K.
+    Formal Guarantee: K steps reach (epsilon, delta) and K - 1 do not, unless K = 1. mu falls with every step, since
+    1 / mu^2 = (V + nu^2 (c^-2 + ... + c^-2K)) / W^2, so doubling and bisection find K.
 
-    Raises `InfeasibleError` if `at_most` steps do not reach it.
+    Edge cases: raises `InfeasibleError` if `at_most` steps do not reach it.
+
+    >>> m = mechanism_for(num_slots=1000, num_classes=2, epsilon=1.0, delta=1e-5)
+    >>> chain = accountant.replay(m, [Run(steps=m.learn_steps)])
+    >>> least_steps(chain, records=1, epsilon=1.0, delta=1e-5, at_most=m.learn_steps)
+    87
     """
+    require_count(0, records=records)
+    require_count(1, at_most=at_most)
     target = conversion.gdp_mu(epsilon=epsilon, delta=delta)
 
     def reached(steps: int) -> bool:
@@ -104,3 +126,121 @@ def least_steps(chain: Chain, *, records: int, epsilon: float, delta: float, at_
         middle = (low + high) // 2
         low, high = (low, middle) if reached(middle) else (middle, high)
     return high
+
+
+def schedule(chain: Chain, *, batches: Iterable[int], epsilon: float, delta: float, at_most: int) -> list[int]:
+    """The steps that batch after batch of so many records takes, each brought to the target before the next comes.
+
+    Greedy: each batch takes the `least_steps` that the chain then needs, so what earlier batches left counts.
+    Formal Guarantee: every version that is published meets (epsilon, delta). [1] * R is R requests handled one by one,
+    [b] * (R // b) batches of b, [R] all at once; sums compare what they cost.
+
+    Edge cases: raises `InfeasibleError` if a batch would take more than `at_most` steps.
+
+    >>> m = mechanism_for(num_slots=1000, num_classes=2, epsilon=1.0, delta=1e-5)
+    >>> chain = accountant.replay(m, [Run(steps=m.learn_steps)])
+    >>> [sum(schedule(chain, batches=b, epsilon=1.0, delta=1e-5, at_most=10**6)) for b in ([1] * 8, [4] * 2, [8])]
+    [1053, 537, 348]
+    """
+    taken = []
+    for records in batches:
+        steps = least_steps(chain, records=records, epsilon=epsilon, delta=delta, at_most=at_most)
+        chain = accountant.advance(chain, Run(steps=steps, records=records))
+        taken.append(steps)
+    return taken
+
+
+def least_epsilon(chain: Chain, *, records: int, steps: int, delta: float) -> float:
+    """The epsilon of `unlearning` at `delta` after `records` >= 0 more become null and `steps` K >= 0 run.
+
+    Formal Guarantee: never below the exact value; falls with `steps`, rises with `records`.
+
+    Edge cases: K = 0 tells what unlearning is for; 0 if the chain has forgotten enough for `delta` alone.
+
+    >>> m = mechanism_for(num_slots=1000, num_classes=2, epsilon=1.0, delta=1e-5)
+    >>> chain = accountant.replay(m, [Run(steps=m.learn_steps)])
+    >>> [round(least_epsilon(chain, records=1, steps=steps, delta=1e-5), 6) for steps in (0, 86, 87)]
+    [2.154677, 1.008697, 0.999908]
+    """
+    require_count(0, records=records, steps=steps)
+    if steps:
+        chain, records = accountant.advance(chain, Run(steps=steps, records=records)), 0
+    return conversion.gdp_epsilon(mu=accountant.unlearning_mu(chain, records=records), delta=delta)
+
+
+def most_records(chain: Chain, *, steps: int, epsilon: float, delta: float) -> int:
+    """The largest batch that `steps` bring to the target: most records, of `num_slots`, that may become null before.
+
+    Formal Guarantee: so many records reach (epsilon, delta) in K steps and one more does not, unless that is all slots.
+    mu rises with the records.
+
+    Edge cases: 0 if there is no room for one. Raises `InfeasibleError` if what was deleted before misses the target
+    even so.
+
+    >>> m = mechanism_for(num_slots=1000, num_classes=2, epsilon=1.0, delta=1e-5)
+    >>> chain = accountant.replay(m, [Run(steps=m.learn_steps)])
+    >>> [most_records(chain, steps=steps, epsilon=1.0, delta=1e-5) for steps in (1, 87, 348)]
+    [0, 1, 8]
+    """
+    target = conversion.gdp_mu(epsilon=epsilon, delta=delta)
+
+    def mu_after(records: int) -> float:
+        return accountant.unlearning_mu(accountant.advance(chain, Run(steps=steps, records=records)))
+
+    most = bisect_right(range(chain.mechanism.num_slots + 1), target, key=mu_after) - 1
+    if most < 0:
+        raise InfeasibleError(f"Expected {steps} steps to bring what was deleted before to the target")
+    return most
+
+
+def least_noise(mechanism: Mechanism, *, records: int, steps: int, epsilon: float, delta: float) -> float:
+    """The least `noise_scale` with which, after learning, `records` >= 1 reach the target in `steps`.
+
+    Formal Guarantee: with it (epsilon, delta) is reached, and with less by more than the rounding it is not. The noise
+    that `mechanism` has plays no part: influence does not depend on it, so mu is inversely proportional to it.
+
+    Edge cases: raises `PreconditionError` where float64 cannot carry so little noise beside the radius.
+
+    >>> m = mechanism_for(num_slots=1000, num_classes=2, epsilon=1.0, delta=1e-5)
+    >>> [round(least_noise(m, records=1, steps=steps, epsilon=1.0, delta=1e-5) / m.noise_scale, 6) for steps in (1, 87)]
+    [1.984127, 0.999916]
+    """
+    require_count(1, records=records)
+    target = conversion.gdp_mu(epsilon=epsilon, delta=delta)
+    runs = [Run(steps=mechanism.learn_steps), Run(steps=steps, records=records)]
+
+    def mu_with(noise: float) -> float:
+        return accountant.unlearning_mu(accountant.replay(replace(mechanism, noise_scale=noise), runs))
+
+    noise = mechanism.noise_scale * (mu_with(mechanism.noise_scale) / target)
+    while mu_with(noise) > target:  # by rounding alone
+        noise = math.nextafter(noise, math.inf)
+    return noise
+
+
+def releases_left(
+    exposures: Sequence[Exposure], mechanism: Mechanism, *, records: int, steps: int, epsilon: float, delta: float
+) -> int:
+    """How many more versions, each made by a run of K `steps`, may be published before `adaptive` exceeds the budget.
+
+    Symbols: `exposures`: what was published while the person's `records` >= 1 were present, of every model.
+
+    Formal Guarantee: for a person who stays for that many more versions of this model, and for no others, the
+    `adaptive` guarantee keeps (epsilon, delta) when they are forgotten; with one more version it does not.
+
+    Edge cases: 0 if there is no room for one; 2^53 at most. Raises `InfeasibleError` if the budget is exceeded already.
+
+    >>> m = mechanism_for(num_slots=1000, num_classes=2, epsilon=1.0, delta=1e-5)
+    >>> learned = [Exposure(mechanism=m, records=1, releases=((m.learn_steps, 1),))]
+    >>> [releases_left(learned, m, records=1, steps=87, epsilon=epsilon, delta=1e-5) for epsilon in (3.0, 10.0)]
+    [2, 38]
+    """
+    target = conversion.gdp_mu(epsilon=epsilon, delta=delta)
+    if accountant.adaptive_mu(exposures) > target:
+        raise InfeasibleError(f"Expected what is published to keep epsilon={epsilon}, delta={delta}")
+
+    def mu_after(releases: int) -> float:
+        more = Exposure(mechanism=mechanism, records=records, releases=((steps, releases),))
+        return accountant.adaptive_mu([*exposures, more])
+
+    return bisect_right(range(1, LARGEST_COUNT + 1), target, key=mu_after)

@@ -90,8 +90,10 @@ def mark_destroyed(session: Session, *, version_id: str, at: datetime.datetime) 
 
 def needed_version_ids(session: Session) -> set[str]:
     """Versions whose weights must stay: those in service, and those that a running run may publish."""
-    live = set(session.scalars(sa.select(Version.id).where(Version.status == "live")))
-    return live | set(session.scalars(sa.select(Run.version_id).where(Run.status == "running")))
+    running = set(
+        session.scalars(sa.select(Run.version_id).where(Run.status == "running"))
+    )  # first: it may publish now
+    return running | set(session.scalars(sa.select(Version.id).where(Version.status == "live")))
 
 
 def running_run(session: Session, *, model_id: str) -> Run | None:

@@ -3,12 +3,14 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from app.privacy import calibration
-from app.privacy.accountant import Chain
+from app.privacy import accountant, calibration
+from app.privacy.accountant import Chain, Run
 from app.privacy.errors import InfeasibleError
 from app.privacy.mechanism import Mechanism
 
 Kind = Literal["learn", "unlearn", "relearn", "erase"]
+EXPECTED_REQUESTS = 9
+"""What comes next, when nobody says: a batch of ten."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,3 +40,68 @@ def forget(chain: Chain, *, records: int, epsilon: float, delta: float) -> Plan:
     if steps < from_scratch:
         return Plan(kind="unlearn", steps=steps, reason=f"least steps to the target; relearning takes {from_scratch}")
     return Plan(kind="relearn", steps=from_scratch, reason="unlearning would take as many steps as relearning")
+
+
+def after(chain: Chain, plan: Plan, *, records: int) -> Chain:
+    """Where the model stands once `plan` has run, before which `records` more became null."""
+    start = chain if plan.kind == "unlearn" else accountant.started(chain.mechanism)
+    return accountant.advance(start, Run(steps=plan.steps, records=records))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """One way to forget: `steps` of its run, `steps_per_request` if all that is expected is handled so, and the
+    `unlearning` epsilon when its run is done."""
+
+    kind: Literal["unlearn", "batch", "relearn"]
+    steps: int
+    steps_per_request: float
+    epsilon: float
+    reason: str
+
+
+def options(
+    chain: Chain, *, records: int, epsilon: float, delta: float, expected_requests: int = EXPECTED_REQUESTS
+) -> list[Option]:
+    """The ways to forget `records` now, given that `expected_requests` more of as many records each will follow.
+
+    Cheapest per request first: unlearn now, and again at each request; wait, and serve them all in one batch; learn
+    again at each request. Unlearning is left out where it is no cheaper than learning again.
+    """
+    requests = 1 + expected_requests
+
+    def option(
+        kind: Literal["unlearn", "batch", "relearn"], plan: Plan, batch: int, all_steps: int, why: str
+    ) -> Option:
+        reached = after(chain, plan, records=batch)
+        return Option(
+            kind=kind,
+            steps=plan.steps,
+            steps_per_request=all_steps / requests,
+            epsilon=calibration.least_epsilon(reached, records=0, steps=0, delta=delta),
+            reason=why,
+        )
+
+    now = forget(chain, records=records, epsilon=epsilon, delta=delta)
+    together = forget(chain, records=requests * records, epsilon=epsilon, delta=delta)
+    again = learn(chain.mechanism, kind="relearn")
+    found = [
+        option(
+            "batch", together, requests * records, together.steps, f"one run for {requests} requests, once all are in"
+        ),
+        option("relearn", again, records, requests * again.steps, "nothing deleted has any influence on it"),
+    ]
+    if now.kind == "unlearn":
+        total = _one_by_one(chain, requests=requests, records=records, epsilon=epsilon, delta=delta)
+        found.insert(0, option("unlearn", now, records, total, f"{total} steps for {requests} requests one by one"))
+    return sorted(found, key=lambda option: option.steps_per_request)
+
+
+def _one_by_one(chain: Chain, *, requests: int, records: int, epsilon: float, delta: float) -> int:
+    """The steps of all requests if each is served before the next comes; what each leaves makes the next cost more."""
+    total = 0
+    for _ in range(requests):
+        plan = forget(chain, records=records, epsilon=epsilon, delta=delta)
+        chain = after(chain, plan, records=records)
+        total += plan.steps
+    return total

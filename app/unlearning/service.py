@@ -15,7 +15,7 @@ from app.db import now
 from app.db.tables import Dataset, Model, Run, Version, new_id
 from app.deletion import repository as deletion_repository
 from app.deletion import service as deletion
-from app.errors import LeaseLost, RunDiffersFromPlan, RunUnknown
+from app.errors import LeaseLost, RunDiffersFromPlan, RunUnknown, WeightsDestroyed, WeightsUnreadable
 from app.keys import Keys
 from app.privacy.mechanism import Mechanism
 from app.registry import repository as registry_repository
@@ -179,7 +179,10 @@ def publish(
 
 
 def fail(session: Session, *, run_id: str, error_code: str) -> None:
-    """End a run that failed by itself: back off and try again; a model that never learns ends in `failed`."""
+    """End a run that failed by itself: back off and try again, from scratch if the live weights are lost.
+
+    A model that never learns ends in `failed`.
+    """
     run = repository.run(session, run_id)
     if run is None or run.status != "running":
         return  # it was taken away; whoever took it goes on
@@ -192,6 +195,8 @@ def fail(session: Session, *, run_id: str, error_code: str) -> None:
     model = session.get_one(Model, run.model_id)
     model.attempts, model.not_before = _back_off(session, model.attempts)
     model.error_code = error_code
+    if error_code in (WeightsDestroyed.code, WeightsUnreadable.code):
+        model.wanted = "relearn"
     if model.live_version is None and model.attempts >= _PATIENCE:
         model.status, model.wanted = "failed", None
         for owed in repository.owed_by(session, model_id=model.id):

@@ -1,6 +1,7 @@
 """A run from claim to published version, and what becomes of one that fails."""
 
 import os
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -198,7 +199,7 @@ def test_weights_of_dead_runs_and_old_versions_are_destroyed(
 def test_damaged_weights_are_never_continued(
     settings: Settings, at: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get, damage: str
 ) -> None:
-    """Unlearning from a version whose file is gone or changed fails and says why; nothing is published from it."""
+    """Unlearning from a version whose file is gone or changed fails and says why; then the model is learned again."""
     model = new_model(new_dataset()["id"], noise_scale=0.02)
     assert runner.run_next(at, worker="w")
     [sealed] = (settings.data_dir / "weights").glob("*.sealed")
@@ -206,10 +207,14 @@ def test_damaged_weights_are_never_continued(
         sealed.unlink()
     else:
         sealed.write_bytes(sealed.read_bytes()[:-1] + b"!")
-    forget("p3")
+    request = forget("p3")
     assert runner.run_next(at, worker="w")
     found = get(f"/models/{model['id']}")
     assert found["error_code"] == {"destroyed": "weights_destroyed", "changed": "weights_unreadable"}[damage]
     assert found["live_version"] == 1
     with at.database.reading() as session:
         assert session.scalar(sa.select(sa.func.count()).where(Run.status == "published")) == 1
+    time.sleep(0.6)  # the first pause after a failure
+    assert runner.run_next(at, worker="w")
+    assert get(f"/deletion-requests/{request['id']}")["status"] == "completed"
+    assert [run["kind"] for run in get("/runs")["items"]] == ["relearn", "unlearn", "learn"]
