@@ -21,7 +21,7 @@ class Settings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least level that is logged.")
     max_upload_bytes: int = Field(1 << 30, gt=0, description="Largest upload that is accepted (413 above it).")
     max_steps: int = Field(1_000_000, gt=0, description="Most steps that one run may take.")
-    max_requests_per_run: int = Field(10_000, gt=0, description="Most deletion requests that one run coalesces.")
+    max_requests_per_run: int = Field(500, gt=0, description="Most deletion requests that one run coalesces.")
     lease_seconds: float = Field(30.0, gt=0, description="How long a silent worker keeps its run.")
     poll_seconds: float = Field(1.0, gt=0, description="How often an idle worker looks for work without being woken.")
 

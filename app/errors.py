@@ -174,6 +174,11 @@ class RunDiffersFromPlan(LetheError):
     title = "What ran is not what was planned; nothing is certified"
 
 
+class DatasetDamaged(LetheError):
+    code = "dataset_damaged"
+    title = "The rows of a dataset are not those on record"
+
+
 class LedgerCorrupt(LetheError):
     code = "ledger_corrupt"
     title = "The ledger does not verify"

@@ -24,6 +24,9 @@ from worker.langevin.noise import SystemNoise
 
 def run_next(at: Installation, *, worker: str) -> bool:
     """Do the next run that is due; False if there is none. Never raises for a run that fails: it is handed back."""
+    with at.database.reading() as session:
+        if not unlearning.anything_to_do(session):
+            return False
     lease_seconds, max_requests = at.settings.lease_seconds, at.settings.max_requests_per_run
     with at.database.writing() as session:
         claimed = unlearning.claim(session, worker=worker, lease_seconds=lease_seconds, max_requests=max_requests)
@@ -56,8 +59,12 @@ def destroy_retired(at: Installation) -> None:
 
 
 def _work(at: Installation, claimed: Claimed, lease: "Lease") -> None:
+    if claimed.digest is not None:
+        at.rows.verify(claimed.dataset_id, digest=claimed.digest)
     if claimed.erases:
         at.rows.make_null(claimed.dataset_id, claimed.slots_to_null)
+        if claimed.digest is None:
+            at.rows.verify(claimed.dataset_id, digest=None)
         digest = at.rows.digest(claimed.dataset_id)
         with at.database.writing() as session:
             unlearning.confirm_erased(session, run_id=claimed.run_id, digest=digest)

@@ -15,8 +15,9 @@ from app.db import now
 from app.db.tables import Certificate, Dataset, DeletionRequest, Erasure, LedgerEntry, Model, Run, Version, new_id
 from app.errors import CertificateInvalid, CertificateUnknown
 from app.keys import Keys
+from app.privacy import accountant
 from app.privacy import certificate as statements
-from app.privacy.accountant import Exposure, compact, tally
+from app.privacy.accountant import Exposure
 from app.privacy.errors import PrivacyError
 from app.privacy.guarantees import Evidence, Guarantee
 from app.privacy.mechanism import Mechanism
@@ -45,6 +46,7 @@ def issue(
     run: Run,
     version: Version,
     entry: LedgerEntry,
+    evidence: Evidence,
 ) -> Certificate:
     """Sign what is now true of one request and one model version, in the transaction that publishes it."""
     certificate_id, issued_at = new_id("crt"), now(session)
@@ -61,7 +63,7 @@ def issue(
         run={"id": run.id, "kind": run.kind, "steps": run.steps_total},
         target={"epsilon": model.epsilon, "delta": model.delta},
         ledger={"sequence": entry.sequence, "hash": entry.hash},
-        evidence=evidence_of(session, erasure=erasure, model=model),
+        evidence=evidence,
     )
     certificate = Certificate(
         id=certificate_id,
@@ -75,37 +77,58 @@ def issue(
     return certificate
 
 
-def evidence_of(session: Session, *, erasure: Erasure, model: Model, whole: bool = False) -> Evidence:
-    """What the guarantees about this erasure, which is claimed, depend on as the model's chain stands now.
+class Evidences:
+    """The evidence of many requests about one model, as its chain stands now: what they share is read once."""
 
-    The old part of the history is merged unless `whole`. Raises `PrivacyError` if the parts contradict each other.
-    """
-    mechanism = Mechanism.from_json(model.mechanism)
-    runs = repository.chain_runs(session, model_id=model.id)
-    history = ledger.history_of(session, model_id=model.id)
-    revision, records = _claimed(session, erasure)
-    return Evidence(
-        mechanism=mechanism,
-        history=tuple(history if whole else compact(mechanism, history)),
-        records=records,
-        steps_present=sum(run.steps_total for run in runs if run.revision < revision),
-        exposures=_exposures(session, request_id=erasure.request_id),
-        delta=model.delta,
-    )
+    def __init__(self, session: Session, model: Model) -> None:
+        self._session = session
+        self._model = model
+        self._mechanism = Mechanism.from_json(model.mechanism)
+        self._runs = repository.chain_runs(session, model_id=model.id)
+        self._history = [accountant.Run(steps=run.steps_total, records=run.records) for run in self._runs]
+        self._compacted = tuple(accountant.compact(self._mechanism, self._history))
+        self._releases: dict[tuple[str, int], list[tuple[str, Mechanism, list[int]]]] = {}
 
+    def of(self, erasure: Erasure, *, whole: bool = False) -> Evidence:
+        """What the guarantees about this erasure depend on; the old part of the history is merged unless `whole`.
 
-def _exposures(session: Session, *, request_id: str) -> dict[str, Exposure]:
-    """For every model that the person's records fed, the versions published while they were present: all so far, of
-    the models of a dataset where they still are."""
-    exposures = {}
-    for erasure in repository.erasures_of(session, request_id=request_id):
-        revision, records = _claimed(session, erasure)
-        for model in repository.models_of(session, dataset_id=erasure.dataset_id) if records else ():
-            steps = repository.releases_before(session, model_id=model.id, revision=revision)
-            if steps:
-                mechanism = Mechanism.from_json(model.mechanism)
-                exposures[model.id] = Exposure(mechanism=mechanism, records=records, releases=tally(steps))
-    return exposures
+        Raises `PrivacyError` if the parts contradict each other.
+        """
+        revision, records = _claimed(self._session, erasure)
+        return Evidence(
+            mechanism=self._mechanism,
+            history=tuple(self._history) if whole else self._compacted,
+            records=records,
+            steps_present=sum(run.steps_total for run in self._runs if run.revision < revision),
+            exposures=self._exposures(erasure.request_id),
+            delta=self._model.delta,
+        )
+
+    def _exposures(self, request_id: str) -> dict[str, Exposure]:
+        """For every model that the request's records fed, the versions published while they were present: all so far,
+        of the models of a dataset where they still are."""
+        exposures = {}
+        for erasure in repository.erasures_of(self._session, request_id=request_id):
+            revision, records = _claimed(self._session, erasure)
+            for model_id, mechanism, steps in self._released(erasure.dataset_id, revision) if records else ():
+                releases = accountant.tally(steps)
+                exposures[model_id] = Exposure(mechanism=mechanism, records=records, releases=releases)
+        return exposures
+
+    def _released(self, dataset_id: str, revision: int) -> list[tuple[str, Mechanism, list[int]]]:
+        """By model of the dataset, the steps behind each version that was published before `revision`."""
+        if (dataset_id, revision) not in self._releases:
+            models = repository.models_of(self._session, dataset_id=dataset_id)
+            found = [
+                (
+                    model.id,
+                    Mechanism.from_json(model.mechanism),
+                    repository.releases_before(self._session, model_id=model.id, revision=revision),
+                )
+                for model in models
+            ]
+            self._releases[dataset_id, revision] = [one for one in found if one[2]]
+        return self._releases[dataset_id, revision]
 
 
 def _claimed(session: Session, erasure: Erasure) -> tuple[int, int]:

@@ -44,6 +44,21 @@ def count_records_of(session: Session, *, erasure: Erasure) -> int:
     return session.scalars(sa.select(sa.func.count()).where(mine)).one()
 
 
+def records_erased_since(session: Session, *, dataset_id: str, revision: int) -> int:
+    """Rows of a dataset that became null after `revision`."""
+    later = sa.and_(Erasure.dataset_id == dataset_id, Erasure.revision > revision)
+    return session.scalars(sa.select(sa.func.coalesce(sa.func.sum(Erasure.num_claimed), 0)).where(later)).one()
+
+
+def records_waiting_for(session: Session, model: Model) -> int:
+    """Rows that became null after the live version of a model was made."""
+    live = sa.select(Version.revision).where(Version.model_id == model.id, Version.number == model.live_version)
+    revision = session.scalars(live).one_or_none()
+    if revision is None:
+        return 0
+    return records_erased_since(session, dataset_id=model.dataset_id, revision=revision)
+
+
 def last_entry(session: Session, *, model_id: str) -> LedgerEntry | None:
     query = sa.select(LedgerEntry).where(LedgerEntry.model_id == model_id).order_by(LedgerEntry.sequence.desc())
     return session.scalars(query.limit(1)).one_or_none()

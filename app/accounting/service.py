@@ -16,7 +16,7 @@ from app.privacy.mechanism import Mechanism
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """A model's live version, as the accountant sees it."""
+    """A model's live version on the data as they are now: rows that became null since it was published count."""
 
     history: list[Run]
     chain: Chain
@@ -29,7 +29,8 @@ def standing(session: Session, model: Model) -> Standing:
     history = ledger.history_of(session, model_id=model.id)
     if not history:
         raise ModelNotLive(f"Model {model.id} is {model.status}; wait until its first version is published.")
-    chain = accountant.replay(Mechanism.from_json(model.mechanism), history)
+    waiting = repository.records_waiting_for(session, model)
+    chain = accountant.erased(accountant.replay(Mechanism.from_json(model.mechanism), history), records=waiting)
     return Standing(
         history=history,
         chain=chain,
@@ -85,7 +86,9 @@ def statements_of(session: Session, *, request_id: str) -> list[Statement]:
     found = []
     for certificate in repository.certificates_of(session, request_id=request_id):
         model = session.get_one(Model, certificate.model_id)
-        evidence = certificates.evidence_of(session, erasure=erasures[model.dataset_id], model=model, whole=True)
+        evidence = certificates.Evidences(session, model).of(erasures[model.dataset_id], whole=True)
+        now = standing(session, model).guarantees
+        today = [next((g for g in now if g.notion == mine.notion), mine) for mine in evidence.guarantees()]
         signed = Evidence.from_json(certificates.statement_in(certificate.jws)["evidence"])
-        found.append(Statement(certificate=certificate, signed=signed.guarantees(), today=evidence.guarantees()))
+        found.append(Statement(certificate=certificate, signed=signed.guarantees(), today=today))
     return found

@@ -28,6 +28,7 @@ from app.deletion import repository
 from app.deletion import service as deletion
 from app.deletion.status import OPEN, Status
 from app.errors import DatasetUnknown, IdempotencyConflict, RequestUnknown, SubjectUnknown, TransitionForbidden
+from app.privacy.errors import PrivacyError
 from app.unlearning import service as unlearning
 
 router = APIRouter(prefix="/deletion-requests", tags=["Deletion requests"])
@@ -93,7 +94,9 @@ def list_deletion_requests(
             limit=limit,
             cursor=cursor,
         )
-        return PageOut(items=[shown(session, request) for request in page.items], next_cursor=page.next_cursor)
+        return PageOut(
+            items=[shown(session, request, listed=True) for request in page.items], next_cursor=page.next_cursor
+        )
 
 
 @router.get("/{request_id}", dependencies=[caller_with(Scope.REQUESTS_READ)], responses=responses(RequestUnknown))
@@ -140,7 +143,8 @@ def get_certificates(at: At, request_id: str) -> CertificatesOut:
         return CertificatesOut(request_id=request_id, certificates=[certificate_shown(c) for c in found])
 
 
-def shown(session: Session, request: DeletionRequest) -> DeletionRequestOut:
+def shown(session: Session, request: DeletionRequest, *, listed: bool = False) -> DeletionRequestOut:
+    """A request; without its estimate if it is one of many."""
     owed = repository.request_models(session, request_id=request.id)
     return DeletionRequestOut(
         id=request.id,
@@ -156,7 +160,7 @@ def shown(session: Session, request: DeletionRequest) -> DeletionRequestOut:
         extended_due_at=request.extended_due_at,
         created_at=request.created_at,
         completed_at=request.completed_at,
-        estimate=_estimate(session, request) if request.status in OPEN else None,
+        estimate=_estimate(session, request) if request.status in OPEN and not listed else None,
         models=[
             RequestModelOut(
                 model_id=m.model_id,
@@ -170,7 +174,10 @@ def shown(session: Session, request: DeletionRequest) -> DeletionRequestOut:
     )
 
 
-def _estimate(session: Session, request: DeletionRequest) -> EstimateOut:
-    plans = unlearning.estimate(session, request_id=request.id)
+def _estimate(session: Session, request: DeletionRequest) -> EstimateOut | None:
+    try:
+        plans = unlearning.estimate(session, request_id=request.id)
+    except PrivacyError:  # the worker will say so; a request is never refused for it
+        return None
     models = [EstimateModelOut(model_id=model_id, kind=plan.kind, steps=plan.steps) for model_id, plan in plans]
     return EstimateOut(steps=sum(model.steps for model in models), models=models)

@@ -179,7 +179,7 @@ def _live(at: Installation, model_id: str) -> tuple[Dataset, Version, bytes]:
         with contextlib.suppress(WeightsDestroyed):
             return dataset, version, registry.read_weights(at.weights, version)
         with at.database.reading() as session:
-            if registry.get_live_version(session, model).id == version.id:
+            if registry.get_live_version(session, registry.get_model(session, model_id)).id == version.id:
                 raise WeightsUnreadable(f"The weights of the live version {version.id} are missing; restore them.")
 
 

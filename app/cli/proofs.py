@@ -21,11 +21,14 @@ for name, group in (("certificate", certificate), ("ledger", ledger)):
 @certificate.command("verify")
 def certificate_verify(
     file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A JWS, or JSON that holds some")],
-    jwks: Annotated[Path, typer.Option(exists=True, dir_okay=False, help="The issuer's public keys")],
+    jwks: Annotated[Path | None, typer.Option(help="The issuer's public keys; default: FILE.jwks.json")] = None,
 ) -> None:
     """Verify certificates offline: the signature, and every number recomputed from the statement alone."""
     from app.accounting import certificates
 
+    jwks = jwks or Path(f"{file}.jwks.json")
+    if not jwks.exists():
+        raise CertificateInvalid(f"There is no {jwks}: name the issuer's public keys with --jwks.")
     try:
         keys = json.loads(jwks.read_text())
     except (ValueError, RecursionError) as error:

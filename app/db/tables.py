@@ -80,10 +80,11 @@ class Dataset(Table):
     attempts: Mapped[int] = mapped_column(default=0)
     not_before: Mapped[datetime.datetime | None]
     created_at: Mapped[datetime.datetime]
+    __table_args__ = (sa.Index(None, "created_at", "id"),)
 
 
 class Record(Table):
-    """Whose row is in which slot; the reference goes when the row has become null."""
+    """Whose row is in which slot. The line goes when the row has become null: nothing says whose it was."""
 
     __tablename__ = "records"
     dataset_id: Mapped[str] = mapped_column(sa.ForeignKey("datasets.id"), primary_key=True)
@@ -94,7 +95,8 @@ class Record(Table):
 
 
 class Model(Table):
-    """`wanted`: the run from scratch that is due, if any (`learn` or `relearn`)."""
+    """`wanted`: the run from scratch that is due, if any (`learn` or `relearn`). `attempts`, `deaths`: runs since the
+    last version that failed by themselves, and whose worker died."""
 
     __tablename__ = "models"
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -108,9 +110,11 @@ class Model(Table):
     wanted: Mapped[str | None]
     live_version: Mapped[int | None]
     attempts: Mapped[int] = mapped_column(default=0)
+    deaths: Mapped[int] = mapped_column(default=0)
     not_before: Mapped[datetime.datetime | None]
     error_code: Mapped[str | None]
     created_at: Mapped[datetime.datetime]
+    __table_args__ = (sa.Index(None, "created_at", "id"),)
 
 
 class Version(Table):
@@ -143,6 +147,7 @@ class DeletionRequest(Table):
     extended_due_at: Mapped[datetime.datetime | None]
     created_at: Mapped[datetime.datetime]
     completed_at: Mapped[datetime.datetime | None]
+    __table_args__ = (sa.Index(None, "created_at", "id"),)
 
 
 class RequestEvent(Table):
@@ -156,7 +161,8 @@ class RequestEvent(Table):
 
 class Erasure(Table):
     """One request's rows in one dataset. `revision`, `num_records`: set when they are claimed (no way back from
-    there); `nulled_at`: set when the rows have been overwritten and read back."""
+    there); `num_claimed`: those of them that no other request of the same person had claimed; `nulled_at`: set when
+    the rows have been overwritten and read back."""
 
     __tablename__ = "erasures"
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -164,10 +170,17 @@ class Erasure(Table):
     dataset_id: Mapped[str] = mapped_column(sa.ForeignKey("datasets.id"))
     revision: Mapped[int | None]
     num_records: Mapped[int | None]
+    num_claimed: Mapped[int] = mapped_column(default=0)
     nulled_at: Mapped[datetime.datetime | None]
     __table_args__ = (
         sa.UniqueConstraint("request_id", "dataset_id"),
         sa.Index(None, "dataset_id", "revision"),
+        sa.Index(
+            "ix_erasures_open",
+            "dataset_id",
+            sqlite_where=sa.text("nulled_at IS NULL"),
+            postgresql_where=sa.text("nulled_at IS NULL"),
+        ),
     )
 
 
@@ -216,6 +229,7 @@ class Run(Table):
             postgresql_where=sa.text("status = 'running'"),
         ),
         sa.Index(None, "status"),
+        sa.Index(None, "started_at", "id"),
     )
 
 

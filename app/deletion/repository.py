@@ -1,5 +1,7 @@
 """All SQL about deletion requests, their erasures and their models."""
 
+from typing import cast
+
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
@@ -109,11 +111,12 @@ def count_waiting(session: Session, *, dataset_id: str) -> int:
     return session.scalars(query.where(Record.erasure_id.is_(None))).one()
 
 
-def mark_records(session: Session, *, erasure: Erasure, subject_ref: str) -> int:
-    """Claim the person's rows for this erasure; returns how many rows it covers."""
+def claim_records(session: Session, *, erasure: Erasure, subject_ref: str) -> None:
+    """Claim the person's rows for this erasure, and count them."""
     mine = sa.and_(Record.dataset_id == erasure.dataset_id, Record.subject_ref == subject_ref)
-    session.execute(sa.update(Record).where(mine, Record.erasure_id.is_(None)).values(erasure_id=erasure.id))
-    return session.scalars(sa.select(sa.func.count()).where(mine)).one()
+    claimed = sa.update(Record).where(mine, Record.erasure_id.is_(None)).values(erasure_id=erasure.id)
+    erasure.num_claimed = cast("sa.CursorResult[tuple[()]]", session.execute(claimed)).rowcount
+    erasure.num_records = session.scalars(sa.select(sa.func.count()).where(mine)).one()
 
 
 def drop_owed(session: Session, *, erasure: Erasure) -> None:
@@ -123,14 +126,17 @@ def drop_owed(session: Session, *, erasure: Erasure) -> None:
     session.execute(sa.delete(RequestModel).where(mine))
 
 
+def drop_pending(session: Session, *, model_id: str) -> None:
+    """Ask nothing more of a model."""
+    pending = sa.and_(RequestModel.model_id == model_id, RequestModel.status == "pending")
+    session.execute(sa.delete(RequestModel).where(pending))
+
+
 def slots_to_null(session: Session, *, dataset_id: str) -> list[int]:
     """Slots that are claimed for erasure and not yet known to be null on disk."""
-    query = (
-        sa.select(Record.slot)
-        .join(Erasure, Erasure.id == Record.erasure_id)
-        .where(Record.dataset_id == dataset_id, Erasure.nulled_at.is_(None))
-    )
-    return list(session.scalars(query.order_by(Record.slot)))
+    erasures = [erasure.id for erasure in unconfirmed_erasures(session, dataset_id=dataset_id)]
+    query = sa.select(Record.slot).where(Record.erasure_id.in_(erasures)).order_by(Record.slot)
+    return list(session.scalars(query))
 
 
 def unconfirmed_erasures(session: Session, *, dataset_id: str) -> list[Erasure]:
@@ -140,9 +146,9 @@ def unconfirmed_erasures(session: Session, *, dataset_id: str) -> list[Erasure]:
     return list(session.scalars(query))
 
 
-def forget_subjects(session: Session, *, erasure_ids: list[str]) -> None:
-    """Drop the reference from rows that are null on disk."""
-    session.execute(sa.update(Record).where(Record.erasure_id.in_(erasure_ids)).values(subject_ref=None))
+def drop_records(session: Session, *, erasure_ids: list[str]) -> None:
+    """Forget whose the rows were that are null on disk."""
+    session.execute(sa.delete(Record).where(Record.erasure_id.in_(erasure_ids)))
 
 
 def awaiting_model(

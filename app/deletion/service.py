@@ -102,7 +102,7 @@ def claim_erasures(session: Session, *, dataset: Dataset, limit: int) -> None:
     dataset.revision += 1
     for erasure, request in waiting:
         erasure.revision = dataset.revision
-        erasure.num_records = repository.mark_records(session, erasure=erasure, subject_ref=request.subject_ref)
+        repository.claim_records(session, erasure=erasure, subject_ref=request.subject_ref)
         if erasure.num_records == 0:  # another request of this person took the rows, and was served
             repository.drop_owed(session, erasure=erasure)
             continue
@@ -122,24 +122,32 @@ def start_models(session: Session, *, model_id: str, revision: int, run_id: str)
 
 
 def confirm_erasures(session: Session, *, dataset: Dataset, digest: str) -> None:
-    """Note that every claimed row of `dataset` is null on disk, and drop the references from them to people."""
+    """Note that every claimed row of `dataset` is null on disk, and forget whose they were."""
     at = now(session)
     erasures = repository.unconfirmed_erasures(session, dataset_id=dataset.id)
     for erasure in erasures:
         erasure.nulled_at = at
         request = get(session, erasure.request_id)
         _note(session, request, at=at, detail=f"{erasure.num_records} rows erased from dataset {dataset.id}")
-    repository.forget_subjects(session, erasure_ids=[erasure.id for erasure in erasures])
+    repository.drop_records(session, erasure_ids=[erasure.id for erasure in erasures])
     dataset.digest = digest
     for erasure in erasures:
         _complete_if_done(session, get(session, erasure.request_id))
 
 
-def complete_model(session: Session, owed: RequestModel, *, version: int | None, certificate_id: str | None) -> None:
-    """Note that a model has forgotten (`version`), or never had a version to forget in (None)."""
-    owed.status = "nothing_published" if version is None else "completed"
-    owed.version, owed.certificate_id = version, certificate_id
+def complete_model(session: Session, owed: RequestModel, *, version: int, certificate_id: str) -> None:
+    """Note that a model has forgotten, in this version."""
+    owed.status, owed.version, owed.certificate_id = "completed", version, certificate_id
     _complete_if_done(session, get(session, owed.request_id))
+
+
+def give_up_model(session: Session, *, model_id: str, revision: int) -> None:
+    """Expect nothing more of a model that never had a version: requests whose rows are null by `revision` have nothing
+    to wait for, the others are asked again if the model comes back (`claim_erasures`)."""
+    for owed, _, _ in repository.awaiting_model(session, model_id=model_id, revision=revision):
+        owed.status = "nothing_published"
+        _complete_if_done(session, get(session, owed.request_id))
+    repository.drop_pending(session, model_id=model_id)
 
 
 def hand_back(session: Session, *, run_id: str, dataset_id: str) -> None:

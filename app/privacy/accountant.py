@@ -24,8 +24,7 @@ from app.privacy.mechanism import Adjacency, Mechanism
 THEOREM = "shifted-interpolation/1"
 """The id under which certificates cite the bound above."""
 
-
-_SLACK = 1e-12  # relative rounding allowed to a shift of zero; it raises mu by less than its square (varying.md)
+_SLACK = 1e-12  # relative, for the rounding of W and V where a shift is zero (varying.md says what it can cost)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +126,12 @@ def resume(chain: Chain, runs: Iterable[Run]) -> Chain:
 def replay(mechanism: Mechanism, runs: Iterable[Run]) -> Chain:
     """The chain after all of `runs`, the first of which is learning."""
     return resume(started(mechanism), runs)
+
+
+def erased(chain: Chain, *, records: int) -> Chain:
+    """The chain when `records` >= 0 of it have just become null and no step has been run since."""
+    require_count(0, records=records)
+    return replace(chain, influence=chain.influence + records * chain.presence, edits=chain.edits + records)
 
 
 def unlearning_mu(chain: Chain, *, records: int = 0) -> float:

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from app.privacy import accountant, conversion
 from app.privacy.accountant import Chain, Exposure, Run
-from app.privacy.errors import LARGEST_COUNT, DomainError, InfeasibleError, require_count
+from app.privacy.errors import LARGEST_COUNT, DomainError, InfeasibleError, PreconditionError, require_count
 from app.privacy.mechanism import Mechanism, Objective, gradient_bound, smoothness
 
 DEFAULT_HEADROOM = 2.0
@@ -102,7 +102,8 @@ def least_steps(chain: Chain, *, records: int, epsilon: float, delta: float, at_
     Formal Guarantee: K steps reach (epsilon, delta) and K - 1 do not, unless K = 1. mu falls with every step, since
     1 / mu^2 = (V + nu^2 (c^-2 + ... + c^-2K)) / W^2, so doubling and bisection find K.
 
-    Edge cases: raises `InfeasibleError` if `at_most` steps do not reach it.
+    Edge cases: raises `InfeasibleError` if `at_most` steps do not reach it. Where the noise of the chain fell, K is
+    also enough for its shifts to be feasible, which they then stay.
 
     >>> m = mechanism_for(num_slots=1000, num_classes=2, epsilon=1.0, delta=1e-5)
     >>> chain = accountant.replay(m, [Run(steps=m.learn_steps)])
@@ -114,7 +115,10 @@ def least_steps(chain: Chain, *, records: int, epsilon: float, delta: float, at_
     target = conversion.gdp_mu(epsilon=epsilon, delta=delta)
 
     def reached(steps: int) -> bool:
-        return accountant.unlearning_mu(accountant.advance(chain, Run(steps=steps, records=records))) <= target
+        try:
+            return accountant.unlearning_mu(accountant.advance(chain, Run(steps=steps, records=records))) <= target
+        except PreconditionError:  # the noise fell, and too few steps followed
+            return False
 
     high = 1
     while not reached(high):

@@ -15,18 +15,19 @@ INVARIANTS = {
     "rows_null_read_back": "before the first step the person's rows were overwritten in place and read back as null",
     "row_norms_at_most_one": "every row was checked to have Euclidean norm <= 1 before the first step",
     "steps_as_planned": "the number of steps that ran is the number that was planned and is accounted for",
-    "mechanism_as_frozen": "the run used the mechanism frozen when the model was created",
+    "mechanism_as_frozen": "the run was given the mechanism frozen when the model was created",
     "fresh_system_noise": "every run drew its noise from a new key of the operating system, which was not kept",
     "last_iterate_only": "only the last iterate left the worker; runs that died were thrown away with their state",
-    "one_run_per_dataset": "no other run read the dataset while the rows were overwritten",
+    "one_run_per_dataset": "no published version was learned from the dataset while its rows were overwritten",
 }
 """What the service checks or ensures by construction in every run; a run in which one fails is not published."""
 
 LIMITS = [
-    "The guarantee is for real arithmetic; the run used float64 parameters and float32 rows.",
+    "The guarantee is for real arithmetic; gradients were computed in float32, at parameters kept in float64.",
     "Weights that somebody copied before the deletion still carry the person; only the adaptive guarantee covers them.",
     "Rows held under another subject id, or that copy this person's content, are not covered.",
     "That a deletion was requested is not hidden.",
+    "Accuracy measured on an evaluation dataset tells about the people in it, whom no guarantee covers.",
 ]
 
 _FIELDS: dict[str, dict[str, type]] = {

@@ -28,11 +28,11 @@ class Notion(StrEnum):
 REFERENCE_PROCESS: dict[Notion, str] = {
     Notion.UNLEARNING: "learning from scratch on the data as they are now: same number of steps, same initial law;"
     " for requests that do not depend on published models",
-    Notion.DELETION: "the same history in which this person's records had been null from the start;"
+    Notion.DELETION: "the same history in which the records of this request had been null from the start;"
     " for requests that do not depend on published models",
-    Notion.ADAPTIVE: "the same history in which this person's records had been null from the start;"
-    " also against people who read every published version and chose by it whom to delete, in a schedule of runs that"
-    " was not chosen by it",
+    Notion.ADAPTIVE: "the same history in which the records of this request had been null from the start;"
+    " also against people who read every version published so far, of every model that these records fed, and chose by"
+    " it whom to delete, in a schedule of runs that was not chosen by it",
     Notion.RELEASE: "for one record still present: this version with another record in its place,"
     " given the version published before",
 }
@@ -130,6 +130,10 @@ class Evidence:
 
     def guarantees(self) -> list[Guarantee]:
         """All notions, at `delta`."""
+        return self._guarantees
+
+    @cached_property
+    def _guarantees(self) -> list[Guarantee]:
         deleted = accountant.deletion_mu(self.chain, records=self.records, steps_present=self.steps_present)
         adaptive = accountant.adaptive_mu(list(self.exposures.values()))
         unlearned, released = of_chain(self.chain, last_run=self.history[-1], delta=self.delta)

@@ -5,9 +5,10 @@ numbers. Only public facts go in: the objective, sizes, and settings; never a st
 """
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
-from typing import Any, Self
+from functools import cached_property, lru_cache
+from typing import Any
 
 from app.privacy.errors import PreconditionError, require_count, require_finite, require_positive
 
@@ -32,7 +33,7 @@ MIN_RELATIVE_NOISE = 1e-12
 _LEAST_NOISE = 1e-150  # below it the variance underflows
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # no slots: what follows from the settings is computed once
 class Mechanism:
     """Projected noisy gradient descent, x <- Proj_R(x - eta grad f(x) + N(0, 2 eta sigma^2 I)).
 
@@ -82,12 +83,12 @@ class Mechanism:
         """m of the objective: the regulariser alone, whatever the data."""
         return self.l2
 
-    @property
+    @cached_property
     def smoothness(self) -> float:
         """L of the objective: 1/4 + l2 for the logistic loss, 1/2 + l2 for softmax (both attained)."""
         return smoothness(self.objective, self.num_classes, self.l2)
 
-    @property
+    @cached_property
     def contraction(self) -> float:
         """c: the noiseless step is c-Lipschitz, c = max(|1 - eta m|, |1 - eta L|), rounded up.
 
@@ -96,7 +97,7 @@ class Mechanism:
         exact = max(abs(1 - self.step_size * self.strong_convexity), abs(1 - self.step_size * self.smoothness))
         return exact + 2.0**-50
 
-    @property
+    @cached_property
     def step_variance(self) -> float:
         """nu^2 = 2 eta sigma^2: the noise added to each coordinate at each step."""
         return 2 * self.step_size * self.noise_scale * self.noise_scale
@@ -115,22 +116,28 @@ class Mechanism:
         return asdict(self) | {name: getattr(self, name) for name in _DERIVED}
 
     @classmethod
-    def from_json(cls, document: dict[str, Any]) -> Self:
+    def from_json(cls, document: dict[str, Any]) -> "Mechanism":
         """The mechanism of a stored document.
 
         Raises `PreconditionError` if a stated constant is not the one that follows from the settings.
         """
-        settings = {name: document[name] for name in cls.__slots__}
-        mechanism = cls(**settings | {"objective": Objective(settings["objective"])})
-        for name in _DERIVED:
-            if document[name] != getattr(mechanism, name):  # sums, products and a square root: the same everywhere
-                raise PreconditionError(
-                    "constants_follow", f"Expected {name}={document[name]} == {getattr(mechanism, name)}"
-                )
-        return mechanism
+        return _stated(**{name: document[name] for name in (*_SETTINGS, *_DERIVED)})
 
 
+_SETTINGS = tuple(field.name for field in fields(Mechanism))
 _DERIVED = ("gradient_bound", "strong_convexity", "smoothness", "contraction", "step_variance")
+
+
+@lru_cache(maxsize=256, typed=True)  # a ledger states the same mechanism in every entry
+def _stated(**document: Any) -> Mechanism:
+    settings = {name: document[name] for name in _SETTINGS}
+    mechanism = Mechanism(**settings | {"objective": Objective(settings["objective"])})
+    for name in _DERIVED:
+        if document[name] != getattr(mechanism, name):  # sums, products and a square root: the same everywhere
+            raise PreconditionError(
+                "constants_follow", f"Expected {name}={document[name]} == {getattr(mechanism, name)}"
+            )
+    return mechanism
 
 
 def gradient_bound(objective: Objective, num_classes: int) -> float:

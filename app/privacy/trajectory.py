@@ -1,7 +1,7 @@
 """The curve people look at: how the influence of people grows while they are there and dies away once they are gone."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -37,9 +37,9 @@ def trajectory(mechanism: Mechanism, runs: Sequence[Run], *, delta: float, point
         raise DomainError(f"Expected points={points} >= 2")
     chain = accountant.started(mechanism)
     for index, run in enumerate(runs):
-        deleted = chain.influence + run.records * chain.presence
+        deleted = chain.influence + run.edits * chain.presence
         for steps in np.unique(np.linspace(0, run.steps, points).round().astype(int)).tolist():
-            here = accountant.advance(chain, Run(steps=steps, records=run.records)) if steps else chain
+            here = accountant.advance(chain, replace(run, steps=steps)) if steps else chain
             influence = here.influence if steps else deleted
             yield _point(here, influence=influence, run=index, delta=delta)
         chain = accountant.advance(chain, run)

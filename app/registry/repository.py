@@ -80,6 +80,12 @@ def versions(session: Session, *, model_id: str, limit: int, cursor: str | None)
     return page(session, query, Version.published_at, Version.id, limit=limit, cursor=cursor)
 
 
+def forget_metrics(session: Session, *, evaluation_dataset_id: str) -> None:
+    """Drop what was measured on people of an evaluation dataset, some of whom have been erased since."""
+    measured = sa.select(Model.id).where(Model.evaluation_dataset_id == evaluation_dataset_id)
+    session.execute(sa.update(Version).where(Version.model_id.in_(measured)).values(metrics={}))
+
+
 def retired_version_ids(session: Session) -> list[str]:
     return list(session.scalars(sa.select(Version.id).where(Version.status == "retired")))
 

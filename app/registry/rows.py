@@ -29,7 +29,7 @@ from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
-from app.errors import DatasetUnknown, DatasetUnusable
+from app.errors import DatasetDamaged, DatasetUnknown, DatasetUnusable
 
 if TYPE_CHECKING:
     from app.registry.ingest import Batch
@@ -139,6 +139,19 @@ class RowStore:
                 for block in sorted({slot // BLOCK_ROWS for slot in chosen}):
                     os.pwrite(file.fileno(), self._block_digest(folder, num_columns, block), block * DIGEST_BYTES)
                 os.fsync(file.fileno())
+
+    def verify(self, dataset_id: str, *, digest: str | None) -> None:
+        """Read all rows and compare their digests with those on record, and these with `digest` if it is given.
+
+        Raises `DatasetDamaged`: rows that were restored from a backup would bring people back.
+        """
+        folder, num_slots, num_columns = self._shape(dataset_id)
+        recorded = (folder / "block_digests.bin").read_bytes()
+        blocks = (self._block_digest(folder, num_columns, block) for block in range(_num_blocks(num_slots)))
+        if recorded != b"".join(blocks) or (digest is not None and digest != self.digest(dataset_id)):
+            raise DatasetDamaged(
+                f"The rows of dataset {dataset_id} are not those on record; nothing is learned from them."
+            )
 
     def digest(self, dataset_id: str) -> str:
         """Keyed BLAKE2b, in hex, of the shape and the block digests."""

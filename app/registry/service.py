@@ -4,6 +4,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from app import telemetry
 from app.db import now
 from app.db.tables import Dataset, Model, Run, Version, new_id
 from app.errors import (
@@ -42,7 +43,7 @@ def create_model(
     `delta` defaults to 1 / num_slots^1.1. Raises `PreconditionFailed` when the mechanism has no guarantee,
     `TargetUnreachable` when a single deletion could not be brought to (epsilon, delta) within `max_steps`.
     """
-    if evaluation_dataset and evaluation_dataset.id == dataset.id:
+    if evaluation_dataset and evaluation_dataset.digest == dataset.digest:
         raise PreconditionFailed("Measure on another dataset: accuracy on the learned rows would tell about them.")
     if evaluation_dataset and not _same_shape(dataset, evaluation_dataset):
         raise PreconditionFailed("The evaluation dataset must have the same features and classes as the dataset.")
@@ -115,7 +116,7 @@ def relearn(session: Session, model: Model) -> None:
     if model.wanted is None:
         model.wanted = "relearn" if model.live_version else "learn"
         model.status = "live" if model.live_version else "learning"
-        model.attempts, model.not_before, model.error_code = 0, None, None
+        model.attempts, model.deaths, model.not_before, model.error_code = 0, 0, None, None
 
 
 def mechanism_of(model: Model) -> Mechanism:
@@ -142,7 +143,7 @@ def publish_version(
     )
     session.add(version)
     model.live_version, model.status = version.number, "live"
-    model.attempts, model.not_before, model.error_code = 0, None, None
+    model.attempts, model.deaths, model.not_before, model.error_code = 0, 0, None, None
     if run.kind != "unlearn":
         model.wanted = None
     return version
@@ -161,15 +162,25 @@ def destroy_retired(session: Session, store: WeightStore) -> int:
     """Destroy the weights of every retired version; returns how many. Safe to run again after a crash."""
     retired = repository.retired_version_ids(session)
     for version_id in retired:
-        store.destroy(version_id)
-        repository.mark_destroyed(session, version_id=version_id, at=now(session))
+        if _destroy(store, version_id):
+            repository.mark_destroyed(session, version_id=version_id, at=now(session))
     return len(retired)
 
 
 def destroy_orphans(session: Session, store: WeightStore) -> None:
     """Destroy weights that dead runs left: on disk, but neither in service nor about to be."""
     for version_id in store.version_ids() - repository.needed_version_ids(session):
+        _destroy(store, version_id)
+
+
+def _destroy(store: WeightStore, version_id: str) -> bool:
+    """Whether the weights are gone; if the disk refuses, they are tried again the next time."""
+    try:
         store.destroy(version_id)
+    except OSError as error:
+        telemetry.logger().error("registry.weights_not_destroyed", version_id=version_id, error=type(error).__name__)
+        return False
+    return True
 
 
 def _same_shape(one: Dataset, other: Dataset) -> bool:

@@ -6,10 +6,10 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from app.db.paging import Page, page
-from app.db.tables import Dataset, DeletionRequest, Erasure, Model, Moment, Record, RequestModel, Run, Version
+from app.db.tables import Dataset, DeletionRequest, Erasure, Model, RequestModel, Run, Version
 from app.deletion.status import Status
 
-_LAST = datetime.datetime(9999, 1, 1, tzinfo=datetime.UTC)
+_LEARNING_MAY_WAIT = datetime.timedelta(days=30)
 
 
 def run(session: Session, run_id: str) -> Run | None:
@@ -32,66 +32,73 @@ def running_runs_of(session: Session, *, worker: str) -> list[Run]:
 
 
 def datasets_due(session: Session, *, at: datetime.datetime) -> list[str]:
-    """Datasets with something to do and nothing running: those whose models still carry erased people first, then
-    those with requests by deadline, then those with models to learn."""
+    """Datasets with something to do and nothing running, by the earliest deadline of those who wait on them.
+
+    A model that only has to learn counts as if it were due a month after it was asked for.
+    """
+    due: dict[str, datetime.datetime] = {}
+    for dataset_id, deadline in [*_requested(session), *_behind(session, at=at), *_to_learn(session, at=at)]:
+        due[dataset_id] = min(deadline, due.get(dataset_id, deadline))
     busy = sa.select(Run.dataset_id).where(Run.status == "running")
-    requested = (
-        sa.select(Erasure.dataset_id, sa.func.min(DeletionRequest.due_at).label("due"))
+    put_off = sa.select(Dataset.id).where(Dataset.not_before > at)
+    held = set(session.scalars(sa.union(busy, put_off)))
+    return sorted(due.keys() - held, key=lambda dataset_id: (due[dataset_id], dataset_id))
+
+
+def _requested(session: Session) -> list[tuple[str, datetime.datetime]]:
+    """Datasets with rows to erase: asked for and not claimed, or claimed and not known to be null."""
+    query = (
+        sa.select(Erasure.dataset_id, sa.func.min(DeletionRequest.due_at))
         .join(DeletionRequest, DeletionRequest.id == Erasure.request_id)
-        .join(Dataset, Dataset.id == Erasure.dataset_id)
         .where(
-            sa.or_(Dataset.not_before.is_(None), Dataset.not_before <= at),
+            Erasure.nulled_at.is_(None),
             sa.or_(
-                sa.and_(Erasure.revision.is_not(None), Erasure.nulled_at.is_(None)),
-                sa.and_(Erasure.revision.is_(None), DeletionRequest.status.in_((Status.ACCEPTED, Status.RUNNING))),
+                Erasure.revision.is_not(None),
+                DeletionRequest.status.in_((Status.ACCEPTED, Status.RUNNING)),
             ),
         )
         .group_by(Erasure.dataset_id)
     )
-    ready = sa.or_(Model.not_before.is_(None), Model.not_before <= at)
-    waited_for = sa.case((Version.revision < Dataset.revision, Dataset.created_at), else_=sa.literal(_LAST, Moment))
-    behind = (
-        sa.select(Model.dataset_id, sa.func.min(waited_for).label("due"))
+    return [(dataset_id, deadline) for dataset_id, deadline in session.execute(query)]
+
+
+def _behind(session: Session, *, at: datetime.datetime) -> list[tuple[str, datetime.datetime]]:
+    """Datasets with a live model that carries people whose rows are null."""
+    owed = sa.and_(RequestModel.model_id == Model.id, RequestModel.status.in_(("pending", "running")))
+    query = (
+        sa.select(Model.dataset_id, sa.func.min(sa.func.coalesce(DeletionRequest.due_at, Dataset.created_at)))
         .join(Dataset, Dataset.id == Model.dataset_id)
-        .outerjoin(Version, sa.and_(Version.model_id == Model.id, Version.number == Model.live_version))
-        .where(ready, sa.or_(Model.wanted.is_not(None), Version.revision < Dataset.revision))
+        .join(Version, sa.and_(Version.model_id == Model.id, Version.number == Model.live_version))
+        .outerjoin(RequestModel, owed)
+        .outerjoin(DeletionRequest, DeletionRequest.id == RequestModel.request_id)
+        .where(_ready(at), Version.revision < Dataset.revision)
         .group_by(Model.dataset_id)
     )
-    due = sa.union_all(requested, behind).subquery()
-    query = sa.select(due.c.dataset_id).where(due.c.dataset_id.not_in(busy)).group_by(due.c.dataset_id)
-    return list(session.scalars(query.order_by(sa.func.min(due.c.due), due.c.dataset_id)))
+    return [(dataset_id, deadline) for dataset_id, deadline in session.execute(query)]
+
+
+def _to_learn(session: Session, *, at: datetime.datetime) -> list[tuple[str, datetime.datetime]]:
+    query = sa.select(Model.dataset_id, Model.created_at).where(_ready(at), Model.wanted.is_not(None))
+    return [(dataset_id, asked_at + _LEARNING_MAY_WAIT) for dataset_id, asked_at in session.execute(query)]
+
+
+def _ready(at: datetime.datetime) -> sa.ColumnElement[bool]:
+    return sa.or_(Model.not_before.is_(None), Model.not_before <= at)
 
 
 def models_due(session: Session, *, dataset: Dataset, at: datetime.datetime) -> list[tuple[Model, Version | None]]:
-    """Models of a dataset that must run: first those that people wait for, then those to be learned."""
+    """Models of a dataset that must run, the one that is furthest behind first: none waits for ever."""
     query = (
         sa.select(Model, Version)
         .outerjoin(Version, sa.and_(Version.model_id == Model.id, Version.number == Model.live_version))
         .where(
             Model.dataset_id == dataset.id,
-            sa.or_(Model.not_before.is_(None), Model.not_before <= at),
+            _ready(at),
             sa.or_(Model.wanted.is_not(None), Version.revision < dataset.revision),
         )
-        .order_by(Version.revision.is_(None), Model.attempts, Model.created_at, Model.id)
+        .order_by(sa.func.coalesce(Version.revision, -1), Model.created_at, Model.id)
     )
     return [(model, version) for model, version in session.execute(query)]
-
-
-def records_erased_since(session: Session, *, dataset_id: str, revision: int) -> int:
-    """Rows of a dataset that became null after `revision`."""
-    query = (
-        sa.select(sa.func.count())
-        .select_from(Record)
-        .join(Erasure, Erasure.id == Record.erasure_id)
-        .where(Record.dataset_id == dataset_id, Erasure.revision > revision)
-    )
-    return session.scalars(query).one()
-
-
-def owed_by(session: Session, *, model_id: str) -> list[RequestModel]:
-    """All that a model owes to requests, also to those whose rows nobody has claimed."""
-    query = sa.select(RequestModel).where(RequestModel.model_id == model_id)
-    return list(session.scalars(query.where(RequestModel.status.in_(("pending", "running")))))
 
 
 def oldest_waiting(session: Session) -> datetime.datetime | None:

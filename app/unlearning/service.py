@@ -10,13 +10,16 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from app import telemetry
 from app.accounting import certificates, ledger
+from app.accounting import repository as accounting_repository
 from app.db import now
 from app.db.tables import Dataset, Model, Run, Version, new_id
 from app.deletion import repository as deletion_repository
 from app.deletion import service as deletion
-from app.errors import LeaseLost, RunDiffersFromPlan, RunUnknown, WeightsDestroyed, WeightsUnreadable
+from app.errors import LeaseLost, LetheError, RunDiffersFromPlan, RunUnknown, WeightsDestroyed, WeightsUnreadable
 from app.keys import Keys
+from app.privacy.errors import PrivacyError
 from app.privacy.mechanism import Mechanism
 from app.registry import repository as registry_repository
 from app.registry import service as registry
@@ -26,18 +29,24 @@ from app.unlearning.planner import Plan
 _FIRST_BACKOFF = datetime.timedelta(seconds=0.5)
 _LONGEST_BACKOFF = datetime.timedelta(minutes=1)
 _PATIENCE = 3
-"""A first learning run that fails this often by itself ends in `failed`; a worker that dies this often backs off."""
+"""A first learning run that fails this often by itself ends in `failed`; a worker that dies more often backs off."""
+_DEATHS = 10
+"""A first learning run whose worker dies this often ends in `failed`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claimed:
-    """A run that this worker holds: all it needs to know, so that nothing is read from the database while it runs."""
+    """A run that this worker holds: all it needs to know, so that nothing is read from the database while it runs.
+
+    `digest`: of the rows as they must be before anything is erased; None where a dead run may have erased some.
+    """
 
     run_id: str
     kind: str
     dataset_id: str
     erases: bool
     slots_to_null: tuple[int, ...]
+    digest: str | None
     model_id: str | None
     evaluation_dataset_id: str | None
     mechanism: Mechanism | None
@@ -55,16 +64,32 @@ def claim(session: Session, *, worker: str, lease_seconds: float, max_requests: 
     at = now(session)
     for run in repository.expired_runs(session, at=at):
         _abandon(session, run, error_code="lease_expired")
-    due = repository.datasets_due(session, at=at)
-    if not due:
-        return None
-    dataset = session.get_one(Dataset, due[0], with_for_update=True)
+    for dataset_id in repository.datasets_due(session, at=at):
+        dataset = session.get_one(Dataset, dataset_id, with_for_update=True)
+        try:
+            with session.begin_nested():
+                return _claim(session, dataset, worker=worker, lease_seconds=lease_seconds, max_requests=max_requests)
+        except (LetheError, PrivacyError) as error:  # what is wrong with one dataset must not stop the others
+            code = error.code if isinstance(error, LetheError) else type(error).__name__
+            telemetry.logger().error("unlearning.dataset_put_off", dataset_id=dataset_id, error=code)
+            dataset.attempts, dataset.not_before = _back_off(session, dataset.attempts)
+    return None
+
+
+def anything_to_do(session: Session) -> bool:
+    """Whether `claim` would find something: asked in a reading session, so that an idle worker disturbs nobody."""
+    at = now(session)
+    return bool(repository.expired_runs(session, at=at) or repository.datasets_due(session, at=at))
+
+
+def _claim(session: Session, dataset: Dataset, *, worker: str, lease_seconds: float, max_requests: int) -> Claimed:
+    at = now(session)
+    unsure = bool(deletion_repository.unconfirmed_erasures(session, dataset_id=dataset.id))
     deletion.claim_erasures(session, dataset=dataset, limit=max_requests)
     models = repository.models_due(session, dataset=dataset, at=at)
     if models:
         model, live = models[0]
-        erased_since = repository.records_erased_since
-        records = erased_since(session, dataset_id=dataset.id, revision=live.revision) if live else 0
+        records = accounting_repository.records_waiting_for(session, model)
         plan = _plan(session, model, live=live, records=records)
     else:
         model, live, records = None, None, 0
@@ -96,6 +121,7 @@ def claim(session: Session, *, worker: str, lease_seconds: float, max_requests: 
         dataset_id=dataset.id,
         erases=bool(deletion_repository.unconfirmed_erasures(session, dataset_id=dataset.id)),
         slots_to_null=tuple(deletion_repository.slots_to_null(session, dataset_id=dataset.id)),
+        digest=None if unsure else dataset.digest,
         model_id=run.model_id,
         evaluation_dataset_id=model.evaluation_dataset_id if model else None,
         mechanism=registry.mechanism_of(model) if model else None,
@@ -118,6 +144,7 @@ def confirm_erased(session: Session, *, run_id: str, digest: str) -> None:
     dataset = session.get_one(Dataset, run.dataset_id)
     deletion.confirm_erasures(session, dataset=dataset, digest=digest)
     dataset.attempts, dataset.not_before = 0, None
+    registry_repository.forget_metrics(session, evaluation_dataset_id=dataset.id)
 
 
 def finish(session: Session, *, run_id: str) -> None:
@@ -160,6 +187,7 @@ def publish(
         chain=chain,
         requests=[{"request_id": request.id, "records": erasure.num_records} for _, erasure, request in owed],
     )
+    evidences = certificates.Evidences(session, model)
     for owed_model, erasure, request in owed:
         certificate = certificates.issue(
             session,
@@ -171,6 +199,7 @@ def publish(
             run=run,
             version=version,
             entry=entry,
+            evidence=evidences.of(erasure),
         )
         deletion.complete_model(session, owed_model, version=version.number, certificate_id=certificate.id)
     run.steps_done = steps_ran
@@ -197,10 +226,8 @@ def fail(session: Session, *, run_id: str, error_code: str) -> None:
     model.error_code = error_code
     if error_code in (WeightsDestroyed.code, WeightsUnreadable.code):
         model.wanted = "relearn"
-    if model.live_version is None and model.attempts >= _PATIENCE:
-        model.status, model.wanted = "failed", None
-        for owed in repository.owed_by(session, model_id=model.id):
-            deletion.complete_model(session, owed, version=None, certificate_id=None)
+    if model.attempts >= _PATIENCE:
+        _give_up(session, model, dataset)
 
 
 def take_back(session: Session, *, worker: str) -> int:
@@ -228,8 +255,7 @@ def estimate(session: Session, *, request_id: str) -> list[tuple[str, Plan]]:
         model = registry.get_model(session, owed.model_id)
         live = registry_repository.live_version(session, model)
         records = deletion_repository.count_waiting(session, dataset_id=model.dataset_id)
-        if live:
-            records += repository.records_erased_since(session, dataset_id=model.dataset_id, revision=live.revision)
+        records += accounting_repository.records_waiting_for(session, model)
         plans.append((model.id, _plan(session, model, live=live, records=records)))
     return plans
 
@@ -259,8 +285,18 @@ def _abandon(session: Session, run: Run, *, error_code: str) -> None:
     deletion.hand_back(session, run_id=run.id, dataset_id=run.dataset_id)
     if run.model_id is not None:
         model = session.get_one(Model, run.model_id)
-        model.attempts, not_before = _back_off(session, model.attempts)
-        model.not_before = not_before if model.attempts > _PATIENCE else None
+        model.deaths, not_before = _back_off(session, model.deaths)
+        model.not_before = not_before if model.deaths > _PATIENCE else None
+        if model.deaths >= _DEATHS:
+            model.error_code = error_code
+            _give_up(session, model, session.get_one(Dataset, run.dataset_id))
+
+
+def _give_up(session: Session, model: Model, dataset: Dataset) -> None:
+    """A model that has never had a version ends in `failed`; one that has is tried for ever."""
+    if model.live_version is None:
+        model.status, model.wanted = "failed", None
+        deletion.give_up_model(session, model_id=model.id, revision=dataset.revision)
 
 
 def _end(session: Session, run: Run, *, status: str, error_code: str | None = None) -> None:

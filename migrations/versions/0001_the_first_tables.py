@@ -52,6 +52,7 @@ def upgrade() -> None:
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_datasets")),
     )
+    op.create_index(op.f("ix_datasets_created_at_id"), "datasets", ["created_at", "id"], unique=False)
     op.create_table(
         "deletion_requests",
         sa.Column("id", sa.String(), nullable=False),
@@ -69,6 +70,7 @@ def upgrade() -> None:
         sa.Column("completed_at", sa.DateTime(timezone=True), nullable=True),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_deletion_requests")),
     )
+    op.create_index(op.f("ix_deletion_requests_created_at_id"), "deletion_requests", ["created_at", "id"], unique=False)
     op.create_index(op.f("ix_deletion_requests_external_id"), "deletion_requests", ["external_id"], unique=False)
     op.create_index(op.f("ix_deletion_requests_status"), "deletion_requests", ["status"], unique=False)
     op.create_index(op.f("ix_deletion_requests_subject_ref"), "deletion_requests", ["subject_ref"], unique=False)
@@ -79,6 +81,7 @@ def upgrade() -> None:
         sa.Column("dataset_id", sa.String(), nullable=False),
         sa.Column("revision", sa.Integer(), nullable=True),
         sa.Column("num_records", sa.Integer(), nullable=True),
+        sa.Column("num_claimed", sa.Integer(), nullable=False),
         sa.Column("nulled_at", sa.DateTime(timezone=True), nullable=True),
         sa.ForeignKeyConstraint(["dataset_id"], ["datasets.id"], name=op.f("fk_erasures_dataset_id")),
         sa.ForeignKeyConstraint(["request_id"], ["deletion_requests.id"], name=op.f("fk_erasures_request_id")),
@@ -86,6 +89,14 @@ def upgrade() -> None:
         sa.UniqueConstraint("request_id", "dataset_id", name=op.f("uq_erasures_request_id_dataset_id")),
     )
     op.create_index(op.f("ix_erasures_dataset_id_revision"), "erasures", ["dataset_id", "revision"], unique=False)
+    op.create_index(
+        "ix_erasures_open",
+        "erasures",
+        ["dataset_id"],
+        unique=False,
+        sqlite_where=sa.text("nulled_at IS NULL"),
+        postgresql_where=sa.text("nulled_at IS NULL"),
+    )
     op.create_table(
         "idempotent_answers",
         sa.Column("api_key_id", sa.String(), nullable=False),
@@ -111,6 +122,7 @@ def upgrade() -> None:
         sa.Column("wanted", sa.String(), nullable=True),
         sa.Column("live_version", sa.Integer(), nullable=True),
         sa.Column("attempts", sa.Integer(), nullable=False),
+        sa.Column("deaths", sa.Integer(), nullable=False),
         sa.Column("not_before", sa.DateTime(timezone=True), nullable=True),
         sa.Column("error_code", sa.String(), nullable=True),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
@@ -120,6 +132,7 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_models")),
     )
+    op.create_index(op.f("ix_models_created_at_id"), "models", ["created_at", "id"], unique=False)
     op.create_index(op.f("ix_models_dataset_id"), "models", ["dataset_id"], unique=False)
     op.create_table(
         "records",
@@ -191,6 +204,7 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_runs")),
     )
     op.create_index(op.f("ix_runs_model_id"), "runs", ["model_id"], unique=False)
+    op.create_index(op.f("ix_runs_started_at_id"), "runs", ["started_at", "id"], unique=False)
     op.create_index(op.f("ix_runs_status"), "runs", ["status"], unique=False)
     op.create_index(
         "uq_runs_running_dataset",
@@ -249,6 +263,7 @@ def downgrade() -> None:
         postgresql_where=sa.text("status = 'running'"),
     )
     op.drop_index(op.f("ix_runs_status"), table_name="runs")
+    op.drop_index(op.f("ix_runs_started_at_id"), table_name="runs")
     op.drop_index(op.f("ix_runs_model_id"), table_name="runs")
     op.drop_table("runs")
     op.drop_table("ledger_entries")
@@ -260,14 +275,23 @@ def downgrade() -> None:
     op.drop_index(op.f("ix_records_erasure_id"), table_name="records")
     op.drop_table("records")
     op.drop_index(op.f("ix_models_dataset_id"), table_name="models")
+    op.drop_index(op.f("ix_models_created_at_id"), table_name="models")
     op.drop_table("models")
     op.drop_table("idempotent_answers")
+    op.drop_index(
+        "ix_erasures_open",
+        table_name="erasures",
+        sqlite_where=sa.text("nulled_at IS NULL"),
+        postgresql_where=sa.text("nulled_at IS NULL"),
+    )
     op.drop_index(op.f("ix_erasures_dataset_id_revision"), table_name="erasures")
     op.drop_table("erasures")
     op.drop_index(op.f("ix_deletion_requests_subject_ref"), table_name="deletion_requests")
     op.drop_index(op.f("ix_deletion_requests_status"), table_name="deletion_requests")
     op.drop_index(op.f("ix_deletion_requests_external_id"), table_name="deletion_requests")
+    op.drop_index(op.f("ix_deletion_requests_created_at_id"), table_name="deletion_requests")
     op.drop_table("deletion_requests")
+    op.drop_index(op.f("ix_datasets_created_at_id"), table_name="datasets")
     op.drop_table("datasets")
     op.drop_table("api_keys")
     if op.get_bind().dialect.name == "postgresql":

@@ -72,6 +72,7 @@ NEVER_A_CALLERS_FAULT = {
     errors.WeightsUnreadable,
     errors.AlreadyRunning,
     errors.DatabaseUnreadable,
+    errors.DatasetDamaged,
     errors.AddressInUse,
 }
 

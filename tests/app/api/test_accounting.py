@@ -113,3 +113,78 @@ def test_there_is_no_account_before_the_first_version(
     refused(gateway.get("/v1/accounting/models/mdl_0"), 404, "model_unknown")
     refused(gateway.get("/v1/accounting/models/mdl_0/ledger"), 404, "model_unknown")
     refused(gateway.post("/v1/accounting/preview", json={"model_id": "mdl_0"}), 404, "model_unknown")
+
+
+def test_a_preview_compares_the_options(gateway: TestClient, live: dict[str, Any]) -> None:
+    """A preview says what else could be done: the plan is among the options, which come cheapest per request first."""
+    answer = gateway.post("/v1/accounting/preview", json={"model_id": live["id"], "expected_requests": 3}).json()
+    options = {option["kind"]: option for option in answer["options"]}
+    assert options.keys() == {"unlearn", "batch", "relearn"}
+    assert all(
+        option.keys() == {"kind", "steps", "steps_per_request", "epsilon", "reason"} for option in options.values()
+    )
+    costs = [option["steps_per_request"] for option in answer["options"]]
+    assert costs == sorted(costs)
+    assert options[answer["kind"]]["steps"] == answer["steps"]
+    unlearning = next(g for g in answer["guarantees"] if g["notion"] == "unlearning")
+    assert options[answer["kind"]]["epsilon"] == unlearning["epsilon"]
+    assert options["relearn"]["steps"] == live["mechanism"]["learn_steps"]
+    batched = gateway.post("/v1/accounting/preview", json={"model_id": live["id"], "num_records": 4}).json()
+    assert options["batch"]["steps"] == batched["steps"]
+
+
+@pytest.mark.parametrize("expected_requests", [0, 101, 1.5, "x"])
+def test_a_preview_expects_a_sensible_number(gateway: TestClient, refused: Refused, expected_requests: Any) -> None:
+    """The comparison is of one to a hundred further requests."""
+    asked = {"model_id": "mdl_0", "expected_requests": expected_requests}
+    refused(gateway.post("/v1/accounting/preview", json=asked), 422, "input_invalid")
+
+
+def test_the_releases_that_are_left(
+    gateway: TestClient, live: dict[str, Any], forget: Make, get: Get, work: Work, new_model: Make
+) -> None:
+    """How many versions still fit an adaptive budget: more for a larger one, one fewer for each that is published."""
+    path = f"/accounting/models/{live['id']}"
+
+    def left(epsilon: float | None = None) -> dict[str, Any]:
+        query = "" if epsilon is None else f"?adaptive_epsilon={epsilon}&adaptive_delta=0.001"
+        found: dict[str, Any] = get(path + query)["releases_left"]
+        return found
+
+    unasked = left()
+    assert (unasked["epsilon"], unasked["delta"]) == (live["target"]["epsilon"], live["target"]["delta"])
+    assert (unasked["records"], unasked["steps_per_release"]) == (1, get(path)["next_request"]["steps"])
+    assert unasked["count"] is None  # by default one person's influence is twice the target at every version
+
+    asked = left(100.0)
+    assert (asked["epsilon"], asked["delta"]) == (100.0, 0.001)
+    assert asked["count"] > 1
+    assert left(200.0)["count"] > asked["count"]
+
+    forget("p1")
+    work()
+    after = left(100.0)
+    assert after["steps_per_release"] >= asked["steps_per_release"]
+    assert after["count"] < asked["count"]
+    new_model(live["dataset_id"])
+    work()
+    assert left(100.0)["count"] < after["count"]  # it learned from the same people
+
+
+@pytest.mark.parametrize(
+    "query", ["adaptive_epsilon=0", "adaptive_epsilon=inf", "adaptive_delta=1", "adaptive_delta=x"]
+)
+def test_a_malformed_budget_is_refused(gateway: TestClient, live: dict[str, Any], query: str, refused: Refused) -> None:
+    """A budget that lies outside the mathematics is a 422."""
+    refused(gateway.get(f"/v1/accounting/models/{live['id']}?{query}"), 422, "input_invalid")
+
+
+@pytest.mark.parametrize("epsilon", [5e-324, 1.0, 1e300])
+@pytest.mark.parametrize("delta", [5e-324, 0.5, 1 - 2**-53])
+def test_a_budget_of_extremes(gateway: TestClient, live: dict[str, Any], epsilon: float, delta: float) -> None:
+    """The most extreme budgets there are are answered, with a number or with none."""
+    query = {"adaptive_epsilon": epsilon, "adaptive_delta": delta}
+    answer = gateway.get(f"/v1/accounting/models/{live['id']}", params=query)
+    assert answer.status_code == 200, answer.text
+    count = answer.json()["releases_left"]["count"]
+    assert count is None or 0 <= count <= 2**53

@@ -320,7 +320,8 @@ def test_a_model_that_never_learns_frees_who_waits(
     work()
     done = get(f"/deletion-requests/{request['id']}")
     assert (done["status"], done["outcome"]) == ("completed", "forgotten")
-    assert [(owed["model_id"], owed["status"]) for owed in done["models"]] == [(model["id"], "nothing_published")]
+    owed = [] if asked_during_attempt == 3 else [(model["id"], "nothing_published")]  # its rows were never claimed
+    assert [(owed["model_id"], owed["status"]) for owed in done["models"]] == owed
     assert get(f"/datasets/{dataset['id']}")["num_records"] == 59
 
 
