@@ -1,0 +1,251 @@
+"""Nobody waits for ever: neither behind busier models, nor behind what is broken, nor for what will never come."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from fastapi.testclient import TestClient
+
+from app.config import Settings
+from app.db.tables import Dataset, Model
+from app.installation import Installation
+from app.registry.weights import WeightStore
+from app.unlearning import service as unlearning
+from app.unlearning.service import Claimed
+from worker import runner
+
+Make = Callable[..., dict[str, Any]]
+Get = Callable[[str], Any]
+
+
+@pytest.fixture
+def status(get: Get) -> Callable[[dict[str, Any]], str]:
+    return lambda request: get(f"/deletion-requests/{request['id']}")["status"]
+
+
+@pytest.fixture
+def claim(at: Installation) -> Callable[[], Claimed]:
+    """Claim the next run, whatever pauses there are."""
+
+    def take() -> Claimed:
+        with at.database.writing() as session:
+            session.execute(sa.update(Model).values(not_before=None))
+            session.execute(sa.update(Dataset).values(not_before=None))
+            claimed = unlearning.claim(session, worker="w", lease_seconds=30, max_requests=500)
+        assert claimed is not None
+        return claimed
+
+    return take
+
+
+def test_models_of_one_dataset_take_turns(
+    at: Installation, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int], status: Any
+) -> None:
+    """With a new request before every run, both models keep up and the first request completes."""
+    dataset = new_dataset()
+    new_model(dataset["id"]), new_model(dataset["id"])
+    work()
+    first = forget("p0")
+    for person in range(1, 5):
+        runner.run_next(at, worker="w")
+        forget(f"p{person}")
+    assert status(first) == "completed"
+
+
+def test_a_new_model_learns_in_its_turn(
+    at: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int], status: Any
+) -> None:
+    """A model that is to be learned is not put off by requests that keep coming, nor are they by it."""
+    dataset = new_dataset()
+    new_model(dataset["id"])
+    work()
+    new = new_model(dataset["id"])
+    first = forget("p0")
+    for person in range(1, 5):
+        runner.run_next(at, worker="w")
+        forget(f"p{person}")
+    assert get(f"/models/{new['id']}")["status"] == "live"
+    assert status(first) == "completed"
+
+
+def test_datasets_go_by_deadline(
+    at: Installation, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int], status: Any
+) -> None:
+    """A dataset whose models never catch up does not hold back the request that is due next on another."""
+    busy, quiet = new_dataset("busy"), new_dataset("quiet")
+    for dataset in (busy, busy, quiet):
+        new_model(dataset["id"])
+    work()
+    forget("p0", dataset_ids=[busy["id"]])
+    mine = forget("p50", dataset_ids=[quiet["id"]])
+    for person in range(1, 8):
+        runner.run_next(at, worker="w")
+        forget(f"p{person}", dataset_ids=[busy["id"]])
+    assert status(mine) == "completed"
+
+
+def test_a_broken_model_stops_nobody_else(
+    at: Installation, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int], status: Any
+) -> None:
+    """A dataset that cannot be planned for is put off; requests for it are taken, those for others complete."""
+    broken, sound = new_dataset("broken"), new_dataset("sound")
+    model = new_model(broken["id"])
+    new_model(sound["id"])
+    work()
+    with at.database.writing() as session:
+        found = session.get_one(Model, model["id"])
+        found.mechanism = found.mechanism | {"contraction": 0.5}
+    waiting = forget("p1", dataset_ids=[broken["id"]])
+    other = forget("p2", dataset_ids=[sound["id"]])
+    work()
+    assert waiting["estimate"] is None
+    assert (status(waiting), status(other)) == ("accepted", "completed")
+
+
+def test_weights_that_cannot_be_removed_stop_nobody(
+    settings: Settings, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int], status: Any
+) -> None:
+    """Where the disk refuses to destroy something, runs go on, and it is tried again."""
+    new_model(new_dataset()["id"])
+    work()
+    (settings.data_dir / "weights" / "stray.sealed").mkdir()
+    request = forget("p1")
+    work()
+    assert status(request) == "completed"
+
+
+def test_rows_from_a_backup_are_refused(
+    settings: Settings, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int], status: Any
+) -> None:
+    """Rows that are not those on record, because a backup brought somebody back, are not learned from."""
+    dataset = new_dataset()
+    model = new_model(dataset["id"])
+    work()
+    file = settings.data_dir / "datasets" / dataset["id"] / "features.f32"
+    backup = file.read_bytes()
+    forget("p1")
+    work()
+    file.write_bytes(backup)
+    later = forget("p40")
+    work()
+    assert status(later) == "accepted"
+    assert get(f"/models/{model['id']}")["error_code"] == "dataset_damaged"
+    assert get(f"/models/{model['id']}")["live_version"] == 2
+
+
+def test_deaths_and_failures_are_counted_apart(
+    at: Installation, new_dataset: Make, new_model: Make, get: Get, claim: Callable[[], Claimed]
+) -> None:
+    """A model whose worker died twice does not end in `failed` because a run then fails once."""
+    model = new_model(new_dataset()["id"])
+    for _ in range(2):
+        claim()
+        with at.database.writing() as session:
+            unlearning.take_back(session, worker="w")
+    claimed = claim()
+    with at.database.writing() as session:
+        unlearning.fail(session, run_id=claimed.run_id, error_code="OSError")
+    assert get(f"/models/{model['id']}")["status"] == "learning"
+
+
+def test_a_model_that_kills_its_workers_is_given_up(
+    at: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get, claim: Any, work: Any, status: Any
+) -> None:
+    """A first learning run whose worker dies ten times ends in `failed`, and frees who waits for it."""
+    model = new_model(new_dataset()["id"])
+    request = forget("p1")
+    for _ in range(10):
+        claim()
+        with at.database.writing() as session:
+            unlearning.take_back(session, worker="w")
+    work()
+    assert get(f"/models/{model['id']}")["status"] == "failed"
+    assert status(request) == "completed"
+
+
+def test_a_model_that_comes_back_owes_again(
+    gateway: TestClient, at: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get, claim: Any
+) -> None:
+    """People whose rows were still there when their model failed, and in it when it came back, get a certificate."""
+    model = new_model(new_dataset()["id"])
+    for _ in range(2):
+        with at.database.writing() as session:
+            unlearning.fail(session, run_id=claim().run_id, error_code="OSError")
+    claimed = claim()
+    requests = [forget(f"p{person}") for person in range(3)]
+    with at.database.writing() as session:
+        unlearning.fail(session, run_id=claimed.run_id, error_code="OSError")
+    assert gateway.post(f"/v1/models/{model['id']}/relearn").status_code == 202
+    at.settings.max_requests_per_run = 1
+    while runner.run_next(at, worker="w"):
+        pass
+    for request in requests:
+        done = get(f"/deletion-requests/{request['id']}")
+        assert (done["status"], [owed["status"] for owed in done["models"]]) == ("completed", ["completed"])
+
+
+def test_a_model_that_is_behind_says_so(
+    at: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
+) -> None:
+    """While rows are null and a model still carries them, its guarantee counts them; then it meets its target."""
+    dataset = new_dataset()
+    models = [new_model(dataset["id"], noise_scale=0.02) for _ in range(2)]
+    work()
+    for person in range(5):
+        forget(f"p{person}")
+    runner.run_next(at, worker="w")
+
+    def epsilons() -> list[float]:
+        return sorted(get(f"/models/{model['id']}")["guarantee"][0]["epsilon"] for model in models)
+
+    up_to_date, behind = epsilons()
+    assert 0 < up_to_date <= 1.0001 < behind
+    work()
+    assert epsilons()[1] <= 1.0001
+
+
+def test_a_prediction_follows_a_version_that_is_superseded(
+    gateway: TestClient,
+    new_dataset: Make,
+    new_model: Make,
+    forget: Make,
+    work: Callable[[], int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A prediction that finds its version destroyed in the meantime is made by the next one."""
+    model = new_model(new_dataset()["id"])
+    work()
+    forget("p1")
+    read, armed = WeightStore.get, [True]
+
+    def superseded(store: WeightStore, version_id: str) -> bytes:
+        if armed:
+            armed.clear()
+            work()
+        return read(store, version_id)
+
+    monkeypatch.setattr(WeightStore, "get", superseded)
+    answer = gateway.post(f"/v1/models/{model['id']}/predictions", json={"records": [[0.0, 0.0, 0.0]]})
+    assert (answer.status_code, answer.json()["version"]) == (200, 2)
+
+
+def test_metrics_go_with_the_people_they_were_measured_on(
+    new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
+) -> None:
+    """Accuracy is an exact statistic of the evaluation people: it is dropped when one of them is erased."""
+    learned, measured = new_dataset("learned"), new_dataset("measured", seed=1)
+    model = new_model(learned["id"], evaluation_dataset_id=measured["id"])
+    work()
+    assert get(f"/models/{model['id']}")["metrics"]["evaluated_on"] == 60
+    forget("p3", dataset_ids=[measured["id"]])
+    work()
+    assert get(f"/models/{model['id']}/versions/1")["metrics"] == {}
+
+
+def test_the_same_rows_are_no_evaluation_data(gateway: TestClient, new_dataset: Make) -> None:
+    """The learned rows uploaded under another name are still the learned rows."""
+    learned, again = new_dataset("learned"), new_dataset("again")
+    body = {"name": "m", "dataset_id": learned["id"], "l2": 0.05, "evaluation_dataset_id": again["id"]}
+    answer = gateway.post("/v1/models", json=body)
+    assert (answer.status_code, answer.json()["code"]) == (422, "precondition_failed")
