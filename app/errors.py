@@ -203,7 +203,7 @@ class AlreadyRunning(LetheError):
 
 
 class DatabaseUnreadable(LetheError):
-    code = "unavailable"
+    code = "database_unreadable"
     title = "The database cannot be read"
 
 

@@ -42,9 +42,12 @@ def run_next(at: Installation, *, worker: str) -> bool:
         log("unlearning.run_lost")
     except Exception as error:  # noqa: BLE001  a run that fails is handed back, whatever went wrong
         code = error.code if isinstance(error, LetheError) else type(error).__name__
-        telemetry.logger().error("unlearning.run_failed", run_id=claimed.run_id, error=code)
         with at.database.writing() as session:
-            unlearning.fail(session, run_id=claimed.run_id, error_code=code)
+            held = unlearning.fail(session, run_id=claimed.run_id, error_code=code)
+        if held:
+            telemetry.logger().error("unlearning.run_failed", run_id=claimed.run_id, error=code)
+        else:
+            log("unlearning.run_lost")
     else:
         log("unlearning.run_published", seconds=round(time.monotonic() - started, 3))
     destroy_retired(at)

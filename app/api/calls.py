@@ -51,7 +51,9 @@ def once_with(scope: Scope) -> Any:
         kind = request.headers.get("content-type", "").lower()
         form = kind.startswith(("multipart/", "application/x-www-form-urlencoded"))  # read already, and not kept
         body = b"" if form else await request.body()
-        fingerprint = at.keys.fingerprint(request.method.encode(), str(request.url).encode(), body)
+        fingerprint = at.keys.fingerprint(
+            request.method.encode(), f"{request.url.path}?{request.url.query}".encode(), body
+        )
         return Once(api_key_id=caller.key_id, idempotency_key=idempotency_key, fingerprint=fingerprint)
 
     return Depends(once)

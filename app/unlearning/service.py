@@ -207,20 +207,20 @@ def publish(
     return version
 
 
-def fail(session: Session, *, run_id: str, error_code: str) -> None:
+def fail(session: Session, *, run_id: str, error_code: str) -> bool:
     """End a run that failed by itself: back off and try again, from scratch if the live weights are lost.
 
-    A model that never learns ends in `failed`.
+    A model that never learns ends in `failed`. False if the run was taken away: whoever took it goes on.
     """
     run = repository.run(session, run_id)
     if run is None or run.status != "running":
-        return  # it was taken away; whoever took it goes on
+        return False
     _end(session, run, status="failed", error_code=error_code)
     deletion.hand_back(session, run_id=run.id, dataset_id=run.dataset_id)
     dataset = session.get_one(Dataset, run.dataset_id)
     if run.model_id is None:
         dataset.attempts, dataset.not_before = _back_off(session, dataset.attempts)
-        return
+        return True
     model = session.get_one(Model, run.model_id)
     model.attempts, model.not_before = _back_off(session, model.attempts)
     model.error_code = error_code
@@ -228,6 +228,7 @@ def fail(session: Session, *, run_id: str, error_code: str) -> None:
         model.wanted = "relearn"
     if model.attempts >= _PATIENCE:
         _give_up(session, model, dataset)
+    return True
 
 
 def take_back(session: Session, *, worker: str) -> int:

@@ -238,7 +238,7 @@ def test_ledger_of_no_installation(lethe: Lethe, tmp_path: Path, monkeypatch: py
     if there:
         (tmp_path / "data").mkdir()
     monkeypatch.setenv("LETHE_DATA_DIR", str(tmp_path / "data"))
-    _refused(lethe("ledger", "verify"), "unavailable")
+    _refused(lethe("ledger", "verify"), "database_unreadable")
 
 
 def test_refusals_of_the_gateway(live: Lethe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
