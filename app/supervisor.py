@@ -19,12 +19,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import uvicorn
+from fastapi import FastAPI
 
-from app import installation, telemetry
+from app import installation, main, telemetry
 from app.config import Settings
 from app.errors import AddressInUse, AlreadyRunning
 from app.installation import Installation
-from app.main import create_app
 from app.registry import datasets
 from app.unlearning import service as unlearning
 
@@ -55,11 +55,21 @@ def up(settings: Settings, *, on_ready: Callable[[str], None]) -> None:
                 worker.stop()
 
 
-def serve(settings: Settings, *, listener: socket.socket | None, on_ready: Callable[[], None]) -> None:
-    """The gateway alone, until SIGTERM or SIGINT. Raises `AddressInUse`."""
-    gateway = create_app(settings)
+def serve(
+    settings: Settings,
+    *,
+    listener: socket.socket | None,
+    on_ready: Callable[[], None],
+    create: Callable[[Settings], FastAPI] = main.create_app,
+) -> None:
+    """One application alone (the gateway), until SIGTERM or SIGINT. Raises `AddressInUse`."""
     config = uvicorn.Config(
-        gateway, host=settings.host, port=settings.port, log_config=None, access_log=False, timeout_graceful_shutdown=10
+        create(settings),
+        host=settings.host,
+        port=settings.port,
+        log_config=None,
+        access_log=False,
+        timeout_graceful_shutdown=10,
     )
     server = uvicorn.Server(config)
     ready = threading.Thread(target=_when_started, args=(server, on_ready), daemon=True)

@@ -30,6 +30,19 @@ def serve() -> None:
     supervisor.serve(settings, listener=None, on_ready=lambda: console.print("Lethe's gateway is up."))
 
 
+@commands.command("serve-accounting")
+def serve_accounting() -> None:
+    """Run the accounting service alone, on a database that it cannot change (and that another command has set up)."""
+    from app import accounting_main, supervisor
+
+    supervisor.serve(
+        Settings(),
+        listener=None,
+        on_ready=lambda: console.print("Lethe's accounting is up."),
+        create=accounting_main.create_app,
+    )
+
+
 @commands.command()
 def migrate() -> None:
     """Bring the database to this release's schema."""

@@ -1,0 +1,80 @@
+"""The accounting service alone: it answers, and cannot change anything."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from fastapi.testclient import TestClient
+
+from app import accounting_main, installation
+from app.config import Settings
+from app.db.tables import Model
+
+Make = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def alone(settings: Settings, admin_key: str) -> Iterator[TestClient]:
+    headers = {"Authorization": f"Bearer {admin_key}"}
+    with TestClient(accounting_main.create_app(settings), headers=headers) as client:
+        yield client
+
+
+def test_it_says_what_the_gateway_says(
+    alone: TestClient, gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]
+) -> None:
+    """Every question about accounting has the same answer from the service alone as from the gateway."""
+    model = new_model(new_dataset()["id"], noise_scale=0.02)
+    work()
+    request = forget("p3")
+    work()
+    for path in (
+        f"/v1/accounting/models/{model['id']}",
+        f"/v1/accounting/models/{model['id']}/trajectory",
+        f"/v1/accounting/models/{model['id']}/ledger",
+        f"/v1/accounting/deletion-requests/{request['id']}",
+        "/v1/accounting/bounds",
+        "/.well-known/jwks.json",
+        "/readyz",
+    ):
+        assert alone.get(path).json() == gateway.get(path).json()
+    asked = {"model_id": model["id"], "num_records": 2}
+    answers = [client.post("/v1/accounting/preview", json=asked).json() for client in (alone, gateway)]
+    assert answers[0] == answers[1]
+
+
+def test_it_does_nothing_else(alone: TestClient) -> None:
+    """Requests, models and datasets are not served, and nobody gets in without a key."""
+    assert alone.post("/v1/deletion-requests", json={"subject_id": "p"}).status_code == 404
+    assert alone.get("/v1/models").status_code == 404
+    assert alone.get("/v1/accounting/bounds", headers={"Authorization": "none"}).status_code == 401
+
+
+def test_the_database_refuses_to_change(settings: Settings) -> None:
+    """Not the code but the database says no to whatever would write."""
+    with installation.opened(settings, read_only=True) as at:
+        with pytest.raises(sa.exc.OperationalError, match="readonly"), at.database.writing() as session:
+            session.execute(sa.update(Model).values(name="changed"))
+        with at.database.reading() as session:
+            assert session.scalar(sa.select(sa.func.count()).select_from(Model)) == 0
+
+
+def test_the_trajectory_ends_where_the_model_stands(
+    gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]
+) -> None:
+    """Erosion while learning, a jump at the deletion, recuperation after it, down to the present guarantee."""
+    model = new_model(new_dataset()["id"], noise_scale=0.02)
+    work()
+    forget("p3")
+    work()
+    points = gateway.get(f"/v1/accounting/models/{model['id']}/trajectory", params={"points": 20}).json()["points"]
+    learning = [point for point in points if point["run"] == 0]
+    forgetting = [point for point in points if point["run"] == 1]
+    assert [p["epsilon"] for p in learning] == [0] * len(learning)
+    assert [p["epsilon_of_one"] for p in learning] == sorted(p["epsilon_of_one"] for p in learning)
+    assert forgetting[0]["epsilon"] == learning[-1]["epsilon_of_one"] > model["target"]["epsilon"]
+    assert [p["epsilon"] for p in forgetting] == sorted((p["epsilon"] for p in forgetting), reverse=True)
+    account = gateway.get(f"/v1/accounting/models/{model['id']}").json()
+    assert forgetting[-1]["epsilon"] == account["guarantees"][0]["epsilon"]
+    assert forgetting[-1]["influence"] == account["influence"]
