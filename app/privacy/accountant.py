@@ -102,8 +102,7 @@ def advance(chain: Chain, run: Run) -> Chain:
     if chain.steps and mechanism.noise_scale < chain.mechanism.noise_scale:
         falls = (*falls, Fall(chain=replace(chain, falls=()), decay=1.0))
     decay = mechanism.contraction**run.steps
-    return replace(
-        chain,
+    return Chain(
         mechanism=mechanism,
         steps=chain.steps + run.steps,
         variance=decay**2 * chain.variance + _noise(mechanism, run.steps),
