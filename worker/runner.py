@@ -123,7 +123,7 @@ def _evaluate(at: Installation, claimed: Claimed, mechanism: Mechanism, ran: Ran
 
 
 class Lease:
-    """Keeps a run while a worker works on it: a heartbeat every third of the lease, which also reports progress."""
+    """Keeps a run while a worker works on it: a heartbeat, at least every third of the lease, that reports progress."""
 
     def __init__(self, at: Installation, claimed: Claimed) -> None:
         self._at = at

@@ -68,7 +68,7 @@ def get_account(
     without = service.epsilon_without_steps(chain, records=1, delta=model.delta)
     return AccountOut(
         model_id=model.id,
-        version=standing.releases,
+        version=model.live_version or 0,
         influence=chain.influence,
         noise_variance=chain.variance,
         mu=accountant.unlearning_mu(chain),

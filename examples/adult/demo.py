@@ -159,16 +159,17 @@ def what_changed(statement: Any, runs: dict[str, Any], accuracy_before: float, a
     """A table of before and after; the epsilons are recomputed here from the certificate's evidence."""
     evidence = Evidence.from_json(statement["evidence"])
     before = accountant.replay(evidence.mechanism, evidence.history[:-1])
+    _, released = guarantees.of_chain(before, last_run=evidence.history[-2], delta=evidence.delta)
     without = {
         Notion.UNLEARNING: accountant.unlearning_mu(before, records=evidence.records),
         Notion.DELETION: accountant.deletion_mu(before, records=evidence.records, steps_present=before.steps),
         Notion.ADAPTIVE: accountant.adaptive_mu(list(evidence.exposures.values())),
+        Notion.RELEASE: released.mu,
     }
     table = Table("", "before", "after")
     for guarantee in evidence.guarantees():
-        if guarantee.notion in without:
-            epsilon = guarantees.guarantee(guarantee.notion, mu=without[guarantee.notion], delta=evidence.delta).epsilon
-            table.add_row(f"epsilon, {guarantee.notion}", f"{epsilon:.3f}", f"{guarantee.epsilon:.3f}")
+        epsilon = guarantees.guarantee(guarantee.notion, mu=without[guarantee.notion], delta=evidence.delta).epsilon
+        table.add_row(f"epsilon, {guarantee.notion}", f"{epsilon:.3f}", f"{guarantee.epsilon:.3f}")
     table.add_row("accuracy", f"{accuracy_before:.2%}", f"{accuracy_after:.2%}")
     table.add_section()
     relearned, unlearned = runs["learn"], runs["unlearn"]

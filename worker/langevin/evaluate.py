@@ -8,8 +8,6 @@ from numpy.typing import NDArray
 from app.registry.prediction import probabilities
 from worker.langevin.gradient import blocks
 
-__all__ = ["accuracy", "probabilities"]
-
 
 def accuracy(
     parameters: NDArray[np.float64],  # (1, d) or (C, d)

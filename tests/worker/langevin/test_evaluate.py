@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from worker.langevin.evaluate import accuracy, probabilities
+from app.registry.prediction import probabilities
+from worker.langevin.evaluate import accuracy
 
 Rows = Callable[..., tuple[Any, Any]]
 
