@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import groupby
 from typing import Any
 
@@ -13,8 +12,8 @@ from app.errors import LedgerCorrupt
 from app.privacy import accountant, guarantees
 from app.privacy.accountant import Chain
 from app.privacy.errors import PrivacyError
-from app.privacy.guarantees import Guarantee, Notion
-from app.privacy.mechanism import Adjacency, Mechanism
+from app.privacy.guarantees import Guarantee
+from app.privacy.mechanism import Mechanism
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,19 +90,11 @@ def _check_numbers(body: dict[str, Any], chain: Chain | None) -> Chain:
         case kind:
             raise ValueError(f"kind {kind!r} is unknown")
     guarantees.confirm("chain", stated=body["chain"], recomputed=chain_numbers(chain))
-    delta = body["guarantees"][0]["delta"]
-    unlearned = guarantees.guarantee(Notion.UNLEARNING, mu=accountant.unlearning_mu(chain), delta=delta)
-    recomputed = [unlearned, _released(mechanism, run.steps, delta)]
+    recomputed = guarantees.of_chain(chain, last_run=run, delta=body["guarantees"][0]["delta"])
     for stated, guarantee in zip(body["guarantees"], recomputed, strict=True):
         numbers = {name: getattr(guarantee, name) for name in Guarantee.__slots__}
         guarantees.confirm("guarantees", stated=stated, recomputed=numbers)
     return chain
-
-
-@lru_cache(maxsize=1024)  # most runs of a model take as many steps as one before
-def _released(mechanism: Mechanism, steps: int, delta: float) -> Guarantee:
-    mu = accountant.release_mu(mechanism, steps=steps, adjacency=Adjacency.REPLACE)
-    return guarantees.guarantee(Notion.RELEASE, mu=mu, delta=delta)
 
 
 def _corrupt(entry: LedgerEntry, what: str) -> LedgerCorrupt:

@@ -7,7 +7,7 @@ whoever holds a certificate recomputes the same numbers with the same function.
 import math
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Self
 
 from app.privacy import accountant, conversion
@@ -68,6 +68,7 @@ def confirm(part: str, *, stated: dict[str, Any], recomputed: dict[str, Any]) ->
             raise PreconditionError("numbers_recompute", f"Expected {part}.{name}={stated[name]!r} to be {value!r}")
 
 
+@lru_cache(maxsize=4096)  # a model that forgets one person after the other comes to the same numbers again and again
 def guarantee(notion: Notion, *, mu: float, delta: float) -> Guarantee:
     """The guarantee of `mu` >= 0 in `notion`, converted at 0 < delta < 1 (Dong, Roth and Su 2022, Corollary 2.13)."""
     return Guarantee(
