@@ -10,7 +10,7 @@ from app.errors import ModelNotLive
 from app.privacy import accountant, calibration, guarantees
 from app.privacy.accountant import Chain, Exposure, Run
 from app.privacy.errors import InfeasibleError
-from app.privacy.guarantees import Evidence, Guarantee
+from app.privacy.guarantees import Evidence, Guarantee, Notion
 from app.privacy.mechanism import Mechanism
 
 
@@ -42,6 +42,18 @@ def standing(session: Session, model: Model) -> Standing:
 def guarantees_of(session: Session, model: Model) -> list[Guarantee]:
     """What holds for everybody at the live version. Raises `ModelNotLive`."""
     return standing(session, model).guarantees
+
+
+def reset(model: Model, *, at_most: int) -> tuple[int, Guarantee] | None:
+    """The least steps on the present data after which it no longer matters where a model started, to its target; and
+    the guarantee then. For models from elsewhere, and for repair. None if `at_most` do not reach it."""
+    imported = accountant.imported(Mechanism.from_json(model.mechanism))
+    try:
+        steps = calibration.least_steps(imported, records=0, epsilon=model.epsilon, delta=model.delta, at_most=at_most)
+    except InfeasibleError:
+        return None
+    mu = accountant.reset_mu(imported.mechanism, steps=steps)
+    return steps, guarantees.guarantee(Notion.RESET, mu=mu, delta=model.delta)
 
 
 def epsilon_without_steps(chain: Chain, *, records: int, delta: float) -> float:

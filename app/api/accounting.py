@@ -24,6 +24,7 @@ from app.api.schemas import (
     PreviewOut,
     ReleasesLeftOut,
     RequestAccountOut,
+    ResetOut,
     StatementOut,
     TargetOut,
     TrajectoryOut,
@@ -65,6 +66,7 @@ def get_account(
         plan = planner.forget(chain, records=1, epsilon=model.epsilon, delta=model.delta)
         epsilon, delta = adaptive_epsilon or model.epsilon, adaptive_delta or model.delta
         left = service.releases_left(session, model, records=1, steps=plan.steps, epsilon=epsilon, delta=delta)
+    reset = service.reset(model, at_most=at.settings.max_steps)
     without = service.epsilon_without_steps(chain, records=1, delta=model.delta)
     return AccountOut(
         model_id=model.id,
@@ -74,6 +76,7 @@ def get_account(
         mu=accountant.unlearning_mu(chain),
         guarantees=shown_guarantees(standing.guarantees),
         releases=standing.releases,
+        reset=ResetOut(steps=reset[0], guarantee=shown_guarantees([reset[1]])[0]) if reset else None,
         next_request=NextRequestOut(kind=plan.kind, steps=plan.steps, epsilon_without_steps=without),
         releases_left=ReleasesLeftOut(
             epsilon=epsilon, delta=delta, steps_per_release=plan.steps, records=1, count=left

@@ -285,6 +285,11 @@ class ReleasesLeftOut(BaseModel):
     count: int | None = Field(description="Versions of this model that still fit; null: the budget is exceeded already")
 
 
+class ResetOut(BaseModel):
+    steps: int
+    guarantee: GuaranteeOut
+
+
 class AccountOut(BaseModel):
     model_id: str
     version: int
@@ -295,6 +300,7 @@ class AccountOut(BaseModel):
     releases: int
     next_request: NextRequestOut
     releases_left: ReleasesLeftOut
+    reset: ResetOut | None = Field(description="What it takes until no start matters, for repair; null if too much")
 
 
 class PreviewIn(Body):

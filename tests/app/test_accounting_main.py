@@ -1,5 +1,6 @@
 """The accounting service alone: it answers, and cannot change anything."""
 
+import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,6 +11,8 @@ from fastapi.testclient import TestClient
 from app import accounting_main, installation
 from app.config import Settings
 from app.db.tables import Model
+from app.privacy import accountant, conversion
+from app.privacy.mechanism import Mechanism, Objective
 
 Make = Callable[..., dict[str, Any]]
 
@@ -42,6 +45,19 @@ def test_it_says_what_the_gateway_says(
     asked = {"model_id": model["id"], "num_records": 2}
     answers = [client.post("/v1/accounting/preview", json=asked).json() for client in (alone, gateway)]
     assert answers[0] == answers[1]
+
+
+def test_a_reset_is_priced(gateway: TestClient, new_dataset: Make, new_model: Make, work: Callable[[], int]) -> None:
+    """The account says after how many steps no start matters any more; one step fewer would miss the target."""
+    model = new_model(new_dataset()["id"], noise_scale=0.02)
+    work()
+    reset = gateway.get(f"/v1/accounting/models/{model['id']}").json()["reset"]
+    assert reset["guarantee"]["notion"] == "reset"
+    settings = {name: model["mechanism"][name] for name in (field.name for field in dataclasses.fields(Mechanism))}
+    mechanism = Mechanism(**settings | {"objective": Objective(settings["objective"])})
+    target = conversion.gdp_mu(**model["target"])
+    assert accountant.reset_mu(mechanism, steps=reset["steps"]) == reset["guarantee"]["mu"] <= target
+    assert accountant.reset_mu(mechanism, steps=reset["steps"] - 1) > target
 
 
 def test_it_does_nothing_else(alone: TestClient) -> None:
