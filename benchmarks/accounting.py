@@ -91,7 +91,7 @@ def main() -> None:
             20,
         ),
         Time(f"replay {ENTRIES:,} ledger entries", replayed, 2000),
-        Time("and verify their hashes and guarantees too", verified, math.inf),
+        Time("and verify their hashes and guarantees too", verified, None),
         Time("a what-if over HTTP", what_if_milliseconds(), 20),
     ]
     report(steps, times)
@@ -101,7 +101,7 @@ def main() -> None:
 class Time:
     what: str
     milliseconds: float
-    bar: float
+    bar: float | None
 
 
 # --- steps -----------------------------------------------------------------------------------------------------------
@@ -293,8 +293,10 @@ def report(steps: list[dict[str, Any]], times: list[Time]) -> None:
     console.print(table_of("milliseconds to compute them", plans, "{:.1f}"))
     timed = Table("time", "ms", "bar", "met")
     for found in times:
-        met = "yes" if found.milliseconds < found.bar else "no"
-        timed.add_row(found.what, f"{found.milliseconds:,.2f}", f"< {found.bar:,.0f}", met)
+        bar, met = "", ""
+        if found.bar is not None:
+            bar, met = f"< {found.bar:,.0f}", "yes" if found.milliseconds < found.bar else "no"
+        timed.add_row(found.what, f"{found.milliseconds:,.2f}", bar, met)
     console.print(timed)
     RESULTS.mkdir(exist_ok=True)
     machine = {"cores": os.cpu_count(), "processor": platform.machine(), "python": platform.python_version()}
