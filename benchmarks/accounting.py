@@ -213,9 +213,9 @@ def replay_milliseconds() -> tuple[float, float]:
 
 def replay(entries: list[LedgerEntry]) -> Chain:
     """Where a model stands after its entries."""
-    bodies = [json.loads(entry.body) for entry in entries]
-    runs = [Run(steps=body["steps"], records=body["records"]) for body in bodies]
-    return accountant.replay(Mechanism.from_json(bodies[0]["mechanism"]), runs)
+    bodies = (json.loads(entry.body) for entry in entries)
+    runs = (Run(steps=body["steps"], records=body["records"]) for body in bodies)
+    return accountant.replay(Mechanism.from_json(json.loads(entries[0].body)["mechanism"]), runs)
 
 
 def story(entries: int) -> list[str]:

@@ -17,6 +17,7 @@ not learned here (`reset.md`).
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from app.privacy.errors import DomainError, PreconditionError, require_count, require_nonnegative, require_order
 from app.privacy.mechanism import Adjacency, Mechanism
@@ -243,6 +244,7 @@ def renyi_divergence(*, mu: float, order: float) -> float:
     return order * mu * mu / 2
 
 
+@lru_cache(maxsize=4096, typed=True)  # most runs of a model take as many steps as one before
 def release_mu(mechanism: Mechanism, *, steps: int, adjacency: Adjacency) -> float:
     """One record present throughout a run of `steps`: what its published result adds, given the version before it.
 
