@@ -85,7 +85,7 @@ class Evidences:
         self._model = model
         self._mechanism = Mechanism.from_json(model.mechanism)
         self._runs = repository.chain_runs(session, model_id=model.id)
-        self._history = [accountant.Run(steps=run.steps_total, records=run.records) for run in self._runs]
+        self._history = [ledger.accounted(run) for run in self._runs]
         self._compacted = tuple(accountant.compact(self._mechanism, self._history))
         self._releases: dict[tuple[str, int], list[tuple[str, Mechanism, list[int]]]] = {}
 

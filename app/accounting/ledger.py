@@ -28,7 +28,6 @@ def post(
     `chain` is where the accountant stands after `run`; `requests` names the deletion requests it served.
     """
     last = repository.last_entry(session, model_id=model.id)
-    last_run = accountant.Run(steps=run.steps_total, records=run.records)
     body = canonical(
         {
             "format": "lethe-ledger/1",
@@ -45,7 +44,7 @@ def post(
             "requests": requests,
             "weights_sha256": version.weights_sha256,
             "chain": chain_numbers(chain),
-            "guarantees": [g.to_json() for g in guarantees.of_chain(chain, last_run=last_run, delta=model.delta)],
+            "guarantees": [g.to_json() for g in guarantees.of_chain(chain, last_run=accounted(run), delta=model.delta)],
             "theorem": accountant.THEOREM,
             "recorded_at": now(session).isoformat(),
         }
@@ -69,8 +68,12 @@ def chain_of(session: Session, *, model_id: str, mechanism: Mechanism) -> Chain:
 
 def history_of(session: Session, *, model_id: str) -> list[accountant.Run]:
     """The published runs of the present chain, learning first."""
-    runs = repository.chain_runs(session, model_id=model_id)
-    return [accountant.Run(steps=run.steps_total, records=run.records) for run in runs]
+    return [accounted(run) for run in repository.chain_runs(session, model_id=model_id)]
+
+
+def accounted(run: Run) -> accountant.Run:
+    """What counts of a run."""
+    return accountant.Run(steps=run.steps_total, records=run.records)
 
 
 def chain_numbers(chain: Chain) -> dict[str, float]:

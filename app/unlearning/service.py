@@ -90,7 +90,7 @@ def _claim(session: Session, dataset: Dataset, *, worker: str, lease_seconds: fl
     if models:
         model, live = models[0]
         records = accounting_repository.records_waiting_for(session, model)
-        plan = _plan(session, model, live=live, records=records)
+        plan = _plan(session, model, records=records)
     else:
         model, live, records = None, None, 0
         plan = Plan(kind="erase", steps=0, reason="no model of this dataset carries the rows")
@@ -254,14 +254,13 @@ def estimate(session: Session, *, request_id: str) -> list[tuple[str, Plan]]:
         if owed.status not in ("pending", "running"):
             continue
         model = registry.get_model(session, owed.model_id)
-        live = registry_repository.live_version(session, model)
         records = deletion_repository.count_waiting(session, dataset_id=model.dataset_id)
         records += accounting_repository.records_waiting_for(session, model)
-        plans.append((model.id, _plan(session, model, live=live, records=records)))
+        plans.append((model.id, _plan(session, model, records=records)))
     return plans
 
 
-def _plan(session: Session, model: Model, *, live: Version | None, records: int) -> Plan:
+def _plan(session: Session, model: Model, *, records: int) -> Plan:
     mechanism = registry.mechanism_of(model)
     match model.wanted:
         case "learn":
