@@ -10,8 +10,8 @@ initial law, and keep
 Then the last iterates are mu-indistinguishable (mu-GDP, in both directions) with mu = W / sqrt(V). Proof and
 precondition (s_t never increases, which holds because the comparison is with the data as they are at the end):
 `docs/mathematics/shift.md`; the inequality is the shifted interpolation of Bok, Su and Altschuler (2024), optimised
-over its shifts. Runs of one chain may differ in eta and sigma (`varying.md`), and a chain may begin at a model that was
-not learned here (`reset.md`).
+over its shifts. Runs of one chain may differ in eta and sigma (`varying.md`), a chain may begin at a model that was
+not learned here (`reset.md`), and its steps may round to a grid, which adds a little to mu (`grid.md`).
 """
 
 import math
@@ -58,8 +58,9 @@ class Chain:
 
     `steps`: all steps since the initial law. `variance`: V. `presence`: W of one slot that differs since the first
     step and still does (a record not yet deleted, a slot not yet filled). `influence`: sum of W over all `edits` since
-    the first step. `distance`: what is left of the distance between the two starts. `constant`: every run so far had
-    the same mechanism, the present `mechanism`. `falls`: where the noise fell.
+    the first step. `distance`: what is left of the distance between the two starts. `rounding`: sum of the steps'
+    `rounding_variance`. `constant`: every run so far had the same mechanism, the present `mechanism`. `falls`: where
+    the noise fell.
     """
 
     mechanism: Mechanism
@@ -68,6 +69,7 @@ class Chain:
     presence: float
     influence: float
     distance: float = 0.0
+    rounding: float = 0.0
     edits: int = 0
     constant: bool = True
     falls: "tuple[Fall, ...]" = ()
@@ -110,6 +112,7 @@ def advance(chain: Chain, run: Run) -> Chain:
         presence=decay * chain.presence + _push(mechanism, run.steps),
         influence=decay * (chain.influence + run.edits * chain.presence),
         distance=decay * chain.distance,
+        rounding=chain.rounding + run.steps * mechanism.rounding_variance,
         edits=chain.edits + run.edits,
         constant=chain.steps == 0 or (chain.constant and mechanism == chain.mechanism),
         falls=tuple(replace(fall, decay=decay * fall.decay) for fall in falls),
@@ -134,6 +137,11 @@ def erased(chain: Chain, *, records: int) -> Chain:
     return replace(chain, influence=chain.influence + records * chain.presence, edits=chain.edits + records)
 
 
+def mu_of(chain: Chain, influence: float) -> float:
+    """What `influence` >= 0 on the chain's last iterate amounts to, if its shifts are feasible."""
+    return _mu(influence, chain.variance, chain.rounding)
+
+
 def unlearning_mu(chain: Chain, *, records: int = 0) -> float:
     """Against learning from scratch: same steps, same initial law, on the data as they are now.
 
@@ -144,7 +152,7 @@ def unlearning_mu(chain: Chain, *, records: int = 0) -> float:
     """
     require_count(0, records=records)
     influence = chain.influence + records * chain.presence + chain.distance
-    mu = _mu(influence, chain.variance)
+    mu = mu_of(chain, influence)
     for fall in chain.falls:
         then = fall.chain
         before = then.influence + (chain.edits + records - then.edits) * then.presence + then.distance
@@ -176,8 +184,8 @@ def deletion_mu(chain: Chain, *, records: int, steps_present: int, steps_absent:
     decay = chain.mechanism.contraction ** (steps - steps_present)
     influence = records * _push(chain.mechanism, steps_present) * decay
     if steps_absent:
-        return _mu(influence, _noise(chain.mechanism, steps) if steps else 0.0)
-    return _mu(influence + chain.distance, chain.variance)
+        return _mu(influence, _noise(chain.mechanism, steps) if steps else 0.0, chain.rounding)
+    return mu_of(chain, influence + chain.distance)
 
 
 def alone(
@@ -219,17 +227,18 @@ def restart_mu(mechanism: Mechanism, runs: Sequence[Run]) -> float:
     The runs are read from the last to the first; infinite if there is none.
     """
     best, steepest = math.inf, 0.0
-    influence, variance, decay, later = 0.0, 0.0, 1.0, 0
+    influence, variance, decay, rounding, later = 0.0, 0.0, 1.0, 0.0, 0
     for run in reversed(list(_spelt_out(mechanism, runs))):
         made = run.mechanism or mechanism
         influence += later * _push(made, run.steps) * decay
         variance += _noise(made, run.steps) * decay**2
         decay *= made.contraction**run.steps
+        rounding += run.steps * made.rounding_variance
         later += run.edits
         steepest = max(steepest, influence / variance)
         apart = influence + 2 * made.radius * decay
         if (1 - _SLACK) * steepest <= apart / variance:  # the shifts are feasible (varying.md)
-            best = min(best, _mu(apart, variance))
+            best = min(best, _mu(apart, variance, rounding))
     return best
 
 
@@ -252,7 +261,7 @@ def release_mu(mechanism: Mechanism, *, steps: int, adjacency: Adjacency) -> flo
     """
     require_count(1, steps=steps)
     scale = mechanism.sensitivity(adjacency) / mechanism.sensitivity(Adjacency.ZERO_OUT)
-    return _mu(scale * _push(mechanism, steps), _noise(mechanism, steps))
+    return _mu(scale * _push(mechanism, steps), _noise(mechanism, steps), steps * mechanism.rounding_variance)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -362,10 +371,10 @@ def _noise(mechanism: Mechanism, steps: int) -> float:
     return -mechanism.step_variance * math.expm1(2 * steps * math.log(c)) / ((1 - c) * (1 + c))
 
 
-def _mu(influence: float, variance: float) -> float:
-    """W / sqrt(V); nothing is certified of a chain that has no noise."""
+def _mu(influence: float, variance: float, rounding: float) -> float:
+    """W / sqrt(V), and what rounding adds to it; nothing is certified of a chain that has no noise."""
     if not (math.isfinite(influence) and math.isfinite(variance) and influence >= 0 and variance >= 0):
         raise DomainError("Expected finite influence >= 0 and variance >= 0")
     if influence == 0:
         return 0.0
-    return influence / math.sqrt(variance) if variance > 0 else math.inf
+    return influence / math.sqrt(variance) + 2 * math.sqrt(rounding) if variance > 0 else math.inf

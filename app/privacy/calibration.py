@@ -12,7 +12,7 @@ from dataclasses import replace
 from app.privacy import accountant, conversion
 from app.privacy.accountant import Chain, Exposure, Run
 from app.privacy.errors import LARGEST_COUNT, DomainError, InfeasibleError, PreconditionError, require_count
-from app.privacy.mechanism import Mechanism, Objective, gradient_bound, smoothness
+from app.privacy.mechanism import Mechanism, Objective, finest_grid, gradient_bound, smoothness
 
 DEFAULT_HEADROOM = 2.0
 """Default noise makes one record's stationary mu this many times the target's (see `docs/decisions`)."""
@@ -35,6 +35,7 @@ def mechanism_for(
     *,
     num_slots: int,
     num_classes: int,
+    num_parameters: int | None = None,
     epsilon: float,
     delta: float,
     l2: float | None = None,
@@ -52,6 +53,7 @@ def mechanism_for(
       minimiser, is a millionth of the influence of one record.
     - `noise_scale`: one record's stationary mu, s / (1 - c) / sqrt(nu^2 / (1 - c^2)), is `DEFAULT_HEADROOM` times the
       mu of the target (epsilon, delta).
+    - `grid`: `finest_grid`, if it is told `num_parameters`.
 
     Raises `DomainError`, `PreconditionError`.
 
@@ -84,6 +86,9 @@ def mechanism_for(
     if learn_steps is None:
         shrink = INITIAL_DISTANCE * influence / draft.radius
         draft = replace(draft, learn_steps=max(1, math.ceil(math.log(shrink) / math.log1p(-gap))))
+    if num_parameters is not None:
+        grid = finest_grid(noise_std=math.sqrt(draft.step_variance), radius=draft.radius)
+        draft = replace(draft, grid=grid, num_parameters=num_parameters)
     return draft
 
 

@@ -10,7 +10,7 @@ from enum import StrEnum
 from functools import cached_property, lru_cache
 from typing import Any
 
-from app.privacy.errors import PreconditionError, require_count, require_finite, require_positive
+from app.privacy.errors import PreconditionError, require_count, require_finite, require_nonnegative, require_positive
 
 
 class Objective(StrEnum):
@@ -31,6 +31,7 @@ class Adjacency(StrEnum):
 MIN_RELATIVE_NOISE = 1e-12
 """Least noise per step relative to the radius: below it float64 parameters cannot carry the noise that is certified."""
 _LEAST_NOISE = 1e-150  # below it the variance underflows
+_FINEST_GRID = 2.0**-51  # relative to the radius: float64 holds every multiple of it in a ball of 4 R
 
 
 @dataclass(frozen=True, kw_only=True)  # no slots: what follows from the settings is computed once
@@ -39,7 +40,9 @@ class Mechanism:
 
     Symbols: `step_size` eta > 0, `noise_scale` sigma > 0, `radius` R > 0 of the ball about the origin, `l2` > 0,
     `num_slots` n0 >= 1 (public and fixed when the dataset is created: deleting writes the null record into a slot),
-    `num_classes` C >= 2, `learn_steps` T >= 1.
+    `num_classes` C >= 2, `learn_steps` T >= 1. `grid` g: any step, the last of a run among them, may round its mean
+    and its noisy result, before the projection, to multiples of g in each of `num_parameters` d >= 1 coordinates; a
+    power of two, or 0 for no rounding at all.
 
     Assumptions: rows have norm <= 1 (checked at ingestion and again before each run), every parameter is regularised,
     every step is full batch, and the contraction is below 1.
@@ -55,11 +58,14 @@ class Mechanism:
     noise_scale: float
     radius: float
     learn_steps: int
+    grid: float = 0.0
+    num_parameters: int = 1
 
     def __post_init__(self) -> None:
-        require_count(1, num_slots=self.num_slots, learn_steps=self.learn_steps)
+        require_count(1, num_slots=self.num_slots, learn_steps=self.learn_steps, num_parameters=self.num_parameters)
         require_count(2, num_classes=self.num_classes)
         require_positive(l2=self.l2, step_size=self.step_size, noise_scale=self.noise_scale, radius=self.radius)
+        require_nonnegative(grid=self.grid)
         if not self.contraction < 1:
             raise PreconditionError(
                 "contraction_below_one",
@@ -71,6 +77,11 @@ class Mechanism:
                 "noise_resolvable",
                 f"Expected noise per step sqrt(2 step_size) noise_scale = {math.sqrt(self.step_variance):.3g}"
                 f" >= {MIN_RELATIVE_NOISE:g} radius = {MIN_RELATIVE_NOISE * self.radius:.3g}: raise noise_scale",
+            )
+        if self.grid and not (math.frexp(self.grid)[0] == 0.5 and self.grid >= _FINEST_GRID * self.radius):
+            raise PreconditionError(
+                "grid_resolvable",
+                f"Expected grid={self.grid} to be a power of two, >= 2^-51 radius = {_FINEST_GRID * self.radius:.3g}",
             )
 
     @property
@@ -101,6 +112,11 @@ class Mechanism:
     def step_variance(self) -> float:
         """nu^2 = 2 eta sigma^2: the noise added to each coordinate at each step."""
         return 2 * self.step_size * self.noise_scale * self.noise_scale
+
+    @cached_property
+    def rounding_variance(self) -> float:
+        """(g sqrt(d) / nu)^2: mu^2 of what one step's rounding can change (`docs/mathematics/grid.md`)."""
+        return self.num_parameters * (self.grid / math.sqrt(self.step_variance)) ** 2
 
     def sensitivity(self, adjacency: Adjacency) -> float:
         """s: how far one record can move one noiseless step; eta M / n0 (`zero_out`) or twice that (`replace`)."""
@@ -138,6 +154,23 @@ def _stated(**document: Any) -> Mechanism:
                 "constants_follow", f"Expected {name}={document[name]} == {getattr(mechanism, name)}"
             )
     return mechanism
+
+
+def finest_grid(*, noise_std: float, radius: float) -> float:
+    """The grid for noise of so much per step: 2^-32 of it, or as fine as float64 can be in the ball.
+
+    >>> finest_grid(noise_std=1.0, radius=1.0) == 2.0**-32
+    True
+    """
+    fine = math.ldexp(0.5, math.frexp(noise_std)[1] - 32)
+    return max(fine, math.ldexp(1.0, math.frexp(radius)[1] - 51))
+
+
+def num_weight_rows(num_classes: int) -> int:
+    """Two classes need one weight vector (its sign decides); more need one each."""
+    if num_classes < 2:
+        raise ValueError(f"Expected {num_classes=} >= 2")
+    return 1 if num_classes == 2 else num_classes
 
 
 def gradient_bound(objective: Objective, num_classes: int) -> float:

@@ -51,10 +51,10 @@ def _point(chain: Chain, *, influence: float, run: int, delta: float) -> Point:
         run=run,
         influence=influence,
         noise_variance=chain.variance,
-        epsilon=_epsilon(influence, chain.variance, delta),
-        epsilon_of_one=_epsilon(chain.presence, chain.variance, delta),
+        epsilon=_epsilon(chain, influence, delta),
+        epsilon_of_one=_epsilon(chain, chain.presence, delta),
     )
 
 
-def _epsilon(influence: float, variance: float, delta: float) -> float:
-    return conversion.gdp_epsilon(mu=influence / variance**0.5, delta=delta) if influence > 0 else 0.0
+def _epsilon(chain: Chain, influence: float, delta: float) -> float:
+    return conversion.gdp_epsilon(mu=accountant.mu_of(chain, influence), delta=delta) if influence > 0 else 0.0

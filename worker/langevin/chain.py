@@ -3,14 +3,18 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from app.privacy.mechanism import Objective, num_weight_rows, smoothness
+from worker.langevin import gradient
+from worker.langevin.device import DeviceRows, choose
 from worker.langevin.gradient import blocks
-from worker.langevin.init import num_weight_rows
 from worker.langevin.noise import Noise
+from worker.langevin.ranks import ALONE, Ranks
 from worker.langevin.step import State, projected_noisy_step
 
 
@@ -24,72 +28,101 @@ class Ran:
 
 def run(
     *,
-    features: NDArray[np.float32],  # (num_slots, d)
-    labels: NDArray[np.int32],  # (num_slots,)
+    features: NDArray[np.float32],  # (n, d), this rank's share of the num_slots rows
+    labels: NDArray[np.int32],  # (n,)
     num_slots: int,
     num_classes: int,
     l2: float,
     step_size: float,
     noise_scale: float,
     radius: float,
+    grid: float,
     initial: NDArray[np.float64],  # (1, d) for two classes, (C, d) for more
     steps: int,
-    noise: Noise,
+    noise: Noise | None,
     on_progress: Callable[[int], None],
+    ranks: Ranks = ALONE,
+    device: str = "cpu",
+    threads: int | None = None,
 ) -> Ran:
     """Take `steps` noisy steps from `initial`. Learning starts at the origin, unlearning at the live version.
 
-    `on_progress(steps_done)` is called after every step and stops the run by raising; it is told the count only.
-    Iterates are overwritten as soon as the next one exists, the last when it is handed over or the run fails. Raises
-    ValueError, naming the condition, if the input is not what the guarantee assumes.
+    The last step's noise is exact on the `grid` (0 for none). On a GPU (`device`: auto, cpu or cuda:i) all steps but
+    the last are taken there, with noise of its own. `noise` is drawn from on rank 0 alone; on other ranks it is None.
+
+    `on_progress(steps_done)` is called after every step, on a GPU every few, and stops the run by raising; it is told
+    the count only. Iterates are overwritten as soon as the next one exists, the last when it is handed over or the run
+    fails. Raises ValueError, naming the condition, if the input is not what the guarantee assumes.
     """
-    _require_public_settings(l2, step_size, noise_scale, radius, steps)
+    _require_public_settings(l2, step_size, noise_scale, radius, grid, steps, num_classes)
+    if (noise is None) != (ranks.rank > 0):
+        raise ValueError("Expected noise on rank 0 and on no other")
     features, labels = np.asarray(features), np.asarray(labels)  # a view: slices of a memmap are slow to make
-    _require_rows(features, labels, num_slots, num_classes)
+    _require_rows(features, labels, ranks.shard(num_slots), num_classes)
     _require_initial(initial, (num_weight_rows(num_classes), features.shape[1]), radius)
 
-    state = State(parameters=torch.tensor(initial), steps_done=0)
-    try:
-        while state.steps_done < steps:
-            previous = state
-            state, _ = projected_noisy_step(
-                noise,
-                previous,
-                features=features,
-                labels=labels,
-                num_slots=num_slots,
-                l2=l2,
-                step_size=step_size,
-                noise_scale=noise_scale,
-                radius=radius,
-            )
-            previous.parameters.zero_()
-            on_progress(state.steps_done)
-        return Ran(parameters=state.parameters.numpy().copy(), steps=state.steps_done)
-    finally:
-        state.parameters.zero_()
+    with _opened(features, labels, num_classes=num_classes, device=device, threads=threads) as rows:
+        settings: dict[str, Any] = {
+            "num_slots": num_slots,
+            "l2": l2,
+            "step_size": step_size,
+            "noise_scale": noise_scale,
+            "radius": radius,
+        }
+        state = State(parameters=torch.tensor(initial), steps_done=0)
+        try:
+            if isinstance(rows, DeviceRows) and ranks.size == 1 and steps > 1:
+                there = rows.advance(state.parameters, steps=steps - 1, on_progress=on_progress, **settings)
+                state.parameters.zero_()
+                state = State(parameters=there, steps_done=steps - 1)
+            while state.steps_done < steps:
+                before, last = state, state.steps_done == steps - 1
+                state = projected_noisy_step(
+                    noise, before, rows=rows, ranks=ranks, grid=grid if last else 0.0, **settings
+                )
+                before.parameters.zero_()
+                on_progress(state.steps_done)
+            return Ran(parameters=state.parameters.numpy().copy(), steps=state.steps_done)
+        finally:
+            state.parameters.zero_()
 
 
-def _require_public_settings(l2: float, step_size: float, noise_scale: float, radius: float, steps: int) -> None:
+def _opened(
+    features: NDArray[np.float32], labels: NDArray[np.int32], *, num_classes: int, device: str, threads: int | None
+) -> gradient.Rows | DeviceRows:
+    """The rows where the device can read them fastest."""
+    chosen = choose(device)
+    if chosen.type == "cpu":
+        return gradient.Rows(features, labels, num_classes=num_classes, threads=threads)
+    return DeviceRows(features, labels, num_classes=num_classes, device=chosen)
+
+
+def _require_public_settings(
+    l2: float, step_size: float, noise_scale: float, radius: float, grid: float, steps: int, num_classes: int
+) -> None:
     if steps < 1:
         raise ValueError(f"Expected {steps=} >= 1")
-    if not 0 <= l2 < math.inf:
-        raise ValueError(f"Expected 0 <= {l2=} < inf")
+    for name, value in {"l2": l2, "grid": grid}.items():
+        if not 0 <= value < math.inf:
+            raise ValueError(f"Expected 0 <= {name}={value} < inf")
     for name, value in {"step_size": step_size, "noise_scale": noise_scale, "radius": radius}.items():
         if not 0 < value < math.inf:
             raise ValueError(f"Expected 0 < {name}={value} < inf")
+    smooth = smoothness(Objective.LOGISTIC_REGRESSION, num_classes, l2)
+    if not step_size * smooth < 2:
+        raise ValueError(f"Expected {step_size=} < 2/L = {2 / smooth}: beyond it a step does not contract")
 
 
-def _require_rows(features: NDArray[np.float32], labels: NDArray[np.int32], num_slots: int, num_classes: int) -> None:
+def _require_rows(features: NDArray[np.float32], labels: NDArray[np.int32], share: slice, num_classes: int) -> None:
     if features.ndim != 2 or features.dtype != np.float32:
         raise ValueError("Expected features to be a float32 matrix")
     if labels.shape != features.shape[:1] or labels.dtype != np.int32:
         raise ValueError("Expected labels to be int32, one for each row of features")
-    if len(features) != num_slots or num_slots < 1:
+    if len(features) != share.stop - share.start or len(features) < 1:
         raise ValueError("Expected one row of features for each of num_slots >= 1 slots")
     if labels.min() < 0 or labels.max() >= num_classes:
         raise ValueError("Expected 0 <= label < num_classes")
-    for block in blocks(num_slots):
+    for block in blocks(len(features)):
         squares = np.einsum("ij,ij->i", features[block], features[block], dtype=np.float64)
         if not (squares <= 1).all():  # so written, NaN is refused too
             raise ValueError("Expected every row of features to be of norm <= 1")

@@ -4,39 +4,37 @@ Logistic loss for two classes (one weight vector), softmax cross-entropy for mor
 label y, the gradient of one record x is (p - y) x: its norm is at most ||x|| for two classes, sqrt(2) ||x|| for more,
 and exactly 0 for the null row, whatever its label. Nothing is ever clipped.
 
-The rows are read where they lie, a block at a time: scores forwards and gradient backwards while the block is in cache.
-It is numpy, whose BLAS uses every core where torch's matrix-vector product uses one (2 cores, 11,982 x 785: 1.1 ms, not
-3.3 ms); torch's threaded softmax in between would fight it for the cores.
+The rows are read where they lie, once, eight at a time, by compiled loops (`kernels.py`), in as many threads as pay.
+They are cut into shares, whose number depends on their size alone; each share has a sum of its own, and these are added
+in the order of the rows. So the result is the same, to the bit, with any number of threads.
 
-Within a block the products are in `PRECISION`, across blocks in double. The guarantee is one of exact arithmetic, so
-rounding is outside it: in single precision it moves the gradient of 32,561 rows by 0.0005 of what one record may
-contribute, of a million rows by 0.004. In double it moves it by less than a billionth, and a step takes three times as
-long.
+Products are in single precision, and so are the sums of 256 rows; from there sums are in double. The guarantee is one
+of exact arithmetic, so rounding is outside it: it moves the gradient of 32,561 rows of 105 columns by 0.00004 of what
+one record may contribute, of a million rows by 0.001.
 """
 
+import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from app.privacy.mechanism import num_weight_rows
+from worker.langevin import kernels
+from worker.langevin.kernels import LANES, ROWS
+
 BLOCK_ROWS = 4096
-PRECISION = np.float32
 
-
-def data_gradient(parameters: Tensor, features: NDArray[np.float32], labels: NDArray[np.int32]) -> Tensor:
-    """Sum over the rows of the gradient of their loss at `parameters`  # (1, d) or (C, d) float64, as `parameters`.
-
-    `features` is (n, d), rows of norm at most 1; `labels` is (n,), each 0 <= label < C. Neither is copied or written.
-    """
-    weights = parameters.numpy().astype(PRECISION)  # (rows, d)
-    total = np.zeros(weights.shape)
-    for block in blocks(len(features)):
-        rows = features[block].astype(PRECISION, copy=False)  # (b, d)
-        total += _residuals(rows @ weights.T, labels[block]).T @ rows
-    weights.fill(0)  # a copy of the iterate: it does not outlive the pass
-    return torch.from_numpy(total)
+_MOST_SHARES = 64
+_SHARE_BYTES = 2**20  # times weight rows: 20 microseconds of work, below which another thread does not pay
+_CACHE_BYTES = 2**24  # of rows that stay in the last cache between two passes, where prefetching only costs
+_AHEAD_BYTES = 12 * 2**10  # of rows prefetched: with the block in work they fit in the first cache
 
 
 def blocks(num_rows: int) -> Iterator[slice]:
@@ -44,14 +42,165 @@ def blocks(num_rows: int) -> Iterator[slice]:
     return (slice(start, min(start + BLOCK_ROWS, num_rows)) for start in range(0, num_rows, BLOCK_ROWS))
 
 
-def _residuals(scores: NDArray[PRECISION], labels: NDArray[np.int32]) -> NDArray[PRECISION]:
-    """Probabilities less the one-hot label, written over `scores`  # (b, rows)."""
-    if scores.shape[1] == 1:
-        np.tanh(np.multiply(scores, 0.5, out=scores), out=scores)  # sigmoid(s) = (1 + tanh(s/2)) / 2 never overflows
-        np.add(np.multiply(scores, 0.5, out=scores), 0.5, out=scores)
-        scores[:, 0] -= labels
-    else:
-        np.exp(np.subtract(scores, scores.max(axis=1, keepdims=True), out=scores), out=scores)
-        np.divide(scores, scores.sum(axis=1, keepdims=True), out=scores)
-        scores[np.arange(len(labels)), labels] -= 1
-    return scores
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Rows for the kernels: whole blocks, cut into shares, and what lies behind them, which they may touch."""
+
+    features: NDArray[np.float32]  # (rows * d + LANES - 1 or more,)
+    labels: NDArray[np.int32]  # (rows,)
+    bounds: NDArray[np.int64]  # (shares + 1,)
+    ahead: int
+    totals: NDArray[np.float64]  # (shares, weight rows * d)
+
+
+class Rows:
+    """The rows of a run, as the passes over them need them.
+
+    A context: on leaving it, every buffer is overwritten and the threads end. The caller's rows are only read, and must
+    stay as they are until then.
+    """
+
+    def __init__(
+        self,
+        features: NDArray[np.float32],  # (n, d), each row of norm at most 1
+        labels: NDArray[np.int32],  # (n,), 0 <= label < num_classes
+        *,
+        num_classes: int,
+        threads: int | None = None,
+    ) -> None:
+        """`threads` is an upper limit: None for as many as this process may use.
+
+        Raises ValueError if the rows cannot be read in place.
+        """
+        features, labels = np.asarray(features), np.asarray(labels)
+        _require(features, labels, num_classes, threads)
+        self._num_classes, self._shape = num_classes, (num_weight_rows(num_classes), features.shape[1])
+        self._parts = (_body(features, labels, self._shape[0]), _tail(features, labels, self._shape[0]))
+        shares = len(self._parts[0].totals)
+        threads = max(1, min(threads or _num_cpus(), shares))
+        self._portions = [(shares * one // threads, shares * (one + 1) // threads) for one in range(threads)]
+
+        weight_rows, width = self._shape
+        even = weight_rows if num_classes == 2 else weight_rows + weight_rows % 2
+        self._weights = _zeros(even * width)
+        self._sums = [_zeros(even * _padded(width)) for _ in range(threads)]
+        self._scores = [_zeros(ROWS * (1 if num_classes == 2 else _padded(even))) for _ in range(threads)]
+        self._pool = ThreadPoolExecutor(max(1, threads - 1), "gradient")
+
+    @property
+    def threads(self) -> int:
+        return len(self._portions)
+
+    def gradient(self, parameters: Tensor) -> Tensor:
+        """Sum over the rows of the gradient of their loss at `parameters`  # (1, d) or (C, d) float64, as they are"""
+        if parameters.shape != self._shape:
+            raise ValueError(f"Expected parameters of shape {self._shape}")
+        body, tail = self._parts
+        try:
+            self._weights[: parameters.numel()] = parameters.detach().numpy().ravel()
+            others = [self._pool.submit(self._add, body, number) for number in range(1, len(self._portions))]
+            self._add(body, 0)
+            self._run(tail, 0, 0, len(tail.totals))
+            for other in others:
+                other.result()
+            total = body.totals.sum(axis=0) + tail.totals.sum(axis=0)
+            return torch.from_numpy(total.reshape(self._shape))
+        finally:
+            _overwrite(self._weights, body.totals, tail.totals)  # an iterate, and how the rows pull at it
+
+    def close(self) -> None:
+        """Overwrite every buffer and end the threads. The object is of no use afterwards."""
+        self._pool.shutdown()
+        body, tail = self._parts
+        _overwrite(self._weights, *self._sums, *self._scores, body.totals, tail.totals, tail.features, tail.labels)
+
+    def _add(self, part: _Part, number: int) -> None:
+        self._run(part, number, *self._portions[number])
+
+    def _run(self, part: _Part, number: int, first: int, last: int) -> None:
+        """Add the shares `first` to before `last` to their totals, in the buffers of thread `number`."""
+        rows = part.features, part.labels, part.bounds, first, last, self._shape[1], part.ahead
+        scores, sums = self._scores[number], self._sums[number]
+        if self._num_classes == 2:
+            kernels.logistic(*rows, self._weights, scores, sums, part.totals)
+        else:
+            grid = scores.reshape(ROWS, -1)
+            kernels.softmax(*rows, self._num_classes, self._weights, grid, sums, part.totals)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _require(features: NDArray[np.float32], labels: NDArray[np.int32], num_classes: int, threads: int | None) -> None:
+    if features.dtype != np.float32 or features.ndim != 2 or not features.flags.c_contiguous or not features.size:
+        raise ValueError("Expected features to be a float32 matrix, one row after the other and not empty")
+    if labels.dtype != np.int32 or labels.shape != features.shape[:1] or not labels.flags.c_contiguous:
+        raise ValueError("Expected labels to be int32, one for each row of features, one after the other")
+    if num_classes < 2 or (threads is not None and threads < 1):
+        raise ValueError(f"Expected {num_classes=} >= 2 and {threads=} >= 1")
+    if any(labels[block].min() < 0 or labels[block].max() >= num_classes for block in blocks(len(labels))):
+        raise ValueError("Expected 0 <= label < num_classes")  # the kernels find their place by it
+
+
+def _body(features: NDArray[np.float32], labels: NDArray[np.int32], weight_rows: int) -> _Part:
+    """All rows but the last few, where they are."""
+    num_rows, width = _num_in_body(len(features)), features.shape[1]
+    shares = min(_MOST_SHARES, num_rows * width * 4 * weight_rows // _SHARE_BYTES, num_rows // (ROWS * weight_rows))
+    shares = max(shares, min(num_rows, 1))
+    return _Part(
+        features=features.reshape(-1),
+        labels=labels[:num_rows],
+        bounds=ROWS * (num_rows // ROWS * np.arange(shares + 1) // max(shares, 1)),
+        ahead=max(1, _AHEAD_BYTES // (4 * width)) if features.nbytes > _CACHE_BYTES else 0,
+        totals=np.zeros((shares, weight_rows * width)),
+    )
+
+
+def _tail(features: NDArray[np.float32], labels: NDArray[np.int32], weight_rows: int) -> _Part:
+    """A copy of the last few rows, filled up by null rows to whole blocks."""
+    rest, width = slice(_num_in_body(len(features)), None), features.shape[1]
+    num_rows = ROWS * -(-len(labels[rest]) // ROWS)
+    tail = _Part(
+        features=np.zeros(num_rows * width + LANES - 1, np.float32),
+        labels=np.zeros(num_rows, np.int32),
+        bounds=np.array([0, num_rows]),
+        ahead=0,
+        totals=np.zeros((1, weight_rows * width)),
+    )
+    tail.features[: features[rest].size] = features[rest].reshape(-1)
+    tail.labels[: len(labels[rest])] = labels[rest]
+    return tail
+
+
+def _num_in_body(num_rows: int) -> int:
+    """Rows in whole blocks such that LANES - 1 numbers follow, however short a row is."""
+    return max(0, num_rows - LANES + 1) // ROWS * ROWS
+
+
+def _padded(size: int) -> int:
+    return -(-size // LANES) * LANES
+
+
+def _zeros(size: int) -> NDArray[np.float32]:
+    """A buffer that starts where a cache line does: vectors that cross lines take twice as long to load."""
+    line = 4 * LANES
+    memory = np.zeros(4 * size + line, np.uint8)
+    start = -memory.ctypes.data % line
+    return memory[start : start + 4 * size].view(np.float32)
+
+
+def _overwrite(*buffers: NDArray[Any]) -> None:
+    for buffer in buffers:
+        buffer.fill(0)
+
+
+def _num_cpus() -> int:
+    """CPUs that this process may use."""
+    if hasattr(os, "process_cpu_count"):
+        return os.process_cpu_count() or 1
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -8,12 +8,7 @@ first state that is released is nevertheless random, because a run takes at leas
 import numpy as np
 from numpy.typing import NDArray
 
-
-def num_weight_rows(num_classes: int) -> int:
-    """Two classes need one weight vector (its sign decides); more need one each."""
-    if num_classes < 2:
-        raise ValueError(f"Expected {num_classes=} >= 2")
-    return 1 if num_classes == 2 else num_classes
+from app.privacy.mechanism import num_weight_rows
 
 
 def origin(*, num_classes: int, num_features: int) -> NDArray[np.float64]:

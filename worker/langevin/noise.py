@@ -6,15 +6,20 @@ subtract it and read the state it was meant to hide. Library generators do not p
 """
 
 import os
+import struct
+from collections.abc import Iterator
 from typing import NoReturn, Protocol
 
 import torch
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from torch import Tensor
 
+from worker.langevin import exact
+
 _KEY_BYTES = 32
 _WORD_BYTES = 8
 _CELLS = 2**52
+_WORDS_AT_ONCE = 512
 
 
 class Noise(Protocol):
@@ -22,14 +27,18 @@ class Noise(Protocol):
 
     def normal(self, size: int) -> Tensor: ...  # (size,) float64
 
+    def rounded_normal(self, size: int, spread: float) -> Tensor: ...  # (size,) float64, whole numbers
+
 
 class SystemNoise:
-    """The production source: AES-256-CTR keystream, 53-bit uniforms, inverse normal distribution function.
+    """The production source: an AES-256-CTR keystream, and two ways to make normal numbers of it.
 
-    A uniform is an odd multiple of 2^-53, hence strictly inside (0, 1) and symmetric about 1/2. Its normal quantile,
-    computed in float64, takes 2^52 values, none larger than 8.21: an exact normal number lies beyond that with
-    probability 2.2e-16, which is the mass that truncating the tails loses per number drawn. Rounding to this grid, like
-    the rounding of the step itself, is not covered by the guarantee.
+    `normal` is quick. A uniform is an odd multiple of 2^-53, hence strictly inside (0, 1) and symmetric about 1/2. Its
+    normal quantile, computed in float64, takes 2^52 values, none larger than 8.21: an exact normal number lies beyond
+    that with probability 2.2e-16, which is the mass that truncating the tails loses per number drawn. Rounding to this
+    grid, like the rounding of the step itself, is not covered by the guarantee.
+
+    `rounded_normal` is exact: whole numbers, each the one nearest to its own draw of N(0, spread^2) (`exact.py`).
 
     Each source has its own key, so two sources are independent. A source lives and dies in the process that made it:
     it cannot be copied or pickled, and refuses to speak after a fork, when parent and child would draw the same noise.
@@ -42,14 +51,26 @@ class SystemNoise:
         self._process = os.getpid()
 
     def normal(self, size: int) -> Tensor:
-        if os.getpid() != self._process:
-            raise RuntimeError("A noise source cannot be used after a fork: make a new one in the child process")
         if size < 1:
             raise ValueError(f"Expected {size=} >= 1")
-        words = torch.frombuffer(bytearray(self._keystream.update(bytes(size * _WORD_BYTES))), dtype=torch.int64)
+        words = torch.frombuffer(bytearray(self._bytes(size * _WORD_BYTES)), dtype=torch.int64)
         cells = words.bitwise_and_(_CELLS - 1).to(torch.float64)  # (size,) uniform on 0 .. 2^52 - 1
         normal: Tensor = torch.special.ndtri(cells.add_(0.5).div_(_CELLS))
         return normal
+
+    def rounded_normal(self, size: int, spread: float) -> Tensor:
+        if size < 1 or not 0 < spread < 2**50:
+            raise ValueError(f"Expected {size=} >= 1 and 0 < {spread=} < 2^50")
+        return torch.tensor(list(exact.rounded_normals(self._words().__next__, spread, size)), dtype=torch.float64)
+
+    def _words(self) -> Iterator[int]:
+        while True:
+            yield from struct.unpack(f"<{_WORDS_AT_ONCE}Q", self._bytes(_WORDS_AT_ONCE * _WORD_BYTES))
+
+    def _bytes(self, size: int) -> bytes:
+        if os.getpid() != self._process:
+            raise RuntimeError("A noise source cannot be used after a fork: make a new one in the child process")
+        return self._keystream.update(bytes(size))
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("A noise source cannot be copied or pickled: its key must stay where it was drawn")

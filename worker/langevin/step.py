@@ -2,14 +2,21 @@
 
 import math
 from dataclasses import dataclass
+from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
+import torch
 from torch import Tensor
 
-from worker.langevin.gradient import data_gradient
 from worker.langevin.noise import Noise
 from worker.langevin.projection import project_onto_ball
+from worker.langevin.ranks import Ranks
+
+
+class Rows(Protocol):
+    """The rows of a run, wherever they are."""
+
+    def gradient(self, parameters: Tensor) -> Tensor:
+        """Sum over the rows of the gradient of their loss  # (1, d) or (C, d) float64, as `parameters`"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,45 +27,54 @@ class State:
     steps_done: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepInfo:
-    """What a human may know of a step: nothing that depends on the data (a gradient norm would be one more release)."""
-
-    noise_std: float
-
-
 def projected_noisy_step(
-    noise: Noise,
+    noise: Noise | None,
     state: State,
     *,
-    features: NDArray[np.float32],  # (n, d)
-    labels: NDArray[np.int32],  # (n,)
+    rows: Rows,
+    ranks: Ranks,
     num_slots: int,
     l2: float,
     step_size: float,
     noise_scale: float,
     radius: float,
-) -> tuple[State, StepInfo]:
-    """x <- Proj_R( x - step_size * grad f(x) + N(0, noise_std^2 I) ),  noise_std^2 = 2 * step_size * noise_scale^2,
+    grid: float = 0.0,
+) -> State:
+    """x <- Proj_R( x - step_size * grad f(x) + N(0, nu^2 I) ),  nu^2 = 2 * step_size * noise_scale^2,
     f(x) = (1 / num_slots) * sum of the records' losses + (l2 / 2) * ||x||^2.
 
-    Leaves `state` as it was. The sum starts from the noise, so nothing is ever stored that has moved down the gradient
-    and is not yet noisy. Raises FloatingPointError, which quotes no number, if the result is not finite.
+    With `grid` > 0 what is projected is a multiple of it: the mean rounded to the grid, plus the exact normal number
+    rounded to the grid (`docs/mathematics/grid.md`). Of several `ranks` each has its own `rows`, and one has `noise`;
+    gradients and noise are summed together, so that all of them take the same step.
+
+    Leaves `state` as it was, and overwrites what it needed on the way. Raises FloatingPointError, which quotes no
+    number, if the result is not finite.
     """
     here = state.parameters
     noise_std = math.sqrt(2 * step_size) * noise_scale
-    downhill = data_gradient(here, features, labels)
-    there = (
-        noise.normal(here.numel())
-        .view_as(here)
-        .mul_(noise_std)
-        .add_(here, alpha=1 - step_size * l2)
-        .sub_(downhill, alpha=step_size / num_slots)
-    )
-    downhill.zero_()
+    summed = torch.zeros(2, *here.shape, dtype=torch.float64)
+    downhill, drawn = summed
+    for total, share in ((downhill, rows.gradient(here)), (drawn, _draw(noise, here, noise_std, grid))):
+        total.copy_(share)
+        share.zero_()
+    ranks.total(summed)
+    if grid:
+        there = downhill.mul(-step_size / num_slots).add_(here, alpha=1 - step_size * l2)
+        there.div_(grid).round_().add_(drawn).mul_(grid)
+    else:
+        there = drawn.mul(noise_std).add_(here, alpha=1 - step_size * l2).sub_(downhill, alpha=step_size / num_slots)
+    summed.zero_()
     try:
         project_onto_ball(there, radius)
     except FloatingPointError:
         there.zero_()
         raise
-    return State(parameters=there, steps_done=state.steps_done + 1), StepInfo(noise_std=noise_std)
+    return State(parameters=there, steps_done=state.steps_done + 1)
+
+
+def _draw(noise: Noise | None, here: Tensor, noise_std: float, grid: float) -> Tensor:
+    """Standard normal numbers, or whole numbers of grid steps; zeros where another rank draws  # as `here`"""
+    if noise is None:
+        return torch.zeros_like(here)
+    size = here.numel()
+    return (noise.rounded_normal(size, noise_std / grid) if grid else noise.normal(size)).view_as(here)

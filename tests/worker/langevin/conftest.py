@@ -14,6 +14,9 @@ class SilentNoise:
     def normal(self, size: int) -> torch.Tensor:
         return torch.zeros(size, dtype=torch.float64)
 
+    def rounded_normal(self, size: int, spread: float) -> torch.Tensor:
+        return self.normal(size)
+
 
 class ReplayableNoise:
     """The same numbers for the same seed; `drawn` keeps hold of every buffer that was handed out."""
@@ -24,6 +27,10 @@ class ReplayableNoise:
 
     def normal(self, size: int) -> torch.Tensor:
         self.drawn.append(torch.from_numpy(self._generator.standard_normal(size)))
+        return self.drawn[-1]
+
+    def rounded_normal(self, size: int, spread: float) -> torch.Tensor:
+        self.drawn.append(torch.from_numpy(np.rint(spread * self._generator.standard_normal(size))))
         return self.drawn[-1]
 
 
@@ -61,6 +68,7 @@ def settings() -> dict[str, Any]:
         "step_size": 2.0,
         "noise_scale": 0.01,
         "radius": 10.0,
+        "grid": 2.0**-40,
         "initial": np.zeros((1, 5)),
         "steps": 3,
         "on_progress": lambda steps_done: None,

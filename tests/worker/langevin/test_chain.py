@@ -9,6 +9,7 @@ from scipy import stats
 
 from worker.langevin import chain
 from worker.langevin.noise import SystemNoise
+from worker.langevin.step import State, projected_noisy_step
 
 Rows = Callable[..., tuple[Any, Any]]
 
@@ -27,6 +28,7 @@ def test_without_data_the_law_is_the_stationary_one(l2: float, steps: int) -> No
         step_size=step_size,
         noise_scale=noise_scale,
         radius=1e9,
+        grid=0.0,
         initial=np.zeros((1, width)),
         steps=steps,
         noise=SystemNoise(),
@@ -62,6 +64,7 @@ def test_two_chains_on_the_same_data_draw_together(
                 step_size=step_size,
                 noise_scale=0.1,
                 radius=50.0,
+                grid=0.0,
                 initial=start,
                 steps=steps,
                 noise=replayable_noise(9),
@@ -89,6 +92,7 @@ def test_influence_of_a_record_stays_under_the_recursion(random_rows: Rows, repl
         "step_size": step_size,
         "noise_scale": 0.1,
         "radius": 50.0,
+        "grid": 0.0,
         "steps": 1,
         "on_progress": lambda steps_done: None,
     }
@@ -116,6 +120,7 @@ def test_a_run_learns(num_classes: int, random_rows: Rows) -> None:
         step_size=3.0,
         noise_scale=1e-3,
         radius=100.0,
+        grid=2.0**-40,
         initial=np.zeros((1 if num_classes == 2 else num_classes, 10)),
         steps=300,
         noise=SystemNoise(),
@@ -136,7 +141,24 @@ def test_progress_is_told_after_every_step(random_rows: Rows, settings: dict[str
     assert (ran.parameters.shape, ran.parameters.dtype) == ((1, 5), np.float64)
 
 
-def test_progress_may_stop_the_run(random_rows: Rows, settings: dict[str, Any], replayable_noise: Any) -> None:
+@pytest.fixture
+def iterates(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Every buffer in which a run held an iterate, filled while it runs."""
+    held: list[Any] = []
+
+    def probed(*args: Any, **settings: Any) -> State:
+        state = projected_noisy_step(*args, **settings)
+        held.append(state.parameters)
+        assert state.parameters.any()
+        return state
+
+    monkeypatch.setattr(chain, "projected_noisy_step", probed)
+    return held
+
+
+def test_progress_may_stop_the_run(
+    random_rows: Rows, settings: dict[str, Any], replayable_noise: Any, iterates: list[Any]
+) -> None:
     """What `on_progress` raises ends the run at once, and no iterate survives in the buffers."""
     features, labels = random_rows(40, 5)
     noise = replayable_noise(1)
@@ -147,23 +169,26 @@ def test_progress_may_stop_the_run(random_rows: Rows, settings: dict[str, Any], 
 
     with pytest.raises(InterruptedError):
         chain.run(features=features, labels=labels, noise=noise, **settings | {"on_progress": stop_at_two})
-    assert len(noise.drawn) == 2
-    assert not any(buffer.any() for buffer in noise.drawn)
+    assert len(iterates) == 2
+    assert not any(buffer.any() for buffer in [*iterates, *noise.drawn])
 
 
-def test_only_the_last_iterate_leaves(random_rows: Rows, settings: dict[str, Any], replayable_noise: Any) -> None:
+def test_only_the_last_iterate_leaves(
+    random_rows: Rows, settings: dict[str, Any], replayable_noise: Any, iterates: list[Any]
+) -> None:
     """After a run every buffer that held an iterate is zero; the result is a copy, and the start is as it was."""
     features, labels = random_rows(40, 5)
     noise, start = replayable_noise(1), np.ones((1, 5))
     start.setflags(write=False)
     ran = chain.run(features=features, labels=labels, noise=noise, **settings | {"initial": start})
     assert ran.parameters.any()
-    assert not any(buffer.any() for buffer in noise.drawn)
+    assert len(iterates) == len(noise.drawn) == 3
+    assert not any(buffer.any() for buffer in [*iterates, *noise.drawn])
     np.testing.assert_array_equal(start, np.ones((1, 5)))
 
 
 def test_a_failing_step_leaves_nothing_behind(
-    random_rows: Rows, settings: dict[str, Any], replayable_noise: Any
+    random_rows: Rows, settings: dict[str, Any], replayable_noise: Any, iterates: list[Any]
 ) -> None:
     """When a later step fails, the iterate before it is overwritten too."""
     features, labels = random_rows(40, 5)
@@ -176,8 +201,16 @@ def test_a_failing_step_leaves_nothing_behind(
 
     noise.normal = fail_at_three
     with pytest.raises(FloatingPointError):
-        chain.run(features=features, labels=labels, noise=noise, **settings)
-    assert not any(buffer.any() for buffer in noise.drawn)
+        chain.run(features=features, labels=labels, noise=noise, **settings | {"steps": 4})
+    assert len(iterates) == 2
+    assert not any(buffer.any() for buffer in [*iterates, *noise.drawn])
+
+
+def test_the_last_iterate_lies_on_the_grid(random_rows: Rows, settings: dict[str, Any]) -> None:
+    """What a run releases is a multiple of the mechanism's grid in every coordinate, and no earlier iterate need be."""
+    features, labels = random_rows(40, 5)
+    ran = chain.run(features=features, labels=labels, noise=SystemNoise(), **settings | {"grid": 2.0**-12})
+    assert ((ran.parameters * 2**12) % 1 == 0).all()
 
 
 def test_two_runs_never_agree(random_rows: Rows, settings: dict[str, Any]) -> None:
@@ -203,6 +236,9 @@ def test_two_runs_never_agree(random_rows: Rows, settings: dict[str, Any]) -> No
         ("radius", 0.0, "0 < radius=0.0 < inf"),
         ("l2", -1e-3, "0 <= l2=-0.001 < inf"),
         ("l2", math.nan, "0 <= l2=nan < inf"),
+        ("grid", -0.5, "0 <= grid=-0.5 < inf"),
+        ("step_size", 5.8, "step_size=5.8 < 2/L"),
+        ("device", "abacus", "abacus"),
         ("num_slots", 41, "one row of features for each of num_slots"),
         ("num_classes", 1, "label < num_classes"),
         ("num_classes", 3, r"initial parameters of shape \(3, 5\)"),

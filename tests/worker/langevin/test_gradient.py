@@ -1,3 +1,6 @@
+import subprocess
+import sys
+import threading
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -9,14 +12,20 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from worker.langevin.gradient import BLOCK_ROWS, blocks, data_gradient
+from worker.langevin.gradient import BLOCK_ROWS, Rows, blocks
 
-Rows = Callable[..., tuple[Any, Any]]
+RandomRows = Callable[..., tuple[Any, Any]]
 ROUNDING = 1e-5  # relative, of sums in single precision
 
 seeds = st.integers(0, 2**32 - 1)
 scales = st.floats(0.01, 100)
 classes = pytest.mark.parametrize("num_classes", [2, 3, 10])
+
+
+def gradient_of(parameters: torch.Tensor, features: Any, labels: Any, threads: int | None = None) -> torch.Tensor:
+    num_classes = 2 if parameters.shape[0] == 1 else parameters.shape[0]
+    with Rows(features, labels, num_classes=num_classes, threads=threads) as rows:
+        return rows.gradient(parameters)
 
 
 def parameters_for(num_classes: int, num_features: int, seed: int, scale: float = 1.0) -> torch.Tensor:
@@ -42,66 +51,66 @@ def one_row(num_features: int, num_classes: int, seed: int) -> tuple[Any, Any]:
     )
 
 
-def test_at_the_origin_two_classes_pull_by_half(random_rows: Rows) -> None:
+def test_at_the_origin_two_classes_pull_by_half(random_rows: RandomRows) -> None:
     """At zero the gradient of a record of two classes is half the row, towards its label."""
     features, _ = random_rows(1, 6)
     for label, half in ((0, 0.5), (1, -0.5)):
-        gradient = data_gradient(torch.zeros(1, 6, dtype=torch.float64), features, np.array([label], np.int32))
+        gradient = gradient_of(torch.zeros(1, 6, dtype=torch.float64), features, np.array([label], np.int32))
         np.testing.assert_array_equal(gradient.numpy(), half * features)
 
 
-def test_at_the_origin_many_classes_pull_evenly(random_rows: Rows) -> None:
+def test_at_the_origin_many_classes_pull_evenly(random_rows: RandomRows) -> None:
     """At zero the softmax gradient of a record is the row times 1/C, less the whole row for its label."""
     features, _ = random_rows(1, 6)
-    gradient = data_gradient(torch.zeros(4, 6, dtype=torch.float64), features, np.array([2], np.int32))
+    gradient = gradient_of(torch.zeros(4, 6, dtype=torch.float64), features, np.array([2], np.int32))
     np.testing.assert_allclose(gradient.numpy(), np.array([[0.25], [0.25], [-0.75], [0.25]]) * features, rtol=ROUNDING)
 
 
 @classes
-def test_gradient_agrees_with_automatic_differentiation(num_classes: int, random_rows: Rows) -> None:
+def test_gradient_agrees_with_automatic_differentiation(num_classes: int, random_rows: RandomRows) -> None:
     """Over several blocks the gradient is the derivative of the textbook loss, up to single precision."""
     features, labels = random_rows(2 * BLOCK_ROWS + 17, 12, num_classes)
     parameters = parameters_for(num_classes, 12, seed=1, scale=3.0).requires_grad_()
     (expected,) = torch.autograd.grad(summed_loss(parameters, features, labels), parameters)
-    actual = data_gradient(parameters.detach(), features, labels)
+    actual = gradient_of(parameters.detach(), features, labels)
     assert actual.dtype == torch.float64
     torch.testing.assert_close(actual, expected, rtol=ROUNDING, atol=ROUNDING * len(features))
 
 
 @classes
-def test_gradient_agrees_with_finite_differences(num_classes: int, random_rows: Rows) -> None:
+def test_gradient_agrees_with_finite_differences(num_classes: int, random_rows: RandomRows) -> None:
     """Along a random direction the gradient is the slope of the textbook loss."""
     features, labels = random_rows(100, 7, num_classes)
     parameters, direction = parameters_for(num_classes, 7, seed=1), parameters_for(num_classes, 7, seed=2)
     ahead = summed_loss(parameters + 1e-5 * direction, features, labels)
     behind = summed_loss(parameters - 1e-5 * direction, features, labels)
-    slope = float((data_gradient(parameters, features, labels) * direction).sum())
+    slope = float((gradient_of(parameters, features, labels) * direction).sum())
     assert slope == pytest.approx(float(ahead - behind) / 2e-5, abs=1e-3)
 
 
 @classes
-def test_null_rows_contribute_exactly_nothing(num_classes: int, random_rows: Rows) -> None:
+def test_null_rows_contribute_exactly_nothing(num_classes: int, random_rows: RandomRows) -> None:
     """The gradient over null rows is zero, and the label of a null row among others changes no bit."""
     features, labels = random_rows(50, 8, num_classes)
     parameters = parameters_for(num_classes, 8, seed=3, scale=50.0)
-    assert not data_gradient(parameters, np.zeros_like(features), labels).any()
+    assert not gradient_of(parameters, np.zeros_like(features), labels).any()
     features[17] = 0
     gradients = []
     for label in range(num_classes):
         labels[17] = label
-        gradients.append(data_gradient(parameters, features, labels))
+        gradients.append(gradient_of(parameters, features, labels))
     assert all(torch.equal(gradient, gradients[0]) for gradient in gradients)
 
 
 @classes
-def test_deleting_a_row_takes_away_its_gradient_and_no_more(num_classes: int, random_rows: Rows) -> None:
+def test_deleting_a_row_takes_away_its_gradient_and_no_more(num_classes: int, random_rows: RandomRows) -> None:
     """Nulling one row of many changes the gradient by that row's own, within a thousandth of a record's bound."""
     features, labels = random_rows(20_000, 20, num_classes)
     parameters = parameters_for(num_classes, 20, seed=4, scale=4.0)
-    own = data_gradient(parameters, features[123:124], labels[123:124])
-    before = data_gradient(parameters, features, labels)
+    own = gradient_of(parameters, features[123:124], labels[123:124])
+    before = gradient_of(parameters, features, labels)
     features[123] = 0
-    after = data_gradient(parameters, features, labels)
+    after = gradient_of(parameters, features, labels)
     assert torch.linalg.vector_norm(before - after - own) < 1e-3
 
 
@@ -111,7 +120,7 @@ def test_deleting_a_row_takes_away_its_gradient_and_no_more(num_classes: int, ra
 def test_no_record_pulls_harder_than_its_bound(num_classes: int, seed: int, scale: float) -> None:
     """The gradient of one row of norm 1 has norm at most 1 for two classes and sqrt(2) for more, at any parameters."""
     features, labels = one_row(5, num_classes, seed)
-    pull = torch.linalg.vector_norm(data_gradient(parameters_for(num_classes, 5, seed, scale), features, labels))
+    pull = torch.linalg.vector_norm(gradient_of(parameters_for(num_classes, 5, seed, scale), features, labels))
     assert float(pull) <= (1.0 if num_classes == 2 else 2**0.5) * (1 + 1e-6)
 
 
@@ -119,7 +128,7 @@ def test_bounds_on_the_pull_are_attained() -> None:
     """A record that is certain and wrong pulls by 1 for two classes and by sqrt(2) for more: the bounds are tight."""
     row, label = np.array([[1.0, 0.0]], np.float32), np.array([0], np.int32)
     for weights, bound in (([[90.0, 0.0]], 1.0), ([[-90.0, 0.0], [90.0, 0.0], [0.0, 0.0]], 2**0.5)):
-        pull = torch.linalg.vector_norm(data_gradient(torch.tensor(weights, dtype=torch.float64), row, label))
+        pull = torch.linalg.vector_norm(gradient_of(torch.tensor(weights, dtype=torch.float64), row, label))
         assert float(pull) == pytest.approx(bound, rel=ROUNDING)
 
 
@@ -139,7 +148,7 @@ def test_regularised_gradient_is_smooth_and_strongly_convex(
     here = parameters_for(num_classes, 4, seed, scale)
     away = parameters_for(num_classes, 4, seed + 1)
     away *= distance / torch.linalg.vector_norm(away)
-    change = (data_gradient(here + away, features, labels) - data_gradient(here, features, labels)) / 30 + l2 * away
+    change = (gradient_of(here + away, features, labels) - gradient_of(here, features, labels)) / 30 + l2 * away
     rounding = ROUNDING * (1 + scale)
     assert torch.linalg.vector_norm(change) <= ((0.25 if num_classes == 2 else 0.5) + l2) * distance + rounding
     assert (change * away).sum() >= l2 * distance**2 - rounding * distance
@@ -153,22 +162,122 @@ def test_blocks_cover_every_row_once(num_rows: int) -> None:
     np.testing.assert_array_equal(np.concatenate([rows[block] for block in blocks(num_rows)]), rows)
 
 
-def test_rows_are_read_in_place_from_a_read_only_file(tmp_path: Path, random_rows: Rows) -> None:
+def test_rows_are_read_in_place_from_a_read_only_file(tmp_path: Path, random_rows: RandomRows) -> None:
     """Rows mapped read-only from a file give the same gradient as rows in memory, without a warning or a copy."""
     features, labels = random_rows(40_000, 50)
     np.save(tmp_path / "features.npy", features)
     mapped = np.load(tmp_path / "features.npy", mmap_mode="r")
     parameters = parameters_for(2, 50, seed=6)
     tracemalloc.start()
-    from_file = data_gradient(parameters, mapped, labels)
+    from_file = gradient_of(parameters, mapped, labels)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert torch.equal(from_file, data_gradient(parameters, features, labels))
+    assert torch.equal(from_file, gradient_of(parameters, features, labels))
     assert peak < features.nbytes / 20
 
 
 def test_scores_of_any_size_stay_finite() -> None:
     """Scores far beyond the range of the exponential give the limits of the gradient, not infinities."""
     row, label = np.array([[1.0, 0.0]], np.float32), np.array([1], np.int32)
-    for weights in ([[1e4, 0.0]], [[-1e4, 0.0]], [[1e4, 0.0], [-1e4, 0.0], [0.0, 0.0]]):
-        assert data_gradient(torch.tensor(weights, dtype=torch.float64), row, label).isfinite().all()
+    for size in (90.0, 1e4, 1e6):
+        for weights in ([[size, 0.0]], [[-size, 0.0]], [[size, 0.0], [-size, 0.0], [0.0, 0.0]]):
+            assert gradient_of(torch.tensor(weights, dtype=torch.float64), row, label).isfinite().all()
+    certain = gradient_of(torch.tensor([[1e6, 0.0]], dtype=torch.float64), row, label)
+    assert float(certain.abs().max()) < 1e-30
+
+
+@settings(deadline=None, max_examples=60)
+@given(seeds, st.integers(1, 90), st.integers(1, 70), st.integers(2, 19), st.floats(0.01, 30))
+def test_any_number_of_rows_columns_and_classes(
+    seed: int, num_rows: int, width: int, classes: int, scale: float
+) -> None:
+    """Whatever the sizes, the gradient is what automatic differentiation makes of the textbook loss in double."""
+    generator = np.random.default_rng(seed)
+    features = generator.standard_normal((num_rows, width)) / (1.001 * width**0.5)
+    features = (features / np.maximum(1, np.linalg.norm(features, axis=1, keepdims=True))).astype(np.float32)
+    labels = generator.integers(0, classes, num_rows).astype(np.int32)
+    parameters = parameters_for(classes, width, seed, scale).requires_grad_()
+    (expected,) = torch.autograd.grad(summed_loss(parameters, features, labels), parameters)
+    rounding = ROUNDING * num_rows * (1 + scale * width**0.5 / 10)
+    torch.testing.assert_close(gradient_of(parameters.detach(), features, labels), expected, rtol=0, atol=rounding)
+
+
+@pytest.mark.parametrize(("num_classes", "num_rows", "width"), [(2, 40_003, 101), (5, 20_001, 48)])
+def test_threads_do_not_change_a_bit(num_classes: int, num_rows: int, width: int, random_rows: RandomRows) -> None:
+    """One thread or many, once or again: the gradient is the same number."""
+    features, labels = random_rows(num_rows, width, num_classes)
+    parameters = parameters_for(num_classes, width, seed=7)
+    alone = gradient_of(parameters, features, labels, threads=1)
+    with Rows(features, labels, num_classes=num_classes, threads=3) as rows:
+        assert rows.threads == 3
+        assert all(torch.equal(rows.gradient(parameters), alone) for _ in range(20))
+    assert torch.equal(gradient_of(parameters, features, labels), alone)
+
+
+@classes
+def test_a_gradient_is_fresh_and_leaves_nothing_behind(num_classes: int, random_rows: RandomRows) -> None:
+    """Each call returns a tensor of its own; between calls neither the iterate nor how it is pulled is kept."""
+    features, labels = random_rows(300, 20, num_classes)
+    parameters = parameters_for(num_classes, 20, seed=8)
+    with Rows(features, labels, num_classes=num_classes) as rows:
+        first, copy = rows.gradient(parameters), rows.gradient(parameters)
+        first.zero_()
+        assert torch.equal(rows.gradient(parameters), copy)
+        body, tail = rows._parts
+        assert not any(buffer.any() for buffer in (rows._weights, body.totals, tail.totals))
+
+
+@classes
+def test_closing_overwrites_every_buffer_and_ends_the_threads(num_classes: int, random_rows: RandomRows) -> None:
+    """Afterwards no buffer holds anything of rows or iterates, no thread is left, and the rows are as before."""
+    features, labels = random_rows(40_003, 60, num_classes)
+    before, others = features.copy(), threading.active_count()
+    with Rows(features, labels, num_classes=num_classes, threads=2) as rows:
+        rows.gradient(parameters_for(num_classes, 60, seed=9))
+        assert threading.active_count() == others + 1
+        _, tail = rows._parts
+        buffers = [tail.features, tail.labels, *rows._sums, *rows._scores]
+        assert any(buffer.any() for buffer in buffers)
+    assert threading.active_count() == others
+    assert not any(buffer.any() for buffer in buffers)
+    np.testing.assert_array_equal(features, before)
+
+
+@classes
+def test_a_parameter_that_is_not_a_number_is_not_hidden(num_classes: int, random_rows: RandomRows) -> None:
+    """One NaN among the parameters makes the gradient NaN."""
+    features, labels = random_rows(100, 9, num_classes)
+    parameters = parameters_for(num_classes, 9, seed=10)
+    parameters[-1, 4] = torch.nan
+    assert gradient_of(parameters, features, labels).isnan().all()
+
+
+def test_rows_that_cannot_be_read_in_place_are_refused(random_rows: RandomRows) -> None:
+    """Other types, shapes and layouts, labels of no class and numbers below their least are refused."""
+    features, labels = random_rows(40, 6)
+    wrong: list[tuple[Any, Any, dict[str, Any]]] = [
+        (features.astype(np.float64), labels, {}),
+        (np.asfortranarray(features), labels, {}),
+        (features[:, :3], labels, {}),
+        (features[0], labels, {}),
+        (features[:0], labels[:0], {}),
+        (features, labels.astype(np.int64), {}),
+        (features, labels[:-1], {}),
+        (features[:20], labels[::2], {}),
+        (features, labels + 1, {}),
+        (features, labels - 1, {}),
+        (features, labels, {"num_classes": 1}),
+        (features, labels, {"threads": 0}),
+    ]
+    for some_features, some_labels, more in wrong:
+        with pytest.raises(ValueError, match="Expected"):
+            Rows(some_features, some_labels, **({"num_classes": 2} | more))
+    with Rows(features, labels, num_classes=2) as rows, pytest.raises(ValueError, match="of shape"):
+        rows.gradient(torch.zeros(2, 6, dtype=torch.float64))
+
+
+@pytest.mark.slow
+def test_compiled_code_needs_no_place_to_be_kept() -> None:
+    """Where there is no folder that can be written the loops are compiled all the same."""
+    program = "import numba.core.caching as c; c.CacheImpl._locator_classes = []; from worker.langevin import kernels"
+    subprocess.run([sys.executable, "-W", "error", "-c", program], check=True, timeout=120)

@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from worker.langevin.init import num_weight_rows, origin
+from app.privacy.mechanism import num_weight_rows
+from worker.langevin.init import origin
 
 
 @pytest.mark.parametrize(("num_classes", "rows"), [(2, 1), (3, 3), (10, 10)])

@@ -8,7 +8,10 @@ import pytest
 import torch
 from scipy import stats
 
+from tests.worker.langevin.conftest import SilentNoise
+from worker.langevin.gradient import Rows as RowsInMemory
 from worker.langevin.noise import SystemNoise
+from worker.langevin.ranks import ALONE
 from worker.langevin.step import State, projected_noisy_step
 
 Rows = Callable[..., tuple[Any, Any]]
@@ -19,6 +22,12 @@ def state_at(parameters: Any, steps_done: int = 0) -> State:
     return State(parameters=torch.tensor(parameters, dtype=torch.float64), steps_done=steps_done)
 
 
+def step(noise: Any, state: State, features: Any, labels: Any, **settings: Any) -> State:
+    num_classes = max(2, state.parameters.shape[0])
+    with RowsInMemory(features, labels, num_classes=num_classes) as rows:
+        return projected_noisy_step(noise, state, rows=rows, ranks=ALONE, **SETTINGS | settings)
+
+
 def test_without_noise_it_is_gradient_descent_for_two_classes(random_rows: Rows, silent_noise: Any) -> None:
     """The noiseless step is x - eta * grad f(x), with f's gradient written out in numpy with labels -1 and +1."""
     features, labels = random_rows(60, 6)
@@ -26,7 +35,7 @@ def test_without_noise_it_is_gradient_descent_for_two_classes(random_rows: Rows,
     signs = 2.0 * labels - 1
     slopes = -signs / (1 + np.exp(signs * (features.astype(float) @ here[0])))
     expected = here - 1.5 * (slopes @ features.astype(float) / 60 + 0.05 * here)
-    after, _ = projected_noisy_step(silent_noise, state_at(here), features=features, labels=labels, **SETTINGS)
+    after = step(silent_noise, state_at(here), features, labels)
     np.testing.assert_allclose(after.parameters.numpy(), expected, atol=1e-6)
 
 
@@ -37,49 +46,52 @@ def test_without_noise_it_is_gradient_descent_for_many_classes(random_rows: Rows
     odds = np.exp(features.astype(float) @ here.T)
     slopes = odds / odds.sum(axis=1, keepdims=True) - np.eye(4)[labels]
     expected = here - 1.5 * (slopes.T @ features.astype(float) / 60 + 0.05 * here)
-    after, _ = projected_noisy_step(silent_noise, state_at(here), features=features, labels=labels, **SETTINGS)
+    after = step(silent_noise, state_at(here), features, labels)
     np.testing.assert_allclose(after.parameters.numpy(), expected, atol=1e-6)
 
 
 def test_without_data_it_is_decay_plus_noise(random_rows: Rows, replayable_noise: Any) -> None:
-    """On null rows a step is (1 - eta * l2) x + sqrt(2 eta) * noise_scale * z, and it says how strong the noise was."""
+    """On null rows a step is (1 - eta * l2) x + sqrt(2 eta) * noise_scale * z."""
     features, labels = random_rows(60, 6)
     here = np.random.default_rng(1).standard_normal((1, 6))
-    after, info = projected_noisy_step(
-        replayable_noise(5), state_at(here), features=np.zeros_like(features), labels=labels, **SETTINGS
-    )
+    after = step(replayable_noise(5), state_at(here), np.zeros_like(features), labels)
     z = np.random.default_rng(5).standard_normal(6)
-    assert info.noise_std == math.sqrt(2 * 1.5) * 0.2
-    np.testing.assert_allclose(after.parameters.numpy(), (1 - 1.5 * 0.05) * here + info.noise_std * z, rtol=1e-14)
+    expected = (1 - 1.5 * 0.05) * here + math.sqrt(2 * 1.5) * 0.2 * z
+    np.testing.assert_allclose(after.parameters.numpy(), expected, rtol=1e-13)
 
 
-def test_what_the_step_adds_is_gaussian_with_the_stated_variance(silent_noise: Any) -> None:
-    """With production noise a step differs from the noiseless one by N(0, 2 eta sigma^2): Kolmogorov-Smirnov on 200,000
-    coordinates at a false-alarm rate of 1e-6."""
-    width = 200_000
+@pytest.mark.parametrize("grid", [0.0, 2.0**-34])
+def test_what_the_step_adds_is_gaussian_with_the_stated_variance(grid: float, silent_noise: Any) -> None:
+    """With production noise a step, rounded to a grid or not, differs from the noiseless one by N(0, 2 eta sigma^2):
+    Kolmogorov-Smirnov on 100,000 coordinates at a false-alarm rate of 1e-6."""
+    width = 100_000
     features = np.zeros((2, width), np.float32)
     features[:, 0] = 1
-    data = {"features": features, "labels": np.array([0, 1], np.int32)}
-    settings = SETTINGS | {"num_slots": 2, "radius": 1e6}
+    data = {"features": features, "labels": np.array([0, 1], np.int32), "num_slots": 2, "radius": 1e6}
     here = state_at(np.ones((1, width)))
-    noisy, info = projected_noisy_step(SystemNoise(), here, **data, **settings)
-    plain, _ = projected_noisy_step(silent_noise, here, **data, **settings)
-    difference = (noisy.parameters - plain.parameters).numpy().ravel()
-    assert stats.kstest(difference, "norm", args=(0, math.sqrt(2 * 1.5) * 0.2)).pvalue > 1e-6
-    assert info.noise_std == math.sqrt(2 * 1.5) * 0.2
+    noisy, plain = (step(noise, here, **data, grid=grid).parameters.numpy() for noise in (SystemNoise(), silent_noise))
+    assert stats.kstest((noisy - plain).ravel(), "norm", args=(0, math.sqrt(2 * 1.5) * 0.2)).pvalue > 1e-6
+
+
+def test_on_a_grid_the_result_is_the_rounded_mean_plus_whole_steps(random_rows: Rows, replayable_noise: Any) -> None:
+    """With a grid the next state is grid * (round(mean / grid) + whole numbers), exactly, however coarse the grid."""
+    features, labels = random_rows(60, 6)
+    here = state_at(np.random.default_rng(1).standard_normal((1, 6)))
+    for grid in (2.0**-40, 2.0**-8, 0.5, 4.0):
+        noise = replayable_noise(7)
+        mean = step(SilentNoise(), here, features, labels).parameters.numpy()
+        after = step(noise, here, features, labels, grid=grid).parameters.numpy()
+        whole = np.rint(math.sqrt(2 * 1.5) * 0.2 / grid * np.random.default_rng(7).standard_normal(6))
+        assert (after == grid * (np.rint(mean / grid) + whole)).all()
+        assert not noise.drawn[0].any()
 
 
 def test_result_stays_in_the_ball(random_rows: Rows, replayable_noise: Any) -> None:
     """Whatever the noise, the next state is inside the ball."""
     features, labels = random_rows(60, 6)
     for seed in range(20):
-        after, _ = projected_noisy_step(
-            replayable_noise(seed),
-            state_at(np.full((1, 6), 0.3)),
-            features=features,
-            labels=labels,
-            **SETTINGS | {"noise_scale": 100.0, "radius": 0.8},
-        )
+        here = state_at(np.full((1, 6), 0.3))
+        after = step(replayable_noise(seed), here, features, labels, noise_scale=100.0, radius=0.8)
         assert float(torch.linalg.vector_norm(after.parameters)) <= 0.8 * (1 + 1e-12)
 
 
@@ -87,10 +99,7 @@ def test_step_leaves_the_state_it_came_from(random_rows: Rows, replayable_noise:
     """A step counts on from its state, changes nothing in it and gives the same answer for the same noise."""
     features, labels = random_rows(60, 6)
     before = state_at(np.ones((1, 6)), steps_done=4)
-    results = [
-        projected_noisy_step(replayable_noise(3), before, features=features, labels=labels, **SETTINGS)[0]
-        for _ in range(2)
-    ]
+    results = [step(replayable_noise(3), before, features, labels) for _ in range(2)]
     assert torch.equal(before.parameters, torch.ones(1, 6, dtype=torch.float64))
     assert torch.equal(results[0].parameters, results[1].parameters)
     assert [before.steps_done, results[0].steps_done] == [4, 5]
@@ -109,6 +118,6 @@ def test_a_result_that_is_not_finite_is_refused(poison: float, random_rows: Rows
             return buffer
 
     with pytest.raises(FloatingPointError) as refused:
-        projected_noisy_step(BrokenNoise(), state_at(np.ones((1, 6))), features=features, labels=labels, **SETTINGS)
+        step(BrokenNoise(), state_at(np.ones((1, 6))), features, labels)
     assert not any(character.isdigit() for character in str(refused.value))
     assert not buffer.any()

@@ -1,0 +1,117 @@
+"""The sum of the records' gradients on one device, in buffers made beforehand, so that a graph can hold it.
+
+The same mathematics as `worker/langevin/gradient.py`. Products are in float32 (never TF32), sums over blocks of rows in
+float64.
+"""
+
+import importlib.util
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+_MOST_BLOCK_ROWS = 2**17  # a block's sum is in float32
+_BLOCK_NUMBERS = {"cpu": 2**19, "cuda": 2**24}  # of a block of rows: one that stays in cache; one worth six launches
+
+
+class Pass(Protocol):
+    """Reads the rows and turns `weights` into `total`, on the current stream and without waiting for the device."""
+
+    weights: Tensor  # (1, width) or (C, width) float32
+    total: Tensor  # as `weights`, float64
+
+    def run(self) -> None: ...
+
+    def clear(self) -> None:
+        """Overwrite every buffer."""
+
+
+def over(rows: Tensor, labels: Tensor, num_classes: int) -> Pass:
+    """The quickest pass over these rows: fused for two classes on a GPU where Triton works, else by blocks."""
+    if rows.is_cuda and num_classes == 2 and _triton_works():
+        from worker.langevin.device import kernel  # it imports Triton, which comes with torch's CUDA builds only
+
+        if rows.shape[1] <= kernel.MAX_WIDTH:
+            return Fused(rows, labels, programs=kernel.num_programs(rows.device))
+    return Blocked(rows, labels, num_classes)
+
+
+class Fused:
+    """One read of the rows: scores, residuals and gradient of a tile while it is in registers. Two classes only."""
+
+    def __init__(self, rows: Tensor, labels: Tensor, *, programs: int) -> None:
+        from worker.langevin.device import kernel
+
+        self._sum_of_gradients = kernel.sum_of_gradients
+        self._rows, self._labels = rows, labels
+        self.weights = rows.new_zeros(1, rows.shape[1])
+        self.total = torch.zeros_like(self.weights, dtype=torch.float64)
+        self._partials = self.total.new_zeros(programs, rows.shape[1])
+
+    def run(self) -> None:
+        self._sum_of_gradients(self._rows, self._labels, self.weights, self._partials)
+        torch.sum(self._partials, 0, keepdim=True, out=self.total)
+
+    def clear(self) -> None:
+        for buffer in (self.weights, self.total, self._partials):
+            buffer.zero_()
+
+
+class Blocked:
+    """Matrix products, a block of rows at a time: two reads of a block that does not stay in the device's cache."""
+
+    def __init__(self, rows: Tensor, labels: Tensor, num_classes: int) -> None:
+        self._rows, self._labels = rows, labels.unsqueeze(1)
+        num_rows, width = rows.shape
+        self._block_rows = min(num_rows, _MOST_BLOCK_ROWS, max(1, _BLOCK_NUMBERS[rows.device.type] // width))
+        self._classes = torch.arange(num_classes, dtype=torch.int32, device=rows.device)
+        self.weights = rows.new_zeros(1 if num_classes == 2 else num_classes, width)
+        self.total = torch.zeros_like(self.weights, dtype=torch.float64)
+        self._share = torch.zeros_like(self.weights)
+        self._scores, self._residuals = rows.new_zeros(2, self._block_rows, len(self.weights))
+        self._hits = torch.zeros(self._block_rows, num_classes, dtype=torch.bool, device=rows.device)
+
+    def run(self) -> None:
+        self.total.zero_()
+        for start in range(0, len(self._rows), self._block_rows):
+            block = self._rows[start : start + self._block_rows]  # (b, width)
+            scores = torch.mm(block, self.weights.t(), out=self._scores[: len(block)])  # (b, 1) or (b, C)
+            residuals = self._subtract_labels(scores, self._labels[start : start + self._block_rows])
+            self.total.add_(torch.mm(residuals.t(), block, out=self._share))
+
+    def clear(self) -> None:
+        for buffer in (self.weights, self.total, self._share, self._scores, self._residuals, self._hits):
+            buffer.zero_()
+
+    def _subtract_labels(self, scores: Tensor, labels: Tensor) -> Tensor:
+        """Probabilities less the one-hot label  # (b, 1) or (b, C)"""
+        residuals: Tensor = self._residuals[: len(scores)]
+        hits = self._hits[: len(scores)]
+        if len(self.weights) == 1:
+            torch.sigmoid(scores, out=residuals)
+            residuals.sub_(labels)
+        else:
+            torch.softmax(scores, 1, out=residuals)
+            torch.eq(labels, self._classes, out=hits)
+            residuals.add_(hits, alpha=-1)
+        return residuals
+
+
+def _triton_works() -> bool:
+    """Whether Triton is installed, and the C compiler that it builds its launchers with."""
+    compiler = shutil.which("gcc") or shutil.which("clang")
+    return compiler is not None and importlib.util.find_spec("triton") is not None
+
+
+@contextmanager
+def full_precision() -> Iterator[None]:
+    """Matrix products of float32 in float32, whatever the process has asked of torch."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)

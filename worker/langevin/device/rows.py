@@ -1,0 +1,139 @@
+"""A run's rows, resident on one device."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from worker.langevin.device import passes
+from worker.langevin.device.keystream import DeviceNoise, FillsNoise
+from worker.langevin.device.walk import Walk
+
+_ALIGNED = 16  # columns: rows then start at multiples of 64 bytes, and every thread reads 16 at once
+_UPLOAD_BYTES = 2**26
+_SECONDS_PER_CHUNK = 0.25
+_GROWTH = 8
+
+
+class DeviceRows:
+    """The rows in float32 on `device`, copied there block by block; the caller's are only read.
+
+    A context: on leaving it the copy is overwritten and its memory given back. Raises MemoryError if the device has no
+    room for the rows.
+    """
+
+    def __init__(
+        self,
+        features: NDArray[np.float32],  # (n, d)
+        labels: NDArray[np.int32],  # (n,)
+        *,
+        num_classes: int,
+        device: torch.device,
+    ) -> None:
+        self._device, self._width = device, features.shape[1]
+        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
+        columns = -(-self._width // _ALIGNED) * _ALIGNED
+        with self._computing():
+            try:
+                self._rows = torch.empty(len(features), columns, dtype=torch.float32, device=device)
+                self._labels = torch.empty(len(labels), dtype=torch.int32, device=device)
+                self._pass = passes.over(self._rows, self._labels, num_classes)
+            except torch.OutOfMemoryError as error:
+                raise MemoryError(
+                    f"{len(features)} rows of {columns} float32 columns do not fit on {device}: choose a device with "
+                    "more free memory, share the run between several, or compute on the CPU"
+                ) from error
+            self._upload(features, labels)
+
+    def gradient(self, parameters: Tensor) -> Tensor:
+        """Sum over the rows of the gradient of their loss at `parameters`  # (1, d) or (C, d) float64, on the CPU"""
+        with self._computing():
+            try:
+                self._pass.weights[:, : self._width].copy_(parameters)
+                self._pass.run()
+                return self._pass.total[:, : self._width].to("cpu", copy=True)
+            finally:
+                self._pass.clear()
+
+    def advance(
+        self,
+        parameters: Tensor,  # (1, d) or (C, d) float64, on the CPU
+        *,
+        steps: int,
+        num_slots: int,
+        l2: float,
+        step_size: float,
+        noise_scale: float,
+        radius: float,
+        on_progress: Callable[[int], None],
+        noise: FillsNoise | None = None,
+    ) -> Tensor:
+        """Take `steps` noisy projected steps on the device; where they end, on the CPU  # as `parameters`
+
+        `noise` is a new `DeviceNoise` unless a source is given. `on_progress(steps_done)` is called a few times a
+        second and stops the steps by raising. Raises FloatingPointError, which quotes no number, if a step is not
+        finite.
+        """
+        with ExitStack() as stack:
+            stack.enter_context(self._computing())
+            source = noise if noise is not None else stack.enter_context(DeviceNoise(self._device))
+            settings = {"l2": l2, "step_size": step_size, "noise_scale": noise_scale, "radius": radius}
+            walk = stack.enter_context(Walk(self._pass, parameters, noise=source, num_slots=num_slots, **settings))
+            done, chunk = 0, 1
+            while done < steps:
+                count, started = min(chunk, steps - done), time.perf_counter()
+                walk.take(count)
+                affordable = int(count * _SECONDS_PER_CHUNK / (time.perf_counter() - started))
+                chunk = max(1, min(_GROWTH * count, affordable, walk.longest_chunk))
+                done += count
+                on_progress(done)
+            return walk.parameters
+
+    def close(self) -> None:
+        """Overwrite the rows and give their memory back. The object is of no use afterwards."""
+        with self._computing():
+            self._pass.clear()
+            for buffer in (self._rows, self._labels):
+                buffer.zero_()
+        del self._pass, self._rows, self._labels
+        if self._stream is not None:
+            self._stream.synchronize()
+            torch.cuda.empty_cache()
+
+    @contextmanager
+    def _computing(self) -> Iterator[None]:
+        """On the rows' device and stream (graphs ask for one of their own), in full precision, without autograd."""
+        with ExitStack() as stack:
+            stack.enter_context(torch.no_grad())
+            stack.enter_context(passes.full_precision())
+            if self._stream is not None:
+                stack.enter_context(torch.cuda.device(self._device))
+                stack.enter_context(torch.cuda.stream(self._stream))
+            yield
+
+    def _upload(self, features: NDArray[np.float32], labels: NDArray[np.int32]) -> None:
+        """Copy the rows through one buffer, padded by zero columns, which is overwritten afterwards."""
+        num_rows, columns = self._rows.shape
+        block_rows = min(num_rows, max(1, _UPLOAD_BYTES // (4 * columns)))
+        buffer = torch.zeros(block_rows, columns, pin_memory=self._device.type == "cuda")
+        for start in range(0, num_rows, block_rows):
+            block = slice(start, min(start + block_rows, num_rows))
+            padded = buffer[: block.stop - start]
+            padded.numpy()[:, : self._width] = features[block]
+            self._rows[block].copy_(padded)
+            self._labels[block].copy_(torch.from_numpy(np.array(labels[block])))
+        buffer.zero_()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

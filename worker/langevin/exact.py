@@ -1,0 +1,107 @@
+"""Normal numbers rounded to whole numbers, without any rounding error: the noise of a run's last step.
+
+Floating-point normals fill their range unevenly, and the low bits of a sum then tell what was summed (Mironov, "On
+significance of the least significant bits for differential privacy", CCS 2012). Here a uniform number has as many
+digits as the question at hand needs, and only integers are compared (Karney, "Sampling exactly from the normal
+distribution", ACM TOMS 42, 2016, Algorithm N). The result is the integer nearest to an exact normal number.
+"""
+
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from itertools import count
+
+Words = Callable[[], int]
+"""A source of independent uniform integers, 0 <= word < 2^64."""
+
+_BITS = 64
+_ONE = 1 << _BITS
+
+
+def rounded_normals(words: Words, spread: float, size: int) -> Iterator[int]:
+    """`size` independent integers, each the one nearest to its own draw of N(0, spread^2); 0 < spread < inf.
+
+    How long a draw takes depends on it (`docs/sharp-edges.md`).
+    """
+    exact = Fraction(spread)
+    for _ in range(size):
+        k, x = _half_normal(words)
+        magnitude = _nearest(exact, k, x)
+        yield magnitude if words() < _ONE // 2 else -magnitude
+
+
+class _Uniform:
+    """A uniform number in (0, 1) of which no more digits, in base 2^64, are drawn than somebody asked for."""
+
+    __slots__ = ("_digits", "_words")
+
+    def __init__(self, words: Words, *first: int) -> None:
+        self._words = words
+        self._digits = list(first)
+
+    def digit(self, place: int) -> int:
+        while len(self._digits) <= place:
+            self._digits.append(self._words())
+        return self._digits[place]
+
+    def __lt__(self, other: "_Uniform") -> bool:
+        place = next(place for place in count() if self.digit(place) != other.digit(place))
+        return self.digit(place) < other.digit(place)
+
+
+def _half_normal(words: Words) -> tuple[int, _Uniform]:
+    """(k, x), k = 0, 1, ... and 0 < x < 1, with k + x distributed as |N(0, 1)|.
+
+    Its density exp(-(k + x)^2 / 2) is the product of exp(-k/2), exp(-k(k-1)/2) and exp(-x(2k+x)/2).
+    """
+    while True:
+        k = next(k for k in count() if not _true_at_root_of_e(words))
+        if all(_true_at_root_of_e(words) for _ in range(k * (k - 1))):
+            x = _Uniform(words)
+            if all(_true_at_fraction(words, k, x) for _ in range(k + 1)):
+                return k, x
+
+
+def _true_at_root_of_e(words: Words) -> bool:
+    """True with probability exp(-1/2): uniforms fall n times in a row, the first below 1/2, with an even n.
+
+    P(n >= m) = (1/2)^m / m! (von Neumann).
+    """
+    first = words()
+    if first >= _ONE // 2:
+        return True
+    last, even = _Uniform(words, first), False
+    while (following := _Uniform(words)) < last:
+        last, even = following, not even
+    return even
+
+
+def _true_at_fraction(words: Words, k: int, x: _Uniform) -> bool:
+    """True with probability exp(-p), p = x (2k + x) / (2k + 2).
+
+    As above with P(n >= m) = p^m / m!: each further fall, from x on, counts with probability (2k + x) / (2k + 2) only.
+    """
+    last, even = x, True
+    while (following := _Uniform(words)) < last:
+        share = _below(words, 2 * k + 2)
+        if share == 2 * k + 1 or (share == 2 * k and not _Uniform(words) < x):
+            break
+        last, even = following, not even
+    return even
+
+
+def _below(words: Words, bound: int) -> int:
+    """A uniform integer, 0 <= integer < bound."""
+    usable = _ONE - _ONE % bound
+    return next(word for _ in count() if (word := words()) < usable) % bound
+
+
+def _nearest(spread: Fraction, k: int, x: _Uniform) -> int:
+    """The integer nearest to spread * (k + x), read off as many digits of x as it takes."""
+    known, scale, place = k, 1, 0
+    while True:
+        known, scale, place = known * _ONE + x.digit(place), scale * _ONE, place + 1
+        unit = 2 * spread.denominator * scale
+        low = (2 * spread.numerator * known + unit // 2) // unit
+        high = (2 * spread.numerator * (known + 1) + unit // 2 - 1) // unit  # x is below its digits plus one
+        if low == high:
+            return low
