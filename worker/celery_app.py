@@ -1,20 +1,36 @@
 """The Celery application of a worker: `celery -A worker.celery_app worker --pool solo`."""
 
-from celery.signals import worker_init
+from typing import Any
 
-from app import dispatch, telemetry
+from celery.signals import setup_logging, worker_init
+from pydantic import ValidationError
+
+from app import dispatch, heartbeat, telemetry
 from app.config import Settings
-from worker import process
+from worker import process, ranks
 
-settings = Settings()
+try:
+    settings = Settings()
+except ValidationError as error:
+    faults = [f"LETHE_{fault['loc'][0]!s}".upper() + f" {fault['msg']}" for fault in error.errors()]
+    raise SystemExit(f"settings_invalid: {'; '.join(faults)}") from None
 if settings.broker_url is None:
     raise SystemExit("LETHE_BROKER_URL is not set: a Celery worker needs a broker; without one, use 'lethe up'.")
+telemetry.configure(settings.log_level)  # Celery warns before its first signal
 app = dispatch.celery_client(settings.broker_url.get_secret_value())
 app.conf.imports = ["worker.tasks"]
 app.conf.beat_schedule = {"sweep": {"task": dispatch.TASK, "schedule": settings.poll_seconds * 10}}
 
 
+@setup_logging.connect  # type: ignore[untyped-decorator]
+def _logs_are_set_up(**_: object) -> None:
+    """For whoever asks, Celery leaves out its own set-up, which writes whatever it is given."""
+
+
 @worker_init.connect  # type: ignore[untyped-decorator]
-def _configure(**_: object) -> None:
-    telemetry.configure(settings.log_level)
+def _configure(sender: Any, **_: object) -> None:
+    sender.quiet = True  # its banner is no log line
     process.harden()
+    ranks.prepare(device=settings.device)
+    telemetry.trace_to(settings.otlp_endpoint, service="lethe-worker")
+    heartbeat.Heartbeat(settings.data_dir).start()

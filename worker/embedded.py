@@ -4,15 +4,17 @@ import os
 import signal
 import threading
 
-from app import dispatch, installation, telemetry
+from app import dispatch, heartbeat, installation, telemetry, tracing
 from app.config import Settings
-from worker import process, runner
+from worker import process, ranks, runner
 
 
 def main(settings: Settings, *, name: str) -> None:
     """Work until SIGTERM or SIGINT; the run in progress is finished first."""
-    telemetry.configure(settings.log_level)
     process.harden()
+    ranks.prepare(device=settings.device)
+    telemetry.configure(settings.log_level)
+    telemetry.trace_to(settings.otlp_endpoint, service="lethe-worker")
     stopping = threading.Event()
     bell = dispatch.PipeBell(settings.data_dir)
 
@@ -26,9 +28,11 @@ def main(settings: Settings, *, name: str) -> None:
     try:
         with installation.opened(settings) as at:
             runner.destroy_retired(at)
+            heartbeat.Heartbeat(settings.data_dir).start()
             telemetry.logger().info("worker.started", worker=name)
             while not stopping.is_set():
                 if not runner.run_next(at, worker=name):
                     dispatch.wait(descriptor, seconds=settings.poll_seconds)
     finally:
         os.close(descriptor)
+        tracing.close()

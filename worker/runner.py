@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
-from app import telemetry
+from app import telemetry, tracing
 from app.accounting.certificates import sha256
 from app.errors import LeaseLost, LetheError
 from app.installation import Installation
@@ -16,10 +16,10 @@ from app.registry import service as registry
 from app.registry import weights
 from app.unlearning import service as unlearning
 from app.unlearning.service import Claimed
-from worker.langevin import chain, init
-from worker.langevin.chain import Ran
+from worker import ranks
+from worker.langevin import init
 from worker.langevin.evaluate import accuracy
-from worker.langevin.noise import SystemNoise
+from worker.ranks import ChainFailed, Ran
 
 
 def run_next(at: Installation, *, worker: str) -> bool:
@@ -28,10 +28,18 @@ def run_next(at: Installation, *, worker: str) -> bool:
         if not unlearning.anything_to_do(session):
             return False
     lease_seconds, max_requests = at.settings.lease_seconds, at.settings.max_requests_per_run
-    with at.database.writing() as session:
-        claimed = unlearning.claim(session, worker=worker, lease_seconds=lease_seconds, max_requests=max_requests)
-    if claimed is None:
-        return False
+    with tracing.span("run") as span:
+        with tracing.span("claim"), at.database.writing() as session:
+            claimed = unlearning.claim(session, worker=worker, lease_seconds=lease_seconds, max_requests=max_requests)
+        if claimed is None:
+            return False
+        _name(span, claimed)
+        _do(at, claimed, span)
+    destroy_retired(at)
+    return True
+
+
+def _do(at: Installation, claimed: Claimed, span: tracing.Span) -> None:
     log = functools.partial(telemetry.logger().info, run_id=claimed.run_id, model_id=claimed.model_id)
     log("unlearning.run_claimed", kind=claimed.kind, steps=claimed.steps, rows=len(claimed.slots_to_null))
     started = time.monotonic()
@@ -41,17 +49,26 @@ def run_next(at: Installation, *, worker: str) -> bool:
     except LeaseLost:
         log("unlearning.run_lost")
     except Exception as error:  # noqa: BLE001  a run that fails is handed back, whatever went wrong
-        code = error.code if isinstance(error, LetheError) else type(error).__name__
+        code = error.code if isinstance(error, LetheError | ChainFailed) else type(error).__name__
         with at.database.writing() as session:
             held = unlearning.fail(session, run_id=claimed.run_id, error_code=code)
+        span.set_attribute("error.type", code)
         if held:
             telemetry.logger().error("unlearning.run_failed", run_id=claimed.run_id, error=code)
         else:
             log("unlearning.run_lost")
     else:
         log("unlearning.run_published", seconds=round(time.monotonic() - started, 3))
-    destroy_retired(at)
-    return True
+
+
+def _name(span: tracing.Span, claimed: Claimed) -> None:
+    """By the run's id, logs and the API lead from a request to this trace."""
+    span.set_attribute("lethe.run_id", claimed.run_id)
+    span.set_attribute("lethe.kind", claimed.kind)
+    span.set_attribute("lethe.dataset_id", claimed.dataset_id)
+    span.set_attribute("lethe.model_id", claimed.model_id or "")
+    span.set_attribute("lethe.steps", claimed.steps)
+    span.set_attribute("lethe.records", len(claimed.slots_to_null))
 
 
 def destroy_retired(at: Installation) -> None:
@@ -63,21 +80,34 @@ def destroy_retired(at: Installation) -> None:
 
 def _work(at: Installation, claimed: Claimed, lease: "Lease") -> None:
     if claimed.digest is not None:
-        at.rows.verify(claimed.dataset_id, digest=claimed.digest)
+        with tracing.span("verify"):
+            at.rows.verify(claimed.dataset_id, digest=claimed.digest)
     if claimed.erases:
-        at.rows.make_null(claimed.dataset_id, claimed.slots_to_null)
-        if claimed.digest is None:
-            at.rows.verify(claimed.dataset_id, digest=None)
-        digest = at.rows.digest(claimed.dataset_id)
-        with at.database.writing() as session:
-            unlearning.confirm_erased(session, run_id=claimed.run_id, digest=digest)
+        with tracing.span("erase"):
+            _erase(at, claimed)
     if claimed.mechanism is None:
         with at.database.writing() as session:
             unlearning.finish(session, run_id=claimed.run_id)
         return
-    ran = _run_chain(at, claimed, claimed.mechanism, on_progress=lease.progressed)
+    with tracing.span("steps"):
+        ran = _run_chain(at, claimed, claimed.mechanism, on_progress=lease.progressed)
+    with tracing.span("evaluate"):
+        metrics = _evaluate(at, claimed, ran)
+    with tracing.span("publish"):
+        _publish(at, claimed, ran, metrics)
+
+
+def _erase(at: Installation, claimed: Claimed) -> None:
+    at.rows.make_null(claimed.dataset_id, claimed.slots_to_null)
+    if claimed.digest is None:
+        at.rows.verify(claimed.dataset_id, digest=None)
+    digest = at.rows.digest(claimed.dataset_id)
+    with at.database.writing() as session:
+        unlearning.confirm_erased(session, run_id=claimed.run_id, digest=digest)
+
+
+def _publish(at: Installation, claimed: Claimed, ran: Ran, metrics: dict[str, Any]) -> None:
     sealed = weights.to_safetensors(ran.parameters)
-    metrics = _evaluate(at, claimed, claimed.mechanism, ran)
     at.weights.put(claimed.version_id, sealed)
     with at.database.writing() as session:
         unlearning.publish(
@@ -85,40 +115,43 @@ def _work(at: Installation, claimed: Claimed, lease: "Lease") -> None:
             at.keys,
             run_id=claimed.run_id,
             steps_ran=ran.steps,
-            mechanism_ran=claimed.mechanism,
+            mechanism_ran=ran.mechanism,
             weights_sha256=sha256(sealed),
             metrics=metrics,
         )
 
 
 def _run_chain(at: Installation, claimed: Claimed, mechanism: Mechanism, *, on_progress: Callable[[int], None]) -> Ran:
+    """In a process of its own, or several: none of its iterates but the last is ever in this one."""
     rows = at.rows.open(claimed.dataset_id)
     if claimed.parent_version_id is not None:
         initial = weights.from_safetensors(at.weights.get(claimed.parent_version_id))
     else:
         initial = init.origin(num_classes=mechanism.num_classes, num_features=rows.num_columns)
-    return chain.run(
-        features=rows.features,
-        labels=rows.labels,
-        num_slots=mechanism.num_slots,
-        num_classes=mechanism.num_classes,
-        l2=mechanism.l2,
-        step_size=mechanism.step_size,
-        noise_scale=mechanism.noise_scale,
-        radius=mechanism.radius,
+    return ranks.run(
+        mechanism,
+        rows=rows,
         initial=initial,
         steps=claimed.steps,
-        noise=SystemNoise(),
+        ranks=_num_ranks(at, claimed),
+        device=at.settings.device,
+        threads=at.settings.threads,
         on_progress=on_progress,
     )
 
 
-def _evaluate(at: Installation, claimed: Claimed, mechanism: Mechanism, ran: Ran) -> dict[str, Any]:
+def _num_ranks(at: Installation, claimed: Claimed) -> int:
+    assert claimed.model_id is not None
+    with at.database.reading() as session:
+        return registry.get_model(session, claimed.model_id).ranks
+
+
+def _evaluate(at: Installation, claimed: Claimed, ran: Ran) -> dict[str, Any]:
     """Accuracy on the evaluation dataset: post-processing of the version. Never measured on what it learned from."""
     if claimed.evaluation_dataset_id is None:
         return {}
     rows = at.rows.open(claimed.evaluation_dataset_id)
-    share, counted = accuracy(ran.parameters, rows.features, rows.labels, mechanism.num_classes)
+    share, counted = accuracy(ran.parameters, rows.features, rows.labels, ran.mechanism.num_classes)
     return {"accuracy": share, "evaluated_on": counted} if counted else {"evaluated_on": 0}
 
 
@@ -144,7 +177,7 @@ class Lease:
         self._thread.join()
 
     def progressed(self, steps_done: int) -> None:
-        """Called by the chain after every step. Raises `LeaseLost`, so that a run that was taken away stops."""
+        """Called many times a second. Raises `LeaseLost`, which kills the processes of a run that was taken away."""
         self._steps_done = steps_done
         if self._lost:
             raise LeaseLost(f"Run {self._run_id} was taken from this worker.")

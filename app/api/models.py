@@ -76,6 +76,7 @@ def create_model(at: At, body: ModelIn, once: Annotated[Once, once_with(Scope.MO
                 step_size=body.step_size,
                 radius=body.radius,
                 learn_steps=body.learn_steps,
+                ranks=body.ranks,
                 max_steps=at.settings.max_steps,
             )
             answer = idempotency.remember(session, once, _accepted(session, model))
@@ -198,6 +199,7 @@ def shown(session: Session, model: Model) -> ModelOut:
         progress=ProgressOut(steps_done=run.steps_done, steps_total=run.steps_total) if run else None,
         mechanism=MechanismOut(**model.mechanism),
         target=TargetOut(epsilon=model.epsilon, delta=model.delta),
+        ranks=model.ranks,
         guarantee=[GuaranteeOut(**guarantee.to_json()) for guarantee in guarantees] if guarantees else None,
         metrics=version.metrics if version else {},
         error_code=model.error_code,

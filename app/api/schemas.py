@@ -85,6 +85,9 @@ class ModelIn(Body):
     learn_steps: Annotated[int, Field(ge=1)] | None = None
     target: TargetIn = Field(default_factory=TargetIn)
     evaluation_dataset_id: str | None = None
+    ranks: Annotated[int, Field(ge=1, le=64)] = Field(
+        1, description="Processes that share each run, every one with its part of the rows (a block of 4096 at least)."
+    )
 
 
 class ProgressOut(BaseModel):
@@ -105,6 +108,8 @@ class MechanismOut(BaseModel):
     noise_scale: float
     step_variance: float
     radius: float
+    grid: float
+    num_parameters: int
     learn_steps: int
 
 
@@ -133,6 +138,7 @@ class ModelOut(BaseModel):
     progress: ProgressOut | None
     mechanism: MechanismOut
     target: TargetOut
+    ranks: int
     guarantee: list[GuaranteeOut] | None = Field(description="Of the live version, for everybody.")
     metrics: dict[str, Any]
     error_code: str | None
@@ -386,5 +392,11 @@ class HealthOut(BaseModel):
 
 
 class ReadyOut(BaseModel):
-    status: str
-    queue_age_seconds: float
+    status: str = Field(description="ready or database_not_migrated")
+    queue_age_seconds: float | None = Field(None, description="How long the oldest open request has waited, or 0.")
+    at_risk: int | None = Field(None, description="Open requests due within LETHE_RISK_DAYS.")
+    overdue: int | None = Field(None, description="Open requests past their deadline.")
+    workers: str | None = Field(
+        None, description="alive, silent (no sign of life for a minute) or failing (no run gets through)"
+    )
+    worker_seen_at: datetime.datetime | None = Field(None, description="The last sign of life of any worker.")

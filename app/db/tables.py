@@ -7,6 +7,8 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
+from app.errors import InputInvalid
+
 
 class Moment(sa.TypeDecorator[datetime.datetime]):
     """An aware UTC time; SQLite, which has no zones, stores the UTC wall time."""
@@ -25,8 +27,28 @@ class Moment(sa.TypeDecorator[datetime.datetime]):
         )
 
 
+class Text(sa.TypeDecorator[str]):
+    """Text that PostgreSQL can store and look for; any other raises `InputInvalid`, on both databases."""
+
+    impl = sa.String
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: sa.Dialect) -> str | None:
+        if value is not None and ("\0" in value or not _encodes(value)):
+            raise InputInvalid("A text of the call holds the character NUL or half a surrogate pair; send it without.")
+        return value
+
+
+def _encodes(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 class Table(DeclarativeBase):
-    type_annotation_map = {datetime.datetime: Moment, dict[str, Any]: sa.JSON, list[str]: sa.JSON}  # noqa: RUF012
+    type_annotation_map = {str: Text, datetime.datetime: Moment, dict[str, Any]: sa.JSON, list[str]: sa.JSON}  # noqa: RUF012
     metadata = sa.MetaData(
         naming_convention={
             "pk": "pk_%(table_name)s",
@@ -106,6 +128,7 @@ class Model(Table):
     mechanism: Mapped[dict[str, Any]]
     epsilon: Mapped[float]
     delta: Mapped[float]
+    ranks: Mapped[int] = mapped_column(default=1, server_default="1")
     status: Mapped[str]
     wanted: Mapped[str | None]
     live_version: Mapped[int | None]

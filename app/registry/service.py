@@ -18,7 +18,7 @@ from app.errors import (
 from app.privacy import accountant, calibration
 from app.privacy.accountant import Run as ChainRun
 from app.privacy.errors import InfeasibleError, PrivacyError
-from app.privacy.mechanism import Mechanism
+from app.privacy.mechanism import Mechanism, num_weight_rows
 from app.registry import repository
 from app.registry.weights import WeightStore
 
@@ -36,6 +36,7 @@ def create_model(
     step_size: float | None,
     radius: float | None,
     learn_steps: int | None,
+    ranks: int,
     max_steps: int,
 ) -> Model:
     """Freeze the mechanism and ask for the first learning run.
@@ -52,6 +53,7 @@ def create_model(
         mechanism = calibration.mechanism_for(
             num_slots=dataset.num_slots,
             num_classes=len(dataset.classes),
+            num_parameters=num_weight_rows(len(dataset.classes)) * (dataset.num_features + 1),  # the bias
             epsilon=epsilon,
             delta=delta,
             l2=l2,
@@ -78,6 +80,7 @@ def create_model(
         mechanism=mechanism.to_json(),
         epsilon=epsilon,
         delta=delta,
+        ranks=ranks,
         status="learning",
         wanted="learn",
         created_at=now(session),

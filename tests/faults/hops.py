@@ -1,6 +1,10 @@
-"""The hops of the walk at which a worker can be made to die, to stop or to dawdle, in its own process only."""
+"""The hops of the walk at which a worker can be made to die, to stop or to dawdle, that worker only.
+
+All are in its own process but `mid-chain`, which is in the process of the run.
+"""
 
 import functools
+import mmap
 import os
 import signal
 import time
@@ -8,28 +12,37 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from app.registry import rows, weights
+from app.registry import rows
 from app.registry.rows import RowStore
+from app.registry.sealing import Sealed
 from app.registry.weights import WeightStore
 from app.unlearning import service as unlearning
-from worker import runner
+from worker import ranks, runner
 
-Act = Callable[[], None]
-
-
-def die() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
+Act = Callable[[int], None]
+"""Something that happens, given the worker's process id."""
+Hop = Callable[[], None]
 
 
-def stop() -> None:
-    os.kill(os.getpid(), signal.SIGSTOP)
+def die(worker: int) -> None:
+    os.kill(worker, signal.SIGKILL)
 
 
-def dawdle() -> None:
+def stop(worker: int) -> None:
+    os.kill(worker, signal.SIGSTOP)
+
+
+def dawdle(worker: int) -> None:
     time.sleep(3)
 
 
-def _after(owner: Any, name: str, act: Act) -> None:
+def linger(worker: int) -> None:
+    """Say so, and wait for longer than anybody else does."""
+    os.write(1, b'"hops.lingers"\n')
+    time.sleep(600)
+
+
+def _after(owner: Any, name: str, act: Hop) -> None:
     original = getattr(owner, name)
 
     @functools.wraps(original)
@@ -41,7 +54,7 @@ def _after(owner: Any, name: str, act: Act) -> None:
     setattr(owner, name, wrapped)
 
 
-def _before(owner: Any, name: str, act: Act) -> None:
+def _before(owner: Any, name: str, act: Hop) -> None:
     original = getattr(owner, name)
 
     @functools.wraps(original)
@@ -52,7 +65,7 @@ def _before(owner: Any, name: str, act: Act) -> None:
     setattr(owner, name, wrapped)
 
 
-def _inside_publish(act: Act) -> None:
+def _inside_publish(act: Hop) -> None:
     original = unlearning.publish
 
     def wrapped(session: Any, *given: Any, **named: Any) -> Any:
@@ -64,8 +77,8 @@ def _inside_publish(act: Act) -> None:
     unlearning.publish = wrapped
 
 
-def _mid_chain(act: Act) -> None:
-    original = runner.chain.run
+def _mid_chain(act: Hop) -> None:
+    original = ranks.chain.run
 
     def wrapped(*, steps: int, on_progress: Callable[[int], None], **named: Any) -> Any:
         assert steps >= 2
@@ -77,28 +90,28 @@ def _mid_chain(act: Act) -> None:
 
         return original(steps=steps, on_progress=progressed, **named)
 
-    runner.chain.run = wrapped
+    ranks.chain.run = wrapped
 
 
-def _inside_destroy(act: Act) -> None:
+def _inside_destroy(act: Hop) -> None:
     _before(WeightStore, "destroy", lambda: _before(Path, "unlink", act))
 
 
-def _before_destroying(act: Act) -> None:
+def _before_destroying(act: Hop) -> None:
     """The first call, when the worker starts, goes through."""
     calls = iter([lambda: None])
     _before(runner, "destroy_retired", lambda: next(calls, act)())
 
 
-INSTALL: dict[str, Callable[[Act], None]] = {
+INSTALL: dict[str, Callable[[Hop], None]] = {
     "claim not committed": functools.partial(_after, unlearning, "claim"),
     "claimed": functools.partial(_before, runner.Lease, "__enter__"),
-    "features null and labels not": functools.partial(_after, rows, "_zero_and_verify"),
+    "features null and labels not": functools.partial(_after, rows, "zero_and_verify"),
     "rows null": functools.partial(_after, RowStore, "make_null"),
     "confirmation not committed": functools.partial(_after, unlearning, "confirm_erased"),
     "confirmed": functools.partial(_before, runner, "_run_chain"),
     "mid-chain": _mid_chain,
-    "key of the weights put": functools.partial(_after, weights, "_write"),
+    "key of the weights put": functools.partial(_after, Sealed, "_put_key"),
     "weights put": functools.partial(_after, WeightStore, "put"),
     "publication not committed": _inside_publish,
     "published": functools.partial(_after, runner, "_work"),
@@ -120,6 +133,12 @@ OF_LEARNING = (
 
 
 def install(hop: str, act: Act) -> None:
-    """From now on this process does `act` when it comes to `hop` for the first time."""
-    acts = iter([act])
-    INSTALL[hop](lambda: next(acts, lambda: None)())
+    """From now on this worker does `act` when it, or a run of it, comes to `hop` for the first time."""
+    worker, done = os.getpid(), mmap.mmap(-1, 1)  # shared with the processes that are forked from this one
+
+    def happen() -> None:
+        if not done[0]:
+            done[0] = 1
+            act(worker)
+
+    INSTALL[hop](happen)

@@ -105,6 +105,57 @@ def _another_completes(settings: Settings, get: Get, request: dict[str, Any]) ->
         assert second.stop() == 0
 
 
+@pytest.mark.parametrize("victims", [("worker",), ("run",), ("worker", "run"), ("server",)])
+def test_killed_in_the_middle_of_a_chain(
+    victims: tuple[str, ...],
+    settings: Settings,
+    at: Installation,
+    new_dataset: Make,
+    new_model: Make,
+    forget: Make,
+    get: Get,
+    work: Callable[[], int],
+) -> None:
+    """Of a run whose worker, process or fork server is killed no process is left after a second and no file; it is
+    done again, by another worker or by the same."""
+    new_model(new_dataset(rows=60)["id"], noise_scale=0.02)
+    assert work() == 1
+    before = _files(settings)
+    request = forget("p3")
+    with processes.worker(settings, name="first", hop="mid-chain", act=hops.linger) as first:
+        wait_until(lambda: first.logged("hops.lingers"))
+        worker = psutil.Process(first.process.pid)
+        [server] = worker.children()
+        [run] = server.children()
+        there = {"worker": worker, "server": server, "run": run}
+        for victim in victims:
+            there[victim].kill()
+        dead = {"worker": (worker, server, run), "server": (server, run), "run": (run,)}[victims[0]]
+        wait_until(lambda: all(_gone(process) for process in dead), seconds=1)
+        if victims[0] == "worker":
+            assert first.died() == KILLED
+            assert _files(settings) == before | {settings.data_dir / "bell"}
+            _another_completes(settings, get, request)
+        else:
+            wait_until(lambda: get(f"/deletion-requests/{request['id']}")["status"] == "completed")
+            assert first.stop() == 0
+    assert_all_done_once(at)
+    with at.database.reading() as session:
+        runs = session.execute(sa.select(Run.status, Run.error_code).order_by(Run.started_at)).all()
+    failed = ("abandoned", "lease_expired") if victims[0] == "worker" else ("failed", "run_process_died")
+    assert runs == [("published", None), failed, ("published", None)]
+
+
+def _gone(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return process.status() == psutil.STATUS_ZOMBIE
+    return True
+
+
+def _files(settings: Settings) -> set[Path]:
+    return {path for path in settings.data_dir.rglob("*") if not path.name.startswith("lethe.db")}
+
+
 def test_a_worker_that_is_killed_again_and_again(
     settings: Settings,
     at: Installation,

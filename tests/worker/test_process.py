@@ -1,9 +1,18 @@
-"""What a worker does to its own process before it touches a record."""
+"""What a worker does to its own process before it touches a record, and children that never outlive it."""
 
+import os
+import signal
+import socket
 import subprocess
 import sys
+import time
+from typing import Any
 
+import psutil
 import pytest
+
+from tests.faults.processes import wait_until
+from worker.process import Child, Forker
 
 PROGRAM = """
 import ctypes, resource
@@ -12,9 +21,109 @@ process.harden()
 print(resource.getrlimit(resource.RLIMIT_CORE), ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))
 """
 
+OWNER = """
+import sys
+from worker.process import Forker
+forker = Forker("tests.worker.child")
+if sys.argv[1] == "forked":
+    forker.prepare()
+child = forker.start()
+child.connection.send("work without end")
+print(*child.connection.recv(), flush=True)
+input()
+"""
+
+
+@pytest.fixture(scope="module")
+def forker() -> Forker:
+    return Forker("tests.worker.child")
+
+
+def _asked(child: Child, what: str) -> Any:
+    child.connection.send(what)
+    return child.connection.recv()
+
+
+def _gone(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
 
 @pytest.mark.skipif(sys.platform != "linux", reason="prctl is Linux's")
 def test_no_core_dump_and_no_debugger() -> None:
     """A hardened process leaves no core file and is not dumpable, so that no other process may attach to it."""
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
     assert done.stdout == "(0, 0) 0\n"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="prctl is Linux's")
+def test_a_child_is_hardened_and_alone(forker: Forker) -> None:
+    """A child is hardened and has nothing open but its connection."""
+    with forker.start() as one, forker.start() as other:
+        pid, server, core, dumpable, opened = _asked(one, "say who you are")
+        assert (core, dumpable, opened) == ((0, 0), 0, 4)
+        assert _asked(other, "say who you are")[1] == server
+        assert server != os.getpid()
+        wait_until(lambda: _gone(pid), seconds=5)
+
+
+def test_a_child_gets_the_descriptors_that_are_passed(forker: Forker) -> None:
+    """What is open here can be handed to a child."""
+    mine, theirs = socket.socketpair()
+    with mine, theirs, forker.start(theirs.fileno()) as child:
+        mine.send(b"hello")
+        assert _asked(child, "read") == b"hello"
+
+
+def test_a_child_is_gone_when_its_block_ends(forker: Forker) -> None:
+    """A child in a loop that never lets go, deaf to SIGTERM and SIGINT, is dead when its block has ended."""
+    with forker.start() as child:
+        pid, _ = _asked(child, "work without end")
+        assert not _gone(pid)
+        started = time.monotonic()
+    assert _gone(pid)
+    assert time.monotonic() - started < 1
+
+
+def test_a_child_that_nobody_listens_to(forker: Forker) -> None:
+    """A child that is still talking is not waited for."""
+    with forker.start() as child:
+        child.connection.send("say much")
+        assert child.connection.poll(10)
+        started = time.monotonic()
+    assert time.monotonic() - started < 1
+
+
+def test_a_killed_child_ends_its_connection(forker: Forker) -> None:
+    """Who waits for a child that was killed is told at once."""
+    with forker.start() as child:
+        pid, _ = _asked(child, "work without end")
+        os.kill(pid, signal.SIGKILL)
+        with pytest.raises((EOFError, OSError)):
+            child.connection.recv()
+
+
+def test_a_killed_server_takes_its_children_along_and_is_replaced(forker: Forker) -> None:
+    """No child outlives the server that forked it; the next child comes from a new one."""
+    with forker.start() as child:
+        pid, server = _asked(child, "work without end")
+        os.kill(server, signal.SIGKILL)
+        wait_until(lambda: _gone(pid), seconds=1)
+    with forker.start() as another:
+        assert _asked(another, "say who you are")[1] != server
+
+
+@pytest.mark.parametrize("how", ["forked", "new"])
+def test_no_child_outlives_a_killed_worker(how: str) -> None:
+    """Kill -9 of the owner ends its server and a child that is in a loop that never lets go within a second."""
+    owner = subprocess.Popen(
+        [sys.executable, "-c", OWNER, how], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    with owner:
+        assert owner.stdout
+        processes = [int(pid) for pid in owner.stdout.readline().split()]
+        assert len(processes) == 2
+        owner.kill()
+        wait_until(lambda: all(_gone(pid) for pid in processes), seconds=1)

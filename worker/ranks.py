@@ -1,0 +1,234 @@
+"""A run's chain, in processes that are forked for it and end with it: one, or one for each of its ranks.
+
+What such a process is told comes through its pipe: the mechanism, where the rows are, the iterate to start from. What
+it says goes there too: how many steps are done, at the end the last iterate and what ran, or the name of what went
+wrong. Noise is drawn in the process of rank 0, where its key is made and dies.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import socket
+import time
+from collections.abc import Callable, Container, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from app.errors import LetheError
+from app.privacy.mechanism import Mechanism
+from app.registry.rows import Rows
+from worker.langevin import chain
+from worker.langevin.device import choose
+from worker.langevin.noise import SystemNoise
+from worker.langevin.ranks import ALONE, LoopbackRanks, RankLost, Ranks, listening, num_blocks
+from worker.process import Forker
+
+DIED = "run_process_died"
+"""The code of a run whose process was killed, or could not be started."""
+DIFFER = "ranks_differ"
+"""The code of a run whose ranks did not end with the same iterate."""
+
+_SECONDS_BETWEEN_NEWS = 0.05
+_FORKER = Forker(__name__)
+
+
+class ChainFailed(Exception):
+    """A run's process ended without an iterate. `code` says why, and nothing that was computed from data."""
+
+    def __init__(self, code: str) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ran:
+    """What ran, as the processes that ran it say."""
+
+    parameters: NDArray[np.float64]  # (1, d) or (C, d)
+    steps: int
+    mechanism: Mechanism
+
+
+def prepare(*, device: str) -> None:
+    """For a worker that has opened and started nothing yet: from then on a run's process starts in no time.
+
+    Ends the worker, in one line, if it is to compute on a device that is not there.
+    """
+    _FORKER.prepare()
+    if device != "auto":
+        try:
+            choose(device)  # not before: a process that has asked for its GPUs cannot be forked
+        except ValueError as error:
+            raise SystemExit(f"settings_invalid: LETHE_DEVICE {error}") from None
+
+
+def run(
+    mechanism: Mechanism,
+    *,
+    rows: Rows,
+    initial: NDArray[np.float64],  # (1, d) or (C, d)
+    steps: int,
+    ranks: int = 1,
+    device: str = "cpu",
+    threads: int | None = None,
+    on_progress: Callable[[int], None],
+) -> Ran:
+    """Take `steps` noisy steps from `initial`; `ranks` processes share the rows, but each has a block of 4096 at least.
+
+    `threads`: CPU threads of all processes together; None for all that this process may use. `on_progress` is told the
+    count, about twenty times a second, and ends the run by raising. When this returns or raises, the processes are
+    gone. Raises `ChainFailed`.
+    """
+    ranks = min(ranks, num_blocks(rows.num_slots))
+    with contextlib.ExitStack() as stack:
+        meeting = stack.enter_context(listening()) if ranks > 1 else None
+        told = {
+            "mechanism": mechanism.to_json(),
+            "rows": [str(rows.features.filename), str(rows.labels.filename), rows.num_slots, rows.num_columns],
+            "shape": initial.shape,
+            "steps": steps,
+            "ranks": ranks,
+            "port": meeting.getsockname()[1] if meeting else None,
+            "device": device,
+            "threads": threads if ranks == 1 else max(1, (threads or _num_cpus()) // ranks),
+        }
+        connections = []
+        for rank in range(ranks):
+            passed = [meeting.fileno()] if meeting and rank == 0 else []
+            connection = stack.enter_context(_FORKER.start(*passed)).connection
+            connections.append(connection)
+            with contextlib.suppress(OSError):  # it has ended: `_answers` finds out
+                connection.send_bytes(json.dumps(told | {"rank": rank}).encode())
+                connection.send_bytes(np.ascontiguousarray(initial).data)
+        first, *others = _answers(connections, on_progress)
+        try:
+            content = connections[0].recv_bytes()
+        except (EOFError, OSError):
+            raise ChainFailed(DIED) from None
+    if any(answer["digest"] != _digest(content) for answer in (first, *others)):
+        raise ChainFailed(DIFFER)
+    parameters = np.frombuffer(content).reshape(initial.shape)
+    return Ran(parameters=parameters, steps=first["steps"], mechanism=Mechanism.from_json(first["mechanism"]))
+
+
+def main(connection: Connection, *descriptors: int) -> None:
+    """Be one of the processes of `run`."""
+    try:
+        told = json.loads(connection.recv_bytes())
+        initial = np.frombuffer(bytearray(connection.recv_bytes())).reshape(told["shape"])
+        mechanism = Mechanism.from_json(told["mechanism"])
+        ran = _run(told, mechanism, initial, _joined(told, *descriptors), _news(connection))
+        content = ran.parameters.tobytes()
+        answer = {"steps": ran.steps, "mechanism": mechanism.to_json(), "digest": _digest(content)}
+        connection.send_bytes(json.dumps(answer).encode())
+        if told["rank"] == 0:
+            connection.send_bytes(content)
+    except BaseException as error:  # noqa: BLE001  of what went wrong only its name may leave
+        code = error.code if isinstance(error, LetheError) else type(error).__name__
+        with contextlib.suppress(OSError):
+            connection.send_bytes(json.dumps({"failed": code}).encode())
+
+
+def _run(
+    told: dict[str, Any],
+    mechanism: Mechanism,
+    initial: NDArray[np.float64],
+    ranks: Ranks,
+    on_progress: Callable[[int], None],
+) -> chain.Ran:
+    features, labels, num_slots, num_columns = told["rows"]
+    shard = ranks.shard(num_slots)
+    if told["threads"]:
+        torch.set_num_threads(told["threads"])
+    return chain.run(
+        features=np.memmap(features, dtype="<f4", mode="r", shape=(num_slots, num_columns))[shard],
+        labels=np.memmap(labels, dtype="<i4", mode="r", shape=(num_slots,))[shard],
+        num_slots=mechanism.num_slots,
+        num_classes=mechanism.num_classes,
+        l2=mechanism.l2,
+        step_size=mechanism.step_size,
+        noise_scale=mechanism.noise_scale,
+        radius=mechanism.radius,
+        grid=mechanism.grid,
+        initial=initial,
+        steps=told["steps"],
+        noise=SystemNoise() if ranks.rank == 0 else None,
+        on_progress=on_progress if ranks.rank == 0 else lambda steps_done: None,
+        ranks=ranks,
+        device=_device_of(ranks, told["device"]),
+        threads=told["threads"],
+    )
+
+
+def _joined(told: dict[str, Any], meeting: int | None = None) -> Ranks:
+    if told["ranks"] == 1:
+        return ALONE
+    at = told["port"] if meeting is None else socket.socket(fileno=meeting)
+    return LoopbackRanks(rank=told["rank"], size=told["ranks"], meeting=at)
+
+
+def _device_of(ranks: Ranks, device: str) -> str:
+    """Ranks that may choose their device take the GPUs in turn."""
+    several = ranks.size > 1 and device == "auto" and torch.cuda.is_available()
+    return f"cuda:{ranks.rank % torch.cuda.device_count()}" if several else device
+
+
+def _news(connection: Connection) -> Callable[[int], None]:
+    """Tells the count of steps, not more often than somebody wants to read it."""
+    told = time.monotonic()
+
+    def progressed(steps_done: int) -> None:
+        nonlocal told
+        if (now := time.monotonic()) - told >= _SECONDS_BETWEEN_NEWS:
+            told = now
+            connection.send_bytes(json.dumps(steps_done).encode())
+
+    return progressed
+
+
+def _answers(connections: Sequence[Connection], on_progress: Callable[[int], None]) -> list[dict[str, Any]]:
+    """What each process said when it had an iterate. Raises `ChainFailed` as soon as one of them has failed."""
+    answers: dict[Connection, dict[str, Any]] = {}
+    failures: list[str] = []
+    steps_done = 0
+
+    def hear(ready: Container[object]) -> None:
+        nonlocal steps_done
+        for connection in connections:
+            while connection in ready and connection not in answers and connection.poll():
+                said = _heard(connection)
+                if isinstance(said, int):
+                    steps_done = said
+                    continue
+                answers[connection] = said
+                if "failed" in said:
+                    failures.append(said["failed"])
+
+    while len(answers) < len(connections):
+        hear(wait([one for one in connections if one not in answers], timeout=_SECONDS_BETWEEN_NEWS))
+        if failures:
+            hear(connections)  # whoever made another rank fail was first to say so, or to end
+            raise ChainFailed(next((code for code in failures if code != RankLost.__name__), DIED))
+        on_progress(steps_done)
+    return [answers[connection] for connection in connections]
+
+
+def _heard(connection: Connection) -> Any:
+    try:
+        return json.loads(connection.recv_bytes())
+    except (EOFError, OSError):
+        return {"failed": DIED}
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _num_cpus() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
