@@ -5,10 +5,11 @@ from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 
-from app import installation, telemetry
+from app import installation, telemetry, tracing
 from app.api import accounting, certificates, operations, problems
 from app.api.middleware import BodyLimit, CallLog
 from app.config import Settings
+from app.operations.service import Metrics
 
 DESCRIPTION = (
     """How much of anybody is left in the models, what the next request will take, and every theorem behind it."""
@@ -21,8 +22,11 @@ def create_app(settings: Settings) -> FastAPI:
     @asynccontextmanager
     async def lifespan(service: FastAPI) -> AsyncIterator[None]:
         telemetry.configure(settings.log_level)
+        telemetry.trace_to(settings.otlp_endpoint, service="lethe-accounting")
         with installation.opened(settings, read_only=True) as service.state.installation:
+            service.state.metrics = Metrics(service.state.installation)
             yield
+        tracing.close()
 
     service = FastAPI(title="Lethe accounting", version="0.1.0", description=DESCRIPTION, lifespan=lifespan)
     problems.install(service)

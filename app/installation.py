@@ -4,13 +4,24 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import sqlalchemy as sa
+
 from app.access import service as access
 from app.config import Settings
-from app.db import Database, migrate
+from app.db import Database, migrate, reader
 from app.dispatch import Bell, bell
-from app.keys import Keys, read_or_create
+from app.errors import DatabaseUnreadable
+from app.keys import KeyEncryptionFile, Keys, read_or_create
+from app.registry.files import locked
+from app.registry.mirror import MirroredRowStore
 from app.registry.rows import RowStore
+from app.registry.s3 import S3Store
+from app.registry.sealing import Sealed
+from app.registry.store import FolderStore, ObjectStore
 from app.registry.weights import WeightStore
+
+_PATIENCE_SECONDS = 30.0
+"""How long setting up waits for a database server that may be starting too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,31 +35,102 @@ class Installation:
 
 
 @contextmanager
-def opened(settings: Settings, *, read_only: bool = False) -> Iterator[Installation]:
-    """Open the stores that `settings` name; the database, which may be `read_only`, must have been set up."""
+def opened(settings: Settings, *, read_only: bool = False, patience_seconds: float = 2.0) -> Iterator[Installation]:
+    """Open the stores that `settings` name; the database, which may be `read_only`, must have been set up.
+
+    `patience_seconds`: how long whoever needs the database waits for a server that is away.
+    """
     keys = Keys(settings.data_dir / "keys")
-    database = Database(settings.resolved_database_url(), read_only=read_only)
+    url = settings.resolved_database_url()
+    database = Database(url, read_only=read_only, patience_seconds=patience_seconds)
     try:
         yield Installation(
             settings=settings,
             database=database,
             keys=keys,
-            rows=RowStore(settings.data_dir / "datasets", keys.digest_key),
-            weights=WeightStore(settings.data_dir / "weights"),
+            rows=_rows(settings, keys),
+            weights=WeightStore(_sealed(settings, "weights")),
             bell=bell(settings),
         )
     finally:
         database.close()
 
 
-def set_up(settings: Settings) -> None:
-    """Make the data folder, bring the database to the present schema, and let the first admin key in."""
+def set_up(settings: Settings, *, reader_role: str | None = None) -> None:
+    """Make the data folder, bring the database to the present schema, and let the first admin key in.
+
+    `reader_role`: let this role of the database read what the accounting service reads. Safe to run by several
+    processes at once. Raises `DatabaseUnreadable`, `InputInvalid`.
+    """
     settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _set_up_stores(settings)
     admin_key = read_or_create(settings.resolved_admin_key_file(), access.new_key)
-    database = Database(settings.resolved_database_url())
+    database = Database(settings.resolved_database_url(), patience_seconds=_PATIENCE_SECONDS)
     try:
         migrate.upgrade(database.engine)
         with database.writing() as session:
             access.ensure_key(session, name="admin", key=admin_key, scopes=[access.Scope.ADMIN])
+        if reader_role is not None:
+            reader.grant(database, reader_role)
+    except sa.exc.OperationalError as error:
+        raise DatabaseUnreadable(f"{error.orig}; are LETHE_DATABASE_URL and LETHE_DATA_DIR right?") from error
     finally:
         database.close()
+
+
+def rotate_key_encryption_key(settings: Settings) -> None:
+    """Wrap everything under a new key-encryption key and destroy the one before, and so all copies of old wrapped keys.
+
+    The service may be running. After a crash anywhere, run it again: it goes on with what it began.
+    """
+    path = settings.resolved_key_encryption_key_file()
+    key_encryption = KeyEncryptionFile(path)
+    with locked(path.parent):
+        key_encryption.begin_rotation()
+        for sealed in _all_sealed(settings):
+            sealed.rewrap()
+        key_encryption.end_rotation()
+
+
+def _set_up_stores(settings: Settings) -> None:
+    """Raises `KeyEncryptionKeyLost` rather than make a key that opens nothing, `StoreKeepsVersions`."""
+    key_encryption = KeyEncryptionFile(settings.resolved_key_encryption_key_file())
+    if all(sealed.empty() for sealed in _all_sealed(settings)):
+        key_encryption.create()
+    key_encryption.check()
+    for name in _kinds(settings):
+        _objects(settings, name).check()
+
+
+def _rows(settings: Settings, keys: Keys) -> RowStore:
+    if not settings.in_bucket:
+        return RowStore(settings.store_folder() / "datasets", keys.digest_key)
+    return MirroredRowStore(
+        settings.resolved_cache_dir(),
+        keys.digest_key,
+        objects=_objects(settings, "blocks"),
+        sealed=_sealed(settings, "blocks"),
+        locks=settings.data_dir / "blocks" / "locks",
+    )
+
+
+def _all_sealed(settings: Settings) -> list[Sealed]:
+    return [_sealed(settings, name) for name in _kinds(settings)]
+
+
+def _kinds(settings: Settings) -> tuple[str, ...]:
+    """What is sealed: versions, and, in a bucket, the rows of datasets."""
+    return ("weights", "blocks") if settings.in_bucket else ("weights",)
+
+
+def _sealed(settings: Settings, name: str) -> Sealed:
+    """Objects where the settings say, wrapped keys always in the data folder."""
+    key_encryption = KeyEncryptionFile(settings.resolved_key_encryption_key_file())
+    keys = settings.data_dir / name / "keys"
+    return Sealed(_objects(settings, name), keys=keys, key_encryption=key_encryption)
+
+
+def _objects(settings: Settings, name: str) -> ObjectStore:
+    if settings.store_url is not None and settings.in_bucket:
+        return S3Store(settings.store_url, name)
+    return FolderStore(settings.store_folder() / name)

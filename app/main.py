@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 
-from app import installation, telemetry
+from app import installation, telemetry, tracing
 from app.api import (
     accounting,
     api_keys,
@@ -20,6 +20,7 @@ from app.api import (
 )
 from app.api.middleware import BodyLimit, CallLog
 from app.config import Settings
+from app.operations.service import Metrics
 
 DESCRIPTION = """Ask for a person to be forgotten; get a certificate that the models did.
 
@@ -32,12 +33,15 @@ def create_app(settings: Settings) -> FastAPI:
     @asynccontextmanager
     async def lifespan(gateway: FastAPI) -> AsyncIterator[None]:
         telemetry.configure(settings.log_level)
+        telemetry.trace_to(settings.otlp_endpoint, service="lethe-gateway")
         private = settings.data_dir / "tmp"
         private.mkdir(mode=0o700, exist_ok=True)
         usual, tempfile.tempdir = tempfile.tempdir, str(private)  # where uploads are spooled
         with installation.opened(settings) as gateway.state.installation:
+            gateway.state.metrics = Metrics(gateway.state.installation)
             yield
         tempfile.tempdir = usual
+        tracing.close()
 
     gateway = FastAPI(title="Lethe", version="0.1.0", description=DESCRIPTION, lifespan=lifespan)
     problems.install(gateway)

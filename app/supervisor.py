@@ -28,8 +28,8 @@ from app.installation import Installation
 from app.registry import datasets
 from app.unlearning import service as unlearning
 
-WORKER = "embedded"
-"""The name under which the one worker of a data folder claims its runs."""
+WORKER = f"embedded@{socket.gethostname()}"
+"""The name under which the one worker of a data folder claims its runs: another host's is another's."""
 
 _LONGEST_PAUSE = 15.0
 

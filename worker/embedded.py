@@ -26,7 +26,7 @@ def main(settings: Settings, *, name: str) -> None:
         signal.signal(number, stop)
     descriptor = bell.listen()
     try:
-        with installation.opened(settings) as at:
+        with installation.opened(settings, patience_seconds=30.0) as at:
             runner.destroy_retired(at)
             heartbeat.Heartbeat(settings.data_dir).start()
             telemetry.logger().info("worker.started", worker=name)

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
+from sqlalchemy.exc import OperationalError
+
 from app import telemetry, tracing
 from app.accounting.certificates import sha256
 from app.errors import LeaseLost, LetheError
@@ -23,7 +25,18 @@ from worker.ranks import ChainFailed, Ran
 
 
 def run_next(at: Installation, *, worker: str) -> bool:
-    """Do the next run that is due; False if there is none. Never raises for a run that fails: it is handed back."""
+    """Do the next run that is due; False if there is none. Never raises for a run that fails: it is handed back.
+
+    While the database cannot be reached nothing is due. What it cut off is a run whose lease will end.
+    """
+    try:
+        return _run_next(at, worker=worker)
+    except OperationalError as error:
+        telemetry.logger().warning("worker.database_lost", error=type(error.orig).__name__)
+        return False
+
+
+def _run_next(at: Installation, *, worker: str) -> bool:
     with at.database.reading() as session:
         if not unlearning.anything_to_do(session):
             return False
@@ -186,7 +199,7 @@ class Lease:
         seconds = self._at.settings.lease_seconds
         while not self._stopped.wait(min(seconds / 3, 0.5)):
             try:
-                with self._at.database.writing() as session:
+                with self._at.database.writing(in_turn=False) as session:
                     unlearning.renew(session, run_id=self._run_id, steps_done=self._steps_done, lease_seconds=seconds)
             except LeaseLost:
                 self._lost = True

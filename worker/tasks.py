@@ -14,7 +14,7 @@ _UNCLAIMED_FOR = datetime.timedelta(hours=1)
 
 @app.task(name=dispatch.TASK, ignore_result=True)  # type: ignore[untyped-decorator]
 def work() -> None:
-    with installation.opened(settings) as at:
+    with installation.opened(settings, patience_seconds=30.0) as at:
         with at.database.writing() as session:
             datasets.sweep(session, at.rows, unclaimed_for=_UNCLAIMED_FOR)
         runner.destroy_retired(at)

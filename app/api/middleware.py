@@ -4,7 +4,7 @@ import time
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app import telemetry
+from app import telemetry, tracing
 from app.api import problems
 from app.errors import UploadTooLarge
 
@@ -47,7 +47,7 @@ class BodyLimit:
 
 
 class CallLog:
-    """Counts and logs each call by its route, and answers defects.
+    """Counts, logs and traces each call by its route, and answers defects.
 
     Paths, queries and the texts of errors may name people: they are not kept anywhere.
     """
@@ -59,6 +59,12 @@ class CallLog:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        with tracing.span(
+            "(none)", parent=_traceparent(scope), **{"http.request.method": telemetry.known_method(scope["method"])}
+        ) as span:
+            await self._measured(scope, receive, send, span)
+
+    async def _measured(self, scope: Scope, receive: Receive, send: Send, span: tracing.Span) -> None:
         started, status = time.perf_counter(), None
 
         async def watched(message: Message) -> None:
@@ -77,3 +83,12 @@ class CallLog:
             route = getattr(scope.get("route"), "path", "(none)")
             seconds = time.perf_counter() - started
             telemetry.call_answered(method=scope["method"], route=route, status=status or 500, seconds=seconds)
+            span.update_name(f"{telemetry.known_method(scope['method'])} {route}")
+            span.set_attribute("http.route", route)
+            span.set_attribute("http.response.status_code", status or 500)
+
+
+def _traceparent(scope: Scope) -> str | None:
+    """The caller's place in its own trace: numbers, by the standard; whatever else it sends is not read."""
+    found: bytes | None = dict(scope["headers"]).get(b"traceparent")
+    return found.decode("latin-1") if found else None

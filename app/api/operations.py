@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
+from fastapi.encoders import jsonable_encoder
 from fastapi.responses import JSONResponse, PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 
@@ -10,8 +11,9 @@ from app import telemetry
 from app.accounting import certificates
 from app.api.calls import At
 from app.api.schemas import HealthOut, ReadyOut
-from app.db import migrate, now
-from app.unlearning import repository
+from app.db import migrate
+from app.operations import service as operations
+from app.operations.service import Metrics
 
 router = APIRouter(tags=["Operations"])
 
@@ -24,13 +26,23 @@ def healthz() -> HealthOut:
 
 @router.get("/readyz", response_model=ReadyOut, responses={503: {"model": ReadyOut}})
 def readyz(at: At) -> JSONResponse:
-    """The database answers, has this release's schema, and how long the oldest open request has waited."""
+    """Whether this process can serve: the database answers and has this release's schema. If not, 503.
+
+    What else may need somebody's attention is told, with 200: old or late requests, workers that do not work.
+    """
+    if not migrate.is_current(at.database.engine):
+        return JSONResponse(jsonable_encoder(ReadyOut(status="database_not_migrated")), 503)
     with at.database.reading() as session:
-        current = migrate.is_current(at.database.engine)
-        oldest = repository.oldest_waiting(session) if current else None
-        age = (now(session) - oldest).total_seconds() if oldest else 0.0
-    ready = ReadyOut(status="ready" if current else "database_not_migrated", queue_age_seconds=round(age, 3))
-    return JSONResponse(ready.model_dump(), 200 if current else 503)
+        found = operations.state(session, at)
+    ready = ReadyOut(
+        status="ready",
+        queue_age_seconds=round(found.queue_age_seconds, 3),
+        at_risk=found.at_risk,
+        overdue=found.overdue,
+        workers=found.workers,
+        worker_seen_at=found.seen_at,
+    )
+    return JSONResponse(jsonable_encoder(ready))
 
 
 @router.get("/.well-known/jwks.json")
@@ -40,6 +52,7 @@ def jwks(at: At) -> dict[str, Any]:
 
 
 @router.get("/metrics", response_class=PlainTextResponse)
-def metrics() -> PlainTextResponse:
-    """Prometheus metrics of this process: calls by route and status; nothing about anybody."""
-    return PlainTextResponse(telemetry.exposition(), media_type=CONTENT_TYPE_LATEST)
+def metrics(request: Request) -> PlainTextResponse:
+    """Prometheus metrics: calls by route and status, the queue, the runs, the workers; nothing about anybody."""
+    installed: Metrics = request.app.state.metrics
+    return PlainTextResponse(telemetry.exposition() + installed.exposition(), media_type=CONTENT_TYPE_LATEST)

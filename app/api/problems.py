@@ -96,7 +96,7 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(sqlalchemy.exc.OperationalError)
     def _database(_request: Request, error: sqlalchemy.exc.OperationalError) -> JSONResponse:
         telemetry.logger().error("gateway.database_unavailable", error=type(error.orig).__name__)
-        detail = "The database cannot be reached or is busy. Nothing was done; repeat the call."
+        detail = "The database cannot be reached or is busy. Repeat the call, with its Idempotency-Key if it has one."
         headers = {"Retry-After": "2"}
         return _answer(503, code="unavailable", title="Not available now", detail=detail, headers=headers)
 

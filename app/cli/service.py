@@ -1,5 +1,9 @@
 """Commands that run the service."""
 
+from typing import Annotated
+
+import typer
+
 from app.cli.output import console, new_group
 from app.config import Settings
 
@@ -44,9 +48,27 @@ def serve_accounting() -> None:
 
 
 @commands.command()
-def migrate() -> None:
+def migrate(
+    grant_reader: Annotated[
+        str | None, typer.Option(help="Let this role of PostgreSQL read what the accounting service reads, only that")
+    ] = None,
+) -> None:
     """Bring the database to this release's schema."""
     from app import installation
 
-    installation.set_up(Settings())
+    installation.set_up(Settings(), reader_role=grant_reader)
     console.print("The database has this release's schema.")
+
+
+health = new_group("Whether what runs here works, for container health checks: exit code 0 if so, else 1.")
+commands.add_typer(health, name="health")
+
+
+@health.command("worker")
+def health_worker() -> None:
+    """Whether a worker of this host gave a sign of life in the last minute. One that dies at once gives none."""
+    from app import heartbeat
+
+    alive = heartbeat.this_host_is_alive(Settings().data_dir)
+    console.print("alive" if alive else "silent")
+    raise typer.Exit(0 if alive else 1)

@@ -19,15 +19,19 @@ def _config(connection: sa.Connection | None = None) -> Config:
 
 
 def upgrade(engine: sa.Engine, revision: str = "head") -> None:
-    """Migrate up to `revision`, in one transaction."""
-    with engine.begin() as connection:
+    """Migrate up to `revision`, in one transaction. Processes that do it at once take turns."""
+    with _alone(engine).begin() as connection:
         command.upgrade(_config(connection), revision)
 
 
 def downgrade(engine: sa.Engine, revision: str = "base") -> None:
     """Migrate down to `revision`, in one transaction. What only the newer schema holds is lost."""
-    with engine.begin() as connection:
+    with _alone(engine).begin() as connection:
         command.downgrade(_config(connection), revision)
+
+
+def _alone(engine: sa.Engine) -> sa.Engine:
+    return engine.execution_options(lethe_migrating=True)
 
 
 def is_current(engine: sa.Engine) -> bool:

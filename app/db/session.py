@@ -1,12 +1,17 @@
-"""Sessions: one for reading, one for writing. Nothing else in the project commits."""
+"""Sessions: one for reading, one for writing. Nothing else in the project commits.
+
+What differs between SQLite and PostgreSQL is in this package: how to begin, what time it is, how to wait.
+"""
 
 import datetime
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session, sessionmaker
+
+from app.db import postgresql, sqlite
+from app.errors import DatabaseUnreadable, LetheError
 
 UTC = datetime.UTC
 
@@ -14,25 +19,33 @@ UTC = datetime.UTC
 class Database:
     """The database of one process; `close` gives its connections back.
 
-    `read_only`: the database itself refuses whatever would change it.
+    `read_only`: the database itself refuses whatever would change it. `patience_seconds`: how long a session waits for
+    a server that is away before it raises; nothing has been done by then. Whatever the database cannot do now is an
+    `sqlalchemy.exc.OperationalError`. Raises `DatabaseUnreadable` for a database that is neither SQLite nor PostgreSQL.
     """
 
-    def __init__(self, url: str, *, read_only: bool = False) -> None:
-        sqlite = sa.make_url(url).get_backend_name() == "sqlite"
-        self.engine = _sqlite(url, read_only=read_only) if sqlite else _server(url, read_only=read_only)
+    def __init__(self, url: str, *, read_only: bool = False, patience_seconds: float = 2.0) -> None:
+        self.engine = _engine(url, read_only=read_only, patience_seconds=patience_seconds)
         self._sessions = sessionmaker(self.engine, expire_on_commit=False)
 
     @contextmanager
     def reading(self) -> Iterator[Session]:
         """A session on one snapshot; whatever it changed is rolled back."""
-        with self._sessions() as session:
+        with _named(), self._sessions() as session:
             session.connection(execution_options={"lethe_read_only": True})
             yield session
 
     @contextmanager
-    def writing(self) -> Iterator[Session]:
-        """A session that is committed when the block ends, and rolled back if it raises."""
-        with self._sessions.begin() as session:
+    def writing(self, *, in_turn: bool = True) -> Iterator[Session]:
+        """A session that is committed when the block ends, and rolled back if it raises.
+
+        Writers take turns, on all hosts: from its first statement on, a block sees everything that was committed, and
+        nobody else writes. Without `in_turn` it may begin at once (SQLite knows turns only): for a block that changes
+        one row, which it locks first.
+        """
+        with _named(), self._sessions.begin() as session:
+            if not in_turn:
+                session.connection(execution_options={"lethe_in_turn": False})
             yield session
 
     def close(self) -> None:
@@ -49,25 +62,29 @@ def now(session: Session) -> datetime.datetime:
     return stamp.astimezone(UTC)
 
 
-def _server(url: str, *, read_only: bool) -> sa.Engine:
-    arguments = {"options": "-c default_transaction_read_only=on"} if read_only else {}
-    return sa.create_engine(url, pool_pre_ping=True, hide_parameters=True, connect_args=arguments)
+def _engine(url: str, *, read_only: bool, patience_seconds: float) -> sa.Engine:
+    try:
+        parsed = sa.make_url(url)
+    except sa.exc.ArgumentError as error:
+        raise DatabaseUnreadable("LETHE_DATABASE_URL is not a database URL.") from error
+    match parsed.get_backend_name():
+        case "sqlite":
+            return sqlite.engine(parsed, read_only=read_only)
+        case "postgresql" | "postgres":
+            return postgresql.engine(parsed, read_only=read_only, patience_seconds=patience_seconds)
+        case name:
+            raise DatabaseUnreadable(
+                f"Expected LETHE_DATABASE_URL to begin with postgresql:// or sqlite:///, not {name}."
+            )
 
 
-def _sqlite(url: str, *, read_only: bool) -> sa.Engine:
-    """SQLite that loses nothing: WAL, every commit synced, deleted content overwritten, writers queue up in turn."""
-    engine = sa.create_engine(url, connect_args={"timeout": 30.0, "check_same_thread": False}, hide_parameters=True)
-
-    @sa.event.listens_for(engine, "connect")
-    def _configure(connection: Any, _record: Any) -> None:
-        connection.isolation_level = None
-        pragmas = ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "secure_delete=ON")
-        for pragma in ("query_only=ON",) if read_only else pragmas:
-            connection.execute(f"PRAGMA {pragma}")
-
-    @sa.event.listens_for(engine, "begin")
-    def _begin(connection: sa.Connection) -> None:
-        reads = connection.get_execution_options().get("lethe_read_only", False)
-        connection.exec_driver_sql("BEGIN DEFERRED" if reads else "BEGIN IMMEDIATE")
-
-    return engine
+@contextmanager
+def _named() -> Iterator[None]:
+    try:
+        yield
+    except sa.exc.StatementError as error:
+        if isinstance(error.orig, LetheError):  # of `app.db.tables`, about a value
+            raise error.orig from None
+        raise
+    except sa.exc.TimeoutError as error:  # all connections of this process are in use
+        raise sa.exc.OperationalError(None, None, error) from error

@@ -118,7 +118,8 @@ class Record(Table):
 
 class Model(Table):
     """`wanted`: the run from scratch that is due, if any (`learn` or `relearn`). `attempts`, `deaths`: runs since the
-    last version that failed by themselves, and whose worker died."""
+    last version that failed by themselves, and whose worker died. `max_requests`, `max_wait_seconds`: how many requests
+    wait for each other before a run, at most, and for how long."""
 
     __tablename__ = "models"
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -129,6 +130,8 @@ class Model(Table):
     epsilon: Mapped[float]
     delta: Mapped[float]
     ranks: Mapped[int] = mapped_column(default=1, server_default="1")
+    max_requests: Mapped[int | None]
+    max_wait_seconds: Mapped[int] = mapped_column(default=0, server_default="0")
     status: Mapped[str]
     wanted: Mapped[str | None]
     live_version: Mapped[int | None]
@@ -155,6 +158,9 @@ class Version(Table):
     __table_args__ = (sa.UniqueConstraint("model_id", "number"),)
 
 
+_OPEN = sa.text("status IN ('accepted', 'received', 'running')")  # in the order in which SQLite compares the text
+
+
 class DeletionRequest(Table):
     __tablename__ = "deletion_requests"
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -170,7 +176,19 @@ class DeletionRequest(Table):
     extended_due_at: Mapped[datetime.datetime | None]
     created_at: Mapped[datetime.datetime]
     completed_at: Mapped[datetime.datetime | None]
-    __table_args__ = (sa.Index(None, "created_at", "id"),)
+    __table_args__ = (
+        sa.Index(None, "created_at", "id"),
+        sa.Index(
+            "ix_deletion_requests_open",
+            "status",
+            "regulation",
+            "due_at",
+            "extended_due_at",
+            "created_at",
+            sqlite_where=_OPEN,
+            postgresql_where=_OPEN,
+        ),
+    )
 
 
 class RequestEvent(Table):

@@ -7,10 +7,10 @@ from typing import TypeVar
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
+from app.db import bulk
 from app.db.paging import Page, page
 from app.db.tables import Dataset, Model, Record, Run, Version
 
-BATCH = 10_000
 T = TypeVar("T")
 
 
@@ -27,9 +27,8 @@ def dataset_ids(session: Session) -> set[str]:
 
 
 def add_records(session: Session, *, dataset_id: str, subject_refs: Sequence[str | None]) -> None:
-    rows = [{"dataset_id": dataset_id, "slot": slot, "subject_ref": ref} for slot, ref in enumerate(subject_refs)]
-    for start in range(0, len(rows), BATCH):
-        session.execute(sa.insert(Record), rows[start : start + BATCH])
+    rows = ((dataset_id, slot, ref) for slot, ref in enumerate(subject_refs))
+    bulk.insert(session, Record, columns=("dataset_id", "slot", "subject_ref"), rows=rows)
 
 
 def count_subjects(session: Session, *, dataset_id: str) -> int:

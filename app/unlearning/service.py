@@ -58,14 +58,15 @@ class Claimed:
 def claim(session: Session, *, worker: str, lease_seconds: float, max_requests: int) -> Claimed | None:
     """Take the next run that is due, with the rows of everybody who waits on its dataset; None if nothing is due.
 
-    Also takes back runs whose lease is over. At most one run per dataset is under way: rows are overwritten in place,
-    and no other run may be reading them.
+    Workers claim in turn (`Database.writing`): what one has taken is not due for the next. Also takes back runs whose
+    lease is over. At most one run per dataset is under way: rows are overwritten in place, and no other run may be
+    reading them.
     """
     at = now(session)
     for run in repository.expired_runs(session, at=at):
         _abandon(session, run, error_code="lease_expired")
     for dataset_id in repository.datasets_due(session, at=at):
-        dataset = session.get_one(Dataset, dataset_id, with_for_update=True)
+        dataset = session.get_one(Dataset, dataset_id)
         try:
             with session.begin_nested():
                 return _claim(session, dataset, worker=worker, lease_seconds=lease_seconds, max_requests=max_requests)
@@ -132,7 +133,10 @@ def _claim(session: Session, dataset: Dataset, *, worker: str, lease_seconds: fl
 
 
 def renew(session: Session, *, run_id: str, steps_done: int, lease_seconds: float) -> None:
-    """Keep the lease and report progress. Raises `LeaseLost`."""
+    """Keep the lease and report progress; changes the run alone, so that no turn needs to be waited for.
+
+    Raises `LeaseLost`.
+    """
     run = _held(session, run_id)
     run.steps_done = steps_done
     run.lease_expires_at = now(session) + datetime.timedelta(seconds=lease_seconds)
@@ -232,7 +236,10 @@ def fail(session: Session, *, run_id: str, error_code: str) -> bool:
 
 
 def take_back(session: Session, *, worker: str) -> int:
-    """Hand back all runs of a worker that is known to be dead, without waiting for its lease; returns how many."""
+    """Hand back all runs of a worker that is known to be dead, without waiting for its lease; returns how many.
+
+    `worker` must name one process of one host: whoever else claims under the same name loses its runs.
+    """
     runs = repository.running_runs_of(session, worker=worker)
     for run in runs:
         _abandon(session, run, error_code="worker_died")

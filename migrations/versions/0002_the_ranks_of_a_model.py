@@ -1,4 +1,8 @@
-"""the ranks of a model."""
+"""How many processes share a model's runs.
+
+Revision ID: 0002
+Revises: 0001
+"""
 
 import sqlalchemy as sa
 from alembic import op

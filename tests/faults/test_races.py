@@ -12,6 +12,7 @@ import sqlalchemy as sa
 
 from app import installation
 from app.config import Settings
+from app.db import now
 from app.db.tables import Run, Version
 from app.dispatch import PipeBell
 from app.installation import Installation
@@ -170,7 +171,7 @@ def test_a_late_worker_that_nobody_replaced_goes_on(
 
         def lease_is_over() -> bool:
             with at.database.reading() as session:
-                expired = sa.func.datetime(Run.lease_expires_at) < sa.func.datetime("now")
+                expired = Run.lease_expires_at < now(session)
                 return bool(session.scalar(sa.select(sa.func.count()).where(Run.status == "running", expired)))
 
         wait_until(lease_is_over)

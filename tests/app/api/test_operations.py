@@ -1,20 +1,77 @@
 """What operators and their tools look at."""
 
+import datetime
+import shutil
+import subprocess
+import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import pytest
+import sqlalchemy as sa
 from fastapi.testclient import TestClient
+from prometheus_client.parser import text_string_to_metric_families
 
+from app.config import Settings
 from app.db import migrate
+from app.db.tables import Dataset, DeletionRequest, Run, new_id
 from app.installation import Installation
+from app.main import create_app
+from app.operations import service as operations
+from app.unlearning import service as unlearning
 
 Make = Callable[..., dict[str, Any]]
+Sample = Callable[..., float]
+NOW = datetime.datetime.now(datetime.UTC)
+DAY = datetime.timedelta(days=1)
+
+
+@pytest.fixture
+def sample(gateway: TestClient, monkeypatch: pytest.MonkeyPatch) -> Sample:
+    """The value of a metric as it is now; 0 if there is no such sample."""
+    monkeypatch.setattr(operations, "_FRESH_SECONDS", -1.0)
+
+    def read(name: str, **labels: str) -> float:
+        for family in text_string_to_metric_families(gateway.get("/metrics").text):
+            for found in family.samples:
+                if found.name == name and found.labels == labels:
+                    return found.value
+        return 0.0
+
+    return read
+
+
+def alive(settings: Settings) -> None:
+    """What a worker leaves that gives signs of life."""
+    folder = settings.data_dir / "workers"
+    folder.mkdir(exist_ok=True)
+    (folder / "host").touch()
+
+
+def add_runs(at: Installation, *statuses: str, ended_at: datetime.datetime = NOW) -> None:
+    """Runs of one second that ended in these states, one after the other."""
+    with at.database.writing() as session:
+        dataset = session.scalars(sa.select(Dataset)).one()
+        for number, status in enumerate(statuses):
+            began_at = ended_at + datetime.timedelta(seconds=number - 1)
+            run = {"kind": "unlearn", "status": status, "dataset_id": dataset.id, "revision": 1, "version_id": "ver_x"}
+            run |= {"steps_total": 9, "steps_done": 9, "records": 1, "reason": "-", "worker": "w"}
+            run |= {"started_at": began_at, "lease_expires_at": began_at, "finished_at": began_at + DAY / 86400}
+            session.add(Run(id=new_id("run"), **run))
 
 
 def test_the_process_is_alive_whatever_the_database_does(gateway: TestClient, at: Installation) -> None:
     """Health asks nothing but whether the process answers; readiness asks for the present schema."""
     assert gateway.get("/healthz").json() == {"status": "ok"}
-    assert gateway.get("/readyz").json() == {"status": "ready", "queue_age_seconds": 0.0}
+    assert gateway.get("/readyz").json() == {
+        "status": "ready",
+        "queue_age_seconds": 0.0,
+        "at_risk": 0,
+        "overdue": 0,
+        "workers": "silent",
+        "worker_seen_at": None,
+    }
     migrate.downgrade(at.database.engine)
     assert gateway.get("/healthz").status_code == 200
     answer = gateway.get("/readyz")
@@ -36,6 +93,158 @@ def test_the_age_of_the_queue(gateway: TestClient, new_dataset: Make, forget: Ma
     assert gateway.get("/readyz").json()["queue_age_seconds"] == 0
 
 
+def test_requests_that_are_late_or_soon_will_be(
+    gateway: TestClient, sample: Sample, at: Installation, new_dataset: Make, forget: Make
+) -> None:
+    """Overdue and due within the week are told apart, by regulation; an extended deadline is the one that counts."""
+    new_dataset()
+    made = [forget(f"p{number}", regulation=("gdpr", "ccpa")[number % 2])["id"] for number in range(6)]
+    due = [-DAY, -DAY, 6 * DAY, 8 * DAY, -DAY, 3 * DAY]
+    with at.database.writing() as session:
+        for request_id, left in zip(made, due, strict=True):
+            session.get_one(DeletionRequest, request_id).due_at = NOW + left
+        session.get_one(DeletionRequest, made[4]).extended_due_at = NOW + 2 * DAY
+    ready = gateway.get("/readyz")
+    assert (ready.status_code, ready.json()["overdue"], ready.json()["at_risk"]) == (200, 2, 3)
+    assert [sample("lethe_requests_overdue", regulation=law) for law in ("gdpr", "ccpa", "other")] == [1, 1, 0]
+    assert [sample("lethe_requests_at_risk", regulation=law) for law in ("gdpr", "ccpa", "other")] == [2, 1, 0]
+    assert sample("lethe_requests_open", status="accepted", regulation="ccpa") == 3
+    assert sample("lethe_queue_age_seconds") > 0
+
+
+def test_a_worker_that_lives(gateway: TestClient, settings: Settings, sample: Sample) -> None:
+    """A sign of life in the data folder is enough, until it is a minute old; readiness stays 200 without."""
+    assert sample("lethe_worker_silence_seconds") == float("inf")
+    alive(settings)
+    assert gateway.get("/readyz").json()["workers"] == "alive"
+    assert 0 <= sample("lethe_worker_silence_seconds") < 60
+    shutil.rmtree(settings.data_dir / "workers")
+    silent = gateway.get("/readyz")
+    assert (silent.status_code, silent.json()["workers"]) == (200, "silent")
+
+
+def test_a_worker_that_shares_no_folder(
+    gateway: TestClient, new_dataset: Make, new_model: Make, at: Installation
+) -> None:
+    """The lease of a run under way is a sign of life too."""
+    new_model(new_dataset()["id"])
+    with at.database.writing() as session:
+        lease_seconds = at.settings.lease_seconds
+        assert unlearning.claim(session, worker="far away", lease_seconds=lease_seconds, max_requests=1)
+    assert gateway.get("/readyz").json()["workers"] == "alive"
+
+
+@pytest.mark.parametrize(
+    ("statuses", "ago", "workers"),
+    [
+        (["abandoned"] * 3, DAY * 0, "failing"),
+        (["failed", "abandoned", "failed"], DAY * 0, "failing"),
+        (["abandoned", "published", "abandoned"], DAY * 0, "alive"),
+        (["abandoned"] * 2, DAY * 0, "alive"),
+        (["abandoned"] * 3, DAY, "alive"),
+    ],
+)
+def test_a_worker_that_dies_again_and_again(
+    gateway: TestClient,
+    settings: Settings,
+    sample: Sample,
+    at: Installation,
+    new_dataset: Make,
+    statuses: list[str],
+    ago: datetime.timedelta,
+    workers: str,
+) -> None:
+    """Three runs in a row that came to nothing, lately, are seen although the worker was alive a moment ago."""
+    new_dataset()
+    alive(settings)
+    add_runs(at, *statuses, ended_at=NOW - ago)
+    assert gateway.get("/readyz").json()["workers"] == workers
+    assert sample("lethe_workers_failing") == (workers == "failing")
+
+
+def test_runs_are_counted_once(
+    settings: Settings, sample: Sample, at: Installation, new_dataset: Make, new_model: Make, work: Callable[[], int]
+) -> None:
+    """Totals are those of the database, however often and by however many gateways they are read."""
+    model = new_model(new_dataset()["id"])
+    add_runs(at, "published", "abandoned", ended_at=NOW - DAY)
+    for runs in (1, 2, 2):
+        assert sample("lethe_runs_total", kind="unlearn", status="published") == runs
+        assert sample("lethe_run_steps_total", kind="unlearn") == 9 * runs
+        assert sample("lethe_runs_total", kind="unlearn", status="abandoned") == 1
+        if runs == 1:
+            add_runs(at, "published")
+    assert sample("lethe_run_seconds_count", kind="unlearn") == 1
+    assert sample("lethe_run_seconds_sum", kind="unlearn") == pytest.approx(1)
+    with at.database.writing() as session:
+        assert unlearning.claim(session, worker="w", lease_seconds=30, max_requests=1)
+    assert (sample("lethe_runs_running"), sample("lethe_runs_total", kind="learn", status="abandoned")) == (1, 0)
+    with at.database.writing() as session:
+        unlearning.take_back(session, worker="w")
+    assert (sample("lethe_runs_running"), sample("lethe_runs_total", kind="learn", status="abandoned")) == (0, 1)
+    assert work() == 1
+    assert sample("lethe_run_steps_total", kind="learn") == model["mechanism"]["learn_steps"]
+    with TestClient(create_app(settings)) as another:
+        assert 'lethe_runs_total{kind="unlearn",status="published"} 2.0' in another.get("/metrics").text
+
+
+def test_scrapes_do_not_ask_the_database_each_time(gateway: TestClient, at: Installation) -> None:
+    """What was asked a moment ago is not asked again."""
+    counted = []
+
+    def count(*_: object) -> None:
+        counted.append(1)
+
+    gateway.get("/metrics")
+    sa.event.listen(sa.Engine, "before_cursor_execute", count)
+    try:
+        assert gateway.get("/metrics").status_code == 200
+        assert not counted
+        assert gateway.get("/readyz").status_code == 200
+        assert counted
+    finally:
+        sa.event.remove(sa.Engine, "before_cursor_execute", count)
+
+
+def test_a_database_that_is_away(gateway: TestClient, sample: Sample, at: Installation) -> None:
+    """Metrics are still told, and say that it is away; nothing of what they cannot know is made up."""
+    assert sample("lethe_database_up") == 1
+    assert 'lethe_requests_overdue{regulation="gdpr"}' in gateway.get("/metrics").text
+    migrate.downgrade(at.database.engine)
+    assert sample("lethe_database_up") == 0
+    text = gateway.get("/metrics").text
+    assert "lethe_requests_overdue{" not in text
+    assert "lethe_queue_age_seconds NaN" in text
+    assert sample("lethe_log_events_total", level="error", event="operations.database_unavailable") > 0
+    migrate.upgrade(at.database.engine)
+    assert sample("lethe_database_up") == 1
+
+
+@pytest.mark.slow
+def test_a_scrape_of_a_large_archive(gateway: TestClient, sample: Sample, at: Installation) -> None:
+    """With a million requests stored, ten thousand of them open, a scrape takes milliseconds of this process's time."""
+    numbers = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000000)"
+    status = "CASE WHEN i % 100 = 0 THEN 'accepted' ELSE 'completed' END"
+    columns = "id, subject_ref, regulation, status, metadata, submitted_at, due_at, created_at"
+    moments = "'2026-01-01 00:00:00', '2036-01-01 00:00:00', '2026-01-01 00:00:00'"
+    with at.database.writing() as session:
+        session.execute(
+            sa.text(
+                f"{numbers} INSERT INTO deletion_requests ({columns}) "
+                f"SELECT 'dr_' || i, 'ref' || i, 'gdpr', {status}, '{{}}', {moments} FROM n"
+            )
+        )
+        session.execute(sa.text("ANALYZE"))  # as autovacuum does
+    assert sample("lethe_requests_open", status="accepted", regulation="gdpr") == 10_000
+    took = []
+    for _ in range(5):
+        began = time.process_time()
+        assert gateway.get("/metrics").status_code == 200
+        took.append(time.process_time() - began)
+    print(f"scrape: {sorted(took)[2] * 1000:.1f} ms")
+    assert sorted(took)[2] < 0.15
+
+
 def test_only_public_keys_are_published(gateway: TestClient) -> None:
     """The key set holds one Ed25519 key without its private part."""
     [key] = gateway.get("/.well-known/jwks.json").json()["keys"]
@@ -47,7 +256,38 @@ def test_metrics_count_calls_by_route(gateway: TestClient) -> None:
     """Calls are counted by the route's template, so that no path, which may name a person, gets into a metric."""
     gateway.get("/v1/datasets/ds_0/subjects/jane.doe@example.org")
     gateway.get("/nowhere/jane.doe@example.org")
+    gateway.request("JANE", "/nowhere")
     metrics = gateway.get("/metrics").text
     assert '/datasets/{dataset_id}/subjects/{subject_id}",status="404"' in metrics
     assert 'route="(none)",status="404"' in metrics
-    assert "jane" not in metrics
+    assert 'method="other"' in metrics
+    assert "jane" not in metrics.lower()
+
+
+def test_labels_are_bounded(gateway: TestClient, new_dataset: Make, forget: Make, work: Callable[[], int]) -> None:
+    """No metric names a request, a model, a run or a path: labels have as many values as the code has words."""
+    new_dataset()
+    made = forget("p1")
+    work()
+    metrics = gateway.get("/metrics").text
+    for prefix in ("ds_", "dr_", "run_0", "run_1", "mdl_", "ver_", "p1", made["subject_ref"]):
+        assert f'"{prefix}' not in metrics
+
+
+def test_alerts_are_about_metrics_that_exist(gateway: TestClient, new_dataset: Make, work: Callable[[], int]) -> None:
+    """Each metric that an alert rule names is exposed, and each rule has its section in the runbook."""
+    root = Path(__file__).parents[3]
+    rules_file = root / "deploy" / "prometheus" / "lethe.rules.yml"
+    rules = rules_file.read_text()
+    runbook = (root / "docs" / "operations.md").read_text()
+    metrics = gateway.get("/metrics").text
+    words = "".join(letter if letter.isalnum() or letter == "_" else " " for letter in rules).split()
+    named = {word for word in words if word.startswith("lethe_")}
+    assert len(named) > 5
+    for name in named:
+        assert f"# TYPE {name.removesuffix('_total').removesuffix('_bucket').removesuffix('_count')}" in metrics, name
+    alerts = [line.split(":")[1].strip() for line in rules.splitlines() if "alert:" in line]
+    assert len(alerts) > 5
+    assert all(f"### {alert}\n" in runbook for alert in alerts)
+    if promtool := shutil.which("promtool"):
+        subprocess.run([promtool, "check", "rules", rules_file], check=True)

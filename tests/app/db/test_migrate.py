@@ -1,3 +1,4 @@
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -5,17 +6,18 @@ import pytest
 import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import DBAPIError
 
-from app.db import Database, migrate
-from app.db.tables import Table
+from app.db import Database, migrate, now
+from app.db.tables import Dataset, LedgerEntry, Model, Table
 from app.installation import Installation
+from tests.faults.processes import LETHE, environment_of
 
 
 @pytest.fixture
-def database(tmp_path: Path) -> Iterator[Database]:
+def database(new_url: str) -> Iterator[Database]:
     """A database in which there is nothing yet."""
-    database = Database(f"sqlite:///{tmp_path / 'new.db'}")
+    database = Database(new_url)
     yield database
     database.close()
 
@@ -53,12 +55,32 @@ def test_the_tables_are_what_the_migrations_make(database: Database) -> None:
         assert compare_metadata(context, Table.metadata) == []
 
 
-@pytest.mark.parametrize("statement", ["UPDATE ledger_entries SET body = ''", "DELETE FROM ledger_entries"])
-def test_the_ledger_is_append_only(database: Database, statement: str) -> None:
+def test_migrations_at_once(database: Database, new_url: str, tmp_path: Path) -> None:
+    """When several processes migrate a new database at the same moment, all find it migrated and none fails."""
+    environment = environment_of(tmp_path / "data", database_url=new_url)
+    migrating = [subprocess.Popen([LETHE, "migrate"], env=environment, stdout=subprocess.PIPE) for _ in range(3)]
+    said = [process.communicate(timeout=60)[0] for process in migrating]
+    assert [process.returncode for process in migrating] == [0, 0, 0]
+    assert said == [b"The database has this release's schema.\n"] * 3
+    assert migrate.is_current(database.engine)
+    with database.reading() as session:
+        assert session.scalar(sa.text("SELECT count(*) FROM api_keys")) == 1
+
+
+@pytest.mark.parametrize("change", ["UPDATE ledger_entries SET body = ''", "DELETE FROM ledger_entries"])
+def test_the_ledger_is_append_only(database: Database, change: str) -> None:
     """The database itself refuses to change or remove a ledger entry."""
     migrate.upgrade(database.engine)
-    with database.engine.connect() as connection:
-        connection.exec_driver_sql("PRAGMA defer_foreign_keys = ON")
-        connection.exec_driver_sql("INSERT INTO ledger_entries VALUES ('mdl_1', 1, '{}', '', '')")
-        with pytest.raises(IntegrityError, match="append-only"):
-            connection.exec_driver_sql(statement)
+    with database.writing() as session:
+        at = now(session)
+        shape = {"num_features": 1, "num_slots": 1, "digest": "", "revision": 0, "classes": [], "schema": None}
+        session.add(Dataset(id="ds_1", name="", created_at=at, **shape))
+        session.flush()
+        target = {"epsilon": 1.0, "delta": 0.1, "mechanism": {}}
+        session.add(Model(id="mdl_1", name="", dataset_id="ds_1", status="live", created_at=at, **target))
+        session.flush()
+        session.add(LedgerEntry(model_id="mdl_1", sequence=1, body="{}", previous_hash="", hash=""))
+    with pytest.raises(DBAPIError, match="append-only"), database.writing() as session:
+        session.execute(sa.text(change))
+    with database.reading() as session:
+        assert session.scalars(sa.select(LedgerEntry.body)).all() == ["{}"]

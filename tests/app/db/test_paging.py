@@ -1,4 +1,5 @@
 import base64
+import contextlib
 import datetime
 import json
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from sqlalchemy.orm import Session
 from app.db.paging import page
 from app.db.tables import ApiKey
 from app.errors import InputInvalid
+from tests.postgres.server import Server
 
 MOMENTS = st.datetimes(
     min_value=datetime.datetime(2026, 1, 1),  # noqa: DTZ001  made aware below
@@ -21,11 +23,16 @@ MOMENTS = st.datetimes(
 
 
 @pytest.fixture(scope="module")
-def engine() -> Iterator[sa.Engine]:
-    engine = sa.create_engine("sqlite://")
-    ApiKey.metadata.create_all(engine, tables=[ApiKey.metadata.tables["api_keys"]])
-    yield engine
-    engine.dispose()
+def engine(kind: str, request: pytest.FixtureRequest) -> Iterator[sa.Engine]:
+    with contextlib.ExitStack() as stack:
+        url = "sqlite://"
+        if kind == "postgresql":
+            server: Server = request.getfixturevalue("postgres")
+            url = server.url(stack.enter_context(server.database())).replace("://", "+psycopg://")
+        engine = sa.create_engine(url)
+        stack.callback(engine.dispose)
+        ApiKey.metadata.create_all(engine, tables=[ApiKey.metadata.tables["api_keys"]])
+        yield engine
 
 
 def add(session: Session, moments: list[datetime.datetime], *, prefix: str) -> None:

@@ -1,7 +1,5 @@
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
@@ -91,19 +89,6 @@ def test_foreign_keys_hold(database: Database) -> None:
         )
 
 
-def test_what_is_deleted_is_overwritten(database: Database, settings: object, at: Installation) -> None:
-    """Deleted rows do not linger in the pages of the database file."""
-    add(database, "somebody-by-name")
-    with database.writing() as session:
-        session.execute(sa.delete(ApiKey).where(ApiKey.name == "somebody-by-name"))
-    with database.engine.connect() as connection:
-        connection.commit()
-        connection.connection.driver_connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # type: ignore[union-attr]
-    files = [path for path in at.settings.data_dir.iterdir() if path.name.startswith("lethe.db")]
-    assert files
-    assert not any(b"somebody-by-name" in path.read_bytes() for path in files)
-
-
 def test_errors_do_not_quote_values(database: Database) -> None:
     """The text of a database error, which may end in a log, does not repeat the values of the statement."""
     with pytest.raises(StatementError) as caught, database.writing() as session:
@@ -119,20 +104,3 @@ def test_the_clock_is_aware_and_never_goes_back(database: Database) -> None:
             moments.append(now(session))
     assert moments == sorted(moments)
     assert all(moment.utcoffset() is not None and not moment.utcoffset() for moment in moments)
-
-
-@pytest.fixture
-def closed(tmp_path: Path) -> Iterator[Database]:
-    database = Database(f"sqlite:///{tmp_path / 'new.db'}")
-    yield database
-    database.close()
-
-
-def test_sqlite_loses_nothing(closed: Database) -> None:
-    """A new database syncs every commit, overwrites what is deleted, and lets readers go on while somebody writes."""
-    with closed.engine.connect() as connection:
-        settings = {
-            name: connection.exec_driver_sql(f"PRAGMA {name}").scalar()
-            for name in ("journal_mode", "synchronous", "foreign_keys", "secure_delete")
-        }
-    assert settings == {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1, "secure_delete": 1}

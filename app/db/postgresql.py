@@ -1,0 +1,107 @@
+"""PostgreSQL, for several machines: readers on one snapshot, writers in turn, and patience while the server is away."""
+
+import time
+from typing import Any
+
+import sqlalchemy as sa
+
+from app import telemetry
+from app.errors import DatabaseUnreadable
+
+_TURN = int.from_bytes(b"lethe")
+"""The advisory lock of whoever writes; held to the end of the transaction, so the next one sees what was committed."""
+
+_CONNECTION = {
+    "application_name": "lethe",
+    "client_encoding": "utf8",
+    "connect_timeout": 5,
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}
+"""libpq's parameters (seconds; the last one milliseconds), unless the URL names them."""
+
+_SERVER = {
+    "statement_timeout": "60s",
+    "lock_timeout": "30s",
+    "idle_in_transaction_session_timeout": "60s",
+}
+"""The server's parameters, unless the URL's `options` name them. The last one ends the turn of a silent host."""
+
+_POOL: dict[str, Any] = {
+    "pool_size": 5,
+    "max_overflow": 15,
+    "pool_timeout": 10.0,
+    "pool_recycle": 1800,
+    "pool_use_lifo": True,
+    "pool_pre_ping": True,
+}
+
+
+def engine(url: sa.URL, *, read_only: bool, patience_seconds: float) -> sa.Engine:
+    """Whoever connects waits for a server that is away until it has been away for `patience_seconds`.
+
+    Raises `DatabaseUnreadable` if the driver is not installed.
+    """
+    server = [f"-c {name}={value}" for name, value in _SERVER.items()]
+    server += [str(url.query.get("options", ""))] + ["-c default_transaction_read_only=on"] * read_only
+    arguments: dict[str, Any] = {name: value for name, value in _CONNECTION.items() if name not in url.query}
+    arguments["options"] = " ".join(filter(None, server))
+    url = url.set(drivername="postgresql+psycopg")
+    try:
+        engine = sa.create_engine(url, connect_args=arguments, hide_parameters=True, **_POOL)
+    except ModuleNotFoundError as error:
+        raise DatabaseUnreadable("PostgreSQL needs its driver: pip install 'lethe[postgres]'.") from error
+    outage = _Outage(patience_seconds)
+
+    @sa.event.listens_for(engine, "do_connect")
+    def _connect(dialect: sa.Dialect, _record: Any, given: list[Any], named: dict[str, Any]) -> Any:
+        assert dialect.dbapi
+        while True:
+            try:
+                connection = dialect.connect(*given, **named)
+            except dialect.dbapi.OperationalError as error:
+                if not outage.may_end(error):
+                    raise
+            else:
+                outage.ended()
+                return connection
+
+    @sa.event.listens_for(engine, "begin")
+    def _begin(connection: sa.Connection) -> None:
+        options = connection.get_execution_options()
+        if options.get("lethe_read_only", False):
+            connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        elif options.get("lethe_migrating", False):  # takes as long as it takes, and so does waiting for it
+            connection.exec_driver_sql("SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0")
+            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_TURN})")
+            connection.exec_driver_sql("SET LOCAL lock_timeout TO DEFAULT")
+        elif options.get("lethe_in_turn", True):
+            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_TURN})")
+
+    return engine
+
+
+class _Outage:
+    """How long a server has been away, as the threads of one process found it: all of them wait once, not each anew."""
+
+    def __init__(self, patience_seconds: float) -> None:
+        self._patience = patience_seconds
+        self._began: float | None = None
+        self._seen = 0.0
+
+    def may_end(self, error: Exception) -> bool:
+        """After a failure to connect: pause, and say whether to try again."""
+        at = time.monotonic()
+        if self._began is None or at - self._seen > max(self._patience, 10.0):  # what was seen long ago is another one
+            self._began = at
+            telemetry.logger().warning("database.unreachable", error=type(error).__name__)
+        self._seen = at
+        if at - self._began >= self._patience:
+            return False
+        time.sleep(0.1)
+        return True
+
+    def ended(self) -> None:
+        self._began = None

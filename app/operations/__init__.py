@@ -1,0 +1,1 @@
+"""How the service is doing: what waits, what is late, what the runs did, whether workers live."""

@@ -1,0 +1,204 @@
+"""What monitoring asks: the queue and its deadlines, the workers, and the totals of all runs, for Prometheus.
+
+Everything comes from the database (and from signs of life in the data folder): it is the same in every gateway, and
+says what workers on all hosts did.
+"""
+
+import datetime
+import math
+import shutil
+import threading
+import time
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import Session
+
+from app import heartbeat, telemetry
+from app.db import now
+from app.db.tables import Run
+from app.deletion.deadlines import Regulation
+from app.deletion.status import OPEN
+from app.installation import Installation
+from app.operations import repository
+from app.operations.repository import Waiting
+
+_FRESH_SECONDS = 5.0
+"""However often it is scraped, the database is asked once in so many seconds."""
+_FAILURES = 3
+"""So many runs in a row that did not publish, the last of them lately, are no accident."""
+_LATELY = datetime.timedelta(minutes=15)
+_LONGEST_TRANSACTION = datetime.timedelta(minutes=5)
+"""A run that is committed now may have begun or ended so much earlier by its own account."""
+_BUCKETS = (0.1, 0.3, 1, 3, 10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
+
+
+class Life(StrEnum):
+    """Whether runs get done: `silent`, no worker gave a sign of life for a minute; `failing`, none gets through."""
+
+    ALIVE = "alive"
+    SILENT = "silent"
+    FAILING = "failing"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """How the service is doing at the time `at`."""
+
+    at: datetime.datetime
+    waiting: list[Waiting]
+    running: int
+    seen_at: datetime.datetime | None  # the last sign of life of any worker
+    workers: Life
+
+    @property
+    def queue_age_seconds(self) -> float:
+        """How long the oldest open request has waited; 0 if there is none."""
+        return max(((self.at - some.oldest).total_seconds() for some in self.waiting), default=0.0)
+
+    @property
+    def overdue(self) -> int:
+        return sum(some.overdue for some in self.waiting)
+
+    @property
+    def at_risk(self) -> int:
+        return sum(some.at_risk for some in self.waiting)
+
+
+def state(session: Session, at: Installation) -> State:
+    """What waits, what is late, and whether workers live."""
+    moment = now(session)
+    horizon = datetime.timedelta(days=at.settings.risk_days)
+    running = repository.running(session)
+    latest = repository.latest(session, limit=_FAILURES)
+    lease = datetime.timedelta(seconds=at.settings.lease_seconds)
+    signs = [heartbeat.last_seen(at.settings.data_dir), *(run.lease_expires_at - lease for run in running)]
+    signs += [run.finished_at for run in latest if run.status != "abandoned"]
+    seen_at = max((sign for sign in signs if sign), default=None)
+    return State(
+        at=moment,
+        waiting=repository.waiting(session, at=moment, horizon=horizon),
+        running=len(running),
+        seen_at=seen_at,
+        workers=_life(moment, seen_at, latest),
+    )
+
+
+def _life(moment: datetime.datetime, seen_at: datetime.datetime | None, latest: list[Run]) -> Life:
+    if seen_at is None or moment - seen_at > heartbeat.SILENT_AFTER:
+        return Life.SILENT
+    ended = [run.finished_at for run in latest if run.status != "published" and run.finished_at]
+    if len(ended) == _FAILURES and moment - max(ended) < _LATELY:
+        return Life.FAILING
+    return Life.ALIVE
+
+
+def _free_bytes(folder: Path) -> float:
+    try:
+        return shutil.disk_usage(folder).free
+    except OSError:
+        return math.nan
+
+
+class Metrics:
+    """What Prometheus is told of one installation, beside the calls and complaints of this process."""
+
+    def __init__(self, at: Installation) -> None:
+        self._at = at
+        self._lock = threading.Lock()
+        self._asked_at = -math.inf
+        self._counted_from: datetime.datetime | None = None
+        self._ended_by: datetime.datetime | None = None
+        self._counted: set[str] = set()
+        registry = self._registry = CollectorRegistry()
+        self._up = Gauge("lethe_database_up", "Whether the database answered (0 or 1)", registry=registry)
+        self._requests = Gauge(
+            "lethe_requests_open", "Deletion requests that are not done", ["status", "regulation"], registry=registry
+        )
+        self._oldest = Gauge("lethe_queue_age_seconds", "Age of the oldest open request, 0 if none", registry=registry)
+        self._at_risk = Gauge(
+            "lethe_requests_at_risk", "Open requests due within LETHE_RISK_DAYS", ["regulation"], registry=registry
+        )
+        self._overdue = Gauge(
+            "lethe_requests_overdue", "Open requests past their deadline", ["regulation"], registry=registry
+        )
+        self._running = Gauge("lethe_runs_running", "Runs under way", registry=registry)
+        self._silence = Gauge(
+            "lethe_worker_silence_seconds", "Since any worker's last sign of life; +Inf if never", registry=registry
+        )
+        self._failing = Gauge(
+            "lethe_workers_failing", f"Whether the last {_FAILURES} runs all came to nothing, lately", registry=registry
+        )
+        self._free = Gauge("lethe_data_free_bytes", "Free on the data folder's file system", registry=registry)
+        self._runs = Counter("lethe_runs", "Runs that ended, ever", ["kind", "status"], registry=registry)
+        self._steps = Counter("lethe_run_steps", "Steps of published runs, ever", ["kind"], registry=registry)
+        self._seconds = Histogram(
+            "lethe_run_seconds",
+            "Seconds of published runs since this process began",
+            ["kind"],
+            buckets=_BUCKETS,
+            registry=registry,
+        )
+
+    def exposition(self) -> bytes:
+        """In Prometheus's text format; without a database, that it is down and what this process knows by itself."""
+        with self._lock:
+            if time.monotonic() - self._asked_at > _FRESH_SECONDS:
+                self._ask()
+                self._asked_at = time.monotonic()
+            return generate_latest(self._registry)
+
+    def _ask(self) -> None:
+        self._free.set(_free_bytes(self._at.settings.data_dir))
+        try:
+            with self._at.database.reading() as session:
+                self._set(state(session, self._at))
+                self._count_runs(session)
+        except SQLAlchemyError as error:
+            telemetry.logger().error("operations.database_unavailable", error=type(error).__name__)
+            self._up.set(0)
+            for gauge in (self._requests, self._at_risk, self._overdue):
+                gauge.clear()
+            for gauge in (self._oldest, self._running, self._silence, self._failing):
+                gauge.set(math.nan)
+        else:
+            self._up.set(1)
+
+    def _set(self, found: State) -> None:
+        self._oldest.set(found.queue_age_seconds)
+        self._running.set(found.running)
+        self._silence.set((found.at - found.seen_at).total_seconds() if found.seen_at else math.inf)
+        self._failing.set(found.workers is Life.FAILING)
+        for regulation in Regulation:
+            of_it = [some for some in found.waiting if some.regulation == regulation]
+            self._at_risk.labels(regulation).set(sum(some.at_risk for some in of_it))
+            self._overdue.labels(regulation).set(sum(some.overdue for some in of_it))
+            for status in sorted(OPEN):
+                count = sum(some.count for some in of_it if some.status == status)
+                self._requests.labels(status, regulation).set(count)
+
+    def _count_runs(self, session: Session) -> None:
+        """Count what has ended and was not counted: everything once, from then on only what is new.
+
+        All that began before the oldest run that is still under way has ended, and an ended run never changes.
+        """
+        moment = now(session)
+        settled = min((run.started_at for run in repository.running(session)), default=moment) - _LONGEST_TRANSACTION
+        if self._counted_from is None or self._ended_by is None:
+            for kind, status, count, steps in repository.totals(session, before=settled):
+                self._runs.labels(kind, status).inc(count)
+                if status == "published":
+                    self._steps.labels(kind).inc(steps)
+            self._counted_from, self._ended_by = settled, settled
+        fresh = repository.ended(session, began_from=self._counted_from, ended_after=self._ended_by)
+        for run in fresh:
+            if run.id not in self._counted and run.finished_at:
+                self._runs.labels(run.kind, run.status).inc()
+                if run.status == "published":
+                    self._steps.labels(run.kind).inc(run.steps_done)
+                    self._seconds.labels(run.kind).observe((run.finished_at - run.started_at).total_seconds())
+        self._counted_from, self._ended_by = settled, moment - _LONGEST_TRANSACTION
+        self._counted = {run.id for run in fresh}

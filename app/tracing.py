@@ -1,0 +1,102 @@
+"""Traces, for an OpenTelemetry collector: what took how long. Off unless an endpoint is configured.
+
+Spans are named by route or phase and carry what logs may carry: ids, numbers, codes. Nothing else is recorded: no
+path, no query, no body, no text of an exception. A caller's `traceparent` is continued; nothing else of it is kept.
+"""
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+TRACEPARENT = "traceparent"
+
+_TIMEOUT_SECONDS = 5.0
+
+
+class Span(Protocol):
+    def update_name(self, name: str) -> None: ...
+
+    def set_attribute(self, key: str, value: str | int | float) -> None: ...
+
+
+class _NoSpan:
+    def update_name(self, name: str) -> None:
+        pass
+
+    def set_attribute(self, key: str, value: str | int | float) -> None:
+        pass
+
+
+_provider: Any = None
+
+
+def configure(endpoint: str | None, *, service: str) -> bool:
+    """Send spans to the collector at `endpoint` (OTLP over HTTP, such as `http://collector:4318`), or none if None.
+
+    Headers and certificates are taken from OpenTelemetry's own `OTEL_EXPORTER_OTLP_...` variables. False if traces are
+    asked for and the packages are not installed.
+    """
+    global _provider
+    close()
+    if endpoint is None:
+        return True
+    try:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    except ModuleNotFoundError:
+        return False
+    provider = TracerProvider(resource=Resource.create({"service.name": service}))
+    exporter = OTLPSpanExporter(endpoint=f"{endpoint.rstrip('/')}/v1/traces", timeout=_TIMEOUT_SECONDS)
+    provider.add_span_processor(BatchSpanProcessor(exporter))
+    _provider = provider
+    return True
+
+
+def close() -> None:
+    """Send what is left, and trace no more."""
+    global _provider
+    if _provider is not None:
+        _provider.shutdown()
+        _provider = None
+
+
+@contextlib.contextmanager
+def span(name: str, *, parent: str | None = None, **attributes: str | int | float | None) -> Iterator[Span]:
+    """A span around the block, within the one that is open in this thread, or continuing `parent`, a traceparent.
+
+    An exception that leaves the block is noted by the name of its class.
+    """
+    if _provider is None:
+        yield _NoSpan()
+        return
+    from opentelemetry.trace import SpanKind, Status, StatusCode
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+    context = TraceContextTextMapPropagator().extract({TRACEPARENT: parent}) if parent else None
+    opened = _provider.get_tracer("lethe").start_as_current_span(
+        name,
+        context=context,
+        kind=SpanKind.SERVER if "http.request.method" in attributes else SpanKind.INTERNAL,
+        attributes={key: value for key, value in attributes.items() if value is not None},
+        record_exception=False,
+        set_status_on_exception=False,
+    )
+    with opened as current:
+        try:
+            yield current
+        except BaseException as error:
+            current.set_attribute("error.type", type(error).__name__)
+            current.set_status(Status(StatusCode.ERROR))
+            raise
+
+
+def trace_id() -> str | None:
+    """Of the span that is open in this thread."""
+    if _provider is None:
+        return None
+    from opentelemetry.trace import format_trace_id, get_current_span
+
+    context = get_current_span().get_span_context()
+    return format_trace_id(context.trace_id) if context.is_valid else None

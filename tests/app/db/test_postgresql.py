@@ -1,0 +1,142 @@
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.exc import DBAPIError, OperationalError
+
+import app
+from app.access import service as access
+from app.db import Database
+from app.db.tables import ApiKey
+from app.errors import DatabaseUnreadable
+from app.installation import Installation
+
+pytestmark = pytest.mark.postgres
+
+
+@pytest.fixture(scope="session")
+def kind() -> str:
+    return "postgresql"
+
+
+@pytest.fixture
+def url(new_url: str) -> str:
+    return new_url
+
+
+def setting(database: Database, name: str) -> str:
+    with database.reading() as session:
+        return session.scalars(sa.text(f"SHOW {name}")).one()
+
+
+@contextmanager
+def opened(url: str, **options: object) -> Iterator[Database]:
+    database = Database(url, **options)  # type: ignore[arg-type]
+    yield database
+    database.close()
+
+
+def test_a_connection_has_safe_limits(url: str) -> None:
+    """Whatever hangs ends by itself; connections say whose they are."""
+    with opened(url) as database:
+        names = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout", "application_name")
+        assert [setting(database, name) for name in names] == ["1min", "30s", "1min", "lethe"]
+
+
+def test_the_url_has_the_last_word(url: str) -> None:
+    """An operator may choose every limit of a connection in its URL, but not make one writable that is not to be."""
+    chosen = "?application_name=other&options=-c%20lock_timeout%3D7s%20-c%20default_transaction_read_only%3Doff"
+    with opened(url + chosen, read_only=True) as database:
+        names = ("application_name", "lock_timeout", "statement_timeout", "default_transaction_read_only")
+        assert [setting(database, name) for name in names] == ["other", "7s", "1min", "on"]
+
+
+def test_a_read_only_database_refuses_to_change(at: Installation) -> None:
+    """Not the code but the server says no to whatever would write."""
+    url = at.settings.resolved_database_url()
+    with (
+        opened(url, read_only=True) as database,
+        pytest.raises(DBAPIError, match="read-only"),
+        database.writing() as session,
+    ):
+        access.add_key(session, name="a", key="k", scopes=[])
+
+
+def test_a_writer_waits_only_so_long_for_its_turn(url: str) -> None:
+    """A writer that does not get its turn gives up, as one that found no database."""
+    with opened(url + "?options=-c%20lock_timeout%3D200ms") as database:
+        with database.writing() as first:
+            first.execute(sa.text("SELECT 1"))
+            with pytest.raises(OperationalError), database.writing() as second:
+                second.execute(sa.text("SELECT 1"))
+        with database.writing() as third:
+            assert third.scalar(sa.text("SELECT 1")) == 1
+
+
+def test_a_heartbeat_needs_no_turn(url: str) -> None:
+    """A session that asks for no turn goes on while another writes."""
+    with opened(url) as database, database.writing() as first:
+        first.execute(sa.text("SELECT 1"))
+        with database.writing(in_turn=False) as second:
+            assert second.scalar(sa.text("SELECT 1")) == 1
+
+
+def test_a_session_does_not_inherit_how_another_began(at: Installation) -> None:
+    """A connection that was used for reading, or without a turn, takes its turn when it is used for writing."""
+    with at.database.reading() as session:
+        session.execute(sa.text("SELECT 1"))
+    with at.database.writing(in_turn=False) as session:
+        session.execute(sa.text("SELECT 1"))
+    with at.database.writing() as session:
+        held = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()"
+        assert session.scalar(sa.text(held)) == 1
+        assert session.scalar(sa.text("SHOW transaction_isolation")) == "read committed"
+
+
+def test_more_sessions_than_connections(at: Installation) -> None:
+    """Sessions beyond the pool's connections wait for one; none fails."""
+    together = threading.Barrier(20)
+
+    def read(number: int) -> int:
+        if number < 20:
+            together.wait()
+        with at.database.reading() as session:
+            session.execute(sa.text("SELECT pg_sleep(0.05)"))
+            return len(session.scalars(sa.select(ApiKey)).all())
+
+    with ThreadPoolExecutor(40) as threads:
+        assert list(threads.map(read, range(80))) == [1] * 80
+
+
+@pytest.mark.parametrize("patience", [0.0, 2.0])
+def test_patience_is_for_an_outage_not_for_a_call(patience: float) -> None:
+    """A server that is away is waited for once; whoever comes later learns at once that it is still away."""
+    with opened("postgresql://nobody@127.0.0.1:1/none", patience_seconds=patience) as database:
+        waited = []
+        for _ in range(3):
+            started = time.monotonic()
+            with pytest.raises(OperationalError), database.reading() as session:
+                session.execute(sa.text("SELECT 1"))
+            waited.append(time.monotonic() - started)
+        assert patience <= waited[0] < patience + 3
+        assert max(waited[1:]) < 1.5
+
+
+@pytest.mark.parametrize("url", ["mysql://somewhere/lethe", "nonsense"])
+def test_another_database_is_refused(url: str) -> None:
+    """What is neither SQLite nor PostgreSQL is refused by name of the setting."""
+    with pytest.raises(DatabaseUnreadable, match="LETHE_DATABASE_URL"):
+        Database(url)
+
+
+def test_only_one_package_knows_which_database_it_is() -> None:
+    """Outside `app/db` the code is the same for both databases."""
+    root = Path(app.__file__).parents[1]
+    sources = (path for folder in ("app", "worker") for path in (root / folder).rglob("*.py"))
+    asking = {path.relative_to(root).parent.as_posix() for path in sources if "dialect" in path.read_text()}
+    assert asking == {"app/db"}

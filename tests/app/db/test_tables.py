@@ -1,0 +1,35 @@
+import pytest
+from fastapi.testclient import TestClient
+
+from app.access import service as access
+from app.errors import InputInvalid
+from app.installation import Installation
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/datasets/ds_%00",
+        "/models/mdl_%00",
+        "/models/mdl_%00/versions/1",
+        "/deletion-requests/dr_%00",
+        "/deletion-requests/dr_%00/certificate",
+        "/certificates/crt_%00",
+        "/runs?model_id=%00",
+        "/deletion-requests?external_id=%00",
+        "/accounting/models/mdl_%00",
+        "/accounting/deletion-requests/dr_%00",
+    ],
+)
+def test_an_id_with_nul_is_malformed(gateway: TestClient, path: str) -> None:
+    """An id that no text of either database can be is refused as malformed, wherever it comes."""
+    answer = gateway.get(f"/v1{path}")
+    assert (answer.status_code, answer.json()["code"]) == (422, "input_invalid")
+
+
+@pytest.mark.parametrize("text", ["a\0b", "\ud800"])
+def test_what_is_no_text_is_not_stored(at: Installation, text: str) -> None:
+    """Both databases refuse to store NUL and half a surrogate pair, and say so without repeating the text."""
+    with pytest.raises(InputInvalid) as caught, at.database.writing() as session:
+        access.add_key(session, name=text, key="k", scopes=[])
+    assert text not in str(caught.value)

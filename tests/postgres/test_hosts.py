@@ -1,0 +1,179 @@
+"""Workers of several hosts on one database: dead ones, silent ones, and hosts that believe in another time."""
+
+import datetime
+import importlib.util
+import platform
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from pydantic import SecretStr
+
+from app.config import Settings
+from app.db import now
+from app.db.tables import DeletionRequest, Run
+from app.installation import Installation
+from app.unlearning import service as unlearning
+from app.unlearning.service import Claimed
+from tests.faults import hops, processes
+from tests.faults.checks import assert_all_done_once
+from tests.faults.processes import environment_of, wait_until
+
+pytestmark = pytest.mark.postgres
+
+Make = Callable[..., dict[str, Any]]
+Get = Callable[[str], Any]
+
+
+@pytest.fixture
+def request_made(new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]) -> dict[str, Any]:
+    """A request that a live model waits to forget."""
+    new_model(new_dataset()["id"], noise_scale=0.02)
+    assert work() == 1
+    return forget("p3")
+
+
+def runs(at: Installation) -> list[tuple[str, str]]:
+    """Worker and status of every run but the first, oldest first."""
+    with at.database.reading() as session:
+        found = session.execute(sa.select(Run.worker, Run.status).order_by(Run.started_at)).all()
+    return [(worker, status) for worker, status in found][1:]
+
+
+def test_another_host_takes_over(settings: Settings, at: Installation, request_made: dict[str, Any], get: Get) -> None:
+    """What a worker was doing that is killed is done by a worker of another host, when the lease is over."""
+    with processes.worker(settings, name="w@one", hop="mid-chain", act=hops.stop) as one:
+        one.pause()
+        one.kill()
+    with processes.worker(settings, name="w@two") as two:
+        wait_until(lambda: get(f"/deletion-requests/{request_made['id']}")["status"] == "completed")
+        assert two.stop() == 0
+    assert runs(at) == [("w@one", "abandoned"), ("w@two", "published")]
+    assert_all_done_once(at)
+
+
+def test_a_supervisor_takes_back_only_its_own(
+    settings: Settings, at: Installation, request_made: dict[str, Any], get: Get
+) -> None:
+    """When a host's worker has died, the run of another host's worker stays with it."""
+    patient = settings.model_copy(update={"lease_seconds": 30.0})
+    with processes.worker(patient, name="w@one", hop="mid-chain", act=hops.dawdle) as one:
+        wait_until(lambda: one.logged("unlearning.run_claimed"))
+        with at.database.writing() as session:
+            assert unlearning.take_back(session, worker="w@two") == 0
+        wait_until(lambda: get(f"/deletion-requests/{request_made['id']}")["status"] == "completed")
+        assert one.stop() == 0
+    assert runs(at) == [("w@one", "published")]
+
+
+def test_a_host_that_falls_silent_in_its_turn(
+    settings: Settings, at: Installation, request_made: dict[str, Any], get: Get
+) -> None:
+    """A worker that stops in the middle of a transaction stops nobody else for longer than the server allows."""
+    url = settings.resolved_database_url() + "?options=-c%20idle_in_transaction_session_timeout%3D1s"
+    silent = settings.model_copy(update={"database_url": SecretStr(url)})
+    with processes.worker(silent, name="w@one", hop="claim not committed", act=hops.stop) as one:
+        one.pause()
+        with processes.worker(settings, name="w@two") as two:
+            wait_until(lambda: get(f"/deletion-requests/{request_made['id']}")["status"] == "completed", seconds=20)
+            assert two.stop() == 0
+        one.kill()
+    assert runs(at) == [("w@two", "published")]
+    assert_all_done_once(at)
+
+
+CLOCKS = pytest.mark.parametrize("clock", ["+5h", "-5h"])
+WITH_LIBFAKETIME = pytest.mark.skipif(
+    (sys.platform, platform.machine()) != ("linux", "x86_64"), reason="the wheel of libfaketime is for Linux on x86-64"
+)
+
+
+def on_skewed_host(settings: Settings, clock: str, *command: str) -> subprocess.Popen[str]:
+    """Python on a host whose clock is off by `clock`."""
+    package = importlib.util.find_spec("libfaketime")
+    assert package
+    assert package.origin
+    library = Path(package.origin).parent / "vendor" / "libfaketime" / "src" / "libfaketime.so.1"
+    given = {"database_url": settings.resolved_database_url(), "poll_seconds": "0.1"}
+    environment = environment_of(settings.data_dir, **given, lease_seconds=str(settings.lease_seconds))
+    environment |= {"LD_PRELOAD": str(library), "FAKETIME": clock, "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
+    return subprocess.Popen([sys.executable, *command], env=environment, stdout=subprocess.PIPE, text=True)
+
+
+CLAIM = """
+import datetime
+from app import installation
+from app.config import Settings
+from app.unlearning import service as unlearning
+
+print(datetime.datetime.now(datetime.UTC).isoformat())
+with installation.opened(Settings()) as at, at.database.writing() as session:
+    claimed = unlearning.claim(session, worker="skewed", lease_seconds=30, max_requests=10)
+print(claimed.run_id if claimed else "nothing")
+"""
+
+
+def claim_on_skewed_host(settings: Settings, clock: str) -> str:
+    """The id of the run that a worker there claims, or `nothing`."""
+    with on_skewed_host(settings, clock, "-c", CLAIM) as process:
+        said, _ = process.communicate(timeout=60)
+    assert process.returncode == 0
+    believed, claimed = said.split()
+    off = datetime.datetime.fromisoformat(believed) - datetime.datetime.now(datetime.UTC)
+    assert abs(off) > datetime.timedelta(hours=4)
+    return claimed
+
+
+def claim(at: Installation, *, lease_seconds: float) -> Claimed | None:
+    with at.database.writing() as session:
+        return unlearning.claim(session, worker="honest", lease_seconds=lease_seconds, max_requests=10)
+
+
+@WITH_LIBFAKETIME
+@CLOCKS
+def test_a_skewed_host_leaves_a_run_with_its_holder(
+    settings: Settings, at: Installation, request_made: dict[str, Any], clock: str
+) -> None:
+    """A worker whose host's clock is hours off takes no run whose lease is not over."""
+    assert claim(at, lease_seconds=60)
+    assert claim_on_skewed_host(settings, clock) == "nothing"
+    assert runs(at) == [("honest", "running")]
+
+
+@WITH_LIBFAKETIME
+@CLOCKS
+def test_a_skewed_host_takes_over(
+    settings: Settings, at: Installation, request_made: dict[str, Any], clock: str
+) -> None:
+    """A run whose lease is over is taken over by a host whose clock is hours off; its own lease is as long as any."""
+    assert claim(at, lease_seconds=0.01)
+    taken = claim_on_skewed_host(settings, clock)
+    assert runs(at) == [("honest", "abandoned"), ("skewed", "running")]
+    with at.database.reading() as session:
+        run = session.get_one(Run, taken)
+        at_database = now(session)
+    assert run.started_at < at_database
+    assert datetime.timedelta(seconds=20) < run.lease_expires_at - at_database < datetime.timedelta(seconds=30)
+    assert claim(at, lease_seconds=60) is None
+
+
+@WITH_LIBFAKETIME
+@CLOCKS
+def test_a_skewed_host_forgets(
+    settings: Settings, at: Installation, request_made: dict[str, Any], get: Get, clock: str
+) -> None:
+    """A worker whose host's clock is hours off completes a request, and the times in it are the database's."""
+    with on_skewed_host(settings, clock, "-m", "worker", "skewed") as process:
+        wait_until(lambda: get(f"/deletion-requests/{request_made['id']}")["status"] == "completed")
+        process.terminate()
+        process.communicate(timeout=30)
+    assert runs(at) == [("skewed", "published")]
+    with at.database.reading() as session:
+        done = session.get_one(DeletionRequest, request_made["id"])
+        assert done.completed_at
+        assert done.created_at <= done.completed_at <= now(session)
+    assert_all_done_once(at)

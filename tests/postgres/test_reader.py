@@ -1,0 +1,135 @@
+"""A role of the database that may read what the accounting service reads, and nothing else."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from fastapi.testclient import TestClient
+from psycopg import sql
+from pydantic import SecretStr
+
+from app import accounting_main, installation
+from app.config import Settings
+from app.db import reader
+from app.db.tables import Table
+from app.errors import InputInvalid
+from tests.postgres.server import Server
+
+pytestmark = pytest.mark.postgres
+
+Make = Callable[..., dict[str, Any]]
+ROLE = "an auditor's"
+
+
+@pytest.fixture
+def role(postgres: Server, settings: Settings) -> Iterator[str]:
+    """A role of the server that may read the test's installation."""
+    name = sql.Identifier(ROLE)
+    postgres.do(sql.SQL("CREATE ROLE {} LOGIN").format(name))
+    installation.set_up(settings, reader_role=ROLE)
+    yield ROLE
+    assert settings.database_url
+    database = settings.database_url.get_secret_value().rsplit("/", 1)[1]
+    postgres.do(sql.SQL("DROP OWNED BY {}").format(name), database=database)
+    postgres.do(sql.SQL("DROP ROLE {}").format(name))
+
+
+@pytest.fixture
+def url(settings: Settings, role: str) -> str:
+    """Of the test's database, for the role."""
+    assert settings.database_url
+    return settings.database_url.get_secret_value().replace("postgres@", "an%20auditor's@")
+
+
+def test_the_accounting_service_needs_no_more(
+    settings: Settings,
+    url: str,
+    admin_key: str,
+    gateway: TestClient,
+    new_dataset: Make,
+    new_model: Make,
+    forget: Make,
+    work: Callable[[], int],
+) -> None:
+    """With this role the accounting service answers everything as the gateway does, also for who still waits."""
+    model = new_model(new_dataset()["id"], noise_scale=0.02)
+    work()
+    done = forget("p3")
+    work()
+    waiting = forget("p4")
+    certificate = gateway.get(f"/v1/deletion-requests/{done['id']}/certificate").json()["certificates"][0]
+    as_reader = settings.model_copy(update={"database_url": SecretStr(url)})
+    headers = {"Authorization": f"Bearer {admin_key}"}
+    with TestClient(accounting_main.create_app(as_reader), headers=headers) as alone:
+        for path in (
+            f"/v1/accounting/models/{model['id']}",
+            f"/v1/accounting/models/{model['id']}/trajectory",
+            f"/v1/accounting/models/{model['id']}/ledger",
+            f"/v1/accounting/deletion-requests/{done['id']}",
+            f"/v1/accounting/deletion-requests/{waiting['id']}",
+            f"/v1/certificates/{certificate['id']}",
+            "/v1/accounting/bounds",
+        ):
+            answer = alone.get(path)
+            assert answer.status_code == 200, path
+            assert answer.json() == gateway.get(path).json()
+        asked = {"model_id": model["id"], "num_records": 2}
+        answers = [client.post("/v1/accounting/preview", json=asked).json() for client in (alone, gateway)]
+        assert answers[0] == answers[1]
+        assert alone.get("/readyz").json()["status"] == "ready"
+
+
+@pytest.mark.parametrize("table", [*Table.metadata.tables, "alembic_version"])
+def test_it_changes_nothing(url: str, table: str) -> None:
+    """The server refuses every way to change any table, whatever the connection says of itself."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("SET default_transaction_read_only = off")
+        for statement in ("DELETE FROM {}", "INSERT INTO {} DEFAULT VALUES", "TRUNCATE {}", "DROP TABLE {}"):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                connection.execute(sql.SQL(statement).format(sql.Identifier(table)))
+        columns = [column.name for column in Table.metadata.tables[table].columns] if table[:7] != "alembic" else []
+        for column in columns or ["version_num"]:
+            update = sql.SQL("UPDATE {} SET {} = NULL").format(sql.Identifier(table), sql.Identifier(column))
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                connection.execute(update)
+
+
+def test_it_makes_nothing_and_reads_only_what_it_needs(url: str) -> None:
+    """It can neither create anything nor read remembered answers, nor take up what it was once granted."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        for statement in ("CREATE TABLE more (id int)", "CREATE FUNCTION f() RETURNS int LANGUAGE sql AS 'SELECT 1'"):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                connection.execute(statement)
+        unread = {*Table.metadata.tables} - {*reader.TABLES}
+        assert unread == {"idempotent_answers", "request_events"}
+        for table in unread:
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                connection.execute(sql.SQL("SELECT 1 FROM {}").format(sql.Identifier(table)))
+
+
+def test_granting_again_takes_away_the_rest(postgres: Server, settings: Settings, role: str, url: str) -> None:
+    """Whatever else the role was granted meanwhile is gone when it is granted to again."""
+    assert settings.database_url
+    database = settings.database_url.get_secret_value().rsplit("/", 1)[1]
+    grants = "GRANT ALL ON ALL TABLES IN SCHEMA public TO {}", "GRANT CREATE ON SCHEMA public TO {}"
+    for statement in grants:
+        postgres.do(sql.SQL(statement).format(sql.Identifier(role)), database=database)
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("DELETE FROM request_events")
+        installation.set_up(settings, reader_role=role)
+        for statement in ("DELETE FROM request_events", "CREATE TABLE more (id int)"):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                connection.execute(sql.SQL(statement))
+
+
+def test_a_role_that_is_not_there(settings: Settings) -> None:
+    """Granting to nobody says how to make the role."""
+    with pytest.raises(InputInvalid, match="CREATE ROLE"):
+        installation.set_up(settings, reader_role="nobody_at_all")
+
+
+def test_sqlite_has_no_roles(set_up_once: Any) -> None:
+    """On SQLite there is nothing to grant, and it says what is read-only there."""
+    with pytest.raises(InputInvalid, match="read-only"):
+        installation.set_up(Settings(data_dir=set_up_once), reader_role="anybody")

@@ -1,0 +1,216 @@
+"""A database server that is not there yet, goes away, crashes, and comes back."""
+
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import sqlalchemy as sa
+from fastapi.testclient import TestClient
+from pydantic import SecretStr
+
+from app import installation
+from app.config import Settings
+from app.db.tables import DeletionRequest, Run
+from app.installation import Installation
+from app.main import create_app
+from tests.conftest import npz
+from tests.faults import hops, processes
+from tests.faults.checks import assert_all_done_once
+from tests.faults.processes import LETHE, environment_of, wait_until
+from tests.postgres import server
+from tests.postgres.server import Server
+
+pytestmark = pytest.mark.postgres
+
+Make = Callable[..., dict[str, Any]]
+Get = Callable[[str], Any]
+
+
+@pytest.fixture(scope="module")
+def mortal() -> Iterator[Server]:
+    """A server that these tests may stop."""
+    with server.running() as started:
+        yield started
+
+
+@pytest.fixture
+def settings(mortal: Server, tmp_path: Path) -> Iterator[Settings]:
+    """An installation on the server that these tests stop; it runs again when a test has ended."""
+    with mortal.database() as name:
+        url = SecretStr(mortal.url(name))
+        settings = Settings(data_dir=tmp_path / "data", database_url=url, lease_seconds=2.0, poll_seconds=0.1)
+        installation.set_up(settings)
+        yield settings
+        if not mortal.answers():
+            mortal.start()
+
+
+def test_a_gateway_without_its_database(gateway: TestClient, mortal: Server) -> None:
+    """While the database is away the gateway says so and when to come back; when it is back, the gateway is."""
+    assert gateway.get("/v1/models").status_code == 200
+    mortal.stop()
+    for path in ("/v1/models", "/readyz"):
+        answer = gateway.get(path)
+        assert answer.status_code == 503
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert int(answer.headers["retry-after"]) > 0
+        assert answer.json()["code"] == "unavailable"
+    assert gateway.get("/healthz").status_code == 200
+    started = time.monotonic()
+    assert gateway.post("/v1/deletion-requests", json={"subject_id": "p"}).status_code == 503
+    assert time.monotonic() - started < 1.9
+    mortal.start()
+    assert gateway.get("/v1/models").status_code == 200
+    assert gateway.get("/readyz").status_code == 200
+
+
+def test_a_short_restart_is_waited_for(gateway: TestClient, mortal: Server) -> None:
+    """A call that comes while the server restarts takes longer, and is answered."""
+    assert gateway.get("/v1/models").status_code == 200
+    mortal.stop()
+    with ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(gateway.get, "/v1/models")
+        time.sleep(0.5)
+        assert not waiting.done()
+        mortal.start()
+        assert waiting.result().status_code == 200
+
+
+def test_a_gateway_starts_before_its_database(settings: Settings, admin_key: str, mortal: Server) -> None:
+    """A gateway that is started first answers that the database is away, until it is there."""
+    mortal.stop()
+    with TestClient(create_app(settings), raise_server_exceptions=False) as gateway:
+        gateway.headers["Authorization"] = f"Bearer {admin_key}"
+        assert gateway.get("/v1/models").status_code == 503
+        mortal.start()
+        assert gateway.get("/v1/models").status_code == 200
+
+
+def test_setting_up_waits_for_the_database(settings: Settings, mortal: Server) -> None:
+    """`lethe migrate` may be started before the server; it waits."""
+    assert settings.database_url
+    environment = environment_of(settings.data_dir, database_url=settings.database_url.get_secret_value())
+    environment["PYTHONUNBUFFERED"] = "1"
+    mortal.stop()
+    with subprocess.Popen([LETHE, "migrate"], env=environment, stdout=subprocess.PIPE) as migrating:
+        assert migrating.stdout
+        assert b"database.unreachable" in migrating.stdout.readline()
+        mortal.start()
+        assert migrating.wait(30) == 0
+
+
+def test_a_server_that_crashes_under_load(
+    settings: Settings, admin_key: str, mortal: Server, at: Installation, new_dataset: Make, new_model: Make, work: Any
+) -> None:
+    """Every request that was accepted while the server crashed and came back is there, once, and is done."""
+    new_model(new_dataset()["id"], noise_scale=0.02)
+    assert work() == 1
+    ended = threading.Event()
+    answers: list[int] = []
+    accepted: dict[str, str] = {}
+
+    def ask(address: str, first: int) -> None:
+        with httpx.Client(base_url=address, headers={"Authorization": f"Bearer {admin_key}"}, timeout=30) as client:
+            person = first
+            while not ended.is_set():
+                key = {"Idempotency-Key": f"key {person}"}
+                answer = client.post("/v1/deletion-requests", json={"subject_id": f"p{person}"}, headers=key)
+                answers.append(answer.status_code)
+                if answer.status_code == 202:
+                    accepted[f"p{person}"] = answer.json()["id"]
+                    person += 3
+                if person >= 60:
+                    return
+                time.sleep(0.05)
+
+    with processes.gateway(settings) as (_, address):
+        asking = [threading.Thread(target=ask, args=(address, first)) for first in range(3)]
+        for thread in asking:
+            thread.start()
+        for _ in range(2):
+            time.sleep(0.4)
+            mortal.stop(signal.SIGQUIT)
+            mortal.start()
+        time.sleep(0.5)
+        ended.set()
+        for thread in asking:
+            thread.join()
+    assert set(answers) <= {202, 503}
+    assert len(accepted) >= 3
+    while work():
+        pass
+    with at.database.reading() as session:
+        stored = list(session.scalars(sa.select(DeletionRequest)))
+        assert set(accepted.values()) <= {request.id for request in stored}
+        assert len(stored) == len({request.subject_ref for request in stored})  # none was stored twice
+    assert_all_done_once(at)
+
+
+def test_a_run_outlives_a_restart(
+    settings: Settings,
+    mortal: Server,
+    at: Installation,
+    new_dataset: Make,
+    new_model: Make,
+    forget: Make,
+    get: Get,
+    work: Any,
+) -> None:
+    """A run that is under way while the server restarts is published, by the worker that began it."""
+    new_model(new_dataset()["id"], noise_scale=0.02)
+    assert work() == 1
+    request = forget("p3")
+    patient = settings.model_copy(update={"lease_seconds": 30.0})
+    with processes.worker(patient, name="long", hop="mid-chain", act=hops.dawdle) as long:
+        wait_until(lambda: long.logged("unlearning.run_claimed"))
+        time.sleep(0.5)
+        mortal.stop()
+        mortal.start()
+        wait_until(lambda: get(f"/deletion-requests/{request['id']}")["status"] == "completed")
+        assert long.stop() == 0
+    assert_all_done_once(at)
+    with at.database.reading() as session:
+        assert set(session.scalars(sa.select(Run.status))) == {"published"}
+
+
+def test_an_idle_worker_outlives_a_restart(
+    settings: Settings, mortal: Server, at: Installation, new_dataset: Make, new_model: Make, get: Get
+) -> None:
+    """A worker that looks for work while the server restarts finds what comes afterwards."""
+    with processes.worker(settings) as worker:
+        wait_until(lambda: worker.logged("worker.started"))
+        mortal.stop()
+        time.sleep(0.5)
+        mortal.start()
+        model = new_model(new_dataset()["id"])
+        wait_until(lambda: get(f"/models/{model['id']}")["status"] == "live")
+        assert worker.stop() == 0
+    assert_all_done_once(at)
+
+
+def test_lethe_up_outlives_an_outage(settings: Settings, mortal: Server, at: Installation, admin_key: str) -> None:
+    """`lethe up` on PostgreSQL answers 503 during a long outage, and its worker works when the server is back."""
+    assert settings.database_url
+    environment = {"database_url": settings.database_url.get_secret_value(), "poll_seconds": "0.1"}
+    with processes.up(settings.data_dir, **environment) as lethe:
+        headers = {"Authorization": f"Bearer {admin_key}"}
+        with httpx.Client(base_url=f"{lethe.address()}/v1", headers=headers, timeout=60) as client:
+            files = {"file": ("people.npz", npz())}
+            dataset = client.post("/datasets", data={"name": "people"}, files=files).json()
+            lethe.worker()
+            mortal.stop()
+            time.sleep(4)
+            assert client.get("/models").status_code == 503
+            mortal.start()
+            body = {"name": "model", "dataset_id": dataset["id"], "l2": 0.05}
+            model = client.post("/models", json=body).json()
+            wait_until(lambda: client.get(f"/models/{model['id']}").json()["status"] == "live")
+        assert lethe.end() == 0
+    assert_all_done_once(at)
