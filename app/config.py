@@ -1,4 +1,4 @@
-"""Settings, from the environment alone (`LETHE_...`); every one has a safe default."""
+"""Settings, from the environment (`LETHE_...`), or files named like them where secrets lie; all have safe defaults."""
 
 from pathlib import Path
 from typing import Literal
@@ -6,11 +6,16 @@ from typing import Literal
 from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+_SECRETS = Path("/run/secrets")
+"""Where containers find files such as `lethe_database_url`."""
+
 
 class Settings(BaseSettings):
     """What an operator may choose. None of it can change a guarantee; that is what a model's mechanism is for."""
 
-    model_config = SettingsConfigDict(env_prefix="LETHE_", extra="ignore")
+    model_config = SettingsConfigDict(
+        env_prefix="LETHE_", extra="ignore", secrets_dir=_SECRETS if _SECRETS.is_dir() else None
+    )
 
     data_dir: Path = Field(Path(".lethe"), description="Rows, sealed weights, keys and the embedded database.")
     host: str = Field("127.0.0.1", description="Address the gateway listens on.")

@@ -64,6 +64,7 @@ def set_up(settings: Settings, *, reader_role: str | None = None) -> None:
     """
     settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     _set_up_stores(settings)
+    Keys(settings.data_dir / "keys").create()
     admin_key = read_or_create(settings.resolved_admin_key_file(), access.new_key)
     database = Database(settings.resolved_database_url(), patience_seconds=_PATIENCE_SECONDS)
     try:

@@ -1,7 +1,8 @@
 """Keys of the installation: files of mode 0600 beside the database, never in it.
 
 `subject.key` turns subject ids into references (HMAC-SHA256), `digest.key` keys the digests of datasets, `signing.jwk`
-signs certificates (Ed25519). Each is made at first use by whichever process comes first.
+signs certificates (Ed25519). Each is made at first use by whichever process comes first. `kek` wraps the keys of what
+is sealed; it is made when an installation is set up, and never once something is sealed: a new one opens nothing.
 """
 
 import contextlib
@@ -9,12 +10,21 @@ import hashlib
 import hmac
 import json
 import os
+import re
 import secrets
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
+from typing import Protocol
 
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from joserfc.jwk import OKPKey
+
+_KEY_BYTES = 32
+_SECRET = re.compile(r"[0-9a-f]{64}")
+_ID_BYTES = 16
+_NONCE_BYTES = 12
 
 
 class Keys:
@@ -22,6 +32,10 @@ class Keys:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+
+    def create(self) -> None:
+        """Make every key that is not there: whoever opens the folder read-only cannot."""
+        _ = self.digest_key, self.signing_key, self._subject_key
 
     @cached_property
     def digest_key(self) -> bytes:
@@ -58,7 +72,97 @@ class Keys:
         return mac.hexdigest()
 
     def _secret(self, name: str) -> bytes:
-        return bytes.fromhex(read_or_create(self._folder / name, lambda: secrets.token_hex(32)))
+        return bytes.fromhex(read_or_create(self._folder / name, _new_secret))
+
+
+class KeyEncryptionKeyLost(OSError):
+    """The key that something is wrapped under is not where it should be; nothing is lost if it comes back."""
+
+
+class KeyEncryption(Protocol):
+    """Wraps the keys of sealed things, so that a copy of a wrapped key is worth nothing where this is not.
+
+    `context` is the name of what the key seals; a key wrapped for one name unwraps for no other.
+    """
+
+    def wrap(self, key: bytes, context: str) -> bytes:
+        """Under the present key. Raises `KeyEncryptionKeyLost`."""
+
+    def unwrap(self, wrapped: bytes, context: str) -> bytes:
+        """Raises `ValueError` for what was never wrapped, `KeyEncryptionKeyLost`."""
+
+    def begin_rotation(self) -> None:
+        """Make the next key the present one, and keep the one before; once, however often it is called."""
+
+    def end_rotation(self) -> None:
+        """Destroy the key before, with every copy of what is still wrapped under it."""
+
+
+class KeyEncryptionFile:
+    """A key-encryption key (AES-256-GCM) in a 0600 file of 64 hex digits, and in `<file>.next` while it is changed.
+
+    The files are read at each use, so that all processes and hosts that share them change keys at once.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._next = path.with_name(f"{path.name}.next")
+
+    def create(self) -> None:
+        """Make the key unless there is one."""
+        if not self._next.exists():
+            read_or_create(self._path, _new_secret)
+
+    def check(self) -> None:
+        """Raises `KeyEncryptionKeyLost` where there is none."""
+        self._keys()
+
+    def wrap(self, key: bytes, context: str) -> bytes:
+        present, nonce = self._keys()[0], secrets.token_bytes(_NONCE_BYTES)
+        return _id_of(present) + nonce + AESGCM(present).encrypt(nonce, key, context.encode())
+
+    def unwrap(self, wrapped: bytes, context: str) -> bytes:
+        name, nonce, sealed = (
+            wrapped[:_ID_BYTES],
+            wrapped[_ID_BYTES : _ID_BYTES + _NONCE_BYTES],
+            wrapped[_ID_BYTES + _NONCE_BYTES :],
+        )
+        if len(sealed) != _KEY_BYTES + 16 or not any(wrapped):
+            raise ValueError("This is no wrapped key.")
+        for key in self._keys():
+            if hmac.compare_digest(name, _id_of(key)):
+                try:
+                    return AESGCM(key).decrypt(nonce, sealed, context.encode())
+                except InvalidTag as error:
+                    raise ValueError("This key was wrapped for something else, or is damaged.") from error
+        raise KeyEncryptionKeyLost(
+            f"{self._path} holds another key-encryption key than what is there was wrapped with."
+        )
+
+    def begin_rotation(self) -> None:
+        self._keys()
+        if not self._next.exists():
+            read_or_create(self._next, _new_secret)
+
+    def end_rotation(self) -> None:
+        if not self._next.exists():
+            return
+        if self._path.exists():
+            _zero(self._path)
+        self._next.rename(self._path)
+        _sync(self._path.parent)
+
+    def _keys(self) -> list[bytes]:
+        """The present key, then the one before it."""
+        texts = []
+        for path in (self._next, self._path):  # in this order: what goes from the first name comes to the second
+            with contextlib.suppress(FileNotFoundError):
+                texts.append(path.read_text(errors="replace").strip())
+        if not any(texts := [text for text in texts if text.strip("\0")]):
+            raise KeyEncryptionKeyLost(f"The key-encryption key {self._path} is missing; put it back.")
+        if not all(_SECRET.fullmatch(text) for text in texts):
+            raise KeyEncryptionKeyLost(f"Expected 64 hex digits in the key-encryption key {self._path}.")
+        return [bytes.fromhex(text) for text in texts]
 
 
 def read_or_create(path: Path, make: Callable[[], str]) -> str:
@@ -75,13 +179,33 @@ def read_or_create(path: Path, make: Callable[[], str]) -> str:
         with contextlib.suppress(FileExistsError):
             os.link(temporary, path)
         temporary.unlink()
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)  # the name is durable too
-        finally:
-            os.close(folder)
+        _sync(path.parent)  # the name is durable too
     return path.read_text().strip()
 
 
 def _new_signing_key() -> str:
     return json.dumps(OKPKey.generate_key("Ed25519", private=True, auto_kid=True).as_dict(private=True))
+
+
+def _new_secret() -> str:
+    return secrets.token_hex(_KEY_BYTES)
+
+
+def _id_of(key: bytes) -> bytes:
+    """Tells keys apart and says nothing about them."""
+    return hmac.digest(key, b"lethe.kek", "sha256")[:_ID_BYTES]
+
+
+def _zero(path: Path) -> None:
+    with open(path, "r+b") as file:
+        file.write(bytes(os.fstat(file.fileno()).st_size))
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -60,6 +60,15 @@ def migrate(
     console.print("The database has this release's schema.")
 
 
+@commands.command("rotate-key")
+def rotate_key() -> None:
+    """Wrap every data key under a new key-encryption key and destroy the old one; the service may be running."""
+    from app import installation
+
+    installation.rotate_key_encryption_key(Settings())
+    console.print("Every data key is wrapped under a new key-encryption key; the old one is destroyed.")
+
+
 health = new_group("Whether what runs here works, for container health checks: exit code 0 if so, else 1.")
 commands.add_typer(health, name="health")
 

@@ -48,7 +48,7 @@ def encode(rows: RowStore, keys: Keys, *, path: Path, kind: ingest.Kind, schema:
         classes = list(schema.classes) if schema else [str(label) for label in range(len(counts))]
         ingest.check_learnable(np.pad(counts, (0, len(classes) - len(counts))).tolist(), classes)
     opened = rows.open(dataset_id)
-    return Encoded(
+    encoded = Encoded(
         dataset_id=dataset_id,
         schema=schema,
         classes=classes,
@@ -57,6 +57,8 @@ def encode(rows: RowStore, keys: Keys, *, path: Path, kind: ingest.Kind, schema:
         digest=rows.digest(dataset_id),
         subject_refs=references,
     )
+    rows.release(dataset_id)
+    return encoded
 
 
 def register(session: Session, *, name: str, encoded: Encoded) -> Dataset:

@@ -12,14 +12,11 @@ keyed: an unkeyed one of data that once held a person would let anybody confirm 
 
 import datetime
 import errno
-import fcntl
 import hashlib
 import json
-import mmap
 import os
 import re
 import secrets
-import shutil
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -28,15 +25,16 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from app.errors import DatasetDamaged, DatasetUnknown, DatasetUnusable
+from app.registry.files import created, locked, sync_folder, wipe, zero_and_verify
 
 if TYPE_CHECKING:
     from app.registry.ingest import Batch
 
 BLOCK_ROWS = 4096
 DIGEST_BYTES = 32
-_CHUNK = 2**20
 _DATASET_ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
 
@@ -60,13 +58,16 @@ class RowWriter:
         self.num_slots = 0
 
     def append(self, batch: "Batch") -> None:
+        self.write(batch.features, batch.labels)
+
+    def write(self, features: npt.NDArray[np.float32], labels: npt.NDArray[np.int32]) -> None:  # (b, columns), (b,)
         if self.num_columns is None:
-            self.num_columns = batch.features.shape[1]
-        if batch.features.shape != (len(batch.labels), self.num_columns):
-            raise ValueError(f"Expected {batch.features.shape=} == {(len(batch.labels), self.num_columns)}")
-        self._features.write(batch.features.astype("<f4", order="C", casting="no", copy=False).tobytes())
-        self._labels.write(batch.labels.astype("<i4", casting="no", copy=False).tobytes())
-        self.num_slots += len(batch.labels)
+            self.num_columns = features.shape[1]
+        if features.shape != (len(labels), self.num_columns):
+            raise ValueError(f"Expected {features.shape=} == {(len(labels), self.num_columns)}")
+        self._features.write(features.astype("<f4", order="C", casting="no", copy=False).tobytes())
+        self._labels.write(labels.astype("<i4", casting="no", copy=False).tobytes())
+        self.num_slots += len(labels)
 
 
 class RowStore:
@@ -91,23 +92,23 @@ class RowStore:
         folder = self._root / f".writing-{dataset_id}-{secrets.token_hex(8)}"
         folder.mkdir(mode=0o700)
         try:
-            with _locked(folder):
-                with _created(folder / "features.f32") as features, _created(folder / "labels.i32") as labels:
+            with locked(folder):
+                with created(folder / "features.f32") as features, created(folder / "labels.i32") as labels:
                     writer = RowWriter(features, labels, num_columns)
                     yield writer
                 if not writer.num_slots or not writer.num_columns:
                     raise DatasetUnusable("There are no rows.")
                 shape = {"num_slots": writer.num_slots, "num_columns": writer.num_columns}
-                with _created(folder / "shape.json") as file:
+                with created(folder / "shape.json") as file:
                     file.write(json.dumps(shape).encode())
-                with _created(folder / "block_digests.bin") as file:
-                    for block in range(_num_blocks(writer.num_slots)):
+                with created(folder / "block_digests.bin") as file:
+                    for block in range(num_blocks(writer.num_slots)):
                         file.write(self._block_digest(folder, writer.num_columns, block))
-                _sync_folder(folder)
+                sync_folder(folder)
                 folder = folder.rename(final)
-                _sync_folder(self._root)
+                sync_folder(self._root)
         except BaseException:
-            _wipe(folder)
+            wipe(folder)
             raise
 
     def dataset_ids(self, *, older_than: datetime.timedelta = datetime.timedelta(0)) -> set[str]:
@@ -132,9 +133,9 @@ class RowStore:
         if outside:
             raise IndexError(f"Expected 0 <= slot={outside[0]} < num_slots={num_slots}")
         chosen = sorted(set(slots))
-        with _locked(folder):
+        with locked(folder):
             for name, row_bytes in (("features.f32", 4 * num_columns), ("labels.i32", 4)):
-                _zero_and_verify(folder / name, [(slot * row_bytes, row_bytes) for slot in chosen])
+                zero_and_verify(folder / name, [(slot * row_bytes, row_bytes) for slot in chosen])
             with (folder / "block_digests.bin").open("r+b", buffering=0) as file:
                 for block in sorted({slot // BLOCK_ROWS for slot in chosen}):
                     os.pwrite(file.fileno(), self._block_digest(folder, num_columns, block), block * DIGEST_BYTES)
@@ -147,14 +148,17 @@ class RowStore:
         """
         folder, num_slots, num_columns = self._shape(dataset_id)
         recorded = (folder / "block_digests.bin").read_bytes()
-        blocks = (self._block_digest(folder, num_columns, block) for block in range(_num_blocks(num_slots)))
-        if recorded != b"".join(blocks) or (digest is not None and digest != self.digest(dataset_id)):
+        blocks = (self._block_digest(folder, num_columns, block) for block in range(num_blocks(num_slots)))
+        if recorded != b"".join(blocks) or (digest is not None and digest != self._digest(dataset_id)):
             raise DatasetDamaged(
                 f"The rows of dataset {dataset_id} are not those on record; nothing is learned from them."
             )
 
     def digest(self, dataset_id: str) -> str:
         """Keyed BLAKE2b, in hex, of the shape and the block digests."""
+        return self._digest(dataset_id)
+
+    def _digest(self, dataset_id: str) -> str:
         folder, num_slots, num_columns = self._shape(dataset_id)
         digest = hashlib.blake2b(key=self._key, digest_size=DIGEST_BYTES, person=b"lethe.rows")
         digest.update(f"{num_slots} {num_columns} {BLOCK_ROWS}\n".encode())
@@ -165,18 +169,21 @@ class RowStore:
         """Overwrite and remove the rows; nothing happens when there are none, so it can be run again."""
         folder = self._folder(dataset_id)
         leaving = self._root / f".deleting-{dataset_id}"
-        _wipe(leaving)
+        wipe(leaving)
         if folder.exists():
             folder.rename(leaving)
-            _sync_folder(self._root)
-            _wipe(leaving)
+            sync_folder(self._root)
+            wipe(leaving)
+
+    def release(self, dataset_id: str) -> None:
+        """Say that this host needs the rows no longer. They are its own and stay; only a cache of them would go."""
 
     def sweep_temporary(self) -> None:
         """Wipe what a crash left half written or half deleted; a folder that a live process is writing stays."""
         for folder in [*self._root.glob(".writing-*"), *self._root.glob(".deleting-*")]:
             try:
-                with _locked(folder, wait=False):
-                    _wipe(folder)
+                with locked(folder, wait=False):
+                    wipe(folder)
             except (BlockingIOError, FileNotFoundError):  # in use, or finished meanwhile
                 continue
 
@@ -195,7 +202,7 @@ class RowStore:
         sizes = {
             "features.f32": 4 * num_slots * num_columns,
             "labels.i32": 4 * num_slots,
-            "block_digests.bin": DIGEST_BYTES * _num_blocks(num_slots),
+            "block_digests.bin": DIGEST_BYTES * num_blocks(num_slots),
         }
         for name, size in sizes.items():
             if (folder / name).stat().st_size != size:
@@ -203,73 +210,21 @@ class RowStore:
         return folder, num_slots, num_columns
 
     def _block_digest(self, folder: Path, num_columns: int, block: int) -> bytes:
-        digest = hashlib.blake2b(key=self._key, digest_size=DIGEST_BYTES, person=b"lethe.block")
-        for name, row_bytes in (("features.f32", 4 * num_columns), ("labels.i32", 4)):
-            with (folder / name).open("rb") as file:
-                file.seek(block * BLOCK_ROWS * row_bytes)
-                digest.update(file.read(BLOCK_ROWS * row_bytes))
-        return digest.digest()
+        return self._digest_of(block_content(folder, num_columns, block))
+
+    def _digest_of(self, block: bytes) -> bytes:
+        return hashlib.blake2b(block, key=self._key, digest_size=DIGEST_BYTES, person=b"lethe.block").digest()
 
 
-def _num_blocks(num_slots: int) -> int:
+def block_content(folder: Path, num_columns: int, block: int) -> bytes:
+    """The features and then the labels of a block, as they are on disk."""
+    parts = []
+    for name, row_bytes in (("features.f32", 4 * num_columns), ("labels.i32", 4)):
+        with (folder / name).open("rb") as file:
+            file.seek(block * BLOCK_ROWS * row_bytes)
+            parts.append(file.read(BLOCK_ROWS * row_bytes))
+    return b"".join(parts)
+
+
+def num_blocks(num_slots: int) -> int:
     return -(-num_slots // BLOCK_ROWS)
-
-
-# --- files -----------------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def _created(path: Path) -> Iterator[IO[bytes]]:
-    """A new file, only for its owner to read, that is durable when the block ends."""
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        yield file
-        file.flush()
-        os.fsync(file.fileno())
-
-
-@contextmanager
-def _locked(folder: Path, *, wait: bool = True) -> Iterator[None]:
-    """One process at a time; the lock goes with its process, however that ends."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _zero_and_verify(path: Path, spans: Sequence[tuple[int, int]]) -> None:
-    """Zero these (offset, size) spans and read them back, from the disk where the page cache can be told to let go."""
-    with path.open("r+b", buffering=0) as file:
-        descriptor = file.fileno()
-        for offset, size in spans:
-            for start in range(offset, offset + size, _CHUNK):
-                os.pwrite(descriptor, bytes(min(_CHUNK, offset + size - start)), start)
-        os.fsync(descriptor)
-        for offset, size in spans:
-            if hasattr(os, "posix_fadvise"):
-                whole_pages = offset - offset % mmap.PAGESIZE  # a page is dropped whole or not at all
-                os.posix_fadvise(
-                    descriptor, whole_pages, offset + size + mmap.PAGESIZE - whole_pages, os.POSIX_FADV_DONTNEED
-                )
-            for start in range(offset, offset + size, _CHUNK):
-                length = min(_CHUNK, offset + size - start)
-                if os.pread(descriptor, length, start) != bytes(length):
-                    raise OSError(errno.EIO, "Zeros were written and something else was read back", str(path))
-
-
-def _wipe(folder: Path) -> None:
-    """Overwrite every file of the folder with zeros, then remove it, if it is there."""
-    if folder.exists():
-        for path in folder.iterdir():
-            _zero_and_verify(path, [(0, path.stat().st_size)])
-        shutil.rmtree(folder)
-        _sync_folder(folder.parent)

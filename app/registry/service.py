@@ -37,6 +37,8 @@ def create_model(
     radius: float | None,
     learn_steps: int | None,
     ranks: int,
+    max_requests: int | None,
+    max_wait_seconds: int,
     max_steps: int,
 ) -> Model:
     """Freeze the mechanism and ask for the first learning run.
@@ -81,6 +83,8 @@ def create_model(
         epsilon=epsilon,
         delta=delta,
         ranks=ranks,
+        max_requests=max_requests,
+        max_wait_seconds=max_wait_seconds,
         status="learning",
         wanted="learn",
         created_at=now(session),
@@ -171,8 +175,13 @@ def destroy_retired(session: Session, store: WeightStore) -> int:
 
 
 def destroy_orphans(session: Session, store: WeightStore) -> None:
-    """Destroy weights that dead runs left: on disk, but neither in service nor about to be."""
-    for version_id in store.version_ids() - repository.needed_version_ids(session):
+    """Destroy weights that dead runs left: stored, but neither in service nor about to be."""
+    try:
+        stored = store.version_ids()
+    except OSError as error:
+        telemetry.logger().error("registry.weights_not_listed", error=type(error).__name__)
+        return
+    for version_id in stored - repository.needed_version_ids(session):
         _destroy(store, version_id)
 
 

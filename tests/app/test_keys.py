@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.keys import Keys, read_or_create
+from app.keys import KeyEncryptionFile, KeyEncryptionKeyLost, Keys, read_or_create
 
 
 @pytest.fixture
@@ -80,3 +80,84 @@ def test_a_key_that_cannot_be_made_leaves_none(tmp_path: Path) -> None:
         read_or_create(path, fail)
     assert not path.parent.exists()
     assert read_or_create(path, lambda: "key") == "key"
+
+
+# --- what wraps other keys -------------------------------------------------------------------------------------------
+
+DATA_KEY = bytes(range(32))
+
+
+@pytest.fixture
+def key_encryption(tmp_path: Path) -> KeyEncryptionFile:
+    made = KeyEncryptionFile(tmp_path / "keys" / "kek")
+    made.create()
+    return made
+
+
+def test_a_wrapped_key_is_unwrapped(key_encryption: KeyEncryptionFile, tmp_path: Path) -> None:
+    """Whoever has the file gets the key back; what is wrapped does not show it, and is another each time."""
+    wrapped = [key_encryption.wrap(DATA_KEY, "ver_1") for _ in range(2)]
+    assert [KeyEncryptionFile(tmp_path / "keys" / "kek").unwrap(one, "ver_1") for one in wrapped] == [DATA_KEY] * 2
+    assert wrapped[0] != wrapped[1]
+    assert not any(DATA_KEY in one for one in wrapped)
+    assert (tmp_path / "keys" / "kek").stat().st_mode & 0o777 == 0o600
+
+
+def test_creating_it_again_changes_nothing(key_encryption: KeyEncryptionFile, tmp_path: Path) -> None:
+    """The key is made once, also in the middle of a rotation."""
+    wrapped = key_encryption.wrap(DATA_KEY, "ver_1")
+    key_encryption.create()
+    assert key_encryption.unwrap(wrapped, "ver_1") == DATA_KEY
+    key_encryption.begin_rotation()
+    (tmp_path / "keys" / "kek").unlink()
+    key_encryption.create()
+    assert not (tmp_path / "keys" / "kek").exists()
+
+
+def test_what_is_no_wrapped_key(key_encryption: KeyEncryptionFile) -> None:
+    """A key wrapped for something else, a changed one, a short one and zeros are refused."""
+    wrapped = key_encryption.wrap(DATA_KEY, "ver_1")
+    changed = wrapped[:-1] + bytes([wrapped[-1] ^ 1])
+    for one, context in ((wrapped, "ver_2"), (changed, "ver_1"), (wrapped[:-1], "ver_1"), (b"", "ver_1")):
+        with pytest.raises(ValueError, match="key"):
+            key_encryption.unwrap(one, context)
+    with pytest.raises(ValueError, match="key"):
+        key_encryption.unwrap(bytes(len(wrapped)), "ver_1")
+
+
+@pytest.mark.parametrize("content", ["", "\0" * 64, "00", "zz" * 32, "no key"])
+def test_a_file_without_a_key_is_refused(key_encryption: KeyEncryptionFile, tmp_path: Path, content: str) -> None:
+    """What is no key of 64 hex digits is not used as one, and the file is named."""
+    (tmp_path / "keys" / "kek").write_text(content)
+    with pytest.raises(KeyEncryptionKeyLost, match="kek"):
+        key_encryption.wrap(DATA_KEY, "ver_1")
+
+
+def test_a_rotation_changes_the_key(key_encryption: KeyEncryptionFile, tmp_path: Path) -> None:
+    """In between both keys unwrap and the new one wraps; at the end the old one is zero and what it wrapped is void."""
+    file, link = tmp_path / "keys" / "kek", tmp_path / "link"
+    os.link(file, link)
+    old = key_encryption.wrap(DATA_KEY, "ver_1")
+    for _ in range(2):
+        key_encryption.begin_rotation()
+    new = key_encryption.wrap(DATA_KEY, "ver_1")
+    assert new[:16] != old[:16]
+    assert key_encryption.unwrap(old, "ver_1") == key_encryption.unwrap(new, "ver_1") == DATA_KEY
+    for _ in range(2):
+        key_encryption.end_rotation()
+        assert key_encryption.unwrap(new, "ver_1") == DATA_KEY
+    with pytest.raises(KeyEncryptionKeyLost, match="another"):
+        key_encryption.unwrap(old, "ver_1")
+    assert link.read_bytes() == bytes(64)
+    assert [path.name for path in file.parent.iterdir()] == ["kek"]
+
+
+def test_a_rotation_cut_short_between_zeros_and_the_new_name(key_encryption: KeyEncryptionFile, tmp_path: Path) -> None:
+    """Where a crash left the old key zero and the new one under its other name, the new one is used."""
+    key_encryption.begin_rotation()
+    new = key_encryption.wrap(DATA_KEY, "ver_1")
+    (tmp_path / "keys" / "kek").write_bytes(bytes(64))
+    assert key_encryption.unwrap(new, "ver_1") == DATA_KEY
+    key_encryption.begin_rotation()
+    key_encryption.end_rotation()
+    assert key_encryption.unwrap(new, "ver_1") == DATA_KEY

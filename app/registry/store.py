@@ -1,0 +1,97 @@
+"""Where the service keeps bytes: named objects, in a folder or in a bucket.
+
+What a name has before its first '.' is its group: a version of a model, a dataset.
+
+What is stored here need not be forgettable by the store: whatever is about people is sealed before it comes
+(`app/registry/sealing.py`). Every operation raises `OSError` for what the store cannot do now.
+"""
+
+import datetime
+import os
+import re
+import secrets
+from pathlib import Path
+from typing import Protocol
+
+from app.registry.files import created, replace, sync_folder, wipe_file, written_at
+
+_NAME = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)+")
+
+
+class StoreUnavailable(OSError):
+    """The store did not do what it was asked; what it did with a write is unknown, so it is to be repeated."""
+
+
+class StoreKeepsVersions(OSError):
+    """The store keeps what is overwritten or deleted, so it is not used."""
+
+
+class ObjectStore(Protocol):
+    """Named objects, each there whole or not at all, and durable when a call returns."""
+
+    def check(self) -> None:
+        """Raises `StoreKeepsVersions` or another `OSError` where things cannot be written, read and forgotten."""
+
+    def put(self, name: str, content: bytes) -> None:
+        """Write the object, in place of the one of this name if there is one."""
+
+    def create(self, name: str, content: bytes) -> None:
+        """Write an object of a new name. Raises `FileExistsError`; of several that race one succeeds."""
+
+    def get(self, name: str) -> bytes:
+        """Raises `FileNotFoundError`."""
+
+    def delete(self, name: str) -> None:
+        """Nothing happens where there is none."""
+
+    def names(self, group: str | None = None) -> dict[str, datetime.datetime]:
+        """The objects, all or those of a group, and when (aware UTC) they were written."""
+
+
+class FolderStore:
+    """A folder of files of mode 0600; what is replaced or deleted is overwritten with zeros first."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def check(self) -> None:
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def put(self, name: str, content: bytes) -> None:
+        replace(self._written(name, content), self._path(name))
+
+    def create(self, name: str, content: bytes) -> None:
+        written = self._written(name, content)
+        try:
+            os.link(written, self._path(name))
+        finally:
+            written.unlink()
+        sync_folder(self._folder)
+
+    def get(self, name: str) -> bytes:
+        return self._path(name).read_bytes()
+
+    def delete(self, name: str) -> None:
+        for left_by_a_crash in self._folder.glob(f".{name}.*"):
+            wipe_file(left_by_a_crash)
+        wipe_file(self._path(name))
+
+    def names(self, group: str | None = None) -> dict[str, datetime.datetime]:
+        return dict(written_at(self._folder.glob("[!.]*.*" if group is None else f"{group}.*")))
+
+    def _written(self, name: str, content: bytes) -> Path:
+        path = self._path(name).with_name(f".{name}.{secrets.token_hex(4)}")
+        self.check()
+        with created(path) as file:
+            file.write(content)
+        return path
+
+    def _path(self, name: str) -> Path:
+        return self._folder / checked(name)
+
+
+def checked(name: str) -> str:
+    """The name, if it is one that every store takes."""
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"Expected {name=} of letters, digits, '_' and '-', with a '.' after its group")
+    return name

@@ -1,0 +1,164 @@
+"""The service with a bucket: learn, forget, certify; on two hosts; with keys that change and keys that are lost."""
+
+import contextlib
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from app import installation
+from app.accounting import certificates
+from app.config import Settings
+from app.errors import WeightsDestroyed
+from app.installation import Installation
+from app.keys import KeyEncryptionKeyLost
+from app.registry.store import StoreKeepsVersions
+from tests.faults.checks import assert_all_done_once
+from tests.faults.processes import wait_until
+from tests.s3.server import Server
+from worker import runner
+
+Get = Callable[[str], Any]
+Make = Callable[..., dict[str, Any]]
+
+
+def test_learn_forget_and_certify(
+    s3: Server,
+    bucket: str,
+    settings: Settings,
+    at: Installation,
+    gateway: TestClient,
+    new_dataset: Make,
+    new_model: Make,
+    forget: Make,
+    get: Get,
+    work: Callable[[], int],
+) -> None:
+    """A person is learned from and forgotten, the certificate verifies, and what remains of them opens nowhere."""
+    dataset = new_dataset(rows=9000)
+    model = new_model(dataset["id"], noise_scale=0.02)
+    assert not list(settings.resolved_cache_dir().rglob("*.f32"))  # a gateway keeps no rows
+    work()
+    first = f"/v1/models/{model['id']}/versions/1/weights"
+    assert gateway.get(first).status_code == 200
+    with at.database.reading():
+        [version_id] = at.weights.version_ids()
+    backup, row = s3.contents(bucket), at.rows.open(dataset["id"]).features[5].tobytes()
+
+    request = forget("p5")
+    work()
+    assert get(f"/deletion-requests/{request['id']}")["status"] == "completed"
+    [owed] = get(f"/deletion-requests/{request['id']}")["models"]
+    certificate = get(f"/certificates/{owed['certificate_id']}")
+    assert certificates.verify(certificate["jws"], gateway.get("/.well-known/jwks.json").json()).guarantees
+    assert gateway.get(first).status_code == 410
+    assert not at.rows.open(dataset["id"]).features[5].any()
+    assert_all_done_once(at)
+
+    files = [path.read_bytes() for path in settings.data_dir.rglob("*") if path.is_file()]
+    assert not any(row in content for content in (*files, *s3.contents(bucket).values()))
+    for name, content in backup.items():
+        if name not in s3.contents(bucket):
+            s3.write(bucket, name, content)
+    with pytest.raises(WeightsDestroyed):
+        at.weights.get(version_id)
+
+
+def test_two_hosts(
+    settings: Settings,
+    at: Installation,
+    new_dataset: Make,
+    new_model: Make,
+    forget: Make,
+    get: Get,
+    work: Callable[[], int],
+    tmp_path: Path,
+) -> None:
+    """Hosts that share data folder, database and bucket take turns, each with rows of its own that are never stale."""
+    dataset = new_dataset()
+    new_model(dataset["id"], noise_scale=0.02)
+    work()
+    with installation.opened(settings.model_copy(update={"cache_dir": tmp_path / "other"})) as other:
+        for number in range(4):
+            request = forget(f"p{number}")
+            assert runner.run_next(other if number % 2 else at, worker=f"w{number % 2}")
+            assert get(f"/deletion-requests/{request['id']}")["status"] == "completed"
+        for host in (at, other):
+            assert_all_done_once(host)
+
+
+def test_an_outage_loses_nothing(
+    settings: Settings,
+    s3: Server,
+    at: Installation,
+    new_dataset: Make,
+    new_model: Make,
+    forget: Make,
+    get: Get,
+    work: Callable[[], int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """While the bucket is away a run fails and is handed back; once it is back, the request completes."""
+    dataset = new_dataset()
+    model = new_model(dataset["id"], noise_scale=0.02)
+    assert runner.run_next(at, worker="w")
+    request = forget("p3")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "https://127.0.0.1:1")
+    monkeypatch.setattr("app.registry.s3._RETRIES", 0)
+    with installation.opened(settings) as cut_off, contextlib.suppress(OSError):
+        runner.run_next(cut_off, worker="w")
+    assert get(f"/deletion-requests/{request['id']}")["status"] == "accepted"
+    assert get(f"/models/{model['id']}")["error_code"] == "StoreUnavailable"
+    for name, value in s3.environment.items():
+        monkeypatch.setenv(name, value)
+    wait_until(lambda: work() and get(f"/deletion-requests/{request['id']}")["status"] == "completed", seconds=30)
+    assert_all_done_once(at)
+
+
+def test_keys_are_changed_while_the_service_runs(
+    settings: Settings,
+    at: Installation,
+    new_dataset: Make,
+    new_model: Make,
+    forget: Make,
+    work: Callable[[], int],
+    tmp_path: Path,
+) -> None:
+    """After a change of the key-encryption key all goes on, and a backup of old keys, object and all, is void."""
+    dataset = new_dataset()
+    new_model(dataset["id"], noise_scale=0.02)
+    work()
+    shutil.copytree(settings.data_dir / "weights" / "keys", tmp_path / "backup")
+    for _ in range(2):
+        installation.rotate_key_encryption_key(settings)
+    forget("p1")
+    work()
+    assert_all_done_once(at)
+    for key in (tmp_path / "backup").iterdir():
+        shutil.copy(key, settings.data_dir / "weights" / "keys")
+        with pytest.raises((KeyEncryptionKeyLost, WeightsDestroyed)):
+            at.weights.get(key.stem)
+
+
+def test_a_bucket_that_keeps_versions_stops_the_start(s3: Server, settings: Settings) -> None:
+    """An installation is not set up on a bucket with versioning."""
+    settings = settings.model_copy(update={"store_url": f"s3://{s3.new_bucket(versioning='Enabled')}"})
+    with pytest.raises(StoreKeepsVersions):
+        installation.set_up(settings)
+
+
+def test_a_lost_key_encryption_key_is_not_made_anew(
+    settings: Settings, at: Installation, new_dataset: Make, tmp_path: Path
+) -> None:
+    """Where something is sealed and its key-encryption key is missing, the start is refused until it is back."""
+    new_dataset()
+    kek = settings.resolved_key_encryption_key_file()
+    kek.rename(tmp_path / "away")
+    with pytest.raises(KeyEncryptionKeyLost, match="put it back"):
+        installation.set_up(settings)
+    assert not kek.exists()
+    (tmp_path / "away").rename(kek)
+    installation.set_up(settings)
