@@ -1,8 +1,9 @@
 """The Celery application of a worker: `celery -A worker.celery_app worker --pool solo`."""
 
+import threading
 from typing import Any
 
-from celery.signals import setup_logging, worker_init
+from celery.signals import setup_logging, worker_init, worker_shutting_down
 from pydantic import ValidationError
 
 from app import dispatch, heartbeat, telemetry
@@ -18,6 +19,7 @@ if settings.broker_url is None:
     raise SystemExit("LETHE_BROKER_URL is not set: a Celery worker needs a broker; without one, use 'lethe up'.")
 telemetry.configure(settings.log_level)  # Celery warns before its first signal
 app = dispatch.celery_client(settings.broker_url.get_secret_value())
+stopping = threading.Event()
 app.conf.imports = ["worker.tasks"]
 app.conf.beat_schedule = {"sweep": {"task": dispatch.TASK, "schedule": settings.poll_seconds * 10}}
 
@@ -34,3 +36,8 @@ def _configure(sender: Any, **_: object) -> None:
     ranks.prepare(device=settings.device)
     telemetry.trace_to(settings.otlp_endpoint, service="lethe-worker")
     heartbeat.Heartbeat(settings.data_dir).start()
+
+
+@worker_shutting_down.connect  # type: ignore[untyped-decorator]
+def _stop(**_: object) -> None:
+    stopping.set()

@@ -15,6 +15,7 @@ from app.accounting import service as accounting
 from app.api.calls import At, Cursor, Limit, caller_with, once_with, respond
 from app.api.problems import responses
 from app.api.schemas import (
+    BatchingOut,
     GuaranteeOut,
     MechanismOut,
     ModelIn,
@@ -77,6 +78,8 @@ def create_model(at: At, body: ModelIn, once: Annotated[Once, once_with(Scope.MO
                 radius=body.radius,
                 learn_steps=body.learn_steps,
                 ranks=body.ranks,
+                max_requests=body.batching.max_requests,
+                max_wait_seconds=body.batching.max_wait_seconds,
                 max_steps=at.settings.max_steps,
             )
             answer = idempotency.remember(session, once, _accepted(session, model))
@@ -200,6 +203,7 @@ def shown(session: Session, model: Model) -> ModelOut:
         mechanism=MechanismOut(**model.mechanism),
         target=TargetOut(epsilon=model.epsilon, delta=model.delta),
         ranks=model.ranks,
+        batching=BatchingOut(max_requests=model.max_requests, max_wait_seconds=model.max_wait_seconds),
         guarantee=[GuaranteeOut(**guarantee.to_json()) for guarantee in guarantees] if guarantees else None,
         metrics=version.metrics if version else {},
         error_code=model.error_code,

@@ -73,6 +73,15 @@ class TargetIn(Body):
     delta: Annotated[float, Field(gt=0, lt=1)] | None = Field(None, description="Default: num_slots^-1.1.")
 
 
+class BatchingIn(Body):
+    max_requests: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = Field(
+        None, description="Run as soon as so many requests wait. Default: no limit but the time."
+    )
+    max_wait_seconds: Annotated[int, Field(ge=0, le=30 * 86400)] = Field(
+        0, description="Let a request wait so long for others, but never into the last week before it is due."
+    )
+
+
 class ModelIn(Body):
     name: Name
     dataset_id: str
@@ -88,6 +97,7 @@ class ModelIn(Body):
     ranks: Annotated[int, Field(ge=1, le=64)] = Field(
         1, description="Processes that share each run, every one with its part of the rows (a block of 4096 at least)."
     )
+    batching: BatchingIn = Field(default_factory=BatchingIn)
 
 
 class ProgressOut(BaseModel):
@@ -122,6 +132,11 @@ class GuaranteeOut(BaseModel):
     reference_process: str
 
 
+class BatchingOut(BaseModel):
+    max_requests: int | None
+    max_wait_seconds: int
+
+
 class TargetOut(BaseModel):
     epsilon: float
     delta: float
@@ -139,6 +154,7 @@ class ModelOut(BaseModel):
     mechanism: MechanismOut
     target: TargetOut
     ranks: int
+    batching: BatchingOut
     guarantee: list[GuaranteeOut] | None = Field(description="Of the live version, for everybody.")
     metrics: dict[str, Any]
     error_code: str | None

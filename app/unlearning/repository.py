@@ -10,6 +10,8 @@ from app.db.tables import Dataset, DeletionRequest, Erasure, Model, RequestModel
 from app.deletion.status import Status
 
 _LEARNING_MAY_WAIT = datetime.timedelta(days=30)
+_BEFORE_THE_DEADLINE = datetime.timedelta(days=7)
+"""However long a model lets requests wait for each other, it runs this long before the first of them is due."""
 
 
 def run(session: Session, run_id: str) -> Run | None:
@@ -34,10 +36,13 @@ def running_runs_of(session: Session, *, worker: str) -> list[Run]:
 def datasets_due(session: Session, *, at: datetime.datetime) -> list[str]:
     """Datasets with something to do and nothing running, by the earliest deadline of those who wait on them.
 
-    A model that only has to learn counts as if it were due a month after it was asked for.
+    A model that only has to learn counts as if it were due a month after it was asked for. Rows are erased as soon as
+    one model of the dataset runs, or none is there to wait for.
     """
     due: dict[str, datetime.datetime] = {}
-    for dataset_id, deadline in [*_requested(session), *_behind(session, at=at), *_to_learn(session, at=at)]:
+    waiting = _waiting_models(session, at=at)
+    requested = _requested(session, patient=_patient_datasets(session, waiting))
+    for dataset_id, deadline in [*requested, *_behind(session, waiting, at=at), *_to_learn(session, at=at)]:
         due[dataset_id] = min(deadline, due.get(dataset_id, deadline))
     busy = sa.select(Run.dataset_id).where(Run.status == "running")
     put_off = sa.select(Dataset.id).where(Dataset.not_before > at)
@@ -45,7 +50,42 @@ def datasets_due(session: Session, *, at: datetime.datetime) -> list[str]:
     return sorted(due.keys() - held, key=lambda dataset_id: (due[dataset_id], dataset_id))
 
 
-def _requested(session: Session) -> list[tuple[str, datetime.datetime]]:
+def _waiting_models(session: Session, *, at: datetime.datetime) -> set[str]:
+    """Models that let requests wait for each other, and whose requests are neither many, nor old, nor due soon."""
+    query = (
+        sa.select(
+            Model.id,
+            Model.max_requests,
+            Model.max_wait_seconds,
+            sa.func.count(),
+            sa.func.min(DeletionRequest.created_at),
+            sa.func.min(sa.func.coalesce(DeletionRequest.extended_due_at, DeletionRequest.due_at)),
+        )
+        .join(RequestModel, sa.and_(RequestModel.model_id == Model.id, RequestModel.status == "pending"))
+        .join(DeletionRequest, DeletionRequest.id == RequestModel.request_id)
+        .where(Model.max_wait_seconds > 0, Model.wanted.is_(None))
+        .group_by(Model.id)
+    )
+    return {
+        model_id
+        for model_id, most, seconds, count, oldest, deadline in session.execute(query)
+        if (most is None or count < most)
+        and at < oldest + datetime.timedelta(seconds=seconds)
+        and at < deadline - _BEFORE_THE_DEADLINE
+    }
+
+
+def _patient_datasets(session: Session, waiting: set[str]) -> set[str]:
+    """Datasets all of whose models that carry or will carry people are `waiting`."""
+    if not waiting:
+        return set()
+    carries = sa.or_(Model.live_version.is_not(None), Model.wanted.is_not(None))
+    datasets = sa.select(Model.dataset_id).where(Model.id.in_(waiting))
+    impatient = sa.select(Model.dataset_id).where(carries, Model.id.not_in(waiting))
+    return set(session.scalars(datasets.except_(impatient)))
+
+
+def _requested(session: Session, *, patient: set[str]) -> list[tuple[str, datetime.datetime]]:
     """Datasets with rows to erase: asked for and not claimed, or claimed and not known to be null."""
     query = (
         sa.select(Erasure.dataset_id, sa.func.min(DeletionRequest.due_at))
@@ -54,7 +94,10 @@ def _requested(session: Session) -> list[tuple[str, datetime.datetime]]:
             Erasure.nulled_at.is_(None),
             sa.or_(
                 Erasure.revision.is_not(None),
-                DeletionRequest.status.in_((Status.ACCEPTED, Status.RUNNING)),
+                sa.and_(
+                    DeletionRequest.status.in_((Status.ACCEPTED, Status.RUNNING)),
+                    Erasure.dataset_id.not_in(patient),
+                ),
             ),
         )
         .group_by(Erasure.dataset_id)
@@ -62,7 +105,7 @@ def _requested(session: Session) -> list[tuple[str, datetime.datetime]]:
     return [(dataset_id, deadline) for dataset_id, deadline in session.execute(query)]
 
 
-def _behind(session: Session, *, at: datetime.datetime) -> list[tuple[str, datetime.datetime]]:
+def _behind(session: Session, waiting: set[str], *, at: datetime.datetime) -> list[tuple[str, datetime.datetime]]:
     """Datasets with a live model that carries people whose rows are null."""
     owed = sa.and_(RequestModel.model_id == Model.id, RequestModel.status.in_(("pending", "running")))
     query = (
@@ -71,7 +114,7 @@ def _behind(session: Session, *, at: datetime.datetime) -> list[tuple[str, datet
         .join(Version, sa.and_(Version.model_id == Model.id, Version.number == Model.live_version))
         .outerjoin(RequestModel, owed)
         .outerjoin(DeletionRequest, DeletionRequest.id == RequestModel.request_id)
-        .where(_ready(at), Version.revision < Dataset.revision)
+        .where(_ready(at), Version.revision < Dataset.revision, Model.id.not_in(waiting))
         .group_by(Model.dataset_id)
     )
     return [(dataset_id, deadline) for dataset_id, deadline in session.execute(query)]
@@ -87,21 +130,16 @@ def _ready(at: datetime.datetime) -> sa.ColumnElement[bool]:
 
 
 def models_due(session: Session, *, dataset: Dataset, at: datetime.datetime) -> list[tuple[Model, Version | None]]:
-    """Models of a dataset that must run, the one that is furthest behind first: none waits for ever."""
+    """Models of a dataset that must run now, the one that is furthest behind first: none waits for ever."""
     query = (
         sa.select(Model, Version)
         .outerjoin(Version, sa.and_(Version.model_id == Model.id, Version.number == Model.live_version))
         .where(
             Model.dataset_id == dataset.id,
             _ready(at),
+            Model.id.not_in(_waiting_models(session, at=at)),
             sa.or_(Model.wanted.is_not(None), Version.revision < dataset.revision),
         )
         .order_by(sa.func.coalesce(Version.revision, -1), Model.created_at, Model.id)
     )
     return [(model, version) for model, version in session.execute(query)]
-
-
-def oldest_waiting(session: Session) -> datetime.datetime | None:
-    """When the request that waits longest was made."""
-    waiting = DeletionRequest.status.in_((Status.ACCEPTED, Status.RUNNING))
-    return session.scalars(sa.select(sa.func.min(DeletionRequest.created_at)).where(waiting)).one()

@@ -1,0 +1,126 @@
+"""Models may let requests wait for each other: for so many, for so long, and never into the week before a deadline."""
+
+import datetime
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from fastapi.testclient import TestClient
+
+from app.db import now
+from app.db.tables import DeletionRequest
+from app.installation import Installation
+
+Make = Callable[..., dict[str, Any]]
+Get = Callable[[str], Any]
+HOUR = 3600
+
+
+@pytest.fixture
+def older(at: Installation) -> Callable[..., None]:
+    """Move all requests so far back in time that they were made, or are due, at another moment."""
+
+    def move(**by: datetime.timedelta) -> None:
+        with at.database.writing() as session:
+            for name, distance in by.items():
+                column = getattr(DeletionRequest, name)
+                for request_id, moment in session.execute(sa.select(DeletionRequest.id, column)).all():
+                    change = {name: moment - distance}
+                    session.execute(sa.update(DeletionRequest).where(DeletionRequest.id == request_id).values(change))
+
+    return move
+
+
+def statuses(get: Get, *requests: dict[str, Any]) -> list[str]:
+    return [get(f"/deletion-requests/{request['id']}")["status"] for request in requests]
+
+
+def test_requests_wait_until_there_are_enough(
+    new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
+) -> None:
+    """With batching of three requests, two wait and the third brings all of them into one run."""
+    model = new_model(new_dataset()["id"], batching={"max_requests": 3, "max_wait_seconds": HOUR})
+    assert model["batching"] == {"max_requests": 3, "max_wait_seconds": HOUR}
+    work()
+    first, second = forget("p1"), forget("p2")
+    assert work() == 0
+    assert statuses(get, first, second) == ["accepted", "accepted"]
+    third = forget("p3")
+    assert work() == 1
+    assert statuses(get, first, second, third) == ["completed"] * 3
+    assert get(f"/models/{model['id']}")["live_version"] == 2
+
+
+def test_a_request_waits_no_longer_than_it_may(
+    new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int], older: Any
+) -> None:
+    """When the oldest request has waited for max_wait_seconds, all that wait are served."""
+    new_model(new_dataset()["id"], batching={"max_wait_seconds": HOUR})
+    work()
+    first = forget("p1")
+    older(created_at=datetime.timedelta(seconds=HOUR - 60))
+    assert work() == 0
+    second = forget("p2")
+    older(created_at=datetime.timedelta(seconds=120))
+    assert work() == 1
+    assert statuses(get, first, second) == ["completed"] * 2
+
+
+def test_a_deadline_ends_the_waiting(
+    at: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int], older: Any
+) -> None:
+    """A week before the first of them is due, requests are served, whatever the batching."""
+    new_model(new_dataset()["id"], batching={"max_requests": 1000, "max_wait_seconds": 30 * 24 * HOUR})
+    work()
+    request = forget("p1")
+    with at.database.reading() as session:
+        left = session.get_one(DeletionRequest, request["id"]).due_at - now(session)
+    older(due_at=left - datetime.timedelta(days=7, hours=1))
+    assert work() == 0
+    older(due_at=datetime.timedelta(hours=2))
+    assert work() == 1
+    assert statuses(get, request) == ["completed"]
+
+
+def test_each_model_has_its_own_patience(
+    new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int], older: Any
+) -> None:
+    """On one dataset a model without batching runs at once, and so are the rows erased; the patient one runs later."""
+    dataset = new_dataset()
+    prompt = new_model(dataset["id"])
+    patient = new_model(dataset["id"], batching={"max_wait_seconds": HOUR})
+    work()
+    request = forget("p1")
+    assert work() == 1
+    served = {m["model_id"]: m["status"] for m in get(f"/deletion-requests/{request['id']}")["models"]}
+    assert served == {prompt["id"]: "completed", patient["id"]: "pending"}
+    assert get(f"/datasets/{dataset['id']}")["num_records"] == dataset["num_records"] - 1
+    older(created_at=datetime.timedelta(seconds=HOUR))
+    assert work() == 1
+    assert statuses(get, request) == ["completed"]
+
+
+def test_learning_does_not_wait(
+    new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
+) -> None:
+    """A model that must learn does so at once and takes along who waits on its dataset."""
+    dataset = new_dataset()
+    new_model(dataset["id"], batching={"max_wait_seconds": HOUR})
+    work()
+    request = forget("p1")
+    assert work() == 0
+    new = new_model(dataset["id"])
+    work()
+    assert get(f"/models/{new['id']}")["status"] == "live"
+    assert get(f"/datasets/{dataset['id']}")["num_records"] == dataset["num_records"] - 1
+    assert statuses(get, request) == ["running"]
+
+
+@pytest.mark.parametrize(
+    "batching", [{"max_requests": 0}, {"max_wait_seconds": -1}, {"max_wait_seconds": 31 * 86400}, {"other": 1}]
+)
+def test_unusable_batching_is_refused(gateway: TestClient, new_dataset: Make, batching: dict[str, int]) -> None:
+    """Numbers out of range and unknown names are 422."""
+    body = {"name": "m", "dataset_id": new_dataset()["id"], "batching": batching}
+    assert gateway.post("/v1/models", json=body).status_code == 422
