@@ -1,0 +1,57 @@
+# Two images of one code base. `gateway` serves, accounts and migrates, and has no torch; `worker` has.
+#   docker build --target gateway .
+#   docker build --target worker --build-arg TORCH_INDEX=https://download.pytorch.org/whl/cu130 .
+FROM python:3.11-slim-bookworm AS python
+ENV PATH=/opt/lethe/bin:$PATH \
+    PIP_DISABLE_PIP_VERSION_CHECK=1 \
+    PYTHONUNBUFFERED=1
+
+FROM python AS packages
+WORKDIR /src
+COPY pyproject.toml constraints.txt deploy/requirements.py ./
+RUN --mount=type=cache,target=/root/.cache/pip \
+    python -m venv /opt/lethe \
+    && python requirements.py postgres > gateway.txt \
+    && pip install --constraint constraints.txt --requirement gateway.txt
+
+# The index says which build of torch it is: CPU unless asked otherwise.
+FROM packages AS worker-packages
+ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
+RUN --mount=type=cache,target=/root/.cache/pip \
+    python requirements.py postgres worker > worker.txt \
+    && pip install --no-deps --constraint constraints.txt --index-url "$TORCH_INDEX" torch \
+    && pip install --constraint constraints.txt --requirement worker.txt
+
+FROM python AS wheel
+WORKDIR /src
+COPY pyproject.toml README.md ./
+COPY app app
+COPY migrations migrations
+COPY worker worker
+RUN --mount=type=cache,target=/root/.cache/pip pip wheel --no-deps --wheel-dir /wheel .
+
+FROM python AS runtime
+RUN useradd --uid 10001 --user-group --no-create-home --home-dir /var/lib/lethe lethe \
+    && install --directory --owner lethe --group lethe --mode 0700 \
+        /var/lib/lethe /var/lib/lethe/keys /var/lib/lethe/sealing \
+    && install --directory --owner lethe --group lethe --mode 0755 /secrets/database \
+    && install --directory --owner lethe --group lethe --mode 0700 /secrets/lethe /secrets/accounting
+COPY --chmod=0755 deploy/make-secrets /usr/local/bin/make-secrets
+ENV LETHE_DATA_DIR=/var/lib/lethe \
+    LETHE_HOST=0.0.0.0 \
+    NUMBA_CACHE_DIR=/tmp/numba
+WORKDIR /var/lib/lethe
+
+FROM runtime AS worker
+COPY --from=worker-packages /opt/lethe /opt/lethe
+RUN --mount=type=bind,from=wheel,source=/wheel,target=/wheel pip install --no-cache-dir --no-deps --no-index /wheel/*.whl
+USER 10001:10001
+CMD ["celery", "-A", "worker.celery_app", "worker", "--pool", "threads", "--concurrency", "1", \
+     "--without-gossip", "--without-mingle"]
+
+FROM runtime AS gateway
+COPY --from=packages /opt/lethe /opt/lethe
+RUN --mount=type=bind,from=wheel,source=/wheel,target=/wheel pip install --no-cache-dir --no-deps --no-index /wheel/*.whl
+USER 10001:10001
+EXPOSE 8000
+CMD ["lethe", "serve"]

