@@ -51,6 +51,7 @@ class Settings(BaseSettings):
         pattern="^https?://",
         description="OpenTelemetry collector (OTLP over HTTP, such as http://collector:4318); default: no traces.",
     )
+    stall_seconds: float = Field(600.0, gt=0, description="How long a run may take no step before its worker lets go.")
     poll_seconds: float = Field(1.0, gt=0, description="How often an idle worker looks for work without being woken.")
 
     def resolved_database_url(self) -> str:

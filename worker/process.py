@@ -29,7 +29,7 @@ from typing import NoReturn, Self
 
 _GONE_WITHIN = 10.0
 """Seconds to wait for a killed child to be gone, and for the server to say so."""
-_MOST_DESCRIPTORS = 16
+_MOST_DESCRIPTORS = 128
 
 
 def harden() -> None:
@@ -93,7 +93,7 @@ class Forker:
             with theirs, held, self._lock:
                 try:
                     self._ask(theirs.fileno(), held.fileno(), *descriptors)
-                except OSError:  # there is no server yet, or it was killed
+                except (BrokenPipeError, ConnectionResetError):  # there is no server yet, or it was killed
                     self._launch()
                     self._ask(theirs.fileno(), held.fileno(), *descriptors)
         except BaseException:
@@ -151,7 +151,12 @@ def _serve(control: socket.socket, main: Callable[..., None]) -> None:
                 events.unregister(descriptor)
                 _kill(children.pop(descriptor))
                 os.close(descriptor)
-            elif given := socket.recv_fds(control, 1, _MOST_DESCRIPTORS)[1]:
+            elif (message := socket.recv_fds(control, 1, _MOST_DESCRIPTORS))[0]:
+                given = message[1]
+                if len(given) < 2:  # there was no room for them: a child that cannot run
+                    for mine in given:
+                        os.close(mine)
+                    continue
                 connection, leash, *others = given
                 with contextlib.suppress(OSError):  # no memory, or no process, is left
                     children[leash] = _forked(main, connection, others, not_for_it=[control.fileno(), leash, *children])

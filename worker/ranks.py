@@ -20,13 +20,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from app.errors import LetheError
+from app.errors import LetheError, RunDiffersFromPlan
 from app.privacy.mechanism import Mechanism
 from app.registry.rows import Rows
 from worker.langevin import chain
 from worker.langevin.device import choose
 from worker.langevin.noise import SystemNoise
-from worker.langevin.ranks import ALONE, LoopbackRanks, RankLost, Ranks, listening, num_blocks
+from worker.langevin.ranks import ALONE, LinkedRanks, RankLost, Ranks, links, num_blocks
 from worker.process import Forker
 
 DIED = "run_process_died"
@@ -87,22 +87,22 @@ def run(
     """
     ranks = min(ranks, num_blocks(rows.num_slots))
     with contextlib.ExitStack() as stack:
-        meeting = stack.enter_context(listening()) if ranks > 1 else None
         told = {
             "mechanism": mechanism.to_json(),
             "rows": [str(rows.features.filename), str(rows.labels.filename), rows.num_slots, rows.num_columns],
             "shape": initial.shape,
             "steps": steps,
             "ranks": ranks,
-            "port": meeting.getsockname()[1] if meeting else None,
             "device": device,
             "threads": threads if ranks == 1 else max(1, (threads or _num_cpus()) // ranks),
         }
         connections = []
+        ends = _ends(ranks, stack)
         for rank in range(ranks):
-            passed = [meeting.fileno()] if meeting and rank == 0 else []
-            connection = stack.enter_context(_FORKER.start(*passed)).connection
+            connection = stack.enter_context(_FORKER.start(*(end.fileno() for end in ends[rank]))).connection
             connections.append(connection)
+            for end in ends[rank]:
+                end.close()  # theirs now: when one rank ends, the others are to see it
             with contextlib.suppress(OSError):  # it has ended: `_answers` finds out
                 connection.send_bytes(json.dumps(told | {"rank": rank}).encode())
                 connection.send_bytes(np.ascontiguousarray(initial).data)
@@ -142,6 +142,8 @@ def _run(
     ranks: Ranks,
     on_progress: Callable[[int], None],
 ) -> chain.Ran:
+    if initial.size != mechanism.num_parameters:
+        raise RunDiffersFromPlan("The model has another number of parameters than its mechanism says.")
     features, labels, num_slots, num_columns = told["rows"]
     shard = ranks.shard(num_slots)
     if told["threads"]:
@@ -166,11 +168,19 @@ def _run(
     )
 
 
-def _joined(told: dict[str, Any], meeting: int | None = None) -> Ranks:
+def _ends(ranks: int, stack: contextlib.ExitStack) -> list[list[socket.socket]]:
+    """The ends of the links between the ranks, for each rank; closed by `stack` at the latest."""
+    hub, others = links(ranks)
+    for end in (*hub, *others):
+        stack.enter_context(end)
+    return [hub, *([end] for end in others)]
+
+
+def _joined(told: dict[str, Any], *descriptors: int) -> Ranks:
     if told["ranks"] == 1:
         return ALONE
-    at = told["port"] if meeting is None else socket.socket(fileno=meeting)
-    return LoopbackRanks(rank=told["rank"], size=told["ranks"], meeting=at)
+    ends = [socket.socket(fileno=descriptor) for descriptor in descriptors]
+    return LinkedRanks(rank=told["rank"], size=told["ranks"], links=ends)
 
 
 def _device_of(ranks: Ranks, device: str) -> str:

@@ -1,6 +1,7 @@
 """One run, from claim to published version: the only thing that the embedded loop and the Celery task call."""
 
 import functools
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -169,12 +170,16 @@ def _evaluate(at: Installation, claimed: Claimed, ran: Ran) -> dict[str, Any]:
 
 
 class Lease:
-    """Keeps a run while a worker works on it: a heartbeat, at least every third of the lease, that reports progress."""
+    """Keeps a run while a worker works on it: a heartbeat, at least every third of the lease, that reports progress.
+
+    A run whose steps have stood still for `stall_seconds` is let go: a disk or a GPU hangs, another worker may not.
+    """
 
     def __init__(self, at: Installation, claimed: Claimed) -> None:
         self._at = at
         self._run_id = claimed.run_id
         self._steps_done = 0
+        self._moved_at = math.inf  # before the first step there is no progress to miss
         self._lost = False
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._beat, name="lease", daemon=True)
@@ -191,13 +196,18 @@ class Lease:
 
     def progressed(self, steps_done: int) -> None:
         """Called many times a second. Raises `LeaseLost`, which kills the processes of a run that was taken away."""
-        self._steps_done = steps_done
+        if steps_done != self._steps_done or self._moved_at == math.inf:
+            self._steps_done, self._moved_at = steps_done, time.monotonic()
         if self._lost:
             raise LeaseLost(f"Run {self._run_id} was taken from this worker.")
 
     def _beat(self) -> None:
         seconds = self._at.settings.lease_seconds
         while not self._stopped.wait(min(seconds / 3, 0.5)):
+            if time.monotonic() - self._moved_at > self._at.settings.stall_seconds:
+                telemetry.logger().error("unlearning.run_stalled", run_id=self._run_id)
+                self._lost = True
+                return
             try:
                 with self._at.database.writing(in_turn=False) as session:
                     unlearning.renew(session, run_id=self._run_id, steps_done=self._steps_done, lease_seconds=seconds)

@@ -33,7 +33,7 @@ class Run:
     """`steps` K >= 1 steps, before which `records` more of the dataset's records became null.
 
     Other edits before it: `inserted` null slots got a record, `corrected` slots got another record. `mechanism`: what
-    it ran with, where that is not what the run before it ran with; only step size and noise scale may differ.
+    it ran with, where that is not what the run before it ran with; without a grid step size and noise scale may differ.
     """
 
     steps: int
@@ -58,9 +58,8 @@ class Chain:
 
     `steps`: all steps since the initial law. `variance`: V. `presence`: W of one slot that differs since the first
     step and still does (a record not yet deleted, a slot not yet filled). `influence`: sum of W over all `edits` since
-    the first step. `distance`: what is left of the distance between the two starts. `rounding`: sum of the steps'
-    `rounding_variance`. `constant`: every run so far had the same mechanism, the present `mechanism`. `falls`: where
-    the noise fell.
+    the first step. `distance`: what is left of the distance between the two starts. `constant`: every run so far had
+    the same mechanism, the present `mechanism`. `falls`: where the noise fell.
     """
 
     mechanism: Mechanism
@@ -69,7 +68,6 @@ class Chain:
     presence: float
     influence: float
     distance: float = 0.0
-    rounding: float = 0.0
     edits: int = 0
     constant: bool = True
     falls: "tuple[Fall, ...]" = ()
@@ -110,9 +108,8 @@ def advance(chain: Chain, run: Run) -> Chain:
         steps=chain.steps + run.steps,
         variance=decay**2 * chain.variance + _noise(mechanism, run.steps),
         presence=decay * chain.presence + _push(mechanism, run.steps),
-        influence=decay * (chain.influence + run.edits * chain.presence),
-        distance=decay * chain.distance,
-        rounding=chain.rounding + run.steps * mechanism.rounding_variance,
+        influence=_faded(decay, chain.influence + run.edits * chain.presence),
+        distance=_faded(decay, chain.distance),
         edits=chain.edits + run.edits,
         constant=chain.steps == 0 or (chain.constant and mechanism == chain.mechanism),
         falls=tuple(replace(fall, decay=decay * fall.decay) for fall in falls),
@@ -139,7 +136,7 @@ def erased(chain: Chain, *, records: int) -> Chain:
 
 def mu_of(chain: Chain, influence: float) -> float:
     """What `influence` >= 0 on the chain's last iterate amounts to, if its shifts are feasible."""
-    return _mu(influence, chain.variance, chain.rounding)
+    return _mu(chain.mechanism, influence, chain.variance)
 
 
 def unlearning_mu(chain: Chain, *, records: int = 0) -> float:
@@ -182,9 +179,9 @@ def deletion_mu(chain: Chain, *, records: int, steps_present: int, steps_absent:
     if not chain.constant:
         raise PreconditionError("mechanism_constant", "Expected one mechanism in all runs; follow the records alone")
     decay = chain.mechanism.contraction ** (steps - steps_present)
-    influence = records * _push(chain.mechanism, steps_present) * decay
+    influence = _faded(decay, records * _push(chain.mechanism, steps_present))
     if steps_absent:
-        return _mu(influence, _noise(chain.mechanism, steps) if steps else 0.0, chain.rounding)
+        return _mu(chain.mechanism, influence, _noise(chain.mechanism, steps) if steps else 0.0)
     return mu_of(chain, influence + chain.distance)
 
 
@@ -227,18 +224,17 @@ def restart_mu(mechanism: Mechanism, runs: Sequence[Run]) -> float:
     The runs are read from the last to the first; infinite if there is none.
     """
     best, steepest = math.inf, 0.0
-    influence, variance, decay, rounding, later = 0.0, 0.0, 1.0, 0.0, 0
+    influence, variance, decay, later = 0.0, 0.0, 1.0, 0
     for run in reversed(list(_spelt_out(mechanism, runs))):
         made = run.mechanism or mechanism
         influence += later * _push(made, run.steps) * decay
         variance += _noise(made, run.steps) * decay**2
         decay *= made.contraction**run.steps
-        rounding += run.steps * made.rounding_variance
         later += run.edits
         steepest = max(steepest, influence / variance)
-        apart = influence + 2 * made.radius * decay
+        apart = influence + _faded(decay, 2 * made.radius)
         if (1 - _SLACK) * steepest <= apart / variance:  # the shifts are feasible (varying.md)
-            best = min(best, _mu(apart, variance, rounding))
+            best = min(best, _mu(made, apart, variance))
     return best
 
 
@@ -261,7 +257,7 @@ def release_mu(mechanism: Mechanism, *, steps: int, adjacency: Adjacency) -> flo
     """
     require_count(1, steps=steps)
     scale = mechanism.sensitivity(adjacency) / mechanism.sensitivity(Adjacency.ZERO_OUT)
-    return _mu(scale * _push(mechanism, steps), _noise(mechanism, steps), steps * mechanism.rounding_variance)
+    return _mu(mechanism, scale * _push(mechanism, steps), _noise(mechanism, steps))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -345,10 +341,12 @@ def _following(mechanism: Mechanism, run: Run) -> Mechanism:
     made = run.mechanism
     if made is None:
         return mechanism
-    for name in ("objective", "num_slots", "num_classes", "l2", "radius"):
+    for name in ("objective", "num_slots", "num_classes", "num_parameters", "l2", "radius"):
         was, now = getattr(mechanism, name), getattr(made, name)
         if was != now:
             raise PreconditionError("same_problem", f"Expected {name}={now} to be {was}, as in the run before")
+    if made != mechanism and (made.grid or mechanism.grid):
+        raise PreconditionError("mechanism_constant", "Expected one mechanism in all runs of a chain on a grid")
     return made
 
 
@@ -371,10 +369,15 @@ def _noise(mechanism: Mechanism, steps: int) -> float:
     return -mechanism.step_variance * math.expm1(2 * steps * math.log(c)) / ((1 - c) * (1 + c))
 
 
-def _mu(influence: float, variance: float, rounding: float) -> float:
+def _faded(decay: float, value: float) -> float:
+    """decay * value, and never 0 where something is left."""
+    return max(decay * value, math.ulp(0.0)) if value > 0 else 0.0
+
+
+def _mu(mechanism: Mechanism, influence: float, variance: float) -> float:
     """W / sqrt(V), and what rounding adds to it; nothing is certified of a chain that has no noise."""
     if not (math.isfinite(influence) and math.isfinite(variance) and influence >= 0 and variance >= 0):
         raise DomainError("Expected finite influence >= 0 and variance >= 0")
     if influence == 0:
         return 0.0
-    return influence / math.sqrt(variance) + 2 * math.sqrt(rounding) if variance > 0 else math.inf
+    return influence / math.sqrt(variance) + mechanism.rounding_mu if variance > 0 else math.inf

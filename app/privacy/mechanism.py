@@ -114,9 +114,10 @@ class Mechanism:
         return 2 * self.step_size * self.noise_scale * self.noise_scale
 
     @cached_property
-    def rounding_variance(self) -> float:
-        """(g sqrt(d) / nu)^2: mu^2 of what one step's rounding can change (`docs/mathematics/grid.md`)."""
-        return self.num_parameters * (self.grid / math.sqrt(self.step_variance)) ** 2
+    def rounding_mu(self) -> float:
+        """2 (g sqrt(d) / nu) sqrt((1 + c) / (1 - c)): what rounding adds to every mu (`docs/mathematics/grid.md`)."""
+        c, push = self.contraction, self.grid * math.sqrt(self.num_parameters)
+        return 2 * push / math.sqrt(self.step_variance) * math.sqrt((1 + c) / (1 - c))
 
     def sensitivity(self, adjacency: Adjacency) -> float:
         """s: how far one record can move one noiseless step; eta M / n0 (`zero_out`) or twice that (`replace`)."""

@@ -32,7 +32,7 @@ from tests.worker.langevin.conftest import ReplayableNoise
 from worker import ranks, runner
 from worker.langevin import chain
 from worker.langevin.gradient import BLOCK_ROWS
-from worker.langevin.ranks import LoopbackRanks, RankLost, listening
+from worker.langevin.ranks import LinkedRanks, RankLost, links
 from worker.ranks import DIED, ChainFailed
 
 Make = Callable[..., dict[str, Any]]
@@ -90,7 +90,7 @@ def _chain(rows: Rows, *, shard: slice, steps: int, noise: ReplayableNoise | Non
     ).parameters
 
 
-def _rank(says: Connection, folder: Path, rank: int, size: int, meeting: Any, steps: int) -> None:
+def _rank(says: Connection, folder: Path, rank: int, size: int, ends: Any, steps: int) -> None:
     """One of several processes of a chain whose noise is known."""
     rows = Rows(
         features=np.memmap(folder / "features", dtype="<f4", mode="r", shape=(NUM_ROWS, NUM_COLUMNS)),
@@ -98,24 +98,24 @@ def _rank(says: Connection, folder: Path, rank: int, size: int, meeting: Any, st
         num_slots=NUM_ROWS,
         num_columns=NUM_COLUMNS,
     )
-    joined = LoopbackRanks(rank=rank, size=size, meeting=meeting)
+    joined = LinkedRanks(rank=rank, size=size, links=ends)
     noise = ReplayableNoise(5) if rank == 0 else None
     says.send(_chain(rows, shard=joined.shard(NUM_ROWS), steps=steps, noise=noise, ranks=joined))
 
 
 def _together(target: Callable[..., None], *arguments: Any, size: int) -> list[Any]:
-    """What `size` processes say that run `target(says, *arguments[:1], rank, size, meeting, *arguments[1:])`."""
+    """What `size` processes say that run `target(says, *arguments[:1], rank, size, links, *arguments[1:])`."""
     context = processes._context()
-    with listening() as meeting:
-        port = meeting.getsockname()[1]
-        started = []
-        for rank in range(size):
-            hears, says = context.Pipe(duplex=False)
-            at = meeting if rank == 0 else port
-            process = context.Process(target=target, args=(says, arguments[0], rank, size, at, *arguments[1:]))
-            process.start()
-            says.close()
-            started.append((process, hears))
+    hub, others = links(size)
+    started = []
+    for rank in range(size):
+        hears, says = context.Pipe(duplex=False)
+        ends = hub if rank == 0 else [others[rank - 1]]
+        process = context.Process(target=target, args=(says, arguments[0], rank, size, ends, *arguments[1:]))
+        process.start()
+        for end in (says, *ends):
+            end.close()
+        started.append((process, hears))
     found = []
     for process, hears in started:
         assert hears.poll(60)
@@ -140,8 +140,8 @@ def test_ranks_take_the_steps_of_one_process(rows: Rows, tmp_path: Path, size: i
     assert np.abs(first - alone).max() <= 1e-7 * np.abs(alone).max()
 
 
-def _sum(says: Connection, seed: int, rank: int, size: int, meeting: Any) -> None:
-    joined = LoopbackRanks(rank=rank, size=size, meeting=meeting)
+def _sum(says: Connection, seed: int, rank: int, size: int, ends: Any) -> None:
+    joined = LinkedRanks(rank=rank, size=size, links=ends)
     sums = []
     for count in (1, 7, 210, 50_000):
         tensor = torch.from_numpy(np.random.default_rng(seed + rank).standard_normal(count))
@@ -160,8 +160,8 @@ def test_a_total_has_the_same_bits_on_every_rank() -> None:
         assert np.allclose(total, sum(terms), rtol=0, atol=1e-15 * 8)
 
 
-def _left(says: Connection, _: None, rank: int, size: int, meeting: Any) -> None:
-    joined = LoopbackRanks(rank=rank, size=size, meeting=meeting)
+def _left(says: Connection, _: None, rank: int, size: int, ends: Any) -> None:
+    joined = LinkedRanks(rank=rank, size=size, links=ends)
     if rank == 1:
         says.send("left")
         return
@@ -181,7 +181,7 @@ def test_a_rank_that_ends_is_missed() -> None:
 def test_shards_are_whole_blocks(num_rows: int, size: int) -> None:
     """Shards cover the rows in order, are cut between blocks, and none is empty."""
 
-    class Rank(LoopbackRanks):
+    class Rank(LinkedRanks):
         def __init__(self, rank: int) -> None:
             self.rank, self.size = rank, size
 

@@ -1,5 +1,6 @@
 """A run from claim to published version, and what becomes of one that fails."""
 
+import dataclasses
 import os
 import time
 from collections.abc import Callable
@@ -218,3 +219,37 @@ def test_damaged_weights_are_never_continued(
     assert runner.run_next(at, worker="w")
     assert get(f"/deletion-requests/{request['id']}")["status"] == "completed"
     assert [run["kind"] for run in get("/runs")["items"]] == ["relearn", "unlearn", "learn"]
+
+
+def test_a_run_that_stands_still_is_let_go(at: Installation, new_dataset: Make, new_model: Make) -> None:
+    """A run whose steps stop for too long is given up by its worker, so that its lease runs out; one that moves is
+    kept."""
+    new_model(new_dataset()["id"])
+    with at.database.writing() as session:
+        claimed = unlearning.claim(session, worker="w", lease_seconds=30, max_requests=500)
+    assert claimed is not None
+    impatient = at.settings.model_copy(update={"stall_seconds": 0.4, "lease_seconds": 0.3})
+    with Lease(dataclasses.replace(at, settings=impatient), claimed) as lease:
+        for steps in range(12):
+            lease.progressed(steps)
+            time.sleep(0.1)
+
+        def stopped() -> bool:
+            try:
+                lease.progressed(11)
+            except LeaseLost:
+                return True
+            return False
+
+        wait_until(stopped)
+
+
+def test_a_model_of_another_size_is_refused(at: Installation, new_dataset: Make, new_model: Make, get: Get) -> None:
+    """Where the mechanism speaks of another number of parameters than the model has, nothing is run or published."""
+    model = new_model(new_dataset()["id"])
+    with at.database.writing() as session:
+        stored = session.get_one(Model, model["id"])
+        stored.mechanism = stored.mechanism | {"num_parameters": 3}
+    runner.run_next(at, worker="w")
+    assert get(f"/models/{model['id']}")["error_code"] == "run_differs_from_plan"
+    assert get(f"/models/{model['id']}")["live_version"] is None

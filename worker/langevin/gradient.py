@@ -72,7 +72,7 @@ class Rows:
 
         Raises ValueError if the rows cannot be read in place.
         """
-        features, labels = np.asarray(features), np.asarray(labels)
+        features, labels = np.asarray(features), np.array(labels)  # kernels trust the labels: theirs are a copy
         _require(features, labels, num_classes, threads)
         self._num_classes, self._shape = num_classes, (num_weight_rows(num_classes), features.shape[1])
         self._parts = (_body(features, labels, self._shape[0]), _tail(features, labels, self._shape[0]))
@@ -112,7 +112,8 @@ class Rows:
         """Overwrite every buffer and end the threads. The object is of no use afterwards."""
         self._pool.shutdown()
         body, tail = self._parts
-        _overwrite(self._weights, *self._sums, *self._scores, body.totals, tail.totals, tail.features, tail.labels)
+        _overwrite(self._weights, *self._sums, *self._scores, body.totals, tail.totals)
+        _overwrite(body.labels, tail.features, tail.labels)
 
     def _add(self, part: _Part, number: int) -> None:
         self._run(part, number, *self._portions[number])

@@ -52,7 +52,7 @@ def _compiled(signature: Any) -> Callable[[_Function], _Function]:
     def compiled(function: _Function) -> _Function:
         try:
             return cast(_Function, compiling(cache=True)(function))
-        except (RuntimeError, OSError):  # no folder that may be written, or no room in it
+        except Exception:  # noqa: BLE001  no folder that may be written, no room in it, or a file cut short by a crash
             return cast(_Function, compiling()(function))
 
     return compiled

@@ -1,17 +1,16 @@
 """Ranks: the processes that share one run, each with its own part of the rows."""
 
-import datetime
 import socket
+from collections.abc import Sequence
 from typing import Any, Protocol
 
-from torch import Tensor, distributed
+import torch
+from torch import Tensor
 
 from worker.langevin.gradient import BLOCK_ROWS
 
-_TORCH: Any = distributed  # has no types for what is made by hand here, so that it stays on the loopback interface
-_LOOPBACK = "127.0.0.1"
-_PATIENCE = datetime.timedelta(minutes=10)
-"""How long a rank waits for the others in one step, if none of them ends."""
+_PATIENCE_SECONDS = 600.0
+"""How long a rank waits for another in one step, if that one does not end."""
 
 
 class Ranks(Protocol):
@@ -46,36 +45,41 @@ class RankLost(RuntimeError):
     """Another rank has ended, or has not answered for ten minutes: this one cannot go on."""
 
 
-class LoopbackRanks:
-    """Ranks of one machine, joined by gloo over its loopback interface; no other interface is listened on.
+class LinkedRanks:
+    """Ranks of one machine, each joined to rank 0 by a pair of sockets that nobody else can open or listen to.
 
-    Rank 0 has `meeting`, a listening socket on that interface; the others know its port.
+    `links`: of rank 0 one for each other rank, in order; of the others one, to rank 0. What goes over them are
+    gradients without noise, and the noise: that is why it is no network, not even a local one.
 
-    gloo sums in a ring: each part of the tensor is summed by one rank, which hands it to the others, so all have the
-    same bits. They differ in rounding from those of one process, whose gradient pass groups the rows otherwise.
+    Rank 0 adds in the order of the ranks and hands out the sum, so all have the same bits. They may differ in rounding
+    from one process's sum, which groups the rows otherwise.
     """
 
-    def __init__(self, *, rank: int, size: int, meeting: socket.socket | int) -> None:
-        if not 0 <= rank < size:
-            raise ValueError(f"Expected 0 <= {rank=} < {size=}")
+    def __init__(self, *, rank: int, size: int, links: Sequence[socket.socket]) -> None:
+        if not 0 <= rank < size or len(links) != (1 if rank else size - 1):
+            raise ValueError(f"Expected 0 <= {rank=} < {size=} and a link to each rank that is talked to")
         self.rank = rank
         self.size = size
-        if isinstance(meeting, socket.socket):
-            port = meeting.getsockname()[1]
-            store = _TORCH.TCPStore(_LOOPBACK, port, size, is_master=True, master_listen_fd=meeting.detach())
-        else:
-            store = _TORCH.TCPStore(_LOOPBACK, meeting, size, is_master=False)
-        gloo = _TORCH.ProcessGroupGloo
-        options = gloo._Options()
-        options._timeout = _PATIENCE
-        options._devices = [gloo.create_device(hostname=_LOOPBACK)]
-        self._group = gloo(store, rank, size, options)
+        self._links = links
+        for link in links:
+            link.settimeout(_PATIENCE_SECONDS)
 
     def total(self, tensor: Tensor) -> None:
         """Raises `RankLost`, which leaves the tensor undefined."""
+        mine = _bytes(tensor)
         try:
-            self._group.allreduce([tensor], _TORCH.AllreduceOptions()).wait()  # a sum, unless told otherwise
-        except RuntimeError as error:
+            if self.rank:
+                self._links[0].sendall(mine)
+                _receive(self._links[0], mine)
+                return
+            share = torch.empty_like(tensor)
+            for link in self._links:
+                _receive(link, _bytes(share))
+                tensor += share
+            share.zero_()
+            for link in self._links:
+                link.sendall(mine)
+        except OSError as error:
             raise RankLost("Another rank of this run has ended.") from error
 
     def shard(self, num_rows: int) -> slice:
@@ -84,11 +88,26 @@ class LoopbackRanks:
         return slice(start * BLOCK_ROWS, min(stop * BLOCK_ROWS, num_rows))
 
 
-def listening() -> socket.socket:
-    """Where the ranks of a run meet: a port of the loopback interface that was free."""
-    return socket.create_server((_LOOPBACK, 0), backlog=64)
+def links(size: int) -> tuple[list[socket.socket], list[socket.socket]]:
+    """The ends of rank 0, and the ends of the other ranks, in order; whoever made them closes them."""
+    pairs = [socket.socketpair() for _ in range(size - 1)]
+    return [one for one, _ in pairs], [other for _, other in pairs]
 
 
 def num_blocks(num_rows: int) -> int:
     """Blocks of rows, of which a rank has at least one: there cannot be more ranks."""
     return -(-num_rows // BLOCK_ROWS)
+
+
+def _bytes(tensor: Tensor) -> memoryview:
+    """The tensor's memory."""
+    numbers: Any = tensor.numpy()
+    return memoryview(numbers).cast("B")
+
+
+def _receive(link: socket.socket, into: memoryview) -> None:
+    while into:
+        received = link.recv_into(into)
+        if not received:
+            raise ConnectionResetError
+        into = into[received:]
