@@ -32,6 +32,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+os.environ |= {
+    "OMP_WAIT_POLICY": "PASSIVE",
+    "GOMP_SPINCOUNT": "0",
+}  # torch's idle threads must leave others their cores
+
 import numpy as np
 import torch
 from numba import float32, njit, uintp
@@ -51,10 +56,10 @@ LARGE_ROWS, LARGE_WIDTH = 10_000_000, 128
 DRAM_BYTES = 400 * 10**6
 SLOW = ("per-sample, as published", "per-sample, torch.func")
 """Rivals measured in every eighth round only, and once in it."""
-BURST = 5
+BURST = 30
 """Times that others are measured in a round, after one that does not count."""
 SETTLED = 0.02
-"""Seconds before a burst: torch's threads keep their cores busy for a while after they have ended."""
+"""Seconds before a burst, for the threads of the one before to end."""
 L2 = 1e-6 * NUM_ROWS
 CHAIN: dict[str, Any] = {"l2": L2, "noise_scale": 0.03, "radius": 100.0}
 
