@@ -15,6 +15,9 @@ from app.errors import DatabaseUnreadable, LetheError
 
 UTC = datetime.UTC
 
+_READ_ONLY = "25006"
+"""PostgreSQL's code for a server, such as a standby, that refuses to change anything now."""
+
 
 class Database:
     """The database of one process; `close` gives its connections back.
@@ -82,6 +85,10 @@ def _engine(url: str, *, read_only: bool, patience_seconds: float) -> sa.Engine:
 def _named() -> Iterator[None]:
     try:
         yield
+    except sa.exc.InternalError as error:
+        if getattr(error.orig, "sqlstate", None) != _READ_ONLY:
+            raise
+        raise sa.exc.OperationalError(None, None, error.orig) from error
     except sa.exc.StatementError as error:
         if isinstance(error.orig, LetheError):  # of `app.db.tables`, about a value
             raise error.orig from None

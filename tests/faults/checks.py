@@ -68,7 +68,8 @@ def assert_all_done_once(at: Installation) -> None:
             content = at.weights.get(versions[-1].id)
             assert certificates.sha256(content) == versions[-1].weights_sha256
         assert at.weights.version_ids() == live
-        on_disk = [path for path in (at.settings.data_dir / "weights").rglob("*") if path.is_file()]
+        folders = (at.settings.data_dir, at.settings.store_folder())
+        on_disk = {path for folder in folders for path in (folder / "weights").rglob("*") if path.is_file()}
         assert len(on_disk) == (1 if at.settings.in_bucket else 2) * len(live)
 
         for dataset in session.scalars(sa.select(Dataset)):

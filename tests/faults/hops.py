@@ -3,15 +3,18 @@
 All are in its own process but `mid-chain`, which is in the process of the run.
 """
 
+import contextlib
 import functools
 import mmap
+import multiprocessing
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from app.db import Database
 from app.registry import rows
 from app.registry.rows import RowStore
 from app.registry.sealing import Sealed
@@ -22,6 +25,9 @@ from worker import ranks, runner
 Act = Callable[[int], None]
 """Something that happens, given the worker's process id."""
 Hop = Callable[[], None]
+_turns = multiprocessing.get_context("fork").RLock
+_writing = _turns()
+"""Held by a thread of this worker, if it has a hop, while it writes to the database; its runs may wait for it too."""
 
 
 def die(worker: int) -> None:
@@ -29,7 +35,9 @@ def die(worker: int) -> None:
 
 
 def stop(worker: int) -> None:
-    os.kill(worker, signal.SIGSTOP)
+    """Not in the middle of a heartbeat's transaction, in which nobody else could write."""
+    with _writing:
+        os.kill(worker, signal.SIGSTOP)
 
 
 def dawdle(worker: int) -> None:
@@ -103,6 +111,19 @@ def _before_destroying(act: Hop) -> None:
     _before(runner, "destroy_retired", lambda: next(calls, act)())
 
 
+def _one_writes_at_a_time() -> None:
+    global _writing
+    _writing = _turns()  # of this worker, not of all who are forked from the same process
+    original = Database.writing
+
+    @contextlib.contextmanager
+    def wrapped(self: Database, **named: Any) -> Iterator[Any]:
+        with _writing, original(self, **named) as session:
+            yield session
+
+    Database.writing = wrapped
+
+
 INSTALL: dict[str, Callable[[Hop], None]] = {
     "claim not committed": functools.partial(_after, unlearning, "claim"),
     "claimed": functools.partial(_before, runner.Lease, "__enter__"),
@@ -141,4 +162,5 @@ def install(hop: str, act: Act) -> None:
             done[0] = 1
             act(worker)
 
+    _one_writes_at_a_time()
     INSTALL[hop](happen)

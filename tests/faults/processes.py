@@ -1,7 +1,7 @@
-"""Real processes for tests: workers that stop where they are told to, gateways, `lethe up`, Redis.
+"""Real processes for tests: workers that stop where they are told to, gateways, commands, `lethe up`, Redis.
 
-Workers and gateways are forked from a process that has imported everything already, so that starting one takes
-milliseconds; `lethe up`, Celery and Redis are started as people start them.
+Workers, gateways and commands are forked from a process that has imported everything already, so that starting one
+takes milliseconds; `lethe up` and Redis are started as people start them.
 """
 
 import contextlib
@@ -23,9 +23,10 @@ from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 from typing import Any
 
+import celery.__main__
 import psutil
 
-from app import supervisor
+from app import cli, supervisor
 from app.config import Settings
 from tests.faults import hops
 from worker import embedded
@@ -99,6 +100,25 @@ def gateway(settings: Settings) -> Iterator[tuple[Child, str]]:
     ):
         assert hears.poll(30), child.log.read_text()
         yield child, hears.recv()
+
+
+CELERY_WORKER = (
+    *("celery", "-A", "worker.celery_app", "worker"),
+    *("--pool", "threads", "--concurrency", "1", "--without-gossip", "--without-mingle"),
+)
+CELERY_BEAT = ("celery", "-A", "worker.celery_app", "beat", "--pidfile=", "--scheduler", "celery.beat:Scheduler")
+
+
+@contextlib.contextmanager
+def command(
+    settings: Settings, *words: str, log: Path, hop: str | None = None, act: hops.Act = hops.die
+) -> Iterator[Child]:
+    """`lethe ...` or `celery ...`, with these settings in its environment, in a session of its own.
+
+    A Celery worker does `act` to itself when it first comes to `hop`.
+    """
+    with _forked(_command, settings, words, hop, act, log=log) as child:
+        yield child
 
 
 class Up:
@@ -200,10 +220,18 @@ class Redis:
         self.process = self._started()
 
 
+_OF_COMMANDS = (
+    *("app.main", "app.accounting_main", "uvicorn.loops.auto", "psycopg", "alembic.command", "worker.embedded"),
+    *("celery.bin.celery", "celery.apps.worker", "celery.apps.beat", "celery.concurrency.thread"),
+    *("kombu.transport.redis", "celery.worker.consumer"),
+)
+"""What commands import when they start."""
+
+
 @functools.cache
 def _context() -> ForkServerContext:
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__])
+    context.set_forkserver_preload([__name__, *_OF_COMMANDS])
     temporary, tempfile.tempdir = tempfile.tempdir, None  # a gateway's is too deep down for a socket
     try:
         forkserver.ensure_running()
@@ -239,6 +267,15 @@ def _worker(settings: Settings, name: str, hop: str | None, act: hops.Act) -> No
     if hop is not None:
         hops.install(hop, act)
     embedded.main(settings, name=name)
+
+
+def _command(settings: Settings, words: tuple[str, ...], hop: str | None, act: hops.Act) -> None:
+    os.setsid()
+    os.environ.update(supervisor._environment(settings))
+    sys.argv = list(words)
+    if hop is not None:
+        hops.install(hop, act)
+    {"lethe": cli.main, "celery": celery.__main__.main}[words[0]]()
 
 
 def _gateway(settings: Settings, says: Any) -> None:

@@ -3,7 +3,6 @@
 import base64
 import contextlib
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -14,20 +13,23 @@ from typing import Any
 
 import pytest
 import redis
+import sqlalchemy as sa
 from pydantic import SecretStr
 
 from app import dispatch
 from app.config import Settings
+from app.db.tables import Version
 from app.installation import Installation
-from tests.faults import processes
+from tests.faults import deployment, hops, processes
 from tests.faults.checks import assert_all_done_once
+from tests.faults.deployment import Service
 from tests.faults.processes import wait_until
 
 pytestmark = pytest.mark.redis
 
 Make = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
-Start = Callable[..., contextlib.AbstractContextManager[subprocess.Popen[bytes]]]
+Worker = Callable[..., Service]
 
 
 @pytest.fixture
@@ -40,42 +42,47 @@ def broker(tmp_path: Path) -> Iterator[processes.Redis]:
 @pytest.fixture
 def settings(settings: Settings, broker: processes.Redis) -> Iterator[Settings]:
     """An installation that rings through the broker, and whose leases are short."""
-    yield settings.model_copy(update={"broker_url": SecretStr(broker.url), "lease_seconds": 1.5})
+    changed = {"broker_url": SecretStr(broker.url), "lease_seconds": 1.5, "poll_seconds": 0.1}
+    yield settings.model_copy(update=changed)
     dispatch.celery_client(broker.url).close()
 
 
 @pytest.fixture
-def celery(settings: Settings, broker: processes.Redis, tmp_path: Path) -> Start:
-    """Start `celery -A worker.celery_app worker --pool solo` with these options more; killed when the block ends."""
+def worker(settings: Settings, tmp_path: Path) -> Iterator[Worker]:
+    """Start a Celery worker of this name, which may do `act` when it comes to `hop`; killed when the test ends."""
+    with contextlib.ExitStack() as stack:
 
-    @contextlib.contextmanager
-    def start(*options: str) -> Iterator[subprocess.Popen[bytes]]:
-        command = [sys.executable, "-m", "celery", "-A", "worker.celery_app", "worker", "--pool", "solo", *options]
-        environment = processes.environment_of(
-            settings.data_dir, broker_url=broker.url, lease_seconds=str(settings.lease_seconds), poll_seconds="0.1"
-        )
-        with (tmp_path / "celery.log").open("ab") as log:
-            process = subprocess.Popen(
-                command, env=environment, cwd=tmp_path, stdout=log, stderr=log, start_new_session=True
-            )
-        try:
-            yield process
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        def start(name: str, **where: Any) -> Service:
+            service = deployment.celery_worker(name, settings, folder=tmp_path)
+            service.start(**where)
+            stack.callback(service.kill)
+            return service
 
-    return start
+        yield start
 
 
 @pytest.fixture
-def long_runs(get: Get, new_model: Make, new_dataset: Make) -> Callable[[], dict[str, Any]]:
-    """Ask for a model whose runs take long enough to be seen running."""
-    return lambda: new_model(new_dataset(rows=400)["id"], l2=5e-5, noise_scale=5e-4)
+def beat(settings: Settings, tmp_path: Path) -> Iterator[Service]:
+    """What makes the workers look every second; a test starts it. Killed when the test ends."""
+    service = deployment.celery_beat(settings, folder=tmp_path)
+    yield service
+    service.kill()
+
+
+@pytest.fixture
+def live(new_model: Make, new_dataset: Make, work: Callable[[], int]) -> dict[str, Any]:
+    """A live model."""
+    model = new_model(new_dataset()["id"], noise_scale=0.02)
+    assert work() == 1
+    return model
 
 
 def _completed(get: Get, request: dict[str, Any]) -> bool:
     return bool(get(f"/deletion-requests/{request['id']}")["status"] == "completed")
+
+
+def _runs(get: Get) -> list[tuple[str, str]]:
+    return [(run["kind"], run["status"]) for run in get("/runs")["items"]]
 
 
 def test_message_says_nothing(
@@ -100,32 +107,53 @@ def test_message_says_nothing(
 
 @pytest.mark.slow
 def test_request_completes(
-    celery: Start, at: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get
+    settings: Settings,
+    broker: processes.Redis,
+    at: Installation,
+    tmp_path: Path,
+    new_dataset: Make,
+    new_model: Make,
+    forget: Make,
+    get: Get,
 ) -> None:
-    """A model is learned and a request completed by a Celery worker that hears the bell, without a sweeper."""
-    with celery() as worker:
-        model = new_model(new_dataset()["id"], noise_scale=0.02)
-        wait_until(lambda: get(f"/models/{model['id']}")["status"] == "live")
-        request = forget("p3")
-        wait_until(lambda: _completed(get, request))
-        worker.terminate()
-        assert worker.wait(30) == 0
+    """The command of the README learns a model and completes a request when it hears the bell, without a sweeper."""
+    command = [sys.executable, "-m", "celery", "-A", "worker.celery_app", "worker", "--pool", "solo"]
+    environment = processes.environment_of(settings.data_dir, broker_url=broker.url)
+    with (
+        (tmp_path / "celery.log").open("ab") as log,
+        subprocess.Popen(command, env=environment, cwd=tmp_path, stdout=log, stderr=log) as started,
+    ):
+        try:
+            model = new_model(new_dataset()["id"], noise_scale=0.02)
+            wait_until(lambda: get(f"/models/{model['id']}")["status"] == "live")
+            request = forget("p3")
+            wait_until(lambda: _completed(get, request))
+            started.terminate()
+            assert started.wait(30) == 0
+        finally:
+            started.kill()
     assert_all_done_once(at)
 
 
-@pytest.mark.slow
 def test_work_from_before_any_worker_is_found(
-    celery: Start, broker: processes.Redis, at: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get
+    worker: Worker,
+    beat: Service,
+    broker: processes.Redis,
+    at: Installation,
+    new_dataset: Make,
+    new_model: Make,
+    forget: Make,
+    get: Get,
 ) -> None:
     """A worker that starts last, on a broker that lost every message, finds what was asked for by itself."""
     new_model(new_dataset()["id"], noise_scale=0.02)
     request = forget("p3")
     broker.kill()
     broker.start()
-    with celery("--beat") as worker:
-        wait_until(lambda: _completed(get, request))
-        worker.terminate()
-        assert worker.wait(30) == 0
+    one = worker("one")
+    beat.start()
+    wait_until(lambda: _completed(get, request))
+    assert one.child.stop() == 0
     assert_all_done_once(at)
 
 
@@ -133,55 +161,153 @@ def test_work_from_before_any_worker_is_found(
 @pytest.mark.parametrize("how", ["gone", "silent"])
 def test_broker_away_while_submitting(
     how: str,
-    celery: Start,
+    worker: Worker,
+    beat: Service,
     broker: processes.Redis,
     at: Installation,
-    new_model: Make,
-    new_dataset: Make,
+    live: dict[str, Any],
     forget: Make,
     get: Get,
 ) -> None:
     """Without a broker, or with one that does not answer, requests are accepted within 5 s; they are done once it is
-    back."""
-    with celery("--beat") as worker:
-        model = new_model(new_dataset()["id"], noise_scale=0.02)
-        wait_until(lambda: get(f"/models/{model['id']}")["status"] == "live")
-        if how == "gone":
-            broker.kill()
-        else:
-            broker.process.send_signal(signal.SIGSTOP)
-        made = []
-        for person in range(3):
-            started = time.monotonic()
-            made.append(forget(f"p{person}"))
-            assert time.monotonic() - started < 5
-        if how == "gone":
-            broker.start()
-        else:
-            broker.process.send_signal(signal.SIGCONT)
-        for request in made:
-            wait_until(lambda request=request: _completed(get, request))
-        worker.terminate()
-        assert worker.wait(30) == 0
+    back, also where the worker ended for want of it and was started again."""
+    one = worker("one")
+    one.ready()
+    if how == "gone":
+        broker.kill()
+    else:
+        broker.process.send_signal(signal.SIGSTOP)
+    made = []
+    for person in range(3):
+        started = time.monotonic()
+        made.append(forget(f"p{person}"))
+        assert time.monotonic() - started < 5
+    if how == "gone":
+        broker.start()
+    else:
+        broker.process.send_signal(signal.SIGCONT)
+    beat.start()
+
+    def all_completed() -> bool:
+        for service in (one, beat):
+            service.restart_if_ended()
+        return all(_completed(get, request) for request in made)
+
+    wait_until(all_completed)
+    assert one.child.stop() == 0
     assert_all_done_once(at)
 
 
-@pytest.mark.slow
 def test_worker_killed_in_a_run(
-    celery: Start, at: Installation, long_runs: Callable[[], dict[str, Any]], forget: Make, get: Get
+    worker: Worker, beat: Service, at: Installation, live: dict[str, Any], forget: Make, get: Get
 ) -> None:
-    """What a Celery worker held that was killed -9 is done by the next when its lease is over, once."""
-    model = long_runs()
-    with celery("--beat") as worker:
-        wait_until(lambda: get(f"/models/{model['id']}")["status"] == "live")
-        request = forget("p3")
-        wait_until(lambda: get(f"/deletion-requests/{request['id']}")["status"] == "running")
-        os.killpg(worker.pid, signal.SIGKILL)
-    with celery("--beat") as worker:
+    """What a Celery worker held that was killed -9 is done by another when its lease is over, once."""
+    one = worker("one", hop="mid-chain", act=hops.die)
+    request = forget("p3")
+    assert one.child.died() == -signal.SIGKILL
+    two = worker("two")
+    beat.start()
+    wait_until(lambda: _completed(get, request))
+    assert two.child.stop() == 0
+    assert _runs(get) == [("unlearn", "published"), ("unlearn", "abandoned"), ("learn", "published")]
+    assert_all_done_once(at)
+
+
+def test_a_worker_sleeps_through_its_lease(
+    worker: Worker, beat: Service, at: Installation, live: dict[str, Any], forget: Make, get: Get
+) -> None:
+    """What a Celery worker does that was stopped past its lease, and woken when another had done its run, changes
+    nothing."""
+    sleeper = worker("sleeper", hop="mid-chain", act=hops.stop)
+    request = forget("p3")
+    sleeper.child.pause()
+    two = worker("two")
+    beat.start()
+    wait_until(lambda: _completed(get, request))
+    before = _versions(at)
+    sleeper.child.wake()
+    wait_until(lambda: sleeper.child.logged("unlearning.run_lost"))
+    assert [sleeper.child.stop(), two.child.stop()] == [0, 0]
+    assert _versions(at) == before
+    assert _runs(get) == [("unlearn", "published"), ("unlearn", "abandoned"), ("learn", "published")]
+    assert_all_done_once(at)
+
+
+def _versions(at: Installation) -> list[tuple[str, str]]:
+    with at.database.reading() as session:
+        return [(version.id, version.weights_sha256) for version in session.scalars(sa.select(Version))]
+
+
+def test_a_message_lost_with_its_worker(
+    worker: Worker,
+    beat: Service,
+    broker: processes.Redis,
+    at: Installation,
+    live: dict[str, Any],
+    forget: Make,
+    get: Get,
+) -> None:
+    """A request whose only message was given to a worker that died before it looked is done by the next sweep."""
+    one = worker("one")
+    one.ready()
+    one.process().suspend()
+    request = forget("p3")
+    with redis.Redis(port=broker.port) as client:
+        wait_until(lambda: client.llen("celery") == 0)  # it is with the worker
+        one.kill()
+        client.flushall()
+    two = worker("two")
+    two.ready()
+    assert not _completed(get, request)
+    beat.start()
+    wait_until(lambda: _completed(get, request))
+    assert two.child.stop() == 0
+    assert _runs(get) == [("unlearn", "published"), ("learn", "published")]
+    assert_all_done_once(at)
+
+
+def test_a_message_doubled(
+    worker: Worker, broker: processes.Redis, at: Installation, live: dict[str, Any], forget: Make, get: Get
+) -> None:
+    """Two workers that hear the bell a hundred times, before, during and after a request, do one run."""
+    for _ in range(50):
+        at.bell.wake()
+    request = forget("p3")
+    workers = [worker("one"), worker("two")]
+    wait_until(lambda: _completed(get, request))
+    for _ in range(50):
+        at.bell.wake()
+    with redis.Redis(port=broker.port) as client:
+        wait_until(lambda: client.llen("celery") == 0)
+    assert [one.child.stop() for one in workers] == [0, 0]
+    assert _runs(get) == [("unlearn", "published"), ("learn", "published")]
+    assert_all_done_once(at)
+
+
+def test_a_message_delayed(
+    worker: Worker,
+    beat: Service,
+    broker: processes.Redis,
+    at: Installation,
+    live: dict[str, Any],
+    forget: Make,
+    get: Get,
+) -> None:
+    """A message that arrives when everything was done long ago changes nothing; nobody waited for it."""
+    request = forget("p3")
+    with redis.Redis(port=broker.port) as client:
+        held = client.lrange("celery", 0, -1)
+        assert held
+        client.delete("celery")
+        one = worker("one")
+        beat.start()
         wait_until(lambda: _completed(get, request))
-        worker.terminate()
-        assert worker.wait(30) == 0
-    assert [run["status"] for run in get("/runs")["items"]] == ["published", "abandoned", "published"]
+        beat.kill()
+        before = _versions(at), _runs(get)
+        client.rpush("celery", *held)
+        wait_until(lambda: client.llen("celery") == 0)
+    assert one.child.stop() == 0
+    assert (_versions(at), _runs(get)) == before
     assert_all_done_once(at)
 
 

@@ -1,0 +1,162 @@
+"""A deployment as production has it, of real processes on the loopback, any of which may be killed at any moment.
+
+Two gateways, the accounting service, three Celery workers, beat; Redis; PostgreSQL.
+"""
+
+import contextlib
+import os
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+from pydantic import SecretStr
+
+from app import installation
+from app.config import Settings
+from tests.faults import hops, processes
+from tests.faults.processes import CELERY_BEAT, CELERY_WORKER, Child, Redis, wait_until
+from tests.postgres.server import Server
+
+
+class Service:
+    """A command that is started again when it has ended, as whoever supervises it does."""
+
+    def __init__(self, name: str, settings: Settings, *words: str, folder: Path) -> None:
+        self.name = name
+        self.port = settings.port
+        self._settings = settings
+        self._words = words
+        self._log = folder / f"{name}.log"
+        self._stack = contextlib.ExitStack()
+        self.child: Child
+        self.sessions: list[int] = []
+        """Of all its processes so far: whatever a process starts is in its session."""
+
+    def start(self, *, hop: str | None = None, act: hops.Act = hops.die) -> None:
+        """A Celery worker does `act` to itself when it first comes to `hop`."""
+        started = processes.command(self._settings, *self._words, log=self._log, hop=hop, act=act)
+        self.child = self._stack.enter_context(started)
+        assert self.child.process.pid
+        self.sessions.append(self.child.process.pid)
+
+    def kill(self) -> None:
+        """kill -9."""
+        self._stack.close()
+
+    def restart_if_ended(self) -> bool:
+        """Whether it had ended by itself."""
+        if self.child.process.is_alive():
+            return False
+        self.kill()
+        self.start()
+        return True
+
+    def ready(self) -> None:
+        """Wait until a Celery worker hears the broker: until its first message would find it."""
+        wait_until(lambda: [one for one in self.process().net_connections() if one.raddr])
+        time.sleep(0.5)
+
+    def process(self) -> psutil.Process:
+        """The latest."""
+        return psutil.Process(self.sessions[-1])
+
+    def log(self) -> str:
+        return self._log.read_text()
+
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def listens(self) -> bool:
+        with contextlib.suppress(OSError):
+            socket.create_connection(("127.0.0.1", self.port), 1).close()
+            return True
+        return False
+
+
+def celery_worker(name: str, settings: Settings, *, folder: Path) -> Service:
+    return Service(name, settings, *CELERY_WORKER, "--hostname", f"{name}@here", folder=folder)
+
+
+def celery_beat(settings: Settings, *, folder: Path) -> Service:
+    """What makes the workers look without being rung."""
+    return Service("beat", settings, *CELERY_BEAT, folder=folder)
+
+
+class Deployment:
+    """All of it. `settings` are those of its workers."""
+
+    def __init__(self, settings: Settings, database: Server, broker: Redis, folder: Path) -> None:
+        self.settings = settings
+        self.database = database
+        self.broker = broker
+
+        def serving(name: str, word: str) -> Service:
+            return Service(name, settings.model_copy(update={"port": _free_port()}), "lethe", word, folder=folder)
+
+        self.gateways = [serving(f"gateway{number}", "serve") for number in range(2)]
+        self.accounting = serving("accounting", "serve-accounting")
+        self.workers = [celery_worker(f"worker{number}", settings, folder=folder) for number in range(3)]
+        self.beat = celery_beat(settings, folder=folder)
+        self.services = [*self.gateways, self.accounting, *self.workers, self.beat]
+
+    def runs(self) -> list[psutil.Process]:
+        """The processes of all runs that are under way."""
+        found = []
+        for worker in self.workers:
+            with contextlib.suppress(psutil.Error):
+                found += [run for server in worker.process().children() for run in server.children()]
+        return found
+
+    def zombies(self) -> list[psutil.Process]:
+        """Dead processes that nobody waits for."""
+        below = [child for service in self.services for child in service.process().children(recursive=True)]
+        return [process for process in below if _status(process) == psutil.STATUS_ZOMBIE]
+
+    def left(self) -> list[psutil.Process]:
+        """What still runs of all that any service has ever started."""
+        sessions = {session for service in self.services for session in service.sessions}
+        return [
+            process
+            for process in psutil.process_iter()
+            if _session(process) in sessions and _status(process) not in (psutil.STATUS_ZOMBIE, None)
+        ]
+
+
+@contextlib.contextmanager
+def deployed(settings: Settings, database: Server, folder: Path) -> Iterator[Deployment]:
+    """Everything started, and killed when the block ends; `settings` name the database, which has nothing in it yet."""
+    broker = Redis(folder)
+    settings = settings.model_copy(update={"broker_url": SecretStr(broker.url)})
+    installation.set_up(settings)
+    whole = Deployment(settings, database, broker, folder)
+    try:
+        for service in whole.services:
+            service.start()
+        for service in (*whole.gateways, whole.accounting):
+            wait_until(service.listens)
+        yield whole
+    finally:
+        for service in whole.services:
+            service.kill()
+        broker.kill()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+def _session(process: psutil.Process) -> int | None:
+    with contextlib.suppress(OSError):
+        return os.getsid(process.pid)
+    return None
+
+
+def _status(process: psutil.Process) -> str | None:
+    with contextlib.suppress(psutil.Error):
+        return process.status()
+    return None

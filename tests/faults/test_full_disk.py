@@ -1,0 +1,112 @@
+"""A disk that is full while a run wants to write what it made."""
+
+import contextlib
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from app import installation
+from app.config import Settings
+from app.db.tables import Erasure, Run
+from app.installation import Installation
+from tests.faults import processes
+from tests.faults.checks import assert_all_done_once
+from tests.faults.processes import wait_until
+
+Make = Callable[..., dict[str, Any]]
+Get = Callable[[str], Any]
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of one megabyte."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "small", folder], capture_output=True, check=False
+    )
+    if mounted.returncode != 0:
+        pytest.skip("only who may mount can have a small disk")
+    yield folder
+    subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+@pytest.fixture
+def settings(settings: Settings, small_disk: Path) -> Settings:
+    changed = settings.model_copy(update={"store_url": str(small_disk)})
+    installation.set_up(changed)
+    return changed
+
+
+@pytest.fixture
+def live(new_dataset: Make, new_model: Make, work: Callable[[], int]) -> dict[str, Any]:
+    model = new_model(new_dataset()["id"], noise_scale=0.02)
+    assert work() == 1
+    return model
+
+
+def test_the_run_waits_for_room(
+    settings: Settings, small_disk: Path, at: Installation, live: dict[str, Any], forget: Make, get: Get
+) -> None:
+    """A run that cannot write its weights fails, publishes nothing and leaves nothing; the next that can, does."""
+    before = _files(small_disk)
+    ballast = small_disk / "ballast"
+    _fill(ballast)
+    request = forget("p3")
+    with processes.worker(settings) as worker:
+        wait_until(lambda: len(_failed(at)) >= 2)
+        assert get(f"/deletion-requests/{request['id']}")["status"] != "completed"
+        model = get(f"/models/{live['id']}")
+        assert (model["status"], model["live_version"]) == ("live", 1)
+        ballast.unlink()
+        wait_until(lambda: get(f"/deletion-requests/{request['id']}")["status"] == "completed")
+        assert worker.stop() == 0
+    assert set(_failed(at)) == {"OSError"}
+    assert len(_files(small_disk)) == len(before)
+    assert_all_done_once(at)
+
+
+def test_erasing_needs_no_room(
+    small_disk: Path, at: Installation, live: dict[str, Any], forget: Make, work: Any
+) -> None:
+    """On a full disk the person's rows are overwritten and that is confirmed, though the model must wait."""
+    _fill(small_disk / "ballast")
+    forget("p3")
+    assert work() == 1
+    assert not at.rows.open(live["dataset_id"]).features[3].any()
+    with at.database.reading() as session:
+        assert session.scalars(sa.select(Erasure.nulled_at)).one() is not None
+
+
+def test_a_model_that_is_learned_again_when_there_is_room(
+    small_disk: Path, at: Installation, new_dataset: Make, new_model: Make, get: Get, work: Any
+) -> None:
+    """A first run that found the disk full once or twice is done when there is room."""
+    dataset = new_dataset()
+    _fill(small_disk / "ballast")
+    model = new_model(dataset["id"])
+    assert work() == 1
+    assert get(f"/models/{model['id']}")["error_code"] == "OSError"
+    (small_disk / "ballast").unlink()
+    wait_until(work)
+    assert get(f"/models/{model['id']}")["status"] == "live"
+    assert_all_done_once(at)
+
+
+def _fill(ballast: Path) -> None:
+    with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as file:
+        while file.write(bytes(4096)):
+            pass
+
+
+def _files(folder: Path) -> set[Path]:
+    return {path for path in folder.rglob("*") if path.is_file()}
+
+
+def _failed(at: Installation) -> list[str | None]:
+    with at.database.reading() as session:
+        return list(session.scalars(sa.select(Run.error_code).where(Run.status == "failed")))
