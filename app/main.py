@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
+from fastapi.concurrency import run_in_threadpool
 
 from app import installation, telemetry, tracing
 from app.api import (
@@ -15,9 +16,11 @@ from app.api import (
     deletion_requests,
     models,
     operations,
+    pressure,
     problems,
     runs,
 )
+from app.api.intake import Intake
 from app.api.middleware import BodyLimit, CallLog
 from app.config import Settings
 from app.operations.service import Metrics
@@ -33,13 +36,18 @@ def create_app(settings: Settings) -> FastAPI:
     @asynccontextmanager
     async def lifespan(gateway: FastAPI) -> AsyncIterator[None]:
         telemetry.configure(settings.log_level)
+        pressure.limit_threads()
         telemetry.trace_to(settings.otlp_endpoint, service="lethe-gateway")
         private = settings.data_dir / "tmp"
         private.mkdir(mode=0o700, exist_ok=True)
         usual, tempfile.tempdir = tempfile.tempdir, str(private)  # where uploads are spooled
         with installation.opened(settings) as gateway.state.installation:
             gateway.state.metrics = Metrics(gateway.state.installation)
-            yield
+            gateway.state.intake = Intake(gateway.state.installation)
+            try:
+                yield
+            finally:
+                await run_in_threadpool(gateway.state.intake.close)
         tempfile.tempdir = usual
         tracing.close()
 
@@ -57,5 +65,6 @@ def create_app(settings: Settings) -> FastAPI:
         gateway.include_router(router, prefix="/v1")
     gateway.include_router(operations.router)
     gateway.add_middleware(BodyLimit, max_bytes=settings.max_upload_bytes)
+    gateway.add_middleware(pressure.Pressure)
     gateway.add_middleware(CallLog)
     return gateway

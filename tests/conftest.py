@@ -44,6 +44,7 @@ ON_BOTH_DATABASES = (
     "app/unlearning",
     "app/api/test_certificates.py",
     "app/api/test_deletion_requests.py",
+    "app/api/test_intake.py",
     "app/api/test_lists.py",
     "app/api/test_operations.py",
     "app/api/test_runs.py",

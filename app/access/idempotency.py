@@ -1,5 +1,6 @@
 """The same answer to the same call: kept in the transaction that did what was asked."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,11 @@ class Once:
     idempotency_key: str | None
     fingerprint: str
 
+    @property
+    def name(self) -> tuple[str, str] | None:
+        """What its repetitions have in common; None for a call that has none."""
+        return None if self.idempotency_key is None else (self.api_key_id, self.idempotency_key)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
@@ -29,29 +35,53 @@ class Answer:
 
 def replay(session: Session, once: Once) -> Answer | None:
     """The first answer, if this call was made before. Raises `IdempotencyConflict` if it was another call."""
-    if once.idempotency_key is None:
-        return None
-    row = repository.answer(session, api_key_id=once.api_key_id, idempotency_key=once.idempotency_key)
-    if row is None:
-        return None
-    if row.fingerprint != once.fingerprint:
-        raise IdempotencyConflict(
-            "This Idempotency-Key came before with another body; use a new key for a new request."
-        )
-    return Answer(status=row.status, location=row.location, body=row.answer)
+    [found] = replay_all(session, [once])
+    if isinstance(found, IdempotencyConflict):
+        raise found
+    return found
+
+
+def replay_all(session: Session, calls: Sequence[Once]) -> list[Answer | IdempotencyConflict | None]:
+    """For each call its first answer, None if it was not made before, or the conflict if that was another call."""
+    names = [once.name for once in calls if once.name is not None]
+    rows = {(row.api_key_id, row.idempotency_key): row for row in repository.answers(session, names)} if names else {}
+    return [_replayed(once, rows.get(once.name) if once.name else None) for once in calls]
 
 
 def remember(session: Session, once: Once, answer: Answer) -> Answer:
     """Keep `answer` for repetitions of this call; returns it."""
-    if once.idempotency_key is not None:
-        row = IdempotentAnswer(
-            api_key_id=once.api_key_id,
-            idempotency_key=once.idempotency_key,
-            fingerprint=once.fingerprint,
-            status=answer.status,
-            location=answer.location,
-            answer=answer.body,
-            created_at=now(session),
-        )
-        session.add(row)
+    remember_all(session, [(once, answer)])
     return answer
+
+
+def remember_all(session: Session, answered: Sequence[tuple[Once, Answer]]) -> None:
+    """Keep each answer for repetitions of its call; no two of the calls are the same."""
+    kept = [(once, answer) for once, answer in answered if once.idempotency_key is not None]
+    if not kept:
+        return
+    at = now(session)
+    repository.add_answers(
+        session,
+        [
+            {
+                "api_key_id": once.api_key_id,
+                "idempotency_key": once.idempotency_key,
+                "fingerprint": once.fingerprint,
+                "status": answer.status,
+                "location": answer.location,
+                "answer": answer.body,
+                "created_at": at,
+            }
+            for once, answer in kept
+        ],
+    )
+
+
+def _replayed(once: Once, row: IdempotentAnswer | None) -> Answer | IdempotencyConflict | None:
+    if row is None:
+        return None
+    if row.fingerprint != once.fingerprint:
+        return IdempotencyConflict(
+            "This Idempotency-Key came before with another body; use a new key for a new request."
+        )
+    return Answer(status=row.status, location=row.location, body=row.answer)

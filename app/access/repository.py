@@ -1,6 +1,8 @@
 """All SQL about API keys and remembered answers."""
 
 import datetime
+from collections.abc import Sequence
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
@@ -25,5 +27,17 @@ def revoke(session: Session, key_id: str, *, at: datetime.datetime) -> bool:
     return True
 
 
-def answer(session: Session, *, api_key_id: str, idempotency_key: str) -> IdempotentAnswer | None:
-    return session.get(IdempotentAnswer, (api_key_id, idempotency_key))
+_ANSWERS = sa.select(IdempotentAnswer).where(
+    sa.tuple_(IdempotentAnswer.api_key_id, IdempotentAnswer.idempotency_key).in_(sa.bindparam("names", expanding=True))
+)
+_ADD_ANSWERS = sa.insert(IdempotentAnswer.metadata.tables[IdempotentAnswer.__tablename__])
+
+
+def answers(session: Session, names: Sequence[tuple[str, str]]) -> list[IdempotentAnswer]:
+    """What was answered to calls, each named by its API key and its idempotency key."""
+    return list(session.scalars(_ANSWERS, {"names": names}))
+
+
+def add_answers(session: Session, rows: Sequence[dict[str, Any]]) -> None:
+    if rows:
+        session.connection().execute(_ADD_ANSWERS, rows)

@@ -2,6 +2,7 @@
 
 import hashlib
 import secrets
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -9,9 +10,15 @@ from enum import StrEnum
 from sqlalchemy.orm import Session
 
 from app.access import repository
-from app.db import now
+from app.db import Database, now
 from app.db.tables import ApiKey, new_id
 from app.errors import KeyUnknown, ScopeMissing, Unauthenticated
+
+_BELIEVED_SECONDS = 1.0
+"""A key that another process revokes is refused that much later at the latest."""
+_MOST_BELIEVED = 1000
+_revocations = 0
+"""How many keys this process has revoked: what was believed before is asked again."""
 
 
 class Scope(StrEnum):
@@ -57,6 +64,8 @@ def ensure_key(session: Session, *, name: str, key: str, scopes: Iterable[Scope]
 
 def revoke_key(session: Session, key_id: str) -> None:
     """Raises `KeyUnknown`."""
+    global _revocations
+    _revocations += 1
     if not repository.revoke(session, key_id, at=now(session)):
         raise KeyUnknown(f"There is no API key {key_id!r} in force.")
 
@@ -67,6 +76,32 @@ def authenticate(session: Session, key: str | None) -> Caller:
     if row is None or row.revoked_at is not None:
         raise Unauthenticated("Send 'Authorization: Bearer <API key>' with a key that is in force.")
     return Caller(key_id=row.id, scopes=frozenset(row.scopes))
+
+
+class Callers:
+    """Whose keys they are; the database is asked about each once in `_BELIEVED_SECONDS`, not at every call."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._known: dict[str, tuple[float, int, Caller]] = {}
+
+    def recall(self, key: str | None) -> Caller | None:
+        """At once; None where the database must be asked."""
+        if not key or (found := self._known.get(_hash(key))) is None:
+            return None
+        until, revocations, caller = found
+        return caller if time.monotonic() < until and revocations == _revocations else None
+
+    def authenticate(self, key: str | None) -> Caller:
+        """Ask the database. Raises `Unauthenticated`."""
+        until, revocations = time.monotonic() + _BELIEVED_SECONDS, _revocations
+        with self._database.reading() as session:
+            caller = authenticate(session, key)
+        if len(self._known) >= _MOST_BELIEVED:
+            self._known.clear()
+        if key:
+            self._known[_hash(key)] = until, revocations, caller
+        return caller
 
 
 def _hash(key: str) -> str:

@@ -19,7 +19,7 @@ router = APIRouter(tags=["Operations"])
 
 
 @router.get("/healthz")
-def healthz() -> HealthOut:
+async def healthz() -> HealthOut:
     """This process answers."""
     return HealthOut(status="ok")
 

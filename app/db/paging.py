@@ -36,7 +36,8 @@ def page(
     """
     if cursor is not None:
         last_at, last_key = _decode(cursor)
-        query = query.where(sa.or_(at < last_at, sa.and_(at == last_at, key < last_key)))
+        last = sa.tuple_(sa.literal(last_at, at.type), sa.literal(last_key, key.type))
+        query = query.where(sa.tuple_(at, key) < last)  # one range of an index, which an OR is not
     rows = list(session.scalars(query.order_by(at.desc(), key.desc()).limit(limit + 1)))
     more = len(rows) > limit
     rows = rows[:limit]

@@ -86,7 +86,7 @@ def _named() -> Iterator[None]:
     try:
         yield
     except sa.exc.InternalError as error:
-        if getattr(error.orig, "sqlstate", None) != _READ_ONLY:
+        if error.orig is None or getattr(error.orig, "sqlstate", None) != _READ_ONLY:
             raise
         raise sa.exc.OperationalError(None, None, error.orig) from error
     except sa.exc.StatementError as error:

@@ -164,12 +164,12 @@ _OPEN = sa.text("status IN ('accepted', 'received', 'running')")  # in the order
 class DeletionRequest(Table):
     __tablename__ = "deletion_requests"
     id: Mapped[str] = mapped_column(primary_key=True)
-    subject_ref: Mapped[str] = mapped_column(index=True)
+    subject_ref: Mapped[str]
     regulation: Mapped[str]
     ground: Mapped[str | None]
-    status: Mapped[str] = mapped_column(index=True)
+    status: Mapped[str]
     outcome: Mapped[str | None]
-    external_id: Mapped[str | None] = mapped_column(index=True)
+    external_id: Mapped[str | None]
     request_metadata: Mapped[dict[str, Any]] = mapped_column("metadata")
     submitted_at: Mapped[datetime.datetime]
     due_at: Mapped[datetime.datetime]
@@ -178,6 +178,9 @@ class DeletionRequest(Table):
     completed_at: Mapped[datetime.datetime | None]
     __table_args__ = (
         sa.Index(None, "created_at", "id"),
+        sa.Index(None, "status", "created_at", "id"),
+        sa.Index(None, "subject_ref", "created_at", "id"),
+        sa.Index(None, "external_id", "created_at", "id"),
         sa.Index(
             "ix_deletion_requests_open",
             "status",

@@ -2,6 +2,7 @@
 
 import datetime
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -10,68 +11,72 @@ from app.db import now
 from app.db.tables import Dataset, DeletionRequest, Erasure, RequestEvent, RequestModel, new_id
 from app.deletion import deadlines, repository, status
 from app.deletion.deadlines import Regulation
+from app.deletion.repository import Claimed, LookedUp
 from app.deletion.status import Status
-from app.errors import DatasetUnknown, FieldError, InputInvalid, RequestUnknown, TransitionForbidden
+from app.errors import (
+    DatasetUnknown,
+    FieldError,
+    InputInvalid,
+    LetheError,
+    RequestUnknown,
+    SubjectUnknown,
+    TransitionForbidden,
+)
 
 _CLOCKS_DIFFER_BY = datetime.timedelta(minutes=5)
 
 
-def submit(
-    session: Session,
-    *,
-    subject_ref: str,
-    dataset_ids: Sequence[str] | None,
-    regulation: Regulation,
-    ground: str | None,
-    submitted_at: datetime.datetime | None,
-    external_id: str | None,
-    metadata: dict[str, Any],
-) -> DeletionRequest:
-    """Record a request and accept it; one about somebody of whom nothing is held completes at once.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What somebody asks for. `dataset_ids`: where to forget the person; None: wherever they are held."""
 
-    `dataset_ids`: where to forget the person; default: wherever they are held. A second request for a person who is
-    being forgotten follows the first. Raises `DatasetUnknown`, `InputInvalid`.
+    subject_ref: str
+    dataset_ids: Sequence[str] | None
+    regulation: Regulation
+    ground: str | None
+    submitted_at: datetime.datetime | None
+    external_id: str | None
+    metadata: dict[str, Any]
+    strict: bool = False  # make no request if nothing is held
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submitted:
+    """A request as it was stored, with what it asks of datasets and of models."""
+
+    request: DeletionRequest
+    erasures: list[Erasure]
+    models: list[RequestModel]
+    events: list[RequestEvent]
+
+
+def submit(session: Session, asked: Asked) -> Submitted:
+    """Record a request. Raises what `submit_all` returns."""
+    [found] = submit_all(session, [asked])
+    if isinstance(found, LetheError):
+        raise found
+    return found
+
+
+def submit_all(session: Session, asked: Sequence[Asked]) -> list[Submitted | LetheError]:
+    """Record requests and accept them; one about somebody of whom nothing is held completes at once.
+
+    A request for a person who is being forgotten follows the first. In place of a request that cannot be made there is
+    the reason, and nothing of it is stored: `DatasetUnknown`, `InputInvalid`, `SubjectUnknown`.
     """
-    for dataset_id in dataset_ids or ():
-        if not repository.dataset_exists(session, dataset_id):
-            raise DatasetUnknown(f"There is no dataset {dataset_id!r}; GET /v1/datasets lists them.")
     at = now(session)
-    if submitted_at and submitted_at > at + _CLOCKS_DIFFER_BY:
-        raise InputInvalid(
-            "A request cannot come from the future.", [FieldError("submitted_at", "expected a past time")]
-        )
-    request = DeletionRequest(
-        id=new_id("dr"),
-        subject_ref=subject_ref,
-        regulation=regulation,
-        ground=ground,
-        status=Status.RECEIVED,
-        external_id=external_id,
-        request_metadata=metadata,
-        submitted_at=submitted_at or at,
-        due_at=deadlines.due_at(regulation, submitted_at or at),
-        created_at=at,
+    found = repository.look_up(
+        session,
+        subject_refs={one.subject_ref for one in asked},
+        dataset_ids={dataset_id for one in asked for dataset_id in one.dataset_ids or ()},
     )
-    session.add(request)
-    session.flush()  # erasures and events refer to it
-    _note(session, request, at=at)
-
-    def wanted(dataset_id: str) -> bool:
-        return dataset_ids is None or dataset_id in dataset_ids
-
-    for dataset_id in filter(wanted, repository.datasets_holding(session, subject_ref=subject_ref)):
-        _want(session, request, Erasure(id=new_id("era"), request_id=request.id, dataset_id=dataset_id))
-    for first in repository.claimed_elsewhere(session, subject_ref=subject_ref):
-        if wanted(first.dataset_id):
-            _follow(session, request, first)
-    if not repository.erasures(session, request_id=request.id):
-        request.outcome = "nothing_held"
-        _move(session, request, Status.COMPLETED, detail="nothing is held about this subject")
-        request.completed_at = at
-        return request
-    _move(session, request, Status.ACCEPTED)
-    _complete_if_done(session, request)
-    return request
+    made = [_made(one, found, at=at) for one in asked]
+    submitted = [one for one in made if isinstance(one, Submitted)]
+    repository.store(session, DeletionRequest, [one.request for one in submitted])
+    repository.store(session, RequestEvent, [event for one in submitted for event in one.events])
+    repository.store(session, Erasure, [erasure for one in submitted for erasure in one.erasures])
+    repository.store(session, RequestModel, [model for one in submitted for model in one.models])
+    return made
 
 
 def get(session: Session, request_id: str) -> DeletionRequest:
@@ -163,26 +168,71 @@ def hand_back(session: Session, *, run_id: str, dataset_id: str) -> None:
             _move(session, request, Status.ACCEPTED, detail="its worker stopped; it will be tried again")
 
 
-def _want(session: Session, request: DeletionRequest, erasure: Erasure) -> None:
-    """Ask for one dataset's rows, and for every model that may carry them."""
-    session.add(erasure)
-    _owe(session, request, [model.id for model in repository.models_of(session, dataset_id=erasure.dataset_id)])
-
-
-def _follow(session: Session, request: DeletionRequest, first: Erasure) -> None:
-    """Join an erasure that is under way: the same rows, and the models that still carry them."""
-    erasure = Erasure(
-        id=new_id("era"),
-        request_id=request.id,
-        dataset_id=first.dataset_id,
-        revision=first.revision,
-        num_records=first.num_records,
-        nulled_at=first.nulled_at,
+def _made(asked: Asked, found: LookedUp, *, at: datetime.datetime) -> Submitted | LetheError:
+    for dataset_id in asked.dataset_ids or ():
+        if dataset_id not in found.datasets:
+            return DatasetUnknown(f"There is no dataset {dataset_id!r}; GET /v1/datasets lists them.")
+    if asked.submitted_at and asked.submitted_at > at + _CLOCKS_DIFFER_BY:
+        wrong = FieldError("submitted_at", "expected a past time")
+        return InputInvalid("A request cannot come from the future.", [wrong])
+    request = DeletionRequest(
+        id=new_id("dr"),
+        subject_ref=asked.subject_ref,
+        regulation=asked.regulation,
+        ground=asked.ground,
+        status=Status.RECEIVED,
+        external_id=asked.external_id,
+        request_metadata=asked.metadata,
+        submitted_at=asked.submitted_at or at,
+        due_at=deadlines.due_at(asked.regulation, asked.submitted_at or at),
+        created_at=at,
     )
-    session.add(erasure)
-    models = {model.id for model in repository.models_of(session, dataset_id=first.dataset_id)}
-    owed = repository.request_models(session, request_id=first.request_id)
-    _owe(session, request, [m.model_id for m in owed if m.model_id in models and m.status in ("pending", "running")])
+    new = Submitted(request=request, erasures=[], models=[], events=[_event(request, at=at)])
+
+    def wanted(dataset_id: str) -> bool:
+        return asked.dataset_ids is None or dataset_id in asked.dataset_ids
+
+    for dataset_id in filter(wanted, sorted(found.holding.get(asked.subject_ref, ()))):
+        _want(new, dataset_id, models=found.models.get(dataset_id, ()))
+    for first in found.claimed.get(asked.subject_ref, {}).values():
+        if wanted(first.dataset_id):
+            _want(new, first.dataset_id, models=found.owed.get((first.request_id, first.dataset_id), ()), first=first)
+    if not new.erasures and asked.strict:
+        return SubjectUnknown("Nothing is held about this subject; no request was made.")
+    if not new.erasures:
+        _pass(new, Status.COMPLETED, at=at, outcome="nothing_held", detail="nothing is held about this subject")
+        return new
+    _pass(new, Status.ACCEPTED, at=at)
+    if not new.models and all(erasure.nulled_at for erasure in new.erasures):
+        _pass(new, Status.COMPLETED, at=at, outcome="forgotten")
+    return new
+
+
+def _want(new: Submitted, dataset_id: str, *, models: Sequence[str], first: Claimed | None = None) -> None:
+    """Ask for one dataset's rows and of the models that may carry them; or join `first`, which has claimed the rows."""
+    new.erasures.append(
+        Erasure(
+            id=new_id("era"),
+            request_id=new.request.id,
+            dataset_id=dataset_id,
+            revision=first and first.revision,
+            num_records=first and first.num_records,
+            num_claimed=0,
+            nulled_at=first and first.nulled_at,
+        )
+    )
+    new.models.extend(
+        RequestModel(request_id=new.request.id, model_id=model_id, status="pending") for model_id in models
+    )
+
+
+def _pass(
+    new: Submitted, wanted: Status, *, at: datetime.datetime, outcome: str | None = None, detail: str | None = None
+) -> None:
+    status.check(new.request.status, wanted)
+    new.request.status, new.request.outcome = wanted, outcome
+    new.request.completed_at = at if wanted == Status.COMPLETED else None
+    new.events.append(_event(new.request, at=at, detail=detail))
 
 
 def _owe(session: Session, request: DeletionRequest, model_ids: Sequence[str]) -> None:
@@ -206,4 +256,8 @@ def _move(session: Session, request: DeletionRequest, wanted: Status, *, detail:
 
 
 def _note(session: Session, request: DeletionRequest, *, at: datetime.datetime, detail: str | None = None) -> None:
-    session.add(RequestEvent(request_id=request.id, status=request.status, detail=detail, at=at))
+    session.add(_event(request, at=at, detail=detail))
+
+
+def _event(request: DeletionRequest, *, at: datetime.datetime, detail: str | None = None) -> RequestEvent:
+    return RequestEvent(request_id=request.id, status=request.status, detail=detail, at=at)

@@ -7,6 +7,7 @@ import sqlalchemy as sa
 from app.db.tables import DeletionRequest, Model, Record
 from app.deletion import service as deletion
 from app.deletion.deadlines import Regulation
+from app.deletion.service import Asked
 from app.errors import DatasetUnknown, RequestUnknown
 from app.installation import Installation
 from app.unlearning import service as unlearning
@@ -19,7 +20,8 @@ def submit(at: Installation, subject_id: str, **asked: Any) -> DeletionRequest:
     usual = {"dataset_ids": None, "regulation": Regulation.GDPR, "ground": None, "submitted_at": None}
     usual |= {"external_id": None, "metadata": {}}
     with at.database.writing() as session:
-        return deletion.submit(session, subject_ref=at.keys.subject_ref(subject_id), **(usual | asked))
+        made = deletion.submit(session, Asked(subject_ref=at.keys.subject_ref(subject_id), **(usual | asked)))
+        return made.request
 
 
 def test_a_request_about_an_unknown_dataset_is_not_made(at: Installation) -> None:

@@ -1,0 +1,211 @@
+"""Deletion requests on their way in: those that wait for the database at the same time are stored in one transaction.
+
+A gateway has one thread that does this. While it commits, calls gather, and its next transaction takes them all: many
+callers cost little more than one. Nobody is answered before the commit that holds their request.
+"""
+
+import asyncio
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy.exc import OperationalError
+from sqlalchemy.orm import Session
+
+from app.access import idempotency
+from app.access.idempotency import Answer, Once
+from app.api.schemas import DeletionRequestOut, EstimateModelOut, EstimateOut, RequestModelOut
+from app.db.tables import DeletionRequest, RequestModel
+from app.deletion import service as deletion
+from app.deletion.service import Asked, Submitted
+from app.deletion.status import OPEN
+from app.installation import Installation
+from app.privacy.errors import PrivacyError
+from app.unlearning import service as unlearning
+
+_MOST_AT_ONCE = 100
+_FRESH_SECONDS = 1.0
+_LEAST_BETWEEN = 20.0
+
+
+class Estimates:
+    """What models would run now, as this process last worked it out.
+
+    That was a second ago at most; longer where it takes long, so that at most a twentieth of the time goes into it.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[float, EstimateModelOut | None]] = {}
+
+    def of(self, session: Session, request: DeletionRequest, owed: Sequence[RequestModel]) -> EstimateOut | None:
+        """What is left for `owed`, the models of `request`; None if it is done, or if it cannot be said."""
+        if request.status not in OPEN:
+            return None
+        waiting = [model.model_id for model in owed if model.status in ("pending", "running")]
+        at = time.monotonic()
+        if any(self._known.get(model_id, (0.0, None))[0] < at for model_id in waiting):
+            self._known |= _estimated(session, request, waiting)
+        models = [self._known[model_id][1] for model_id in waiting]
+        known = [model for model in models if model is not None]
+        return EstimateOut(steps=sum(m.steps for m in known), models=known) if len(known) == len(models) else None
+
+
+def _estimated(
+    session: Session, request: DeletionRequest, waiting: Sequence[str]
+) -> dict[str, tuple[float, EstimateModelOut | None]]:
+    began = time.monotonic()
+    found: dict[str, EstimateModelOut | None] = dict.fromkeys(waiting)
+    try:
+        for model_id, plan in unlearning.estimate(session, request_id=request.id):
+            found[model_id] = EstimateModelOut(model_id=model_id, kind=plan.kind, steps=plan.steps)
+    except PrivacyError:  # the worker will say so; a request is never refused for it
+        pass
+    ended = time.monotonic()
+    until = ended + max(_FRESH_SECONDS, _LEAST_BETWEEN * (ended - began))
+    return {model_id: (until, model) for model_id, model in found.items()}
+
+
+def shown(
+    request: DeletionRequest, owed: Sequence[RequestModel], estimate: EstimateOut | None = None
+) -> DeletionRequestOut:
+    """A request as its callers see it."""
+    return DeletionRequestOut(
+        id=request.id,
+        status=request.status,
+        outcome=request.outcome,
+        subject_ref=request.subject_ref,
+        regulation=request.regulation,
+        ground=request.ground,
+        external_id=request.external_id,
+        metadata=request.request_metadata,
+        submitted_at=request.submitted_at,
+        due_at=request.due_at,
+        extended_due_at=request.extended_due_at,
+        created_at=request.created_at,
+        completed_at=request.completed_at,
+        estimate=estimate,
+        models=[
+            RequestModelOut(
+                model_id=model.model_id,
+                status=model.status,
+                run_id=model.run_id,
+                version=model.version,
+                certificate_id=model.certificate_id,
+            )
+            for model in owed
+        ],
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Call:
+    once: Once
+    asked: Asked
+    answered: asyncio.Future[Answer]
+
+
+class Intake:
+    """The thread that stores deletion requests, and one that rings the bell, which may take its time."""
+
+    def __init__(self, at: Installation) -> None:
+        self.estimates = Estimates()
+        self._at = at
+        self._waiting: list[_Call] = []
+        self._changed = threading.Condition()
+        self._closing = False
+        self._stored = threading.Event()
+        self._loop = asyncio.get_running_loop()
+        self._threads = [threading.Thread(target=run, daemon=True) for run in (self._store, self._ring)]
+        for thread in self._threads:
+            thread.start()
+
+    async def submit(self, once: Once, asked: Asked) -> Answer:
+        """The answer, after the commit; the first one, if the call was made before.
+
+        Raises `IdempotencyConflict`, what `deletion.submit` raises, and `OperationalError` without a database.
+        """
+        call = _Call(once=once, asked=asked, answered=self._loop.create_future())
+        with self._changed:
+            self._waiting.append(call)
+            self._changed.notify()
+        return await call.answered
+
+    def close(self) -> None:
+        """Store what waits, and end."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+        for thread in self._threads:
+            thread.join()
+
+    def _store(self) -> None:
+        while calls := self._next():
+            try:
+                answers = self._answers(calls)
+            except OperationalError as error:  # neither would any of them alone be stored
+                answers = [error] * len(calls)
+            except Exception as error:  # noqa: BLE001  one of them is the reason: the others must not suffer
+                answers = [self._alone(call) for call in calls] if len(calls) > 1 else [error]
+            self._loop.call_soon_threadsafe(_deliver, calls, answers)
+            self._stored.set()
+        self._stored.set()
+
+    def _next(self) -> list[_Call]:
+        """What waits, each call once, as soon as there is something; nothing when all is done."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._closing)
+            names: set[tuple[str, str] | None] = set()
+            calls: list[_Call] = []
+            later: list[_Call] = []
+            for call in self._waiting:
+                if len(calls) == _MOST_AT_ONCE or (call.once.name and call.once.name in names):
+                    later.append(call)
+                else:
+                    names.add(call.once.name)
+                    calls.append(call)
+            self._waiting = later
+            return calls
+
+    def _alone(self, call: _Call) -> Answer | Exception:
+        try:
+            return self._answers([call])[0]
+        except Exception as error:  # noqa: BLE001  it is raised where the call waits
+            return error
+
+    def _answers(self, calls: Sequence[_Call]) -> list[Answer | Exception]:
+        """Everything in one transaction: requests, what they ask of datasets and models, events, answers to keep."""
+        with self._at.database.writing() as session:
+            answers: dict[int, Answer | Exception] = {
+                place: answer
+                for place, answer in enumerate(idempotency.replay_all(session, [call.once for call in calls]))
+                if answer is not None
+            }
+            new = [place for place in range(len(calls)) if place not in answers]
+            made = deletion.submit_all(session, [calls[place].asked for place in new]) if new else []
+            for place, submitted in zip(new, made, strict=True):
+                answers[place] = self._answer(session, submitted) if isinstance(submitted, Submitted) else submitted
+            new_answers = [(calls[place].once, answers[place]) for place in new]
+            idempotency.remember_all(session, [(once, a) for once, a in new_answers if isinstance(a, Answer)])
+        return [answers[place] for place in range(len(calls))]
+
+    def _answer(self, session: Session, new: Submitted) -> Answer:
+        estimate = self.estimates.of(session, new.request, new.models)
+        body = shown(new.request, new.models, estimate).model_dump(mode="json", by_alias=True)
+        return Answer(status=202, location=f"/v1/deletion-requests/{new.request.id}", body=body)
+
+    def _ring(self) -> None:
+        while not self._closing:
+            self._stored.wait()
+            self._stored.clear()
+            self._at.bell.wake()
+
+
+def _deliver(calls: Sequence[_Call], answers: Sequence[Answer | Exception]) -> None:
+    for call, answer in zip(calls, answers, strict=True):
+        if call.answered.done():  # its caller has gone
+            continue
+        if isinstance(answer, Exception):
+            call.answered.set_exception(answer)
+        else:
+            call.answered.set_result(answer)

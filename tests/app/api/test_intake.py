@@ -1,0 +1,109 @@
+"""Many deletion requests at once, at one gateway."""
+
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx
+import pytest
+import sqlalchemy as sa
+from fastapi.testclient import TestClient
+
+from app.access import service as access
+from app.access.service import Callers, Scope
+from app.db.tables import DeletionRequest, RequestEvent
+from app.errors import Unauthenticated
+from app.installation import Installation
+
+PLACE = "/v1/deletion-requests"
+Make = Callable[..., dict[str, Any]]
+
+
+def at_once(gateway: TestClient, calls: list[dict[str, Any]]) -> list[httpx.Response]:
+    with ThreadPoolExecutor(len(calls)) as threads:
+        return list(threads.map(lambda call: gateway.post(PLACE, **call), calls))
+
+
+def test_one_that_is_refused_does_not_concern_the_others(gateway: TestClient, new_dataset: Make) -> None:
+    """Of calls that are stored together each gets its own answer: a request, or why there is none."""
+    dataset_id = new_dataset()["id"]
+    good = [{"json": {"subject_id": f"p{number}", "dataset_ids": [dataset_id]}} for number in range(10)]
+    unknown = [{"json": {"subject_id": "p1", "dataset_ids": [f"ds_{number}"]}} for number in range(5)]
+    no_text = [{"json": {"subject_id": "p1", "dataset_ids": ["ds_\0"]}}] * 3
+    future = [{"json": {"subject_id": "p1", "submitted_at": "2999-01-01T00:00:00Z"}}]
+    strangers = [{"json": {"subject_id": "nobody"}, "params": {"strict": True}}]
+    answers = at_once(gateway, [*good, *unknown, *no_text, *future, *strangers])
+    codes = ["accepted"] * 10 + ["dataset_unknown"] * 5 + ["input_invalid"] * 4 + ["subject_unknown"]
+    assert [answer.json().get("code", answer.json()["status"]) for answer in answers] == codes
+    assert len({answer.json()["id"] for answer in answers[:10]}) == 10
+
+
+def test_one_key_at_once(gateway: TestClient, at: Installation, new_dataset: Make) -> None:
+    """The same call with one Idempotency-Key, made many times at once, is one request; another body is a conflict."""
+    new_dataset()
+    same = [{"json": {"subject_id": "p1"}, "headers": {"Idempotency-Key": "k"}}] * 12
+    answers = at_once(gateway, same)
+    assert {answer.status_code for answer in answers} == {202}
+    assert len({answer.json()["id"] for answer in answers}) == 1
+    others = [{"json": {"subject_id": f"p{n}"}, "headers": {"Idempotency-Key": "other"}} for n in range(12)]
+    assert Counter(answer.status_code for answer in at_once(gateway, others)) == {202: 1, 409: 11}
+    with at.database.reading() as session:
+        assert session.scalar(sa.select(sa.func.count()).select_from(DeletionRequest)) == 2
+
+
+def test_one_person_at_once(
+    gateway: TestClient, at: Installation, live: dict[str, Any], work: Callable[[], int], get: Callable[[str], Any]
+) -> None:
+    """Requests for one person that are stored together are all served by one run."""
+    made = [answer.json() for answer in at_once(gateway, [{"json": {"subject_id": "p1"}}] * 8)]
+    assert work() == 1
+    done = [get(f"/deletion-requests/{request['id']}") for request in made]
+    assert {request["outcome"] for request in done} == {"forgotten"}
+    with at.database.reading() as session:
+        events = Counter(session.scalars(sa.select(RequestEvent.status)))
+    assert (events["received"], events["accepted"], events["completed"]) == (8, 8, 8)
+
+
+def test_a_page_takes_as_many_statements_as_one_request(
+    gateway: TestClient, live: dict[str, Any], forget: Make, get: Callable[[str], Any]
+) -> None:
+    """However long a page is, what its requests ask of models is read at once."""
+    engine = gateway.app.state.installation.database.engine  # type: ignore[attr-defined]
+    for number in range(5):
+        forget(f"p{number}")
+    counts = []
+    for limit in (1, 5):
+        statements: list[str] = []
+
+        def count(*given: Any, into: list[str] = statements) -> None:
+            into.append(given[2])
+
+        sa.event.listen(engine, "before_cursor_execute", count)
+        page = get(f"/deletion-requests?limit={limit}")["items"]
+        sa.event.remove(engine, "before_cursor_execute", count)
+        assert [len(request["models"]) for request in page] == [1] * limit
+        counts.append(
+            len([statement for statement in statements if "deletion_requests" in statement or "models" in statement])
+        )
+    assert counts[0] == counts[1] == 2
+
+
+def test_a_key_is_believed_for_a_second(at: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key that another process revoked is refused a second later; one that this process revoked, at once."""
+    key = access.new_key()
+    with at.database.writing() as session:
+        key_id = access.add_key(session, name="a", key=key, scopes=[Scope.ADMIN]).id
+    callers = Callers(at.database)
+    assert callers.recall(key) is None
+    caller = callers.authenticate(key)
+    assert callers.recall(key) == caller
+    clock = access.time.monotonic
+    monkeypatch.setattr(access.time, "monotonic", lambda: clock() + 1.01)
+    assert callers.recall(key) is None
+    callers.authenticate(key)
+    with at.database.writing() as session:
+        access.revoke_key(session, key_id)
+    assert callers.recall(key) is None
+    with pytest.raises(Unauthenticated):
+        callers.authenticate(key)

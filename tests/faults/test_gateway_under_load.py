@@ -1,0 +1,93 @@
+"""A gateway that is asked for more than it can do, and one that is killed while it is asked."""
+
+import threading
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import pytest
+import sqlalchemy as sa
+
+from app.api import pressure
+from app.config import Settings
+from app.db.tables import DeletionRequest, Erasure, IdempotentAnswer, RequestEvent
+from app.installation import Installation
+from tests.conftest import npz
+from tests.faults import processes
+
+KINDS = ["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)]
+on_both = pytest.mark.parametrize("kind", KINDS, indirect=True, scope="session")
+
+
+def upload(client: httpx.Client) -> None:
+    files = {"file": ("people.npz", npz(rows=3000))}
+    client.post("/v1/datasets", data={"name": "people"}, files=files).raise_for_status()
+
+
+@pytest.mark.slow
+@on_both
+def test_killed_under_load(settings: Settings, at: Installation, admin_key: str) -> None:
+    """After kill -9 every request that was answered is there, whole, and nothing is there by halves."""
+    answered: list[str] = []
+    enough = threading.Event()
+    headers = {"Authorization": f"Bearer {admin_key}"}
+    with processes.gateway(settings) as (child, address), httpx.Client(base_url=address, headers=headers) as client:
+        upload(client)
+
+        def ask(caller: int) -> None:
+            with httpx.Client(base_url=address, headers=headers, timeout=30) as mine:
+                for number in range(100):
+                    try:
+                        once = {"Idempotency-Key": f"{caller}-{number}"}
+                        body = {"subject_id": f"p{caller * 100 + number}"}
+                        answer = mine.post("/v1/deletion-requests", json=body, headers=once)
+                    except httpx.TransportError:
+                        return
+                    assert answer.status_code == 202
+                    answered.append(answer.json()["id"])
+                    if len(answered) > 100:
+                        enough.set()
+
+        with ThreadPoolExecutor(16) as callers:
+            asking = [callers.submit(ask, caller) for caller in range(16)]
+            assert enough.wait(60)
+            child.kill()
+            for one in asking:
+                one.result()
+    assert len(answered) < 1600
+    with at.database.reading() as session:
+        stored = set(session.scalars(sa.select(DeletionRequest.id)))
+        erasures = Counter(session.scalars(sa.select(Erasure.request_id)))
+        events = Counter(session.scalars(sa.select(RequestEvent.request_id)))
+        kept = {location.split("/")[-1] for location in session.scalars(sa.select(IdempotentAnswer.location))}
+        assert set(session.scalars(sa.select(DeletionRequest.status))) == {"accepted"}
+    assert set(answered) <= stored
+    assert (erasures, events, kept) == (dict.fromkeys(stored, 1), dict.fromkeys(stored, 2), stored)
+
+
+@on_both
+def test_more_calls_than_it_can_take(settings: Settings, at: Installation, admin_key: str) -> None:
+    """While the database is held up, calls beyond a limit are refused at once; the others are served later."""
+    headers = {"Authorization": f"Bearer {admin_key}"}
+    limits = httpx.Limits(max_connections=None)
+    with (
+        processes.gateway(settings) as (_, address),
+        httpx.Client(base_url=address, headers=headers, timeout=60, limits=limits) as client,
+    ):
+        upload(client)
+
+        def ask(number: int) -> httpx.Response:
+            return client.post("/v1/deletion-requests", json={"subject_id": f"p{number}"})
+
+        with ThreadPoolExecutor(pressure.CALLS + 40) as callers:
+            with at.database.writing() as session:  # nobody else writes
+                session.execute(sa.text("SELECT 1"))
+                asking = [callers.submit(ask, number) for number in range(pressure.CALLS + 40)]
+                processes.wait_until(lambda: sum(call.done() for call in asking) == 40)
+                refused = [call.result() for call in asking if call.done()]
+                assert client.get("/healthz").status_code == 200
+            answers = Counter(call.result().status_code for call in asking)
+    assert answers == {202: pressure.CALLS, 503: 40}
+    assert {answer.headers["retry-after"] for answer in refused} == {"1"}
+    assert {answer.headers["content-type"] for answer in refused} == {"application/problem+json"}
+    assert {answer.json()["code"] for answer in refused} == {"busy"}
