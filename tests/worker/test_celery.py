@@ -94,9 +94,9 @@ def test_message_says_nothing(
     work()
     request = forget("p3")
     with redis.Redis(port=broker.port) as client:
+        wait_until(lambda: client.llen("celery") == 2)
         messages = client.lrange("celery", 0, -1)
         everything = b"".join(client.dump(key) for key in client.scan_iter())
-    assert len(messages) == 2
     for message in messages:
         body = json.loads(base64.b64decode(json.loads(message)["body"]))
         assert body == [[], {}, {"callbacks": None, "errbacks": None, "chain": None, "chord": None}]
@@ -209,26 +209,6 @@ def test_worker_killed_in_a_run(
     beat.start()
     wait_until(lambda: _completed(get, request))
     assert two.child.stop() == 0
-    assert _runs(get) == [("unlearn", "published"), ("unlearn", "abandoned"), ("learn", "published")]
-    assert_all_done_once(at)
-
-
-def test_a_worker_sleeps_through_its_lease(
-    worker: Worker, beat: Service, at: Installation, live: dict[str, Any], forget: Make, get: Get
-) -> None:
-    """What a Celery worker does that was stopped past its lease, and woken when another had done its run, changes
-    nothing."""
-    sleeper = worker("sleeper", hop="mid-chain", act=hops.stop)
-    request = forget("p3")
-    sleeper.child.pause()
-    two = worker("two")
-    beat.start()
-    wait_until(lambda: _completed(get, request))
-    before = _versions(at)
-    sleeper.child.wake()
-    wait_until(lambda: sleeper.child.logged("unlearning.run_lost"))
-    assert [sleeper.child.stop(), two.child.stop()] == [0, 0]
-    assert _versions(at) == before
     assert _runs(get) == [("unlearn", "published"), ("unlearn", "abandoned"), ("learn", "published")]
     assert_all_done_once(at)
 
