@@ -1,6 +1,7 @@
 """Runs: claimed under a lease, published once, handed back when they fail or their worker dies."""
 
 import dataclasses
+import datetime
 from collections.abc import Callable
 from typing import Any
 
@@ -249,16 +250,17 @@ def test_a_failed_run_backs_off_and_is_tried_again(
         with at.database.writing() as session:
             before = now(session)
             unlearning.fail(session, run_id=claimed.run_id, error_code="OSError")
-        with at.database.reading() as session:
+        with at.database.writing() as session:
             model = session.scalars(sa.select(Model)).one()
             assert model.not_before
             pauses.append((model.not_before - before).total_seconds())
             assert (model.status, model.error_code) == ("live", "OSError")
+            model.not_before += datetime.timedelta(hours=1)  # however slow this machine is
         assert get(f"/deletion-requests/{request['id']}")["status"] == "accepted"
         _confirm_by_an_erase_run(claim, at)
         assert claim() is None
         _forget_pauses(at)
-    assert pauses == pytest.approx([0.5, 1, 2, 4, 8, 16, 32, 60, 60, 60], abs=0.3)
+    assert all(0 <= pause - due < 3 for pause, due in zip(pauses, [0.5, 1, 2, 4, 8, 16, 32, 60, 60, 60], strict=True))
     again = claim()
     assert again
     _publish(at, again)
