@@ -166,13 +166,13 @@ def test_no_line_names_anybody(tmp_path: Path) -> None:
             for path in (f"/v1/deletion-requests/{SUBJECT}", f"/v1/datasets/{SUBJECT}/subjects/{SUBJECT}"):
                 assert client.get(path).status_code == 503
             assert client.post("/v1/deletion-requests", json=body).status_code == 503
-            wait_until(lambda: "worker.died" in up.log.read_text())
+            wait_until(lambda: "worker.database_lost" in up.log.read_text())
             metrics = client.get("/metrics").text
             database.close()
         assert up.end() == 0
     events = {line["event"] for line in parsed(up.log)}
-    assert {"gateway.call_answered", "unlearning.run_published", "library.logged", "worker.died"} <= events
-    assert {"gateway.database_unavailable", "process.failed"} <= events
+    assert {"gateway.call_answered", "unlearning.run_published", "library.logged"} <= events
+    assert {"gateway.database_unavailable", "worker.database_lost"} <= events
     for secret in SECRETS:
         assert secret not in (up.log.read_text() + metrics).lower()
 
