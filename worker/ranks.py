@@ -8,7 +8,6 @@ wrong. Noise is drawn in the process of rank 0, where its key is made and dies.
 import contextlib
 import hashlib
 import json
-import os
 import socket
 import time
 from collections.abc import Callable, Container, Sequence
@@ -25,6 +24,7 @@ from app.privacy.mechanism import Mechanism
 from app.registry.rows import Rows
 from worker.langevin import chain
 from worker.langevin.device import choose
+from worker.langevin.gradient import num_cpus
 from worker.langevin.noise import SystemNoise
 from worker.langevin.ranks import ALONE, LinkedRanks, RankLost, Ranks, links, num_blocks
 from worker.process import Forker
@@ -94,7 +94,7 @@ def run(
             "steps": steps,
             "ranks": ranks,
             "device": device,
-            "threads": threads if ranks == 1 else max(1, (threads or _num_cpus()) // ranks),
+            "threads": threads if ranks == 1 else max(1, (threads or num_cpus()) // ranks),
         }
         connections = []
         ends = _ends(ranks, stack)
@@ -238,7 +238,3 @@ def _heard(connection: Connection) -> Any:
 
 def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
-
-
-def _num_cpus() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -147,17 +147,11 @@ def _run_chain(at: Installation, claimed: Claimed, mechanism: Mechanism, *, on_p
         rows=rows,
         initial=initial,
         steps=claimed.steps,
-        ranks=_num_ranks(at, claimed),
+        ranks=claimed.ranks,
         device=at.settings.device,
         threads=at.settings.threads,
         on_progress=on_progress,
     )
-
-
-def _num_ranks(at: Installation, claimed: Claimed) -> int:
-    assert claimed.model_id is not None
-    with at.database.reading() as session:
-        return registry.get_model(session, claimed.model_id).ranks
 
 
 def _evaluate(at: Installation, claimed: Claimed, ran: Ran) -> dict[str, Any]:

@@ -51,6 +51,7 @@ class Claimed:
     evaluation_dataset_id: str | None
     mechanism: Mechanism | None
     steps: int
+    ranks: int
     parent_version_id: str | None
     version_id: str
 
@@ -127,6 +128,7 @@ def _claim(session: Session, dataset: Dataset, *, worker: str, lease_seconds: fl
         evaluation_dataset_id=model.evaluation_dataset_id if model else None,
         mechanism=registry.mechanism_of(model) if model else None,
         steps=run.steps_total,
+        ranks=model.ranks if model else 1,
         parent_version_id=run.parent_version_id,
         version_id=run.version_id,
     )

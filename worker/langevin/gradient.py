@@ -77,7 +77,7 @@ class Rows:
         self._num_classes, self._shape = num_classes, (num_weight_rows(num_classes), features.shape[1])
         self._parts = (_body(features, labels, self._shape[0]), _tail(features, labels, self._shape[0]))
         shares = len(self._parts[0].totals)
-        threads = max(1, min(threads or _num_cpus(), shares))
+        threads = max(1, min(threads or num_cpus(), shares))
         self._portions = [(shares * one // threads, shares * (one + 1) // threads) for one in range(threads)]
 
         weight_rows, width = self._shape
@@ -200,7 +200,7 @@ def _overwrite(*buffers: NDArray[Any]) -> None:
         buffer.fill(0)
 
 
-def _num_cpus() -> int:
+def num_cpus() -> int:
     """CPUs that this process may use."""
     if hasattr(os, "process_cpu_count"):
         return os.process_cpu_count() or 1
