@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 
 from app import installation, telemetry, tracing
-from app.api import accounting, certificates, operations, problems
-from app.api.middleware import BodyLimit, CallLog
+from app.api import accounting, bounds, calls, certificates, curves, docs, document, operations, previews, problems
+from app.api.middleware import BodyLimit, CallLog, Headers, KeyFirst, allow_origins
 from app.config import Settings
 from app.operations.service import Metrics
 
@@ -23,16 +23,33 @@ def create_app(settings: Settings) -> FastAPI:
     async def lifespan(service: FastAPI) -> AsyncIterator[None]:
         telemetry.configure(settings.log_level)
         telemetry.trace_to(settings.otlp_endpoint, service="lethe-accounting")
-        with installation.opened(settings, read_only=True) as service.state.installation:
+        with (
+            installation.opened(settings, read_only=True) as service.state.installation,
+            calls.known(service.state.installation, read_only=True) as service.state.known,
+        ):
             service.state.metrics = Metrics(service.state.installation)
             yield
         tracing.close()
 
-    service = FastAPI(title="Lethe accounting", version="0.1.0", description=DESCRIPTION, lifespan=lifespan)
+    service = FastAPI(
+        title="Lethe accounting",
+        version="0.1.0",
+        description=DESCRIPTION,
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        generate_unique_id_function=document.operation_id,
+    )
+    document.install(service)
+    docs.install(service)
     problems.install(service)
-    service.include_router(accounting.router, prefix="/v1")
+    for router in (accounting.router, curves.router, previews.router, bounds.router):
+        service.include_router(router, prefix="/v1")
     service.include_router(certificates.router, prefix="/v1")
     service.include_router(operations.router)
     service.add_middleware(BodyLimit, max_bytes=settings.max_upload_bytes)
+    service.add_middleware(KeyFirst)
+    allow_origins(service, settings.cors_origins)
     service.add_middleware(CallLog)
+    service.add_middleware(Headers)
     return service

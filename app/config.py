@@ -1,9 +1,11 @@
 """Settings, from the environment (`LETHE_...`), or files named like them where secrets lie; all have safe defaults."""
 
+import ipaddress
+from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 _SECRETS = Path("/run/secrets")
@@ -34,7 +36,32 @@ class Settings(BaseSettings):
     key_encryption_key_file: Path | None = Field(
         None, description="What wraps the keys of sealed weights and rows; default: keys/kek in data_dir."
     )
+    tombstones: Path | None = Field(
+        None,
+        description="The file that remembers who asked to be forgotten, for `lethe restore`; on another medium than "
+        "the data folder; default: tombstones.jsonl in data_dir.",
+    )
+    tombstone_days: float | None = Field(
+        None,
+        gt=0,
+        le=3650,
+        description="How long it remembers: longer than the oldest backup that anybody would restore; default: ever.",
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least level that is logged.")
+    calls_per_minute: int = Field(
+        0, ge=0, description="Most calls that any API key may make in a minute (429 above it); 0: any number."
+    )
+    failed_calls_per_minute: int = Field(
+        60, ge=0, description="Calls with a wrong key in a minute before their address is refused (429); 0: any number."
+    )
+    cors_origins: str = Field(
+        "",
+        pattern=r"^(\*|https?://[^/,\s]+(\s*,\s*https?://[^/,\s]+)*)?$",
+        description="Web pages that may call the API, such as https://privacy.example.com, with commas; default: none.",
+    )
+    audit_checkpoint_seconds: float = Field(
+        3600.0, gt=0, description="How often the head of an audit log that has grown is signed."
+    )
     max_upload_bytes: int = Field(1 << 30, gt=0, description="Largest upload that is accepted (413 above it).")
     max_steps: int = Field(1_000_000, gt=0, description="Most steps that one run may take.")
     max_requests_per_run: int = Field(500, gt=0, description="Most deletion requests that one run coalesces.")
@@ -46,6 +73,9 @@ class Settings(BaseSettings):
     threads: int | None = Field(None, gt=0, description="CPU threads of a run; default: all that a worker may use.")
     lease_seconds: float = Field(30.0, gt=0, description="How long a silent worker keeps its run.")
     risk_days: float = Field(7.0, gt=0, le=365, description="A request that is due within so many days is at risk.")
+    idempotency_days: float = Field(
+        7.0, gt=0, le=3650, description="How long a repeated call with the same Idempotency-Key gets the first answer."
+    )
     otlp_endpoint: str | None = Field(
         None,
         pattern="^https?://",
@@ -53,6 +83,46 @@ class Settings(BaseSettings):
     )
     stall_seconds: float = Field(600.0, gt=0, description="How long a run may take no step before its worker lets go.")
     poll_seconds: float = Field(1.0, gt=0, description="How often an idle worker looks for work without being woken.")
+    webhook_allowed_networks: str = Field(
+        "",
+        description="Networks whose receivers are called back although they are not public, also by http, such as "
+        "10.1.0.0/16, with commas; default: none.",
+    )
+    webhook_timeout_seconds: float = Field(10.0, gt=0, le=60, description="How long a receiver may take to answer.")
+    webhook_keep_days: float = Field(
+        30.0, gt=0, le=3650, description="How long deliveries to receivers are kept, and can be replayed."
+    )
+    opendsr_domain: str | None = Field(
+        None,
+        pattern="^[A-Za-z0-9.-]{1,253}$",
+        description="OpenDSR: the domain under which controllers reach this processor by https; default: the host.",
+    )
+    opendsr_certificate_file: Path | None = Field(
+        None, description="OpenDSR: X.509 certificates (PEM) for that domain; default: a self-signed one, made once."
+    )
+    opendsr_key_file: Path | None = Field(None, description="OpenDSR: the RSA key (PEM) of the first certificate.")
+
+    dashboard_origin: str | None = Field(
+        None,
+        pattern=r"^https?://[^/\s]+$",
+        description="Where browsers reach /admin, such as https://lethe.example.com, if a proxy changes the header "
+        "Host; default: what that says.",
+    )
+    dashboard_session_hours: float = Field(
+        12.0, gt=0, le=720, description="How long somebody stays logged in to the dashboard at most."
+    )
+    dashboard_idle_minutes: float = Field(
+        60.0, gt=1, le=43200, description="How long somebody who does nothing stays logged in to the dashboard."
+    )
+
+    @field_validator("webhook_allowed_networks")
+    @classmethod
+    def _are_networks(cls, value: str) -> str:
+        _networks(value)
+        return value
+
+    def webhook_networks(self) -> tuple[IPv4Network | IPv6Network, ...]:
+        return _networks(self.webhook_allowed_networks)
 
     def resolved_database_url(self) -> str:
         if self.database_url is not None:
@@ -67,14 +137,25 @@ class Settings(BaseSettings):
         """Whether weights and rows are in a bucket, not in a folder."""
         return self.store_url is not None and self.store_url.startswith("s3://")
 
+    def resolved_opendsr_domain(self) -> str:
+        return self.opendsr_domain or self.host
+
     def store_folder(self) -> Path:
         return self.data_dir if self.store_url is None else Path(self.store_url)
 
     def resolved_cache_dir(self) -> Path:
         return self.cache_dir or self.data_dir / "cache"
 
+    def resolved_tombstones(self) -> Path:
+        return self.tombstones or self.data_dir / "tombstones.jsonl"
+
     def resolved_key_encryption_key_file(self) -> Path:
         return self.key_encryption_key_file or self.data_dir / "keys" / "kek"
+
+
+def _networks(text: str) -> tuple[IPv4Network | IPv6Network, ...]:
+    """Raises `ValueError`."""
+    return tuple(ipaddress.ip_network(part.strip()) for part in text.split(",") if part.strip())
 
 
 class AwsSettings(BaseSettings):

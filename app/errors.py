@@ -37,6 +37,11 @@ class InputInvalid(LetheError):
     title = "The input is malformed"
 
 
+class BatchRefused(InputInvalid):
+    code = "batch_refused"
+    title = "None of the requests was accepted"
+
+
 class SchemaInvalid(InputInvalid):
     code = "schema_invalid"
     title = "The dataset schema is malformed"
@@ -45,6 +50,16 @@ class SchemaInvalid(InputInvalid):
 class RowInvalid(InputInvalid):
     code = "row_invalid"
     title = "A row of the upload cannot be encoded"
+
+
+class MessageEarly(InputInvalid):
+    code = "message_early"
+    title = "The signed message is not valid yet"
+
+
+class MessageExpired(InputInvalid):
+    code = "message_expired"
+    title = "The signed message is not valid any more"
 
 
 class DatasetUnusable(InputInvalid):
@@ -60,6 +75,11 @@ class UploadTooLarge(LetheError):
 class PreconditionFailed(InputInvalid):
     code = "precondition_failed"
     title = "A precondition of the guarantee does not hold"
+
+
+class IdentityStatementRequired(InputInvalid):
+    code = "identity_statement_required"
+    title = "A signed statement about the subject's identity is needed"
 
 
 class TargetUnreachable(InputInvalid):
@@ -80,6 +100,32 @@ class ScopeMissing(LetheError):
     title = "The API key lacks a scope"
 
 
+class RateLimited(LetheError):
+    """`retry_after`: seconds until the next call is heard, a minute at most."""
+
+    code = "rate_limited"
+    title = "Too many calls in this minute"
+
+    def __init__(self, detail: str, errors: Sequence[FieldError] = (), *, retry_after: int = 60) -> None:
+        super().__init__(detail, errors)
+        self.retry_after = retry_after
+
+
+class FormRefused(LetheError):
+    code = "form_refused"
+    title = "The form did not come from a page of this session"
+
+
+class MessageRefused(LetheError):
+    code = "message_refused"
+    title = "The signed message is not one of this agent to this business"
+
+
+class IdentityStatementInvalid(LetheError):
+    code = "identity_statement_invalid"
+    title = "The identity statement does not hold"
+
+
 # --- what is asked for -----------------------------------------------------------------------------------------------
 
 
@@ -93,6 +139,16 @@ class KeyUnknown(NotFound):
     title = "There is no such API key"
 
 
+class AgentUnknown(NotFound):
+    code = "agent_unknown"
+    title = "There is no such agent"
+
+
+class TenantUnknown(NotFound):
+    code = "tenant_unknown"
+    title = "There is no such tenant"
+
+
 class BoundUnknown(NotFound):
     code = "bound_unknown"
     title = "There is no such bound in the calculator"
@@ -101,6 +157,11 @@ class BoundUnknown(NotFound):
 class DatasetUnknown(NotFound):
     code = "dataset_unknown"
     title = "There is no such dataset"
+
+
+class AdditionUnknown(NotFound):
+    code = "addition_unknown"
+    title = "There is no such addition"
 
 
 class SubjectUnknown(NotFound):
@@ -121,6 +182,16 @@ class VersionUnknown(NotFound):
 class RequestUnknown(NotFound):
     code = "request_unknown"
     title = "There is no such deletion request"
+
+
+class DeliveryUnknown(NotFound):
+    code = "delivery_unknown"
+    title = "There is no such delivery to a receiver"
+
+
+class IssuerUnknown(NotFound):
+    code = "issuer_unknown"
+    title = "There is no such issuer"
 
 
 class RunUnknown(NotFound):
@@ -151,14 +222,74 @@ class IdempotencyConflict(Conflict):
     title = "The idempotency key was used with another body"
 
 
+class TenantExists(Conflict):
+    code = "tenant_exists"
+    title = "There is a tenant of this name"
+
+
+class LastAdminKey(Conflict):
+    code = "last_admin_key"
+    title = "Without this key nobody would be left to administer the tenant"
+
+
 class TransitionForbidden(Conflict):
     code = "transition_forbidden"
     title = "The request can no longer change that way"
 
 
+class RequestOpen(Conflict):
+    code = "request_open"
+    title = "The request referred to has not ended"
+
+
+class AlreadyExtended(Conflict):
+    code = "already_extended"
+    title = "The deadline has been extended before"
+
+
+class ExtensionTooLate(Conflict):
+    code = "extension_too_late"
+    title = "The deadline has passed"
+
+
+class ExtensionNotProvided(Conflict):
+    code = "extension_not_provided"
+    title = "The regulation provides for no extension"
+
+
+class ClockRunsOn(Conflict):
+    code = "clock_runs_on"
+    title = "The clock does not stand still under this regulation"
+
+
+class SubjectSuppressed(Conflict):
+    code = "subject_suppressed"
+    title = "Somebody in the upload asked to be forgotten"
+
+
+class DatasetFull(Conflict):
+    code = "dataset_full"
+    title = "The dataset has too few free slots"
+
+
+class SecretNotPresent(Conflict):
+    code = "secret_not_present"
+    title = "The webhook secret named is not the present one"
+
+
+class IssuerExists(Conflict):
+    code = "issuer_exists"
+    title = "This issuer is registered"
+
+
 class ModelNotLive(Conflict):
     code = "model_not_live"
     title = "The model has no live version yet"
+
+
+class AgentExists(Conflict):
+    code = "agent_exists"
+    title = "There is an agent with this id"
 
 
 # --- refusals of the engine and the accountant -----------------------------------------------------------------------
@@ -174,6 +305,11 @@ class RunDiffersFromPlan(LetheError):
     title = "What ran is not what was planned; nothing is certified"
 
 
+class AuditFailed(LetheError):
+    code = "audit_failed"
+    title = "The audit of a run refuted what it was to certify; nothing is published"
+
+
 class DatasetDamaged(LetheError):
     code = "dataset_damaged"
     title = "The rows of a dataset are not those on record"
@@ -184,6 +320,11 @@ class LedgerCorrupt(LetheError):
     title = "The ledger does not verify"
 
 
+class AuditCorrupt(LetheError):
+    code = "audit_corrupt"
+    title = "The audit log does not verify"
+
+
 class WeightsUnreadable(LetheError):
     code = "weights_unreadable"
     title = "The sealed weights cannot be opened"
@@ -192,6 +333,24 @@ class WeightsUnreadable(LetheError):
 class CertificateInvalid(LetheError):
     code = "certificate_invalid"
     title = "The certificate does not verify"
+
+
+# --- not here, not now -----------------------------------------------------------------------------------------------
+
+
+class MethodNotAllowed(LetheError):
+    code = "method_not_allowed"
+    title = "The path knows other methods"
+
+
+class Unavailable(LetheError):
+    code = "unavailable"
+    title = "Not available now"
+
+
+class Busy(Unavailable):
+    code = "busy"
+    title = "Too many calls at once"
 
 
 # --- starting the service --------------------------------------------------------------------------------------------
@@ -207,6 +366,39 @@ class DatabaseUnreadable(LetheError):
     title = "The database cannot be read"
 
 
+class SigningUnusable(LetheError):
+    code = "signing_unusable"
+    title = "The certificate for signing answers cannot be used"
+
+
 class AddressInUse(LetheError):
     code = "address_in_use"
     title = "The address cannot be listened on"
+
+
+# --- backups ---------------------------------------------------------------------------------------------------------
+
+
+class BackupRefused(LetheError):
+    code = "backup_refused"
+    title = "The backup cannot be made or restored so"
+
+
+class BackupDamaged(LetheError):
+    code = "backup_damaged"
+    title = "The archive is not what was written"
+
+
+class TombstonesDamaged(LetheError):
+    code = "tombstones_damaged"
+    title = "The tombstones are not those that were written"
+
+
+class DatabasePutBack(LetheError):
+    code = "database_put_back"
+    title = "The database is older than the tombstones"
+
+
+class RestoreUnfinished(LetheError):
+    code = "restore_unfinished"
+    title = "A restore was not finished"

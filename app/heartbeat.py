@@ -53,12 +53,15 @@ class Heartbeat:
 
 def last_seen(data_dir: Path, *, host: str | None = None) -> datetime.datetime | None:
     """When a worker (of this host, if one is named) last gave a sign of life, by the clock of the file system."""
-    seen = []
+    seen = hosts(data_dir)
+    return seen.get(host) if host is not None else max(seen.values(), default=None)
+
+
+def hosts(data_dir: Path) -> dict[str, datetime.datetime]:
+    """When a worker of each host last gave a sign of life, by the clock of the file system."""
     with contextlib.suppress(FileNotFoundError):
-        for file in _folder(data_dir).iterdir():
-            if host in (None, file.name):
-                seen.append(_touched(file))
-    return max(seen, default=None)
+        return {file.name: _touched(file) for file in sorted(_folder(data_dir).iterdir())}
+    return {}
 
 
 def this_host_is_alive(data_dir: Path) -> bool:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import sqlalchemy as sa
 
@@ -10,7 +11,7 @@ from app.access import service as access
 from app.config import Settings
 from app.db import Database, migrate, reader
 from app.dispatch import Bell, bell
-from app.errors import DatabaseUnreadable
+from app.errors import DatabaseUnreadable, RestoreUnfinished
 from app.keys import KeyEncryptionFile, Keys, read_or_create
 from app.registry.files import locked
 from app.registry.mirror import MirroredRowStore
@@ -18,6 +19,7 @@ from app.registry.rows import RowStore
 from app.registry.s3 import S3Store
 from app.registry.sealing import Sealed
 from app.registry.store import FolderStore, ObjectStore
+from app.registry.vault import Vault
 from app.registry.weights import WeightStore
 
 _PATIENCE_SECONDS = 30.0
@@ -31,18 +33,29 @@ class Installation:
     keys: Keys
     rows: RowStore
     weights: WeightStore
+    vault: Vault
     bell: Bell
 
 
 @contextmanager
-def opened(settings: Settings, *, read_only: bool = False, patience_seconds: float = 2.0) -> Iterator[Installation]:
+def opened(
+    settings: Settings, *, read_only: bool = False, patience_seconds: float = 2.0, unfinished: bool = False
+) -> Iterator[Installation]:
     """Open the stores that `settings` name; the database, which may be `read_only`, must have been set up.
 
-    `patience_seconds`: how long whoever needs the database waits for a server that is away.
+    `patience_seconds`: how long whoever needs the database waits for a server that is away. `unfinished`: for whoever
+    restores it. Raises `RestoreUnfinished` for anybody else.
     """
+    if not unfinished:
+        _check_finished(settings)
     keys = Keys(settings.data_dir / "keys")
-    url = settings.resolved_database_url()
-    database = Database(url, read_only=read_only, patience_seconds=patience_seconds)
+    url, vault = settings.resolved_database_url(), _vault(settings, keys)
+    database = Database(
+        url,
+        vault=None if read_only else vault,  # whoever only accounts need not read what people wrote
+        read_only=read_only,
+        patience_seconds=patience_seconds,
+    )
     try:
         yield Installation(
             settings=settings,
@@ -50,6 +63,7 @@ def opened(settings: Settings, *, read_only: bool = False, patience_seconds: flo
             keys=keys,
             rows=_rows(settings, keys),
             weights=WeightStore(_sealed(settings, "weights")),
+            vault=vault,
             bell=bell(settings),
         )
     finally:
@@ -60,17 +74,20 @@ def set_up(settings: Settings, *, reader_role: str | None = None) -> None:
     """Make the data folder, bring the database to the present schema, and let the first admin key in.
 
     `reader_role`: let this role of the database read what the accounting service reads. Safe to run by several
-    processes at once. Raises `DatabaseUnreadable`, `InputInvalid`.
+    processes at once. Raises `DatabaseUnreadable`, `InputInvalid`, `RestoreUnfinished`.
     """
     settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _set_up_stores(settings)
+    _check_finished(settings)
+    set_up_stores(settings)
     Keys(settings.data_dir / "keys").create()
     admin_key = read_or_create(settings.resolved_admin_key_file(), access.new_key)
     database = Database(settings.resolved_database_url(), patience_seconds=_PATIENCE_SECONDS)
     try:
         migrate.upgrade(database.engine)
         with database.writing() as session:
-            access.ensure_key(session, name="admin", key=admin_key, scopes=[access.Scope.ADMIN])
+            by = access.ensure_default_tenant(session)
+        with database.writing(by=by) as session:
+            access.ensure_key(session, name="admin", key=admin_key, scopes=[access.Scope.ADMIN, access.Scope.OPERATOR])
         if reader_role is not None:
             reader.grant(database, reader_role)
     except sa.exc.OperationalError as error:
@@ -93,7 +110,17 @@ def rotate_key_encryption_key(settings: Settings) -> None:
         key_encryption.end_rotation()
 
 
-def _set_up_stores(settings: Settings) -> None:
+def unfinished(settings: Settings) -> Path:
+    """The file that is there while an installation is being restored, and after that was cut off."""
+    return settings.data_dir / "restore-unfinished"
+
+
+def _check_finished(settings: Settings) -> None:
+    if unfinished(settings).exists():
+        raise RestoreUnfinished(f"{settings.data_dir} was not restored to the end; run `lethe restore` again.")
+
+
+def set_up_stores(settings: Settings) -> None:
     """Raises `KeyEncryptionKeyLost` rather than make a key that opens nothing, `StoreKeepsVersions`."""
     key_encryption = KeyEncryptionFile(settings.resolved_key_encryption_key_file())
     if all(sealed.empty() for sealed in _all_sealed(settings)):
@@ -115,8 +142,9 @@ def _rows(settings: Settings, keys: Keys) -> RowStore:
     )
 
 
-def _all_sealed(settings: Settings) -> list[Sealed]:
-    return [_sealed(settings, name) for name in _kinds(settings)]
+def _all_sealed(settings: Settings) -> list[Sealed | Vault]:
+    sealed = [_sealed(settings, name) for name in _kinds(settings)]
+    return [*sealed, _vault(settings, Keys(settings.data_dir / "keys"))]
 
 
 def _kinds(settings: Settings) -> tuple[str, ...]:
@@ -129,6 +157,11 @@ def _sealed(settings: Settings, name: str) -> Sealed:
     key_encryption = KeyEncryptionFile(settings.resolved_key_encryption_key_file())
     keys = settings.data_dir / name / "keys"
     return Sealed(_objects(settings, name), keys=keys, key_encryption=key_encryption)
+
+
+def _vault(settings: Settings, keys: Keys) -> Vault:
+    key_encryption = KeyEncryptionFile(settings.resolved_key_encryption_key_file())
+    return Vault(settings.data_dir / "vault", key_encryption, reference=keys.reference)
 
 
 def _objects(settings: Settings, name: str) -> ObjectStore:

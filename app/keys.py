@@ -1,8 +1,9 @@
 """Keys of the installation: files of mode 0600 beside the database, never in it.
 
-`subject.key` turns subject ids into references (HMAC-SHA256), `digest.key` keys the digests of datasets, `signing.jwk`
-signs certificates (Ed25519). Each is made at first use by whichever process comes first. `kek` wraps the keys of what
-is sealed; it is made when an installation is set up, and never once something is sealed: a new one opens nothing.
+`subject.key` turns subject ids into references (HMAC-SHA256), `digest.key` keys the digests of datasets, from
+`webhook.key` come the secrets of webhooks, `signing.jwk` signs certificates (Ed25519). Each is made at first use by
+whichever process comes first. `kek` wraps the keys of what is sealed; it is made when an installation is set up, and
+never once something is sealed: a new one opens nothing.
 """
 
 import contextlib
@@ -35,7 +36,7 @@ class Keys:
 
     def create(self) -> None:
         """Make every key that is not there: whoever opens the folder read-only cannot."""
-        _ = self.digest_key, self.signing_key, self._subject_key
+        _ = self.digest_key, self.signing_key, self._subject_key, self._webhook_key
 
     @cached_property
     def digest_key(self) -> bytes:
@@ -52,24 +53,29 @@ class Keys:
     def _subject_key(self) -> bytes:
         return self._secret("subject.key")
 
-    def subject_ref(self, subject_id: str) -> str:
-        """What stands for a person everywhere: a keyed hash that only this installation can make."""
-        return "sub_" + self.fingerprint(b"subject", subject_id.encode())[:40]
+    @cached_property
+    def _webhook_key(self) -> bytes:
+        return self._secret("webhook.key")
+
+    def subject_ref(self, tenant_id: str, subject_id: str) -> str:
+        """What stands for a person everywhere in a tenant: a keyed hash that only this installation can make."""
+        return self.subject_ref_of_hash(tenant_id, hashlib.sha256(subject_id.encode()).digest())
+
+    def subject_ref_of_hash(self, tenant_id: str, sha256: bytes) -> str:
+        """The same, from the SHA-256 of the subject id: all that some lists of people to forget tell."""
+        return "sub_" + self.fingerprint(b"subject", tenant_id.encode(), sha256)[:40]
 
     def fingerprint(self, *parts: bytes) -> str:
         """A keyed hash (hex) of `parts`, for comparing what may hold personal data without storing it."""
-        mac = hmac.new(self._subject_key, digestmod=hashlib.sha256)
-        for part in parts:
-            mac.update(len(part).to_bytes(8, "big") + part)
-        return mac.hexdigest()
+        return _mac(self._subject_key, *parts).hex()
 
-    def fingerprint_file(self, path: Path) -> str:
-        """A keyed hash (hex) of a file."""
-        mac = hmac.new(self._subject_key, digestmod=hashlib.sha256)
-        with path.open("rb") as file:
-            while chunk := file.read(1 << 20):
-                mac.update(chunk)
-        return mac.hexdigest()
+    def reference(self, text: bytes) -> str:
+        """What stands for a text that callers wrote (hex), so that it is found without being stored."""
+        return self.fingerprint(b"reference", text)
+
+    def webhook_secret(self, tenant_id: str, generation: int) -> bytes:
+        """The 32 bytes that sign a tenant's webhooks: derived, so that they are stored nowhere."""
+        return _mac(self._webhook_key, b"webhook", tenant_id.encode(), str(generation).encode())
 
     def _secret(self, name: str) -> bytes:
         return bytes.fromhex(read_or_create(self._folder / name, _new_secret))
@@ -189,6 +195,14 @@ def _new_signing_key() -> str:
 
 def _new_secret() -> str:
     return secrets.token_hex(_KEY_BYTES)
+
+
+def _mac(key: bytes, *parts: bytes) -> bytes:
+    """Of the list of `parts`: where one ends and the next begins counts too."""
+    mac = hmac.new(key, digestmod=hashlib.sha256)
+    for part in parts:
+        mac.update(len(part).to_bytes(8, "big") + part)
+    return mac.digest()
 
 
 def _id_of(key: bytes) -> bytes:

@@ -1,6 +1,5 @@
 """The gateway: `create_app(settings)` is the whole HTTP surface."""
 
-import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -10,20 +9,45 @@ from fastapi.concurrency import run_in_threadpool
 from app import installation, telemetry, tracing
 from app.api import (
     accounting,
+    additions,
+    agents,
     api_keys,
+    audit_log,
+    batches,
+    bounds,
+    calls,
     certificates,
+    curves,
     datasets,
     deletion_requests,
+    docs,
+    document,
+    drp,
+    identity_issuers,
+    leaving_reasons,
+    lineage,
     models,
+    opendsr,
     operations,
+    overview,
     pressure,
+    previews,
     problems,
     runs,
+    serving,
+    suppressions,
+    tenants,
+    uploads,
+    webhook_deliveries,
 )
+from app.api.callbacks import dialects
 from app.api.intake import Intake
-from app.api.middleware import BodyLimit, CallLog
+from app.api.middleware import BodyLimit, CallLog, Headers, KeyFirst, allow_origins
 from app.config import Settings
+from app.dashboard import site
+from app.operations import chores
 from app.operations.service import Metrics
+from app.webhooks.courier import Courier
 
 DESCRIPTION = """Ask for a person to be forgotten; get a certificate that the models did.
 
@@ -38,33 +62,70 @@ def create_app(settings: Settings) -> FastAPI:
         telemetry.configure(settings.log_level)
         pressure.limit_threads()
         telemetry.trace_to(settings.otlp_endpoint, service="lethe-gateway")
-        private = settings.data_dir / "tmp"
-        private.mkdir(mode=0o700, exist_ok=True)
-        usual, tempfile.tempdir = tempfile.tempdir, str(private)  # where uploads are spooled
-        with installation.opened(settings) as gateway.state.installation:
+        uploads.folder(settings).mkdir(mode=0o700, exist_ok=True)
+        with (
+            installation.opened(settings) as gateway.state.installation,
+            calls.known(gateway.state.installation) as gateway.state.known,
+        ):
             gateway.state.metrics = Metrics(gateway.state.installation)
             gateway.state.intake = Intake(gateway.state.installation)
+            at = gateway.state.installation
+            courier = Courier(at.database, at.keys, settings, dialects=dialects(settings))
+            remembering = chores.Chores(settings, chores.OF_GATEWAYS).start()
             try:
                 yield
             finally:
+                await run_in_threadpool(remembering.stop)
                 await run_in_threadpool(gateway.state.intake.close)
-        tempfile.tempdir = usual
+                await run_in_threadpool(courier.close)
         tracing.close()
 
-    gateway = FastAPI(title="Lethe", version="0.1.0", description=DESCRIPTION, lifespan=lifespan)
+    gateway = FastAPI(
+        title="Lethe",
+        version="0.1.0",
+        description=DESCRIPTION,
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        generate_unique_id_function=document.operation_id,
+    )
+    document.install(gateway)
+    docs.install(gateway)
     problems.install(gateway)
     for router in (
         datasets.router,
+        additions.router,
         models.router,
+        serving.router,
+        batches.router,
         deletion_requests.router,
+        lineage.router,
+        suppressions.router,
+        leaving_reasons.router,
+        identity_issuers.router,
         certificates.router,
         accounting.router,
+        curves.router,
+        previews.router,
+        bounds.router,
         runs.router,
         api_keys.router,
+        tenants.router,
+        audit_log.router,
+        webhook_deliveries.router,
+        overview.router,
+        agents.router,
     ):
         gateway.include_router(router, prefix="/v1")
     gateway.include_router(operations.router)
-    gateway.add_middleware(BodyLimit, max_bytes=settings.max_upload_bytes)
+    for prefix in ("/opendsr/v2", "/opendsr"):  # documents of their own describe these, not ours
+        gateway.include_router(opendsr.router, prefix=prefix, include_in_schema=False)
+    gateway.include_router(drp.router, prefix="/drp/v1", include_in_schema=False)
+    site.install(gateway)
+    gateway.add_middleware(BodyLimit, max_bytes=settings.max_upload_bytes, answered=site.refused)
+    gateway.add_middleware(KeyFirst)
     gateway.add_middleware(pressure.Pressure)
+    allow_origins(gateway, settings.cors_origins)
     gateway.add_middleware(CallLog)
+    gateway.add_middleware(Headers)
     return gateway

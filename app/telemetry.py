@@ -26,6 +26,9 @@ _registry = CollectorRegistry()
 _calls = Histogram(
     "lethe_http_call_seconds", "Time to answer a call", ["method", "route", "status"], registry=_registry
 )
+_deliveries = Counter(
+    "lethe_webhook_deliveries", "Attempts to call back, by what came of them", ["outcome"], registry=_registry
+)
 _complaints = Counter(
     "lethe_log_events", "Warnings and errors that were logged", ["level", "event"], registry=_registry
 )
@@ -72,6 +75,11 @@ def call_answered(*, method: str, route: str, status: int, seconds: float) -> No
     method = known_method(method)
     _calls.labels(method, route, status).observe(seconds)
     logger().debug("gateway.call_answered", method=method, route=route, status=status, seconds=round(seconds, 4))
+
+
+def delivery_attempted(outcome: str) -> None:
+    """Count one attempt to call a receiver back: delivered, failed, gone or dead."""
+    _deliveries.labels(outcome).inc()
 
 
 def known_method(method: str) -> str:

@@ -1,5 +1,6 @@
 """The same answer to the same call: kept in the transaction that did what was asked."""
 
+import datetime
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,16 +15,12 @@ from app.errors import IdempotencyConflict
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Once:
-    """A call that may be repeated. `fingerprint` is a keyed hash of method, path and body (which may name a person)."""
+    """A call that may be repeated. `name`: what its repetitions have in common, a keyed hash of its API key and its
+    Idempotency-Key; None for a call that has none. `fingerprint`: one of method, path and body (which may name a
+    person)."""
 
-    api_key_id: str
-    idempotency_key: str | None
+    name: str | None
     fingerprint: str
-
-    @property
-    def name(self) -> tuple[str, str] | None:
-        """What its repetitions have in common; None for a call that has none."""
-        return None if self.idempotency_key is None else (self.api_key_id, self.idempotency_key)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +41,7 @@ def replay(session: Session, once: Once) -> Answer | None:
 def replay_all(session: Session, calls: Sequence[Once]) -> list[Answer | IdempotencyConflict | None]:
     """For each call its first answer, None if it was not made before, or the conflict if that was another call."""
     names = [once.name for once in calls if once.name is not None]
-    rows = {(row.api_key_id, row.idempotency_key): row for row in repository.answers(session, names)} if names else {}
+    rows = {row.name: row for row in repository.answers(session, names)} if names else {}
     return [_replayed(once, rows.get(once.name) if once.name else None) for once in calls]
 
 
@@ -54,18 +51,19 @@ def remember(session: Session, once: Once, answer: Answer) -> Answer:
     return answer
 
 
-def remember_all(session: Session, answered: Sequence[tuple[Once, Answer]]) -> None:
-    """Keep each answer for repetitions of its call; no two of the calls are the same."""
-    kept = [(once, answer) for once, answer in answered if once.idempotency_key is not None]
+def remember_all(
+    session: Session, answered: Sequence[tuple[Once, Answer]], *, at: datetime.datetime | None = None
+) -> None:
+    """Keep each answer for repetitions of its call; no two of the calls are the same. `at`: now, if that is known."""
+    kept = [(once, answer) for once, answer in answered if once.name is not None]
     if not kept:
         return
-    at = now(session)
+    at = at or now(session)
     repository.add_answers(
         session,
         [
             {
-                "api_key_id": once.api_key_id,
-                "idempotency_key": once.idempotency_key,
+                "name": once.name,
                 "fingerprint": once.fingerprint,
                 "status": answer.status,
                 "location": answer.location,

@@ -1,14 +1,32 @@
-"""All SQL about API keys and remembered answers."""
+"""All SQL about tenants, API keys, sessions of the dashboard and remembered answers."""
 
 import datetime
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from app.db.paging import Page, page
-from app.db.tables import ApiKey, IdempotentAnswer
+from app.db.tables import ApiKey, DashboardSession, IdempotentAnswer, Tenant
+
+
+def tenant_named(session: Session, name: str) -> Tenant | None:
+    return session.scalars(sa.select(Tenant).where(Tenant.name == name)).one_or_none()
+
+
+def is_business(session: Session, business_id: str, *, besides: str | None) -> bool:
+    """Whether a tenant, `besides` this one, has that id in the network of the Data Rights Protocol."""
+    query = sa.select(Tenant.id).where(Tenant.policy["drp_business_id"].as_string() == business_id)
+    return any(found != besides for found in session.scalars(query))
+
+
+def tenants(session: Session, *, limit: int, cursor: str | None) -> Page[Tenant]:
+    return page(session, sa.select(Tenant), Tenant.created_at, Tenant.id, limit=limit, cursor=cursor)
+
+
+def every_tenant(session: Session) -> list[Tenant]:
+    return list(session.scalars(sa.select(Tenant).order_by(Tenant.id)))
 
 
 def by_hash(session: Session, key_hash: str) -> ApiKey | None:
@@ -19,25 +37,77 @@ def keys(session: Session, *, limit: int, cursor: str | None) -> Page[ApiKey]:
     return page(session, sa.select(ApiKey), ApiKey.created_at, ApiKey.id, limit=limit, cursor=cursor)
 
 
-def revoke(session: Session, key_id: str, *, at: datetime.datetime) -> bool:
-    row = session.get(ApiKey, key_id)
-    if row is None or row.revoked_at is not None:
-        return False
-    row.revoked_at = at
-    return True
+def key(session: Session, key_id: str) -> ApiKey | None:
+    return session.scalars(sa.select(ApiKey).where(ApiKey.id == key_id)).one_or_none()
 
 
-_ANSWERS = sa.select(IdempotentAnswer).where(
-    sa.tuple_(IdempotentAnswer.api_key_id, IdempotentAnswer.idempotency_key).in_(sa.bindparam("names", expanding=True))
+def lasting_keys(session: Session, *, tenant_id: str) -> list[ApiKey]:
+    """The keys of a tenant that are in force and do not expire."""
+    in_force = ApiKey.revoked_at.is_(None) & ApiKey.expires_at.is_(None)
+    return list(session.scalars(sa.select(ApiKey).where(ApiKey.tenant_id == tenant_id, in_force)))
+
+
+_USED = (
+    sa.update(ApiKey.metadata.tables[ApiKey.__tablename__])
+    .where(sa.column("id") == sa.bindparam("key_id"))
+    .where(sa.or_(ApiKey.last_used_at.is_(None), ApiKey.last_used_at < sa.bindparam("unless_since")))
+    .values(last_used_at=sa.bindparam("at"))
 )
+
+
+def used(session: Session, key_ids: Sequence[str], *, at: datetime.datetime, unless_since: datetime.datetime) -> None:
+    """Note that these keys were used, but for those that have been noted since `unless_since`. In the order of their
+    ids: two gateways that do it at once wait for each other, and never each for the other."""
+    rows = [{"key_id": key_id, "at": at, "unless_since": unless_since} for key_id in sorted(key_ids)]
+    session.connection().execute(_USED, rows)
+
+
+_ANSWERS = sa.select(IdempotentAnswer).where(IdempotentAnswer.name.in_(sa.bindparam("names", expanding=True)))
 _ADD_ANSWERS = sa.insert(IdempotentAnswer.metadata.tables[IdempotentAnswer.__tablename__])
 
 
-def answers(session: Session, names: Sequence[tuple[str, str]]) -> list[IdempotentAnswer]:
-    """What was answered to calls, each named by its API key and its idempotency key."""
+def answers(session: Session, names: Sequence[str]) -> list[IdempotentAnswer]:
+    """What was answered to the calls of these names."""
     return list(session.scalars(_ANSWERS, {"names": names}))
+
+
+def is_any_answer_older(session: Session, *, than: datetime.datetime) -> bool:
+    return session.scalar(sa.select(sa.exists().where(IdempotentAnswer.created_at < than))) is True
+
+
+def drop_answers(session: Session, *, before: datetime.datetime, limit: int) -> int:
+    """Drop what was answered before, the oldest `limit` at most; returns how many."""
+    oldest = sa.select(IdempotentAnswer.name).where(IdempotentAnswer.created_at < before)
+    oldest = oldest.order_by(IdempotentAnswer.created_at).limit(limit)
+    dropped = session.execute(sa.delete(IdempotentAnswer).where(IdempotentAnswer.name.in_(oldest)))
+    return cast("sa.CursorResult[tuple[()]]", dropped).rowcount
 
 
 def add_answers(session: Session, rows: Sequence[dict[str, Any]]) -> None:
     if rows:
         session.connection().execute(_ADD_ANSWERS, rows)
+
+
+def dashboard_session(session: Session, token_hash: str) -> DashboardSession | None:
+    return session.get(DashboardSession, token_hash)
+
+
+def end_dashboard_session(session: Session, token_hash: str) -> None:
+    session.execute(sa.delete(DashboardSession).where(DashboardSession.token_hash == token_hash))
+
+
+def _over(at: datetime.datetime, silent_since: datetime.datetime) -> sa.ColumnElement[bool]:
+    return sa.or_(DashboardSession.expires_at <= at, DashboardSession.seen_at <= silent_since)
+
+
+def is_any_dashboard_session_over(session: Session, *, at: datetime.datetime, silent_since: datetime.datetime) -> bool:
+    return session.scalar(sa.select(sa.exists().where(_over(at, silent_since)))) is True
+
+
+def drop_dashboard_sessions(
+    session: Session, *, at: datetime.datetime, silent_since: datetime.datetime, limit: int
+) -> int:
+    """Drop those that are over, `limit` at most; returns how many."""
+    over = sa.select(DashboardSession.token_hash).where(_over(at, silent_since)).limit(limit)
+    dropped = session.execute(sa.delete(DashboardSession).where(DashboardSession.token_hash.in_(over)))
+    return cast("sa.CursorResult[tuple[()]]", dropped).rowcount

@@ -1,24 +1,26 @@
-"""API keys: made once, stored as hashes, carrying scopes."""
+"""API keys: made once, stored as hashes, carrying scopes; and the tenant that every installation has."""
 
+import datetime
 import hashlib
 import secrets
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from app.access import repository
-from app.db import Database, now
-from app.db.tables import ApiKey, new_id
-from app.errors import KeyUnknown, ScopeMissing, Unauthenticated
+from app.access.policy import Policy
+from app.audit import service as audit
+from app.db import Actor, actor, now
+from app.db.tables import ApiKey, Tenant, new_id
+from app.errors import FieldError, InputInvalid, KeyUnknown, LastAdminKey, ScopeMissing, Unauthenticated
 
-_BELIEVED_SECONDS = 1.0
-"""A key that another process revokes is refused that much later at the latest."""
-_MOST_BELIEVED = 1000
-_revocations = 0
-"""How many keys this process has revoked: what was believed before is asked again."""
+DEFAULT_TENANT = "ten_default"
+"""The tenant that every installation has."""
+_changes = 0
+"""How often this process has changed what keys open."""
 
 
 class Scope(StrEnum):
@@ -28,7 +30,11 @@ class Scope(StrEnum):
     MODELS_WRITE = "models:write"
     ACCOUNTING_READ = "accounting:read"
     ADMIN = "admin"
-    """Everything, and the keys themselves."""
+    """Everything in a tenant, and its keys."""
+    AGENT = "agent"
+    """What the Data Rights Protocol lets an authorised agent do, about its own requests."""
+    OPERATOR = "operator"
+    """The tenants of the installation, and nothing in them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,11 +42,26 @@ class Caller:
     """Whose key a call came with."""
 
     key_id: str
+    tenant_id: str
     scopes: frozenset[str]
+    policy: Policy
+    calls_per_minute: int | None
+
+    @property
+    def actor(self) -> Actor:
+        return Actor(tenant_id=self.tenant_id, name=self.key_id)
+
+    @property
+    def discreet(self) -> bool:
+        """Whether the caller may not learn if anything is held about a person."""
+        return not self.has(Scope.ACCOUNTING_READ)
+
+    def has(self, scope: Scope) -> bool:
+        return scope in self.scopes or (Scope.ADMIN in self.scopes and scope is not Scope.OPERATOR)
 
     def require(self, scope: Scope) -> None:
         """Raises `ScopeMissing`."""
-        if not self.scopes & {scope, Scope.ADMIN}:
+        if not self.has(scope):
             raise ScopeMissing(f"This key does not have the scope {scope.value!r}.")
 
 
@@ -49,60 +70,171 @@ def new_key() -> str:
     return "lethe_" + secrets.token_urlsafe(32)
 
 
-def add_key(session: Session, *, name: str, key: str, scopes: Iterable[Scope]) -> ApiKey:
-    """Let `key` in. Only its hash is stored: 256 random bits need no slow hash."""
-    row = ApiKey(id=new_id("key"), name=name, key_hash=_hash(key), scopes=sorted(set(scopes)), created_at=now(session))
+def hash_of(key: str) -> str:
+    """What is stored of a key: 256 random bits need no slow hash."""
+    return hashlib.sha256(key.encode()).hexdigest()
+
+
+def ensure_default_tenant(session: Session) -> Actor:
+    """The service itself, acting for the tenant that every installation has."""
+    if session.get(Tenant, DEFAULT_TENANT) is None:
+        policy = Policy().model_dump(mode="json")
+        session.add(Tenant(id=DEFAULT_TENANT, name="default", policy=policy, created_at=now(session)))
+        session.flush()
+    return Actor(tenant_id=DEFAULT_TENANT, name=audit.SERVICE)
+
+
+def add_key(
+    session: Session,
+    *,
+    name: str,
+    key: str,
+    scopes: Iterable[Scope | str],
+    expires_at: datetime.datetime | None = None,
+    calls_per_minute: int | None = None,
+) -> ApiKey:
+    """Let `key` in; only its hash is stored. Raises `InputInvalid` for a key that would have expired already."""
+    at = now(session)
+    if expires_at is not None and expires_at <= at:
+        message = "Expected a time that is still to come"
+        raise InputInvalid(message, [FieldError("expires_at", message)])
+    row = ApiKey(
+        id=new_id("key"),
+        tenant_id=actor(session).tenant_id,
+        name=name,
+        key_hash=hash_of(key),
+        scopes=sorted(str(scope) for scope in set(scopes)),
+        calls_per_minute=calls_per_minute,
+        created_at=at,
+        expires_at=expires_at,
+    )
     session.add(row)
+    detail = {"expires_at": expires_at and expires_at.isoformat(), "calls_per_minute": calls_per_minute}
+    audit.record(session, "api_key.created", row.id, scopes=row.scopes, **{k: v for k, v in detail.items() if v})
     return row
 
 
 def ensure_key(session: Session, *, name: str, key: str, scopes: Iterable[Scope]) -> None:
     """Let `key` in if it is not."""
-    if repository.by_hash(session, _hash(key)) is None:
+    if repository.by_hash(session, hash_of(key)) is None:
         add_key(session, name=name, key=key, scopes=scopes)
 
 
+def rotate_key(
+    session: Session,
+    key_id: str,
+    *,
+    by: Caller,
+    key: str,
+    overlap_seconds: int,
+    expires_at: datetime.datetime | None = None,
+) -> ApiKey:
+    """Let `key` in with what `key_id` may do, which expires after `overlap_seconds`, if it does not before.
+
+    Without `expires_at` the new key lives as long as the old one was made to. Raises `KeyUnknown`, `ScopeMissing` (`by`
+    lacks a scope of the old key), `LastAdminKey`.
+    """
+    old = _in_force(session, key_id)
+    for scope in old.scopes:
+        by.require(Scope(scope))
+    at = now(session)
+    if expires_at is None and old.expires_at is not None:
+        expires_at = at + (old.expires_at - old.created_at)
+    new = add_key(
+        session,
+        name=old.name,
+        key=key,
+        scopes=old.scopes,
+        expires_at=expires_at,
+        calls_per_minute=old.calls_per_minute,
+    )
+    session.flush()
+    until = at + datetime.timedelta(seconds=overlap_seconds)
+    if old.expires_at is None:
+        _let_go(session, old)
+    old.expires_at = min(old.expires_at or until, until)
+    audit.record(session, "api_key.rotated", old.id, new_key_id=new.id, expires_at=old.expires_at.isoformat())
+    will_change(session)
+    return new
+
+
 def revoke_key(session: Session, key_id: str) -> None:
-    """Raises `KeyUnknown`."""
-    global _revocations
-    _revocations += 1
-    if not repository.revoke(session, key_id, at=now(session)):
-        raise KeyUnknown(f"There is no API key {key_id!r} in force.")
+    """Raises `KeyUnknown`, `LastAdminKey`."""
+    row = _in_force(session, key_id)
+    if row.expires_at is None:
+        _let_go(session, row)
+    row.revoked_at = now(session)
+    audit.record(session, "api_key.revoked", key_id)
+    will_change(session)
+
+
+def find(session: Session, key: str | None) -> ApiKey:
+    """The key in force that this is. Raises `Unauthenticated`."""
+    found = repository.by_hash(session, hash_of(key)) if key else None
+    if found is None or not is_in_force(found, at=now(session)):
+        raise unauthenticated()
+    return found
+
+
+def is_in_force(key: ApiKey, *, at: datetime.datetime) -> bool:
+    return key.revoked_at is None and (key.expires_at is None or key.expires_at > at)
+
+
+def unauthenticated() -> Unauthenticated:
+    return Unauthenticated("Send 'Authorization: Bearer <API key>' with a key that is in force.")
 
 
 def authenticate(session: Session, key: str | None) -> Caller:
     """Raises `Unauthenticated`."""
-    row = repository.by_hash(session, _hash(key)) if key else None
-    if row is None or row.revoked_at is not None:
-        raise Unauthenticated("Send 'Authorization: Bearer <API key>' with a key that is in force.")
-    return Caller(key_id=row.id, scopes=frozenset(row.scopes))
+    return caller_with(session, find(session, key))
 
 
-class Callers:
-    """Whose keys they are; the database is asked about each once in `_BELIEVED_SECONDS`, not at every call."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self._known: dict[str, tuple[float, int, Caller]] = {}
-
-    def recall(self, key: str | None) -> Caller | None:
-        """At once; None where the database must be asked."""
-        if not key or (found := self._known.get(_hash(key))) is None:
-            return None
-        until, revocations, caller = found
-        return caller if time.monotonic() < until and revocations == _revocations else None
-
-    def authenticate(self, key: str | None) -> Caller:
-        """Ask the database. Raises `Unauthenticated`."""
-        until, revocations = time.monotonic() + _BELIEVED_SECONDS, _revocations
-        with self._database.reading() as session:
-            caller = authenticate(session, key)
-        if len(self._known) >= _MOST_BELIEVED:
-            self._known.clear()
-        if key:
-            self._known[_hash(key)] = until, revocations, caller
-        return caller
+def caller_with(session: Session, key: ApiKey) -> Caller:
+    return Caller(
+        key_id=key.id,
+        tenant_id=key.tenant_id,
+        scopes=frozenset(key.scopes),
+        policy=policy_of(session, key.tenant_id),
+        calls_per_minute=key.calls_per_minute,
+    )
 
 
-def _hash(key: str) -> str:
-    return hashlib.sha256(key.encode()).hexdigest()
+def policy_of(session: Session, tenant_id: str) -> Policy:
+    return Policy.model_validate(session.get_one(Tenant, tenant_id).policy)
+
+
+def policies(session: Session) -> dict[str, Policy]:
+    """Of every tenant, by its id."""
+    return {tenant.id: Policy.model_validate(tenant.policy) for tenant in repository.every_tenant(session)}
+
+
+def changes() -> int:
+    """How often this process has changed what keys open: whatever was believed before is asked again."""
+    return _changes
+
+
+def will_change(session: Session) -> None:
+    """When `session` has been committed, what was believed of keys is asked again."""
+
+    def count(_session: Session) -> None:
+        global _changes
+        _changes += 1
+
+    sa.event.listen(session, "after_commit", count, once=True)
+
+
+def _in_force(session: Session, key_id: str) -> ApiKey:
+    row = repository.key(session, key_id)
+    if row is None or not is_in_force(row, at=now(session)):
+        raise KeyUnknown(f"There is no API key {key_id!r} in force.")
+    return row
+
+
+def _let_go(session: Session, row: ApiKey) -> None:
+    """Raises `LastAdminKey` if no other key that does not expire gives what only this one would have given."""
+    others = [other for other in repository.lasting_keys(session, tenant_id=row.tenant_id) if other.id != row.id]
+    for scope in (Scope.ADMIN, Scope.OPERATOR):
+        if scope in row.scopes and not any(scope in other.scopes for other in others):
+            raise LastAdminKey(
+                f"{row.id} is the last key with the scope {scope.value!r} that does not expire; make another one first."
+            )

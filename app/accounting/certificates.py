@@ -18,6 +18,7 @@ from app.keys import Keys
 from app.privacy import accountant
 from app.privacy import certificate as statements
 from app.privacy.accountant import Exposure
+from app.privacy.audit import Observed
 from app.privacy.errors import PrivacyError
 from app.privacy.guarantees import Evidence, Guarantee
 from app.privacy.mechanism import Mechanism
@@ -47,6 +48,7 @@ def issue(
     version: Version,
     entry: LedgerEntry,
     evidence: Evidence,
+    observed: Observed | None,
 ) -> Certificate:
     """Sign what is now true of one request and one model version, in the transaction that publishes it."""
     certificate_id, issued_at = new_id("crt"), now(session)
@@ -64,9 +66,11 @@ def issue(
         target={"epsilon": model.epsilon, "delta": model.delta},
         ledger={"sequence": entry.sequence, "hash": entry.hash},
         evidence=evidence,
+        observed=observed,
     )
     certificate = Certificate(
         id=certificate_id,
+        tenant_id=request.tenant_id,
         request_id=request.id,
         model_id=model.id,
         version=version.number,
@@ -127,6 +131,7 @@ class Evidences:
                 )
                 for model in models
             ]
+            found += repository.lost_models(self._session, dataset_id=dataset_id)
             self._releases[dataset_id, revision] = [one for one in found if one[2]]
         return self._releases[dataset_id, revision]
 

@@ -1,28 +1,117 @@
 """All SQL of the accountant: it reads what was published and appends to the ledger, nothing else."""
 
+import datetime
 from collections.abc import Iterator
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from app.db.tables import Certificate, DeletionRequest, Erasure, LedgerEntry, Model, Record, Run, Version
+from app.db.tables import (
+    Addition,
+    Certificate,
+    Dataset,
+    DeletionRequest,
+    Erasure,
+    Export,
+    LedgerEntry,
+    Model,
+    Record,
+    RequestModel,
+    Run,
+    Version,
+)
+from app.privacy.mechanism import Mechanism
+
+
+def chain_versions(session: Session, *, model_id: str) -> list[tuple[Run, int, int]]:
+    """The versions of the model's present chain, from its last learning run on: the run behind each, its number, the
+    dataset revision it was made at."""
+    published = sa.select(Run, Version.number, Version.revision).join(Version, Version.run_id == Run.id)
+    query = published.where(_in_present_chain(model_id)).order_by(Version.number)
+    return [(run, number, revision) for run, number, revision in session.execute(query)]
 
 
 def chain_runs(session: Session, *, model_id: str) -> list[Run]:
     """The published runs of the model's present chain: its last learning run and all after it, oldest first."""
-    published = (
-        sa.select(Run, Version.number).join(Version, Version.run_id == Run.id).where(Version.model_id == model_id)
-    )
+    return [run for run, _, _ in chain_versions(session, model_id=model_id)]
+
+
+def chain_steps(session: Session, *, model_id: str) -> int:
+    """Steps of the model's present chain."""
+    query = sa.select(sa.func.coalesce(sa.func.sum(Run.steps_total), 0)).join(Version, Version.run_id == Run.id)
+    return session.scalars(query.where(_in_present_chain(model_id))).one()
+
+
+def _in_present_chain(model_id: str) -> sa.ColumnElement[bool]:
+    """Of a version: whether it is the model's last that learned, or came after it."""
     last_learned = sa.select(sa.func.max(Version.number)).join(Run, Version.run_id == Run.id)
     last_learned = last_learned.where(Version.model_id == model_id, Run.kind != "unlearn")
-    query = published.where(Version.number >= last_learned.scalar_subquery()).order_by(Version.number)
-    return list(session.scalars(query))
+    return sa.and_(Version.model_id == model_id, Version.number >= last_learned.scalar_subquery())
+
+
+def chain_began_at(session: Session, *, model_id: str) -> int | None:
+    """The dataset revision that the model's present chain learned from first; None if it never learned."""
+    learned = sa.select(Version.revision).join(Run, Run.id == Version.run_id)
+    learned = learned.where(Version.model_id == model_id, Run.kind != "unlearn")
+    return session.scalars(learned.order_by(Version.number.desc()).limit(1)).first()
 
 
 def releases_before(session: Session, *, model_id: str, revision: int) -> list[int]:
-    """Steps of the runs behind the versions of a model that were published before dataset revision `revision`."""
+    """Steps of the runs behind the versions of a model that were published before dataset revision `revision`, and of
+    all that were lost: nobody knows to whom those were exposed."""
     query = sa.select(Run.steps_total).join(Version, Version.run_id == Run.id)
-    return list(session.scalars(query.where(Version.model_id == model_id, Version.revision < revision)))
+    known = session.scalars(query.where(Version.model_id == model_id, Version.revision < revision))
+    return [*session.get_one(Model, model_id).lost_releases, *known]
+
+
+def lost_models(session: Session, *, dataset_id: str) -> list[tuple[str, Mechanism, list[int]]]:
+    """Models of a dataset that a restored backup did not know: their mechanisms, and the steps behind each version."""
+    lost = session.get_one(Dataset, dataset_id).lost_models
+    return [(model_id, Mechanism.from_json(one["mechanism"]), one["steps"]) for model_id, one in sorted(lost.items())]
+
+
+def releases(session: Session, *, model_id: str) -> list[tuple[int, int, int]]:
+    """Every version of a model, in order: its number, the dataset revision it was made at, the steps of its run; those
+    that were lost count as the first."""
+    query = sa.select(Version.number, Version.revision, Run.steps_total).join(Run, Run.id == Version.run_id)
+    query = query.where(Version.model_id == model_id).order_by(Version.number)
+    lost = [(0, -1, steps) for steps in session.get_one(Model, model_id).lost_releases]
+    return [*lost, *((number, revision, steps) for number, revision, steps in session.execute(query))]
+
+
+def steps_until(session: Session, *, model_id: str, number: int) -> int:
+    """Steps of the runs behind all versions of a model before version `number`."""
+    query = sa.select(sa.func.coalesce(sa.func.sum(Run.steps_total), 0)).join(Version, Version.run_id == Run.id)
+    return session.scalars(query.where(Version.model_id == model_id, Version.number < number)).one()
+
+
+def count_exports(session: Session, *, model_id: str) -> dict[int, int]:
+    """How often the weights of each version of a model were handed out; of none is nothing said."""
+    query = sa.select(Export.version, sa.func.count()).where(Export.model_id == model_id).group_by(Export.version)
+    return {version: exports for version, exports in session.execute(query)}  # noqa: C416  rows are no pairs to mypy
+
+
+def times(session: Session, *, model_id: str, last: int) -> list[tuple[int, datetime.datetime, datetime.datetime]]:
+    """Of the `last` published runs of a model: steps, when it was claimed, when it was over."""
+    query = sa.select(Run.steps_total, Run.started_at, Run.finished_at).join(Version, Version.run_id == Run.id)
+    query = query.where(Version.model_id == model_id).order_by(Version.number.desc()).limit(last)
+    return [(steps, began, ended) for steps, began, ended in session.execute(query) if ended is not None]
+
+
+def larger_requests(session: Session, model: Model, *, records: int, limit: int) -> list[tuple[str, int]]:
+    """Open requests whose people have more than so many rows in a model's data: their ids and rows, most rows first."""
+    rows = sa.func.count()
+    query = (
+        sa.select(RequestModel.request_id, rows)
+        .join(DeletionRequest, DeletionRequest.id == RequestModel.request_id)
+        .join(Record, Record.subject_ref == DeletionRequest.subject_ref)
+        .where(RequestModel.model_id == model.id, RequestModel.status == "pending")
+        .where(Record.dataset_id == model.dataset_id)
+        .group_by(RequestModel.request_id)
+        .having(rows > records)
+    )
+    query = query.order_by(rows.desc(), RequestModel.request_id).limit(limit)
+    return [(request_id, count) for request_id, count in session.execute(query)]
 
 
 def count_versions(session: Session, *, model_id: str) -> int:
@@ -50,6 +139,19 @@ def records_erased_since(session: Session, *, dataset_id: str, revision: int) ->
     return session.scalars(sa.select(sa.func.coalesce(sa.func.sum(Erasure.num_claimed), 0)).where(later)).one()
 
 
+def records_added_since(session: Session, *, dataset_id: str, revision: int) -> int:
+    """Rows that came to a dataset after `revision`."""
+    later = sa.and_(Addition.dataset_id == dataset_id, Addition.revision > revision)
+    return session.scalars(sa.select(sa.func.coalesce(sa.func.sum(Addition.num_records), 0)).where(later)).one()
+
+
+def is_anything_added_since(session: Session, *, dataset_id: str, revision: int) -> bool:
+    """Whether rows came to a dataset after `revision`, or wait to be written into it."""
+    later = sa.or_(Addition.revision.is_(None), Addition.revision > revision)
+    query = sa.select(Addition.id).where(Addition.dataset_id == dataset_id, later)
+    return session.scalars(query.limit(1)).first() is not None
+
+
 def records_waiting_for(session: Session, model: Model) -> int:
     """Rows that became null after the live version of a model was made."""
     live = sa.select(Version.revision).where(Version.model_id == model.id, Version.number == model.live_version)
@@ -69,13 +171,25 @@ def entries(session: Session, *, model_id: str, after: int = 0, limit: int | Non
     return list(session.scalars(query.order_by(LedgerEntry.sequence).limit(limit)))
 
 
-def all_entries(session: Session) -> Iterator[LedgerEntry]:
+def entries_backwards(session: Session, *, model_id: str, before: int | None, limit: int) -> list[LedgerEntry]:
+    """The last `limit` entries of a model before entry `before`, newest first."""
+    query = sa.select(LedgerEntry).where(LedgerEntry.model_id == model_id)
+    if before is not None:
+        query = query.where(LedgerEntry.sequence < before)
+    return list(session.scalars(query.order_by(LedgerEntry.sequence.desc()).limit(limit)))
+
+
+def all_entries(session: Session, *, model_id: str | None = None) -> Iterator[LedgerEntry]:
     query = sa.select(LedgerEntry).order_by(LedgerEntry.model_id, LedgerEntry.sequence)
+    if model_id is not None:
+        query = query.where(LedgerEntry.model_id == model_id)
     yield from session.scalars(query.execution_options(yield_per=1000))
 
 
-def all_versions(session: Session) -> Iterator[Version]:
+def all_versions(session: Session, *, model_id: str | None = None) -> Iterator[Version]:
     query = sa.select(Version).order_by(Version.model_id, Version.number)
+    if model_id is not None:
+        query = query.where(Version.model_id == model_id)
     yield from session.scalars(query.execution_options(yield_per=1000))
 
 

@@ -16,26 +16,30 @@ from app.privacy.mechanism import Mechanism
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """A model's live version on the data as they are now: rows that became null since it was published count."""
+    """A model's live version on the data as they are now: rows that became null since it was published count, and rows
+    that came since, which it will only have when it has learned again."""
 
     history: list[Run]
     chain: Chain
     guarantees: list[Guarantee]
-    releases: int
 
 
 def standing(session: Session, model: Model) -> Standing:
     """Raises `ModelNotLive`."""
-    history = ledger.history_of(session, model_id=model.id)
-    if not history:
+    versions = repository.chain_versions(session, model_id=model.id)
+    if not versions:
         raise ModelNotLive(f"Model {model.id} is {model.status}; wait until its first version is published.")
-    waiting = repository.records_waiting_for(session, model)
-    chain = accountant.erased(accountant.replay(Mechanism.from_json(model.mechanism), history), records=waiting)
+    history = [ledger.accounted(run) for run, _, _ in versions]
+    _, _, began = versions[0]
+    edited = repository.records_added_since(session, dataset_id=model.dataset_id, revision=began)
+    for _, number, revision in versions:
+        if number == model.live_version:
+            edited += repository.records_erased_since(session, dataset_id=model.dataset_id, revision=revision)
+    chain = accountant.erased(accountant.replay(Mechanism.from_json(model.mechanism), history), records=edited)
     return Standing(
         history=history,
         chain=chain,
         guarantees=guarantees.of_chain(chain, last_run=history[-1], delta=model.delta),
-        releases=repository.count_versions(session, model_id=model.id),
     )
 
 
@@ -68,18 +72,35 @@ def releases_left(
 
     Of one whose `records` have fed every version of every model of the dataset. None: what is published exceeds it.
     """
-    beyond = session.get_one(Dataset, model.dataset_id).revision + 1
-    exposures = []
-    for fed in repository.models_of(session, dataset_id=model.dataset_id):
-        published = accountant.tally(repository.releases_before(session, model_id=fed.id, revision=beyond))
-        exposures.append(Exposure(mechanism=Mechanism.from_json(fed.mechanism), records=records, releases=published))
+    exposed = list(exposures(session, dataset_id=model.dataset_id, records=records).values())
     mechanism = Mechanism.from_json(model.mechanism)
     try:
-        return calibration.releases_left(
-            exposures, mechanism, records=records, steps=steps, epsilon=epsilon, delta=delta
-        )
+        return calibration.releases_left(exposed, mechanism, records=records, steps=steps, epsilon=epsilon, delta=delta)
     except InfeasibleError:
         return None
+
+
+def exposures(session: Session, *, dataset_id: str, records: int) -> dict[str, Exposure]:
+    """By model of a dataset, everything published so far, to a person whose `records` have fed all of it."""
+    beyond = session.get_one(Dataset, dataset_id).revision + 1
+    found = {}
+    for fed in repository.models_of(session, dataset_id=dataset_id):
+        published = accountant.tally(repository.releases_before(session, model_id=fed.id, revision=beyond))
+        found[fed.id] = Exposure(mechanism=Mechanism.from_json(fed.mechanism), records=records, releases=published)
+    for model_id, mechanism, steps in repository.lost_models(session, dataset_id=dataset_id):
+        found[model_id] = Exposure(mechanism=mechanism, records=records, releases=accountant.tally(steps))
+    return found
+
+
+def room(chain: Chain, *, epsilon: float, delta: float) -> int:
+    """How many more records can be forgotten together before learning again is no dearer; 0 if it is already."""
+    fewer = chain.mechanism.learn_steps - 1
+    if fewer == 0:
+        return 0
+    try:
+        return calibration.most_records(chain, steps=fewer, epsilon=epsilon, delta=delta)
+    except InfeasibleError:
+        return 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,72 +1,71 @@
-"""`/accounting`: how much of anybody is left, and what the next request will take."""
+"""`/accounting`: how much of anybody is left, by model, dataset and request, and the ledger it follows from."""
 
 import json
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query
+from sqlalchemy.orm import Session
 
 from app.access.service import Scope
-from app.accounting import repository, service
-from app.api.calls import At, Cursor, Limit, caller_with
+from app.accounting import repository, service, verify
+from app.api.calls import Call, Cursor, Limit, call_with
 from app.api.problems import responses
 from app.api.schemas import (
     AccountOut,
-    BoundIn,
-    BoundOut,
+    DatasetAccountOut,
     GuaranteeOut,
+    LargeRequestOut,
     LedgerEntryOut,
     LedgerOut,
+    LedgerVerdictOut,
+    ModelBudgetOut,
     NextRequestOut,
-    OptionOut,
-    PointOut,
+    NextRunOut,
     Positive,
-    PreviewIn,
-    PreviewOut,
     ReleasesLeftOut,
     RequestAccountOut,
     ResetOut,
     StatementOut,
     TargetOut,
-    TrajectoryOut,
 )
+from app.db.tables import Model
 from app.errors import (
-    BoundUnknown,
+    DatasetUnknown,
     FieldError,
     InputInvalid,
+    LedgerCorrupt,
     ModelNotLive,
     ModelUnknown,
-    PreconditionFailed,
     RequestUnknown,
 )
 from app.privacy import accountant, guarantees
-from app.privacy.accountant import Run
-from app.privacy.bounds import CALCULATOR, evaluate
-from app.privacy.errors import InfeasibleError, NotionError, PreconditionError, PrivacyError
-from app.privacy.guarantees import Guarantee
-from app.privacy.trajectory import trajectory
+from app.privacy.accountant import Chain, Exposure
+from app.privacy.guarantees import Guarantee, Notion
+from app.registry import datasets
 from app.registry import service as registry
 from app.unlearning import planner
+from app.unlearning import service as unlearning
 
-router = APIRouter(prefix="/accounting", tags=["Accounting"], dependencies=[caller_with(Scope.ACCOUNTING_READ)])
+router = APIRouter(prefix="/accounting", tags=["Accounting"], dependencies=[call_with(Scope.ACCOUNTING_READ)])
 
 
 @router.get("/models/{model_id}", responses=responses(ModelUnknown, ModelNotLive))
 def get_account(
-    at: At,
+    call: Annotated[Call, call_with(Scope.ACCOUNTING_READ)],
     model_id: str,
     adaptive_epsilon: Annotated[Positive | None, Query()] = None,
     adaptive_delta: Annotated[float | None, Query(gt=0, lt=1)] = None,
 ) -> AccountOut:
     """Where the live version stands, what forgetting one more record would take, and how many more versions a person
     who stays can feed before the `adaptive` guarantee exceeds a budget."""
-    with at.database.reading() as session:
+    with call.reading() as session:
         model = registry.get_model(session, model_id)
         standing = service.standing(session, model)
         chain = standing.chain
         plan = planner.forget(chain, records=1, epsilon=model.epsilon, delta=model.delta)
-        epsilon, delta = adaptive_epsilon or model.epsilon, adaptive_delta or model.delta
-        left = service.releases_left(session, model, records=1, steps=plan.steps, epsilon=epsilon, delta=delta)
-    reset = service.reset(model, at_most=at.settings.max_steps)
+        left = _left(session, model, chain, epsilon=adaptive_epsilon, delta=adaptive_delta)
+        releases = repository.count_versions(session, model_id=model.id)
+    reset = service.reset(model, at_most=call.at.settings.max_steps)
     without = service.epsilon_without_steps(chain, records=1, delta=model.delta)
     return AccountOut(
         model_id=model.id,
@@ -75,24 +74,22 @@ def get_account(
         noise_variance=chain.variance,
         mu=accountant.unlearning_mu(chain),
         guarantees=shown_guarantees(standing.guarantees),
-        releases=standing.releases,
+        releases=releases,
         reset=ResetOut(steps=reset[0], guarantee=shown_guarantees([reset[1]])[0]) if reset else None,
         next_request=NextRequestOut(kind=plan.kind, steps=plan.steps, epsilon_without_steps=without),
-        releases_left=ReleasesLeftOut(
-            epsilon=epsilon, delta=delta, steps_per_release=plan.steps, records=1, count=left
-        ),
+        releases_left=left,
     )
 
 
 @router.get("/models/{model_id}/ledger", responses=responses(ModelUnknown, InputInvalid))
-def get_ledger(at: At, model_id: str, limit: Limit = 50, cursor: Cursor = None) -> LedgerOut:
+def get_ledger(
+    call: Annotated[Call, call_with(Scope.ACCOUNTING_READ)], model_id: str, limit: Limit = 50, cursor: Cursor = None
+) -> LedgerOut:
     """The hash-chained entries of a model, oldest first, so that they can be replayed as they come."""
-    if cursor is not None and not (cursor.isdecimal() and len(cursor) < 10):
-        message = "Expected the next_cursor of an earlier page"
-        raise InputInvalid(message, [FieldError("cursor", message)])
-    with at.database.reading() as session:
+    after = sequence_in(cursor) or 0
+    with call.reading() as session:
         registry.get_model(session, model_id)
-        found = repository.entries(session, model_id=model_id, after=int(cursor or 0), limit=limit + 1)
+        found = repository.entries(session, model_id=model_id, after=after, limit=limit + 1)
     items = [
         LedgerEntryOut(sequence=e.sequence, body=json.loads(e.body), previous_hash=e.previous_hash, hash=e.hash)
         for e in found[:limit]
@@ -100,26 +97,26 @@ def get_ledger(at: At, model_id: str, limit: Limit = 50, cursor: Cursor = None) 
     return LedgerOut(items=items, next_cursor=str(items[-1].sequence) if len(found) > limit else None)
 
 
-@router.get("/models/{model_id}/trajectory", responses=responses(ModelUnknown, ModelNotLive))
-def get_trajectory(at: At, model_id: str, points: Annotated[int, Query(ge=2, le=2000)] = 200) -> TrajectoryOut:
-    """Influence and epsilon along the steps of the present chain, for plots: at most `points` of each run, and at most
-    100,000 in all."""
-    with at.database.reading() as session:
-        model = registry.get_model(session, model_id)
-        standing = service.standing(session, model)
-    points = max(2, min(points, 100_000 // len(standing.history)))
-    curve = trajectory(standing.chain.mechanism, standing.history, delta=model.delta, points=points)
-    return TrajectoryOut(
-        model_id=model.id,
-        target=TargetOut(epsilon=model.epsilon, delta=model.delta),
-        points=[PointOut.model_validate(point, from_attributes=True) for point in curve],
+@router.get("/models/{model_id}/ledger/verdict", responses=responses(ModelUnknown))
+def verify_ledger(call: Annotated[Call, call_with(Scope.ACCOUNTING_READ)], model_id: str) -> LedgerVerdictOut:
+    """Recompute every hash and every number of a model's ledger from its entries alone, and that its versions are
+    exactly those that the entries account for."""
+    with call.reading() as session:
+        registry.get_model(session, model_id)
+        entries = repository.all_entries(session, model_id=model_id)
+        try:
+            report = verify.verify(entries, repository.all_versions(session, model_id=model_id))
+        except LedgerCorrupt as error:
+            return LedgerVerdictOut(model_id=model_id, valid=False, fault=error.detail, entries=None, head=None)
+    return LedgerVerdictOut(
+        model_id=model_id, valid=True, fault=None, entries=report.entries, head=report.heads.get(model_id)
     )
 
 
 @router.get("/deletion-requests/{request_id}", responses=responses(RequestUnknown))
-def get_request_account(at: At, request_id: str) -> RequestAccountOut:
+def get_request_account(call: Annotated[Call, call_with(Scope.ACCOUNTING_READ)], request_id: str) -> RequestAccountOut:
     """What was signed about a person, and what holds of the live versions today."""
-    with at.database.reading() as session:
+    with call.reading() as session:
         if repository.request(session, request_id) is None:
             raise RequestUnknown(f"There is no deletion request {request_id!r}.")
         statements = service.statements_of(session, request_id=request_id)
@@ -136,48 +133,74 @@ def get_request_account(at: At, request_id: str) -> RequestAccountOut:
     return RequestAccountOut(request_id=request_id, models=models)
 
 
-@router.get("/bounds", responses=responses())
-def list_bounds() -> list[BoundOut]:
-    """The calculator: every theorem, what it assumes, its parameters."""
-    return [BoundOut.model_validate(bound, from_attributes=True) for bound in CALCULATOR.values()]
+@router.get("/datasets/{dataset_id}", responses=responses(DatasetUnknown))
+def get_dataset_account(
+    call: Annotated[Call, call_with(Scope.ACCOUNTING_READ)],
+    dataset_id: str,
+    adaptive_epsilon: Annotated[Positive | None, Query()] = None,
+    adaptive_delta: Annotated[float | None, Query(gt=0, lt=1)] = None,
+) -> DatasetAccountOut:
+    """What one record that fed every version of every model has spent against people who read them all, how many more
+    versions fit a budget, and which open requests leave no choice but to learn again."""
+    with call.reading() as session:
+        dataset = datasets.get(session, dataset_id)
+        exposed = service.exposures(session, dataset_id=dataset.id, records=1)
+        models = repository.models_of(session, dataset_id=dataset.id)  # without those that a restore has lost
+        budgets = [
+            _budget(session, model, exposed[model.id], epsilon=adaptive_epsilon, delta=adaptive_delta)
+            for model in models
+        ]
+    used = None
+    if models and any(exposure.releases for exposure in exposed.values()):
+        delta = adaptive_delta or min(model.delta for model in models)
+        mu = accountant.adaptive_mu(list(exposed.values()))
+        used = shown_guarantees([guarantees.guarantee(Notion.ADAPTIVE, mu=mu, delta=delta)])[0]
+    return DatasetAccountOut(dataset_id=dataset.id, used=used, models=budgets)
 
 
-@router.post("/bounds/{name}", responses=responses(BoundUnknown, PreconditionFailed))
-def evaluate_bound(name: str, body: BoundIn) -> dict[str, Any]:
-    """Evaluate a theorem: infinity is "inf", and "1/n" stands for the reciprocal of the parameter n."""
-    if name not in CALCULATOR:
-        raise BoundUnknown(f"There is no bound {name!r}; GET /v1/accounting/bounds lists them.")
-    try:
-        return evaluate(name, body.params)
-    except (PreconditionError, NotionError, InfeasibleError) as error:
-        raise PreconditionFailed(str(error)) from error
-    except PrivacyError as error:
-        raise InputInvalid(str(error), [FieldError("params", str(error))]) from error
-
-
-@router.post("/preview", responses=responses(ModelUnknown, ModelNotLive))
-def preview(at: At, body: PreviewIn) -> PreviewOut:
-    """What forgetting `num_records` more would take, to the model's target or another, and what else could be done;
-    nothing is changed."""
-    with at.database.reading() as session:
-        model = registry.get_model(session, body.model_id)
+def _budget(
+    session: Session, model: Model, exposed: Exposure, *, epsilon: float | None, delta: float | None
+) -> ModelBudgetOut:
+    plan, records = unlearning.next_run(session, model)
+    waits = records > 0 or model.wanted is not None
+    room = left = None
+    large: list[tuple[str, int]] = []
+    if model.live_version is not None:
         chain = service.standing(session, model).chain
-    epsilon, delta = body.epsilon or model.epsilon, body.delta or model.delta
-    records = body.num_records
-    plan = planner.forget(chain, records=records, epsilon=epsilon, delta=delta)
-    compared = planner.options(
-        chain, records=records, epsilon=epsilon, delta=delta, expected_requests=body.expected_requests
+        room = service.room(chain, epsilon=model.epsilon, delta=model.delta)
+        large = repository.larger_requests(session, model, records=room, limit=100)
+        left = _left(session, model, chain, epsilon=epsilon, delta=delta)
+    return ModelBudgetOut(
+        model_id=model.id,
+        version=model.live_version,
+        target=TargetOut(epsilon=model.epsilon, delta=model.delta),
+        releases=sum(count for _, count in exposed.releases),
+        mu=accountant.adaptive_mu([exposed]),
+        releases_left=left,
+        room=room,
+        next_run=NextRunOut(kind=plan.kind, steps=plan.steps, reason=plan.reason, records=records) if waits else None,
+        relearning=[LargeRequestOut(request_id=request_id, records=rows) for request_id, rows in large],
     )
-    last_run = Run(steps=plan.steps, records=records)
-    reached = guarantees.of_chain(planner.after(chain, plan, records=records), last_run=last_run, delta=delta)
-    return PreviewOut(
-        kind=plan.kind,
-        steps=plan.steps,
-        reason=plan.reason,
-        epsilon_without_steps=service.epsilon_without_steps(chain, records=records, delta=delta),
-        guarantees=shown_guarantees(reached),
-        options=[OptionOut.model_validate(option, from_attributes=True) for option in compared],
-    )
+
+
+def _left(
+    session: Session, model: Model, chain: Chain, *, epsilon: float | None, delta: float | None
+) -> ReleasesLeftOut:
+    """The versions that a budget, or else the target, has room for, if each forgets one record."""
+    plan = planner.forget(chain, records=1, epsilon=model.epsilon, delta=model.delta)
+    epsilon, delta = epsilon or model.epsilon, delta or model.delta
+    count = service.releases_left(session, model, records=1, steps=plan.steps, epsilon=epsilon, delta=delta)
+    return ReleasesLeftOut(epsilon=epsilon, delta=delta, steps_per_release=plan.steps, records=1, count=count)
+
+
+def sequence_in(cursor: str | None) -> int | None:
+    """The place in the ledger at which a page begins. Raises `InputInvalid`."""
+    if cursor is None:
+        return None
+    if not (cursor.isdecimal() and len(cursor) < 10):
+        message = "Expected the next_cursor of an earlier page"
+        raise InputInvalid(message, [FieldError("cursor", message)])
+    return int(cursor)
 
 
 def shown_guarantees(found: list[Guarantee]) -> list[GuaranteeOut]:

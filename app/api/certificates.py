@@ -1,10 +1,12 @@
 """`/certificates`: what was signed, and whether it holds."""
 
+from typing import Annotated
+
 from fastapi import APIRouter
 
 from app.access.service import Scope
 from app.accounting import certificates
-from app.api.calls import At, caller_with
+from app.api.calls import Call, call_with
 from app.api.problems import responses
 from app.api.schemas import CertificateIn, CertificateOut, CertificateVerdictOut, GuaranteeOut
 from app.db.tables import Certificate
@@ -15,22 +17,23 @@ router = APIRouter(tags=["Certificates"])
 
 @router.get(
     "/certificates/{certificate_id}",
-    dependencies=[caller_with(Scope.REQUESTS_READ)],
     responses=responses(CertificateUnknown),
 )
-def get_certificate(at: At, certificate_id: str) -> CertificateOut:
-    with at.database.reading() as session:
+def get_certificate(call: Annotated[Call, call_with(Scope.ACCOUNTING_READ)], certificate_id: str) -> CertificateOut:
+    """A signed statement, and what it says."""
+    with call.reading() as session:
         return shown(certificates.get(session, certificate_id))
 
 
 @router.post(
     "/certificates:verify",
-    dependencies=[caller_with(Scope.REQUESTS_READ)],
     responses=responses(CertificateInvalid),
 )
-def verify_certificate(at: At, body: CertificateIn) -> CertificateVerdictOut:
+def verify_certificate(
+    call: Annotated[Call, call_with(Scope.REQUESTS_READ)], body: CertificateIn
+) -> CertificateVerdictOut:
     """Check the signature against this installation's key and recompute every number from the statement alone."""
-    verified = certificates.verify(body.jws, certificates.public_keys(at.keys))
+    verified = certificates.verify(body.jws, certificates.public_keys(call.at.keys))
     return CertificateVerdictOut(
         valid=True,
         key_id=verified.key_id,

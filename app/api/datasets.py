@@ -1,11 +1,6 @@
 """`/datasets`: upload rows, see what is held."""
 
 import json
-import shutil
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Annotated
 
 from fastapi import APIRouter, File, Form, UploadFile
@@ -15,91 +10,110 @@ from sqlalchemy.orm import Session
 from app.access import idempotency
 from app.access.idempotency import Answer, Once
 from app.access.service import Scope
-from app.api.calls import At, Cursor, Limit, caller_with, once_with, respond
+from app.api import uploads
+from app.api.calls import Call, Cursor, Limit, call_with, once_with, respond
 from app.api.problems import responses
-from app.api.schemas import DatasetOut, PageOut, SubjectOut
+from app.api.schemas import DatasetOut, NewDatasetOut, PageOut, SubjectOut
+from app.db import now
 from app.db.tables import Dataset
+from app.deletion import suppression
 from app.errors import (
     DatasetUnknown,
     DatasetUnusable,
     FieldError,
     IdempotencyConflict,
+    LetheError,
     RowInvalid,
     SchemaInvalid,
+    SubjectSuppressed,
     SubjectUnknown,
     UploadTooLarge,
 )
-from app.installation import Installation
 from app.registry import datasets, ingest, repository
 from app.registry.encoding import Schema, parse_schema
 
-router = APIRouter(prefix="/datasets", tags=["Datasets"])
+router = APIRouter(prefix="/datasets", tags=["Datasets"], route_class=uploads.SpooledRoute)
+
+_MAX_SCHEMA_BYTES = 4 * 2**20
 
 
 @router.post(
     "",
     status_code=201,
-    response_model=DatasetOut,
-    responses=responses(UploadTooLarge, IdempotencyConflict, SchemaInvalid, RowInvalid, DatasetUnusable),
+    response_model=NewDatasetOut,
+    responses=responses(
+        UploadTooLarge, IdempotencyConflict, SubjectSuppressed, SchemaInvalid, RowInvalid, DatasetUnusable
+    ),
 )
 def create_dataset(
-    at: At,
+    call: Annotated[Call, call_with(Scope.MODELS_WRITE)],
     once: Annotated[Once, once_with(Scope.MODELS_WRITE)],
     file: Annotated[UploadFile, File(description="Rows: .csv, .parquet or .npz")],
     name: Annotated[str, Form(min_length=1, max_length=200)],
     columns: Annotated[
         UploadFile | str | None, Form(alias="schema", description="For csv and parquet: the public schema, as JSON")
     ] = None,
+    suppressed: uploads.WhatOfSuppressed = "refuse",
 ) -> JSONResponse:
     """Encode the rows by the public schema alone, scale each to norm <= 1, and keep nothing else of the file."""
     kind = ingest.kind_of(file.filename or "")
-    text = columns if isinstance(columns, str | None) else columns.file.read().decode(errors="replace")
+    text = _schema_text(columns)
     parsed = _schema(text)
-    with _private_copy(at, file) as path:
-        once = _with_upload(at, once, path=path, parts=(name, text or ""))
-        with at.database.reading() as session:
-            answer = idempotency.replay(session, once)
-        if answer:
-            return respond(answer)
-        encoded = datasets.encode(at.rows, at.keys, path=path, kind=kind, schema=parsed)
+    once = uploads.with_file(call.at, once, file=file, parts=(name, text or "", suppressed))
+    with call.reading() as session:
+        answer = idempotency.replay(session, once)
+        began = now(session)
+    if answer:
+        return respond(answer)
+    encoded = datasets.encode(
+        call.at.rows,
+        uploads.upload(call, file=file, kind=kind, schema=parsed),
+        suppressed=uploads.suppressed(call, suppression.ANYWHERE, skip=suppressed == "skip"),
+    )
     try:
-        with at.database.writing() as session:
+        with call.writing() as session:
             answer = idempotency.replay(session, once)
             if answer is None:
+                if not suppression.suppressed_since(session, began).isdisjoint(encoded.subject_refs):
+                    raise SubjectSuppressed("Somebody in the upload asked to be forgotten meanwhile; send it again.")
                 dataset = datasets.register(session, name=name, encoded=encoded)
-                body = shown(session, dataset).model_dump(mode="json", by_alias=True)
+                out = NewDatasetOut(**dict(shown(session, dataset)), num_suppressed=encoded.num_suppressed)
+                body = out.model_dump(mode="json", by_alias=True)
                 location = f"/v1/datasets/{dataset.id}"
                 answer = idempotency.remember(session, once, Answer(status=201, location=location, body=body))
-    except BaseException:
-        at.rows.delete(encoded.dataset_id)
+    except LetheError:  # of anything else nobody knows whether it was committed: what nothing claims is swept
+        call.at.rows.delete(encoded.dataset_id)
         raise
     if answer.body["id"] != encoded.dataset_id:
-        at.rows.delete(encoded.dataset_id)
+        call.at.rows.delete(encoded.dataset_id)
     return respond(answer)
 
 
-@router.get("", dependencies=[caller_with(Scope.MODELS_READ)], responses=responses())
-def list_datasets(at: At, limit: Limit = 50, cursor: Cursor = None) -> PageOut[DatasetOut]:
-    with at.database.reading() as session:
+@router.get("", responses=responses())
+def list_datasets(
+    call: Annotated[Call, call_with(Scope.MODELS_READ)], limit: Limit = 50, cursor: Cursor = None
+) -> PageOut[DatasetOut]:
+    """What is held, newest first."""
+    with call.reading() as session:
         page = repository.datasets(session, limit=limit, cursor=cursor)
         return PageOut(items=[shown(session, dataset) for dataset in page.items], next_cursor=page.next_cursor)
 
 
-@router.get("/{dataset_id}", dependencies=[caller_with(Scope.MODELS_READ)], responses=responses(DatasetUnknown))
-def get_dataset(at: At, dataset_id: str) -> DatasetOut:
-    with at.database.reading() as session:
+@router.get("/{dataset_id}", responses=responses(DatasetUnknown))
+def get_dataset(call: Annotated[Call, call_with(Scope.MODELS_READ)], dataset_id: str) -> DatasetOut:
+    """How many rows of how many people are held, and their digest."""
+    with call.reading() as session:
         return shown(session, datasets.get(session, dataset_id))
 
 
 @router.get(
     "/{dataset_id}/subjects/{subject_id}",
-    dependencies=[caller_with(Scope.ADMIN)],
     responses=responses(DatasetUnknown, SubjectUnknown),
 )
-def get_subject(at: At, dataset_id: str, subject_id: str) -> SubjectOut:
+def get_subject(call: Annotated[Call, call_with(Scope.ADMIN)], dataset_id: str, subject_id: str) -> SubjectOut:
     """How many rows are held about a person; for admins, because it tells who is in the data."""
-    with at.database.reading() as session:
-        reference = at.keys.subject_ref(subject_id)
+    with call.reading() as session:
+        reference = call.subject_ref(subject_id)
         count = datasets.count_records_of(session, dataset_id=dataset_id, subject_ref=reference)
     return SubjectOut(num_records=count)
 
@@ -121,6 +135,16 @@ def shown(session: Session, dataset: Dataset) -> DatasetOut:
     )
 
 
+def _schema_text(columns: UploadFile | str | None) -> str | None:
+    if columns is None or isinstance(columns, str):
+        return columns
+    text = columns.file.read(_MAX_SCHEMA_BYTES + 1)
+    if len(text) > _MAX_SCHEMA_BYTES:
+        expected = f"expected at most {_MAX_SCHEMA_BYTES} bytes"
+        raise SchemaInvalid("The schema is too long.", [FieldError("schema", expected)])
+    return text.decode(errors="replace")
+
+
 def _schema(text: str | None) -> Schema | None:
     if text is None:
         return None
@@ -129,22 +153,3 @@ def _schema(text: str | None) -> Schema | None:
     except (ValueError, RecursionError) as error:
         raise SchemaInvalid("The schema is not JSON.", [FieldError("schema", "expected JSON")]) from error
     return parse_schema(document)
-
-
-@contextmanager
-def _private_copy(at: Installation, file: UploadFile) -> Iterator[Path]:
-    """The upload as a file that only this process can read, gone when the block ends."""
-    folder = at.settings.data_dir / "tmp"
-    with tempfile.NamedTemporaryFile(dir=folder, prefix="upload-", suffix=Path(file.filename or "").suffix) as copy:
-        shutil.copyfileobj(file.file, copy)
-        copy.flush()
-        yield Path(copy.name)
-
-
-def _with_upload(at: Installation, once: Once, *, path: Path, parts: tuple[str, ...]) -> Once:
-    """The call, told apart from others by its file too."""
-    if once.idempotency_key is None:
-        return once
-    digest = at.keys.fingerprint_file(path)
-    fingerprint = at.keys.fingerprint(once.fingerprint.encode(), digest.encode(), *(part.encode() for part in parts))
-    return Once(api_key_id=once.api_key_id, idempotency_key=once.idempotency_key, fingerprint=fingerprint)

@@ -1,25 +1,58 @@
 """`/deletion-requests`: ask for a person to be forgotten, and watch it happen."""
 
-from typing import Annotated
+import datetime
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Query, Request
+from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 from sqlalchemy.orm import Session
 
 from app.access.idempotency import Once
-from app.access.service import Caller, Scope
+from app.access.service import Scope
 from app.accounting import repository as accounting_repository
-from app.api.calls import At, Cursor, Limit, caller_with, once_with, respond
+from app.api.calls import Call, Cursor, Limit, call_with, once_with, respond
 from app.api.certificates import shown as certificate_shown
 from app.api.intake import Intake, shown
 from app.api.problems import responses
-from app.api.schemas import CertificatesOut, DeletionRequestIn, DeletionRequestOut, PageOut, RequestEventOut
+from app.api.schemas import (
+    CertificatesOut,
+    DeletionRequestIn,
+    DeletionRequestOut,
+    ExtensionIn,
+    Moment,
+    PageOut,
+    PauseIn,
+    RejectionIn,
+    RequestEventOut,
+    Sha256,
+    SubjectIn,
+)
+from app.db import now
 from app.db.tables import DeletionRequest
-from app.deletion import repository
+from app.deletion import identity, repository, review
 from app.deletion import service as deletion
+from app.deletion.identity import Statement
 from app.deletion.service import Asked
 from app.deletion.status import Status
-from app.errors import DatasetUnknown, IdempotencyConflict, RequestUnknown, SubjectUnknown, TransitionForbidden
+from app.deletion.views import View
+from app.errors import (
+    AlreadyExtended,
+    ClockRunsOn,
+    DatasetUnknown,
+    ExtensionNotProvided,
+    ExtensionTooLate,
+    FieldError,
+    IdempotencyConflict,
+    IdentityStatementInvalid,
+    IdentityStatementRequired,
+    InputInvalid,
+    RequestOpen,
+    RequestUnknown,
+    SubjectUnknown,
+    TransitionForbidden,
+)
+from app.webhooks import receiver
 
 router = APIRouter(prefix="/deletion-requests", tags=["Deletion requests"])
 
@@ -29,107 +62,246 @@ async def _intake(request: Request) -> Intake:
     return intake
 
 
+Reading = Annotated[Call, call_with(Scope.REQUESTS_READ)]
+Writing = Annotated[Call, call_with(Scope.REQUESTS_WRITE)]
+Deciding = Annotated[Call, call_with(Scope.ADMIN)]
+"""Whoever decides about requests is not the app that makes them: its key would approve what it asks for itself."""
+TheIntake = Annotated[Intake, Depends(_intake)]
+Order = Literal["newest", "deadline"]
+
+
 @router.post(
     "",
     status_code=202,
     response_model=DeletionRequestOut,
-    responses=responses(DatasetUnknown, IdempotencyConflict, SubjectUnknown),
+    responses=responses(
+        DatasetUnknown,
+        SubjectUnknown,
+        RequestUnknown,
+        IdempotencyConflict,
+        RequestOpen,
+        IdentityStatementRequired,
+        IdentityStatementInvalid,
+    ),
 )
 async def create_deletion_request(
-    at: At,
-    intake: Annotated[Intake, Depends(_intake)],
+    call: Writing,
+    intake: TheIntake,
     body: DeletionRequestIn,
     once: Annotated[Once, once_with(Scope.REQUESTS_WRITE)],
-    caller: Annotated[Caller, caller_with(Scope.REQUESTS_WRITE)],
     strict: Annotated[
         bool, Query(description="404 if nothing is held about the subject; needs the scope admin")
     ] = False,
 ) -> JSONResponse:
     """Ask for a person to be forgotten by every dataset and model that holds them."""
     if strict:
-        caller.require(Scope.ADMIN)
-    asked = Asked(
-        subject_ref=at.keys.subject_ref(body.subject_id),
+        call.caller.require(Scope.ADMIN)
+    statement = None
+    if body.identity_statement is not None:
+        statement = await run_in_threadpool(checked_statement, call, body, body.identity_statement)
+    return respond(await intake.submit(once, asked(call, body, statement=statement, strict=strict)))
+
+
+def asked(
+    call: Call,
+    body: DeletionRequestIn,
+    *,
+    statement: Statement | IdentityStatementInvalid | None = None,
+    source: str | None = None,
+    strict: bool = False,
+) -> Asked:
+    """What the caller asks for with `body`. Raises `InputInvalid` for a callback_url that nothing may be sent to."""
+    if body.callback_url is not None:
+        receiver.check_url(body.callback_url, call.at.settings.webhook_networks())
+    return Asked(
+        by=call.caller.actor,
+        policy=call.caller.policy,
+        discreet=call.caller.discreet,
+        subject_ref=subject_ref(call, body),
         dataset_ids=body.dataset_ids,
         regulation=body.regulation,
         ground=body.ground,
         submitted_at=body.submitted_at,
         external_id=body.external_id,
         metadata=dict(body.metadata),
+        callback_urls=() if body.callback_url is None else (body.callback_url,),
+        refers_to=body.refers_to,
+        identity_verified=body.identity_verified,
+        statement=statement,
+        source=source,
         strict=strict,
     )
-    return respond(await intake.submit(once, asked))
 
 
-@router.get("", dependencies=[caller_with(Scope.REQUESTS_READ)], responses=responses())
+@router.get("", responses=responses())
 def list_deletion_requests(
-    at: At,
+    call: Reading,
     status: Status | None = None,
     subject_id: Annotated[str | None, Query(min_length=1, max_length=500)] = None,
-    model_id: str | None = None,
+    subject_sha256: Annotated[Sha256 | None, Query()] = None,
+    model_id: Annotated[str | None, Query(description="Needs the scope accounting:read.")] = None,
     external_id: str | None = None,
+    source: str | None = None,
+    regulation: str | None = None,
+    refers_to: str | None = None,
+    due_before: Annotated[Moment | None, Query(description="Open requests with an earlier deadline.")] = None,
+    order: Annotated[Order, Query(description="deadline: open requests alone, the most urgent first.")] = "newest",
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> PageOut[DeletionRequestOut]:
-    with at.database.reading() as session:
+    """Newest first, if nothing else is asked for; of several filters, those that satisfy all."""
+    if model_id is not None:
+        call.caller.require(Scope.ACCOUNTING_READ)
+    if subject_id is not None and subject_sha256 is not None:
+        fault = FieldError("subject_sha256", "expected either subject_id or subject_sha256")
+        raise InputInvalid("Name the subject once.", [fault])
+    subject = subject_ref_of(call, subject_id, subject_sha256) if subject_id or subject_sha256 else None
+    with call.reading() as session:
+        view = view_of(session, call)
         page = repository.requests(
             session,
+            view=view,
             status=status,
-            subject_ref=at.keys.subject_ref(subject_id) if subject_id else None,
+            subject_ref=subject,
             model_id=model_id,
             external_id=external_id,
+            source=source,
+            regulation=regulation,
+            refers_to=refers_to,
+            due_before=due_before,
+            by_deadline=order == "deadline",
             limit=limit,
             cursor=cursor,
         )
-        owed = repository.models_of_requests(session, request_ids=[request.id for request in page.items])
-    items = [shown(request, owed.get(request.id, ())) for request in page.items]
+        owed = {} if view.discreet else repository.models_of_requests(session, request_ids=[r.id for r in page.items])
+    items = [shown(found, owed.get(found.id, ()), view=view, horizon=_horizon(call)) for found in page.items]
     return PageOut(items=items, next_cursor=page.next_cursor)
 
 
-@router.get("/{request_id}", dependencies=[caller_with(Scope.REQUESTS_READ)], responses=responses(RequestUnknown))
-def get_deletion_request(at: At, intake: Annotated[Intake, Depends(_intake)], request_id: str) -> DeletionRequestOut:
-    with at.database.reading() as session:
-        return _shown(session, intake, deletion.get(session, request_id))
+@router.get("/{request_id}", responses=responses(RequestUnknown))
+def get_deletion_request(call: Reading, intake: TheIntake, request_id: str) -> DeletionRequestOut:
+    """What has become of a request, and what is left to do."""
+    with call.reading() as session:
+        return _shown(session, call, intake, deletion.get(session, request_id))
 
 
-@router.get(
-    "/{request_id}/events", dependencies=[caller_with(Scope.REQUESTS_READ)], responses=responses(RequestUnknown)
-)
-def list_events(at: At, request_id: str) -> PageOut[RequestEventOut]:
+@router.get("/{request_id}/events", responses=responses(RequestUnknown))
+def list_events(call: Reading, request_id: str) -> PageOut[RequestEventOut]:
     """Every change of the request, oldest first; there are never so many that they need another page."""
-    with at.database.reading() as session:
-        deletion.get(session, request_id)
-        events = repository.events(session, request_id=request_id)
-    items = [RequestEventOut(at=event.at, status=event.status, detail=event.detail) for event in events]
+    with call.reading() as session:
+        request = deletion.get(session, request_id)
+        events = view_of(session, call).events(request, repository.events(session, request_id=request_id))
+    items = [RequestEventOut(at=one.at, status=one.status, detail=one.detail, actor=one.actor) for one in events]
     return PageOut(items=items, next_cursor=None)
 
 
-@router.post(
-    "/{request_id}/cancel",
-    dependencies=[caller_with(Scope.REQUESTS_WRITE)],
-    responses=responses(RequestUnknown, TransitionForbidden),
-)
-def cancel_deletion_request(at: At, intake: Annotated[Intake, Depends(_intake)], request_id: str) -> DeletionRequestOut:
-    """Withdraw a request; 409 once a worker has taken it, because erasing has no way back."""
-    with at.database.writing() as session:
+@router.post("/{request_id}/cancel", responses=responses(RequestUnknown, TransitionForbidden))
+def cancel_deletion_request(call: Writing, intake: TheIntake, request_id: str) -> DeletionRequestOut:
+    """Withdraw a request: in review, in its grace time, and after it until a worker has taken it. Callers who may not
+    learn whether anything is held get 409 as soon as the grace time is over."""
+    with call.writing() as session:
         request = deletion.get(session, request_id)
-        deletion.cancel(session, request)
-        return _shown(session, intake, request)
+        deletion.cancel(session, request, discreet=call.caller.discreet)
+        return _shown(session, call, intake, request)
 
 
-@router.get(
-    "/{request_id}/certificate",
-    dependencies=[caller_with(Scope.REQUESTS_READ)],
-    responses=responses(RequestUnknown),
+@router.post("/{request_id}/approve", responses=responses(RequestUnknown, TransitionForbidden))
+def approve_deletion_request(call: Deciding, intake: TheIntake, request_id: str) -> DeletionRequestOut:
+    """Accept a request that is in review; one that was accepted before stays as it is."""
+    with call.writing() as session:
+        request = deletion.get(session, request_id)
+        review.approve(session, request, policy=call.caller.policy)
+        out = _shown(session, call, intake, request)
+    call.at.bell.wake()
+    return out
+
+
+@router.post("/{request_id}/reject", responses=responses(RequestUnknown, TransitionForbidden))
+def reject_deletion_request(
+    call: Deciding, intake: TheIntake, request_id: str, body: RejectionIn
+) -> DeletionRequestOut:
+    """Refuse to forget, in review or before a worker has taken the request; twice on one ground is once."""
+    with call.writing() as session:
+        request = deletion.get(session, request_id)
+        review.reject(session, request, ground=body.ground, explanation=body.explanation)
+        return _shown(session, call, intake, request)
+
+
+@router.post(
+    "/{request_id}/extend",
+    responses=responses(RequestUnknown, TransitionForbidden, AlreadyExtended, ExtensionTooLate, ExtensionNotProvided),
 )
-def get_certificates(at: At, request_id: str) -> CertificatesOut:
+def extend_deletion_request(
+    call: Deciding, intake: TheIntake, request_id: str, body: ExtensionIn
+) -> DeletionRequestOut:
+    """Extend the deadline as the regulation allows, once, before it has passed."""
+    with call.writing() as session:
+        request = deletion.get(session, request_id)
+        review.extend(session, request, policy=call.caller.policy, reason=body.reason)
+        return _shown(session, call, intake, request)
+
+
+@router.post("/{request_id}/pause", responses=responses(RequestUnknown, TransitionForbidden, ClockRunsOn))
+def pause_deletion_request(call: Deciding, intake: TheIntake, request_id: str, body: PauseIn) -> DeletionRequestOut:
+    """Stop the clock of a request in review while the person's identity is being established."""
+    with call.writing() as session:
+        request = deletion.get(session, request_id)
+        review.pause(session, request, policy=call.caller.policy)
+        return _shown(session, call, intake, request)
+
+
+@router.post("/{request_id}/resume", responses=responses(RequestUnknown, TransitionForbidden))
+def resume_deletion_request(call: Deciding, intake: TheIntake, request_id: str) -> DeletionRequestOut:
+    """Let a paused clock run again."""
+    with call.writing() as session:
+        request = deletion.get(session, request_id)
+        review.resume(session, request)
+        return _shown(session, call, intake, request)
+
+
+@router.get("/{request_id}/certificate", responses=responses(RequestUnknown))
+def get_certificates(call: Annotated[Call, call_with(Scope.ACCOUNTING_READ)], request_id: str) -> CertificatesOut:
     """The certificate of every model that has forgotten so far."""
-    with at.database.reading() as session:
+    with call.reading() as session:
         deletion.get(session, request_id)
         found = accounting_repository.certificates_of(session, request_id=request_id)
         return CertificatesOut(request_id=request_id, certificates=[certificate_shown(c) for c in found])
 
 
-def _shown(session: Session, intake: Intake, request: DeletionRequest) -> DeletionRequestOut:
+def subject_ref(call: Call, body: SubjectIn) -> str:
+    """Whom a body is about."""
+    return subject_ref_of(call, body.subject_id, body.subject_sha256)
+
+
+def subject_ref_of(call: Call, subject_id: str | None, subject_sha256: str | None) -> str:
+    """Whom a call is about: by their id, or by its hash."""
+    if subject_id is not None:
+        return call.subject_ref(subject_id)
+    return call.at.keys.subject_ref_of_hash(call.caller.tenant_id, bytes.fromhex(subject_sha256 or ""))
+
+
+def checked_statement(call: Call, body: SubjectIn, token: str) -> Statement | IdentityStatementInvalid:
+    """A statement, or why it is not believed: that is said after it is known whether the call was made before."""
+    sha256 = identity.sha256_of(body.subject_id) if body.subject_id else bytes.fromhex(body.subject_sha256 or "")
+    try:
+        with call.reading() as session:
+            return identity.check(session, call.at.keys, token, subject_sha256=sha256)
+    except IdentityStatementInvalid as refusal:
+        return refusal
+
+
+def _shown(session: Session, call: Call, intake: Intake, request: DeletionRequest) -> DeletionRequestOut:
+    view = view_of(session, call)
+    if view.discreet:
+        return shown(request, (), view=view, horizon=_horizon(call))
     owed = repository.request_models(session, request_id=request.id)
-    return shown(request, owed, intake.estimates.of(session, request, owed))
+    estimate = intake.estimates.of(session, request, owed)
+    return shown(request, owed, estimate, view=view, horizon=_horizon(call))
+
+
+def view_of(session: Session, call: Call) -> View:
+    return View(discreet=call.caller.discreet, at=now(session))
+
+
+def _horizon(call: Call) -> datetime.timedelta:
+    return datetime.timedelta(days=call.at.settings.risk_days)

@@ -5,6 +5,8 @@ callers cost little more than one. Nobody is answered before the commit that hol
 """
 
 import asyncio
+import dataclasses
+import datetime
 import threading
 import time
 from collections.abc import Sequence
@@ -15,11 +17,19 @@ from sqlalchemy.orm import Session
 
 from app.access import idempotency
 from app.access.idempotency import Answer, Once
-from app.api.schemas import DeletionRequestOut, EstimateModelOut, EstimateOut, RequestModelOut
+from app.api.schemas import (
+    ClockOut,
+    DeletionRequestOut,
+    EstimateModelOut,
+    EstimateOut,
+    RejectionOut,
+    RequestModelOut,
+)
 from app.db.tables import DeletionRequest, RequestModel
 from app.deletion import service as deletion
 from app.deletion.service import Asked, Submitted
-from app.deletion.status import OPEN
+from app.deletion.status import Status
+from app.deletion.views import View
 from app.installation import Installation
 from app.privacy.errors import PrivacyError
 from app.unlearning import service as unlearning
@@ -39,8 +49,8 @@ class Estimates:
         self._known: dict[str, tuple[float, EstimateModelOut | None]] = {}
 
     def of(self, session: Session, request: DeletionRequest, owed: Sequence[RequestModel]) -> EstimateOut | None:
-        """What is left for `owed`, the models of `request`; None if it is done, or if it cannot be said."""
-        if request.status not in OPEN:
+        """What is left for `owed`, the models of `request`; None if there is nothing to do, or it cannot be said."""
+        if request.status not in (Status.ACCEPTED, Status.RUNNING):
             return None
         waiting = [model.model_id for model in owed if model.status in ("pending", "running")]
         at = time.monotonic()
@@ -67,25 +77,44 @@ def _estimated(
 
 
 def shown(
-    request: DeletionRequest, owed: Sequence[RequestModel], estimate: EstimateOut | None = None
+    request: DeletionRequest,
+    owed: Sequence[RequestModel],
+    estimate: EstimateOut | None = None,
+    *,
+    view: View,
+    horizon: datetime.timedelta,
 ) -> DeletionRequestOut:
-    """A request as its callers see it."""
+    """A request as whoever looks may see it; what is due within `horizon` is at risk."""
+    clock = view.clock(request, horizon=horizon)
+    written = request.particulars
+    ground, explanation = request.rejection_ground, written.rejection_explanation
     return DeletionRequestOut(
         id=request.id,
-        status=request.status,
-        outcome=request.outcome,
+        status=view.status(request),
+        outcome=None if view.discreet else request.outcome,
         subject_ref=request.subject_ref,
         regulation=request.regulation,
         ground=request.ground,
-        external_id=request.external_id,
-        metadata=request.request_metadata,
+        external_id=written.external_id,
+        metadata=written.metadata,
         submitted_at=request.submitted_at,
         due_at=request.due_at,
         extended_due_at=request.extended_due_at,
+        extension_reason=written.extension_reason,
+        clock=ClockOut(
+            state=clock.state, deadline=clock.deadline, paused_since=clock.paused_since, days_left=clock.days_left
+        ),
+        held_until=request.held_until,
+        rejection=RejectionOut(ground=ground, explanation=explanation) if ground else None,
+        source=request.source,
+        refers_to=request.refers_to,
         created_at=request.created_at,
-        completed_at=request.completed_at,
-        estimate=estimate,
-        models=[
+        completed_at=view.completed_at(request),
+        kept=request.kept,
+        estimate=None if view.discreet else estimate,
+        models=[]
+        if view.discreet
+        else [
             RequestModelOut(
                 model_id=model.model_id,
                 status=model.status,
@@ -149,13 +178,14 @@ class Intake:
                 answers = [self._alone(call) for call in calls] if len(calls) > 1 else [error]
             self._loop.call_soon_threadsafe(_deliver, calls, answers)
             self._stored.set()
+            del calls, answers  # what people wrote does not wait here for the next call
         self._stored.set()
 
     def _next(self) -> list[_Call]:
         """What waits, each call once, as soon as there is something; nothing when all is done."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._closing)
-            names: set[tuple[str, str] | None] = set()
+            names: set[str | None] = set()
             calls: list[_Call] = []
             later: list[_Call] = []
             for call in self._waiting:
@@ -177,21 +207,30 @@ class Intake:
         """Everything in one transaction: requests, what they ask of datasets and models, events, answers to keep."""
         with self._at.database.writing() as session:
             answers: dict[int, Answer | Exception] = {
-                place: answer
+                place: _written_by(calls[place].asked, answer) if isinstance(answer, Answer) else answer
                 for place, answer in enumerate(idempotency.replay_all(session, [call.once for call in calls]))
                 if answer is not None
             }
             new = [place for place in range(len(calls)) if place not in answers]
             made = deletion.submit_all(session, [calls[place].asked for place in new]) if new else []
             for place, submitted in zip(new, made, strict=True):
-                answers[place] = self._answer(session, submitted) if isinstance(submitted, Submitted) else submitted
+                discreet = calls[place].asked.discreet
+                answers[place] = (
+                    self._answer(session, submitted, discreet) if isinstance(submitted, Submitted) else submitted
+                )
             new_answers = [(calls[place].once, answers[place]) for place in new]
-            idempotency.remember_all(session, [(once, a) for once, a in new_answers if isinstance(a, Answer)])
+            at = next((one.request.created_at for one in made if isinstance(one, Submitted)), None)
+            kept = [(once, _unwritten(answer)) for once, answer in new_answers if isinstance(answer, Answer)]
+            idempotency.remember_all(session, kept, at=at)
         return [answers[place] for place in range(len(calls))]
 
-    def _answer(self, session: Session, new: Submitted) -> Answer:
-        estimate = self.estimates.of(session, new.request, new.models)
-        body = shown(new.request, new.models, estimate).model_dump(mode="json", by_alias=True)
+    def _answer(self, session: Session, new: Submitted, discreet: bool) -> Answer:
+        estimate = None if discreet else self.estimates.of(session, new.request, new.models)
+        view = View(discreet=discreet, at=new.request.created_at)
+        horizon = datetime.timedelta(days=self._at.settings.risk_days)
+        body = shown(new.request, new.models, estimate, view=view, horizon=horizon).model_dump(
+            mode="json", by_alias=True
+        )
         return Answer(status=202, location=f"/v1/deletion-requests/{new.request.id}", body=body)
 
     def _ring(self) -> None:
@@ -199,6 +238,17 @@ class Intake:
             self._stored.wait()
             self._stored.clear()
             self._at.bell.wake()
+
+
+def _unwritten(answer: Answer) -> Answer:
+    """What is kept of an answer: what the caller wrote comes again with a repetition, which is the same call."""
+    return dataclasses.replace(answer, body=answer.body | {"external_id": None, "metadata": {}})
+
+
+def _written_by(asked: Asked, answer: Answer) -> Answer:
+    return dataclasses.replace(
+        answer, body=answer.body | {"external_id": asked.external_id, "metadata": asked.metadata}
+    )
 
 
 def _deliver(calls: Sequence[_Call], answers: Sequence[Answer | Exception]) -> None:

@@ -1,31 +1,83 @@
-"""What wraps every call: a limit on bodies, and a log that knows routes, not paths."""
+"""What wraps every call: a limit on bodies, a log that knows routes, not paths, and headers that browsers obey."""
 
 import time
+from collections.abc import Callable
 
+from fastapi import FastAPI, Request, Response
+from fastapi.security.utils import get_authorization_scheme_param
+from sqlalchemy.exc import OperationalError
+from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app import telemetry, tracing
-from app.api import problems
-from app.errors import UploadTooLarge
+from app.access.rates import Window
+from app.api import calls, problems
+from app.api.calls import WINDOW
+from app.errors import LetheError, UploadTooLarge
+
+_MOST_IN_MEMORY = 32 * 2**20
+"""Of a body that is no file: it is read as a whole."""
+_SMALL = 64 * 1024
+"""Such a body costs nothing, whoever sends it."""
+
+
+class KeyFirst:
+    """Reads no body of more than 64 KiB for whoever has no key: the framework would, before it asks who calls."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"].startswith("/v1/") and not _is_small(scope):
+            scheme, key = get_authorization_scheme_param(Request(scope).headers.get("authorization"))
+            address = scope["client"][0] if scope.get("client") else ""
+            try:
+                await calls.identified(scope["app"].state.known, key if scheme.lower() == "bearer" else None, address)
+            except LetheError as refusal:
+                await problems.problem(refusal)(scope, receive, send)
+                return
+            except OperationalError as error:
+                await problems.problem(problems.unavailable(error))(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+
+def _is_small(scope: Scope) -> bool:
+    headers = dict(scope["headers"])
+    if b"transfer-encoding" in headers:
+        return False
+    declared = headers.get(b"content-length", b"0")
+    return not declared.isdigit() or int(declared) <= _SMALL
+
+
+Refused = Callable[[Request, LetheError], Response]
 
 
 class BodyLimit:
-    """Refuses a body larger than `max_bytes`: by its declared length before reading, else as soon as it is too long."""
+    """Refuses a body that is too large: by its declared length before reading, else as soon as it is too long.
 
-    def __init__(self, app: ASGIApp, *, max_bytes: int) -> None:
+    `max_bytes`: of files; any other body has 32 MiB at most. `answered`: how a refusal is told.
+    """
+
+    def __init__(
+        self, app: ASGIApp, *, max_bytes: int, answered: Refused = lambda _, error: problems.problem(error)
+    ) -> None:
         self._app = app
         self._max_bytes = max_bytes
+        self._answered = answered
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        refusal = UploadTooLarge(
-            f"This server accepts at most {self._max_bytes} bytes (LETHE_MAX_UPLOAD_BYTES). Nothing was stored."
-        )
-        declared = dict(scope["headers"]).get(b"content-length", b"0")
-        if declared.isdigit() and int(declared) > self._max_bytes:
-            await problems.problem(refusal)(scope, receive, send)
+        headers = dict(scope["headers"])
+        is_file = headers.get(b"content-type", b"").lower().startswith(b"multipart/")
+        max_bytes = self._max_bytes if is_file else min(self._max_bytes, _MOST_IN_MEMORY)
+        named = " (LETHE_MAX_UPLOAD_BYTES)" if max_bytes == self._max_bytes else " of a body that is no file"
+        refusal = UploadTooLarge(f"This server accepts at most {max_bytes} bytes{named}. Nothing was stored.")
+        declared = headers.get(b"content-length", b"0")
+        if declared.isdigit() and int(declared) > max_bytes:
+            await self._answered(Request(scope), refusal)(scope, receive, send)
             return
         received = 0
 
@@ -33,17 +85,17 @@ class BodyLimit:
             nonlocal received
             message = await receive()
             received += len(message.get("body", b""))
-            if received > self._max_bytes:
+            if received > max_bytes:
                 raise refusal
             return message
 
         async def watched(message: Message) -> None:
-            if received <= self._max_bytes:
+            if received <= max_bytes:
                 await send(message)
 
         await self._app(scope, counted, watched)
-        if received > self._max_bytes:  # whatever the framework made of the refusal was not sent
-            await problems.problem(refusal)(scope, receive, send)
+        if received > max_bytes:  # whatever the framework made of the refusal was not sent
+            await self._answered(Request(scope), refusal)(scope, receive, send)
 
 
 class CallLog:
@@ -86,6 +138,67 @@ class CallLog:
             span.update_name(f"{telemetry.known_method(scope['method'])} {route}")
             span.set_attribute("http.route", route)
             span.set_attribute("http.response.status_code", status or 500)
+
+
+_ALWAYS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+)
+
+
+def allow_origins(app: FastAPI, origins: str) -> None:
+    """Let the web pages of these origins (with commas; `*` for any) call `app`; browsers let no other."""
+    allowed = [origin.strip() for origin in origins.split(",") if origin.strip()]
+    if allowed:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=allowed,
+            allow_methods=["GET", "POST", "PATCH", "PUT", "DELETE"],
+            allow_headers=["Authorization", "Content-Type", "Idempotency-Key"],
+            expose_headers=["Location", "Retry-After", "RateLimit", "RateLimit-Policy"],
+        )
+
+
+_FOR_ALL = ("/docs", "/openapi.json", "/.well-known/")
+"""What anybody may keep."""
+
+
+class Headers:
+    """What an answer forbids browsers to do with it, unless it says something else itself; and what is left to a key.
+
+    Nobody keeps it but the documentation and the public keys.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def dressed(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                given = list(message.get("headers", ()))
+                names = {name for name, _ in given}
+                message["headers"] = given + [header for header in _headers(scope) if header[0] not in names]
+            await send(message)
+
+        await self._app(scope, receive, dressed)
+
+
+def _headers(scope: Scope) -> list[tuple[bytes, bytes]]:
+    headers = list(_ALWAYS)
+    if not scope["path"].startswith(_FOR_ALL):
+        headers.append((b"cache-control", b"no-store"))
+    if scope["scheme"] == "https":
+        headers.append((b"strict-transport-security", b"max-age=31536000"))
+    window: Window | None = scope.get(WINDOW)
+    if window is not None:
+        headers.append((b"ratelimit-policy", b'"minute";q=%d;w=60' % window.quota))
+        headers.append((b"ratelimit", b'"minute";r=%d;t=%d' % (window.remaining, window.seconds)))
+    return headers
 
 
 def _traceparent(scope: Scope) -> str | None:

@@ -1,20 +1,24 @@
 """`/models`: learn, watch, download, predict, relearn."""
 
 import contextlib
+import datetime
 from typing import Annotated, Any
 
 import numpy as np
-from fastapi import APIRouter, Path
+from fastapi import APIRouter, Path, Query
 from fastapi.responses import JSONResponse, Response
+from pydantic import BaseModel
 from sqlalchemy.orm import Session
 
 from app.access import idempotency
 from app.access.idempotency import Answer, Once
 from app.access.service import Scope
 from app.accounting import service as accounting
-from app.api.calls import At, Cursor, Limit, caller_with, once_with, respond
+from app.api.calls import Call, Cursor, Limit, call_with, once_with, respond
 from app.api.problems import responses
 from app.api.schemas import (
+    AuditingOut,
+    AuditOut,
     BatchingOut,
     GuaranteeOut,
     MechanismOut,
@@ -42,8 +46,7 @@ from app.errors import (
     WeightsDestroyed,
     WeightsUnreadable,
 )
-from app.installation import Installation
-from app.registry import datasets, repository, weights
+from app.registry import datasets, exports, repository, weights
 from app.registry import service as registry
 from app.registry.encoding import encode_vectors, parse_schema
 from app.registry.prediction import probabilities
@@ -51,6 +54,16 @@ from app.registry.prediction import probabilities
 router = APIRouter(prefix="/models", tags=["Models"])
 
 Number = Annotated[int, Path(ge=1, le=2**31 - 1)]
+NumberAsked = Annotated[int | None, Query(ge=1, le=2**31 - 1)]
+
+
+class ExportOut(BaseModel):
+    """Weights that were handed out."""
+
+    id: str
+    version: int
+    api_key_id: str
+    at: datetime.datetime
 
 
 @router.post(
@@ -59,9 +72,13 @@ Number = Annotated[int, Path(ge=1, le=2**31 - 1)]
     response_model=ModelOut,
     responses=responses(DatasetUnknown, PreconditionFailed, TargetUnreachable, IdempotencyConflict),
 )
-def create_model(at: At, body: ModelIn, once: Annotated[Once, once_with(Scope.MODELS_WRITE)]) -> JSONResponse:
+def create_model(
+    call: Annotated[Call, call_with(Scope.MODELS_WRITE)],
+    body: ModelIn,
+    once: Annotated[Once, once_with(Scope.MODELS_WRITE)],
+) -> JSONResponse:
     """Freeze the model's mechanism and learn it in the background; `GET /models/{id}` shows the progress."""
-    with at.database.writing() as session:
+    with call.writing() as session:
         answer = idempotency.replay(session, once)
         if answer is None:
             evaluation = body.evaluation_dataset_id
@@ -80,24 +97,53 @@ def create_model(at: At, body: ModelIn, once: Annotated[Once, once_with(Scope.MO
                 ranks=body.ranks,
                 max_requests=body.batching.max_requests,
                 max_wait_seconds=body.batching.max_wait_seconds,
-                max_steps=at.settings.max_steps,
+                audit_lanes=body.audit.lanes,
+                audit_chains=body.audit.chains,
+                max_steps=call.at.settings.max_steps,
             )
             answer = idempotency.remember(session, once, _accepted(session, model))
-    at.bell.wake()
+    call.at.bell.wake()
     return respond(answer)
 
 
-@router.get("", dependencies=[caller_with(Scope.MODELS_READ)], responses=responses())
-def list_models(at: At, limit: Limit = 50, cursor: Cursor = None) -> PageOut[ModelOut]:
-    with at.database.reading() as session:
+@router.get("", responses=responses())
+def list_models(
+    call: Annotated[Call, call_with(Scope.MODELS_READ)], limit: Limit = 50, cursor: Cursor = None
+) -> PageOut[ModelOut]:
+    """All models, newest first."""
+    with call.reading() as session:
         page = repository.models(session, limit=limit, cursor=cursor)
         return PageOut(items=[shown(session, model) for model in page.items], next_cursor=page.next_cursor)
 
 
-@router.get("/{model_id}", dependencies=[caller_with(Scope.MODELS_READ)], responses=responses(ModelUnknown))
-def get_model(at: At, model_id: str) -> ModelOut:
-    with at.database.reading() as session:
+@router.get("/{model_id}", responses=responses(ModelUnknown))
+def get_model(call: Annotated[Call, call_with(Scope.MODELS_READ)], model_id: str) -> ModelOut:
+    """How far the model is, what it guarantees, and how it was made to learn."""
+    with call.reading() as session:
         return shown(session, registry.get_model(session, model_id))
+
+
+@router.post(
+    "/{model_id}/audit",
+    status_code=202,
+    response_model=ModelOut,
+    responses=responses(ModelUnknown, ModelNotLive, PreconditionFailed, IdempotencyConflict),
+)
+def audit(
+    call: Annotated[Call, call_with(Scope.MODELS_WRITE)],
+    model_id: str,
+    once: Annotated[Once, once_with(Scope.MODELS_WRITE)],
+) -> JSONResponse:
+    """Let many canaries be learned and forgotten by the model's mechanism, apart from its data and its versions; the
+    result is that of a run of kind `audit`, and the model's last audit."""
+    with call.writing() as session:
+        answer = idempotency.replay(session, once)
+        if answer is None:
+            model = registry.get_model(session, model_id)
+            registry.ask_audit(session, model)
+            answer = idempotency.remember(session, once, _accepted(session, model))
+    call.at.bell.wake()
+    return respond(answer)
 
 
 @router.post(
@@ -106,21 +152,28 @@ def get_model(at: At, model_id: str) -> ModelOut:
     response_model=ModelOut,
     responses=responses(ModelUnknown, IdempotencyConflict),
 )
-def relearn(at: At, model_id: str, once: Annotated[Once, once_with(Scope.MODELS_WRITE)]) -> JSONResponse:
+def relearn(
+    call: Annotated[Call, call_with(Scope.MODELS_WRITE)],
+    model_id: str,
+    once: Annotated[Once, once_with(Scope.MODELS_WRITE)],
+) -> JSONResponse:
     """Learn again from scratch on the data as they are now; the live version stays in service meanwhile."""
-    with at.database.writing() as session:
+    with call.writing() as session:
         answer = idempotency.replay(session, once)
         if answer is None:
             model = registry.get_model(session, model_id)
             registry.relearn(session, model)
             answer = idempotency.remember(session, once, _accepted(session, model))
-    at.bell.wake()
+    call.at.bell.wake()
     return respond(answer)
 
 
-@router.get("/{model_id}/versions", dependencies=[caller_with(Scope.MODELS_READ)], responses=responses(ModelUnknown))
-def list_versions(at: At, model_id: str, limit: Limit = 50, cursor: Cursor = None) -> PageOut[VersionOut]:
-    with at.database.reading() as session:
+@router.get("/{model_id}/versions", responses=responses(ModelUnknown))
+def list_versions(
+    call: Annotated[Call, call_with(Scope.MODELS_READ)], model_id: str, limit: Limit = 50, cursor: Cursor = None
+) -> PageOut[VersionOut]:
+    """All versions of a model, newest first."""
+    with call.reading() as session:
         registry.get_model(session, model_id)
         page = repository.versions(session, model_id=model_id, limit=limit, cursor=cursor)
     return PageOut(items=[_version(version) for version in page.items], next_cursor=page.next_cursor)
@@ -128,38 +181,55 @@ def list_versions(at: At, model_id: str, limit: Limit = 50, cursor: Cursor = Non
 
 @router.get(
     "/{model_id}/versions/{number}",
-    dependencies=[caller_with(Scope.MODELS_READ)],
     responses=responses(ModelUnknown, VersionUnknown),
 )
-def get_version(at: At, model_id: str, number: Number) -> VersionOut:
-    with at.database.reading() as session:
+def get_version(call: Annotated[Call, call_with(Scope.MODELS_READ)], model_id: str, number: Number) -> VersionOut:
+    """Whether a version is live, retired or destroyed, and the SHA-256 of its weights."""
+    with call.reading() as session:
         return _version(registry.get_version(session, model_id=model_id, number=number))
 
 
 @router.get(
     "/{model_id}/versions/{number}/weights",
-    dependencies=[caller_with(Scope.MODELS_READ)],
     response_class=Response,
     responses=responses(ModelUnknown, VersionUnknown, WeightsDestroyed),
 )
-def get_weights(at: At, model_id: str, number: Number) -> Response:
-    """The live version as safetensors: one tensor `parameters`, a row per class (one row for two), bias last."""
-    with at.database.reading() as session:
+def get_weights(call: Annotated[Call, call_with(Scope.MODELS_READ)], model_id: str, number: Number) -> Response:
+    """The live version as safetensors: one tensor `parameters`, a row per class (one row for two), bias last. That it
+    was handed out is noted: a copy outside is never unlearned."""
+    with call.reading() as session:
         version = registry.get_version(session, model_id=model_id, number=number)
-    content = registry.read_weights(at.weights, version)
+    content = registry.read_weights(call.at.weights, version)
+    with call.writing() as session:
+        exports.note(session, model_id=model_id, number=number)
     name = f"{model_id}-v{number}.safetensors"
     headers = {"Content-Disposition": f'attachment; filename="{name}"', "Cache-Control": "no-store"}
     return Response(content, media_type="application/octet-stream", headers=headers)
 
 
+@router.get("/{model_id}/exports", responses=responses(ModelUnknown))
+def list_exports(
+    call: Annotated[Call, call_with(Scope.MODELS_READ)],
+    model_id: str,
+    version: NumberAsked = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> PageOut[ExportOut]:
+    """Who was handed which weights, and when, newest first."""
+    with call.reading() as session:
+        registry.get_model(session, model_id)
+        page = repository.exports(session, model_id=model_id, version=version, limit=limit, cursor=cursor)
+    items = [ExportOut.model_validate(one, from_attributes=True) for one in page.items]
+    return PageOut(items=items, next_cursor=page.next_cursor)
+
+
 @router.post(
     "/{model_id}/predictions",
-    dependencies=[caller_with(Scope.MODELS_READ)],
     responses=responses(ModelUnknown, ModelNotLive, InputInvalid),
 )
-def predict(at: At, model_id: str, body: PredictionsIn) -> PredictionsOut:
+def predict(call: Annotated[Call, call_with(Scope.MODELS_READ)], model_id: str, body: PredictionsIn) -> PredictionsOut:
     """What the live version says about records: objects by column name, or vectors where the dataset has no schema."""
-    dataset, version, content = _live(at, model_id)
+    dataset, version, content = _live(call, model_id)
     features = _encode(dataset, body.records)
     parameters = weights.from_safetensors(content)
     chances = probabilities(parameters, features, len(dataset.classes))
@@ -173,16 +243,16 @@ def predict(at: At, model_id: str, body: PredictionsIn) -> PredictionsOut:
     return PredictionsOut(version=version.number, predictions=predictions)
 
 
-def _live(at: Installation, model_id: str) -> tuple[Dataset, Version, bytes]:
+def _live(call: Call, model_id: str) -> tuple[Dataset, Version, bytes]:
     """The live version, its weights and its dataset; the next one, if it is superseded while it is read."""
     while True:
-        with at.database.reading() as session:
+        with call.reading() as session:
             model = registry.get_model(session, model_id)
             version = registry.get_live_version(session, model)
             dataset = datasets.get(session, model.dataset_id)
         with contextlib.suppress(WeightsDestroyed):
-            return dataset, version, registry.read_weights(at.weights, version)
-        with at.database.reading() as session:
+            return dataset, version, registry.read_weights(call.at.weights, version)
+        with call.reading() as session:
             if registry.get_live_version(session, registry.get_model(session, model_id)).id == version.id:
                 raise WeightsUnreadable(f"The weights of the live version {version.id} are missing; restore them.")
 
@@ -190,6 +260,7 @@ def _live(at: Installation, model_id: str) -> tuple[Dataset, Version, bytes]:
 def shown(session: Session, model: Model) -> ModelOut:
     run = repository.running_run(session, model_id=model.id)
     version = repository.live_version(session, model)
+    audited = repository.last_audited_run(session, model_id=model.id)
     guarantees = accounting.guarantees_of(session, model) if version else None
     return ModelOut(
         id=model.id,
@@ -204,6 +275,13 @@ def shown(session: Session, model: Model) -> ModelOut:
         target=TargetOut(epsilon=model.epsilon, delta=model.delta),
         ranks=model.ranks,
         batching=BatchingOut(max_requests=model.max_requests, max_wait_seconds=model.max_wait_seconds),
+        audit=AuditingOut(
+            lanes=model.audit_lanes,
+            chains=model.audit_chains,
+            asked_at=model.audit_asked_at,
+            last=AuditOut(**audited.audit) if audited and audited.audit else None,
+            last_run_id=audited and audited.id,
+        ),
         guarantee=[GuaranteeOut(**guarantee.to_json()) for guarantee in guarantees] if guarantees else None,
         metrics=version.metrics if version else {},
         error_code=model.error_code,

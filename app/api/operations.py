@@ -9,13 +9,19 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from app import telemetry
 from app.accounting import certificates
+from app.api import problems
 from app.api.calls import At
 from app.api.schemas import HealthOut, ReadyOut
 from app.db import migrate
+from app.errors import Busy, Unavailable
 from app.operations import service as operations
 from app.operations.service import Metrics
 
 router = APIRouter(tags=["Operations"])
+
+_NOT_READY: dict[int | str, dict[str, Any]] = {
+    503: problems.declared(Unavailable)[503] | {"model": ReadyOut, "description": "Not ready, or `unavailable`"}
+}
 
 
 @router.get("/healthz")
@@ -24,7 +30,7 @@ async def healthz() -> HealthOut:
     return HealthOut(status="ok")
 
 
-@router.get("/readyz", response_model=ReadyOut, responses={503: {"model": ReadyOut}})
+@router.get("/readyz", response_model=ReadyOut, responses=_NOT_READY)
 def readyz(at: At) -> JSONResponse:
     """Whether this process can serve: the database answers and has this release's schema. If not, 503.
 
@@ -45,7 +51,7 @@ def readyz(at: At) -> JSONResponse:
     return JSONResponse(jsonable_encoder(ready))
 
 
-@router.get("/.well-known/jwks.json")
+@router.get("/.well-known/jwks.json", responses=problems.declared(Busy))
 def jwks(at: At) -> dict[str, Any]:
     """The public keys that certificates are verified with."""
     return certificates.public_keys(at.keys)

@@ -1,10 +1,10 @@
 """What a gateway does when more is asked than it can do: it says so at once, and collapses under nothing."""
 
 import anyio.to_thread
-from fastapi.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from app.api.problems import MEDIA_TYPE, Problem
+from app.api import problems
+from app.errors import Busy
 
 THREADS = 12
 """Calls that work at the same time: fewer than either database's pool has connections (15), so that none waits for one
@@ -27,7 +27,8 @@ class Pressure:
             await self._app(scope, receive, send)
             return
         if self._calls >= self._most:
-            await _busy()(scope, receive, send)
+            refusal = Busy("Nothing was done. Repeat the call in a second, with its Idempotency-Key if it has one.")
+            await problems.problem(refusal)(scope, receive, send)
             return
         self._calls += 1
         try:
@@ -39,14 +40,3 @@ class Pressure:
 def limit_threads() -> None:
     """Let `THREADS` endpoints work at the same time. To be called in the event loop."""
     anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
-
-
-def _busy() -> JSONResponse:
-    problem = Problem(
-        type="urn:lethe:problem:busy",
-        title="Too many calls at once",
-        status=503,
-        detail="Nothing was done. Repeat the call in a second, with its Idempotency-Key if it has one.",
-        code="busy",
-    )
-    return JSONResponse(problem.model_dump(exclude_none=True), 503, headers={"Retry-After": "1"}, media_type=MEDIA_TYPE)

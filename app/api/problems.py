@@ -8,7 +8,7 @@ import sqlalchemy.exc
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 from starlette.exceptions import HTTPException
 
 from app import errors, telemetry
@@ -20,9 +20,15 @@ STATUS: dict[type[LetheError], int] = {
     errors.UploadTooLarge: 413,
     errors.Unauthenticated: 401,
     errors.ScopeMissing: 403,
+    errors.IdentityStatementInvalid: 403,
+    errors.MessageRefused: 403,
+    errors.FormRefused: 403,
+    errors.RateLimited: 429,
     errors.NotFound: 404,
     errors.WeightsDestroyed: 410,
     errors.Conflict: 409,
+    errors.MethodNotAllowed: 405,
+    errors.Unavailable: 503,
     LetheError: 500,
 }
 """A class that is not listed has the status of its nearest listed base."""
@@ -41,7 +47,12 @@ class Problem(BaseModel):
     errors: list[dict[str, str]] | None = None
 
 
-_ANYWHERE: list[type[LetheError]] = [errors.InputInvalid, errors.Unauthenticated, errors.ScopeMissing]
+_ANYWHERE: list[type[LetheError]] = [
+    errors.InputInvalid,
+    errors.Unauthenticated,
+    errors.ScopeMissing,
+    errors.RateLimited,
+]
 
 
 def status_of(error: type[LetheError]) -> int:
@@ -51,21 +62,32 @@ def status_of(error: type[LetheError]) -> int:
 def problem(error: LetheError) -> JSONResponse:
     """The answer for a named condition."""
     status = status_of(type(error))
-    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None
-    return _answer(
-        status, code=error.code, title=error.title, detail=error.detail, field_errors=error.errors, headers=headers
-    )
+    body: dict[str, Any] = {"type": f"urn:lethe:problem:{error.code}", "title": error.title, "status": status}
+    body |= {"detail": error.detail, "code": error.code}
+    if error.errors or status == 422:
+        body["errors"] = [{"path": fault.path, "message": fault.message} for fault in error.errors]
+    return JSONResponse(body, status, headers=_headers(error), media_type=MEDIA_TYPE)
 
 
 def responses(*conditions: type[LetheError]) -> dict[int | str, dict[str, Any]]:
     """What a route declares: the conditions it may answer with, besides those every route may."""
+    return declared(*conditions, *_ANYWHERE)
+
+
+def declared(*conditions: type[LetheError]) -> dict[int | str, dict[str, Any]]:
+    """Conditions as an OpenAPI document has them, by status."""
     documented: dict[int | str, dict[str, Any]] = {}
-    for condition in [*conditions, *_ANYWHERE]:
+    for condition in conditions:
         entry = documented.setdefault(
             status_of(condition), {"description": "", "content": {MEDIA_TYPE: {"schema": Problem.model_json_schema()}}}
         )
         entry["description"] = ", ".join(filter(None, [entry["description"], f"`{condition.code}`"]))
     return documented
+
+
+def faults(error: ValidationError | RequestValidationError) -> list[FieldError]:
+    """Where a body is wrong, and what was expected there; nothing of what was sent."""
+    return [FieldError(".".join(map(str, fault["loc"])) or "body", fault["msg"]) for fault in error.errors()]
 
 
 def install(app: FastAPI) -> None:
@@ -79,26 +101,30 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     def _malformed(_request: Request, error: RequestValidationError) -> JSONResponse:
-        found = [
-            FieldError(".".join(str(part) for part in fault["loc"][1:]) or str(fault["loc"][0]), fault["msg"])
-            for fault in error.errors()
-        ]
+        found = [FieldError(fault.path.partition(".")[2] or fault.path, fault.message) for fault in faults(error)]
         return problem(errors.InputInvalid("The call does not have the form that the documentation asks for.", found))
 
     @app.exception_handler(HTTPException)
     def _http(_request: Request, error: HTTPException) -> JSONResponse:
         if error.status_code == 400:  # the framework could not read the body
             return problem(errors.InputInvalid("The body is not what its content type says."))
-        code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code, "http_error")
-        headers = dict(error.headers) if error.headers else None
-        return _answer(error.status_code, code=code, title=str(error.detail), detail=str(error.detail), headers=headers)
+        if error.status_code == 405:
+            answer = problem(errors.MethodNotAllowed("The header Allow names the methods that this path knows."))
+            answer.headers.update(error.headers or {})
+            return answer
+        return problem(errors.NotFound("There is nothing at this path."))
 
     @app.exception_handler(sqlalchemy.exc.OperationalError)
     def _database(_request: Request, error: sqlalchemy.exc.OperationalError) -> JSONResponse:
-        telemetry.logger().error("gateway.database_unavailable", error=type(error.orig).__name__)
-        detail = "The database cannot be reached or is busy. Repeat the call, with its Idempotency-Key if it has one."
-        headers = {"Retry-After": "2"}
-        return _answer(503, code="unavailable", title="Not available now", detail=detail, headers=headers)
+        return problem(unavailable(error))
+
+
+def unavailable(error: sqlalchemy.exc.OperationalError) -> errors.Unavailable:
+    """The condition that the database is in, which is logged."""
+    telemetry.logger().error("gateway.database_unavailable", error=type(error.orig).__name__)
+    return errors.Unavailable(
+        "The database cannot be reached or is busy. Repeat the call, with its Idempotency-Key if it has one."
+    )
 
 
 def unexpected(error: Exception) -> JSONResponse:
@@ -109,17 +135,15 @@ def unexpected(error: Exception) -> JSONResponse:
     return problem(LetheError("The call failed; the log of the gateway names the error. Repeat the call."))
 
 
-def _answer(
-    status: int,
-    *,
-    code: str,
-    title: str,
-    detail: str,
-    field_errors: tuple[FieldError, ...] = (),
-    headers: dict[str, str] | None = None,
-) -> JSONResponse:
-    body: dict[str, Any] = {"type": f"urn:lethe:problem:{code}", "title": title, "status": status}
-    body |= {"detail": detail, "code": code}
-    if field_errors or status == 422:
-        body["errors"] = [{"path": fault.path, "message": fault.message} for fault in field_errors]
-    return JSONResponse(body, status, headers=headers, media_type=MEDIA_TYPE)
+def _headers(error: LetheError) -> dict[str, str] | None:
+    match error:
+        case errors.Unauthenticated():
+            return {"WWW-Authenticate": "Bearer"}
+        case errors.RateLimited():
+            return {"Retry-After": str(error.retry_after)}
+        case errors.Busy():
+            return {"Retry-After": "1"}
+        case errors.Unavailable():
+            return {"Retry-After": "2"}
+        case _:
+            return None

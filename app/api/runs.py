@@ -1,9 +1,11 @@
 """`/runs`: what the workers did and are doing."""
 
+from typing import Annotated, Literal
+
 from fastapi import APIRouter
 
 from app.access.service import Scope
-from app.api.calls import At, Cursor, Limit, caller_with
+from app.api.calls import Call, Cursor, Limit, call_with
 from app.api.problems import responses
 from app.api.schemas import PageOut, RunOut
 from app.db.tables import Run
@@ -11,19 +13,28 @@ from app.errors import RunUnknown
 from app.unlearning import repository
 from app.unlearning import service as unlearning
 
-router = APIRouter(prefix="/runs", tags=["Runs"], dependencies=[caller_with(Scope.MODELS_READ)])
+router = APIRouter(prefix="/runs", tags=["Runs"], dependencies=[call_with(Scope.MODELS_READ)])
+Status = Literal["running", "published", "failed", "abandoned"]
 
 
 @router.get("", responses=responses())
-def list_runs(at: At, model_id: str | None = None, limit: Limit = 50, cursor: Cursor = None) -> PageOut[RunOut]:
-    with at.database.reading() as session:
-        page = repository.runs(session, model_id=model_id, limit=limit, cursor=cursor)
+def list_runs(
+    call: Annotated[Call, call_with(Scope.MODELS_READ)],
+    model_id: str | None = None,
+    status: Status | None = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> PageOut[RunOut]:
+    """Of all models or of one, whatever became of them or those of one status, newest first."""
+    with call.reading() as session:
+        page = repository.runs(session, model_id=model_id, status=status, limit=limit, cursor=cursor)
     return PageOut(items=[_shown(run) for run in page.items], next_cursor=page.next_cursor)
 
 
 @router.get("/{run_id}", responses=responses(RunUnknown))
-def get_run(at: At, run_id: str) -> RunOut:
-    with at.database.reading() as session:
+def get_run(call: Annotated[Call, call_with(Scope.MODELS_READ)], run_id: str) -> RunOut:
+    """How far a run is, or how it ended."""
+    with call.reading() as session:
         return _shown(unlearning.get(session, run_id))
 
 

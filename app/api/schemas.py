@@ -1,52 +1,70 @@
 """The JSON that goes over HTTP, as pydantic models; unknown fields are refused."""
 
 import datetime
-from typing import Annotated, Any, Generic, Literal, TypeVar
+from typing import Annotated, Any, Generic, Literal, Self, TypeVar
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, FiniteFloat
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    FiniteFloat,
+    Strict,
+    model_validator,
+)
 
-from app.access.service import Scope
-from app.deletion.deadlines import Regulation
+from app.deletion.deadlines import ClockState
+from app.deletion.review import RejectionGround
+from app.privacy.bounds.sweep import MOST_POINTS, Scale
 from app.unlearning.planner import EXPECTED_REQUESTS
 
 T = TypeVar("T")
 Positive = Annotated[FiniteFloat, Field(gt=0)]
 Text = Annotated[str, Field(pattern="^[^\\x00]*$")]  # PostgreSQL stores no NUL
 Name = Annotated[Text, Field(min_length=1, max_length=200)]
+
+
+def is_written_out(moment: Any) -> Any:
+    """pydantic reads numbers as seconds too, which the OpenAPI document forbids."""
+    if not (isinstance(moment, str) and moment[4:5] == "-"):
+        raise ValueError("expected RFC 3339, such as 2026-01-31T12:00:00Z")
+    return moment
+
+
 Moment = Annotated[
     AwareDatetime,
+    Strict(False),
+    BeforeValidator(is_written_out),
     Field(ge=datetime.datetime(1970, 1, 2, tzinfo=datetime.UTC), le=datetime.datetime(9000, 1, 1, tzinfo=datetime.UTC)),
     AfterValidator(lambda moment: moment.astimezone(datetime.UTC)),
 ]
+Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$", max_length=64)]
+RegulationName = Annotated[str, Field(pattern="^[a-z][a-z0-9_]{1,30}$")]
+Explanation = Annotated[Text, Field(min_length=1, max_length=2000)]
 Ground = Literal[
     "not_necessary", "consent_withdrawn", "objection", "unlawful_processing", "legal_obligation", "child_services"
 ]
 
 
 class Body(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    """Of the JSON types that are asked for: "1" and true are no numbers.
+
+    Patterns are Python's: the other engine keeps what was on the stack when it first met one, words of callers too.
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True, regex_engine="python-re")
+
+
+def _example(**body: Any) -> ConfigDict:
+    """A body as `/docs` shows it."""
+    return ConfigDict(json_schema_extra={"examples": [body]})
 
 
 class PageOut(BaseModel, Generic[T]):
     items: list[T]
     next_cursor: str | None
-
-
-class ApiKeyIn(Body):
-    name: Name
-    scopes: Annotated[list[Scope], Field(min_length=1)]
-
-
-class ApiKeyOut(BaseModel):
-    id: str
-    name: str
-    scopes: list[str]
-    created_at: datetime.datetime
-    revoked_at: datetime.datetime | None
-
-
-class NewApiKeyOut(ApiKeyOut):
-    key: str = Field(description="Shown once; only its hash is kept.")
 
 
 class DatasetOut(BaseModel):
@@ -58,10 +76,14 @@ class DatasetOut(BaseModel):
     num_classes: int
     classes: list[str]
     num_subjects: int
-    revision: int = Field(description="Batches of erasures so far.")
+    revision: int = Field(description="Batches of erasures and of added rows so far.")
     digest: str = Field(description="Keyed digest of the rows as they are now.")
     schema_: dict[str, Any] | None = Field(serialization_alias="schema")
     created_at: datetime.datetime
+
+
+class NewDatasetOut(DatasetOut):
+    num_suppressed: int = Field(description="Rows left out: of people who asked to be forgotten.")
 
 
 class SubjectOut(BaseModel):
@@ -82,7 +104,18 @@ class BatchingIn(Body):
     )
 
 
+class AuditIn(Body):
+    lanes: Annotated[int, Field(ge=0, le=4096, multiple_of=2)] = Field(
+        256, description="Coordinates with and without a canary that take part in every run; 0: no audit."
+    )
+    chains: Annotated[int, Field(ge=1, le=64)] = Field(
+        16, description="How many times as many an audit has that is asked for."
+    )
+
+
 class ModelIn(Body):
+    model_config = _example(name="churn", dataset_id="ds_6f1c", l2=0.01, target={"epsilon": 1.0})
+
     name: Name
     dataset_id: str
     objective: Literal["logistic_regression"] = "logistic_regression"
@@ -98,6 +131,7 @@ class ModelIn(Body):
         1, description="Processes that share each run, every one with its part of the rows (a block of 4096 at least)."
     )
     batching: BatchingIn = Field(default_factory=BatchingIn)
+    audit: AuditIn = Field(default_factory=AuditIn)
 
 
 class ProgressOut(BaseModel):
@@ -137,6 +171,39 @@ class BatchingOut(BaseModel):
     max_wait_seconds: int
 
 
+class GuessesOut(BaseModel):
+    true_positives: int = Field(description="Lanes with a canary that were said to have one.")
+    members: int
+    false_positives: int
+    nonmembers: int
+
+
+class AuditOut(BaseModel):
+    """What the lanes of a run showed. One canary stands for `records` worst-case records, so that few lanes tell."""
+
+    lanes: int
+    steps_before: int = Field(description="Steps with the canaries, before the run; 0: they were there during the run.")
+    steps: int
+    records: int
+    guesses: GuessesOut
+    squares: float = Field(description="Of what was not foreseen, normalised: chi-squared, `lanes` degrees of freedom.")
+    drift: float = Field(description="Along where the lanes came from: standard normal.")
+    mu: float = Field(description="Certified, for one record (zero_out).")
+    epsilon: float
+    mu_lower_bound: float = Field(description="Proved from the guesses, for one record.")
+    epsilon_lower_bound: float
+    error: float = Field(description="The probability at most with which a lower bound is wrong.")
+    findings: list[str] = Field(description="Of guarantee, noise and forgetting, what is not as it should be.")
+
+
+class AuditingOut(BaseModel):
+    lanes: int
+    chains: int
+    asked_at: datetime.datetime | None = Field(description="When an audit was asked for that is not done.")
+    last: AuditOut | None = Field(description="Of the last run that was audited.")
+    last_run_id: str | None
+
+
 class TargetOut(BaseModel):
     epsilon: float
     delta: float
@@ -155,6 +222,7 @@ class ModelOut(BaseModel):
     target: TargetOut
     ranks: int
     batching: BatchingOut
+    audit: AuditingOut
     guarantee: list[GuaranteeOut] | None = Field(description="Of the live version, for everybody.")
     metrics: dict[str, Any]
     error_code: str | None
@@ -173,6 +241,8 @@ class VersionOut(BaseModel):
 
 
 class PredictionsIn(Body):
+    model_config = _example(records=[{"age": 39, "work": "private"}])
+
     records: Annotated[list[dict[str, Any] | list[FiniteFloat]], Field(min_length=1, max_length=10_000)]
 
 
@@ -186,14 +256,92 @@ class PredictionsOut(BaseModel):
     predictions: list[PredictionOut]
 
 
-class DeletionRequestIn(Body):
-    subject_id: Annotated[str, Field(min_length=1, max_length=500)]
+class SubjectIn(Body):
+    """Whom a call is about: their id, or its hash where that is all the caller has."""
+
+    subject_id: Annotated[str, Field(min_length=1, max_length=500)] | None = None
+    subject_sha256: Sha256 | None = Field(None, description="SHA-256 of the subject id (UTF-8), instead of the id.")
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Self:
+        if (self.subject_id is None) == (self.subject_sha256 is None):
+            raise ValueError("expected either subject_id or subject_sha256")
+        return self
+
+
+class DeletionRequestIn(SubjectIn):
+    model_config = _example(subject_id="customer-4711", regulation="gdpr", ground="consent_withdrawn")
+
     dataset_ids: Annotated[list[str], Field(min_length=1, max_length=1000)] | None = None
-    regulation: Regulation = Regulation.GDPR
+    regulation: RegulationName = Field("gdpr", description="gdpr, ccpa, other, or one of the tenant's policy.")
     ground: Ground | None = None
     submitted_at: Moment | None = None
     external_id: Name | None = None
-    metadata: Annotated[dict[Text, Text], Field(max_length=50)] = Field(default_factory=dict)
+    metadata: Annotated[dict[Name, Annotated[Text, Field(max_length=2000)]], Field(max_length=50)] = Field(
+        default_factory=dict, description="The caller's own words: kept, shown again, and never looked at."
+    )
+    refers_to: str | None = Field(None, description="An ended request about the same subject that this one follows.")
+    callback_url: Annotated[Text, Field(max_length=2048)] | None = Field(
+        None, description="Where to report what becomes of the request."
+    )
+    identity_verified: bool = Field(
+        True, description="False: the request waits in review, its clock paused where the regulation lets it pause."
+    )
+    identity_statement: Annotated[Text, Field(max_length=16_000)] | None = Field(
+        None, description="A JWT of a registered issuer about the subject, good for one request."
+    )
+
+
+class RejectionIn(Body):
+    model_config = _example(ground="legal_claims", explanation="We need the records for a claim that is before court.")
+
+    ground: Annotated[RejectionGround, Strict(False)]
+    explanation: Explanation = Field(description="For the person: why they are not forgotten.")
+
+
+class ExtensionIn(Body):
+    model_config = _example(reason="Very many people have asked at the same time.")
+
+    reason: Explanation = Field(description="For the person: why it takes longer.")
+
+
+class PauseIn(Body):
+    reason: Literal["identity"]
+
+
+MOST_AT_ONCE = 10_000
+"""Requests in one batch."""
+
+
+class BatchIn(Body):
+    model_config = _example(requests=[{"subject_id": "customer-4711"}, {"subject_id": "customer-4712"}])
+
+    requests: Annotated[
+        list[Any],
+        Field(
+            min_length=1,
+            max_length=MOST_AT_ONCE,
+            json_schema_extra={"items": {"$ref": "#/components/schemas/DeletionRequestIn"}},
+        ),
+    ]
+
+
+class BatchItemOut(BaseModel):
+    index: int
+    line: int | None = Field(None, description="In a CSV file.")
+    status: int = Field(description="202, or the status that a call with this request alone would have had.")
+    id: str | None = None
+    external_id: str | None = None
+    request_status: str | None = None
+    code: str | None = None
+    detail: str | None = None
+    errors: list[dict[str, str]] | None = None
+
+
+class BatchOut(BaseModel):
+    accepted: int
+    refused: int
+    items: list[BatchItemOut]
 
 
 class EstimateModelOut(BaseModel):
@@ -215,7 +363,21 @@ class RequestModelOut(BaseModel):
     certificate_id: str | None
 
 
+class ClockOut(BaseModel):
+    state: ClockState
+    deadline: datetime.datetime = Field(description="due_at, or extended_due_at once there is one.")
+    paused_since: datetime.datetime | None
+    days_left: int | None = Field(description="Whole days until the deadline, below 0 once it has passed.")
+
+
+class RejectionOut(BaseModel):
+    ground: str
+    explanation: str | None
+
+
 class DeletionRequestOut(BaseModel):
+    """For a caller without accounting:read, outcome, estimate and models are empty whatever is held."""
+
     id: str
     status: str
     outcome: str | None
@@ -227,8 +389,18 @@ class DeletionRequestOut(BaseModel):
     submitted_at: datetime.datetime
     due_at: datetime.datetime
     extended_due_at: datetime.datetime | None
+    extension_reason: str | None
+    clock: ClockOut
+    held_until: datetime.datetime | None = Field(description="No worker takes it before: so long it can be cancelled.")
+    rejection: RejectionOut | None
+    source: str | None
+    refers_to: str | None
     created_at: datetime.datetime
     completed_at: datetime.datetime | None
+    kept: str = Field(
+        description="details: everything; request: no longer external_id, metadata, callback_url, reasons and "
+        "explanations; trace: no longer whom it was about either. The tenant's policy says how long."
+    )
     estimate: EstimateOut | None = Field(description="What the request will take, while it is waiting.")
     models: list[RequestModelOut]
 
@@ -237,6 +409,7 @@ class RequestEventOut(BaseModel):
     at: datetime.datetime
     status: str
     detail: str | None
+    actor: str = Field(description="The API key that did it, or lethe.")
 
 
 class CertificateOut(BaseModel):
@@ -279,6 +452,7 @@ class RunOut(BaseModel):
     started_at: datetime.datetime
     finished_at: datetime.datetime | None
     error_code: str | None
+    audit: AuditOut | None
 
 
 class LedgerEntryOut(BaseModel):
@@ -291,6 +465,16 @@ class LedgerEntryOut(BaseModel):
 class LedgerOut(BaseModel):
     items: list[LedgerEntryOut]
     next_cursor: str | None
+
+
+class LedgerVerdictOut(BaseModel):
+    model_id: str
+    valid: bool
+    fault: str | None = Field(description="The entry and the part of it that do not follow; null if all do.")
+    entries: int | None = Field(description="That were recomputed; null if one of them does not follow.")
+    head: str | None = Field(
+        description="Hash of the last entry: whoever keeps it elsewhere can tell a cut ledger; null if there is none."
+    )
 
 
 class NextRequestOut(BaseModel):
@@ -312,6 +496,43 @@ class ResetOut(BaseModel):
     guarantee: GuaranteeOut
 
 
+class NextRunOut(BaseModel):
+    kind: str
+    steps: int
+    reason: str
+    records: int = Field(description="That it would forget")
+
+
+class LargeRequestOut(BaseModel):
+    request_id: str
+    records: int
+
+
+class ModelBudgetOut(BaseModel):
+    model_id: str
+    version: int | None
+    target: TargetOut
+    releases: int = Field(description="Versions published so far, destroyed ones among them")
+    mu: float = Field(description="What they add to the `adaptive` mu of the dataset: squares add up")
+    releases_left: ReleasesLeftOut | None = Field(description="null before the first version")
+    room: int | None = Field(
+        description="Records that can be forgotten together before learning again is no dearer; null before the first"
+        " version"
+    )
+    next_run: NextRunOut | None = Field(description="What would run now, for all who wait; null if nobody does")
+    relearning: list[LargeRequestOut] = Field(
+        description="Open requests that leave no choice but to learn again, each by itself; the 100 largest"
+    )
+
+
+class DatasetAccountOut(BaseModel):
+    dataset_id: str
+    used: GuaranteeOut | None = Field(
+        description="`adaptive` of one record that fed every version of every model so far; null before there are any"
+    )
+    models: list[ModelBudgetOut]
+
+
 class AccountOut(BaseModel):
     model_id: str
     version: int
@@ -326,45 +547,21 @@ class AccountOut(BaseModel):
 
 
 class PreviewIn(Body):
+    model_config = _example(model_id="mdl_6f1c", num_records=3)
+
     model_id: str
     num_records: Annotated[int, Field(ge=1, le=2**31 - 1)] = 1
     epsilon: Positive | None = None
     delta: Annotated[float, Field(gt=0, lt=1)] | None = None
+    steps: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = Field(
+        None, description="The other way round: what so many steps would reach. Default: as few as reach the target."
+    )
+    batch: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = Field(
+        None, description="Records per run, for `schedule`, in at most 100 runs. Default: all in one."
+    )
     expected_requests: Annotated[int, Field(ge=1, le=100)] = Field(
         EXPECTED_REQUESTS, description="Further requests of as many records each, for the comparison of options"
     )
-
-
-class OptionOut(BaseModel):
-    kind: str = Field(description="unlearn (now) | batch (wait for the expected requests) | relearn")
-    steps: int
-    steps_per_request: float = Field(description="If this and the expected requests are all handled so")
-    epsilon: float = Field(description="`unlearning`, once its run is done")
-    reason: str
-
-
-class PreviewOut(BaseModel):
-    kind: str
-    steps: int
-    reason: str
-    epsilon_without_steps: float
-    guarantees: list[GuaranteeOut]
-    options: list[OptionOut] = Field(description="Cheapest per request first")
-
-
-class PointOut(BaseModel):
-    step: int
-    run: int
-    influence: float
-    noise_variance: float
-    epsilon: float = Field(description="`unlearning` of all deletions so far")
-    epsilon_of_one: float = Field(description="What deleting one record here would leave of it if no step followed")
-
-
-class TrajectoryOut(BaseModel):
-    model_id: str
-    target: TargetOut
-    points: list[PointOut]
 
 
 class StatementOut(BaseModel):
@@ -380,27 +577,20 @@ class RequestAccountOut(BaseModel):
     models: list[StatementOut]
 
 
-class BoundParameterOut(BaseModel):
-    name: str
-    kind: str
-    description: str
-    required: bool
-    default: Any
-    choices: list[str]
-
-
-class BoundOut(BaseModel):
-    name: str
-    title: str
-    reference: str
-    statement: str
-    assumptions: list[str]
-    parameters: list[BoundParameterOut]
-    outputs: dict[str, str]
-
-
 class BoundIn(Body):
+    model_config = _example(params={"mu": 0.5, "delta": 1e-5})
+
     params: dict[str, Any]
+
+
+class SweepIn(BoundIn):
+    model_config = _example(params={"delta": 1e-5}, over="mu", low=0.01, high=10.0, scale="log")
+
+    over: Name = Field(description="The parameter that varies: a real or an integer.")
+    low: FiniteFloat
+    high: FiniteFloat
+    points: Annotated[int, Field(ge=2, le=MOST_POINTS)] = 50
+    scale: Scale = "linear"
 
 
 class HealthOut(BaseModel):
@@ -409,7 +599,9 @@ class HealthOut(BaseModel):
 
 class ReadyOut(BaseModel):
     status: str = Field(description="ready or database_not_migrated")
-    queue_age_seconds: float | None = Field(None, description="How long the oldest open request has waited, or 0.")
+    queue_age_seconds: float | None = Field(
+        None, description="How long the oldest request has waited for a worker, or 0."
+    )
     at_risk: int | None = Field(None, description="Open requests due within LETHE_RISK_DAYS.")
     overdue: int | None = Field(None, description="Open requests past their deadline.")
     workers: str | None = Field(

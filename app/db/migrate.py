@@ -38,4 +38,9 @@ def is_current(engine: sa.Engine) -> bool:
     """Whether the database has the schema that this code expects."""
     with engine.connect().execution_options(lethe_read_only=True) as connection:
         at = MigrationContext.configure(connection).get_current_heads()
-    return set(at) == set(ScriptDirectory.from_config(_config()).get_heads())
+    return set(at) == set(heads())
+
+
+def heads() -> list[str]:
+    """The revision of the schema that this code expects."""
+    return sorted(ScriptDirectory.from_config(_config()).get_heads())

@@ -1,4 +1,4 @@
-"""Newest-first pages that stay right while rows arrive: the cursor is the place of the last row, not a count."""
+"""Pages that stay right while rows arrive: the cursor is the place of the last row, not a count."""
 
 import base64
 import binascii
@@ -29,16 +29,19 @@ def page(
     *,
     limit: int,
     cursor: str | None,
+    ascending: bool = False,
 ) -> Page[T]:
-    """The `limit` rows of `query` that come after `cursor`, ordered by (`at`, `key`) descending.
+    """The `limit` rows of `query` that come after `cursor`, ordered by (`at`, `key`), descending unless `ascending`.
 
     Raises `InputInvalid` for a cursor that no page gave.
     """
     if cursor is not None:
         last_at, last_key = _decode(cursor)
         last = sa.tuple_(sa.literal(last_at, at.type), sa.literal(last_key, key.type))
-        query = query.where(sa.tuple_(at, key) < last)  # one range of an index, which an OR is not
-    rows = list(session.scalars(query.order_by(at.desc(), key.desc()).limit(limit + 1)))
+        here = sa.tuple_(at, key)
+        query = query.where(here > last if ascending else here < last)  # one range of an index, which an OR is not
+    order = (at.asc(), key.asc()) if ascending else (at.desc(), key.desc())
+    rows = list(session.scalars(query.order_by(*order).limit(limit + 1)))
     more = len(rows) > limit
     rows = rows[:limit]
     return Page(rows, _encode(getattr(rows[-1], at.key), getattr(rows[-1], key.key)) if more else None)

@@ -11,16 +11,19 @@ from app.db.session import Database
 from app.errors import InputInvalid
 
 TABLES = (
+    tables.Addition.__tablename__,
     tables.ApiKey.__tablename__,
     tables.Certificate.__tablename__,
     tables.Dataset.__tablename__,
     tables.DeletionRequest.__tablename__,
     tables.Erasure.__tablename__,
+    tables.Export.__tablename__,
     tables.LedgerEntry.__tablename__,
     tables.Model.__tablename__,
     tables.Record.__tablename__,
     tables.RequestModel.__tablename__,
     tables.Run.__tablename__,
+    tables.Tenant.__tablename__,
     tables.Version.__tablename__,
     "alembic_version",
 )

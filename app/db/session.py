@@ -4,55 +4,145 @@ What differs between SQLite and PostgreSQL is in this package: how to begin, wha
 """
 
 import datetime
-from collections.abc import Iterator
+import functools
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.orm import Session, sessionmaker
+from sqlalchemy.orm import LoaderCriteriaOption, ORMExecuteState, Session, sessionmaker, with_loader_criteria
 
-from app.db import postgresql, sqlite
+from app.db import postgresql, sealed, sqlite
+from app.db.likely import usually
+from app.db.tables import Owned, Table
 from app.errors import DatabaseUnreadable, LetheError
 
 UTC = datetime.UTC
 
 _READ_ONLY = "25006"
 """PostgreSQL's code for a server, such as a standby, that refuses to change anything now."""
+_NOT_ITS_OWN = "A statement for one tenant reaches what belongs to all; it must select by the classes of app.db.tables."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Actor:
+    """For whom a session acts: a tenant, and whose key or which part of the service it is that acts."""
+
+    tenant_id: str
+    name: str
 
 
 class Database:
     """The database of one process; `close` gives its connections back.
 
     `read_only`: the database itself refuses whatever would change it. `patience_seconds`: how long a session waits for
-    a server that is away before it raises; nothing has been done by then. Whatever the database cannot do now is an
+    a server that is away before it raises; nothing has been done by then. `vault`: seals and opens what callers wrote;
+    without it that cannot be stored and looks empty. Whatever the database cannot do now is an
     `sqlalchemy.exc.OperationalError`. Raises `DatabaseUnreadable` for a database that is neither SQLite nor PostgreSQL.
     """
 
-    def __init__(self, url: str, *, read_only: bool = False, patience_seconds: float = 2.0) -> None:
+    def __init__(
+        self, url: str, *, vault: sealed.Vault | None = None, read_only: bool = False, patience_seconds: float = 2.0
+    ) -> None:
         self.engine = _engine(url, read_only=read_only, patience_seconds=patience_seconds)
+        if vault is not None:
+            sealed.give(self.engine, vault)
         self._sessions = sessionmaker(self.engine, expire_on_commit=False)
+        sa.event.listen(self._sessions, "do_orm_execute", _of_its_tenant)
+        sa.event.listen(self.engine, "before_cursor_execute", _refuse_unowned)
+
+    @property
+    def name(self) -> str:
+        """Which database it is, and what speaks to it: for people."""
+        return f"{self.engine.dialect.name} by {self.engine.dialect.driver}"
 
     @contextmanager
-    def reading(self) -> Iterator[Session]:
-        """A session on one snapshot; whatever it changed is rolled back."""
-        with _named(), self._sessions() as session:
+    def reading(self, *, by: Actor | None = None) -> Iterator[Session]:
+        """A session on one snapshot; whatever it changed is rolled back.
+
+        `by`: it sees what belongs to this tenant alone. Without it (workers, operations) it sees everything.
+        """
+        with _named(), self._sessions(info={"actor": by}) as session:
             session.connection(execution_options={"lethe_read_only": True})
             yield session
 
     @contextmanager
-    def writing(self, *, in_turn: bool = True) -> Iterator[Session]:
-        """A session that is committed when the block ends, and rolled back if it raises.
+    def writing(self, *, by: Actor | None = None, in_turn: bool = True) -> Iterator[Session]:
+        """A session that is committed when the block ends, and rolled back if it raises; `by` as in `reading`.
 
         Writers take turns, on all hosts: from its first statement on, a block sees everything that was committed, and
         nobody else writes. Without `in_turn` it may begin at once (SQLite knows turns only): for a block that changes
         one row, which it locks first.
         """
-        with _named(), self._sessions.begin() as session:
+        with _named(), self._sessions(info={"actor": by}) as session, session.begin():
             if not in_turn:
                 session.connection(execution_options={"lethe_in_turn": False})
             yield session
 
+    def scrub(self) -> None:
+        """Make sure that what was deleted or updated is in none of the database's files, as far as nobody reads it any
+        more; what is left goes the next time. On PostgreSQL that is not ours to do: what may not stay comes there
+        sealed."""
+        if self.engine.dialect.name == "sqlite":
+            try:
+                sqlite.rewrite(self.engine)
+            finally:
+                sqlite.scrub(self.engine)
+
     def close(self) -> None:
         self.engine.dispose()
+
+
+def actor(session: Session) -> Actor:
+    """For whom the session acts. Raises `RuntimeError` if nobody was named: nothing may come to belong to nobody."""
+    found: Actor | None = session.info.get("actor")
+    if found is None:
+        raise RuntimeError("This session acts for no tenant.")
+    return found
+
+
+def _of_its_tenant(execution: ORMExecuteState) -> None:
+    """Whatever a session asks for, however it is joined, of a tenant's things it gets only its own tenant's."""
+    by: Actor | None = execution.session.info.get("actor")
+    if by is None or execution.is_column_load or execution.is_relationship_load:
+        return
+    if execution.is_update and isinstance(execution.parameters, Sequence):  # by primary keys alone
+        raise RuntimeError(_NOT_ITS_OWN)
+    execution.statement = execution.statement.options(_own(by.tenant_id))
+    execution.update_execution_options(lethe_of_tenant=True)
+
+
+@functools.lru_cache(maxsize=1000)
+def _own(tenant_id: str) -> LoaderCriteriaOption:
+    return with_loader_criteria(Owned, lambda table: usually(table.tenant_id == tenant_id), include_aliases=True)
+
+
+def _refuse_unowned(
+    _connection: sa.Connection, _cursor: Any, sql: str, _parameters: Any, context: Any, _many: bool
+) -> None:
+    """The criteria reach whatever names a class; what names a table in another way is refused before it is run."""
+    if context.execution_options.get("lethe_of_tenant") and not _owned_throughout(sql):
+        raise RuntimeError(_NOT_ITS_OWN)
+
+
+@functools.lru_cache(maxsize=1000)
+def _owned_throughout(sql: str) -> bool:
+    """Whether each mention of an `Owned` table comes with the condition on its tenant; but for what is inserted."""
+    mentioned = Counter(alias or table for table, alias in _mentions().findall(_INSERTED.sub("", sql)))
+    return all(len(re.findall(rf"\b{name}\.tenant_id = [?%]", sql)) >= times for name, times in mentioned.items())
+
+
+_INSERTED = re.compile(r"^INSERT INTO \w+")
+
+
+@functools.cache
+def _mentions() -> re.Pattern[str]:
+    """Of a table that is `Owned`, and of its alias; neither `table.column` nor a parameter."""
+    tables = [mapper.local_table.description for mapper in Table.registry.mappers if issubclass(mapper.class_, Owned)]
+    return re.compile(rf"(?<!%\()(?<![.\w])({'|'.join(tables)})\b(?!\.)(?: AS (\w+))?")
 
 
 def now(session: Session) -> datetime.datetime:

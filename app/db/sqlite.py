@@ -1,15 +1,29 @@
-"""SQLite, for one machine: a database that loses nothing, in which writers take turns."""
+"""SQLite, for one machine: a database that loses nothing but what is to be forgotten, in which writers take turns.
 
+What is deleted or updated is overwritten in the pages of the file (`secure_delete`), with two exceptions: the log
+(`lethe.db-wal`) keeps it until it is copied into the file and truncated, and where rows moved between pages the page
+that they left may keep a copy, in space that nothing uses, until the file is written anew.
+"""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import sqlalchemy as sa
 
 _PATIENCE_SECONDS = 30.0
 """How long a writer waits for its turn."""
+_SCRUB_SECONDS = 0.5
+"""How long writers may have to wait because a reader still needs the log."""
+_HOUR, _DAY = 3600.0, 86400.0
+_REWRITE_SHARE = 1000
+"""The file is written anew every hour; where that keeps writers waiting for more than a thousandth of the time, more
+rarely, but every day."""
 
 
 def engine(url: sa.URL, *, read_only: bool) -> sa.Engine:
-    """WAL, every commit synced, deleted content overwritten, foreign keys enforced."""
+    """WAL, every commit synced, deleted content overwritten, foreign keys enforced, no temporary files."""
     arguments = {"timeout": _PATIENCE_SECONDS, "check_same_thread": False}
     engine = sa.create_engine(url, connect_args=arguments, hide_parameters=True)
 
@@ -17,7 +31,7 @@ def engine(url: sa.URL, *, read_only: bool) -> sa.Engine:
     def _configure(connection: Any, _record: Any) -> None:
         connection.isolation_level = None
         pragmas = ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "secure_delete=ON")
-        for pragma in ("query_only=ON",) if read_only else pragmas:
+        for pragma in ("temp_store=MEMORY", *(("query_only=ON",) if read_only else pragmas)):
             connection.execute(f"PRAGMA {pragma}")
 
     @sa.event.listens_for(engine, "begin")
@@ -26,3 +40,37 @@ def engine(url: sa.URL, *, read_only: bool) -> sa.Engine:
         connection.exec_driver_sql("BEGIN DEFERRED" if reads else "BEGIN IMMEDIATE")
 
     return engine
+
+
+def scrub(engine: sa.Engine) -> bool:
+    """Copy the log into the file and truncate it; whether that could be done: whoever is reading may need the log."""
+    with _outside_transactions(engine) as connection:
+        connection.execute(f"PRAGMA busy_timeout={int(1000 * _SCRUB_SECONDS)}")
+        try:
+            busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        finally:
+            connection.execute(f"PRAGMA busy_timeout={int(1000 * _PATIENCE_SECONDS)}")
+    return not busy
+
+
+def rewrite(engine: sa.Engine) -> bool:
+    """Write the file anew from what is in it (VACUUM), if it is time to; whether it was. Writers wait meanwhile, and
+    it takes as much memory as the file is long. When it is due next is noted in the file itself, as its version."""
+    with _outside_transactions(engine) as connection:
+        (due_minute,) = connection.execute("PRAGMA user_version").fetchone()
+        if 0 < 60 * due_minute - time.time() <= _DAY:  # more, and it was noted by a clock that went wrong
+            return False
+        began = time.monotonic()
+        connection.execute("VACUUM")
+        pause = min(max(_HOUR, _REWRITE_SHARE * (time.monotonic() - began)), _DAY)
+        connection.execute(f"PRAGMA user_version={int((time.time() + pause) / 60)}")
+    return True
+
+
+@contextmanager
+def _outside_transactions(engine: sa.Engine) -> Iterator[Any]:
+    borrowed = engine.raw_connection()
+    try:
+        yield borrowed.driver_connection
+    finally:
+        borrowed.close()

@@ -7,6 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
+from app.db.sealed import Letter, Particulars, Reference, Sealed
 from app.errors import InputInvalid
 
 
@@ -64,37 +65,77 @@ def new_id(prefix: str) -> str:
     return f"{prefix}_{secrets.token_hex(10)}"
 
 
-class ApiKey(Table):
+class Owned:
+    """What belongs to one tenant: a session that acts for a tenant sees nothing of the others (`app.db.session`)."""
+
+    tenant_id: Mapped[str] = mapped_column(sa.ForeignKey("tenants.id"))
+
+
+class Tenant(Table):
+    """An organisation. `policy`: how it handles requests (`app.access.policy`); `webhook_generation`: which of its
+    webhook secrets is the present one, since `webhook_rotated_at` (None: from the beginning)."""
+
+    __tablename__ = "tenants"
+    id: Mapped[str] = mapped_column(primary_key=True)
+    name: Mapped[str] = mapped_column(unique=True)
+    policy: Mapped[dict[str, Any]]
+    webhook_generation: Mapped[int] = mapped_column(default=1)
+    webhook_rotated_at: Mapped[datetime.datetime | None]
+    created_at: Mapped[datetime.datetime]
+    __table_args__ = (sa.Index(None, "created_at", "id"),)
+
+
+class ApiKey(Owned, Table):
+    """`calls_per_minute`: None for the installation's limit; `expires_at`: None for never."""
+
     __tablename__ = "api_keys"
     id: Mapped[str] = mapped_column(primary_key=True)
     name: Mapped[str]
     key_hash: Mapped[str] = mapped_column(unique=True)
     scopes: Mapped[list[str]]
+    calls_per_minute: Mapped[int | None]
     created_at: Mapped[datetime.datetime]
+    expires_at: Mapped[datetime.datetime | None]
+    last_used_at: Mapped[datetime.datetime | None]
     revoked_at: Mapped[datetime.datetime | None]
+    __table_args__ = (sa.Index(None, "tenant_id", "created_at", "id"),)
 
 
 class IdempotentAnswer(Table):
-    """The first answer to a creating POST, given again to the same key and body."""
+    """The first answer to a creating POST, given again to the same call. `name`: a keyed hash of the API key and the
+    Idempotency-Key."""
 
     __tablename__ = "idempotent_answers"
-    api_key_id: Mapped[str] = mapped_column(sa.ForeignKey("api_keys.id"), primary_key=True)
-    idempotency_key: Mapped[str] = mapped_column(primary_key=True)
+    name: Mapped[str] = mapped_column(primary_key=True)
     fingerprint: Mapped[str]
     status: Mapped[int]
     location: Mapped[str | None]
     answer: Mapped[dict[str, Any]]
-    created_at: Mapped[datetime.datetime]
+    created_at: Mapped[datetime.datetime] = mapped_column(index=True)
 
 
-class Dataset(Table):
-    """`revision` counts batches of erasures: rows at revision r lack everybody erased at or before r."""
+class DashboardSession(Table):
+    """Somebody who logged in to the dashboard with an API key. `token_hash`: of what their browser keeps."""
+
+    __tablename__ = "dashboard_sessions"
+    token_hash: Mapped[str] = mapped_column(primary_key=True)
+    api_key_id: Mapped[str] = mapped_column(sa.ForeignKey("api_keys.id"))
+    opened_at: Mapped[datetime.datetime]
+    seen_at: Mapped[datetime.datetime] = mapped_column(index=True)
+    expires_at: Mapped[datetime.datetime] = mapped_column(index=True)
+
+
+class Dataset(Owned, Table):
+    """`revision` counts batches of edits: rows at revision r lack everybody erased at or before r, and hold everybody
+    added at or before r. `lost_models`: what models published that a restored backup does not know, by their ids:
+    `mechanism` and `steps`, of each version."""
 
     __tablename__ = "datasets"
     id: Mapped[str] = mapped_column(primary_key=True)
     name: Mapped[str]
     schema: Mapped[dict[str, Any] | None]
     classes: Mapped[list[str]]
+    lost_models: Mapped[dict[str, Any]] = mapped_column(default=dict)
     num_features: Mapped[int]
     num_slots: Mapped[int]
     digest: Mapped[str]
@@ -102,24 +143,58 @@ class Dataset(Table):
     attempts: Mapped[int] = mapped_column(default=0)
     not_before: Mapped[datetime.datetime | None]
     created_at: Mapped[datetime.datetime]
-    __table_args__ = (sa.Index(None, "created_at", "id"),)
+    __table_args__ = (sa.Index(None, "tenant_id", "created_at", "id"),)
+
+
+_STAGED = sa.text("staged")
+_WAS_ADDED = sa.text("addition_id IS NOT NULL")
+
+
+class Addition(Owned, Table):
+    """Rows that came to a dataset after it was made, for slots that were null. `status`: pending or applied (they are
+    in their slots); `revision`: set when a worker takes them; `staged`: the batch that came still lies beside the
+    dataset, `digest` being that of its rows."""
+
+    __tablename__ = "additions"
+    id: Mapped[str] = mapped_column(primary_key=True)
+    dataset_id: Mapped[str] = mapped_column(sa.ForeignKey("datasets.id"))
+    num_records: Mapped[int]
+    digest: Mapped[str]
+    status: Mapped[str]
+    staged: Mapped[bool]
+    revision: Mapped[int | None]
+    created_at: Mapped[datetime.datetime]
+    applied_at: Mapped[datetime.datetime | None]
+    __table_args__ = (
+        sa.Index(None, "dataset_id", "created_at", "id"),
+        sa.Index("ix_additions_revision", "dataset_id", "revision"),
+        sa.Index("ix_additions_staged", "dataset_id", sqlite_where=_STAGED, postgresql_where=_STAGED),
+    )
 
 
 class Record(Table):
-    """Whose row is in which slot. The line goes when the row has become null: nothing says whose it was."""
+    """Whose row is in which slot. The line goes when the row has become null: nothing says whose it was.
+
+    `addition_id`: with which addition it came; None: with the dataset."""
 
     __tablename__ = "records"
     dataset_id: Mapped[str] = mapped_column(sa.ForeignKey("datasets.id"), primary_key=True)
     slot: Mapped[int] = mapped_column(primary_key=True)
     subject_ref: Mapped[str | None]
     erasure_id: Mapped[str | None] = mapped_column(index=True)
-    __table_args__ = (sa.Index(None, "subject_ref", "dataset_id"),)
+    addition_id: Mapped[str | None]
+    __table_args__ = (
+        sa.Index(None, "subject_ref", "dataset_id"),
+        sa.Index("ix_records_added", "addition_id", "slot", sqlite_where=_WAS_ADDED, postgresql_where=_WAS_ADDED),
+    )
 
 
-class Model(Table):
-    """`wanted`: the run from scratch that is due, if any (`learn` or `relearn`). `attempts`, `deaths`: runs since the
-    last version that failed by themselves, and whose worker died. `max_requests`, `max_wait_seconds`: how many requests
-    wait for each other before a run, at most, and for how long."""
+class Model(Owned, Table):
+    """`wanted`: the run from scratch that is due, if any (`learn` or `relearn`). `lost_releases`: the steps behind
+    versions that were published and that a restored backup does not know. `attempts`, `deaths`: runs since the last
+    version that failed by themselves, and whose worker died. `max_requests`, `max_wait_seconds`: how many requests
+    wait for each other before a run, at most, and for how long. `audit_lanes`: of each run's audit, 0 for none;
+    `audit_chains`: how many times as many of one that is asked for; `audit_asked_at`: of one that waits."""
 
     __tablename__ = "models"
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -132,6 +207,10 @@ class Model(Table):
     ranks: Mapped[int] = mapped_column(default=1, server_default="1")
     max_requests: Mapped[int | None]
     max_wait_seconds: Mapped[int] = mapped_column(default=0, server_default="0")
+    audit_lanes: Mapped[int] = mapped_column(default=256, server_default="256")
+    audit_chains: Mapped[int] = mapped_column(default=16, server_default="16")
+    audit_asked_at: Mapped[datetime.datetime | None]
+    lost_releases: Mapped[list[int]] = mapped_column(sa.JSON, default=list)
     status: Mapped[str]
     wanted: Mapped[str | None]
     live_version: Mapped[int | None]
@@ -140,7 +219,7 @@ class Model(Table):
     not_before: Mapped[datetime.datetime | None]
     error_code: Mapped[str | None]
     created_at: Mapped[datetime.datetime]
-    __table_args__ = (sa.Index(None, "created_at", "id"),)
+    __table_args__ = (sa.Index(None, "tenant_id", "created_at", "id"),)
 
 
 class Version(Table):
@@ -158,36 +237,79 @@ class Version(Table):
     __table_args__ = (sa.UniqueConstraint("model_id", "number"),)
 
 
-_OPEN = sa.text("status IN ('accepted', 'received', 'running')")  # in the order in which SQLite compares the text
+_OPEN = sa.text("status IN ('accepted', 'in_review', 'received', 'running')")
+"""In the order in which SQLite compares the text."""
+_WAS_HELD = sa.text("held_until IS NOT NULL")
+_HAS_EXTERNAL_ID, _HAS_SOURCE = sa.text("external_ref IS NOT NULL"), sa.text("source IS NOT NULL")
+_IS_REPORTED, _HAS_ENDED = sa.text("reported_at IS NOT NULL"), sa.text("ended_at IS NOT NULL")
 
 
-class DeletionRequest(Table):
+class DeletionRequest(Owned, Table):
+    """`dataset_ids`: where to forget the person (None: wherever they are held). `deadline`: when it must be done, as
+    `due_at`, `extended_due_at` and pauses have it; `paused_at`: since when the clock stands still; `held_until`: no
+    worker takes it before (None: at once). `source`: the list or the protocol that it came by. `discreet`: it was made
+    by a caller who may not learn whether anything is held. `refers_to`: the ended request that this one follows.
+    `alerted`: of what its receivers have been told, `at_risk` or `overdue`. `reported_at`: when callers who may not
+    learn whether anything is held see that it is completed. `ended_at`: since when it is over for everybody, from which
+    on `kept` shrinks as the tenant's policy says (`app.deletion.retention`). `external_ref`: of its external id."""
+
     __tablename__ = "deletion_requests"
     id: Mapped[str] = mapped_column(primary_key=True)
     subject_ref: Mapped[str]
+    dataset_ids: Mapped[list[str] | None] = mapped_column(sa.JSON(none_as_null=True))
     regulation: Mapped[str]
     ground: Mapped[str | None]
     status: Mapped[str]
     outcome: Mapped[str | None]
-    external_id: Mapped[str | None]
-    request_metadata: Mapped[dict[str, Any]] = mapped_column("metadata")
+    external_ref: Mapped[str | None] = mapped_column(Reference)
+    source: Mapped[str | None]
+    refers_to: Mapped[str | None]
+    particulars: Mapped[Particulars] = mapped_column(Sealed(Particulars), nullable=True)
+    kept: Mapped[str]
+    discreet: Mapped[bool]
     submitted_at: Mapped[datetime.datetime]
     due_at: Mapped[datetime.datetime]
     extended_due_at: Mapped[datetime.datetime | None]
+    deadline: Mapped[datetime.datetime]
+    paused_at: Mapped[datetime.datetime | None]
+    held_until: Mapped[datetime.datetime | None]
+    alerted: Mapped[str | None]
+    rejection_ground: Mapped[str | None]
     created_at: Mapped[datetime.datetime]
     completed_at: Mapped[datetime.datetime | None]
+    reported_at: Mapped[datetime.datetime | None]
+    ended_at: Mapped[datetime.datetime | None]
     __table_args__ = (
-        sa.Index(None, "created_at", "id"),
-        sa.Index(None, "status", "created_at", "id"),
+        sa.Index(None, "tenant_id", "created_at", "id"),
+        sa.Index(None, "tenant_id", "status", "created_at", "id"),
+        sa.Index(None, "tenant_id", "regulation", "created_at", "id"),
         sa.Index(None, "subject_ref", "created_at", "id"),
-        sa.Index(None, "external_id", "created_at", "id"),
+        sa.Index(
+            None,
+            "tenant_id",
+            "external_ref",
+            "created_at",
+            "id",
+            sqlite_where=_HAS_EXTERNAL_ID,
+            postgresql_where=_HAS_EXTERNAL_ID,
+        ),
+        sa.Index(
+            None, "tenant_id", "source", "created_at", "id", sqlite_where=_HAS_SOURCE, postgresql_where=_HAS_SOURCE
+        ),
+        sa.Index(None, "tenant_id", "reported_at", sqlite_where=_IS_REPORTED, postgresql_where=_IS_REPORTED),
+        sa.Index(None, "kept", "tenant_id", "ended_at", sqlite_where=_HAS_ENDED, postgresql_where=_HAS_ENDED),
+        sa.Index(
+            "ix_deletion_requests_held", "status", "held_until", sqlite_where=_WAS_HELD, postgresql_where=_WAS_HELD
+        ),
         sa.Index(
             "ix_deletion_requests_open",
             "status",
+            "tenant_id",
             "regulation",
-            "due_at",
-            "extended_due_at",
+            "deadline",
             "created_at",
+            "paused_at",
+            "held_until",
             sqlite_where=_OPEN,
             postgresql_where=_OPEN,
         ),
@@ -200,13 +322,23 @@ class RequestEvent(Table):
     request_id: Mapped[str] = mapped_column(sa.ForeignKey("deletion_requests.id"), index=True)
     status: Mapped[str]
     detail: Mapped[str | None]
+    actor: Mapped[str]
     at: Mapped[datetime.datetime]
+
+
+_UNCLAIMED = sa.text("revision IS NULL AND ready_at IS NOT NULL")
+_CLAIMED = sa.text("revision IS NOT NULL")
+_UNCONFIRMED = sa.text("num_records IS NOT NULL AND nulled_at IS NULL")
 
 
 class Erasure(Table):
     """One request's rows in one dataset. `revision`, `num_records`: set when they are claimed (no way back from
     there); `num_claimed`: those of them that no other request of the same person had claimed; `nulled_at`: set when
-    the rows have been overwritten and read back."""
+    the rows have been overwritten and read back.
+
+    `deadline` is the request's, and `ready_at` says from when a worker may claim the rows (None: not as the request
+    stands): what the queue goes by is here, because no index reaches over two tables. Triggers keep it so, whoever
+    changes the request."""
 
     __tablename__ = "erasures"
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -216,20 +348,43 @@ class Erasure(Table):
     num_records: Mapped[int | None]
     num_claimed: Mapped[int] = mapped_column(default=0)
     nulled_at: Mapped[datetime.datetime | None]
+    deadline: Mapped[datetime.datetime]
+    ready_at: Mapped[datetime.datetime | None]
     __table_args__ = (
         sa.UniqueConstraint("request_id", "dataset_id"),
-        sa.Index(None, "dataset_id", "revision"),
         sa.Index(
-            "ix_erasures_open",
+            "ix_erasures_claimed",
             "dataset_id",
-            sqlite_where=sa.text("nulled_at IS NULL"),
-            postgresql_where=sa.text("nulled_at IS NULL"),
+            "revision",
+            "deadline",
+            "ready_at",
+            sqlite_where=_CLAIMED,
+            postgresql_where=_CLAIMED,
+        ),
+        sa.Index(
+            "ix_erasures_by_deadline",
+            "dataset_id",
+            "deadline",
+            "ready_at",
+            sqlite_where=_UNCLAIMED,
+            postgresql_where=_UNCLAIMED,
+        ),
+        sa.Index(
+            "ix_erasures_by_readiness", "dataset_id", "ready_at", sqlite_where=_UNCLAIMED, postgresql_where=_UNCLAIMED
+        ),
+        sa.Index(
+            "ix_erasures_unconfirmed",
+            "dataset_id",
+            "deadline",
+            sqlite_where=_UNCONFIRMED,
+            postgresql_where=_UNCONFIRMED,
         ),
     )
 
 
 class RequestModel(Table):
-    """What a request asks of one model: pending, running, completed, or nothing_published (it never had a version)."""
+    """What a request asks of one model: pending, running, completed, cancelled, or nothing_published (it never had a
+    version). `requested_at`: `created_at` of the request."""
 
     __tablename__ = "request_models"
     request_id: Mapped[str] = mapped_column(sa.ForeignKey("deletion_requests.id"), primary_key=True)
@@ -238,20 +393,30 @@ class RequestModel(Table):
     run_id: Mapped[str | None] = mapped_column(sa.ForeignKey("runs.id"))
     version: Mapped[int | None]
     certificate_id: Mapped[str | None]
-    __table_args__ = (sa.Index(None, "model_id", "status"),)
+    requested_at: Mapped[datetime.datetime]
+    __table_args__ = (
+        sa.Index(None, "model_id", "requested_at", "request_id"),
+        sa.Index(
+            "ix_request_models_owed",
+            "model_id",
+            "status",
+            sqlite_where=sa.text("status IN ('pending', 'running')"),
+            postgresql_where=sa.text("status IN ('pending', 'running')"),
+        ),
+    )
 
 
-class Run(Table):
+class Run(Owned, Table):
     """One attempt, fenced by its own id: only a run that is still `running` can publish, and only one per dataset is.
 
-    `records`: how many records became null since the run of the parent version."""
+    `records`: how many records became null since the run of the parent version. `audit`: what its lanes showed."""
 
     __tablename__ = "runs"
     id: Mapped[str] = mapped_column(primary_key=True)
     kind: Mapped[str]
     status: Mapped[str]
     dataset_id: Mapped[str] = mapped_column(sa.ForeignKey("datasets.id"))
-    model_id: Mapped[str | None] = mapped_column(sa.ForeignKey("models.id"), index=True)
+    model_id: Mapped[str | None] = mapped_column(sa.ForeignKey("models.id"))
     revision: Mapped[int]
     parent_version_id: Mapped[str | None]
     version_id: Mapped[str]
@@ -264,6 +429,7 @@ class Run(Table):
     started_at: Mapped[datetime.datetime]
     finished_at: Mapped[datetime.datetime | None]
     error_code: Mapped[str | None]
+    audit: Mapped[dict[str, Any] | None] = mapped_column(sa.JSON(none_as_null=True))
     __table_args__ = (
         sa.Index(
             "uq_runs_running_dataset",
@@ -273,7 +439,9 @@ class Run(Table):
             postgresql_where=sa.text("status = 'running'"),
         ),
         sa.Index(None, "status"),
+        sa.Index(None, "model_id", "started_at", "id"),
         sa.Index(None, "started_at", "id"),
+        sa.Index(None, "tenant_id", "started_at", "id"),
     )
 
 
@@ -288,7 +456,7 @@ class LedgerEntry(Table):
     hash: Mapped[str]
 
 
-class Certificate(Table):
+class Certificate(Owned, Table):
     __tablename__ = "certificates"
     id: Mapped[str] = mapped_column(primary_key=True)
     request_id: Mapped[str] = mapped_column(sa.ForeignKey("deletion_requests.id"), index=True)
@@ -297,3 +465,133 @@ class Certificate(Table):
     jws: Mapped[str] = mapped_column(sa.Text)
     issued_at: Mapped[datetime.datetime]
     __table_args__ = (sa.UniqueConstraint("request_id", "model_id"),)
+
+
+class Export(Owned, Table):
+    """Weights that were handed out: where a copy went, nobody here can erase it."""
+
+    __tablename__ = "exports"
+    id: Mapped[str] = mapped_column(primary_key=True)
+    model_id: Mapped[str] = mapped_column(sa.ForeignKey("models.id"))
+    version: Mapped[int]
+    api_key_id: Mapped[str]
+    at: Mapped[datetime.datetime]
+    __table_args__ = (sa.Index(None, "model_id", "at", "id"),)
+
+
+class Suppression(Owned, Table):
+    """Somebody who asked to be forgotten, and whose rows are refused until they consent again. `dataset_id`: where;
+    `*` for wherever."""
+
+    __tablename__ = "suppressions"
+    subject_ref: Mapped[str] = mapped_column(primary_key=True)
+    dataset_id: Mapped[str] = mapped_column(primary_key=True)
+    id: Mapped[str]
+    request_id: Mapped[str]
+    created_at: Mapped[datetime.datetime]
+    __table_args__ = (sa.Index(None, "tenant_id", "created_at", "id"),)
+
+
+class LeavingCount(Owned, Table):
+    """How often an answer to why people leave was sent in a week (since its Monday, UTC): all that is kept of it.
+    `odds`: how many times likelier a client sends the true answer than each other one."""
+
+    __tablename__ = "leaving_counts"
+    tenant_id: Mapped[str] = mapped_column(sa.ForeignKey("tenants.id"), primary_key=True)
+    week: Mapped[datetime.datetime] = mapped_column(primary_key=True)
+    odds: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    answer: Mapped[str] = mapped_column(primary_key=True)
+    num_sent: Mapped[int]
+
+
+class WebhookDelivery(Owned, Table):
+    """One event on its way to one address (`receiver_ref` for short). `status`: pending, delivered, gone (the receiver
+    wants no more) or dead. `created_at`: since when its receiver may know of it. `next_attempt_at` of one that is being
+    sent: when whoever sends it is taken for dead."""
+
+    __tablename__ = "webhook_deliveries"
+    id: Mapped[str] = mapped_column(primary_key=True)
+    request_id: Mapped[str] = mapped_column(index=True)
+    event: Mapped[str]
+    receiver_ref: Mapped[str] = mapped_column(Reference)
+    host: Mapped[str]
+    letter: Mapped[Letter] = mapped_column(Sealed(Letter), nullable=True)
+    status: Mapped[str]
+    attempts: Mapped[int]
+    next_attempt_at: Mapped[datetime.datetime]
+    error: Mapped[str | None]
+    created_at: Mapped[datetime.datetime]
+    ended_at: Mapped[datetime.datetime | None] = mapped_column(index=True)
+    __table_args__ = (
+        sa.Index(None, "tenant_id", "created_at", "id"),
+        sa.Index(None, "tenant_id", "status", "created_at", "id"),
+        sa.Index(
+            "ix_webhook_deliveries_pending",
+            "next_attempt_at",
+            sqlite_where=sa.text("status = 'pending'"),
+            postgresql_where=sa.text("status = 'pending'"),
+        ),
+    )
+
+
+class IdentityIssuer(Owned, Table):
+    """Who may state, by a signed JWT, that somebody is who they say."""
+
+    __tablename__ = "identity_issuers"
+    id: Mapped[str] = mapped_column(primary_key=True)
+    issuer: Mapped[str]
+    audience: Mapped[str]
+    jwks: Mapped[dict[str, Any]]
+    created_at: Mapped[datetime.datetime]
+    __table_args__ = (sa.UniqueConstraint("tenant_id", "issuer"),)
+
+
+class UsedStatement(Table):
+    """A signed statement that has been used: it is not believed again."""
+
+    __tablename__ = "used_statements"
+    issuer_id: Mapped[str] = mapped_column(sa.ForeignKey("identity_issuers.id"), primary_key=True)
+    statement_hash: Mapped[str] = mapped_column(primary_key=True)
+    expires_at: Mapped[datetime.datetime] = mapped_column(index=True)
+
+
+class Agent(Owned, Table):
+    """An authorised agent of the Data Rights Protocol, who signs requests with this Ed25519 key. `set_up_at`: when it
+    signed the last call for a token that was answered; it cannot be answered again."""
+
+    __tablename__ = "agents"
+    id: Mapped[str] = mapped_column(primary_key=True)
+    agent_id: Mapped[str]
+    name: Mapped[str]
+    verify_key: Mapped[str]
+    api_key_id: Mapped[str | None] = mapped_column(sa.ForeignKey("api_keys.id"))
+    set_up_at: Mapped[datetime.datetime | None]
+    created_at: Mapped[datetime.datetime]
+    __table_args__ = (sa.UniqueConstraint("agent_id", "tenant_id"), sa.Index(None, "tenant_id", "created_at", "id"))
+
+
+class AuditEntry(Owned, Table):
+    """Who did what: append-only (by trigger), one chain per tenant; each entry hashes its predecessor."""
+
+    __tablename__ = "audit_entries"
+    tenant_id: Mapped[str] = mapped_column(sa.ForeignKey("tenants.id"), primary_key=True)
+    sequence: Mapped[int] = mapped_column(primary_key=True)
+    at: Mapped[datetime.datetime]
+    actor: Mapped[str]
+    action: Mapped[str]
+    object_id: Mapped[str]
+    detail: Mapped[dict[str, Any]]
+    previous_hash: Mapped[str]
+    hash: Mapped[str]
+    __table_args__ = (sa.Index(None, "tenant_id", "object_id", "sequence"),)
+
+
+class AuditCheckpoint(Owned, Table):
+    """What the installation signed about a tenant's chain: up to `sequence` it hashes to `hash`."""
+
+    __tablename__ = "audit_checkpoints"
+    tenant_id: Mapped[str] = mapped_column(sa.ForeignKey("tenants.id"), primary_key=True)
+    sequence: Mapped[int] = mapped_column(primary_key=True)
+    hash: Mapped[str]
+    jws: Mapped[str] = mapped_column(sa.Text)
+    signed_at: Mapped[datetime.datetime]

@@ -1,19 +1,39 @@
 """All SQL about deletion requests, their erasures and their models."""
 
 import datetime
-import functools
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import cast
 
 import sqlalchemy as sa
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, aliased
 
+from app.db import now, sealed
+from app.db.likely import usually
 from app.db.paging import Page, page
-from app.db.tables import Dataset, DeletionRequest, Erasure, Model, Record, RequestEvent, RequestModel, Run, Table
+from app.db.tables import (
+    Dataset,
+    DeletionRequest,
+    Erasure,
+    Model,
+    Record,
+    RequestEvent,
+    RequestModel,
+    Run,
+)
 from app.deletion.status import OPEN, Status
+from app.deletion.views import View
 
 _FEW = 1000
+
+
+def _these(statuses: Iterable[str]) -> sa.BindParameter[list[str]]:
+    """In the statement itself: SQLite uses an index of open requests only if it can see that they are."""
+    return sa.bindparam(None, sorted(statuses), expanding=True, literal_execute=True)
+
+
+_OPEN, _ACCEPTED = _these(OPEN), _these([Status.ACCEPTED])
+_SHOWN_AS_ACCEPTED = _these([Status.ACCEPTED, Status.RUNNING])
 _HAS_OR_MAY = sa.or_(Model.status != "failed", Model.live_version.is_not(None))
 """Of models: not those that failed before they had a version."""
 
@@ -22,26 +42,125 @@ def request(session: Session, request_id: str) -> DeletionRequest | None:
     return session.get(DeletionRequest, request_id)
 
 
+def requests_by_id(session: Session, request_ids: Collection[str]) -> dict[str, DeletionRequest]:
+    query = sa.select(DeletionRequest).where(DeletionRequest.id.in_(request_ids))
+    return {found.id: found for found in session.scalars(query)}
+
+
 def requests(
     session: Session,
     *,
-    status: str | None,
-    subject_ref: str | None,
-    model_id: str | None,
-    external_id: str | None,
+    view: View,
+    status: str | None = None,
+    subject_ref: str | None = None,
+    model_id: str | None = None,
+    external_id: str | None = None,
+    source: str | None = None,
+    regulation: str | None = None,
+    refers_to: str | None = None,
+    due_before: datetime.datetime | None = None,
+    by_deadline: bool = False,
     limit: int,
     cursor: str | None,
 ) -> Page[DeletionRequest]:
-    query = sa.select(DeletionRequest)
-    if status is not None:
-        query = query.where(DeletionRequest.status == status)
-    if subject_ref is not None:
-        query = query.where(DeletionRequest.subject_ref == subject_ref)
+    """Those that are as described, in the eyes of whoever looks, newest first. `due_before`: open ones with an earlier
+    deadline; `by_deadline`: open ones, the most urgent first."""
+    filters = [
+        column == value
+        for column, value in (
+            (DeletionRequest.subject_ref, subject_ref),
+            (DeletionRequest.source, source),
+            (DeletionRequest.regulation, regulation),
+        )
+        if value is not None
+    ]
     if external_id is not None:
-        query = query.where(DeletionRequest.external_id == external_id)
+        filters.append(sealed.refers_to(session, DeletionRequest.external_ref, external_id))
+    if status is not None:
+        filters.append(_has_status(status, view))
+    if refers_to is not None:
+        filters += [DeletionRequest.refers_to == refers_to, DeletionRequest.subject_ref == _subject_of(refers_to)]
+    if due_before is not None:
+        filters.append(DeletionRequest.deadline < due_before)
+    if due_before is not None or by_deadline:
+        filters.append(_is_one_of(_OPEN, view))
+    if model_id is not None and not filters:
+        return _requests_of_model(session, model_id, limit=limit, cursor=cursor)
     if model_id is not None:
-        query = query.where(_asks(session, model_id))
-    return page(session, query, DeletionRequest.created_at, DeletionRequest.id, limit=limit, cursor=cursor)
+        filters.append(_asks(session, model_id))
+    query = sa.select(DeletionRequest).where(*filters)
+    at = DeletionRequest.deadline if by_deadline else DeletionRequest.created_at
+    return page(session, query, at, DeletionRequest.id, limit=limit, cursor=cursor, ascending=by_deadline)
+
+
+def _has_status(status: str, view: View) -> sa.ColumnElement[bool]:
+    """As it is shown (`View.status`)."""
+    match status if view.discreet else None:
+        case Status.RUNNING:
+            return DeletionRequest.status.in_(())  # nothing looks so
+        case Status.ACCEPTED:
+            return _is_one_of(_SHOWN_AS_ACCEPTED, view)
+        case Status.COMPLETED:
+            return sa.and_(DeletionRequest.status == status, DeletionRequest.reported_at <= view.at)
+        case _:
+            return DeletionRequest.status == status
+
+
+def _is_one_of(statuses: sa.BindParameter[list[str]], view: View) -> sa.ColumnElement[bool]:
+    """These, and among them what is completed and not yet reported, for whoever does not see that."""
+    if not view.discreet:
+        return DeletionRequest.status.in_(statuses)
+    these = sa.select(DeletionRequest.id).where(DeletionRequest.status.in_(statuses))
+    young = sa.select(DeletionRequest.id).where(DeletionRequest.reported_at > view.at)
+    return DeletionRequest.id.in_(sa.union_all(these, young))
+
+
+def _subject_of(request_id: str) -> sa.ScalarSelect[str]:
+    other = aliased(DeletionRequest)
+    return sa.select(other.subject_ref).where(other.id == request_id).scalar_subquery()
+
+
+def settled(session: Session, *, at: datetime.datetime, limit: int) -> list[tuple[DeletionRequest, bool]]:
+    """Requests that waited for the end of their grace time and for nothing else, and whether they asked for rows."""
+    mine = Erasure.request_id == DeletionRequest.id
+    owed = sa.and_(RequestModel.request_id == DeletionRequest.id, RequestModel.status.in_(("pending", "running")))
+    query = (
+        sa.select(DeletionRequest, sa.exists().where(mine))
+        .where(
+            DeletionRequest.status.in_(_ACCEPTED),
+            DeletionRequest.held_until <= at,
+            ~sa.exists().where(mine, Erasure.nulled_at.is_(None)),
+            ~sa.exists().where(owed),
+        )
+        .order_by(DeletionRequest.created_at, DeletionRequest.id)
+        .limit(limit)
+    )
+    return [(found, holds) for found, holds in session.execute(query)]
+
+
+def to_alert(
+    session: Session, *, at: datetime.datetime, horizon: datetime.timedelta, limit: int
+) -> list[DeletionRequest]:
+    """Open requests whose clock runs, that are due within `horizon` or overdue, and of which nobody was told that."""
+    late = sa.and_(DeletionRequest.deadline <= at, DeletionRequest.alerted == "at_risk")
+    query = sa.select(DeletionRequest).where(
+        DeletionRequest.status.in_(_OPEN),
+        DeletionRequest.paused_at.is_(None),
+        DeletionRequest.deadline <= at + horizon,
+        sa.or_(DeletionRequest.alerted.is_(None), late),
+    )
+    return list(session.scalars(query.order_by(DeletionRequest.deadline, DeletionRequest.id).limit(limit)))
+
+
+def _requests_of_model(session: Session, model_id: str, *, limit: int, cursor: str | None) -> Page[DeletionRequest]:
+    """Along the model's own list, in the order of the requests, which are its tenant's."""
+    if session.scalars(sa.select(Model.id).where(Model.id == model_id)).first() is None:  # or it is another tenant's
+        return Page([], None)
+    owed = sa.select(RequestModel).where(RequestModel.model_id == model_id)
+    found = page(session, owed, RequestModel.requested_at, RequestModel.request_id, limit=limit, cursor=cursor)
+    ids = [one.request_id for one in found.items]
+    by_id = {one.id: one for one in session.scalars(sa.select(DeletionRequest).where(DeletionRequest.id.in_(ids)))}
+    return Page([by_id[request_id] for request_id in ids], found.next_cursor)
 
 
 def _asks(session: Session, model_id: str) -> sa.ColumnElement[bool]:
@@ -82,7 +201,7 @@ class Claimed:
 class LookedUp:
     """What is known of some people and datasets when requests about them come in."""
 
-    datasets: set[str]
+    datasets: dict[str, str]  # and whose they are
     holding: dict[str, list[str]]  # subject_ref: datasets with rows that nobody has claimed
     models: dict[str, list[str]]  # dataset: models that may carry its rows
     claimed: dict[str, dict[str, Claimed]]  # subject_ref: of each dataset, the last
@@ -90,14 +209,14 @@ class LookedUp:
 
 
 _THESE: sa.BindParameter[Sequence[str]] = sa.bindparam("these", expanding=True)
-_DATASETS = sa.select(Dataset.id).where(Dataset.id.in_(_THESE))
+_DATASETS = sa.select(Dataset.id, Dataset.tenant_id).where(Dataset.id.in_(_THESE))
 _CLAIMED = (Erasure.request_id, Erasure.revision, Erasure.num_records, Erasure.nulled_at)
 _PEOPLE = sa.union_all(
     sa.select(DeletionRequest.subject_ref, Erasure.dataset_id, *_CLAIMED)
     .join(DeletionRequest, DeletionRequest.id == Erasure.request_id)
     .where(DeletionRequest.subject_ref.in_(_THESE), DeletionRequest.status.in_(OPEN), Erasure.num_records > 0),
     sa.select(Record.subject_ref, Record.dataset_id, *[sa.cast(sa.null(), column.type) for column in _CLAIMED])
-    .where(Record.subject_ref.in_(_THESE), Record.erasure_id.is_(None))
+    .where(Record.subject_ref.in_(_THESE), usually(Record.erasure_id.is_(None)))
     .distinct(),
 )
 _MODELS = sa.select(Model.dataset_id, Model.id).where(Model.dataset_id.in_(_THESE), _HAS_OR_MAY).order_by(Model.id)
@@ -112,9 +231,10 @@ _OWED = (
 
 def look_up(session: Session, *, subject_refs: Iterable[str], dataset_ids: Collection[str]) -> LookedUp:
     """Of these people; and which of these datasets there are."""
-    found = LookedUp(datasets=set(), holding={}, models={}, claimed={}, owed={})
+    found = LookedUp(datasets={}, holding={}, models={}, claimed={}, owed={})
     if dataset_ids:
-        found.datasets.update(session.scalars(_DATASETS, {"these": list(dataset_ids)}))
+        rows = session.execute(_DATASETS, {"these": list(dataset_ids)})
+        found.datasets.update((dataset_id, tenant_id) for dataset_id, tenant_id in rows)
     for subject_ref, dataset_id, request_id, *claimed in session.execute(_PEOPLE, {"these": list(subject_refs)}):
         if request_id is None:
             found.holding.setdefault(subject_ref, []).append(dataset_id)
@@ -149,60 +269,64 @@ def models_of_requests(session: Session, *, request_ids: Sequence[str]) -> dict[
     return found
 
 
-def store(session: Session, table: type[Table], rows: Sequence[Table]) -> None:
-    """Add new rows, in one statement."""
-    if rows:
-        statement, attributes = _insertion(table)
-        values = [{column: getattr(row, name) for column, name in attributes} for row in rows]
-        session.connection().execute(statement, values)
-
-
-@functools.cache
-def _insertion(table: type[Table]) -> tuple[sa.Insert, list[tuple[str, str]]]:
-    """The statement, and which attribute goes into which column."""
-    columns = [(attribute.columns[0], attribute.key) for attribute in sa.inspect(table).column_attrs]
-    attributes = [(column.key, name) for column, name in columns if column.autoincrement is not True]
-    return sa.insert(table.metadata.tables[table.__tablename__]), attributes
-
-
 def models_of(session: Session, *, dataset_id: str) -> list[Model]:
     """Models that learned from a dataset, or will: not those that failed before they had a version."""
     query = sa.select(Model).where(Model.dataset_id == dataset_id, _HAS_OR_MAY)
     return list(session.scalars(query.order_by(Model.id)))
 
 
+def line_up(request: DeletionRequest, erasures: Iterable[Erasure]) -> None:
+    """Give a new request's erasures their place in the queue; when the request changes, triggers do."""
+    may = request.status in (Status.ACCEPTED, Status.RUNNING, Status.COMPLETED)
+    for erasure in erasures:
+        erasure.deadline = request.deadline
+        erasure.ready_at = (request.held_until or request.created_at) if may else None
+
+
+_UNCLAIMED = sa.and_(
+    Erasure.dataset_id == sa.bindparam("dataset_id"), Erasure.revision.is_(None), Erasure.ready_at.is_not(None)
+)
+_MINE = sa.join(Erasure, DeletionRequest, DeletionRequest.id == Erasure.request_id)
+_READY = sa.and_(_UNCLAIMED, usually(Erasure.ready_at <= sa.bindparam("at", type_=Erasure.ready_at.type)))
+_FIRST = (
+    sa.select(Erasure, DeletionRequest)
+    .select_from(_MINE)
+    .where(_READY)
+    .order_by(Erasure.deadline, Erasure.ready_at)
+    .limit(sa.bindparam("limit"))
+)
+_ALSO_THEIRS = (
+    sa.select(Erasure, DeletionRequest).select_from(_MINE).where(_READY, DeletionRequest.subject_ref.in_(_THESE))
+)
+
+
 def pending_erasures(session: Session, *, dataset_id: str, limit: int) -> list[tuple[Erasure, DeletionRequest]]:
-    """Erasures of a dataset that nobody has claimed, of accepted requests, for the `limit` people who wait longest.
+    """Erasures of a dataset that nobody has claimed and somebody may: the `limit` that are due first.
 
     All requests of one person are taken together: they share the rows.
     """
-    waiting = sa.and_(
-        Erasure.dataset_id == dataset_id,
-        Erasure.revision.is_(None),
-        DeletionRequest.status.in_((Status.ACCEPTED, Status.RUNNING)),
-    )
-    joined = sa.join(Erasure, DeletionRequest, DeletionRequest.id == Erasure.request_id)
-    people = sa.select(DeletionRequest.subject_ref).select_from(joined).where(waiting)
-    people = people.group_by(DeletionRequest.subject_ref).order_by(sa.func.min(DeletionRequest.created_at)).limit(limit)
-    query = sa.select(Erasure, DeletionRequest).select_from(joined).where(waiting)
-    query = query.where(DeletionRequest.subject_ref.in_(people)).order_by(
-        DeletionRequest.created_at, DeletionRequest.id
-    )
-    return [(erasure, found) for erasure, found in session.execute(query)]
+    given = {"dataset_id": dataset_id, "at": now(session)}
+    found = {erasure.id: (erasure, first) for erasure, first in session.execute(_FIRST, given | {"limit": limit})}
+    if len(found) == limit:  # there may be more
+        people = sorted({first.subject_ref for _, first in found.values()})
+        for erasure, theirs in session.execute(_ALSO_THEIRS, given | {"these": people}):
+            found[erasure.id] = erasure, theirs
+    return sorted(found.values(), key=lambda pair: (pair[1].created_at, pair[1].id))
 
 
-def count_waiting(session: Session, *, dataset_id: str, at_most: int = 10_000) -> int:
-    """Rows of a dataset that accepted requests wait to have erased: of `at_most` requests, if there are more."""
+def count_waiting(session: Session, *, dataset_id: str, at_most: int = 500) -> int:
+    """Rows of a dataset that accepted requests wait to have erased: of the `at_most` that are due first, which is what
+    one run takes."""
     waiting = (
         sa.select(DeletionRequest.subject_ref)
-        .join(Erasure, Erasure.request_id == DeletionRequest.id)
-        .where(Erasure.dataset_id == dataset_id, Erasure.revision.is_(None))
-        .where(DeletionRequest.status.in_((Status.ACCEPTED, Status.RUNNING)))
+        .select_from(_MINE)
+        .where(_UNCLAIMED)
+        .order_by(Erasure.deadline, Erasure.ready_at)
         .limit(at_most)
     )
     people = sa.select(waiting.subquery())
     query = sa.select(sa.func.count()).where(Record.dataset_id == dataset_id, Record.subject_ref.in_(people))
-    return session.scalars(query.where(Record.erasure_id.is_(None))).one()
+    return session.scalars(query.where(Record.erasure_id.is_(None)), {"dataset_id": dataset_id}).one()
 
 
 def claim_records(session: Session, *, erasure: Erasure, subject_ref: str) -> None:
@@ -213,9 +337,9 @@ def claim_records(session: Session, *, erasure: Erasure, subject_ref: str) -> No
     erasure.num_records = session.scalars(sa.select(sa.func.count()).where(mine)).one()
 
 
-def drop_owed(session: Session, *, erasure: Erasure) -> None:
-    """Ask nothing of the models of this erasure's dataset any more."""
-    models = sa.select(Model.id).where(Model.dataset_id == erasure.dataset_id)
+def drop_owed(session: Session, *, erasure: Erasure, besides: Collection[str]) -> None:
+    """Ask nothing of the models of this erasure's dataset any more, but of those `besides`."""
+    models = sa.select(Model.id).where(Model.dataset_id == erasure.dataset_id, Model.id.not_in(besides))
     mine = sa.and_(RequestModel.request_id == erasure.request_id, RequestModel.model_id.in_(models))
     session.execute(sa.delete(RequestModel).where(mine))
 
@@ -235,7 +359,7 @@ def slots_to_null(session: Session, *, dataset_id: str) -> list[int]:
 
 def unconfirmed_erasures(session: Session, *, dataset_id: str) -> list[Erasure]:
     query = sa.select(Erasure).where(
-        Erasure.dataset_id == dataset_id, Erasure.revision.is_not(None), Erasure.nulled_at.is_(None)
+        Erasure.dataset_id == dataset_id, Erasure.num_records.is_not(None), Erasure.nulled_at.is_(None)
     )
     return list(session.scalars(query))
 

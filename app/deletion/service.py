@@ -1,23 +1,40 @@
-"""Deletion requests: submit, cancel, claim their rows, complete."""
+"""Deletion requests: submit them, cancel them."""
 
 import datetime
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy.orm import Session
 
-from app.db import now
-from app.db.tables import Dataset, DeletionRequest, Erasure, RequestEvent, RequestModel, new_id
-from app.deletion import deadlines, repository, status
-from app.deletion.deadlines import Regulation
-from app.deletion.repository import Claimed, LookedUp
-from app.deletion.status import Status
+from app.access.policy import Policy
+from app.db import Actor, bulk, now
+from app.db.sealed import Particulars
+from app.db.tables import DeletionRequest, new_id
+from app.deletion import (
+    acceptance,
+    completion,
+    deadlines,
+    history,
+    identity,
+    issuers,
+    repository,
+    retention,
+    suppression,
+    views,
+)
+from app.deletion.acceptance import Submitted as Submitted
+from app.deletion.history import Change
+from app.deletion.identity import Statement
+from app.deletion.repository import LookedUp
+from app.deletion.status import PAUSED, Status
 from app.errors import (
     DatasetUnknown,
     FieldError,
+    IdentityStatementRequired,
     InputInvalid,
     LetheError,
+    RequestOpen,
     RequestUnknown,
     SubjectUnknown,
     TransitionForbidden,
@@ -28,26 +45,37 @@ _CLOCKS_DIFFER_BY = datetime.timedelta(minutes=5)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What somebody asks for. `dataset_ids`: where to forget the person; None: wherever they are held."""
+    """What somebody asks for. `by`: who asks, for which tenant, whose `policy` holds; `discreet`: they may not learn if
+    anything is held. `dataset_ids`: where to forget the person; None: wherever they are held. `refers_to`: an ended
+    request about the same person. `statement`: about the person's identity, or why it is not believed."""
 
+    by: Actor
+    policy: Policy
+    discreet: bool
     subject_ref: str
     dataset_ids: Sequence[str] | None
-    regulation: Regulation
+    regulation: str
     ground: str | None
     submitted_at: datetime.datetime | None
     external_id: str | None
     metadata: dict[str, Any]
+    callback_urls: Sequence[str] = ()
+    source: str | None = None
+    refers_to: str | None = None
+    identity_verified: bool = True  # False: it waits in review
+    statement: Statement | LetheError | None = None
     strict: bool = False  # make no request if nothing is held
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Submitted:
-    """A request as it was stored, with what it asks of datasets and of models."""
+class _Known:
+    """What requests that come in together are judged by."""
 
-    request: DeletionRequest
-    erasures: list[Erasure]
-    models: list[RequestModel]
-    events: list[RequestEvent]
+    at: datetime.datetime
+    found: LookedUp
+    earlier: dict[str, DeletionRequest]  # those that are referred to
+    issuers: set[str]  # of the statements: those that are still registered
+    used: set[str] = field(default_factory=set)  # hashes of statements
 
 
 def submit(session: Session, asked: Asked) -> Submitted:
@@ -59,23 +87,20 @@ def submit(session: Session, asked: Asked) -> Submitted:
 
 
 def submit_all(session: Session, asked: Sequence[Asked]) -> list[Submitted | LetheError]:
-    """Record requests and accept them; one about somebody of whom nothing is held completes at once.
+    """Record requests, and accept them unless they must be reviewed; one about somebody of whom nothing is held
+    completes at once, or after its grace time.
 
     A request for a person who is being forgotten follows the first. In place of a request that cannot be made there is
-    the reason, and nothing of it is stored: `DatasetUnknown`, `InputInvalid`, `SubjectUnknown`.
+    the reason, and nothing of it is stored: `DatasetUnknown`, `InputInvalid`, `SubjectUnknown`, `RequestUnknown`,
+    `RequestOpen`, `IdentityStatementRequired`, `IdentityStatementInvalid`.
     """
-    at = now(session)
-    found = repository.look_up(
-        session,
-        subject_refs={one.subject_ref for one in asked},
-        dataset_ids={dataset_id for one in asked for dataset_id in one.dataset_ids or ()},
-    )
-    made = [_made(one, found, at=at) for one in asked]
+    known = _look_up(session, asked)
+    made = [_made(one, known) for one in asked]
     submitted = [one for one in made if isinstance(one, Submitted)]
-    repository.store(session, DeletionRequest, [one.request for one in submitted])
-    repository.store(session, RequestEvent, [event for one in submitted for event in one.events])
-    repository.store(session, Erasure, [erasure for one in submitted for erasure in one.erasures])
-    repository.store(session, RequestModel, [model for one in submitted for model in one.models])
+    bulk.store(session, DeletionRequest, [one.request for one in submitted])
+    acceptance.store(session, submitted, at=known.at)
+    used = [one.statement for one, new in zip(asked, made, strict=True) if isinstance(new, Submitted)]
+    identity.use(session, [statement for statement in used if isinstance(statement, Statement)])
     return made
 
 
@@ -87,177 +112,141 @@ def get(session: Session, request_id: str) -> DeletionRequest:
     return request
 
 
-def cancel(session: Session, request: DeletionRequest) -> None:
-    """Withdraw a request. Raises `TransitionForbidden` once any of its rows are claimed: erasing has no way back."""
-    if any(erasure.revision is not None for erasure in repository.erasures(session, request_id=request.id)):
-        raise TransitionForbidden("The person's rows are being erased or are gone: it is too late to cancel.")
-    _move(session, request, Status.CANCELLED)
-    for owed in repository.request_models(session, request_id=request.id):
-        owed.status = "cancelled"
+def cancel(session: Session, request: DeletionRequest, *, discreet: bool) -> None:
+    """Withdraw a request: while it is in review, while its grace time lasts, and after that until a worker has claimed
+    its rows, because erasing has no way back. Raises `TransitionForbidden`.
 
-
-def claim_erasures(session: Session, *, dataset: Dataset, limit: int) -> None:
-    """Claim the rows of all waiting requests on `dataset`; its revision grows by one if there are any.
-
-    Every model of the dataset owes each of these requests a version without the rows from here on.
+    For a caller who is `discreet` it is too late when the grace time is over: what comes after depends on what is held.
     """
-    waiting = repository.pending_erasures(session, dataset_id=dataset.id, limit=limit)
-    if not waiting:
-        return
-    dataset.revision += 1
-    for erasure, request in waiting:
-        erasure.revision = dataset.revision
-        repository.claim_records(session, erasure=erasure, subject_ref=request.subject_ref)
-        if erasure.num_records == 0:  # another request of this person took the rows, and was served
-            repository.drop_owed(session, erasure=erasure)
-            continue
-        owed = {m.model_id for m in repository.request_models(session, request_id=request.id)}
-        models = repository.models_of(session, dataset_id=dataset.id)
-        _owe(session, request, [model.id for model in models if model.id not in owed])
-        if request.status != Status.RUNNING:
-            _move(session, request, Status.RUNNING)
-
-
-def start_models(session: Session, *, model_id: str, revision: int, run_id: str) -> None:
-    """Note that a run serves everything its model owes at `revision`."""
-    for owed, _, request in repository.awaiting_model(session, model_id=model_id, revision=revision):
-        owed.status, owed.run_id = "running", run_id
-        if request.status != Status.RUNNING:
-            _move(session, request, Status.RUNNING)
-
-
-def confirm_erasures(session: Session, *, dataset: Dataset, digest: str) -> None:
-    """Note that every claimed row of `dataset` is null on disk, and forget whose they were."""
     at = now(session)
-    erasures = repository.unconfirmed_erasures(session, dataset_id=dataset.id)
-    for erasure in erasures:
-        erasure.nulled_at = at
-        request = get(session, erasure.request_id)
-        _note(session, request, at=at, detail=f"{erasure.num_records} rows erased from dataset {dataset.id}")
-    repository.drop_records(session, erasure_ids=[erasure.id for erasure in erasures])
-    dataset.digest = digest
-    for erasure in erasures:
-        _complete_if_done(session, get(session, erasure.request_id))
+    waits = request.status == Status.IN_REVIEW or (
+        request.status == Status.ACCEPTED and completion.is_held(request, at=at)
+    )
+    if discreet and not waits:
+        raise TransitionForbidden("It is too late to cancel this request.")
+    withdraw(session, request, Status.CANCELLED, at=at, verb="cancelled")
 
 
-def complete_model(session: Session, owed: RequestModel, *, version: int, certificate_id: str) -> None:
-    """Note that a model has forgotten, in this version."""
-    owed.status, owed.version, owed.certificate_id = "completed", version, certificate_id
-    _complete_if_done(session, get(session, owed.request_id))
+def withdraw(session: Session, request: DeletionRequest, wanted: Status, *, at: datetime.datetime, verb: str) -> None:
+    """End a request without erasing anything. Raises `TransitionForbidden` once a worker has claimed its rows."""
+    if not completion.is_held(request, at=at) and any(
+        erasure.revision is not None for erasure in repository.erasures(session, request_id=request.id)
+    ):
+        raise TransitionForbidden("The person's rows are being erased or are gone: it is too late.")
+    was_accepted = request.status == Status.ACCEPTED
+    run_on(request, at=at)
+    request.ended_at = at
+    history.move(session, request, wanted, at=at, verb=verb)
+    for owed in repository.request_models(session, request_id=request.id):
+        if owed.status in ("pending", "running"):  # else it followed another request, whose certificate holds
+            owed.status = "cancelled"
+    if was_accepted:
+        suppression.withdraw(session, request)
 
 
-def give_up_model(session: Session, *, model_id: str, revision: int) -> None:
-    """Expect nothing more of a model that never had a version: requests whose rows are null by `revision` have nothing
-    to wait for, the others are asked again if the model comes back (`claim_erasures`)."""
-    for owed, _, _ in repository.awaiting_model(session, model_id=model_id, revision=revision):
-        owed.status = "nothing_published"
-        _complete_if_done(session, get(session, owed.request_id))
-    repository.drop_pending(session, model_id=model_id)
+def run_on(request: DeletionRequest, *, at: datetime.datetime) -> None:
+    """Let a paused clock run again: every deadline moves by the time it stood still."""
+    if request.paused_at is None:
+        return
+    stood = at - request.paused_at
+    request.due_at += stood
+    request.deadline += stood
+    if request.extended_due_at is not None:
+        request.extended_due_at += stood
+    request.paused_at, request.alerted = None, None
 
 
-def hand_back(session: Session, *, run_id: str, dataset_id: str) -> None:
-    """Put everything that a dead run served back in the queue."""
-    owed_by_run = repository.request_models_of_run(session, run_id=run_id)
-    for owed in owed_by_run:
-        owed.status = "pending"
-    touched = {owed.request_id for owed in owed_by_run}
-    touched |= {erasure.request_id for erasure in repository.unconfirmed_erasures(session, dataset_id=dataset_id)}
-    for request_id in sorted(touched):
-        request = get(session, request_id)
-        if request.status == Status.RUNNING and not repository.is_running(session, request_id=request_id):
-            _move(session, request, Status.ACCEPTED, detail="its worker stopped; it will be tried again")
+def _look_up(session: Session, asked: Sequence[Asked]) -> _Known:
+    found = repository.look_up(
+        session,
+        subject_refs={one.subject_ref for one in asked},
+        dataset_ids={dataset_id for one in asked for dataset_id in one.dataset_ids or ()},
+    )
+    referred = {one.refers_to for one in asked if one.refers_to is not None}
+    statements = [one.statement for one in asked if isinstance(one.statement, Statement)]
+    return _Known(
+        at=now(session),
+        found=found,
+        earlier=repository.requests_by_id(session, referred) if referred else {},
+        issuers=issuers.existing(session, {one.issuer_id for one in statements}) if statements else set(),
+        used=issuers.used(session, {one.hash for one in statements}) if statements else set(),
+    )
 
 
-def _made(asked: Asked, found: LookedUp, *, at: datetime.datetime) -> Submitted | LetheError:
-    for dataset_id in asked.dataset_ids or ():
-        if dataset_id not in found.datasets:
-            return DatasetUnknown(f"There is no dataset {dataset_id!r}; GET /v1/datasets lists them.")
-    if asked.submitted_at and asked.submitted_at > at + _CLOCKS_DIFFER_BY:
-        wrong = FieldError("submitted_at", "expected a past time")
-        return InputInvalid("A request cannot come from the future.", [wrong])
+def _made(asked: Asked, known: _Known) -> Submitted | LetheError:
+    wrong = _refusal(asked, known)
+    if wrong is not None:
+        return wrong
+    at, policy = known.at, asked.policy
+    limit = deadlines.limits(policy)[asked.regulation]
+    due_at = deadlines.due_at(limit, asked.submitted_at or at, zone=policy.time_zone)
+    particulars = Particulars(
+        external_id=asked.external_id, metadata=asked.metadata, callback_urls=list(asked.callback_urls)
+    )
     request = DeletionRequest(
         id=new_id("dr"),
+        tenant_id=asked.by.tenant_id,
         subject_ref=asked.subject_ref,
+        dataset_ids=None if asked.dataset_ids is None else sorted(set(asked.dataset_ids)),
         regulation=asked.regulation,
         ground=asked.ground,
         status=Status.RECEIVED,
-        external_id=asked.external_id,
-        request_metadata=asked.metadata,
+        external_ref=asked.external_id,
+        source=asked.source,
+        refers_to=asked.refers_to,
+        particulars=particulars,
+        kept=retention.kept(particulars),
+        discreet=asked.discreet,
         submitted_at=asked.submitted_at or at,
-        due_at=deadlines.due_at(asked.regulation, asked.submitted_at or at),
+        due_at=due_at,
+        deadline=due_at,
         created_at=at,
     )
-    new = Submitted(request=request, erasures=[], models=[], events=[_event(request, at=at)])
-
-    def wanted(dataset_id: str) -> bool:
-        return asked.dataset_ids is None or dataset_id in asked.dataset_ids
-
-    for dataset_id in filter(wanted, sorted(found.holding.get(asked.subject_ref, ()))):
-        _want(new, dataset_id, models=found.models.get(dataset_id, ()))
-    for first in found.claimed.get(asked.subject_ref, {}).values():
-        if wanted(first.dataset_id):
-            _want(new, first.dataset_id, models=found.owed.get((first.request_id, first.dataset_id), ()), first=first)
-    if not new.erasures and asked.strict:
+    if asked.strict and not acceptance.is_anything_held(request, known.found):
         return SubjectUnknown("Nothing is held about this subject; no request was made.")
-    if not new.erasures:
-        _pass(new, Status.COMPLETED, at=at, outcome="nothing_held", detail="nothing is held about this subject")
+    if isinstance(asked.statement, Statement):
+        known.used.add(asked.statement.hash)
+    by = asked.by.name
+    created = Change(request=request, status=Status.RECEIVED, actor=by, at=at, verb="created")
+    new = Submitted(actor=by, request=request, erasures=[], models=[], changes=[created])
+    if policy.auto_accept and asked.identity_verified:
+        acceptance.accept(new, known.found, policy=policy, at=at)
         return new
-    _pass(new, Status.ACCEPTED, at=at)
-    if not new.models and all(erasure.nulled_at for erasure in new.erasures):
-        _pass(new, Status.COMPLETED, at=at, outcome="forgotten")
+    acceptance.change(new, Status.IN_REVIEW, at=at)
+    if limit.may_pause and not asked.identity_verified:
+        request.paused_at = at
+        new.changes.append(Change(request=request, status=Status.IN_REVIEW, actor=by, at=at, detail=PAUSED))
     return new
 
 
-def _want(new: Submitted, dataset_id: str, *, models: Sequence[str], first: Claimed | None = None) -> None:
-    """Ask for one dataset's rows and of the models that may carry them; or join `first`, which has claimed the rows."""
-    new.erasures.append(
-        Erasure(
-            id=new_id("era"),
-            request_id=new.request.id,
-            dataset_id=dataset_id,
-            revision=first and first.revision,
-            num_records=first and first.num_records,
-            num_claimed=0,
-            nulled_at=first and first.nulled_at,
-        )
-    )
-    new.models.extend(
-        RequestModel(request_id=new.request.id, model_id=model_id, status="pending") for model_id in models
-    )
+def _refusal(asked: Asked, known: _Known) -> LetheError | None:
+    """Why no request is made of this, whoever it is about."""
+    for dataset_id in asked.dataset_ids or ():
+        if known.found.datasets.get(dataset_id) != asked.by.tenant_id:
+            return DatasetUnknown(f"There is no dataset {dataset_id!r}; GET /v1/datasets lists them.")
+    if asked.submitted_at and asked.submitted_at > known.at + _CLOCKS_DIFFER_BY:
+        return _malformed("submitted_at", "expected a past time")
+    named = deadlines.limits(asked.policy)
+    if asked.regulation not in named:
+        return _malformed("regulation", f"expected one of {', '.join(named)}")
+    if asked.refers_to is not None:
+        earlier = known.earlier.get(asked.refers_to)
+        if earlier is None or (earlier.tenant_id, earlier.subject_ref) != (asked.by.tenant_id, asked.subject_ref):
+            return RequestUnknown("refers_to names no deletion request about this subject.")
+        if views.View(discreet=asked.discreet, at=known.at).is_open(earlier):
+            return RequestOpen("The request in refers_to has not ended; wait for it, or cancel it.")
+    match asked.statement:
+        case None if asked.policy.identity == "statement":
+            return IdentityStatementRequired(
+                "Each request must carry a signed statement about its subject's identity.",
+                [FieldError("identity_statement", "expected a JWT of a registered issuer")],
+            )
+        case LetheError() as refusal:
+            return refusal
+        case Statement(issuer_id=issuer_id, hash=used) if issuer_id not in known.issuers or used in known.used:
+            return identity.refusal()
+    return None
 
 
-def _pass(
-    new: Submitted, wanted: Status, *, at: datetime.datetime, outcome: str | None = None, detail: str | None = None
-) -> None:
-    status.check(new.request.status, wanted)
-    new.request.status, new.request.outcome = wanted, outcome
-    new.request.completed_at = at if wanted == Status.COMPLETED else None
-    new.events.append(_event(new.request, at=at, detail=detail))
-
-
-def _owe(session: Session, request: DeletionRequest, model_ids: Sequence[str]) -> None:
-    session.add_all(RequestModel(request_id=request.id, model_id=model_id, status="pending") for model_id in model_ids)
-
-
-def _complete_if_done(session: Session, request: DeletionRequest) -> None:
-    erasures = repository.erasures(session, request_id=request.id)
-    owed = repository.request_models(session, request_id=request.id)
-    if any(erasure.nulled_at is None for erasure in erasures) or any(m.status in ("pending", "running") for m in owed):
-        return
-    request.outcome = "forgotten"
-    request.completed_at = now(session)
-    _move(session, request, Status.COMPLETED)
-
-
-def _move(session: Session, request: DeletionRequest, wanted: Status, *, detail: str | None = None) -> None:
-    status.check(request.status, wanted)
-    request.status = wanted
-    _note(session, request, at=now(session), detail=detail)
-
-
-def _note(session: Session, request: DeletionRequest, *, at: datetime.datetime, detail: str | None = None) -> None:
-    session.add(_event(request, at=at, detail=detail))
-
-
-def _event(request: DeletionRequest, *, at: datetime.datetime, detail: str | None = None) -> RequestEvent:
-    return RequestEvent(request_id=request.id, status=request.status, detail=detail, at=at)
+def _malformed(path: str, expected: str) -> InputInvalid:
+    return InputInvalid("The request cannot be made as it is.", [FieldError(path, expected)])

@@ -7,21 +7,33 @@ from app.errors import TransitionForbidden
 
 class Status(StrEnum):
     RECEIVED = "received"
+    IN_REVIEW = "in_review"
     ACCEPTED = "accepted"
     RUNNING = "running"
     COMPLETED = "completed"
+    REJECTED = "rejected"
     CANCELLED = "cancelled"
 
 
 TRANSITIONS: dict[Status, frozenset[Status]] = {
-    Status.RECEIVED: frozenset({Status.ACCEPTED, Status.COMPLETED}),
-    Status.ACCEPTED: frozenset({Status.RUNNING, Status.COMPLETED, Status.CANCELLED}),
+    Status.RECEIVED: frozenset({Status.IN_REVIEW, Status.ACCEPTED}),
+    Status.IN_REVIEW: frozenset({Status.ACCEPTED, Status.REJECTED, Status.CANCELLED}),
+    Status.ACCEPTED: frozenset({Status.RUNNING, Status.COMPLETED, Status.REJECTED, Status.CANCELLED}),
     Status.RUNNING: frozenset({Status.COMPLETED, Status.ACCEPTED}),  # back to accepted: its worker died
     Status.COMPLETED: frozenset(),
+    Status.REJECTED: frozenset(),
     Status.CANCELLED: frozenset(),
 }
 
-OPEN = frozenset({Status.RECEIVED, Status.ACCEPTED, Status.RUNNING})
+OPEN = frozenset({Status.RECEIVED, Status.IN_REVIEW, Status.ACCEPTED, Status.RUNNING})
+
+EXTENDED = "the deadline was extended"
+PAUSED = "the clock was paused"
+RESUMED = "the clock runs again"
+"""Events that leave the status as it is, and that everybody may see."""
+AT_RISK = "the deadline is near"
+OVERDUE = "the deadline has passed"
+"""Events that leave the status as it is."""
 
 
 def check(present: str, wanted: Status) -> None:

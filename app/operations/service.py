@@ -9,6 +9,7 @@ import math
 import shutil
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -21,7 +22,7 @@ from app import heartbeat, telemetry
 from app.db import now
 from app.db.tables import Run
 from app.deletion.deadlines import Regulation
-from app.deletion.status import OPEN
+from app.deletion.status import OPEN, Status
 from app.installation import Installation
 from app.operations import repository
 from app.operations.repository import Waiting
@@ -33,6 +34,10 @@ _FAILURES = 3
 _LATELY = datetime.timedelta(minutes=15)
 _LONGEST_TRANSACTION = datetime.timedelta(minutes=5)
 """A run that is committed now may have begun or ended so much earlier by its own account."""
+_MOST_TENANTS = 100
+_MOST_REGULATIONS = 30
+"""So many values a label has at most; what is not named is counted under `_THE_OTHERS`."""
+_THE_OTHERS = "(others)"
 _BUCKETS = (0.1, 0.3, 1, 3, 10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
 
 
@@ -56,8 +61,10 @@ class State:
 
     @property
     def queue_age_seconds(self) -> float:
-        """How long the oldest open request has waited; 0 if there is none."""
-        return max(((self.at - some.oldest).total_seconds() for some in self.waiting), default=0.0)
+        """How long the oldest request has waited for a worker; 0 if none does. In review, or in its grace time, it does
+        not."""
+        begun = [some.oldest for some in self.waiting if some.oldest and some.status != Status.IN_REVIEW]
+        return max(((self.at - oldest).total_seconds() for oldest in begun), default=0.0)
 
     @property
     def overdue(self) -> int:
@@ -96,6 +103,29 @@ def _life(moment: datetime.datetime, seen_at: datetime.datetime | None, latest: 
     return Life.ALIVE
 
 
+def _grouped(
+    waiting: Sequence[Waiting], name: str, *, at_most: int, known: Sequence[str] = ()
+) -> dict[str, list[Waiting]]:
+    """By that name: the `known` ones, and those with most that is overdue, at risk, waiting; the rest in one."""
+    found: dict[str, list[Waiting]] = {one: [] for one in known}
+    for some in waiting:
+        found.setdefault(getattr(some, name), []).append(some)
+
+    def worst(one: str) -> tuple[bool, int, int, int]:
+        of_it = found[one]
+        late, soon = sum(some.overdue for some in of_it), sum(some.at_risk for some in of_it)
+        return one in known, late, soon, sum(some.count for some in of_it)
+
+    for one in sorted(found, key=worst, reverse=True)[at_most:]:
+        found.setdefault(_THE_OTHERS, []).extend(found.pop(one))
+    return found
+
+
+def _result(status: str) -> str:
+    """Of the audit of a run that ended so."""
+    return "passed" if status == "published" else "failed"
+
+
 def _free_bytes(folder: Path) -> float:
     try:
         return shutil.disk_usage(folder).free
@@ -118,13 +148,22 @@ class Metrics:
         self._requests = Gauge(
             "lethe_requests_open", "Deletion requests that are not done", ["status", "regulation"], registry=registry
         )
-        self._oldest = Gauge("lethe_queue_age_seconds", "Age of the oldest open request, 0 if none", registry=registry)
+        self._oldest = Gauge(
+            "lethe_queue_age_seconds", "How long the oldest request has waited for a worker", registry=registry
+        )
         self._at_risk = Gauge(
             "lethe_requests_at_risk", "Open requests due within LETHE_RISK_DAYS", ["regulation"], registry=registry
         )
         self._overdue = Gauge(
             "lethe_requests_overdue", "Open requests past their deadline", ["regulation"], registry=registry
         )
+        self._of_tenants = {
+            "count": Gauge("lethe_tenant_requests_open", "Requests not done", ["tenant"], registry=registry),
+            "at_risk": Gauge(
+                "lethe_tenant_requests_at_risk", "Due within LETHE_RISK_DAYS", ["tenant"], registry=registry
+            ),
+            "overdue": Gauge("lethe_tenant_requests_overdue", "Past their deadline", ["tenant"], registry=registry),
+        }
         self._running = Gauge("lethe_runs_running", "Runs under way", registry=registry)
         self._silence = Gauge(
             "lethe_worker_silence_seconds", "Since any worker's last sign of life; +Inf if never", registry=registry
@@ -135,6 +174,9 @@ class Metrics:
         self._free = Gauge("lethe_data_free_bytes", "Free on the data folder's file system", registry=registry)
         self._runs = Counter("lethe_runs", "Runs that ended, ever", ["kind", "status"], registry=registry)
         self._steps = Counter("lethe_run_steps", "Steps of published runs, ever", ["kind"], registry=registry)
+        self._audits = Counter("lethe_audits", "Runs that were audited, ever", ["result"], registry=registry)
+        for result in ("passed", "failed"):
+            self._audits.labels(result)  # from the first scrape on, so that the first that fails is seen as a rise
         self._seconds = Histogram(
             "lethe_run_seconds",
             "Seconds of published runs since this process began",
@@ -160,8 +202,7 @@ class Metrics:
         except SQLAlchemyError as error:
             telemetry.logger().error("operations.database_unavailable", error=type(error).__name__)
             self._up.set(0)
-            for gauge in (self._requests, self._at_risk, self._overdue):
-                gauge.clear()
+            self._clear()
             for gauge in (self._oldest, self._running, self._silence, self._failing):
                 gauge.set(math.nan)
         else:
@@ -172,13 +213,21 @@ class Metrics:
         self._running.set(found.running)
         self._silence.set((found.at - found.seen_at).total_seconds() if found.seen_at else math.inf)
         self._failing.set(found.workers is Life.FAILING)
-        for regulation in Regulation:
-            of_it = [some for some in found.waiting if some.regulation == regulation]
+        self._clear()  # who has nothing any more is not told about
+        by_regulation = _grouped(found.waiting, "regulation", known=list(Regulation), at_most=_MOST_REGULATIONS)
+        for regulation, of_it in by_regulation.items():
             self._at_risk.labels(regulation).set(sum(some.at_risk for some in of_it))
             self._overdue.labels(regulation).set(sum(some.overdue for some in of_it))
             for status in sorted(OPEN):
                 count = sum(some.count for some in of_it if some.status == status)
                 self._requests.labels(status, regulation).set(count)
+        for tenant_id, of_it in _grouped(found.waiting, "tenant_id", at_most=_MOST_TENANTS).items():
+            for what, gauge in self._of_tenants.items():
+                gauge.labels(tenant_id).set(sum(getattr(some, what) for some in of_it))
+
+    def _clear(self) -> None:
+        for gauge in (self._requests, self._at_risk, self._overdue, *self._of_tenants.values()):
+            gauge.clear()
 
     def _count_runs(self, session: Session) -> None:
         """Count what has ended and was not counted: everything once, from then on only what is new.
@@ -188,17 +237,19 @@ class Metrics:
         moment = now(session)
         settled = min((run.started_at for run in repository.running(session)), default=moment) - _LONGEST_TRANSACTION
         if self._counted_from is None or self._ended_by is None:
-            for kind, status, count, steps in repository.totals(session, before=settled):
+            for kind, status, count, steps, audited in repository.totals(session, before=settled):
                 self._runs.labels(kind, status).inc(count)
+                self._audits.labels(_result(status)).inc(audited)
                 if status == "published":
                     self._steps.labels(kind).inc(steps)
             self._counted_from, self._ended_by = settled, settled
         fresh = repository.ended(session, began_from=self._counted_from, ended_after=self._ended_by)
-        for run in fresh:
+        for run, audited in fresh:
             if run.id not in self._counted and run.finished_at:
                 self._runs.labels(run.kind, run.status).inc()
+                self._audits.labels(_result(run.status)).inc(audited)
                 if run.status == "published":
                     self._steps.labels(run.kind).inc(run.steps_done)
                     self._seconds.labels(run.kind).observe((run.finished_at - run.started_at).total_seconds())
         self._counted_from, self._ended_by = settled, moment - _LONGEST_TRANSACTION
-        self._counted = {run.id for run in fresh}
+        self._counted = {run.id for run, _ in fresh}

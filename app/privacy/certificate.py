@@ -6,6 +6,7 @@ from typing import Any
 
 from app.privacy import accountant, conversion, guarantees
 from app.privacy.accountant import Exposure
+from app.privacy.audit import Observed
 from app.privacy.errors import PreconditionError, PrivacyError
 from app.privacy.guarantees import Evidence, Guarantee, Notion
 
@@ -17,6 +18,8 @@ INVARIANTS = {
     "steps_as_planned": "the number of steps that ran is the number that was planned and is accounted for",
     "mechanism_as_frozen": "the run was given the mechanism frozen when the model was created",
     "fresh_system_noise": "every run drew its noise from a new key of the operating system, which was not kept",
+    "records_counted": "before the first step the rows that were not null were counted: as many as are on record",
+    "gradient_repeated": "the gradient at the published weights was computed again by other code, from the same rows",
     "last_iterate_only": "only the last iterate left the worker; runs that died were thrown away with their state",
     "one_run_per_dataset": "no published version was learned from the dataset while its rows were overwritten",
 }
@@ -27,6 +30,7 @@ LIMITS = [
     "Weights that somebody copied before the deletion still carry the person; only the adaptive guarantee covers them.",
     "Rows held under another subject id, or that copy this person's content, are not covered.",
     "That a deletion was requested is not hidden.",
+    "The audit shows faults of what ran, not fraud: whoever signs could have made up what its lanes showed.",
     "Accuracy measured on an evaluation dataset tells about the people in it, whom no guarantee covers.",
 ]
 
@@ -46,6 +50,7 @@ _PARTS = {
     "theorem",
     "evidence",
     "guarantees",
+    "audit",
     "invariants",
     "limits",
 }
@@ -62,6 +67,7 @@ def statement(
     target: dict[str, float],
     ledger: dict[str, Any],
     evidence: Evidence,
+    observed: Observed | None,
 ) -> dict[str, Any]:
     """The statement of one person's deletion from one model version. Raises what `check` raises if it is not true."""
     document = {
@@ -76,6 +82,7 @@ def statement(
         "theorem": accountant.THEOREM,
         "evidence": evidence.to_json(),
         "guarantees": [guarantee.to_json() for guarantee in evidence.guarantees()],
+        "audit": observed and observed.to_json(evidence.mechanism, delta=evidence.delta),
         "invariants": INVARIANTS,
         "limits": LIMITS,
         "ledger": ledger,
@@ -99,6 +106,7 @@ def check(document: dict[str, Any]) -> list[Guarantee]:
         guarantees.confirm("evidence", stated=document["evidence"], recomputed=evidence.to_json())
         _check_complete(document)
         _check_consistent(document, evidence)
+        _check_audit(document["audit"], document["run"], evidence)
     except PrivacyError:
         raise
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
@@ -121,6 +129,19 @@ def _check_complete(document: dict[str, Any]) -> None:
     for part, fixed in {"invariants": INVARIANTS, "limits": LIMITS}.items():
         if document[part] != fixed:
             raise PreconditionError(f"{part}_of_format", f"Expected the {part} of {FORMAT}")
+
+
+def _check_audit(stated: dict[str, Any] | None, run: dict[str, Any], evidence: Evidence) -> None:
+    """The audit, if the run had one, was of this run, and found nothing."""
+    if stated is None:
+        return
+    observed = Observed.from_json(stated)
+    guarantees.confirm("audit", stated=stated, recomputed=observed.to_json(evidence.mechanism, delta=evidence.delta))
+    steps = [run.steps for run in evidence.history]
+    if (observed.plan.steps_before, observed.plan.steps) != (sum(steps[:-1]), run["steps"]):
+        raise PreconditionError("audit_of_run", "Expected the audit to be of the run that the statement is about")
+    if observed.findings(evidence.mechanism):
+        raise PreconditionError("audit_passed", "Expected an audit that found nothing")
 
 
 def _releases_counted(evidence: Evidence, own: Exposure | None) -> bool:

@@ -1,20 +1,19 @@
 """Datasets: an upload becomes encoded rows on disk and references in the database; the upload itself is not kept."""
 
-import datetime
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from sqlalchemy.orm import Session
 
-from app.db import now
+from app.audit import service as audit
+from app.db import actor, now
 from app.db.tables import Dataset, new_id
 from app.errors import DatasetUnknown, SubjectUnknown
-from app.keys import Keys
 from app.registry import ingest, repository
 from app.registry.encoding import Schema
 from app.registry.rows import RowStore
+from app.registry.uploads import Suppressed, Upload, take_in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,25 +27,21 @@ class Encoded:
     num_slots: int
     digest: str
     subject_refs: Sequence[str | None]
+    num_suppressed: int  # rows that were left out
 
 
-def encode(rows: RowStore, keys: Keys, *, path: Path, kind: ingest.Kind, schema: Schema | None) -> Encoded:
-    """Read the upload at `path` row by row into the row store.
+def encode(rows: RowStore, upload: Upload, *, suppressed: Suppressed) -> Encoded:
+    """Read an upload row by row into the row store.
 
-    Raises `SchemaInvalid`, `RowInvalid`, `DatasetUnusable` or `InputInvalid`; then nothing is left on disk.
+    Raises `SchemaInvalid`, `RowInvalid`, `DatasetUnusable`, `InputInvalid` or `SubjectSuppressed`; then nothing is left
+    on disk.
     """
-    dataset_id = new_id("ds")
-    references: list[str | None] = []
-    counts = np.zeros(0, dtype=np.int64)
+    dataset_id, schema = new_id("ds"), upload.schema
     with rows.writing(dataset_id) as writer:
-        for batch in ingest.read(path, kind=kind, schema=schema):
-            writer.append(batch)
-            references += [None if subject is None else keys.subject_ref(subject) for subject in batch.subjects]
-            seen = np.bincount(batch.labels, minlength=len(counts))
-            seen[: len(counts)] += counts
-            counts = seen
-        classes = list(schema.classes) if schema else [str(label) for label in range(len(counts))]
-        ingest.check_learnable(np.pad(counts, (0, len(classes) - len(counts))).tolist(), classes)
+        taken = take_in(writer, upload, suppressed=suppressed)
+        classes = list(schema.classes) if schema else [str(label) for label in range(len(taken.class_counts))]
+        counts = np.pad(taken.class_counts, (0, len(classes) - len(taken.class_counts)))
+        ingest.check_learnable(counts.tolist(), classes)
     opened = rows.open(dataset_id)
     encoded = Encoded(
         dataset_id=dataset_id,
@@ -55,7 +50,8 @@ def encode(rows: RowStore, keys: Keys, *, path: Path, kind: ingest.Kind, schema:
         num_features=opened.features.shape[1] - 1,
         num_slots=opened.num_slots,
         digest=rows.digest(dataset_id),
-        subject_refs=references,
+        subject_refs=taken.subject_refs,
+        num_suppressed=taken.num_suppressed,
     )
     rows.release(dataset_id)
     return encoded
@@ -65,6 +61,7 @@ def register(session: Session, *, name: str, encoded: Encoded) -> Dataset:
     """Make an encoded upload a dataset: from here on its slots are fixed and their number is public."""
     dataset = Dataset(
         id=encoded.dataset_id,
+        tenant_id=actor(session).tenant_id,
         name=name,
         schema=encoded.schema.to_json() if encoded.schema else None,
         classes=encoded.classes,
@@ -77,6 +74,7 @@ def register(session: Session, *, name: str, encoded: Encoded) -> Dataset:
     session.add(dataset)
     session.flush()  # the records refer to it
     repository.add_records(session, dataset_id=dataset.id, subject_refs=encoded.subject_refs)
+    audit.record(session, "dataset.created", dataset.id, num_slots=dataset.num_slots)
     return dataset
 
 
@@ -95,10 +93,3 @@ def count_records_of(session: Session, *, dataset_id: str, subject_ref: str) -> 
     if count == 0:
         raise SubjectUnknown("This dataset holds nothing about this subject.")
     return count
-
-
-def sweep(session: Session, rows: RowStore, *, unclaimed_for: datetime.timedelta) -> None:
-    """Wipe what a crash may have left: half-written uploads, and rows that no dataset has claimed for that long."""
-    rows.sweep_temporary()
-    for dataset_id in rows.dataset_ids(older_than=unclaimed_for) - repository.dataset_ids(session):
-        rows.delete(dataset_id)

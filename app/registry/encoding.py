@@ -24,10 +24,16 @@ Unknown: TypeAlias = Literal["error", "null"]
 Outside: TypeAlias = Literal["error", "clip"]
 
 MAX_FAULTS = 20
+MAX_FEATURES = 65_536  # of a row
+MAX_CLASSES = 65_536
+LONGEST_NAME = 500  # characters; as many as a deletion request may name a person with
 # Rounding to float32 lengthens a row by a factor of at most 1 + 2**-24; sixteen times that keeps the norm <= 1 exactly.
 SHRINK = 1 - 2.0**-20
 
+EXPECTED_SUBJECT = f"expected a subject of 1 to {LONGEST_NAME} characters"
+
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_TOO_LONG = "\x00"  # stands for a text that is longer than any name in UTF-8; neither a name nor a number
 _NAME = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]+")  # what every database and every JSON writer can hold
 
 
@@ -171,7 +177,7 @@ class Schema:
         subjects: list[str | None] = [None] * len(lines)
         if self.subject is not None:
             subjects = [_text(value) for value in _listed(columns[self.subject])]
-            faults.mark(self.subject, [not is_name(subject) for subject in subjects], "expected a subject")
+            faults.mark(self.subject, [not is_name(subject) for subject in subjects], EXPECTED_SUBJECT)
         faults.refuse()
         return _unit_rows(features), labels, subjects
 
@@ -222,8 +228,8 @@ def encode_vectors(x: npt.ArrayLike, *, first_line: int | None = None) -> Featur
 
 
 def is_name(value: object) -> bool:
-    """Whether this is a non-empty string without control characters and lone surrogates."""
-    return isinstance(value, str) and _NAME.fullmatch(value) is not None
+    """Whether this is a non-empty string of at most 500 characters, without control characters and lone surrogates."""
+    return isinstance(value, str) and len(value) <= LONGEST_NAME and _NAME.fullmatch(value) is not None
 
 
 # --- values ----------------------------------------------------------------------------------------------------------
@@ -279,7 +285,16 @@ def _text(value: object) -> str | None:
 
 
 def _listed(values: Values) -> Sequence[object]:
-    listed: Sequence[object] = values.to_pylist() if isinstance(values, pa.Array | pa.ChunkedArray) else values
+    """The values, those of an Arrow array as Python's; a text that occurs often is there once."""
+    if isinstance(values, pa.ChunkedArray):
+        return [value for chunk in values.chunks for value in _listed(chunk)]
+    if isinstance(values, pa.DictionaryArray):
+        used, position = np.unique(np.asarray(values.indices.cast(pa.int64()).fill_null(-1)), return_inverse=True)
+        texts = _listed(values.dictionary.take(pa.array(used, mask=used < 0)))
+        return [texts[place] for place in position]
+    if isinstance(values, pa.StringArray | pa.LargeStringArray):
+        values = pc.if_else(pc.greater(pc.binary_length(values), 4 * LONGEST_NAME), _TOO_LONG, values)
+    listed: Sequence[object] = values.to_pylist() if isinstance(values, pa.Array) else values
     return listed
 
 
@@ -302,7 +317,9 @@ def parse_schema(document: object) -> Schema:
     for name, spec in sorted(document["columns"].items(), key=lambda item: str(item[0])):
         path = _at("columns", name)
         if not is_name(name):
-            faults.append(FieldError(path, "expected non-empty names without control characters"))
+            faults.append(
+                FieldError(path, f"expected names of 1 to {LONGEST_NAME} characters, none of them a control character")
+            )
         match spec:
             case {"kind": "numeric"}:
                 _check_keys(path, spec, {"kind", "min", "max", "outside", "unknown"}, faults)
@@ -328,6 +345,10 @@ def parse_schema(document: object) -> Schema:
         faults.append(FieldError("columns", "expected at most one subject column"))
     if not features:
         faults.append(FieldError("columns", "expected at least one numeric or categorical column"))
+    if sum(column.width for column in features) > MAX_FEATURES:
+        faults.append(FieldError("columns", f"expected at most {MAX_FEATURES} numeric columns and categories together"))
+    if len(classes) > MAX_CLASSES:
+        faults.append(FieldError("columns", f"expected at most {MAX_CLASSES} labels"))
     refuse(SchemaInvalid, faults)
     return Schema(
         features=tuple(features),
@@ -365,7 +386,9 @@ def _unknown(path: str, spec: dict[str, object], faults: list[FieldError]) -> Un
 def _names(path: str, values: object, at_least: int, faults: list[FieldError]) -> tuple[str, ...]:
     names = tuple(value for value in values if is_name(value)) if isinstance(values, list) else ()
     if not isinstance(values, list) or len(names) < len(values) or len(set(names)) < max(len(names), at_least):
-        faults.append(FieldError(path, f"expected a list of {at_least} or more distinct, non-empty texts"))
+        faults.append(
+            FieldError(path, f"expected a list of {at_least} or more distinct texts of 1 to {LONGEST_NAME} characters")
+        )
     return names
 
 

@@ -50,6 +50,18 @@ def written_at(paths: Iterable[Path]) -> Iterator[tuple[str, datetime.datetime]]
             yield path.name, datetime.datetime.fromtimestamp(path.stat().st_mtime, datetime.UTC)
 
 
+def overwrite(path: Path, pieces: Iterable[tuple[int, bytes]]) -> None:
+    """Write each of these (offset, content) into the file, which is durable when this returns."""
+    with path.open("r+b", buffering=0) as file:
+        descriptor = file.fileno()
+        for offset, content in pieces:
+            view = memoryview(content)
+            while view:
+                written = os.pwrite(descriptor, view, offset)
+                view, offset = view[written:], offset + written
+        os.fsync(descriptor)
+
+
 def zero_and_verify(path: Path, spans: Sequence[tuple[int, int]]) -> None:
     """Zero these (offset, size) spans and read them back, from the disk where the page cache can be told to let go."""
     with path.open("r+b", buffering=0) as file:
@@ -57,20 +69,24 @@ def zero_and_verify(path: Path, spans: Sequence[tuple[int, int]]) -> None:
 
 
 def wipe_file(path: Path) -> None:
-    """Overwrite the file with zeros, then remove it, if it is there."""
+    """Overwrite the file with zeros, then remove it, if it is there. Others may do so too."""
     if path.exists():
-        zero_and_verify(path, [(0, path.stat().st_size)])
-        path.unlink()
+        with contextlib.suppress(FileNotFoundError):  # who removed it meanwhile had overwritten it
+            zero_and_verify(path, [(0, path.stat().st_size)])
+            path.unlink()
         sync_folder(path.parent)
 
 
 def wipe(folder: Path) -> None:
-    """Overwrite every file of the folder with zeros, then remove it, if it is there."""
-    if folder.exists():
-        for path in folder.iterdir():
-            zero_and_verify(path, [(0, path.stat().st_size)])
-        shutil.rmtree(folder)
-        sync_folder(folder.parent)
+    """Overwrite every file of the folder with zeros, then remove it, if it is there. Others may do so too."""
+    if not folder.exists():
+        return
+    while folder.exists():
+        with contextlib.suppress(FileNotFoundError):
+            for path in folder.iterdir():
+                zero_and_verify(path, [(0, path.stat().st_size)])
+            shutil.rmtree(folder)
+    sync_folder(folder.parent)
 
 
 def replace(new: Path, path: Path) -> None:

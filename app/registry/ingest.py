@@ -6,30 +6,35 @@ npz have none, there it is the number of the row, from 1.
 """
 
 import csv
-import math
+import io
+import re
 import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice
+from itertools import accumulate
 from pathlib import Path
 from typing import IO, Any, Literal, TypeAlias
 
-import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from app.errors import DatasetUnusable, FieldError, InputInvalid, LetheError, RowInvalid, SchemaInvalid, UploadTooLarge
-from app.registry import encoding
-from app.registry.encoding import Features, Labels, Schema
+from app.registry import arrays, encoding, pages
+from app.registry.arrays import Declared
+from app.registry.encoding import LONGEST_NAME, MAX_CLASSES, MAX_FAULTS, MAX_FEATURES, Features, Labels, Schema
 
 Kind: TypeAlias = Literal["csv", "parquet", "npz"]
 
 BATCH_ROWS = 8192
-MAX_BYTES = 4 * 2**30
-MAX_CLASSES = 65_536  # of an npz file, whose classes are 0..max(y)
-LONGEST_LINE = 16 * 2**20  # characters
+BATCH_VALUES = 2**21  # features, or fields of a csv file; fewer rows make a batch when they are wide
+BATCH_CHARS = 4 * 2**20  # of a csv file
+LONGEST_RECORD = 4 * 2**20  # characters of a csv file
+MAX_BYTES = 4 * 2**30  # that a file unpacks to; and that its rows take, encoded
+SUBJECT_BYTES = 128  # what whose a row is takes, while the upload is read
+_PIECE = 2**20  # bytes of a file that are read at once
+_NOT_UTF8 = re.compile("[\ud800-\udfff]")  # how the bytes that are none are read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,15 +61,21 @@ def kind_of(filename: str) -> Kind:
             )
 
 
-def read(path: Path, *, kind: Kind, schema: Schema | None, max_bytes: int = MAX_BYTES) -> Iterator[Batch]:
-    """Batches of at most 8192 rows. Only what was read without an error to the very end may be kept."""
+def read(
+    file: io.RawIOBase, *, kind: Kind, schema: Schema | None, folder: Path, max_bytes: int = MAX_BYTES
+) -> Iterator[Batch]:
+    """Batches of at most 8192 rows; the file is closed after the last. Only what was read without an error to the very
+    end may be kept. `folder`: where an array that is stored column by column is spooled.
+
+    Raises `UploadTooLarge` when the file unpacks to more than `max_bytes`, or its encoded rows would take more.
+    """
     if kind == "npz":
         if schema is not None:
             raise SchemaInvalid("An npz file takes no schema.", [FieldError("schema", "expected none for npz")])
-        return _read_npz(path, max_bytes)
+        return _bounded(_read_npz(file, folder, max_bytes), max_bytes)
     if schema is None:
         raise SchemaInvalid(f"A {kind} file needs a schema.", [FieldError("schema", f"expected one for {kind}")])
-    return _read_csv(path, schema) if kind == "csv" else _read_parquet(path, schema, max_bytes)
+    return _bounded(_read_csv(file, schema) if kind == "csv" else _read_parquet(file, schema, max_bytes), max_bytes)
 
 
 def check_learnable(class_counts: Sequence[int], classes: Sequence[object]) -> None:
@@ -75,6 +86,23 @@ def check_learnable(class_counts: Sequence[int], classes: Sequence[object]) -> N
     if len(classes) - len(absent) < 2:
         raise DatasetUnusable("All rows have the same label; two classes or more are needed.")
     encoding.refuse(DatasetUnusable, [FieldError(f"class {name}", "never occurs") for name in absent])
+
+
+def _bounded(batches: Iterator[Batch], max_bytes: int) -> Iterator[Batch]:
+    num_rows = 0
+    for batch in batches:
+        num_rows += len(batch.labels)
+        _check_size(_encoded_bytes(num_rows, batch.features.shape[1] - 1), max_bytes)
+        yield batch
+
+
+def _encoded_bytes(num_rows: int, num_features: int) -> int:
+    return num_rows * (4 * (num_features + 1) + 4 + SUBJECT_BYTES)
+
+
+def _batch_rows(num_values: int) -> int:
+    """The rows of a batch when each has so many values."""
+    return max(1, min(BATCH_ROWS, BATCH_VALUES // num_values))
 
 
 @contextmanager
@@ -92,25 +120,31 @@ def _damage_refused(kind: Kind) -> Iterator[None]:
 
 def _check_columns(names: Sequence[str], schema: Schema, place: str = "") -> None:
     """The file has the columns of the schema. Others are named by position: what stands first may be a record."""
-    declared = set(schema.declared)
-    faults = [FieldError(f"{place}column {name}", "is missing") for name in schema.declared if name not in names]
+    found = set(names)
+    faults = [FieldError(f"{place}column {name}", "is missing") for name in schema.declared if name not in found]
+    declared, seen = set(schema.declared), set[str]()
     for position, name in enumerate(names, start=1):
         if name not in declared:
             faults.append(FieldError(f"{place}column {position}", "is not declared in the schema"))
-        elif name in names[: position - 1]:
+        elif name in seen:
             faults.append(FieldError(f"{place}column {position}", "has the name of an earlier column"))
+        seen.add(name)
+        if len(faults) >= MAX_FAULTS:
+            break
     encoding.refuse(SchemaInvalid, faults)
 
 
 # --- csv -------------------------------------------------------------------------------------------------------------
 
 
-def _read_csv(path: Path, schema: Schema) -> Iterator[Batch]:
-    with path.open(encoding="utf-8-sig", newline="") as stream:
+def _read_csv(file: io.RawIOBase, schema: Schema) -> Iterator[Batch]:
+    pieces = io.BufferedReader(file, _PIECE)
+    with io.TextIOWrapper(pieces, encoding="utf-8-sig", errors="surrogateescape", newline="") as stream:
         records = _records(stream)
         line, header = next(records, (1, []))
         _check_columns(header, schema, f"line {line}, ")
-        while rows := list(islice(records, BATCH_ROWS)):
+        most = _batch_rows(len(header) + schema.num_features)
+        while rows := _some(records, most):
             lines = [line for line, _ in rows]
             faults = encoding.Faults.in_file(lines)
             faults.mark("", [len(fields) != len(header) for _, fields in rows], f"expected {len(header)} fields")
@@ -120,50 +154,70 @@ def _read_csv(path: Path, schema: Schema) -> Iterator[Batch]:
             yield Batch(features=features, labels=labels, subjects=subjects)
 
 
+def _some(records: Iterator[tuple[int, list[str]]], most: int) -> list[tuple[int, list[str]]]:
+    """The next records, as many as make a batch."""
+    rows: list[tuple[int, list[str]]] = []
+    num_chars = 0
+    while len(rows) < most and num_chars < BATCH_CHARS and (record := next(records, None)):
+        rows.append(record)
+        num_chars += sum(map(len, record[1])) + len(record[1])
+    return rows
+
+
 def _records(stream: IO[str]) -> Iterator[tuple[int, list[str]]]:
     """The records of a csv file, each with the line on which it starts; blank lines are none."""
-    reader = csv.reader(_bounded_lines(stream), strict=True)
+    lines = _Lines(stream)
+    reader = csv.reader(lines, strict=True)
     line = 1
     try:
         for fields in reader:
             if fields:
                 yield line, fields
             line = reader.line_num + 1
+            lines.room = LONGEST_RECORD
     except csv.Error:
         encoding.refuse(RowInvalid, [FieldError(f"line {line}", "expected well-quoted fields of moderate length")])
-    except UnicodeDecodeError:
-        raise InputInvalid("The csv file is not UTF-8 text.", [FieldError("file", "expected UTF-8 text")]) from None
+    except UnicodeError:
+        encoding.refuse(RowInvalid, [FieldError(f"line {line}", "expected UTF-8 text")])
 
 
-def _bounded_lines(stream: IO[str]) -> Iterator[str]:
-    while line := stream.readline(LONGEST_LINE):
-        if len(line) == LONGEST_LINE:
-            raise csv.Error
-        yield line
+class _Lines:
+    """The lines of a csv file, as long as those of one record fit into the room for it."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._stream = stream
+        self.room = LONGEST_RECORD  # characters
+
+    def __iter__(self) -> Iterator[str]:
+        while line := self._stream.readline(self.room):
+            self.room -= len(line)
+            if self.room == 0:
+                raise csv.Error
+            if not line.isascii() and _NOT_UTF8.search(line):
+                raise UnicodeError
+            yield line
 
 
 # --- parquet ---------------------------------------------------------------------------------------------------------
 
 
-def _read_parquet(path: Path, schema: Schema, max_bytes: int) -> Iterator[Batch]:
-    with _damage_refused("parquet"):
-        file = pq.ParquetFile(path)
-    with file:
+def _read_parquet(file: io.RawIOBase, schema: Schema, max_bytes: int) -> Iterator[Batch]:
+    with io.BufferedReader(file, _PIECE) as stream:
+        metadata, arrow = _checked_metadata(stream, schema, max_bytes)
+        # A text that occurs often is there once: written out for every row, a small file would fill any memory.
+        texts = [name for name in schema.used if _is_text(arrow.field(name).type)]
         with _damage_refused("parquet"):
-            arrow = file.schema_arrow
-            sizes = [file.metadata.row_group(group).total_byte_size for group in range(file.num_row_groups)]
-            num_bytes = sum(sizes) + file.metadata.num_rows * (schema.num_features + 1) * 4
-        _check_size(num_bytes, max_bytes)
-        _check_columns(arrow.names, schema)
-        strange = [name for name in schema.used if not _is_scalar(arrow.field(name).type)]
-        encoding.refuse(SchemaInvalid, [FieldError(f"column {name}", "expected text or numbers") for name in strange])
-        batches = file.iter_batches(batch_size=BATCH_ROWS, columns=list(schema.used))
+            opened = pq.ParquetFile(
+                stream, metadata=metadata, read_dictionary=texts, pre_buffer=False, buffer_size=_PIECE
+            )
+        most = _batch_rows(len(schema.used) + schema.num_features)
+        batches = opened.iter_batches(batch_size=most, columns=list(schema.used), use_threads=False)
         line = 1
         while True:
             with _damage_refused("parquet"):
                 batch = next(batches, None)
                 if batch is None:
-                    return
+                    break
                 batch.validate(full=True)
                 columns = {name: batch.column(name) for name in schema.used}
             lines = range(line, line + batch.num_rows)
@@ -172,52 +226,97 @@ def _read_parquet(path: Path, schema: Schema, max_bytes: int) -> Iterator[Batch]
             line += batch.num_rows
 
 
+def _checked_metadata(stream: IO[bytes], schema: Schema, max_bytes: int) -> tuple[Any, Any]:
+    """What the file says of itself, and its columns, once that is so and fits the schema."""
+    with _damage_refused("parquet"):
+        footer = pages.footer(stream)
+        if footer is None:
+            raise InputInvalid("The parquet file is encrypted.", [FieldError("file", "expected plain parquet")])
+        opened = pq.ParquetFile(stream)
+        metadata, arrow = opened.metadata, opened.schema_arrow
+    _check_size(_encoded_bytes(metadata.num_rows, schema.num_features), max_bytes)
+    _check_columns(arrow.names, schema)
+    strange = [name for name in schema.used if not _is_scalar(arrow.field(name).type)]
+    encoding.refuse(SchemaInvalid, [FieldError(f"column {name}", "expected text or numbers") for name in strange])
+    with _damage_refused("parquet"):
+        chosen = _chosen_columns(metadata, schema)
+        num_bytes = pages.unpacked_bytes(stream, footer, chosen)
+    _check_size(num_bytes, max_bytes)
+    return metadata, arrow
+
+
+def _chosen_columns(metadata: Any, schema: Schema) -> list[int]:
+    """The positions of the columns that are read. Arrow takes `a` for the columns `a` and `a.b`."""
+    used = set(schema.used)
+    paths = [metadata.schema.column(position).path for position in range(metadata.num_columns)]
+    chosen = [
+        position
+        for position, path in enumerate(paths)
+        if used.intersection(accumulate(path.split("."), "{}.{}".format))
+    ]
+    unexpected = [
+        FieldError(f"column {position + 1}", "expected no dot") for position in chosen if paths[position] not in used
+    ]
+    encoding.refuse(SchemaInvalid, unexpected)
+    if len(chosen) != len(used):
+        raise InputInvalid("The parquet file has two columns of one name.")
+    return chosen
+
+
 def _is_scalar(kind: Any) -> bool:
     if pa.types.is_dictionary(kind):
         return _is_scalar(kind.value_type)
-    tests = ("string", "large_string", "string_view", "integer", "floating", "decimal", "boolean", "null")
-    return any(getattr(pa.types, f"is_{test}")(kind) for test in tests)
+    tests = ("integer", "floating", "decimal", "boolean", "null")
+    return _is_text(kind) or any(getattr(pa.types, f"is_{test}")(kind) for test in tests)
+
+
+def _is_text(kind: Any) -> bool:
+    return any(getattr(pa.types, f"is_{test}")(kind) for test in ("string", "large_string", "string_view"))
 
 
 # --- npz -------------------------------------------------------------------------------------------------------------
 
 
-def _read_npz(path: Path, max_bytes: int) -> Iterator[Batch]:
-    with _damage_refused("npz"), zipfile.ZipFile(path) as archive:
-        members = {member.filename: member for member in archive.infolist()}
-        if sorted(members) != ["subject.npy", "x.npy", "y.npy"]:
+def _read_npz(file: io.RawIOBase, folder: Path, max_bytes: int) -> Iterator[Batch]:
+    with arrays.ShortReads(file) as stream:
+        with _damage_refused("npz"):
+            archive = zipfile.ZipFile(stream)
+            members = {member.orig_filename: member for member in archive.infolist()}
+        if sorted(members) != ["subject.npy", "x.npy", "y.npy"] or len(archive.infolist()) != len(members):
             raise InputInvalid("An npz file holds exactly the arrays x, y and subject.")
+        if not all(map(arrays.is_plain, members.values())):
+            raise InputInvalid("The members of an npz file are plain files, stored or deflated, and not encrypted.")
         _check_size(sum(member.file_size for member in members.values()), max_bytes)
-        x, y, subject = (_array(archive, members[f"{name}.npy"]) for name in ("x", "y", "subject"))
-    _expect("x", x.dtype.kind == "f" and x.dtype.itemsize <= 8 and x.ndim == 2 and x.shape[-1] > 0, "(n, d) floats")
+        with _damage_refused("npz"):
+            x, y, subject = (arrays.declared(archive, members[f"{name}.npy"]) for name in ("x", "y", "subject"))
+        _check_arrays(x, y, subject)
+        num_rows, num_features = x.shape
+        _check_size(_encoded_bytes(num_rows, num_features), max_bytes)
+        most = _batch_rows(num_features)
+        pieces = [arrays.rows(archive, array, most, folder) for array in (x, y, subject)]
+        for start in range(0, num_rows, most):
+            with _damage_refused("npz"):  # four bytes of a string need not be a character
+                features, labels, names = (next(piece) for piece in pieces)
+                subjects: list[str | None] = [str(name) for name in names]
+            yield _encoded(features, labels, subjects, first_line=start + 1)
+
+
+def _encoded(x: npt.NDArray[Any], y: npt.NDArray[Any], subjects: list[str | None], *, first_line: int) -> Batch:
+    features = encoding.encode_vectors(x, first_line=first_line)
+    faults = encoding.Faults.in_file(range(first_line, first_line + len(features)))
+    faults.mark("y", (y < 0) | (y >= MAX_CLASSES), f"expected a class from 0 to {MAX_CLASSES - 1}")
+    faults.mark("subject", [not encoding.is_name(name) for name in subjects], encoding.EXPECTED_SUBJECT)
+    faults.refuse()
+    return Batch(features=features, labels=y.astype("<i4"), subjects=subjects)
+
+
+def _check_arrays(x: Declared, y: Declared, subject: Declared) -> None:
+    floats = x.dtype.kind == "f" and x.dtype.itemsize <= 8
+    fits = len(x.shape) == 2 and 0 < x.shape[-1] <= MAX_FEATURES
+    _expect("x", floats and fits, f"(n, d) floats, d from 1 to {MAX_FEATURES}")
     _expect("y", y.dtype.kind in "iu" and y.shape == x.shape[:1], "(n,) integers")
-    _expect("subject", subject.dtype.kind == "U" and subject.shape == x.shape[:1], "(n,) strings")
-    for start in range(0, len(x), BATCH_ROWS):
-        rows = slice(start, start + BATCH_ROWS)
-        features = encoding.encode_vectors(x[rows], first_line=start + 1)
-        faults = encoding.Faults.in_file(range(start + 1, start + 1 + len(features)))
-        faults.mark("y", (y[rows] < 0) | (y[rows] >= MAX_CLASSES), f"expected a class from 0 to {MAX_CLASSES - 1}")
-        with _damage_refused("npz"):  # four bytes of a string need not be a character
-            subjects: list[str | None] = [str(name) for name in subject[rows]]
-        faults.mark("subject", [not encoding.is_name(name) for name in subjects], "expected a subject")
-        faults.refuse()
-        yield Batch(features=features, labels=y[rows].astype("<i4"), subjects=subjects)
-
-
-def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> npt.NDArray[Any]:
-    """The array in this member, once its header asks for no more bytes than the member declares."""
-    with archive.open(member) as stream:
-        version = np.lib.format.read_magic(stream)
-        read_header = {
-            (1, 0): np.lib.format.read_array_header_1_0,
-            (2, 0): np.lib.format.read_array_header_2_0,
-        }[version]
-        shape, _, dtype = read_header(stream)
-        if dtype.hasobject or math.prod(shape) * dtype.itemsize > member.file_size:
-            raise InputInvalid("The arrays of an npz file hold plain numbers and strings, as many as they declare.")
-    with archive.open(member) as stream:
-        array: npt.NDArray[Any] = np.lib.format.read_array(stream, allow_pickle=False)
-        return array
+    moderate = subject.dtype.kind == "U" and subject.dtype.itemsize <= 4 * LONGEST_NAME
+    _expect("subject", moderate and subject.shape == x.shape[:1], f"(n,) strings of at most {LONGEST_NAME} characters")
 
 
 def _expect(name: str, holds: bool, what: str) -> None:

@@ -3,7 +3,7 @@
     <dataset_id>.manifest                   the shape and the digest of each block, JSON
     <dataset_id>.<block>-<digest>.sealed    the features, then the labels, of 4096 rows
 
-A deletion seals the touched blocks anew under new names, replaces the manifest, which commits it, and destroys the keys
+An edit seals the touched blocks anew under new names, replaces the manifest, which commits it, and destroys the keys
 of the blocks before; killed anywhere, it can be run again, on any host. One process at a time has a dataset to itself,
 by a lock in a folder that all hosts share. A copy is laid out as `RowStore` says. Before any use it is compared with
 the manifest: what is stale in it is overwritten in place, and a copy of rows that are gone is wiped.
@@ -12,8 +12,7 @@ the manifest: what is stale in it is overwritten in place, and a copy of rows th
 import datetime
 import errno
 import json
-import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +21,7 @@ from typing import Self
 import numpy as np
 
 from app.errors import DatasetDamaged, DatasetUnknown
-from app.registry.files import locked
+from app.registry.files import locked, overwrite
 from app.registry.rows import BLOCK_ROWS, DIGEST_BYTES, Rows, RowStore, RowWriter, block_content
 from app.registry.sealing import Sealed
 from app.registry.store import ObjectStore
@@ -101,10 +100,24 @@ class MirroredRowStore(RowStore):
             self._refresh(dataset_id)
             return super().open(dataset_id)
 
-    def make_null(self, dataset_id: str, slots: Sequence[int]) -> None:
+    @contextmanager
+    def held(self, dataset_id: str) -> Iterator[tuple[int, int]]:
+        with self._alone(dataset_id):
+            manifest = self._refresh(dataset_id)
+            yield manifest.num_slots, manifest.num_columns
+
+    def make_null(self, dataset_id: str, slots: Sequence[int], *, admit: Callable[[], None] = lambda: None) -> None:
         with self._alone(dataset_id):
             manifest = self._refresh(dataset_id, reading={slot // BLOCK_ROWS for slot in slots})
-            super().make_null(dataset_id, slots)
+            super().make_null(dataset_id, slots, admit=admit)
+            self._publish(dataset_id, before=manifest)
+
+    def fill(
+        self, dataset_id: str, slots: Sequence[int], batch: Rows, *, admit: Callable[[], None] = lambda: None
+    ) -> None:
+        with self._alone(dataset_id):
+            manifest = self._refresh(dataset_id, reading={slot // BLOCK_ROWS for slot in slots})
+            super().fill(dataset_id, slots, batch, admit=admit)
             self._publish(dataset_id, before=manifest)
 
     def verify(self, dataset_id: str, *, digest: str | None) -> None:
@@ -184,9 +197,10 @@ class MirroredRowStore(RowStore):
             digest = manifest.digests[block]
             if recorded != digest or (block in reading and self._block_digest(folder, num_columns, block) != digest):
                 features, labels = self._block(dataset_id, manifest, block)
-                _overwrite(folder / "features.f32", block * BLOCK_ROWS * 4 * num_columns, features.tobytes())
-                _overwrite(folder / "labels.i32", block * BLOCK_ROWS * 4, labels.tobytes())
-                _overwrite(folder / "block_digests.bin", block * DIGEST_BYTES, digest)
+                first = block * BLOCK_ROWS * 4
+                overwrite(folder / "features.f32", [(first * num_columns, features.tobytes())])
+                overwrite(folder / "labels.i32", [(first, labels.tobytes())])
+                overwrite(folder / "block_digests.bin", [(block * DIGEST_BYTES, digest)])
         return manifest
 
     def _manifest(self, dataset_id: str) -> Manifest:
@@ -225,12 +239,3 @@ class MirroredRowStore(RowStore):
 def _recorded(folder: Path) -> tuple[bytes, ...]:
     digests = (folder / "block_digests.bin").read_bytes()
     return tuple(digests[start : start + DIGEST_BYTES] for start in range(0, len(digests), DIGEST_BYTES))
-
-
-def _overwrite(path: Path, offset: int, content: bytes) -> None:
-    with path.open("r+b", buffering=0) as file:
-        view, descriptor = memoryview(content), file.fileno()
-        while view:
-            written = os.pwrite(descriptor, view, offset)
-            view, offset = view[written:], offset + written
-        os.fsync(descriptor)

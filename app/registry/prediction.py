@@ -20,7 +20,9 @@ def probabilities(
             f"Expected features (n, d) and parameters ({weight_rows}, d) for {num_classes=} >= 2, "
             f"got {features.shape} and {parameters.shape}"
         )
-    scores = features.astype(np.float64) @ parameters.T  # (n, weight_rows)
+    # Not by BLAS, which copies weights into buffers of its own and keeps them: they outlive the version.
+    rows = features.astype(np.float64, order="C")
+    scores: NDArray[np.float64] = np.einsum("nd,cd->nc", rows, parameters)  # (n, weight_rows)
     if num_classes == 2:
         scores = np.hstack((np.zeros_like(scores), scores))  # sigmoid(s) is the softmax of (0, s)
     scores -= scores.max(axis=1, keepdims=True)

@@ -1,7 +1,8 @@
 """All SQL about datasets, models and versions."""
 
 import datetime
-from collections.abc import Iterable, Sequence
+import itertools
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 import sqlalchemy as sa
@@ -9,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from app.db import bulk
 from app.db.paging import Page, page
-from app.db.tables import Dataset, Model, Record, Run, Version
+from app.db.tables import Addition, Dataset, Export, Model, Record, Run, Version
 
 T = TypeVar("T")
 
@@ -22,13 +23,57 @@ def datasets(session: Session, *, limit: int, cursor: str | None) -> Page[Datase
     return page(session, sa.select(Dataset), Dataset.created_at, Dataset.id, limit=limit, cursor=cursor)
 
 
-def dataset_ids(session: Session) -> set[str]:
-    return set(session.scalars(sa.select(Dataset.id)))
+def add_records(
+    session: Session,
+    *,
+    dataset_id: str,
+    subject_refs: Sequence[str | None],
+    slots: Iterable[int] | None = None,
+    addition_id: str | None = None,
+) -> None:
+    """Say whose row is in which slot, or is going to be; without `slots` in the first, the second, ..."""
+    rows = (
+        (dataset_id, slot, ref, addition_id)
+        for slot, ref in zip(itertools.count() if slots is None else slots, subject_refs, strict=slots is not None)
+    )
+    bulk.insert(session, Record, columns=("dataset_id", "slot", "subject_ref", "addition_id"), rows=rows)
 
 
-def add_records(session: Session, *, dataset_id: str, subject_refs: Sequence[str | None]) -> None:
-    rows = ((dataset_id, slot, ref) for slot, ref in enumerate(subject_refs))
-    bulk.insert(session, Record, columns=("dataset_id", "slot", "subject_ref"), rows=rows)
+def taken_slots(session: Session, *, dataset_id: str) -> Iterator[int]:
+    """Slots whose rows are not known to be null, or are promised to somebody."""
+    query = sa.select(Record.slot).where(Record.dataset_id == dataset_id)
+    yield from session.scalars(query.execution_options(yield_per=10_000))
+
+
+def count_taken_slots(session: Session, *, dataset_id: str) -> int:
+    return session.scalars(sa.select(sa.func.count()).where(Record.dataset_id == dataset_id)).one()
+
+
+def slots_of_addition(session: Session, *, addition_id: str) -> list[int]:
+    """Where its rows go, in their order."""
+    query = sa.select(Record.slot).where(Record.addition_id == addition_id).order_by(Record.slot)
+    return list(session.scalars(query))
+
+
+def addition(session: Session, addition_id: str) -> Addition | None:
+    return session.get(Addition, addition_id)
+
+
+def additions(session: Session, *, dataset_id: str, limit: int, cursor: str | None) -> Page[Addition]:
+    query = sa.select(Addition).where(Addition.dataset_id == dataset_id)
+    return page(session, query, Addition.created_at, Addition.id, limit=limit, cursor=cursor)
+
+
+def staged_additions(session: Session, *, dataset_id: str) -> list[Addition]:
+    """Those whose batches still lie beside the dataset, the first to come first."""
+    query = sa.select(Addition).where(Addition.dataset_id == dataset_id, Addition.staged)
+    return list(session.scalars(query.order_by(Addition.created_at, Addition.id)))
+
+
+def row_ids(session: Session) -> set[str]:
+    """Under which ids rows are stored: those of datasets, and of batches that are to be added to one."""
+    staged = session.scalars(sa.select(Addition.id).where(Addition.staged))
+    return set(staged) | set(session.scalars(sa.select(Dataset.id)))
 
 
 def count_subjects(session: Session, *, dataset_id: str) -> int:
@@ -40,6 +85,13 @@ def count_records(session: Session, *, dataset_id: str) -> int:
     """Rows that are not null: not yet claimed for erasure."""
     query = sa.select(sa.func.count()).where(Record.dataset_id == dataset_id, Record.erasure_id.is_(None))
     return session.scalars(query).one()
+
+
+def count_rows(session: Session, *, dataset_id: str) -> int:
+    """The rows that are not null, while nobody writes any; those that were added count once they are in their slots."""
+    came = sa.or_(Record.addition_id.is_(None), Addition.status == "applied")
+    query = sa.select(sa.func.count()).select_from(Record).outerjoin(Addition, Addition.id == Record.addition_id)
+    return session.scalars(query.where(Record.dataset_id == dataset_id, came)).one()
 
 
 def count_records_of(session: Session, *, dataset_id: str, subject_ref: str) -> int:
@@ -74,9 +126,26 @@ def version(session: Session, *, model_id: str, number: int) -> Version | None:
     ).one_or_none()
 
 
+def version_named(session: Session, *, model_id: str, number: int | None, weights_sha256: str | None) -> Version | None:
+    """The version of a model with this number, this digest, or both."""
+    query = sa.select(Version).where(Version.model_id == model_id)
+    if number is not None:
+        query = query.where(Version.number == number)
+    if weights_sha256 is not None:
+        query = query.where(Version.weights_sha256 == weights_sha256)
+    return session.scalars(query.order_by(Version.number.desc()).limit(1)).first()
+
+
 def versions(session: Session, *, model_id: str, limit: int, cursor: str | None) -> Page[Version]:
     query = sa.select(Version).where(Version.model_id == model_id)
     return page(session, query, Version.published_at, Version.id, limit=limit, cursor=cursor)
+
+
+def exports(session: Session, *, model_id: str, version: int | None, limit: int, cursor: str | None) -> Page[Export]:
+    query = sa.select(Export).where(Export.model_id == model_id)
+    if version is not None:
+        query = query.where(Export.version == version)
+    return page(session, query, Export.at, Export.id, limit=limit, cursor=cursor)
 
 
 def forget_metrics(session: Session, *, evaluation_dataset_id: str) -> None:
@@ -89,8 +158,9 @@ def retired_version_ids(session: Session) -> list[str]:
     return list(session.scalars(sa.select(Version.id).where(Version.status == "retired")))
 
 
-def mark_destroyed(session: Session, *, version_id: str, at: datetime.datetime) -> None:
-    session.execute(sa.update(Version).where(Version.id == version_id).values(status="destroyed", destroyed_at=at))
+def mark_destroyed(session: Session, *, version_ids: Collection[str], at: datetime.datetime) -> None:
+    retired = sa.and_(Version.id.in_(version_ids), Version.status == "retired")
+    session.execute(sa.update(Version).where(retired).values(status="destroyed", destroyed_at=at))
 
 
 def needed_version_ids(session: Session) -> set[str]:
@@ -102,4 +172,11 @@ def needed_version_ids(session: Session) -> set[str]:
 
 
 def running_run(session: Session, *, model_id: str) -> Run | None:
-    return session.scalars(sa.select(Run).where(Run.model_id == model_id, Run.status == "running")).one_or_none()
+    """The one that makes a version of the model."""
+    running = sa.select(Run).where(Run.model_id == model_id, Run.status == "running", Run.kind != "audit")
+    return session.scalars(running).one_or_none()
+
+
+def last_audited_run(session: Session, *, model_id: str) -> Run | None:
+    query = sa.select(Run).where(Run.model_id == model_id, Run.audit.is_not(None))
+    return session.scalars(query.order_by(Run.started_at.desc(), Run.id.desc()).limit(1)).first()

@@ -1,4 +1,4 @@
-"""The encoded rows of a dataset on disk: fixed slots, which a deletion turns into null rows in place.
+"""The encoded rows of a dataset on disk: fixed slots, edited in place. A deletion makes null rows; additions fill them.
 
     <root>/<dataset_id>/features.f32       (num_slots, num_columns) float32, little-endian, row-major
                         labels.i32         (num_slots,) int32, little-endian
@@ -14,21 +14,22 @@ import datetime
 import errno
 import hashlib
 import json
-import os
 import re
 import secrets
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from app import hardening
 from app.errors import DatasetDamaged, DatasetUnknown, DatasetUnusable
-from app.registry.files import created, locked, sync_folder, wipe, zero_and_verify
+from app.registry.files import created, locked, overwrite, sync_folder, wipe, zero_and_verify
 
 if TYPE_CHECKING:
     from app.registry.ingest import Batch
@@ -119,27 +120,48 @@ class RowStore:
 
     def open(self, dataset_id: str) -> Rows:
         folder, num_slots, num_columns = self._shape(dataset_id)
-        return Rows(
-            features=np.memmap(folder / "features.f32", dtype="<f4", mode="r", shape=(num_slots, num_columns)),
-            labels=np.memmap(folder / "labels.i32", dtype="<i4", mode="r", shape=(num_slots,)),
-            num_slots=num_slots,
-            num_columns=num_columns,
-        )
+        features = np.memmap(folder / "features.f32", dtype="<f4", mode="r", shape=(num_slots, num_columns))
+        labels = np.memmap(folder / "labels.i32", dtype="<i4", mode="r", shape=(num_slots,))
+        hardening.pageable(features, labels)
+        return Rows(features=features, labels=labels, num_slots=num_slots, num_columns=num_columns)
 
-    def make_null(self, dataset_id: str, slots: Sequence[int]) -> None:
-        """Overwrite the slots with the null row and prove it by reading back. After a crash anywhere, run it again."""
+    def make_null(self, dataset_id: str, slots: Sequence[int], *, admit: Callable[[], None] = lambda: None) -> None:
+        """Overwrite the slots with the null row and prove it by reading back. After a crash anywhere, run it again.
+
+        `admit` is asked when nobody else can write any more, and raises where it is too late to.
+        """
         folder, num_slots, num_columns = self._shape(dataset_id)
-        outside = [slot for slot in slots if not 0 <= slot < num_slots]
-        if outside:
-            raise IndexError(f"Expected 0 <= slot={outside[0]} < num_slots={num_slots}")
+        _check_slots(slots, num_slots)
         chosen = sorted(set(slots))
         with locked(folder):
+            admit()
             for name, row_bytes in (("features.f32", 4 * num_columns), ("labels.i32", 4)):
                 zero_and_verify(folder / name, [(slot * row_bytes, row_bytes) for slot in chosen])
-            with (folder / "block_digests.bin").open("r+b", buffering=0) as file:
-                for block in sorted({slot // BLOCK_ROWS for slot in chosen}):
-                    os.pwrite(file.fileno(), self._block_digest(folder, num_columns, block), block * DIGEST_BYTES)
-                os.fsync(file.fileno())
+            self._renew_digests(folder, num_columns, chosen)
+
+    def fill(
+        self, dataset_id: str, slots: Sequence[int], batch: Rows, *, admit: Callable[[], None] = lambda: None
+    ) -> None:
+        """Write the rows of `batch` into the slots, the first into the first of them, and read them back. After a crash
+        anywhere, run it again; `admit` as in `make_null`."""
+        folder, num_slots, num_columns = self._shape(dataset_id)
+        _check_slots(slots, num_slots)
+        if len(set(slots)) != len(slots) or (batch.num_slots, batch.num_columns) != (len(slots), num_columns):
+            shape = (batch.num_slots, batch.num_columns)
+            raise ValueError(f"Expected rows of shape {shape} == {(len(slots), num_columns)}, a slot for each")
+        with locked(folder):
+            admit()
+            overwrite(folder / "features.f32", _pieces(slots, batch.features, 4 * num_columns))
+            overwrite(folder / "labels.i32", _pieces(slots, batch.labels, 4))
+            self._renew_digests(folder, num_columns, slots)
+            there = RowStore.open(self, dataset_id)
+            for rows in _runs(slots):
+                wanted = slice(slots[rows.start], slots[rows.start] + rows.stop - rows.start)
+                if not (
+                    np.array_equal(there.features[wanted], batch.features[rows])
+                    and np.array_equal(there.labels[wanted], batch.labels[rows])
+                ):
+                    raise OSError(errno.EIO, "Rows were written and something else was read back", str(folder))
 
     def verify(self, dataset_id: str, *, digest: str | None) -> None:
         """Read all rows and compare their digests with those on record, and these with `digest` if it is given.
@@ -160,10 +182,35 @@ class RowStore:
 
     def _digest(self, dataset_id: str) -> str:
         folder, num_slots, num_columns = self._shape(dataset_id)
+        return self._digest_over(num_slots, num_columns, [(folder / "block_digests.bin").read_bytes()])
+
+    def _digest_over(self, num_slots: int, num_columns: int, block_digests: Iterable[bytes]) -> str:
         digest = hashlib.blake2b(key=self._key, digest_size=DIGEST_BYTES, person=b"lethe.rows")
         digest.update(f"{num_slots} {num_columns} {BLOCK_ROWS}\n".encode())
-        digest.update((folder / "block_digests.bin").read_bytes())
+        for one in block_digests:
+            digest.update(one)
         return digest.hexdigest()
+
+    @contextmanager
+    def held(self, dataset_id: str) -> Iterator[tuple[int, int]]:
+        """The number of slots and of columns of rows that nobody edits while the block lasts."""
+        folder, num_slots, num_columns = self._shape(dataset_id)
+        with locked(folder):
+            yield num_slots, num_columns
+
+    def blocks(self, dataset_id: str, *, digest: str | None) -> Iterator[bytes]:
+        """Features and then labels of each 4096 rows that are `held`, as they are on disk.
+
+        Raises `DatasetDamaged`, after the last, if they were not those of `digest`.
+        """
+        folder, num_slots, num_columns = self._shape(dataset_id)
+        digests = []
+        for block in range(num_blocks(num_slots)):
+            content = block_content(folder, num_columns, block)
+            digests.append(self._digest_of(content))
+            yield content
+        if digest is not None and digest != self._digest_over(num_slots, num_columns, digests):
+            raise DatasetDamaged(f"The rows of dataset {dataset_id} are not those on record.")
 
     def delete(self, dataset_id: str) -> None:
         """Overwrite and remove the rows; nothing happens when there are none, so it can be run again."""
@@ -209,6 +256,11 @@ class RowStore:
                 raise OSError(errno.EIO, f"Expected {size} bytes", str(folder / name))
         return folder, num_slots, num_columns
 
+    def _renew_digests(self, folder: Path, num_columns: int, slots: Sequence[int]) -> None:
+        touched = sorted({slot // BLOCK_ROWS for slot in slots})
+        digests = ((block * DIGEST_BYTES, self._block_digest(folder, num_columns, block)) for block in touched)
+        overwrite(folder / "block_digests.bin", digests)
+
     def _block_digest(self, folder: Path, num_columns: int, block: int) -> bytes:
         return self._digest_of(block_content(folder, num_columns, block))
 
@@ -224,6 +276,25 @@ def block_content(folder: Path, num_columns: int, block: int) -> bytes:
             file.seek(block * BLOCK_ROWS * row_bytes)
             parts.append(file.read(BLOCK_ROWS * row_bytes))
     return b"".join(parts)
+
+
+def _check_slots(slots: Sequence[int], num_slots: int) -> None:
+    outside = [slot for slot in slots if not 0 <= slot < num_slots]
+    if outside:
+        raise IndexError(f"Expected 0 <= slot={outside[0]} < num_slots={num_slots}")
+
+
+def _runs(slots: Sequence[int]) -> Iterator[slice]:
+    """Positions in `slots` whose slots follow each other, a few thousand at once."""
+    breaks = np.flatnonzero((np.diff(slots) != 1) | (np.arange(1, len(slots)) % BLOCK_ROWS == 0)) + 1
+    for start, stop in pairwise([0, *breaks.tolist(), len(slots)]):
+        yield slice(start, stop)
+
+
+def _pieces(slots: Sequence[int], rows: npt.NDArray[Any], row_bytes: int) -> Iterator[tuple[int, bytes]]:
+    """Where in the file the rows for these slots go."""
+    for positions in _runs(slots):
+        yield slots[positions.start] * row_bytes, rows[positions].tobytes()
 
 
 def num_blocks(num_slots: int) -> int:

@@ -1,25 +1,23 @@
 """Models and their versions: create, relearn, publish, retire, destroy."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from sqlalchemy.orm import Session
 
 from app import telemetry
-from app.db import now
+from app.audit import service as audit
+from app.db import actor, now
 from app.db.tables import Dataset, Model, Run, Version, new_id
 from app.errors import (
     ModelNotLive,
     ModelUnknown,
     PreconditionFailed,
-    TargetUnreachable,
     VersionUnknown,
     WeightsDestroyed,
 )
-from app.privacy import accountant, calibration
-from app.privacy.accountant import Run as ChainRun
-from app.privacy.errors import InfeasibleError, PrivacyError
-from app.privacy.mechanism import Mechanism, num_weight_rows
-from app.registry import repository
+from app.privacy.mechanism import Mechanism
+from app.registry import mechanisms, repository
 from app.registry.weights import WeightStore
 
 
@@ -39,43 +37,33 @@ def create_model(
     ranks: int,
     max_requests: int | None,
     max_wait_seconds: int,
+    audit_lanes: int,
+    audit_chains: int,
     max_steps: int,
 ) -> Model:
     """Freeze the mechanism and ask for the first learning run.
 
-    `delta` defaults to 1 / num_slots^1.1. Raises `PreconditionFailed` when the mechanism has no guarantee,
-    `TargetUnreachable` when a single deletion could not be brought to (epsilon, delta) within `max_steps`.
+    Raises `PreconditionFailed` for an evaluation dataset that is none, and what `mechanisms.of` raises.
     """
     if evaluation_dataset and evaluation_dataset.digest == dataset.digest:
         raise PreconditionFailed("Measure on another dataset: accuracy on the learned rows would tell about them.")
     if evaluation_dataset and not _same_shape(dataset, evaluation_dataset):
         raise PreconditionFailed("The evaluation dataset must have the same features and classes as the dataset.")
-    delta = dataset.num_slots**-1.1 if delta is None else delta
-    try:
-        mechanism = calibration.mechanism_for(
-            num_slots=dataset.num_slots,
-            num_classes=len(dataset.classes),
-            num_parameters=num_weight_rows(len(dataset.classes)) * (dataset.num_features + 1),  # the bias
-            epsilon=epsilon,
-            delta=delta,
-            l2=l2,
-            noise_scale=noise_scale,
-            step_size=step_size,
-            radius=radius,
-            learn_steps=learn_steps,
-        )
-        if mechanism.learn_steps > max_steps:
-            raise InfeasibleError(f"Expected learn_steps={mechanism.learn_steps} <= {max_steps}: raise l2")
-        learned = accountant.replay(mechanism, [ChainRun(steps=mechanism.learn_steps)])
-        calibration.least_steps(learned, records=1, epsilon=epsilon, delta=delta, at_most=max_steps)
-    except InfeasibleError as error:
-        raise TargetUnreachable(f"{error}. Raise l2, noise_scale or the target.") from error
-    except PrivacyError as error:
-        raise PreconditionFailed(str(error)) from error
-    except ArithmeticError as error:
-        raise PreconditionFailed("A setting is too large or too small to compute with.") from error
+    delta = mechanisms.default_delta(dataset) if delta is None else delta
+    mechanism = mechanisms.of(
+        dataset,
+        epsilon=epsilon,
+        delta=delta,
+        l2=l2,
+        noise_scale=noise_scale,
+        step_size=step_size,
+        radius=radius,
+        learn_steps=learn_steps,
+        max_steps=max_steps,
+    )
     model = Model(
         id=new_id("mdl"),
+        tenant_id=actor(session).tenant_id,
         name=name,
         dataset_id=dataset.id,
         evaluation_dataset_id=evaluation_dataset and evaluation_dataset.id,
@@ -85,11 +73,14 @@ def create_model(
         ranks=ranks,
         max_requests=max_requests,
         max_wait_seconds=max_wait_seconds,
+        audit_lanes=audit_lanes,
+        audit_chains=audit_chains,
         status="learning",
         wanted="learn",
         created_at=now(session),
     )
     session.add(model)
+    audit.record(session, "model.created", model.id, dataset_id=dataset.id)
     return model
 
 
@@ -124,6 +115,16 @@ def relearn(session: Session, model: Model) -> None:
         model.wanted = "relearn" if model.live_version else "learn"
         model.status = "live" if model.live_version else "learning"
         model.attempts, model.deaths, model.not_before, model.error_code = 0, 0, None, None
+    audit.record(session, "model.relearn_asked", model.id)
+
+
+def ask_audit(session: Session, model: Model) -> None:
+    """Ask for an audit on canaries alone: nobody's rows are read, and no version is made. Raises `ModelNotLive`."""
+    get_live_version(session, model)
+    if not model.audit_lanes:
+        raise PreconditionFailed("This model was created without lanes, and so it is not audited.")
+    model.audit_asked_at = model.audit_asked_at or now(session)
+    audit.record(session, "model.audit_asked", model.id)
 
 
 def mechanism_of(model: Model) -> Mechanism:
@@ -165,34 +166,19 @@ def read_weights(store: WeightStore, version: Version) -> bytes:
     return store.get(version.id)
 
 
-def destroy_retired(session: Session, store: WeightStore) -> int:
-    """Destroy the weights of every retired version; returns how many. Safe to run again after a crash."""
-    retired = repository.retired_version_ids(session)
-    for version_id in retired:
-        if _destroy(store, version_id):
-            repository.mark_destroyed(session, version_id=version_id, at=now(session))
-    return len(retired)
-
-
-def destroy_orphans(session: Session, store: WeightStore) -> None:
-    """Destroy weights that dead runs left: stored, but neither in service nor about to be."""
-    try:
-        stored = store.version_ids()
-    except OSError as error:
-        telemetry.logger().error("registry.weights_not_listed", error=type(error).__name__)
-        return
-    for version_id in stored - repository.needed_version_ids(session):
-        _destroy(store, version_id)
-
-
-def _destroy(store: WeightStore, version_id: str) -> bool:
-    """Whether the weights are gone; if the disk refuses, they are tried again the next time."""
-    try:
-        store.destroy(version_id)
-    except OSError as error:
-        telemetry.logger().error("registry.weights_not_destroyed", version_id=version_id, error=type(error).__name__)
-        return False
-    return True
+def destroy(store: WeightStore, version_ids: Iterable[str]) -> list[str]:
+    """Destroy the weights of these versions; returns those that are gone. What the disk refuses is tried again the
+    next time. It takes as long as the store takes: for no transaction."""
+    gone = []
+    for version_id in version_ids:
+        try:
+            store.destroy(version_id)
+        except OSError as error:
+            code = type(error).__name__
+            telemetry.logger().error("registry.weights_not_destroyed", version_id=version_id, error=code)
+        else:
+            gone.append(version_id)
+    return gone
 
 
 def _same_shape(one: Dataset, other: Dataset) -> bool:

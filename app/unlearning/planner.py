@@ -8,7 +8,7 @@ from app.privacy.accountant import Chain, Run
 from app.privacy.errors import InfeasibleError
 from app.privacy.mechanism import Mechanism
 
-Kind = Literal["learn", "unlearn", "relearn", "erase"]
+Kind = Literal["learn", "unlearn", "relearn", "erase", "add", "audit"]
 EXPECTED_REQUESTS = 9
 """What comes next, when nobody says: a batch of ten."""
 
@@ -22,8 +22,8 @@ class Plan:
     reason: str
 
 
-def learn(mechanism: Mechanism, *, kind: Kind = "learn") -> Plan:
-    return Plan(kind=kind, steps=mechanism.learn_steps, reason="asked for")
+def learn(mechanism: Mechanism, *, kind: Kind = "learn", reason: str = "asked for") -> Plan:
+    return Plan(kind=kind, steps=mechanism.learn_steps, reason=reason)
 
 
 def forget(chain: Chain, *, records: int, epsilon: float, delta: float) -> Plan:
@@ -40,6 +40,37 @@ def forget(chain: Chain, *, records: int, epsilon: float, delta: float) -> Plan:
     if steps < from_scratch:
         return Plan(kind="unlearn", steps=steps, reason=f"least steps to the target; relearning takes {from_scratch}")
     return Plan(kind="relearn", steps=from_scratch, reason="unlearning would take as many steps as relearning")
+
+
+def audit(mechanism: Mechanism, *, epsilon: float, delta: float) -> Plan:
+    """Let canaries be learned, and forgotten as the first record would be."""
+    learned = after(accountant.started(mechanism), learn(mechanism), records=0)
+    forgetting = forget(learned, records=1, epsilon=epsilon, delta=delta)
+    steps = mechanism.learn_steps + (forgetting.steps if forgetting.kind == "unlearn" else 0)
+    return Plan(kind="audit", steps=steps, reason="asked for: canaries alone are learned and forgotten")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """Batch after batch: the `runs` it takes, all their `steps`, the most of one, and what holds after the last."""
+
+    runs: int
+    relearned: int
+    steps: int
+    longest: int
+    chain: Chain
+
+
+def in_batches(chain: Chain, *, records: int, batch: int, epsilon: float, delta: float) -> Schedule:
+    """Forget `records`, so many at a time, each batch brought to the target before the next comes."""
+    runs = relearned = steps = longest = 0
+    for left in range(records, 0, -batch):
+        forgotten = min(batch, left)
+        plan = forget(chain, records=forgotten, epsilon=epsilon, delta=delta)
+        chain = after(chain, plan, records=forgotten)
+        runs, steps, longest = runs + 1, steps + plan.steps, max(longest, plan.steps)
+        relearned += plan.kind == "relearn"
+    return Schedule(runs=runs, relearned=relearned, steps=steps, longest=longest, chain=chain)
 
 
 def after(chain: Chain, plan: Plan, *, records: int) -> Chain:
@@ -92,16 +123,7 @@ def options(
         option("relearn", again, records, requests * again.steps, "nothing deleted has any influence on it"),
     ]
     if now.kind == "unlearn":
-        total = _one_by_one(chain, requests=requests, records=records, epsilon=epsilon, delta=delta)
+        one_by_one = in_batches(chain, records=requests * records, batch=records, epsilon=epsilon, delta=delta)
+        total = one_by_one.steps
         found.insert(0, option("unlearn", now, records, total, f"{total} steps for {requests} requests one by one"))
     return sorted(found, key=lambda option: option.steps_per_request)
-
-
-def _one_by_one(chain: Chain, *, requests: int, records: int, epsilon: float, delta: float) -> int:
-    """The steps of all requests if each is served before the next comes; what each leaves makes the next cost more."""
-    total = 0
-    for _ in range(requests):
-        plan = forget(chain, records=records, epsilon=epsilon, delta=delta)
-        chain = after(chain, plan, records=records)
-        total += plan.steps
-    return total

@@ -1,25 +1,29 @@
 """All SQL about runs: which are due, which are dead."""
 
 import datetime
+from collections.abc import Iterable, Iterator
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
+from app.db.likely import usually
 from app.db.paging import Page, page
-from app.db.tables import Dataset, DeletionRequest, Erasure, Model, RequestModel, Run, Version
-from app.deletion.status import Status
+from app.db.tables import Addition, Dataset, Erasure, Model, Run, Tenant, Version
+from app.deletion.deadlines import BEFORE_THE_DEADLINE
+from app.unlearning import turns
+from app.unlearning.turns import Due, Standing
 
 _LEARNING_MAY_WAIT = datetime.timedelta(days=30)
-_BEFORE_THE_DEADLINE = datetime.timedelta(days=7)
-"""However long a model lets requests wait for each other, it runs this long before the first of them is due."""
 
 
 def run(session: Session, run_id: str) -> Run | None:
     return session.get(Run, run_id)
 
 
-def runs(session: Session, *, model_id: str | None, limit: int, cursor: str | None) -> Page[Run]:
+def runs(session: Session, *, model_id: str | None, status: str | None, limit: int, cursor: str | None) -> Page[Run]:
     query = sa.select(Run)
+    if status is not None:
+        query = query.where(Run.status == status)
     if model_id is not None:
         query = query.where(Run.model_id == model_id)
     return page(session, query, Run.started_at, Run.id, limit=limit, cursor=cursor)
@@ -29,104 +33,213 @@ def expired_runs(session: Session, *, at: datetime.datetime) -> list[Run]:
     return list(session.scalars(sa.select(Run).where(Run.status == "running", Run.lease_expires_at < at)))
 
 
+def running_runs(session: Session) -> list[Run]:
+    return list(session.scalars(sa.select(Run).where(Run.status == "running")))
+
+
 def running_runs_of(session: Session, *, worker: str) -> list[Run]:
     return list(session.scalars(sa.select(Run).where(Run.status == "running", Run.worker == worker)))
 
 
-def datasets_due(session: Session, *, at: datetime.datetime) -> list[str]:
-    """Datasets with something to do and nothing running, by the earliest deadline of those who wait on them.
+def datasets_due(session: Session, *, at: datetime.datetime) -> list[Due]:
+    """Datasets with something to do and nothing running, in the order of `turns.in_turn`.
 
-    A model that only has to learn counts as if it were due a month after it was asked for. Rows are erased as soon as
-    one model of the dataset runs, or none is there to wait for.
+    Rows are erased as soon as one model of the dataset runs, or none is there to wait for.
     """
-    due: dict[str, datetime.datetime] = {}
-    waiting = _waiting_models(session, at=at)
-    requested = _requested(session, patient=_patient_datasets(session, waiting))
-    for dataset_id, deadline in [*requested, *_behind(session, waiting, at=at), *_to_learn(session, at=at)]:
-        due[dataset_id] = min(deadline, due.get(dataset_id, deadline))
-    busy = sa.select(Run.dataset_id).where(Run.status == "running")
-    put_off = sa.select(Dataset.id).where(Dataset.not_before > at)
-    held = set(session.scalars(sa.union(busy, put_off)))
-    return sorted(due.keys() - held, key=lambda dataset_id: (due[dataset_id], dataset_id))
-
-
-def _waiting_models(session: Session, *, at: datetime.datetime) -> set[str]:
-    """Models that let requests wait for each other, and whose requests are neither many, nor old, nor due soon."""
-    query = (
-        sa.select(
-            Model.id,
-            Model.max_requests,
-            Model.max_wait_seconds,
-            sa.func.count(),
-            sa.func.min(DeletionRequest.created_at),
-            sa.func.min(sa.func.coalesce(DeletionRequest.extended_due_at, DeletionRequest.due_at)),
+    found: dict[str, Due] = {}
+    for due in _due(session, at=at):
+        known = found.get(due.dataset_id, due)
+        found[due.dataset_id] = Due(
+            dataset_id=due.dataset_id,
+            tenant_id=due.tenant_id,
+            deadline=_earlier(due.deadline, known.deadline),
+            learning=_earlier(due.learning, known.learning),
+            audit=due.audit and known.audit,
         )
-        .join(RequestModel, sa.and_(RequestModel.model_id == Model.id, RequestModel.status == "pending"))
-        .join(DeletionRequest, DeletionRequest.id == RequestModel.request_id)
-        .where(Model.max_wait_seconds > 0, Model.wanted.is_(None))
-        .group_by(Model.id)
+    standings = _standings(session, tenant_ids={due.tenant_id for due in found.values()})
+    return turns.in_turn(found.values(), standings, at=at)
+
+
+def anything_due(session: Session, *, at: datetime.datetime) -> bool:
+    """Whether `datasets_due` would find any: looks no further than the first."""
+    return next(_due(session, at=at, limit=1), None) is not None
+
+
+def _earlier(one: datetime.datetime | None, other: datetime.datetime | None) -> datetime.datetime | None:
+    return min((moment for moment in (one, other) if moment), default=None)
+
+
+def _due(session: Session, *, at: datetime.datetime, limit: int | None = None) -> Iterator[Due]:
+    """What is due, for each reason; `limit`: at most so many for each. It looks only as far as it is asked."""
+    waiting = _waiting_models(session, at=at)
+    requested, behind = _REQUESTED, _BEHIND
+    if waiting:
+        requested = requested.where(Dataset.id.not_in(_patient_datasets(session, waiting)))
+        behind = behind.where(Model.id.not_in(waiting))
+    for query in (requested, _UNCONFIRMED, behind):
+        for dataset_id, tenant_id, deadline in session.execute(query.limit(limit), {"at": at}):
+            yield Due(dataset_id=dataset_id, tenant_id=tenant_id, deadline=deadline)
+    for to_learn in (_TO_LEARN, _TO_ADD, _TO_LEARN_AGAIN, _TO_AUDIT):
+        for dataset_id, tenant_id, asked_at in session.execute(to_learn.limit(limit), {"at": at}):
+            learning, audit = asked_at + _LEARNING_MAY_WAIT, to_learn is _TO_AUDIT
+            yield Due(dataset_id=dataset_id, tenant_id=tenant_id, deadline=None, learning=learning, audit=audit)
+
+
+_AT = sa.bindparam("at", type_=Run.started_at.type)
+_UNCLAIMED = sa.and_(Erasure.revision.is_(None), Erasure.ready_at.is_not(None))
+_READY = Erasure.ready_at <= _AT
+_FREE = sa.and_(
+    sa.or_(Dataset.not_before.is_(None), Dataset.not_before <= _AT),
+    ~sa.exists().where(Run.dataset_id == Dataset.id, Run.status == "running"),
+)
+_MAY_RUN = sa.or_(Model.not_before.is_(None), Model.not_before <= _AT)
+
+
+def _requested() -> sa.Select[str, str, datetime.datetime]:
+    """Datasets with rows to erase that were asked for and not claimed."""
+    of_it = sa.select(Erasure.deadline).where(Erasure.dataset_id == Dataset.id, _UNCLAIMED)
+    first = of_it.where(usually(_READY)).order_by(Erasure.deadline).limit(1).scalar_subquery()
+    return sa.select(Dataset.id, Dataset.tenant_id, first).where(_FREE, of_it.where(_READY).exists())
+
+
+def _unconfirmed() -> sa.Select[str, str, datetime.datetime]:
+    """Datasets with rows that were claimed and are not known to be null."""
+    query = sa.select(Dataset.id, Dataset.tenant_id, sa.func.min(Erasure.deadline))
+    query = query.join(Erasure, Erasure.dataset_id == Dataset.id)
+    query = query.where(_FREE, Erasure.num_records.is_not(None), Erasure.nulled_at.is_(None))
+    return query.group_by(Dataset.id, Dataset.tenant_id)
+
+
+def _behind() -> sa.Select[str, str, datetime.datetime]:
+    """Datasets with a live model that carries people whose rows are null."""
+    since = sa.and_(Erasure.dataset_id == Dataset.id, Erasure.revision > Version.revision)
+    first = sa.select(sa.func.min(Erasure.deadline)).where(since).scalar_subquery()
+    return (
+        sa.select(Dataset.id, Dataset.tenant_id, first)
+        .join(Model, Model.dataset_id == Dataset.id)
+        .join(Version, sa.and_(Version.model_id == Model.id, Version.number == Model.live_version))
+        .where(_FREE, _MAY_RUN, Version.revision < Dataset.revision, sa.exists().where(since))
     )
+
+
+def _to_learn() -> sa.Select[str, str, datetime.datetime]:
+    query = sa.select(Dataset.id, Dataset.tenant_id, Model.created_at).join(Model, Model.dataset_id == Dataset.id)
+    return query.where(_FREE, _MAY_RUN, Model.wanted.is_not(None))
+
+
+def _to_add() -> sa.Select[str, str, datetime.datetime]:
+    """Datasets with batches of rows that are not in their slots, or still beside them."""
+    query = sa.select(Dataset.id, Dataset.tenant_id, Addition.created_at)
+    return query.join(Addition, Addition.dataset_id == Dataset.id).where(_FREE, Addition.staged)
+
+
+def _to_learn_again() -> sa.Select[str, str, datetime.datetime]:
+    """Datasets with a live model that lacks rows which came after it."""
+    return (
+        sa.select(Dataset.id, Dataset.tenant_id, Addition.created_at)
+        .join(Addition, Addition.dataset_id == Dataset.id)
+        .join(Model, Model.dataset_id == Dataset.id)
+        .join(Version, sa.and_(Version.model_id == Model.id, Version.number == Model.live_version))
+        .where(_FREE, _MAY_RUN, Version.revision < Dataset.revision, Version.revision < Addition.revision)
+    )
+
+
+def _letting_wait() -> sa.Select[
+    Model, int, datetime.datetime, datetime.datetime, datetime.datetime, datetime.datetime
+]:
+    """Live models that let requests wait for each other: how many rows of theirs are null, and of those and of whoever
+    may be taken, who waits longest and who is due first."""
+    claimed = sa.and_(Erasure.dataset_id == Model.dataset_id, Erasure.revision > Version.revision)
+    added = sa.and_(Addition.dataset_id == Model.dataset_id, Addition.revision > Version.revision)
+    unclaimed = sa.select(Erasure.ready_at).where(Erasure.dataset_id == Model.dataset_id, _UNCLAIMED)
+    longest = unclaimed.where(_READY).order_by(Erasure.ready_at)
+    first = unclaimed.where(usually(_READY)).with_only_columns(Erasure.deadline).order_by(Erasure.deadline)
+    return (
+        sa.select(
+            Model,
+            sa.select(sa.func.count()).where(claimed).scalar_subquery(),
+            longest.limit(1).scalar_subquery(),
+            sa.select(sa.func.min(Erasure.ready_at)).where(claimed).scalar_subquery(),
+            first.limit(1).scalar_subquery(),
+            sa.select(sa.func.min(Erasure.deadline)).where(claimed).scalar_subquery(),
+        )
+        .join(Version, sa.and_(Version.model_id == Model.id, Version.number == Model.live_version))
+        .where(Model.max_wait_seconds > 0, Model.wanted.is_(None), ~sa.exists().where(added))
+    )
+
+
+def _to_audit() -> sa.Select[str, str, datetime.datetime]:
+    asked_at = sa.type_coerce(Model.audit_asked_at, Run.started_at.type)
+    query = sa.select(Dataset.id, Dataset.tenant_id, asked_at).join(Model, Model.dataset_id == Dataset.id)
+    return query.where(_FREE, asked_at.is_not(None))
+
+
+_REQUESTED, _UNCONFIRMED, _BEHIND = _requested(), _unconfirmed(), _behind()
+_TO_LEARN, _TO_ADD, _TO_LEARN_AGAIN, _TO_AUDIT = _to_learn(), _to_add(), _to_learn_again(), _to_audit()
+_LETTING_WAIT = _letting_wait()
+"""Made once: making a statement anew takes longer than running it."""
+
+
+def _waiting_models(session: Session, *, at: datetime.datetime, dataset_id: str | None = None) -> dict[str, str]:
+    """Models that let requests wait for each other, and whose requests are neither many, nor old, nor due soon; and
+    the dataset of each."""
+    query = _LETTING_WAIT
+    if dataset_id is not None:
+        query = query.where(Model.dataset_id == dataset_id)
+    found = {}
+    for model, num_claimed, *moments in session.execute(query, {"at": at}):
+        oldest, deadline = _earlier(*moments[:2]), _earlier(*moments[2:])
+        if (
+            oldest
+            and deadline
+            and at < oldest + datetime.timedelta(seconds=model.max_wait_seconds)
+            and at < deadline - BEFORE_THE_DEADLINE
+            and not _enough(session, model, num_claimed, at=at)
+        ):
+            found[model.id] = model.dataset_id
+    return found
+
+
+def _enough(session: Session, model: Model, num_claimed: int, *, at: datetime.datetime) -> bool:
+    """Whether as many requests wait for the model as it lets wait; counts no further than that."""
+    if model.max_requests is None:
+        return False
+    if num_claimed >= model.max_requests:
+        return True
+    unclaimed = sa.select(Erasure.id).where(Erasure.dataset_id == model.dataset_id, _UNCLAIMED, _READY)
+    nth = unclaimed.order_by(Erasure.ready_at).offset(model.max_requests - num_claimed - 1).limit(1)
+    return session.scalar(nth, {"at": at}) is not None
+
+
+def _patient_datasets(session: Session, waiting: dict[str, str]) -> set[str]:
+    """Datasets all of whose models that carry or will carry people are `waiting`."""
+    carries = sa.or_(Model.live_version.is_not(None), Model.wanted.is_not(None))
+    query = sa.select(Model.id, Model.dataset_id).where(carries, Model.dataset_id.in_(set(waiting.values())))
+    impatient = {dataset_id for model_id, dataset_id in session.execute(query) if model_id not in waiting}
+    return set(waiting.values()) - impatient
+
+
+def _standings(session: Session, *, tenant_ids: Iterable[str]) -> dict[str, Standing]:
+    counted = sa.select(Run.tenant_id, sa.func.count()).where(Run.status == "running").group_by(Run.tenant_id)
+    running = dict(iter(session.execute(counted)))
+    last = sa.select(sa.func.max(Run.started_at)).where(Run.tenant_id == Tenant.id).scalar_subquery()
+    began = session.execute(sa.select(Tenant.id, last).where(Tenant.id.in_(list(tenant_ids)), last.is_not(None)))
     return {
-        model_id
-        for model_id, most, seconds, count, oldest, deadline in session.execute(query)
-        if (most is None or count < most)
-        and at < oldest + datetime.timedelta(seconds=seconds)
-        and at < deadline - _BEFORE_THE_DEADLINE
+        tenant_id: Standing(running=running.get(tenant_id, 0), last_began_at=last_began_at)
+        for tenant_id, last_began_at in began
     }
 
 
-def _patient_datasets(session: Session, waiting: set[str]) -> set[str]:
-    """Datasets all of whose models that carry or will carry people are `waiting`."""
-    if not waiting:
-        return set()
-    carries = sa.or_(Model.live_version.is_not(None), Model.wanted.is_not(None))
-    datasets = sa.select(Model.dataset_id).where(Model.id.in_(waiting))
-    impatient = sa.select(Model.dataset_id).where(carries, Model.id.not_in(waiting))
-    return set(session.scalars(datasets.except_(impatient)))
-
-
-def _requested(session: Session, *, patient: set[str]) -> list[tuple[str, datetime.datetime]]:
-    """Datasets with rows to erase: asked for and not claimed, or claimed and not known to be null."""
-    query = (
-        sa.select(Erasure.dataset_id, sa.func.min(DeletionRequest.due_at))
-        .join(DeletionRequest, DeletionRequest.id == Erasure.request_id)
-        .where(
-            Erasure.nulled_at.is_(None),
-            sa.or_(
-                Erasure.revision.is_not(None),
-                sa.and_(
-                    DeletionRequest.status.in_((Status.ACCEPTED, Status.RUNNING)),
-                    Erasure.dataset_id.not_in(patient),
-                ),
-            ),
-        )
-        .group_by(Erasure.dataset_id)
+def first_deadline_owed(session: Session, model: Model) -> datetime.datetime | None:
+    """The earliest deadline of the accepted requests about people whom the live version of a model carries."""
+    mine = sa.select(Erasure.deadline).where(Erasure.dataset_id == model.dataset_id, Erasure.ready_at.is_not(None))
+    revision = sa.select(Version.revision).where(Version.model_id == model.id, Version.number == model.live_version)
+    claimed = mine.where(Erasure.revision > revision.scalar_subquery(), Erasure.num_records > 0)
+    waiting = mine.where(Erasure.revision.is_(None)).order_by(Erasure.deadline).limit(1)
+    return _earlier(
+        session.scalar(sa.select(sa.func.min(claimed.subquery().c.deadline))),
+        session.scalar(waiting),
     )
-    return [(dataset_id, deadline) for dataset_id, deadline in session.execute(query)]
-
-
-def _behind(session: Session, waiting: set[str], *, at: datetime.datetime) -> list[tuple[str, datetime.datetime]]:
-    """Datasets with a live model that carries people whose rows are null."""
-    owed = sa.and_(RequestModel.model_id == Model.id, RequestModel.status.in_(("pending", "running")))
-    query = (
-        sa.select(Model.dataset_id, sa.func.min(sa.func.coalesce(DeletionRequest.due_at, Dataset.created_at)))
-        .join(Dataset, Dataset.id == Model.dataset_id)
-        .join(Version, sa.and_(Version.model_id == Model.id, Version.number == Model.live_version))
-        .outerjoin(RequestModel, owed)
-        .outerjoin(DeletionRequest, DeletionRequest.id == RequestModel.request_id)
-        .where(_ready(at), Version.revision < Dataset.revision, Model.id.not_in(waiting))
-        .group_by(Model.dataset_id)
-    )
-    return [(dataset_id, deadline) for dataset_id, deadline in session.execute(query)]
-
-
-def _to_learn(session: Session, *, at: datetime.datetime) -> list[tuple[str, datetime.datetime]]:
-    query = sa.select(Model.dataset_id, Model.created_at).where(_ready(at), Model.wanted.is_not(None))
-    return [(dataset_id, asked_at + _LEARNING_MAY_WAIT) for dataset_id, asked_at in session.execute(query)]
-
-
-def _ready(at: datetime.datetime) -> sa.ColumnElement[bool]:
-    return sa.or_(Model.not_before.is_(None), Model.not_before <= at)
 
 
 def models_due(session: Session, *, dataset: Dataset, at: datetime.datetime) -> list[tuple[Model, Version | None]]:
@@ -136,10 +249,23 @@ def models_due(session: Session, *, dataset: Dataset, at: datetime.datetime) -> 
         .outerjoin(Version, sa.and_(Version.model_id == Model.id, Version.number == Model.live_version))
         .where(
             Model.dataset_id == dataset.id,
-            _ready(at),
-            Model.id.not_in(_waiting_models(session, at=at)),
+            _MAY_RUN,
+            Model.id.not_in(_waiting_models(session, at=at, dataset_id=dataset.id)),
             sa.or_(Model.wanted.is_not(None), Version.revision < dataset.revision),
         )
         .order_by(sa.func.coalesce(Version.revision, -1), Model.created_at, Model.id)
     )
-    return [(model, version) for model, version in session.execute(query)]
+    return [(model, version) for model, version in session.execute(query, {"at": at})]
+
+
+def model_to_audit(session: Session, *, dataset_id: str) -> Model | None:
+    """The model of a dataset whose audit was asked for first; also one whose runs fail, and wait to be tried again."""
+    query = sa.select(Model).where(Model.dataset_id == dataset_id, Model.audit_asked_at.is_not(None))
+    return session.scalars(query.order_by(Model.audit_asked_at, Model.id).limit(1)).first()
+
+
+def count_audits_lost(session: Session, model: Model) -> int:
+    """How often the audit of a model has failed, or died with its worker, since it was asked for."""
+    lost = sa.and_(Run.model_id == model.id, Run.kind == "audit", Run.status.in_(("failed", "abandoned")))
+    query = sa.select(sa.func.count()).select_from(Run).where(lost, Run.started_at >= model.audit_asked_at)
+    return session.scalars(query).one()

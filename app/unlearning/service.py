@@ -15,15 +15,26 @@ from app.accounting import certificates, ledger
 from app.accounting import repository as accounting_repository
 from app.db import now
 from app.db.tables import Dataset, Model, Run, Version, new_id
+from app.deletion import claims
 from app.deletion import repository as deletion_repository
-from app.deletion import service as deletion
-from app.errors import LeaseLost, LetheError, RunDiffersFromPlan, RunUnknown, WeightsDestroyed, WeightsUnreadable
+from app.errors import (
+    AuditFailed,
+    LeaseLost,
+    LetheError,
+    RunDiffersFromPlan,
+    RunUnknown,
+    WeightsDestroyed,
+    WeightsUnreadable,
+)
 from app.keys import Keys
+from app.privacy.audit import AuditPlan, Observed
 from app.privacy.errors import PrivacyError
 from app.privacy.mechanism import Mechanism
+from app.registry import additions
 from app.registry import repository as registry_repository
 from app.registry import service as registry
-from app.unlearning import planner, repository
+from app.registry.additions import Taken
+from app.unlearning import audits, planner, repository
 from app.unlearning.planner import Plan
 
 _FIRST_BACKOFF = datetime.timedelta(seconds=0.5)
@@ -38,12 +49,14 @@ _DEATHS = 10
 class Claimed:
     """A run that this worker holds: all it needs to know, so that nothing is read from the database while it runs.
 
-    `digest`: of the rows as they must be before anything is erased; None where a dead run may have erased some.
+    `additions`: batches of rows to write into their slots, before anything is erased. `digest`: of the rows as they
+    must be before; None where a dead run may have written or erased some.
     """
 
     run_id: str
     kind: str
     dataset_id: str
+    additions: tuple[Taken, ...]
     erases: bool
     slots_to_null: tuple[int, ...]
     digest: str | None
@@ -54,6 +67,7 @@ class Claimed:
     ranks: int
     parent_version_id: str | None
     version_id: str
+    audit: AuditPlan | None
 
 
 def claim(session: Session, *, worker: str, lease_seconds: float, max_requests: int) -> Claimed | None:
@@ -66,14 +80,16 @@ def claim(session: Session, *, worker: str, lease_seconds: float, max_requests: 
     at = now(session)
     for run in repository.expired_runs(session, at=at):
         _abandon(session, run, error_code="lease_expired")
-    for dataset_id in repository.datasets_due(session, at=at):
-        dataset = session.get_one(Dataset, dataset_id)
+    for due in repository.datasets_due(session, at=at):
+        dataset = session.get_one(Dataset, due.dataset_id)
         try:
             with session.begin_nested():
+                if due.audit:
+                    return _claim_audit(session, dataset, worker=worker, lease_seconds=lease_seconds)
                 return _claim(session, dataset, worker=worker, lease_seconds=lease_seconds, max_requests=max_requests)
         except (LetheError, PrivacyError) as error:  # what is wrong with one dataset must not stop the others
             code = error.code if isinstance(error, LetheError) else type(error).__name__
-            telemetry.logger().error("unlearning.dataset_put_off", dataset_id=dataset_id, error=code)
+            telemetry.logger().error("unlearning.dataset_put_off", dataset_id=dataset.id, error=code)
             dataset.attempts, dataset.not_before = _back_off(session, dataset.attempts)
     return None
 
@@ -81,13 +97,15 @@ def claim(session: Session, *, worker: str, lease_seconds: float, max_requests: 
 def anything_to_do(session: Session) -> bool:
     """Whether `claim` would find something: asked in a reading session, so that an idle worker disturbs nobody."""
     at = now(session)
-    return bool(repository.expired_runs(session, at=at) or repository.datasets_due(session, at=at))
+    return bool(repository.expired_runs(session, at=at)) or repository.anything_due(session, at=at)
 
 
 def _claim(session: Session, dataset: Dataset, *, worker: str, lease_seconds: float, max_requests: int) -> Claimed:
     at = now(session)
     unsure = bool(deletion_repository.unconfirmed_erasures(session, dataset_id=dataset.id))
-    deletion.claim_erasures(session, dataset=dataset, limit=max_requests)
+    unsure = unsure or additions.is_any_under_way(session, dataset_id=dataset.id)
+    additions.take(session, dataset=dataset)
+    claims.claim_erasures(session, dataset=dataset, limit=max_requests)
     models = repository.models_due(session, dataset=dataset, at=at)
     if models:
         model, live = models[0]
@@ -95,9 +113,38 @@ def _claim(session: Session, dataset: Dataset, *, worker: str, lease_seconds: fl
         plan = _plan(session, model, records=records)
     else:
         model, live, records = None, None, 0
-        plan = Plan(kind="erase", steps=0, reason="no model of this dataset carries the rows")
+        erases = bool(deletion_repository.unconfirmed_erasures(session, dataset_id=dataset.id))
+        plan = Plan(kind="erase" if erases else "add", steps=0, reason="no model of this dataset is to be run")
+    run = _begin(session, dataset, model, plan, live=live, records=records, worker=worker, lease_seconds=lease_seconds)
+    if model:
+        claims.start_models(session, model_id=model.id, revision=run.revision, run_id=run.id)
+    return _claimed(session, run, dataset, model, digest=None if unsure else dataset.digest)
+
+
+def _claim_audit(session: Session, dataset: Dataset, *, worker: str, lease_seconds: float) -> Claimed:
+    """No row is taken: requests that wait for each other go on waiting."""
+    model = repository.model_to_audit(session, dataset_id=dataset.id)
+    assert model is not None
+    plan = planner.audit(registry.mechanism_of(model), epsilon=model.epsilon, delta=model.delta)
+    run = _begin(session, dataset, model, plan, live=None, records=0, worker=worker, lease_seconds=lease_seconds)
+    return _claimed(session, run, dataset, model, digest=dataset.digest)
+
+
+def _begin(
+    session: Session,
+    dataset: Dataset,
+    model: Model | None,
+    plan: Plan,
+    *,
+    live: Version | None,
+    records: int,
+    worker: str,
+    lease_seconds: float,
+) -> Run:
+    at = now(session)
     run = Run(
         id=new_id("run"),
+        tenant_id=dataset.tenant_id,
         kind=plan.kind,
         status="running",
         dataset_id=dataset.id,
@@ -115,15 +162,18 @@ def _claim(session: Session, dataset: Dataset, *, worker: str, lease_seconds: fl
     )
     session.add(run)
     session.flush()  # request_models refer to it
-    if model:
-        deletion.start_models(session, model_id=model.id, revision=run.revision, run_id=run.id)
+    return run
+
+
+def _claimed(session: Session, run: Run, dataset: Dataset, model: Model | None, *, digest: str | None) -> Claimed:
     return Claimed(
         run_id=run.id,
         kind=run.kind,
         dataset_id=dataset.id,
+        additions=tuple(additions.taken(session, dataset_id=dataset.id)),
         erases=bool(deletion_repository.unconfirmed_erasures(session, dataset_id=dataset.id)),
         slots_to_null=tuple(deletion_repository.slots_to_null(session, dataset_id=dataset.id)),
-        digest=None if unsure else dataset.digest,
+        digest=digest,
         model_id=run.model_id,
         evaluation_dataset_id=model.evaluation_dataset_id if model else None,
         mechanism=registry.mechanism_of(model) if model else None,
@@ -131,6 +181,7 @@ def _claim(session: Session, dataset: Dataset, *, worker: str, lease_seconds: fl
         ranks=model.ranks if model else 1,
         parent_version_id=run.parent_version_id,
         version_id=run.version_id,
+        audit=audits.planned(session, run, model) if model else None,
     )
 
 
@@ -144,11 +195,29 @@ def renew(session: Session, *, run_id: str, steps_done: int, lease_seconds: floa
     run.lease_expires_at = now(session) + datetime.timedelta(seconds=lease_seconds)
 
 
+def check_held(session: Session, *, run_id: str) -> None:
+    """Raises `LeaseLost` if the run was taken away: whoever took it may write rows from now on."""
+    _held(session, run_id)
+
+
+def confirm_added(session: Session, *, run_id: str, digest: str) -> None:
+    """Note that the batches this run took are in their slots, durably. Raises `LeaseLost`."""
+    run = _held(session, run_id)
+    dataset = session.get_one(Dataset, run.dataset_id)
+    additions.confirm(session, dataset=dataset, digest=digest)
+    dataset.attempts, dataset.not_before = 0, None
+
+
+def confirm_destroyed(session: Session, *, run_id: str) -> None:
+    """Note that nothing is left of the batches beside the dataset. Raises `LeaseLost`."""
+    additions.confirm_destroyed(session, dataset_id=_held(session, run_id).dataset_id)
+
+
 def confirm_erased(session: Session, *, run_id: str, digest: str) -> None:
     """Note that the rows this run claimed are null on disk. Raises `LeaseLost`."""
     run = _held(session, run_id)
     dataset = session.get_one(Dataset, run.dataset_id)
-    deletion.confirm_erasures(session, dataset=dataset, digest=digest)
+    claims.confirm_erasures(session, dataset=dataset, digest=digest)
     dataset.attempts, dataset.not_before = 0, None
     registry_repository.forget_metrics(session, evaluation_dataset_id=dataset.id)
 
@@ -156,6 +225,34 @@ def confirm_erased(session: Session, *, run_id: str, digest: str) -> None:
 def finish(session: Session, *, run_id: str) -> None:
     """End a run that had rows to erase and no model to bring up to date. Raises `LeaseLost`."""
     _end(session, _held(session, run_id), status="published")
+
+
+def examine(session: Session, *, run_id: str, records: int, observed: Observed | None) -> tuple[str, ...]:
+    """What the audit of a run found: nothing if all is as it should be. `records`: rows that it counted as not null.
+
+    Raises `LeaseLost` if the run was taken away, `RunDiffersFromPlan` if it used other rows than are on record, or was
+    not audited as its model is to be.
+    """
+    run = _held(session, run_id)
+    if run.kind != "audit" and records != registry_repository.count_rows(session, dataset_id=run.dataset_id):
+        raise RunDiffersFromPlan(f"Run {run_id} read another number of records than are on record.")
+    return audits.findings(session, run, session.get_one(Model, run.model_id), observed)
+
+
+def end_audit(session: Session, *, run_id: str, observed: Observed | None, error_code: str | None) -> None:
+    """End an audit that was asked for. Raises `LeaseLost`."""
+    run = _held(session, run_id)
+    _note(session, run, observed)
+    session.get_one(Model, run.model_id).audit_asked_at = None
+    run.steps_done = run.steps_total
+    _end(session, run, status="failed" if error_code else "published", error_code=error_code)
+
+
+def _note(session: Session, run: Run, observed: Observed | None) -> None:
+    """Keep with the run what its lanes showed."""
+    if observed:
+        model = session.get_one(Model, run.model_id)
+        run.audit = observed.to_json(registry.mechanism_of(model), delta=model.delta)
 
 
 def publish(
@@ -167,10 +264,12 @@ def publish(
     mechanism_ran: Mechanism,
     weights_sha256: str,
     metrics: dict[str, Any],
+    observed: Observed | None,
 ) -> Version:
     """Everything at once: the new version, its ledger entry, a certificate for each request, the requests completed.
 
-    Raises `LeaseLost` if the run was taken away, `RunDiffersFromPlan` if what ran is not what was planned.
+    Raises `LeaseLost` if the run was taken away, `RunDiffersFromPlan` if what ran is not what was planned,
+    `AuditFailed` if the run's audit found that it is not what is to be certified.
     """
     run = _held(session, run_id)
     model = session.get_one(Model, run.model_id)
@@ -181,8 +280,13 @@ def publish(
         raise RunDiffersFromPlan(f"Run {run.id} was to take {run.steps_total} steps of the model's mechanism.")
     if run.kind == "unlearn" and (live is None or live.id != run.parent_version_id):
         raise RunDiffersFromPlan(f"Run {run.id} continued a version that is not the live one.")
+    if audits.findings(session, run, model, observed):
+        raise AuditFailed(f"The audit of run {run.id} refuted what it was to certify.")
     version = registry.publish_version(session, run=run, model=model, weights_sha256=weights_sha256, metrics=metrics)
     session.flush()  # the accountant reads the version just published
+    began = accounting_repository.chain_began_at(session, model_id=model.id)
+    if began is None or accounting_repository.records_added_since(session, dataset_id=dataset.id, revision=began):
+        raise RunDiffersFromPlan(f"Run {run.id} continued a chain that began before rows were added to its data.")
     owed = deletion_repository.awaiting_model(session, model_id=model.id, revision=run.revision)
     chain = ledger.chain_of(session, model_id=model.id, mechanism=mechanism)
     entry = ledger.post(
@@ -206,14 +310,16 @@ def publish(
             version=version,
             entry=entry,
             evidence=evidences.of(erasure),
+            observed=observed,
         )
-        deletion.complete_model(session, owed_model, version=version.number, certificate_id=certificate.id)
+        claims.complete_model(session, owed_model, version=version.number, certificate_id=certificate.id)
     run.steps_done = steps_ran
+    _note(session, run, observed)
     _end(session, run, status="published")
     return version
 
 
-def fail(session: Session, *, run_id: str, error_code: str) -> bool:
+def fail(session: Session, *, run_id: str, error_code: str, observed: Observed | None = None) -> bool:
     """End a run that failed by itself: back off and try again, from scratch if the live weights are lost.
 
     A model that never learns ends in `failed`. False if the run was taken away: whoever took it goes on.
@@ -222,7 +328,11 @@ def fail(session: Session, *, run_id: str, error_code: str) -> bool:
     if run is None or run.status != "running":
         return False
     _end(session, run, status="failed", error_code=error_code)
-    deletion.hand_back(session, run_id=run.id, dataset_id=run.dataset_id)
+    if run.kind == "audit":
+        _audit_lost(session, run)
+        return True
+    _note(session, run, observed)
+    claims.hand_back(session, run_id=run.id, dataset_id=run.dataset_id)
     dataset = session.get_one(Dataset, run.dataset_id)
     if run.model_id is None:
         dataset.attempts, dataset.not_before = _back_off(session, dataset.attempts)
@@ -248,6 +358,14 @@ def take_back(session: Session, *, worker: str) -> int:
     return len(runs)
 
 
+def take_back_all(session: Session) -> int:
+    """Hand back all runs: of a database that was restored no worker is left. Returns how many."""
+    runs = repository.running_runs(session)
+    for run in runs:
+        _abandon(session, run, error_code="restored")
+    return len(runs)
+
+
 def get(session: Session, run_id: str) -> Run:
     """Raises `RunUnknown`."""
     run = repository.run(session, run_id)
@@ -262,11 +380,15 @@ def estimate(session: Session, *, request_id: str) -> list[tuple[str, Plan]]:
     for owed in deletion_repository.request_models(session, request_id=request_id):
         if owed.status not in ("pending", "running"):
             continue
-        model = registry.get_model(session, owed.model_id)
-        records = deletion_repository.count_waiting(session, dataset_id=model.dataset_id)
-        records += accounting_repository.records_waiting_for(session, model)
-        plans.append((model.id, _plan(session, model, records=records)))
+        plans.append((owed.model_id, next_run(session, registry.get_model(session, owed.model_id))[0]))
     return plans
+
+
+def next_run(session: Session, model: Model) -> tuple[Plan, int]:
+    """What a model would run if it ran now, for all who wait on it, and how many records that would forget."""
+    records = deletion_repository.count_waiting(session, dataset_id=model.dataset_id)
+    records += accounting_repository.records_waiting_for(session, model)
+    return _plan(session, model, records=records), records
 
 
 def _plan(session: Session, model: Model, *, records: int) -> Plan:
@@ -277,6 +399,11 @@ def _plan(session: Session, model: Model, *, records: int) -> Plan:
         case "relearn":
             return planner.learn(mechanism, kind="relearn")
         case _:
+            began = accounting_repository.chain_began_at(session, model_id=model.id)
+            if began is not None and accounting_repository.is_anything_added_since(
+                session, dataset_id=model.dataset_id, revision=began
+            ):
+                return planner.learn(mechanism, kind="relearn", reason="rows were added since it learned")
             chain = ledger.chain_of(session, model_id=model.id, mechanism=mechanism)
             return planner.forget(chain, records=records, epsilon=model.epsilon, delta=model.delta)
 
@@ -291,7 +418,10 @@ def _held(session: Session, run_id: str) -> Run:
 def _abandon(session: Session, run: Run, *, error_code: str) -> None:
     """Take a run away from a worker that is silent or dead; what it was doing is thrown away."""
     _end(session, run, status="abandoned", error_code=error_code)
-    deletion.hand_back(session, run_id=run.id, dataset_id=run.dataset_id)
+    if run.kind == "audit":
+        _audit_lost(session, run)
+        return
+    claims.hand_back(session, run_id=run.id, dataset_id=run.dataset_id)
     if run.model_id is not None:
         model = session.get_one(Model, run.model_id)
         model.deaths, not_before = _back_off(session, model.deaths)
@@ -301,11 +431,19 @@ def _abandon(session: Session, run: Run, *, error_code: str) -> None:
             _give_up(session, model, session.get_one(Dataset, run.dataset_id))
 
 
+def _audit_lost(session: Session, run: Run) -> None:
+    """What cut an audit off says nothing about the model: the audit is made again, but not for ever."""
+    model = session.get_one(Model, run.model_id)
+    session.flush()
+    if repository.count_audits_lost(session, model) >= _PATIENCE:
+        model.audit_asked_at = None
+
+
 def _give_up(session: Session, model: Model, dataset: Dataset) -> None:
     """A model that has never had a version ends in `failed`; one that has is tried for ever."""
     if model.live_version is None:
         model.status, model.wanted = "failed", None
-        deletion.give_up_model(session, model_id=model.id, revision=dataset.revision)
+        claims.give_up_model(session, model_id=model.id, revision=dataset.revision)
 
 
 def _end(session: Session, run: Run, *, status: str, error_code: str | None = None) -> None:

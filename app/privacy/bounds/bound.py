@@ -36,6 +36,7 @@ class Domain:
     kind: Kind
     meaning: str
     interval: str = ""
+    unit: str = ""
     choices: tuple[str, ...] = ()
     refusal: type[PreconditionError] | type[NotionError] | None = None
 
@@ -45,18 +46,26 @@ class Domain:
         >>> real("a rate", "[0, 1)").contains(0.0), real("a rate", "[0, 1)").contains(1.0)
         (True, False)
         """
-        low, high = map(float, self.interval[1:-1].split(","))
+        low, high = self.ends
         above = low < value if self.interval[0] == "(" else low <= value
         below = value < high if self.interval[-1] == ")" else value <= high
         return above and below
 
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Of the interval; infinite where it has none."""
+        if not self.interval:
+            return -math.inf, math.inf
+        low, high = map(float, self.interval[1:-1].split(","))
+        return low, high
 
-def real(meaning: str, interval: str) -> Domain:
-    return Domain(kind="real", meaning=meaning, interval=interval)
+
+def real(meaning: str, interval: str, unit: str = "") -> Domain:
+    return Domain(kind="real", meaning=meaning, interval=interval, unit=unit)
 
 
-def integer(meaning: str, interval: str) -> Domain:
-    return Domain(kind="integer", meaning=meaning, interval=interval)
+def integer(meaning: str, interval: str, unit: str = "") -> Domain:
+    return Domain(kind="integer", meaning=meaning, interval=interval, unit=unit)
 
 
 def choice(meaning: str, *choices: str) -> Domain:
@@ -85,11 +94,39 @@ class Parameter:
         return self.domain.choices
 
     @property
+    def meaning(self) -> str:
+        return self.domain.meaning
+
+    @property
+    def unit(self) -> str:
+        """Of the number, or of each in the list; empty where it has none."""
+        return self.domain.unit
+
+    @property
+    def interval(self) -> str | None:
+        """Where the number, or each in the list, lives: "(0, 1]"."""
+        return self.domain.interval or None
+
+    @property
+    def low(self) -> float | None:
+        """The lower end of the interval; None if there is none."""
+        low, _ = self.domain.ends
+        return None if math.isinf(low) else low
+
+    @property
+    def high(self) -> float | None:
+        _, high = self.domain.ends
+        return None if math.isinf(high) else high
+
+    @property
+    def is_hypothesis(self) -> bool:
+        """A condition that no number shows: true as the theorem takes it, refused if it is denied."""
+        return self.domain.refusal is not None
+
+    @property
     def description(self) -> str:
         """Meaning, unit and range."""
-        if self.domain.interval:
-            return f"{self.domain.meaning}; in {self.domain.interval}"
-        return self.domain.meaning
+        return f"{self.meaning}; in {self.interval}" if self.interval else self.meaning
 
     def accept(self, value: object, given: Mapping[str, object]) -> Any:
         """The value the function is called with. `given`: all parameters, for a real written "1/n"."""

@@ -26,7 +26,7 @@ from app.privacy.errors import DomainError, NotionError
 _NEEL = 'Neel, Roth, Sharifi-Malvajerdi, "Descent-to-delete", ALT 2021, arXiv 2007.02923'
 _ASSUMED = (*CONVEX[:1], *CONVEX[2:5], "The step size is 2/(L + m), and eps is of order log(1/delta) at most.")
 
-Iterations = Annotated[int, integer("gradient steps per request", "[1, 1e15]")]
+Iterations = Annotated[int, integer("gradient steps per request", "[1, 1e15]", "steps")]
 Request = Annotated[int, integer("index of the request", "[1, 1e15]")]
 AddRemove = Annotated[
     bool, hypothesis("neighbours differ by adding or removing one record, not by replacing one", NotionError)

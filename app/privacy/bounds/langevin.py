@@ -36,7 +36,7 @@ GradientBoundOrZero = Annotated[float, real("bound of the full gradient on the b
 StepNoise = Annotated[
     float, real("noise variance per step xi: 2 eta sigma^2, or eta sigma^2 for half a step", "(0, inf)")
 ]
-Positive = Annotated[float, real("Renyi divergence, nats", "(0, inf)")]
+Positive = Annotated[float, real("Renyi divergence, nats", "(0, inf)", "nats")]
 
 _RATES = {
     "sum_R": "R_0 + ... + R_(K-1): the divergence falls by the factor e^(-sum_R/alpha)",

@@ -21,10 +21,12 @@ MOST_STEPS = 1_000_000
 # divergences
 Order = Annotated[float, real("Renyi order", "(1, inf)")]
 OrderOrInfinity = Annotated[float, real('Renyi order; "inf" for the max-divergence', "(1, inf]")]
-Divergence = Annotated[float, real("Renyi divergence at that order, nats", "[0, inf)")]
-Slope = Annotated[float, real("slope of a linear Renyi curve, D_alpha <= tau alpha for every alpha", "[0, inf)")]
-Epsilon = Annotated[float, real("epsilon, nats", "[0, inf)")]
-EpsilonTarget = Annotated[float, real("target epsilon, nats", "(0, inf)")]
+Divergence = Annotated[float, real("Renyi divergence at that order, nats", "[0, inf)", "nats")]
+Slope = Annotated[
+    float, real("slope of a linear Renyi curve, D_alpha <= tau alpha for every alpha", "[0, inf)", "nats")
+]
+Epsilon = Annotated[float, real("epsilon, nats", "[0, inf)", "nats")]
+EpsilonTarget = Annotated[float, real("target epsilon, nats", "(0, inf)", "nats")]
 Delta = Annotated[float, real("delta", "(0, 1)")]
 DeltaOrZero = Annotated[float, real("delta", "[0, 1)")]
 DeltaOrOne = Annotated[float, real("delta", "[0, 1]")]
@@ -35,14 +37,16 @@ Advantage = Annotated[float, real("advantage of a test: true positive minus fals
 Mus = Annotated[list[float], Domain(kind="reals", meaning="one mu per release", interval="[0, inf)")]
 
 # data
-Rows = Annotated[int, integer("rows n of the data; replaced rows count, so n is fixed", "[1, 1e15]")]
-Group = Annotated[int, integer("rows of one person, or of one batch, that differ", "[1, 1e15]")]
-Records = Annotated[int, integer("records to delete in all", "[1, 1e15]")]
-Batch = Annotated[int, integer("records per request", "[1, 1e15]")]
-Dimension = Annotated[int, integer("number of parameters of the model", "[1, 1e15]")]
+Rows = Annotated[int, integer("rows n of the data; replaced rows count, so n is fixed", "[1, 1e15]", "rows")]
+Group = Annotated[int, integer("rows of one person, or of one batch, that differ", "[1, 1e15]", "rows")]
+Records = Annotated[int, integer("records to delete in all", "[1, 1e15]", "records")]
+Batch = Annotated[int, integer("records per request", "[1, 1e15]", "records")]
+Dimension = Annotated[int, integer("number of parameters of the model", "[1, 1e15]", "parameters")]
 Count = Annotated[int, integer("a count", "[0, 1e15]")]
 Trials = Annotated[int, integer("number of trials", "[1, 1e15]")]
-Weights = Annotated[list[int], Domain(kind="integers", meaning="rows changed by each edit", interval="[1, 1e15]")]
+Weights = Annotated[
+    list[int], Domain(kind="integers", meaning="rows changed by each edit", interval="[1, 1e15]", unit="rows")
+]
 
 # objective and algorithm
 Lipschitz = Annotated[float, real("bound of the gradient norm of the data loss, for every admissible row", "(0, inf)")]
@@ -52,12 +56,16 @@ Convexity = Annotated[float, real("strong convexity of the objective", "(0, inf)
 ConvexityOrZero = Annotated[float, real("strong convexity of the objective", "[0, inf)")]
 StepSize = Annotated[float, real("step size", "(0, inf)")]
 Noise = Annotated[float, real("noise scale: each step adds variance 2 eta sigma^2 per coordinate", "(0, inf)")]
-Steps = Annotated[int, integer("noisy steps", "[0, 1e15]")]
-StepsSummed = Annotated[int, integer("noisy steps, summed one by one", f"[0, {MOST_STEPS}]")]
-StepsAtLeastOne = Annotated[int, integer("noisy steps", "[1, 1e15]")]
-StepList = Annotated[list[int], Domain(kind="integers", meaning="noisy steps of each request", interval="[0, 1e15]")]
-Ages = Annotated[list[int], Domain(kind="integers", meaning="noisy steps run since each edit", interval="[0, 1e15]")]
-AtMost = Annotated[int, integer("give up beyond this many steps", "[1, 1e15]")]
+Steps = Annotated[int, integer("noisy steps", "[0, 1e15]", "steps")]
+StepsSummed = Annotated[int, integer("noisy steps, summed one by one", f"[0, {MOST_STEPS}]", "steps")]
+StepsAtLeastOne = Annotated[int, integer("noisy steps", "[1, 1e15]", "steps")]
+StepList = Annotated[
+    list[int], Domain(kind="integers", meaning="noisy steps of each request", interval="[0, 1e15]", unit="steps")
+]
+Ages = Annotated[
+    list[int], Domain(kind="integers", meaning="noisy steps run since each edit", interval="[0, 1e15]", unit="steps")
+]
+AtMost = Annotated[int, integer("give up beyond this many steps", "[1, 1e15]", "steps")]
 Radius = Annotated[float, real("radius of the ball onto which every step projects", "[0, inf)")]
 PositiveRadius = Annotated[float, real("radius of the ball onto which every step projects", "(0, inf)")]
 Contraction = Annotated[float, real("Lipschitz constant of a noiseless step", "[0, inf)")]

@@ -1,0 +1,152 @@
+"""How many calls a key makes in a minute of the clock, and how often an address comes with a wrong one.
+
+Every gateway counts for itself, which costs microseconds, and where there is a Redis a thread tells it what was counted
+and hears what the other gateways did, twice a second: no call ever waits for Redis, and while that is away each gateway
+limits by what it counts alone.
+"""
+
+import contextlib
+import ipaddress
+import threading
+import time
+from dataclasses import dataclass, field
+
+import redis
+
+from app import telemetry
+from app.access.service import Caller
+from app.errors import RateLimited
+
+_SHARED_EVERY_SECONDS = 0.5
+_REDIS_SECONDS = 1.0
+_MOST_ADDRESSES = 10_000
+"""Those that come later in the same minute are counted as one: memory has a bound."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """What is left of a minute: a key may make `remaining` of its `quota` calls in the next `seconds`."""
+
+    quota: int
+    remaining: int
+    seconds: int
+
+
+@dataclass(slots=True)
+class _Minute:
+    """What was counted in one minute. The event loop counts `here` and the thread keeps the others, each by operations
+    that nothing can come between: no call waits for a lock that a waiting thread holds."""
+
+    number: int
+    here: dict[str, int] = field(default_factory=dict)
+    told: dict[str, int] = field(default_factory=dict)
+    elsewhere: dict[str, int] = field(default_factory=dict)
+    failed: dict[str, int] = field(default_factory=dict)
+
+
+class Rates:
+    """The counts of one process, whose methods are called in its event loop. A limit of 0 is none.
+
+    `redis_url`: where gateways tell each other what they counted.
+    """
+
+    def __init__(self, *, calls_per_minute: int, failed_calls_per_minute: int, redis_url: str | None = None) -> None:
+        self._quota = calls_per_minute
+        self._most_failed = failed_calls_per_minute
+        self._minute = _Minute(_present())
+        self._closing = threading.Event()
+        self._thread: threading.Thread | None = None
+        if redis_url is not None and redis_url.startswith(("redis://", "rediss://")):
+            self._thread = threading.Thread(target=self._share, args=(redis_url,), name="call-rates", daemon=True)
+            self._thread.start()
+
+    def count(self, caller: Caller) -> Window | None:
+        """Count a call; None if its key has no limit. Raises `RateLimited`."""
+        quota = min(filter(None, (caller.calls_per_minute, self._quota)), default=0)
+        if not quota:
+            return None
+        minute = self._this_minute()
+        calls = minute.here[caller.key_id] = minute.here.get(caller.key_id, 0) + 1
+        remaining = quota - calls - minute.elsewhere.get(caller.key_id, 0)
+        if remaining < 0:
+            raise _limited(f"This key may make {quota} calls in a minute.")
+        return Window(quota=quota, remaining=remaining, seconds=_seconds_left())
+
+    def admit(self, address: str) -> None:
+        """Whether a key that is not known may be tried from `address`. Raises `RateLimited`."""
+        failed = self._this_minute().failed
+        if self._most_failed and failed.get(_place(failed, address), 0) >= self._most_failed:
+            raise _limited("Too many calls with wrong keys came from this address.")
+
+    def failed(self, address: str) -> None:
+        """A wrong key came from `address`."""
+        failed = self._this_minute().failed
+        place = _place(failed, address)
+        failed[place] = failed.get(place, 0) + 1
+
+    def close(self) -> None:
+        self._closing.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _this_minute(self) -> _Minute:
+        if self._minute.number != _present():
+            self._minute = _Minute(_present())
+        return self._minute
+
+    def _share(self, redis_url: str) -> None:
+        away = False
+        client: redis.Redis | None = None
+        while not self._closing.wait(_SHARED_EVERY_SECONDS):
+            try:
+                client = client or redis.Redis.from_url(
+                    redis_url, socket_timeout=_REDIS_SECONDS, socket_connect_timeout=_REDIS_SECONDS
+                )
+                told = _tell(client, self._minute)
+            except Exception as error:  # noqa: BLE001  whatever Redis or its client does, calls are limited here
+                if not away:
+                    telemetry.logger().warning("access.rates_not_shared", error=type(error).__name__)
+                away = True
+            else:
+                away = away and not told
+        if client is not None:
+            client.close()
+
+
+def _tell(client: redis.Redis, minute: _Minute) -> bool:
+    """Add to Redis what is new here, and keep what the others added; whether there was anything new."""
+    news = {key_id: calls - minute.told.get(key_id, 0) for key_id, calls in minute.here.copy().items()}
+    news = {key_id: calls for key_id, calls in news.items() if calls}
+    if not news:
+        return False
+    with client.pipeline(transaction=False) as pipeline:
+        for key_id, calls in news.items():
+            name = f"lethe:calls:{minute.number}:{key_id}"
+            pipeline.incrby(name, calls)
+            pipeline.expire(name, 120)
+        totals = pipeline.execute()[::2]
+    for (key_id, calls), total in zip(news.items(), totals, strict=True):
+        minute.told[key_id] = minute.told.get(key_id, 0) + calls
+        minute.elsewhere[key_id] = max(0, total - minute.told[key_id])  # a Redis that came back empty knows less
+    return True
+
+
+def _place(failed: dict[str, int], address: str) -> str:
+    """What an address is counted as: who has one of IPv6 has 2^64 of them."""
+    if ":" in address:
+        with contextlib.suppress(ValueError):
+            address = str(ipaddress.ip_network((address, 64), strict=False))
+    return address if address in failed or len(failed) < _MOST_ADDRESSES else "others"
+
+
+def _limited(detail: str) -> RateLimited:
+    seconds = _seconds_left()
+    return RateLimited(f"{detail} Repeat the call in {seconds} s.", retry_after=seconds)
+
+
+def _present() -> int:
+    return int(time.time()) // 60
+
+
+def _seconds_left() -> int:
+    return 60 - int(time.time()) % 60

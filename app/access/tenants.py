@@ -1,0 +1,86 @@
+"""Tenants: organisations that share an installation and see nothing of each other."""
+
+from typing import Any
+
+from pydantic import ValidationError
+from sqlalchemy.orm import Session
+
+from app.access import repository
+from app.access import service as access
+from app.access.policy import Policy
+from app.access.service import Scope
+from app.audit import service as audit
+from app.audit.service import Deed
+from app.db import actor, now
+from app.db.tables import ApiKey, Tenant, new_id
+from app.errors import FieldError, InputInvalid, TenantExists, TenantUnknown
+
+OPERATOR = "operator"
+"""Who acts in the log of a tenant that is being made: whose key it was stands in the log of the operator's tenant."""
+
+
+def create(session: Session, *, name: str, policy: Policy, admin_key: str) -> Tenant:
+    """A tenant in which `admin_key` may do everything. Raises `TenantExists`, `InputInvalid`."""
+    if repository.tenant_named(session, name) is not None:
+        raise TenantExists("Tenants have names of their own; choose another one.")
+    _check_business_id(session, policy, besides=None)
+    at = now(session)
+    tenant = Tenant(id=new_id("ten"), name=name, policy=policy.model_dump(mode="json"), created_at=at)
+    session.add(tenant)
+    session.flush()
+    key = ApiKey(
+        id=new_id("key"),
+        tenant_id=tenant.id,
+        name="admin",
+        key_hash=access.hash_of(admin_key),
+        scopes=[str(Scope.ADMIN)],
+        created_at=at,
+    )
+    session.add(key)
+    audit.record(session, "tenant.created", tenant.id)
+    deeds = [("tenant.created", tenant.id, {}), ("api_key.created", key.id, {"scopes": key.scopes})]
+    audit.record_all(
+        session,
+        [
+            Deed(tenant_id=tenant.id, actor=OPERATOR, action=action, object_id=object_id, detail=detail)
+            for action, object_id, detail in deeds
+        ],
+        at=at,
+    )
+    return tenant
+
+
+def get(session: Session, tenant_id: str) -> Tenant:
+    """Raises `TenantUnknown`."""
+    tenant = session.get(Tenant, tenant_id)
+    if tenant is None:
+        raise TenantUnknown(f"There is no tenant {tenant_id!r}.")
+    return tenant
+
+
+def change_policy(session: Session, changed: dict[str, Any]) -> Tenant:
+    """Set these fields of the policy of the session's tenant, and leave the others. Raises `InputInvalid`."""
+    tenant = session.get_one(Tenant, actor(session).tenant_id)
+    try:
+        policy = Policy.model_validate(tenant.policy | changed)
+    except ValidationError as error:
+        faults = [
+            FieldError(".".join(["policy", *(str(part) for part in fault["loc"])]), fault["msg"])
+            for fault in error.errors()
+        ]
+        raise InputInvalid("No policy has these fields together.", faults) from error
+    _check_business_id(session, policy, besides=tenant.id)
+    tenant.policy = policy.model_dump(mode="json")
+    audit.record(session, "tenant.policy_changed", tenant.id, policy={name: tenant.policy[name] for name in changed})
+    access.will_change(session)
+    return tenant
+
+
+def _check_business_id(session: Session, policy: Policy, *, besides: str | None) -> None:
+    """Agents address a tenant by this id: with that of another, what is meant for them would come here.
+
+    Raises `InputInvalid`.
+    """
+    if policy.drp_business_id is not None and repository.is_business(session, policy.drp_business_id, besides=besides):
+        message = "expected an id that no other tenant has"
+        raise InputInvalid("This is another tenant's id.", [FieldError("policy.drp_business_id", message)])

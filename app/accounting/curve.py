@@ -1,0 +1,125 @@
+"""A model's life step by step, read from the ledger: learning, every deletion, every version it released."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from app.accounting import repository
+from app.db.tables import LedgerEntry, Model
+from app.privacy import accountant, curve, guarantees
+from app.privacy.accountant import Chain, Exposure, Run
+from app.privacy.curve import Point
+from app.privacy.guarantees import Guarantee, Notion
+from app.privacy.mechanism import Mechanism
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """The steps behind one ledger entry.
+
+    `steps_before`: steps of the model's whole life until then. `largest`: most records of one person among those whom
+    it forgot, None if nobody. `adaptive`: of that person, fixed when they were deleted: everything published while
+    they were there. `exports`: how often the version's weights were handed out.
+    """
+
+    entry: dict[str, Any]
+    steps_before: int
+    largest: int | None
+    adaptive: Guarantee | None
+    exports: int
+    points: tuple[Point, ...]
+
+
+def segments(
+    session: Session, model: Model, *, points: int, limit: int, before: int | None = None
+) -> tuple[list[Segment], int | None]:
+    """The last `limit` segments before the entry `before`, newest first, and where the next page begins, if any.
+
+    Nothing but the ledger goes into the numbers, and of the entry before only where its chain stood.
+    """
+    found = repository.entries_backwards(session, model_id=model.id, before=before, limit=limit + 1)
+    bodies = [_body(entry) for entry in found]
+    shown = bodies[:limit]
+    steps = repository.steps_until(session, model_id=model.id, number=shown[-1]["version"]) if shown else 0
+    exports = repository.count_exports(session, model_id=model.id)
+    releases = _Releases(session, model)
+    made: list[Segment] = []
+    for index in reversed(range(len(shown))):
+        body, predecessor = bodies[index], bodies[index + 1] if index + 1 < len(bodies) else None
+        largest = max((request["records"] for request in body["requests"]), default=None)
+        delta = body["guarantees"][0]["delta"]
+        made.append(
+            Segment(
+                entry=body,
+                steps_before=steps,
+                largest=largest,
+                adaptive=releases.to_forgotten(body, records=largest, delta=delta) if largest else None,
+                exports=exports.get(body["version"], 0),
+                points=curve.points(
+                    _chain_before(body, predecessor),
+                    Run(steps=body["steps"], records=body["records"]),
+                    largest=largest,
+                    exposures=releases.to_present(body),
+                    delta=delta,
+                    at_most=points,
+                ),
+            )
+        )
+        steps += body["steps"]
+    return made[::-1], shown[-1]["sequence"] if len(found) > limit else None
+
+
+class _Releases:
+    """What was published of all models of a dataset, to whom it was exposed: read once."""
+
+    def __init__(self, session: Session, model: Model) -> None:
+        self._models = [
+            (fed.id, Mechanism.from_json(fed.mechanism), repository.releases(session, model_id=fed.id))
+            for fed in repository.models_of(session, dataset_id=model.dataset_id)
+        ]
+        for lost, mechanism, taken in repository.lost_models(session, dataset_id=model.dataset_id):
+            self._models.append((lost, mechanism, [(0, -1, steps) for steps in taken]))
+
+    def to_forgotten(self, body: dict[str, Any], *, records: int, delta: float) -> Guarantee:
+        """Of a person whose `records` became null before this entry: as `certificates.Evidences` counts them."""
+        exposures = self._exposures(
+            [[steps for _, revision, steps in made if revision < body["revision"]] for _, _, made in self._models],
+            records=records,
+        )
+        return guarantees.guarantee(Notion.ADAPTIVE, mu=accountant.adaptive_mu(exposures), delta=delta)
+
+    def to_present(self, body: dict[str, Any]) -> tuple[Exposure, ...]:
+        """To one record that is still there: this model's versions before this one, and those of the other models on
+        data of this revision or an earlier one, which is when a person deleted next is still in them."""
+        return self._exposures(
+            [
+                [
+                    steps
+                    for number, revision, steps in made
+                    if (number < body["version"] if model_id == body["model_id"] else revision <= body["revision"])
+                ]
+                for model_id, _, made in self._models
+            ],
+            records=1,
+        )
+
+    def _exposures(self, steps: list[list[int]], *, records: int) -> tuple[Exposure, ...]:
+        return tuple(
+            Exposure(mechanism=mechanism, records=records, releases=accountant.tally(taken))
+            for (_, mechanism, _), taken in zip(self._models, steps, strict=True)
+            if taken
+        )
+
+
+def _body(entry: LedgerEntry) -> dict[str, Any]:
+    body: dict[str, Any] = json.loads(entry.body)
+    return body
+
+
+def _chain_before(body: dict[str, Any], predecessor: dict[str, Any] | None) -> Chain:
+    mechanism = Mechanism.from_json(body["mechanism"])
+    if body["kind"] != "unlearn" or predecessor is None:
+        return accountant.started(mechanism)
+    return Chain(mechanism=mechanism, **predecessor["chain"])

@@ -1,0 +1,67 @@
+"""How long a model's runs take: measured on its own past runs, or not known."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from sqlalchemy.orm import Session
+
+from app.accounting import repository
+from app.db.tables import Model
+
+_RECENT = 20
+"""Older runs may have had other machines."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """Seconds from claim to publication: `seconds_per_run`, whatever its length, and `seconds_per_step`.
+
+    The line of least squares through the last `runs` published runs; a line through the origin where they were all of
+    one length, or where theirs would give a run, or a step, less than nothing.
+    """
+
+    seconds_per_run: float
+    seconds_per_step: float
+    runs: int
+
+    @classmethod
+    def through(cls, measured: Sequence[tuple[int, float]]) -> Self | None:
+        """Of pairs (steps, seconds); None if there is none.
+
+        >>> Pace.through([(100, 3.0), (300, 5.0)])
+        Pace(seconds_per_run=2.0, seconds_per_step=0.01, runs=2)
+        """
+        if not measured:
+            return None
+        runs = len(measured)
+        mean_steps = math.fsum(steps for steps, _ in measured) / runs
+        mean_seconds = math.fsum(seconds for _, seconds in measured) / runs
+        spread = math.fsum((steps - mean_steps) ** 2 for steps, _ in measured)
+        slope = math.fsum((steps - mean_steps) * (seconds - mean_seconds) for steps, seconds in measured)
+        per_step = slope / spread if spread else 0.0
+        per_run = mean_seconds - per_step * mean_steps
+        if per_step <= 0 or per_run < 0:
+            per_step, per_run = mean_seconds / mean_steps, 0.0
+        return cls(seconds_per_run=per_run, seconds_per_step=per_step, runs=runs)
+
+    def seconds(self, steps: int, *, runs: int = 1) -> float:
+        """What `steps` in so many runs would take here."""
+        return runs * self.seconds_per_run + steps * self.seconds_per_step
+
+
+def of_model(session: Session, model: Model) -> Pace | None:
+    """None before its first version."""
+    times = repository.times(session, model_id=model.id, last=_RECENT)
+    return Pace.through([(steps, max(0.0, (ended - began).total_seconds())) for steps, began, ended in times])
+
+
+def of_dataset(session: Session, dataset_id: str) -> Pace | None:
+    """Of the newest of its models that has one: what the next one's runs will be like, if it has as many parameters.
+    None before the first version of any."""
+    models = repository.models_of(session, dataset_id=dataset_id)
+    for model in sorted(models, key=lambda one: one.created_at, reverse=True):
+        if found := of_model(session, model):
+            return found
+    return None

@@ -1,0 +1,156 @@
+"""`/datasets/{dataset_id}/records` and `/additions`: rows for a dataset that exists."""
+
+import datetime
+from typing import Annotated
+
+from fastapi import APIRouter, File, UploadFile
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, Field
+
+from app.access import idempotency
+from app.access.idempotency import Answer, Once
+from app.access.service import Scope
+from app.api import uploads
+from app.api.calls import Call, Cursor, Limit, call_with, once_with, respond
+from app.api.problems import responses
+from app.api.schemas import PageOut
+from app.db import now
+from app.db.tables import Addition, Dataset
+from app.deletion import suppression
+from app.errors import (
+    AdditionUnknown,
+    DatasetFull,
+    DatasetUnknown,
+    DatasetUnusable,
+    FieldError,
+    IdempotencyConflict,
+    InputInvalid,
+    LetheError,
+    RowInvalid,
+    SchemaInvalid,
+    SubjectSuppressed,
+    UploadTooLarge,
+)
+from app.registry import additions, datasets, ingest, repository
+from app.registry.encoding import parse_schema
+
+router = APIRouter(prefix="/datasets/{dataset_id}", tags=["Datasets"], route_class=uploads.SpooledRoute)
+
+
+class AdditionOut(BaseModel):
+    """Rows that were added to a dataset."""
+
+    id: str
+    dataset_id: str
+    status: str = Field(description="pending | applied: a worker has written them into their slots")
+    num_records: int = Field(description="Rows that came; people of them may have been forgotten since.")
+    revision: int | None = Field(description="Of the dataset: from it on versions learn from the rows.")
+    created_at: datetime.datetime
+    applied_at: datetime.datetime | None
+
+
+class NewAdditionOut(AdditionOut):
+    num_suppressed: int = Field(description="Rows left out: of people who asked to be forgotten.")
+
+
+@router.post(
+    "/records",
+    status_code=202,
+    response_model=NewAdditionOut,
+    responses=responses(
+        DatasetUnknown,
+        UploadTooLarge,
+        IdempotencyConflict,
+        SubjectSuppressed,
+        DatasetFull,
+        SchemaInvalid,
+        RowInvalid,
+        DatasetUnusable,
+    ),
+)
+def add_records(
+    call: Annotated[Call, call_with(Scope.MODELS_WRITE)],
+    once: Annotated[Once, once_with(Scope.MODELS_WRITE)],
+    dataset_id: str,
+    file: Annotated[UploadFile, File(description="Rows as the dataset has them: .npz, or .csv and .parquet")],
+    suppressed: uploads.WhatOfSuppressed = "refuse",
+) -> JSONResponse:
+    """Add rows for slots of forgotten people: encoded as the dataset is, by its schema. Its models learn again from
+    scratch; the number of its slots stays what it is."""
+    with call.reading() as session:
+        dataset = datasets.get(session, dataset_id)
+    kind = _kind(file, dataset)
+    once = uploads.with_file(call.at, once, file=file, parts=(suppressed,))
+    with call.reading() as session:
+        answer = idempotency.replay(session, once)
+        num_free = additions.count_free_slots(session, dataset)
+        began = now(session)
+    if answer:
+        return respond(answer)
+    schema = parse_schema(dataset.schema) if dataset.schema else None
+    staged = additions.stage(
+        call.at.rows,
+        dataset,
+        uploads.upload(call, file=file, kind=kind, schema=schema),
+        num_free=num_free,
+        suppressed=uploads.suppressed(call, dataset_id, skip=suppressed == "skip"),
+    )
+    try:
+        with call.writing() as session:
+            answer = idempotency.replay(session, once)
+            if answer is None:
+                if not suppression.suppressed_since(session, began, dataset_id).isdisjoint(staged.subject_refs):
+                    raise SubjectSuppressed("Somebody in the upload asked to be forgotten meanwhile; send it again.")
+                addition = additions.register(session, dataset=dataset, staged=staged)
+                out = NewAdditionOut(**dict(_shown(addition)), num_suppressed=staged.num_suppressed)
+                location = f"/v1/datasets/{dataset_id}/additions/{addition.id}"
+                answer = idempotency.remember(
+                    session, once, Answer(status=202, location=location, body=out.model_dump(mode="json"))
+                )
+    except LetheError:  # of anything else nobody knows whether it was committed: what nothing claims is swept
+        call.at.rows.delete(staged.addition_id)
+        raise
+    if answer.body["id"] != staged.addition_id:
+        call.at.rows.delete(staged.addition_id)
+    call.at.bell.wake()
+    return respond(answer)
+
+
+@router.get("/additions", responses=responses(DatasetUnknown))
+def list_additions(
+    call: Annotated[Call, call_with(Scope.MODELS_READ)], dataset_id: str, limit: Limit = 50, cursor: Cursor = None
+) -> PageOut[AdditionOut]:
+    """What was added, newest first."""
+    with call.reading() as session:
+        datasets.get(session, dataset_id)
+        page = repository.additions(session, dataset_id=dataset_id, limit=limit, cursor=cursor)
+        return PageOut(items=[_shown(addition) for addition in page.items], next_cursor=page.next_cursor)
+
+
+@router.get("/additions/{addition_id}", responses=responses(DatasetUnknown, AdditionUnknown))
+def get_addition(call: Annotated[Call, call_with(Scope.MODELS_READ)], dataset_id: str, addition_id: str) -> AdditionOut:
+    """Whether the rows have been written into their slots."""
+    with call.reading() as session:
+        datasets.get(session, dataset_id)
+        return _shown(additions.get(session, dataset_id=dataset_id, addition_id=addition_id))
+
+
+def _shown(addition: Addition) -> AdditionOut:
+    return AdditionOut(
+        id=addition.id,
+        dataset_id=addition.dataset_id,
+        status=addition.status,
+        num_records=addition.num_records,
+        revision=addition.revision,
+        created_at=addition.created_at,
+        applied_at=addition.applied_at,
+    )
+
+
+def _kind(file: UploadFile, dataset: Dataset) -> ingest.Kind:
+    """Raises `InputInvalid` where the rows would not be encoded as those of the dataset are."""
+    kind = ingest.kind_of(file.filename or "")
+    if (kind == "npz") != (dataset.schema is None):
+        expected = "a .npz file, as the dataset was" if dataset.schema is None else "a .csv or .parquet file"
+        raise InputInvalid("The rows are not of the dataset's kind.", [FieldError("file", f"expected {expected}")])
+    return kind

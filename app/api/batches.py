@@ -1,0 +1,307 @@
+"""`/deletion-requests:batch`, `/deletion-requests.csv`: many requests in, each with an answer of its own, and all out.
+
+A batch is stored in groups, each in a transaction of its own that remembers its part of the answer: a call that was
+cut off goes on where it was when it is repeated with its Idempotency-Key, and nobody else waits long for a turn.
+"""
+
+import csv
+import datetime
+import io
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from fastapi import Body as HttpBody
+from fastapi.responses import JSONResponse, StreamingResponse
+from pydantic import ValidationError
+
+from app.access import idempotency
+from app.access.idempotency import Answer, Once
+from app.access.service import Scope
+from app.api import problems
+from app.api.calls import Call, call_with, once_with
+from app.api.deletion_requests import asked, checked_statement, view_of
+from app.api.problems import responses
+from app.api.schemas import MOST_AT_ONCE, BatchIn, BatchItemOut, BatchOut, DeletionRequestIn, Moment, Name
+from app.db.tables import DeletionRequest
+from app.deletion import repository
+from app.deletion import service as deletion
+from app.deletion.service import Asked, Submitted
+from app.deletion.status import Status
+from app.deletion.views import View
+from app.errors import BatchRefused, FieldError, IdempotencyConflict, InputInvalid, LetheError
+from app.protocols import drp, opendsr
+
+router = APIRouter(tags=["Deletion requests"])
+
+_GROUP = 500
+_PAGE = 1000
+_METADATA = "metadata."
+_LIST_SEPARATOR = ";"
+_TRUTH = {"true": True, "false": False}
+_COLUMNS = (
+    "subject_id",
+    "subject_sha256",
+    "regulation",
+    "ground",
+    "external_id",
+    "submitted_at",
+    "callback_url",
+    "refers_to",
+    "identity_verified",
+    "dataset_ids",
+)
+
+Writing = Annotated[Call, call_with(Scope.REQUESTS_WRITE)]
+Source = Annotated[Name | None, Query(description="The list they come from: a name to find them all by.")]
+_RESPONSES: dict[int | str, dict[str, Any]] = {207: {"model": BatchOut, "description": "Some were refused."}}
+
+
+@router.post(
+    "/deletion-requests:batch",
+    status_code=202,
+    response_model=BatchOut,
+    responses=_RESPONSES | responses(IdempotencyConflict, BatchRefused),
+)
+def create_batch(
+    call: Writing, body: BatchIn, once: Annotated[Once, once_with(Scope.REQUESTS_WRITE)], source: Source = None
+) -> JSONResponse:
+    """Ask for up to 10,000 people to be forgotten: 202 if all were accepted, 207 if some were, 422 if none was."""
+    return _submit(call, once, [_Item(place=place, body=one) for place, one in enumerate(body.requests)], source)
+
+
+@router.post(
+    "/deletion-requests.csv",
+    status_code=202,
+    response_model=BatchOut,
+    responses=_RESPONSES | responses(IdempotencyConflict, BatchRefused),
+)
+def create_batch_from_csv(
+    call: Writing,
+    body: Annotated[bytes, HttpBody(media_type="text/csv")],
+    once: Annotated[Once, once_with(Scope.REQUESTS_WRITE)],
+    source: Source = None,
+) -> JSONResponse:
+    """The same from CSV with a header: the fields of a request, `dataset_ids` joined by `;`, `metadata.<name>`."""
+    return _submit(call, once, _read(body), source)
+
+
+@router.get("/deletion-requests.csv", response_class=StreamingResponse, responses=responses())
+def export_deletion_requests(
+    call: Annotated[Call, call_with(Scope.REQUESTS_READ)],
+    status: Status | None = None,
+    regulation: str | None = None,
+    source: str | None = None,
+    due_before: Annotated[Moment | None, Query(description="Open requests with an earlier deadline.")] = None,
+) -> StreamingResponse:
+    """All requests as CSV, newest first, in flat memory however many there are."""
+    with call.reading() as session:
+        view = view_of(session, call)
+    pages = _pages(call, view, status=status, regulation=regulation, source=source, due_before=due_before)
+    headers = {"Content-Disposition": 'attachment; filename="deletion-requests.csv"'}
+    return StreamingResponse(_written(pages, view), media_type="text/csv; charset=utf-8", headers=headers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Item:
+    """One request of a batch, as it was sent, or what is wrong with its line; `line`: where, in a file."""
+
+    place: int
+    body: Any
+    line: int | None = None
+
+
+def _submit(call: Call, once: Once, items: Sequence[_Item], source: str | None) -> JSONResponse:
+    if source in (opendsr.SOURCE, drp.SOURCE):
+        raise InputInvalid("This source is a protocol's.", [FieldError("source", "expected another name")])
+    found: list[BatchItemOut] = []
+    for start in range(0, len(items), _GROUP):
+        found += _store(call, once, start, [(one, _asked(call, one, source)) for one in items[start : start + _GROUP]])
+    found.sort(key=lambda item: item.index)
+    accepted = sum(item.status == 202 for item in found)
+    if accepted:
+        call.at.bell.wake()
+    if accepted == 0:
+        raise BatchRefused("None of the requests was accepted.", [fault for item in found for fault in _faults(item)])
+    out = BatchOut(accepted=accepted, refused=len(found) - accepted, items=found)
+    return JSONResponse(out.model_dump(mode="json", exclude_none=True), 202 if out.refused == 0 else 207)
+
+
+def _asked(call: Call, item: _Item, source: str | None) -> Asked | LetheError:
+    """What an item asks for, or what is wrong with its form."""
+    if isinstance(item.body, InputInvalid):
+        return item.body
+    try:
+        body = DeletionRequestIn.model_validate(item.body)
+        statement = body.identity_statement and checked_statement(call, body, body.identity_statement)
+        return asked(call, body, statement=statement or None, source=source)
+    except ValidationError as error:
+        expected = "The request does not have the form that the documentation asks for."
+        return InputInvalid(expected, problems.faults(error))
+    except LetheError as error:
+        return error
+
+
+def _store(call: Call, once: Once, start: int, group: Sequence[tuple[_Item, Asked | LetheError]]) -> list[BatchItemOut]:
+    """Store a group and what was answered to each of it, or find what was answered when it was stored."""
+    name = once.name and f"{once.name}.{start}"
+    once = replace(once, name=name)
+    ready = [one for _, one in group if isinstance(one, Asked)]
+    if not ready and name is None:
+        return [_refused(item, one) for item, one in group if isinstance(one, LetheError)]
+    with call.at.database.writing() as session:
+        answer = idempotency.replay(session, once)
+        if answer is None:
+            made = iter(deletion.submit_all(session, ready) if ready else ())
+            view = view_of(session, call)
+            items = [_answered(item, next(made) if isinstance(one, Asked) else one, view) for item, one in group]
+            body = {"items": [item.model_dump(mode="json", exclude_none=True) for item in items]}
+            answer = Answer(status=202, location=None, body=body)
+            if ready:
+                idempotency.remember(session, once, answer)
+    kept = [BatchItemOut.model_validate(item) for item in answer.body["items"]]
+    return [_written_by(one, item) for (_, one), item in zip(group, kept, strict=True)]
+
+
+def _answered(item: _Item, made: Submitted | LetheError, view: View) -> BatchItemOut:
+    if isinstance(made, LetheError):
+        return _refused(item, made)
+    request = made.request
+    return BatchItemOut(
+        index=item.place,
+        line=item.line,
+        status=202,
+        id=request.id,
+        request_status=view.status(request),
+    )
+
+
+def _written_by(asked: Asked | LetheError, kept: BatchItemOut) -> BatchItemOut:
+    """With what the caller wrote, which is not kept with the answer: it comes again with a repetition."""
+    if isinstance(asked, LetheError) or kept.id is None:
+        return kept
+    return kept.model_copy(update={"external_id": asked.external_id})
+
+
+def _refused(item: _Item, error: LetheError) -> BatchItemOut:
+    return BatchItemOut(
+        index=item.place,
+        line=item.line,
+        status=problems.status_of(type(error)),
+        code=error.code,
+        detail=error.detail,
+        errors=[{"path": fault.path, "message": fault.message} for fault in error.errors] or None,
+    )
+
+
+def _faults(item: BatchItemOut) -> list[FieldError]:
+    where = f"requests.{item.index}" if item.line is None else f"line {item.line}"
+    faults = item.errors or [{"path": "", "message": item.detail or ""}]
+    return [FieldError(f"{where}.{fault['path']}".rstrip("."), fault["message"]) for fault in faults]
+
+
+def _read(content: bytes) -> list[_Item]:
+    """Raises `InputInvalid` for what is no CSV of requests; what is wrong with one line is said of that line."""
+    try:
+        lines = csv.DictReader(io.StringIO(content.decode("utf-8-sig"), newline=""), strict=True)
+        columns = lines.fieldnames or []
+        wrong = [name for name in columns if name not in _COLUMNS and not name.startswith(_METADATA)]
+        if not columns or wrong or len(set(columns)) < len(columns):
+            expected = f"expected a header with columns of {', '.join(_COLUMNS)}, {_METADATA}<name>, each once"
+            raise InputInvalid("The file does not say what its columns are.", [FieldError("line 1", expected)])
+        items = []
+        for place, row in enumerate(lines):
+            if place == MOST_AT_ONCE:
+                expected = f"expected at most {MOST_AT_ONCE} requests"
+                raise InputInvalid("Send the rest in a batch of its own.", [FieldError("body", expected)])
+            items.append(_Item(place=place, line=lines.line_num, body=_of_row(row)))
+    except UnicodeDecodeError:
+        raise InputInvalid("The file is not UTF-8.", [FieldError("body", "expected UTF-8")]) from None
+    except csv.Error:
+        fault = FieldError(f"line {lines.line_num + 1}", "expected CSV")
+        raise InputInvalid("The file cannot be read as CSV.", [fault]) from None
+    if not items:
+        raise InputInvalid("There is no request in the file.", [FieldError("body", "expected a line per request")])
+    return items
+
+
+def _of_row(row: dict[str | Any, str | Any]) -> dict[str, Any] | InputInvalid:
+    """Empty cells are not there."""
+    if None in row or None in row.values():
+        return InputInvalid("The line has more or fewer cells than the header.")
+    body: dict[str, Any] = {name: cell for name, cell in row.items() if cell and not name.startswith(_METADATA)}
+    if "dataset_ids" in body:
+        body["dataset_ids"] = body["dataset_ids"].split(_LIST_SEPARATOR)
+    if "identity_verified" in body:
+        body["identity_verified"] = _TRUTH.get(body["identity_verified"].lower(), body["identity_verified"])
+    metadata = {name.removeprefix(_METADATA): cell for name, cell in row.items() if cell and name.startswith(_METADATA)}
+    return body | ({"metadata": metadata} if metadata else {})
+
+
+def _pages(
+    call: Call,
+    view: View,
+    *,
+    status: str | None,
+    regulation: str | None,
+    source: str | None,
+    due_before: datetime.datetime | None,
+) -> Iterator[list[DeletionRequest]]:
+    """Each page in a session of its own: a reader that is slow holds up nobody."""
+    cursor = None
+    while True:
+        with call.reading() as session:
+            page = repository.requests(
+                session,
+                view=view,
+                status=status,
+                regulation=regulation,
+                source=source,
+                due_before=due_before,
+                limit=_PAGE,
+                cursor=cursor,
+            )
+        yield page.items
+        if (cursor := page.next_cursor) is None:
+            return
+
+
+_EXPORTED = (
+    "id",
+    "status",
+    "outcome",
+    "subject_ref",
+    "regulation",
+    "ground",
+    "external_id",
+    "source",
+    "refers_to",
+    "submitted_at",
+    "due_at",
+    "extended_due_at",
+    "deadline",
+    "paused_at",
+    "rejection_ground",
+    "created_at",
+    "completed_at",
+)
+
+
+def _written(pages: Iterable[list[DeletionRequest]], view: View) -> Iterator[str]:
+    yield ",".join(_EXPORTED) + "\r\n"
+    for requests in pages:
+        text = io.StringIO()
+        csv.writer(text).writerows([_row(request, view) for request in requests])
+        yield text.getvalue()
+
+
+def _row(request: DeletionRequest, view: View) -> list[str | None]:
+    shown = {
+        "status": view.status(request),
+        "completed_at": view.completed_at(request),
+        "outcome": None if view.discreet else request.outcome,
+        "external_id": request.particulars.external_id,
+    }
+    values = (shown[name] if name in shown else getattr(request, name) for name in _EXPORTED)
+    return [one.isoformat() if isinstance(one, datetime.datetime) else one for one in values]

@@ -1,0 +1,113 @@
+"""`/accounting/bounds`: the calculator, theorem by theorem, at a point or along a parameter."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter
+from pydantic import BaseModel, Field
+
+from app.access.service import Scope
+from app.api.calls import Call, call_with
+from app.api.problems import responses
+from app.api.schemas import BoundIn, SweepIn
+from app.errors import BoundUnknown, FieldError, InputInvalid, PreconditionFailed
+from app.privacy.bounds import CALCULATOR, Bound, evaluate
+from app.privacy.bounds.sweep import sweep
+from app.privacy.errors import InfeasibleError, NotionError, PreconditionError, PrivacyError
+
+router = APIRouter(prefix="/accounting/bounds", tags=["Accounting"])
+
+Asked = Annotated[Call, call_with(Scope.ACCOUNTING_READ)]
+"""Nothing is read for it: a theorem is asked for by whoever may ask about models."""
+
+
+class BoundParameterOut(BaseModel):
+    name: str
+    kind: str = Field(description="real, integer, boolean, choice; reals, integers, words, segments: lists")
+    description: str = Field(description="Meaning and range")
+    meaning: str
+    unit: str = Field(description="Empty where the number has none")
+    interval: str | None = Field(description='Where the number, or each in the list, lives: "(0, 1]"; null: no number')
+    low: float | None = Field(description="The lower end of the interval; null if there is none")
+    high: float | None
+    is_hypothesis: bool = Field(
+        description="A precondition that no number shows: true as the theorem takes it, refused if it is denied"
+    )
+    required: bool
+    default: Any
+    choices: list[str]
+
+
+class BoundOut(BaseModel):
+    """A theorem: what it states, what it takes for granted, what it asks for and what it gives."""
+
+    name: str
+    title: str
+    reference: str
+    statement: str
+    assumptions: list[str] = Field(description="Preconditions that are not asked for: whoever uses it establishes them")
+    parameters: list[BoundParameterOut]
+    outputs: dict[str, str]
+
+
+class RefusalOut(BaseModel):
+    """Why there is no number: the precondition that fails, or domain, notion, infeasible, time."""
+
+    name: str
+    detail: str
+
+
+class SweptOut(BaseModel):
+    value: float
+    outputs: dict[str, Any] | None = Field(description="As the theorem alone gives them; null if it is refused here")
+    refused: RefusalOut | None
+
+
+class SweepOut(BaseModel):
+    name: str
+    over: str
+    points: list[SweptOut]
+
+
+@router.get("", responses=responses())
+def list_bounds(call: Asked) -> list[BoundOut]:
+    """The calculator: every theorem, what it assumes, its parameters."""
+    return [BoundOut.model_validate(bound, from_attributes=True) for bound in CALCULATOR.values()]
+
+
+@router.post("/{name}", responses=responses(BoundUnknown, PreconditionFailed))
+def evaluate_bound(call: Asked, name: str, body: BoundIn) -> dict[str, Any]:
+    """Evaluate a theorem: infinity is "inf", and "1/n" stands for the reciprocal of the parameter n."""
+    bound = _known(name)
+    try:
+        return evaluate(bound.name, body.params)
+    except (PreconditionError, NotionError, InfeasibleError) as error:
+        raise PreconditionFailed(str(error)) from error
+    except PrivacyError as error:
+        raise InputInvalid(str(error), [FieldError("params", str(error))]) from error
+
+
+@router.post("/{name}/sweep", responses=responses(BoundUnknown))
+def sweep_bound(call: Asked, name: str, body: SweepIn) -> SweepOut:
+    """A theorem over a grid of one of its parameters, for plots; where it is refused, the point says why. After five
+    seconds the points that are left are refused (`time`)."""
+    bound = _known(name)
+    try:
+        found = sweep(
+            bound,
+            body.params,
+            over=body.over,
+            low=body.low,
+            high=body.high,
+            points=body.points,
+            scale=body.scale,
+        )
+    except PrivacyError as error:
+        raise InputInvalid(str(error), [FieldError("over", str(error))]) from error
+    points = [SweptOut.model_validate(point, from_attributes=True) for point in found]
+    return SweepOut(name=bound.name, over=body.over, points=points)
+
+
+def _known(name: str) -> Bound:
+    if name not in CALCULATOR:
+        raise BoundUnknown(f"There is no bound {name!r}; GET /v1/accounting/bounds lists them.")
+    return CALCULATOR[name]

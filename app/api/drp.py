@@ -1,0 +1,185 @@
+"""`/drp/v1`: the Data Rights Protocol 1.0, by which authorised agents act for people. docs/protocols.md maps it."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request, Response
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import JSONResponse
+from sqlalchemy.orm import Session
+
+from app.access.service import Scope
+from app.api.calls import At, Call, call_with
+from app.api.dialects import small_body, speaking
+from app.db import Actor, now
+from app.db.tables import Agent, DeletionRequest
+from app.deletion import service as deletion
+from app.deletion.service import Asked
+from app.deletion.status import Status
+from app.deletion.views import View
+from app.errors import IdempotencyConflict, LetheError, MessageEarly, MessageRefused, RequestUnknown
+from app.installation import Installation
+from app.protocols import drp, repository, service
+from app.protocols.drp import Exercise, Revocation, Subject
+from app.protocols.parsing import parsed
+from app.webhooks import receiver
+
+
+def _refusal(status: int, problem: dict[str, Any]) -> Response:
+    """The protocol's error object; `fatal`: the same message will never be heard."""
+    fatal = status in _FATAL and problem["code"] != MessageEarly.code
+    faults = [f" {fault['path']}: {fault['message']}." for fault in problem.get("errors", ())]
+    body: dict[str, Any] = {"code": str(status), "message": problem["detail"] + "".join(faults)}
+    return JSONResponse(body | ({"fatal": True} if fatal else {}), status)
+
+
+_FATAL = (400, 403, 409, 413)
+
+router = APIRouter(tags=["Data Rights Protocol"], route_class=speaking(_refusal))
+
+Message = Annotated[bytes, Depends(small_body)]
+AgentCall = Annotated[Call, call_with(Scope.AGENT)]
+
+
+@router.post("/data-rights-request/", response_class=JSONResponse)
+@router.post("/data-rights-request", response_class=JSONResponse)
+def exercise(call: AgentCall, message: Message) -> Response:
+    """Ask, for a person, that they be forgotten. The same request again is answered alike."""
+    with call.reading() as session:
+        agent, at = _agent(session, call), now(session)
+    asked = parsed(Exercise, drp.opened(message, verify_key=agent.verify_key))
+    policy = call.caller.policy
+    drp.check(asked, agent_id=agent.agent_id, business_id=policy.drp_business_id, at=at)
+    who = drp.subject(asked, claim=policy.drp_claim)
+    if asked.status_callback is not None:
+        receiver.check_url(asked.status_callback, call.at.settings.webhook_networks(), path="status_callback")
+    name = asked.agent_request_id or "message:" + call.at.keys.fingerprint(b"drp", message.strip())
+    with call.writing() as session:
+        before = [
+            request
+            for request in repository.requests(session, source=drp.SOURCE, external_id=name)
+            if request.particulars.metadata["agent_id"] == agent.agent_id
+        ]
+        if before:
+            [request] = before
+            if not _is_same(request, asked, call.subject_ref(who.subject_id)):
+                raise IdempotencyConflict("This agent-request-id came before with another request.")
+        else:
+            request = _submitted(session, call, asked, who, name)
+        status = _status(session, call, request)
+    call.at.bell.wake()
+    return JSONResponse(status)
+
+
+@router.get("/data-rights-request/{request_id}", response_class=JSONResponse)
+def get_status(call: AgentCall, request_id: str) -> Response:
+    with call.reading() as session:
+        status = _status(session, call, _managed(session, _agent(session, call), request_id))
+    return JSONResponse(status)
+
+
+@router.delete("/data-rights-request/{request_id}", response_class=JSONResponse)
+def revoke(call: AgentCall, request_id: str, message: Message) -> Response:
+    """Withdraw a request; 409 once the person's rows are being erased."""
+    with call.writing() as session:
+        agent = _agent(session, call)
+        request = _managed(session, agent, request_id)
+        parsed(Revocation, drp.opened(message, verify_key=agent.verify_key))
+        if request.status != Status.CANCELLED:
+            deletion.cancel(session, request, discreet=True)
+        status = _status(session, call, request)
+    return JSONResponse(status)
+
+
+@router.post("/agent/{agent_id}", response_class=JSONResponse)
+async def set_up_key(request: Request, at: At, agent_id: str, message: Message) -> Response:
+    """A token for the agent that signed the message; its token before opens nothing any more.
+
+    Whoever comes with wrong messages is counted like whoever comes with wrong keys.
+    """
+    rates, address = request.app.state.known.rates, request.client.host if request.client else ""
+    rates.admit(address)
+    try:
+        token = await run_in_threadpool(_set_up, at, agent_id, message)
+    except MessageRefused:
+        rates.failed(address)
+        return Response(status_code=403)  # without a body, as the protocol has it: nobody learns what was wrong
+    return JSONResponse({"agent-id": agent_id, "token": token}, headers={"Cache-Control": "no-store"})
+
+
+@router.get("/agent/{agent_id}", response_class=JSONResponse)
+def get_agent(call: AgentCall, agent_id: str) -> Response:
+    """Whether the token still opens anything: an empty document."""
+    with call.reading() as session:
+        if _agent(session, call).agent_id != agent_id:
+            raise MessageRefused("This is the token of another agent.")
+    return JSONResponse({})
+
+
+def _set_up(at: Installation, agent_id: str, message: bytes) -> str:
+    with at.database.reading() as session:
+        agent = service.addressee(session, agent_id=agent_id, message=message)
+    with at.database.writing(by=Actor(tenant_id=agent.tenant_id, name=agent.id)) as session:
+        return service.set_up(session, agent.id, message=message)
+
+
+def _agent(session: Session, call: Call) -> Agent:
+    return service.calling(session, api_key_id=call.caller.key_id)
+
+
+def _managed(session: Session, agent: Agent, request_id: str) -> DeletionRequest:
+    """Raises `MessageRefused` for whatever is not this agent's own, be it there or not."""
+    try:
+        request = deletion.get(session, request_id)
+        if request.source == drp.SOURCE and request.particulars.metadata.get("agent_id") == agent.agent_id:
+            return request
+    except RequestUnknown:
+        pass
+    raise MessageRefused("This agent has made no request with this id.")
+
+
+def _submitted(session: Session, call: Call, asked: Exercise, who: Subject, name: str) -> DeletionRequest:
+    [found] = deletion.submit_all(
+        session,
+        [
+            Asked(
+                by=call.caller.actor,
+                policy=call.caller.policy,
+                discreet=True,
+                subject_ref=call.subject_ref(who.subject_id),
+                dataset_ids=None,
+                regulation=_regulation(asked),
+                ground=None,
+                submitted_at=None,
+                external_id=name,
+                metadata=drp.kept(asked, who),
+                callback_urls=_callback_urls(asked),
+                source=drp.SOURCE,
+                identity_verified=who.verified,
+            )
+        ],
+    )
+    if isinstance(found, LetheError):
+        raise found
+    return found.request
+
+
+def _is_same(request: DeletionRequest, asked: Exercise, subject_ref: str) -> bool:
+    return (request.subject_ref, request.regulation, request.particulars.callback_urls) == (
+        subject_ref,
+        _regulation(asked),
+        _callback_urls(asked),
+    )
+
+
+def _regulation(asked: Exercise) -> str:
+    return "ccpa" if asked.regime == "ccpa" else "other"
+
+
+def _callback_urls(asked: Exercise) -> list[str]:
+    return [] if asked.status_callback is None else [asked.status_callback]
+
+
+def _status(session: Session, call: Call, request: DeletionRequest) -> dict[str, Any]:
+    view = View(discreet=True, at=now(session))
+    verification_url = call.caller.policy.drp_verification_url
+    return drp.status_of(request, status=view.status(request), verification_url=verification_url)

@@ -1,0 +1,169 @@
+"""`/opendsr/v2`: OpenDSR 2.0, by which controllers ask a processor for erasure. docs/protocols.md maps it."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request, Response
+from fastapi.responses import JSONResponse
+from sqlalchemy.orm import Session
+
+from app.access.service import Scope
+from app.api.calls import At, Call, call_with
+from app.api.deletion_requests import view_of
+from app.api.dialects import small_body, speaking
+from app.db import now
+from app.db.tables import DeletionRequest
+from app.deletion import service as deletion
+from app.deletion.service import Asked
+from app.deletion.status import Status
+from app.errors import IdempotencyConflict, LetheError, RequestUnknown, TransitionForbidden
+from app.protocols import certificate, opendsr, repository
+from app.protocols.certificate import Signer
+from app.protocols.opendsr import RequestStatus, Standing, SubjectRequest
+from app.webhooks import receiver
+
+
+def _refusal(status: int, problem: dict[str, Any]) -> Response:
+    """The specification's error object: nothing of what was sent is in it."""
+    domain = "Validation" if status == 400 else "Processing"
+    faults = [f"{fault['path']}: {fault['message']}" for fault in problem.get("errors", ())]
+    error = {
+        "code": status,
+        "message": problem["detail"],
+        "errors": [
+            {"domain": domain, "reason": problem["code"], "message": message}
+            for message in faults or [problem["detail"]]
+        ],
+    }
+    return JSONResponse({"error": error}, status, headers=_PRIVATE)
+
+
+_PRIVATE = {"Cache-Control": "no-store", "Pragma": "no-cache"}
+
+router = APIRouter(tags=["OpenDSR"], route_class=speaking(_refusal))
+
+
+def _signer(at: At) -> Signer:
+    return certificate.signer(at.settings)
+
+
+Signing = Annotated[Signer, Depends(_signer)]
+
+
+@router.get("/discovery", response_class=Response)
+def discover(request: Request, call: Annotated[Call, call_with(Scope.REQUESTS_READ)], signer: Signing) -> Response:
+    """What this processor supports, for the tenant of the key, and where its certificate is."""
+    url = request.url_for("get_processor_certificate")
+    if call.at.settings.opendsr_domain is not None:  # whatever the proxies in between call this server
+        url = url.replace(scheme="https", netloc=signer.domain)
+    body = opendsr.discovery_body(identity_types=call.caller.policy.opendsr_identities, certificate_url=str(url))
+    return _signed(signer, 200, body)
+
+
+@router.get("/certificate.pem", response_class=Response)
+def get_processor_certificate(signer: Signing) -> Response:
+    """The X.509 certificate that answers and callbacks are signed under; open to all."""
+    return Response(signer.certificate, media_type="application/x-pem-file")
+
+
+@router.post("/requests/", status_code=201, response_class=Response)
+@router.post("/requests", status_code=201, response_class=Response)
+def create_subject_request(
+    call: Annotated[Call, call_with(Scope.REQUESTS_WRITE)],
+    signer: Signing,
+    body: Annotated[bytes, Depends(small_body)],
+) -> Response:
+    """Ask for a person to be forgotten. The same request again is answered alike; another under its id is a 409."""
+    asked = opendsr.read(body, identity_types=call.caller.policy.opendsr_identities, domain=signer.domain)
+    for place, url in enumerate(asked.status_callback_urls):
+        receiver.check_url(url, call.at.settings.webhook_networks(), path=f"status_callback_urls.{place}")
+    refs = opendsr.subject_refs(asked, keys=call.at.keys, tenant_id=call.caller.tenant_id)
+    with call.writing() as session:
+        requests = repository.requests(session, source=opendsr.SOURCE, external_id=asked.subject_request_id)
+        if not requests:
+            requests = _submitted(session, call, asked, refs)
+        elif not _is_same(requests, asked, refs):
+            raise IdempotencyConflict("This subject_request_id came before with another request.")
+        standing = _standing(session, call, requests)
+    call.at.bell.wake()
+    return _signed(signer, 201, opendsr.receipt_body(standing, received=body))
+
+
+@router.get("/requests/{subject_request_id}", response_class=Response)
+def get_subject_request(
+    call: Annotated[Call, call_with(Scope.REQUESTS_READ)], signer: Signing, subject_request_id: str
+) -> Response:
+    with call.reading() as session:
+        standing = _standing(session, call, _found(session, subject_request_id))
+    return _signed(signer, 200, opendsr.status_body(standing))
+
+
+@router.delete("/requests/{subject_request_id}", status_code=202, response_class=Response)
+def cancel_subject_request(
+    call: Annotated[Call, call_with(Scope.REQUESTS_WRITE)], signer: Signing, subject_request_id: str
+) -> Response:
+    """Withdraw a request that is still pending; 409 once it is not."""
+    with call.writing() as session:
+        requests = _found(session, subject_request_id)
+        if _standing(session, call, requests).status not in (RequestStatus.PENDING, RequestStatus.CANCELLED):
+            raise TransitionForbidden("Only a request that is pending can be cancelled.")
+        for request in requests:
+            if request.status not in (Status.REJECTED, Status.CANCELLED):
+                deletion.cancel(session, request, discreet=call.caller.discreet)
+        standing, at = _standing(session, call, requests), now(session)
+    return _signed(signer, 202, opendsr.cancellation_body(standing, received_at=at))
+
+
+def _found(session: Session, subject_request_id: str) -> list[DeletionRequest]:
+    requests = repository.requests(session, source=opendsr.SOURCE, external_id=subject_request_id)
+    if not requests:
+        raise RequestUnknown("There is no request with this subject_request_id.")
+    return requests
+
+
+def _submitted(session: Session, call: Call, asked: SubjectRequest, refs: Sequence[str]) -> list[DeletionRequest]:
+    """All or none: what cannot be made raises."""
+    made = deletion.submit_all(
+        session,
+        [
+            Asked(
+                by=call.caller.actor,
+                policy=call.caller.policy,
+                discreet=call.caller.discreet,
+                subject_ref=ref,
+                dataset_ids=None,
+                regulation=asked.regulation,
+                ground=None,
+                submitted_at=asked.submitted_time,
+                external_id=asked.subject_request_id,
+                metadata={},
+                callback_urls=asked.status_callback_urls,
+                source=opendsr.SOURCE,
+            )
+            for ref in refs
+        ],
+    )
+    requests = []
+    for found in made:
+        if isinstance(found, LetheError):
+            raise found
+        requests.append(found.request)
+    return requests
+
+
+def _is_same(requests: Sequence[DeletionRequest], asked: SubjectRequest, refs: Sequence[str]) -> bool:
+    first = requests[0]
+    return {request.subject_ref for request in requests} == set(refs) and (
+        (first.regulation, first.submitted_at, first.particulars.callback_urls)
+        == (asked.regulation, asked.submitted_time, asked.status_callback_urls)
+    )
+
+
+def _standing(session: Session, call: Call, requests: Sequence[DeletionRequest]) -> Standing:
+    """As the caller may see it."""
+    view = view_of(session, call)
+    return opendsr.standing(requests, statuses=[view.status(request) for request in requests])
+
+
+def _signed(signer: Signer, status: int, body: bytes) -> Response:
+    return Response(body, status, headers=signer.headers(body) | _PRIVATE, media_type="application/json")

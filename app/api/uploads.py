@@ -1,0 +1,120 @@
+"""What the endpoints that take rows have in common: the file, whose rows are refused, what tells calls apart.
+
+A file is spooled while it comes in, under a key that only this process has (`app.registry.spool`), read from there,
+and gone when the call ends. The framework would spool it in clear.
+"""
+
+import hashlib
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine
+from pathlib import Path
+from typing import Annotated, Any, BinaryIO, Literal, cast
+
+from fastapi import Form, HTTPException, Request, Response, UploadFile
+from fastapi.routing import APIRoute
+from python_multipart.multipart import parse_options_header
+from starlette.datastructures import FormData, Headers
+from starlette.formparsers import MultiPartException, MultiPartParser
+
+from app.access.idempotency import Once
+from app.api.calls import Call
+from app.config import Settings
+from app.deletion import suppression
+from app.installation import Installation
+from app.registry import ingest, spool
+from app.registry.encoding import Schema
+from app.registry.spool import Spool
+from app.registry.uploads import Suppressed, Upload
+
+_UNPACKED = 4
+"""What an upload holds may be so many times as large as the file may be."""
+_MOST_PARTS = 8
+"""Files of a form, and fields; a file takes a descriptor."""
+WhatOfSuppressed = Annotated[
+    Literal["refuse", "skip"], Form(description="What to do about rows of people who asked to be forgotten.")
+]
+
+
+def folder(settings: Settings) -> Path:
+    """Where spools are."""
+    return settings.data_dir / "tmp"
+
+
+class SpooledRoute(APIRoute):
+    """An endpoint whose forms are spooled."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        answer = super().get_route_handler()
+
+        async def spooled(request: Request) -> Response:
+            spooling = _Request(request.scope, request.receive)
+            try:
+                return await answer(spooling)
+            finally:
+                await spooling.close()  # whoever read the form: its files are gone
+
+        return spooled
+
+
+class _Request(Request):
+    async def _get_form(self, **limits: Any) -> FormData:
+        media_type, _ = parse_options_header(self.headers.get("content-type"))
+        if self._form is None and media_type == b"multipart/form-data":
+            at: Installation = self.app.state.installation
+            try:
+                self._form = await _Form(self.headers, self.stream(), folder=folder(at.settings)).parse()
+            except MultiPartException as error:
+                raise HTTPException(status_code=400, detail=error.message) from None
+        return await super()._get_form(**limits)  # any other form has no files
+
+
+class _Form(MultiPartParser):
+    def __init__(self, headers: Headers, stream: AsyncGenerator[bytes], *, folder: Path) -> None:
+        super().__init__(headers, stream, max_files=_MOST_PARTS, max_fields=_MOST_PARTS)
+        self._folder = folder
+
+    def on_headers_finished(self) -> None:
+        super().on_headers_finished()
+        if part := self._current_part.file:
+            part.file.close()  # nothing was written to it yet
+            part.file = cast("BinaryIO", spool.create(self._folder))
+            self._files_to_close_on_error[-1] = cast("Any", part.file)
+
+
+def with_file(at: Installation, once: Once, *, file: UploadFile, parts: tuple[str, ...]) -> Once:
+    """The call, told apart from others by its file too."""
+    if once.name is None:
+        return once
+    spooled = _spooled(file)
+    digest = hashlib.file_digest(spooled, "sha256").digest()
+    spooled.seek(0)
+    fingerprint = at.keys.fingerprint(once.fingerprint.encode(), digest, *(part.encode() for part in parts))
+    return Once(name=once.name, fingerprint=fingerprint)
+
+
+def upload(call: Call, *, file: UploadFile, kind: ingest.Kind, schema: Schema | None) -> Upload:
+    """The rows of the file, of the caller's people."""
+    return Upload(
+        file=_spooled(file),
+        kind=kind,
+        schema=schema,
+        folder=folder(call.at.settings),
+        subject_ref=call.subject_ref,
+        max_bytes=_UNPACKED * call.at.settings.max_upload_bytes,
+    )
+
+
+def suppressed(call: Call, dataset_id: str, *, skip: bool) -> Suppressed:
+    """Whose rows this dataset must not take (`*`: one that is only being made)."""
+
+    def among(subject_refs: Collection[str]) -> set[str]:
+        with call.reading() as session:  # one each time: an upload takes longer than a snapshot should last
+            return suppression.is_suppressed(session, dataset_id, subject_refs)
+
+    return Suppressed(among=among, skip=skip)
+
+
+def _spooled(file: UploadFile) -> Spool:
+    spooled: object = file.file
+    if not isinstance(spooled, Spool):
+        raise TypeError("Expected a file that was spooled: its endpoint has no SpooledRoute.")
+    return spooled

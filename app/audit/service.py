@@ -1,0 +1,85 @@
+"""Record who did what, in the transaction that does it."""
+
+import datetime
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from app.audit import repository
+from app.db import actor, bulk, now
+from app.db.tables import AuditEntry
+
+GENESIS = "0" * 64
+"""What the first entry of a tenant hashes as its predecessor."""
+_HASHED = ("tenant_id", "sequence", "at", "actor", "action", "object_id", "detail")
+SERVICE = "lethe"
+"""Who acts where nobody asked: the service itself, on its schedule."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deed:
+    """What somebody did. `action`: `thing.verb`; `detail`: ids, numbers and closed words only, nothing of a person."""
+
+    tenant_id: str
+    actor: str
+    action: str
+    object_id: str
+    detail: Mapping[str, Any] = field(default_factory=dict)
+
+
+def record(session: Session, action: str, object_id: str, **detail: Any) -> None:
+    """Record what the session's actor does."""
+    by = actor(session)
+    record_all(
+        session, [Deed(tenant_id=by.tenant_id, actor=by.name, action=action, object_id=object_id, detail=detail)]
+    )
+
+
+def record_all(session: Session, deeds: Sequence[Deed], *, at: datetime.datetime | None = None) -> None:
+    """Append an entry for each deed to its tenant's chain. Writers take turns, so no two follow the same entry."""
+    if not deeds:
+        return
+    at = at or now(session)
+    last = _heads(session)
+    unknown = {deed.tenant_id for deed in deeds} - last.keys()
+    last |= repository.last(session, tenant_ids=unknown)
+    entries = []
+    for deed in deeds:
+        sequence, previous = last.get(deed.tenant_id, (0, GENESIS))
+        entry = {
+            "tenant_id": deed.tenant_id,
+            "sequence": sequence + 1,
+            "at": at,
+            "actor": deed.actor,
+            "action": deed.action,
+            "object_id": deed.object_id,
+            "detail": dict(deed.detail),
+        }
+        digest = _hash(previous, entry)
+        entries.append(entry | {"previous_hash": previous, "hash": digest})
+        last[deed.tenant_id] = sequence + 1, digest
+    bulk.store(session, AuditEntry, entries)
+
+
+def entry_hash(entry: AuditEntry) -> str:
+    """SHA-256 (hex) over the predecessor's hash and the entry as canonical JSON."""
+    return _hash(entry.previous_hash, {name: getattr(entry, name) for name in _HASHED})
+
+
+def _hash(previous: str, entry: dict[str, Any]) -> str:
+    body = entry | {"at": entry["at"].astimezone(datetime.UTC).isoformat()}
+    text = json.dumps(body, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(f"{previous}\n{text}".encode()).hexdigest()
+
+
+def _heads(session: Session) -> dict[str, tuple[int, str]]:
+    """Sequence and hash of the last entries, as far as this transaction wrote them; not what a savepoint may undo."""
+    if session.in_nested_transaction():
+        session.info.pop("audit.heads", None)
+        return {}
+    heads: dict[str, tuple[int, str]] = session.info.setdefault("audit.heads", {})
+    return heads

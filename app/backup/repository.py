@@ -1,0 +1,165 @@
+"""All SQL of backups but the dump: what is remembered, which rows there are, what a restored one must not claim."""
+
+import datetime
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session, defer
+
+from app.db.tables import (
+    Addition,
+    DashboardSession,
+    Dataset,
+    DeletionRequest,
+    Model,
+    Record,
+    RequestEvent,
+    Run,
+    Tenant,
+    Version,
+)
+from app.deletion import repository as deletion_repository
+from app.deletion.retention_repository import NOBODY
+from app.deletion.status import EXTENDED, OPEN, PAUSED, RESUMED, Status
+from app.registry import additions
+
+_TELLING = sa.or_(
+    RequestEvent.status.in_((Status.IN_REVIEW, Status.ACCEPTED, Status.CANCELLED, Status.REJECTED)),
+    RequestEvent.detail.in_((EXTENDED, PAUSED, RESUMED)),
+)
+"""Events after which a request asks for something else, or by another time."""
+
+
+def event(session: Session, number: int) -> RequestEvent | None:
+    return session.get(RequestEvent, number)
+
+
+def last_event(session: Session) -> int:
+    """The number of the last event; 0 if there is none."""
+    return session.scalar(sa.select(sa.func.max(RequestEvent.id))) or 0
+
+
+def telling_events(session: Session, *, after: int, limit: int) -> list[tuple[RequestEvent, DeletionRequest]]:
+    """The next of them, with their requests as they stand."""
+    query = sa.select(RequestEvent, DeletionRequest).join(
+        DeletionRequest, DeletionRequest.id == RequestEvent.request_id
+    )
+    query = query.options(defer(DeletionRequest.particulars, raiseload=True))  # nobody's words are remembered
+    query = query.where(RequestEvent.id > after, _TELLING).order_by(RequestEvent.id).limit(limit)
+    return [(found, request) for found, request in session.execute(query)]
+
+
+def releases(session: Session) -> list[tuple[datetime.datetime, dict[str, Any]]]:
+    """Every version: when it was published, and what is remembered of it."""
+    query = sa.select(Version, Run.steps_total, Model).join(Run, Run.id == Version.run_id)
+    query = query.join(Model, Model.id == Version.model_id).order_by(Version.published_at, Version.id)
+    told = [
+        (version.published_at, _release(version.id, model, steps)) for version, steps, model in session.execute(query)
+    ]
+    for model in session.scalars(sa.select(Model).order_by(Model.id)):
+        lost = [_release(f"lost_{model.id}_{place}", model, steps) for place, steps in enumerate(model.lost_releases)]
+        told += [(model.created_at, release) for release in lost]
+    for dataset in session.scalars(sa.select(Dataset).order_by(Dataset.id)):
+        for model_id, found in dataset.lost_models.items():
+            of = {"model_id": model_id, "dataset_id": dataset.id, "mechanism": found["mechanism"]}
+            lost = [of | {"version_id": f"lost_{model_id}_{n}", "steps": s} for n, s in enumerate(found["steps"])]
+            told += [(dataset.created_at, release) for release in lost]
+    return told
+
+
+def _release(version_id: str, model: Model, steps: int) -> dict[str, Any]:
+    of = {"model_id": model.id, "dataset_id": model.dataset_id, "mechanism": model.mechanism}
+    return of | {"version_id": version_id, "steps": steps}
+
+
+def last_unknown(session: Session) -> datetime.datetime | None:
+    """When the last of the requests was made of which it is not known any more whom they were about."""
+    query = sa.select(sa.func.max(DeletionRequest.created_at)).where(DeletionRequest.subject_ref == NOBODY)
+    return session.scalar(query)
+
+
+def add_lost(
+    session: Session, *, version_id: str, model_id: str, dataset_id: str, mechanism: dict[str, Any], steps: int
+) -> None:
+    """Count a version, if this database does not know it, among those of its model; of a model that it does not know
+    either, among those of its dataset."""
+    if session.get(Version, version_id) is not None:
+        return
+    model, dataset = session.get(Model, model_id), session.get(Dataset, dataset_id)
+    if model is not None:
+        model.lost_releases = [*model.lost_releases, steps]
+    elif dataset is not None:
+        before = dataset.lost_models.get(model_id, {"mechanism": mechanism, "steps": []})
+        dataset.lost_models = dataset.lost_models | {model_id: before | {"steps": [*before["steps"], steps]}}
+
+
+def add_lost_to_all(session: Session, *, steps: int, count: int) -> None:
+    """Count so many versions of every model as lost."""
+    for model in session.scalars(sa.select(Model)):
+        model.lost_releases = [*model.lost_releases, *[steps] * count]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """Rows in the row store: of a dataset, or of a batch that waits to be written into one. `digest`: None where a
+    worker was writing when that was read."""
+
+    id: str
+    digest: str | None
+    is_batch: bool
+
+
+def stored(session: Session) -> list[Stored]:
+    """All rows that this database refers to, batches first: they are the first to go."""
+    waiting = sa.select(Addition).where(Addition.status == "pending").order_by(Addition.id)
+    found = [Stored(id=one.id, digest=one.digest, is_batch=True) for one in session.scalars(waiting)]
+    for dataset in session.scalars(sa.select(Dataset).order_by(Dataset.id)):
+        unsure = bool(deletion_repository.unconfirmed_erasures(session, dataset_id=dataset.id))
+        unsure = unsure or additions.is_any_under_way(session, dataset_id=dataset.id)
+        found.append(Stored(id=dataset.id, digest=None if unsure else dataset.digest, is_batch=False))
+    return found
+
+
+def datasets(session: Session) -> list[Dataset]:
+    return list(session.scalars(sa.select(Dataset).order_by(Dataset.id)))
+
+
+def claimed_positions(session: Session, rows_id: str) -> list[int]:
+    """Which rows of a dataset, or of a batch, are claimed for erasure."""
+    if session.get(Dataset, rows_id) is not None:
+        claimed = sa.select(Record.slot).where(Record.dataset_id == rows_id, Record.erasure_id.is_not(None))
+        return list(session.scalars(claimed.order_by(Record.slot)))
+    of_batch = sa.select(Record.erasure_id).where(Record.addition_id == rows_id).order_by(Record.slot)
+    return [position for position, erasure_id in enumerate(session.scalars(of_batch)) if erasure_id is not None]
+
+
+def set_batch_digest(session: Session, addition_id: str, digest: str) -> None:
+    session.get_one(Addition, addition_id).digest = digest
+
+
+def ended_requests(session: Session, request_ids: Collection[str]) -> set[str]:
+    """Those that this database knows, and that are not open in it."""
+    ended = DeletionRequest.status.not_in(OPEN)
+    return set(session.scalars(sa.select(DeletionRequest.id).where(DeletionRequest.id.in_(request_ids), ended)))
+
+
+def end_sessions(session: Session) -> None:
+    """Of the dashboard: some were over by the time of the restore."""
+    session.execute(sa.delete(DashboardSession))
+
+
+def lose_weights(session: Session, *, at: datetime.datetime) -> int:
+    """Note that no weights are there: every model that had a version is to learn again. Returns how many there are."""
+    stored = Version.status.in_(("live", "retired"))
+    session.execute(sa.update(Version).where(stored).values(status="destroyed", destroyed_at=at))
+    models = list(session.scalars(sa.select(Model).where(Model.live_version.is_not(None))))
+    for model in models:
+        model.wanted, model.status = "relearn", "live"
+        model.attempts, model.deaths, model.not_before, model.error_code = 0, 0, None, None
+    return len(models)
+
+
+def tenant_ids(session: Session) -> list[str]:
+    return list(session.scalars(sa.select(Tenant.id).order_by(Tenant.id)))

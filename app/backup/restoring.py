@@ -1,0 +1,338 @@
+"""Restore a backup into an empty installation, and forget everybody who has asked to be forgotten since, before it may
+be served.
+
+Whoever asked since the backup is looked up in the tombstones: their requests are open again, their rows are claimed at
+once, and what is written to disk is already null where their rows were. All weights are lost: models learn again. While
+that lasts, and after it was cut off, a file in the data folder lets nobody serve; it can be run again from the start.
+"""
+
+import dataclasses
+import datetime
+import itertools
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from app import installation
+from app.audit import service as audit
+from app.backup import dump, repository, tombstones
+from app.backup.archive import Piece, Reader
+from app.backup.service import ABOUT, FORMAT, KEYS, MANIFEST, ROWS, TABLES, VAULT, Progress
+from app.backup.tombstones import Journal
+from app.config import Settings
+from app.db import Database, bulk, migrate, now
+from app.deletion import claims, restoration
+from app.deletion import repository as deletion_repository
+from app.deletion.restoration import Again, Remembered
+from app.errors import BackupDamaged, BackupRefused, DatabaseUnreadable
+from app.installation import Installation
+from app.keys import KeyEncryptionFile, Keys
+from app.registry import additions
+from app.registry.files import created, sync_folder, wipe_file
+from app.registry.rows import BLOCK_ROWS
+from app.unlearning import service as unlearning
+
+_ALL = 2**31 - 1
+_AT_ONCE = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class About:
+    """What an archive says of itself."""
+
+    id: str
+    created_at: datetime.datetime
+    version: str
+    schema: list[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restored:
+    """What was restored: how many requests were made again, how many brought to where they stood; the models that are
+    to learn again."""
+
+    about: About
+    requests: Again
+    num_models: int
+    num_datasets: int
+
+
+def restore(
+    settings: Settings,
+    path: Path,
+    *,
+    key_file: Path,
+    remembered_in: Path | None,
+    lost_versions: int = 0,
+    progress: Progress,
+) -> Restored:
+    """Restore the archive at `path`. `remembered_in`: the tombstones; None for whoever has none, and knows what that
+    means. `lost_versions`: how many versions of any model they do not tell of, at most.
+
+    Raises `BackupRefused`, `BackupDamaged`, `TombstonesDamaged`; what was done until then lets nobody serve.
+    """
+    if not key_file.exists():
+        raise BackupRefused(f"There is no key file {key_file}: without it nobody can open the backup.")
+    with path.open("rb") as file:
+        reader = Reader(file, KeyEncryptionFile(key_file))
+        pieces = _Pieces(reader)
+        about = _about(pieces.one(ABOUT))
+        _check_place(settings, remembered_in)
+        _begin(settings)
+        for piece in pieces.of(KEYS):
+            _write_key(settings.data_dir / "keys", piece)
+        journal = _journal(settings, remembered_in, about)
+        installation.set_up_stores(settings)
+        with installation.opened(settings, unfinished=True) as at:
+            migrate.upgrade(at.database.engine)
+            for piece in pieces.of(VAULT):
+                at.vault.put_page(_last_name(piece), piece.content)
+            _load(at, pieces, progress=progress)
+            requests, num_models = _forget(at, journal, lost_versions=lost_versions)
+            num_datasets = _write_rows(at, pieces, progress=progress)
+            found = reader.tallies()
+            if json.loads(pieces.one(MANIFEST).content) != found:
+                raise BackupDamaged("The archive lacks something that was written into it.")
+            restored = Restored(about=about, requests=requests, num_models=num_models, num_datasets=num_datasets)
+            _finish(at, restored, remembered_in)
+    return restored
+
+
+class _Pieces:
+    """The pieces of an archive, which come in a known order."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._pieces = iter(reader)
+        self._next = next(self._pieces, None)
+
+    def of(self, kind: str) -> Iterator[Piece]:
+        """Those of one kind, which come next."""
+        while self._next is not None and self._next.thing.partition("/")[0] == kind:
+            yield self._next
+            self._next = next(self._pieces, None)
+
+    def one(self, kind: str) -> Piece:
+        found = list(self.of(kind))
+        if len(found) != 1:
+            raise BackupDamaged("The archive does not hold what a backup holds.")
+        return found[0]
+
+
+def _about(piece: Piece) -> About:
+    found = json.loads(piece.content)
+    if (found["format"], found["schema"]) != (FORMAT, migrate.heads()):
+        raise BackupRefused(f"The backup was made by Lethe {found['version']}; restore it with that, then upgrade.")
+    created_at = datetime.datetime.fromisoformat(found["created_at"])
+    return About(id=found["id"], created_at=created_at, version=found["version"], schema=found["schema"])
+
+
+def _check_place(settings: Settings, remembered_in: Path | None) -> None:
+    """That nothing is overwritten, and nobody overlooked, but for what a restore left that was cut off."""
+    own = settings.resolved_tombstones()
+    if remembered_in is not None and not remembered_in.exists():
+        raise BackupRefused(f"There are no tombstones at {remembered_in}.")
+    if own.exists() and (remembered_in is None or not own.samefile(remembered_in)):
+        raise BackupRefused(f"There are tombstones at {own}: restore with those, or move them away.")
+    if installation.unfinished(settings).exists():
+        return
+    folders = {settings.data_dir} if settings.in_bucket else {settings.data_dir, settings.store_folder()}
+    for folder in folders:
+        if any(path.name != own.name or path.parent.resolve() != own.parent.resolve() for path in _entries(folder)):
+            raise BackupRefused(f"{folder} is not empty: a backup is restored where nothing is.")
+    if _tables(settings):
+        raise BackupRefused("The database is not empty: a backup is restored where nothing is.")
+
+
+def _entries(folder: Path) -> list[Path]:
+    return list(folder.iterdir()) if folder.exists() else []
+
+
+def _tables(settings: Settings) -> list[str]:
+    """Of the database that the settings name: those of them that are ours."""
+    url = settings.resolved_database_url()
+    if url == Settings(data_dir=settings.data_dir).resolved_database_url() and not settings.data_dir.exists():
+        return []  # it is in there
+    database = Database(url)
+    try:
+        there = set(sa.inspect(database.engine).get_table_names())
+    except sa.exc.OperationalError as error:
+        raise DatabaseUnreadable(f"{error.orig}; is LETHE_DATABASE_URL right?") from error
+    finally:
+        database.close()
+    return sorted(there & dump.TABLES.keys())
+
+
+def _begin(settings: Settings) -> None:
+    """From here on nobody may serve; what an earlier try left goes."""
+    settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    begun, own = installation.unfinished(settings), settings.resolved_tombstones()
+    if not begun.exists():
+        with created(begun):
+            pass
+        sync_folder(settings.data_dir)
+        return
+    if _tables(settings):
+        database = Database(settings.resolved_database_url())
+        try:
+            migrate.downgrade(database.engine)
+        finally:
+            database.close()
+    for path in _entries(settings.data_dir):
+        if path == begun or path.resolve() == own.resolve():
+            continue
+        for file in [path] if path.is_file() else [one for one in path.rglob("*") if one.is_file()]:
+            wipe_file(file)
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _write_key(folder: Path, piece: Piece) -> None:
+    path = folder.joinpath(*piece.thing.split("/")[1:])
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with created(path) as file:
+        file.write(piece.content)
+    sync_folder(path.parent)
+
+
+def _journal(settings: Settings, remembered_in: Path | None, about: About) -> Journal | None:
+    """The tombstones, whole, and reaching back to the backup."""
+    if remembered_in is None:
+        return None
+    journal = Journal(remembered_in, Keys(settings.data_dir / "keys"))
+    for line in journal.lines():
+        if line.kind == "dropped" and line.at > about.created_at:
+            raise BackupRefused(
+                f"The tombstones remember nothing before {line.at:%F %T}; the backup is older than that."
+            )
+    return journal
+
+
+def _remembered(session: Session, journal: Journal) -> list[Remembered]:
+    """All requests that the database does not know or that are open in it, as they stood at last.
+
+    Whenever that was: the database in the archive may have been put back itself before the backup was made.
+    """
+    found: dict[str, Remembered] = {}
+    requests = (line.request for line in journal.lines() if line.request is not None)
+    while some := list(itertools.islice(requests, _AT_ONCE)):
+        ended = repository.ended_requests(session, {one.id for one in some})
+        found |= {one.id: one for one in some if one.id not in ended}
+    return list(found.values())
+
+
+def _load(at: Installation, pieces: _Pieces, *, progress: Progress) -> None:
+    with at.database.writing() as session:
+        tables = itertools.groupby(pieces.of(TABLES), key=_last_name)
+        for number, (name, of_table) in enumerate(tables):
+            progress("tables", number, len(dump.TABLES))
+            for piece in of_table:
+                dump.load(session, dump.TABLES[name], piece.content)
+        bulk.count_on(session)
+
+
+def _forget(at: Installation, journal: Journal | None, *, lost_versions: int) -> tuple[Again, int]:
+    """Void what was running and all weights, bring requests to where they stood, and claim the rows of everybody who
+    is to be forgotten by now: no run begins before they are null. What was published since the backup is counted."""
+    with at.database.writing() as session:
+        for release in (line.release for line in journal.lines() if line.release) if journal else ():
+            repository.add_lost(session, **dataclasses.asdict(release))
+        repository.add_lost_to_all(session, steps=at.settings.max_steps, count=lost_versions)
+        unlearning.take_back_all(session)
+        num_models = repository.lose_weights(session, at=now(session))
+        repository.end_sessions(session)
+        requests = restoration.catch_up(session, _remembered(session, journal) if journal else [])
+        for dataset in repository.datasets(session):
+            if deletion_repository.pending_erasures(session, dataset_id=dataset.id, limit=1):
+                additions.take(session, dataset=dataset)
+                claims.claim_erasures(session, dataset=dataset, limit=_ALL)
+    return requests, num_models
+
+
+def _write_rows(at: Installation, pieces: _Pieces, *, progress: Progress) -> int:
+    """Null where somebody's rows are claimed: they are not written to disk again."""
+    with at.database.reading() as session:
+        stored = {one.id: one for one in repository.stored(session)}
+    total = len(stored)
+    for number, (rows_id, of_it) in enumerate(itertools.groupby(pieces.of(ROWS), key=_last_name)):
+        progress("rows", number, total)
+        one = stored.pop(rows_id, None)
+        if one is None:
+            raise BackupDamaged("The archive holds rows of which its tables do not tell.")
+        with at.database.reading() as session:
+            claimed = repository.claimed_positions(session, rows_id)
+        _write(at, rows_id, of_it, np.array(claimed, dtype=np.int64))
+        digest = at.rows.digest(rows_id)
+        at.rows.release(rows_id)
+        if one.is_batch and claimed:
+            with at.database.writing() as session:
+                repository.set_batch_digest(session, rows_id, digest)
+        elif one.digest not in (None, digest):
+            raise BackupDamaged(f"The rows of {rows_id} in the archive are not those on record.")
+    if stored:
+        raise BackupDamaged("The archive lacks rows of which its tables tell.")
+    return total
+
+
+def _write(at: Installation, rows_id: str, of_it: Iterator[Piece], claimed: npt.NDArray[np.int64]) -> None:
+    shape = json.loads(next(of_it).content)
+    num_columns = int(shape["num_columns"])
+    at.rows.delete(rows_id)  # what an earlier try left
+    with at.rows.writing(rows_id, num_columns) as writer:
+        for block, piece in enumerate(of_it):
+            num_rows = len(piece.content) // (4 * num_columns + 4)
+            size = 4 * num_rows * num_columns
+            features = np.frombuffer(piece.content[:size], dtype="<f4").reshape(num_rows, num_columns).copy()
+            labels = np.frombuffer(piece.content[size:], dtype="<i4").copy()
+            here = claimed[claimed // BLOCK_ROWS == block] % BLOCK_ROWS
+            features[here], labels[here] = 0, 0
+            writer.write(features, labels)
+
+
+def _finish(at: Installation, restored: Restored, remembered_in: Path | None) -> None:
+    """Say so in every tenant's audit log, go on with the tombstones, and let everybody serve."""
+    detail: dict[str, Any] = {
+        "backed_up_at": restored.about.created_at.isoformat(),
+        "tombstones": remembered_in is not None,
+        "requests_made_again": restored.requests.made,
+        "requests_changed": restored.requests.changed,
+        "models_to_learn_again": restored.num_models,
+    }
+    with at.database.writing() as session:
+        deeds = [
+            audit.Deed(
+                tenant_id=tenant_id,
+                actor=audit.SERVICE,
+                action="installation.restored",
+                object_id=restored.about.id,
+                detail=detail,
+            )
+            for tenant_id in repository.tenant_ids(session)
+        ]
+        audit.record_all(session, deeds)
+    if remembered_in is not None:
+        _bring(remembered_in, at.settings.resolved_tombstones())
+        tombstones.record_restored(at)
+    installation.unfinished(at.settings).unlink()
+    sync_folder(at.settings.data_dir)
+
+
+def _bring(journal: Path, own: Path) -> None:
+    if own.exists():  # the same
+        return
+    copied = own.with_name(f".{own.name}.next")
+    copied.unlink(missing_ok=True)
+    with created(copied) as file, journal.open("rb") as source:
+        shutil.copyfileobj(source, file)
+    copied.rename(own)
+    sync_folder(own.parent)
+
+
+def _last_name(piece: Piece) -> str:
+    return piece.thing.rpartition("/")[2]

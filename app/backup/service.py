@@ -1,0 +1,190 @@
+"""Make a backup: what an installation is at one moment, in one sealed archive, while it runs.
+
+An archive holds, in this order: what it is; the keys; the keys of what callers wrote; all tables; the rows of datasets;
+a tally of all that. Never weights: those learn again, without whoever was forgotten since. Rows are read while nobody
+edits them, from before the tables are read, so that both are what a crash at that moment would have left, which every
+start knows how to go on from.
+"""
+
+import dataclasses
+import datetime
+import fcntl
+import importlib.metadata
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from app.audit import service as audit
+from app.backup import archive, dump, repository
+from app.backup.repository import Stored
+from app.db import migrate, now
+from app.db.tables import new_id
+from app.errors import BackupRefused, DatasetDamaged, DatasetUnknown
+from app.installation import Installation
+from app.keys import KeyEncryption, KeyEncryptionFile
+from app.registry.files import sync_folder
+
+FORMAT = 1
+ABOUT, KEYS, VAULT, TABLES, ROWS, MANIFEST = "about", "keys", "vault", "tables", "rows", "manifest"
+_ATTEMPTS = 5
+Progress = Callable[[str, int, int | None], object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backup:
+    """What was made."""
+
+    id: str
+    created_at: datetime.datetime
+    num_datasets: int
+    num_bytes: int
+
+
+class _Moved(Exception):
+    """Rows were written between the look at the database and the look at them."""
+
+
+def back_up(at: Installation, path: Path, *, key_file: Path, progress: Progress) -> Backup:
+    """Write an archive that opens with `key_file`, which is made if it is not there; whole, or not at all.
+
+    Raises `BackupRefused`, `DatasetDamaged`.
+    """
+    if path.exists():
+        raise BackupRefused(f"{path} is there already; a backup replaces nothing.")
+    key = KeyEncryptionFile(key_file)
+    key.create()
+    partial = path.with_name(f".{path.name}.partial")
+    with _alone(partial) as file:
+        made = _written(at, file, key, progress=progress)
+        num_bytes = file.tell()
+        partial.rename(path)
+        sync_folder(path.parent)
+    _record(at, made)
+    return dataclasses.replace(made, num_bytes=num_bytes)
+
+
+@contextmanager
+def _alone(partial: Path) -> Iterator[IO[bytes]]:
+    """A file to write, which is gone if the block raises; one that a crash left is written anew. It is sealed."""
+    with open(os.open(partial, os.O_RDWR | os.O_CREAT, 0o600), "r+b") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise BackupRefused(f"Another process is writing {partial}.") from error
+        try:
+            yield file
+        except BaseException:
+            partial.unlink(missing_ok=True)
+            raise
+
+
+def _written(at: Installation, file: IO[bytes], key: KeyEncryption, *, progress: Progress) -> Backup:
+    for attempt in range(_ATTEMPTS):
+        file.seek(0)
+        file.truncate()
+        try:
+            made = _write(at, archive.Writer(file, key), progress=progress)
+        except _Moved:
+            time.sleep(0.2 * 2**attempt)
+            continue
+        file.flush()
+        os.fsync(file.fileno())
+        return made
+    raise BackupRefused("Rows were added again and again meanwhile; try later.")
+
+
+def _write(at: Installation, writer: archive.Writer, *, progress: Progress) -> Backup:
+    with at.database.reading() as session:
+        wanted = {one.id for one in repository.stored(session)}
+    with _held(at, wanted) as holds:
+        with at.database.reading() as session:
+            stored, backup_id, created_at = repository.stored(session), new_id("bak"), now(session)
+            if {one.id for one in stored} - wanted:
+                raise _Moved
+            about = {
+                "format": FORMAT,
+                "id": backup_id,
+                "created_at": created_at.isoformat(),
+                "version": importlib.metadata.version("lethe"),
+                "schema": migrate.heads(),
+            }
+            writer.write(ABOUT, json.dumps(about).encode())
+            for name, content in _key_files(at):
+                writer.write(f"{KEYS}/{name}", content)
+            for page, keys in at.vault.pages():
+                writer.write(f"{VAULT}/{page}", keys)
+            for number, (name, table) in enumerate(dump.TABLES.items()):
+                progress("tables", number, len(dump.TABLES))
+                for piece in dump.pieces(session, table):
+                    writer.write(f"{TABLES}/{name}", piece)
+        for number, one in enumerate(stored):
+            progress("rows", number, len(stored))
+            for piece in _rows(at, one, holds[one.id]):
+                writer.write(f"{ROWS}/{one.id}", piece)
+            holds[one.id].close()
+    writer.write(MANIFEST, json.dumps(writer.tallies()).encode())
+    writer.close()
+    progress("rows", len(stored), len(stored))
+    return Backup(id=backup_id, created_at=created_at, num_datasets=len(stored), num_bytes=0)
+
+
+class _Hold:
+    """Rows that nobody edits until this is closed."""
+
+    def __init__(self, at: Installation, rows_id: str) -> None:
+        self._stack = ExitStack()
+        self.num_slots, self.num_columns = self._stack.enter_context(at.rows.held(rows_id))
+
+    def close(self) -> None:
+        self._stack.close()
+
+
+@contextmanager
+def _held(at: Installation, wanted: set[str]) -> Iterator[dict[str, _Hold]]:
+    holds: dict[str, _Hold] = {}
+    try:
+        for rows_id in sorted(wanted):
+            try:
+                holds[rows_id] = _Hold(at, rows_id)
+            except (DatasetUnknown, FileNotFoundError) as error:  # a batch that is where it belongs by now
+                raise _Moved from error
+        yield holds
+    finally:
+        for hold in holds.values():
+            hold.close()
+
+
+def _rows(at: Installation, stored: Stored, hold: _Hold) -> Iterator[bytes]:
+    """The shape, then the blocks."""
+    yield json.dumps({"num_slots": hold.num_slots, "num_columns": hold.num_columns}).encode()
+    try:
+        yield from at.rows.blocks(stored.id, digest=stored.digest)
+    except (DatasetUnknown, FileNotFoundError, DatasetDamaged) as error:
+        if not stored.is_batch:
+            raise
+        raise _Moved from error  # it was wiped while it was read: its rows are where they belong
+
+
+def _key_files(at: Installation) -> Iterator[tuple[str, bytes]]:
+    """All but what wraps keys: under another one everything is wrapped anew."""
+    folder, wraps = at.settings.data_dir / "keys", at.settings.resolved_key_encryption_key_file()
+    without = {wraps.resolve(), wraps.with_name(f"{wraps.name}.next").resolve()}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and not path.name.startswith(".") and path.resolve() not in without:
+            yield path.relative_to(folder).as_posix(), path.read_bytes()
+
+
+def _record(at: Installation, made: Backup) -> None:
+    with at.database.writing() as session:
+        deeds = [
+            audit.Deed(
+                tenant_id=tenant_id, actor=audit.SERVICE, action="installation.backed_up", object_id=made.id, detail={}
+            )
+            for tenant_id in repository.tenant_ids(session)
+        ]
+        audit.record_all(session, deeds)

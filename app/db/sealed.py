@@ -1,0 +1,107 @@
+"""Columns that hold what callers write of their own: values in Python, sealed bytes in the database.
+
+Nothing else of a person may be in a row: what a database has stored once, its log, replicas and backups keep. Who seals
+and opens is the engine's vault, which is given to `Database`; a database without one opens nothing and takes nothing.
+"""
+
+import dataclasses
+import json
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import sqlalchemy as sa
+from sqlalchemy.orm import InstrumentedAttribute, Session
+
+
+class Vault(Protocol):
+    """Seals under keys that can be destroyed (`app.registry.vault`)."""
+
+    def seal(self, content: bytes, *, key: str | None = None) -> bytes: ...
+    def open(self, sealed: bytes) -> bytes | None: ...
+    def key_of(self, sealed: bytes) -> str: ...
+    def reference(self, text: str) -> str: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Private:
+    """What is sealed together. `key`: the name of the key that it is sealed under; None before it is stored."""
+
+    key: str | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Particulars(Private):
+    """What callers and officers wrote about a request in words of their own."""
+
+    external_id: str | None = None
+    metadata: dict[str, Any] = field(default_factory=dict)
+    callback_urls: list[str] = field(default_factory=list)
+    extension_reason: str | None = None
+    rejection_explanation: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Letter(Private):
+    """What is sent to a receiver, and where."""
+
+    url: str = ""
+    body: str = ""
+
+
+class Sealed(sa.TypeDecorator[Private]):
+    """A `Private` value; NULL where there is nothing in it. One whose key was destroyed comes back with nothing in it.
+
+    A value that was changed (`dataclasses.replace`) is sealed under the key that it had: to destroy that destroys all
+    that was ever stored of it.
+    """
+
+    impl = sa.LargeBinary
+    cache_ok = True
+
+    def __init__(self, kind: type[Private]) -> None:
+        super().__init__()
+        self.kind = kind
+
+    def process_bind_param(self, value: Private | None, dialect: sa.Dialect) -> bytes | None:
+        if value is None or value == self.kind():
+            return None
+        content = {one.name: getattr(value, one.name) for one in dataclasses.fields(value) if one.name != "key"}
+        return _vault(dialect).seal(json.dumps(content, separators=(",", ":")).encode(), key=value.key)
+
+    def process_result_value(self, value: bytes | None, dialect: sa.Dialect) -> Private:
+        vault: Vault | None = getattr(dialect, _VAULT, None)
+        if value is None or vault is None:
+            return self.kind()
+        content = vault.open(value)
+        return self.kind(key=vault.key_of(value), **(json.loads(content) if content is not None else {}))
+
+
+class Reference(sa.TypeDecorator[str]):
+    """What a sealed text is found by (`refers_to`): its keyed hash. It is set to the text itself."""
+
+    impl = sa.String
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: sa.Dialect) -> str | None:
+        return None if value is None else _vault(dialect).reference(value)
+
+
+def refers_to(session: Session, column: InstrumentedAttribute[Any], text: str) -> sa.ColumnElement[bool]:
+    """That a column is the reference of a text, which is hashed before it is part of a statement: SQLAlchemy keeps
+    statements, with the values that each was made with first."""
+    return sa.type_coerce(column, sa.String) == _vault(session.get_bind().dialect).reference(text)
+
+
+_VAULT = "lethe_vault"
+
+
+def give(engine: sa.Engine, vault: Vault) -> None:
+    """Let the columns of this engine seal and open: a type is told its dialect, which each engine has of its own."""
+    setattr(engine.dialect, _VAULT, vault)
+
+
+def _vault(dialect: sa.Dialect) -> Vault:
+    found: Vault | None = getattr(dialect, _VAULT, None)
+    if found is None:
+        raise RuntimeError("This database was opened without a vault.")
+    return found

@@ -1,0 +1,100 @@
+"""Accepting a request: what it asks of which datasets and models follows from what is held at that moment."""
+
+import datetime
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy.orm import Session
+
+from app.access.policy import Policy
+from app.db import bulk
+from app.db.tables import DeletionRequest, Erasure, RequestModel, new_id
+from app.deletion import completion, deadlines, repository, status, suppression
+from app.deletion.history import Change, tell
+from app.deletion.repository import Claimed, LookedUp
+from app.deletion.status import Status
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submitted:
+    """A request, what it asks of datasets and of models, and what happened to it now."""
+
+    actor: str
+    request: DeletionRequest
+    erasures: list[Erasure]
+    models: list[RequestModel]
+    changes: list[Change]
+
+
+def is_anything_held(request: DeletionRequest, found: LookedUp) -> bool:
+    """About the subject, where the request asks: rows, or rows that are being erased."""
+    there = [*found.holding.get(request.subject_ref, ()), *found.claimed.get(request.subject_ref, ())]
+    return any(_asks_for(request, dataset_id) for dataset_id in there)
+
+
+def accept(new: Submitted, found: LookedUp, *, policy: Policy, at: datetime.datetime, verb: str | None = None) -> None:
+    """Ask for the rows of everybody's datasets, and of the models that may carry them, from the end of the grace time.
+
+    Where nothing is held, or everything is gone, and there is no grace time, the request completes at once.
+    """
+    request = new.request
+    if policy.grace_seconds or verb:  # after a review the time of acceptance is when work could begin
+        latest = max(at, request.deadline - deadlines.BEFORE_THE_DEADLINE)  # a grace time delays nothing past the law
+        request.held_until = min(at + datetime.timedelta(seconds=policy.grace_seconds), latest)
+    holding = sorted(found.holding.get(request.subject_ref, ()))
+    for dataset_id in holding:
+        if _asks_for(request, dataset_id):
+            _want(new, dataset_id, models=found.models.get(dataset_id, ()))
+    for first in found.claimed.get(request.subject_ref, {}).values():
+        if _asks_for(request, first.dataset_id) and first.dataset_id not in holding:
+            _want(new, first.dataset_id, models=found.owed.get((first.request_id, first.dataset_id), ()), first=first)
+    change(new, Status.ACCEPTED, at=at, verb=verb)
+    if completion.is_held(request, at=at):
+        return
+    if not new.erasures:
+        new.changes.append(completion.complete(request, policy=policy, at=at, outcome="nothing_held"))
+    elif not new.models and all(erasure.nulled_at for erasure in new.erasures):
+        new.changes.append(completion.complete(request, policy=policy, at=at, outcome="forgotten"))
+
+
+def change(new: Submitted, wanted: Status, *, at: datetime.datetime, verb: str | None = None) -> None:
+    """Change the status of a request; what happened is told when it is stored. Raises `TransitionForbidden`."""
+    status.check(new.request.status, wanted)
+    new.request.status = wanted
+    new.changes.append(Change(request=new.request, status=wanted, actor=new.actor, at=at, verb=verb))
+
+
+def store(session: Session, submitted: Sequence[Submitted], *, at: datetime.datetime) -> None:
+    """Store what was asked, and tell what happened, of requests that are stored."""
+    tell(session, [change for one in submitted for change in one.changes])
+    for one in submitted:
+        repository.line_up(one.request, one.erasures)
+    bulk.store(session, Erasure, [erasure for one in submitted for erasure in one.erasures])
+    bulk.store(session, RequestModel, [model for one in submitted for model in one.models])
+    accepted = [one.request for one in submitted if one.request.status != Status.IN_REVIEW]
+    suppression.add(session, accepted, at=at)
+
+
+def _asks_for(request: DeletionRequest, dataset_id: str) -> bool:
+    return request.dataset_ids is None or dataset_id in request.dataset_ids
+
+
+def _want(new: Submitted, dataset_id: str, *, models: Sequence[str], first: Claimed | None = None) -> None:
+    """Ask for one dataset's rows and of the models that may carry them; or join `first`, which has claimed the rows."""
+    new.erasures.append(
+        Erasure(
+            id=new_id("era"),
+            request_id=new.request.id,
+            dataset_id=dataset_id,
+            revision=first and first.revision,
+            num_records=first and first.num_records,
+            num_claimed=0,
+            nulled_at=first and first.nulled_at,
+        )
+    )
+    new.models.extend(
+        RequestModel(
+            request_id=new.request.id, model_id=model_id, status="pending", requested_at=new.request.created_at
+        )
+        for model_id in models
+    )

@@ -1,0 +1,107 @@
+"""What workers do to requests: claim their rows, confirm that they are null, complete them or hand them back."""
+
+from collections.abc import Sequence
+
+from sqlalchemy.orm import Session
+
+from app.db import now
+from app.db.tables import Dataset, DeletionRequest, Erasure, RequestModel
+from app.deletion import completion, history, repository
+from app.deletion import service as deletion
+from app.deletion.status import OPEN, Status
+
+
+def claim_erasures(session: Session, *, dataset: Dataset, limit: int) -> None:
+    """Claim the rows of all waiting requests on `dataset`; its revision grows by one if there are any.
+
+    Every model of the dataset owes each of these requests a version without the rows from here on.
+    """
+    waiting = repository.pending_erasures(session, dataset_id=dataset.id, limit=limit)
+    if not waiting:
+        return
+    dataset.revision += 1
+    for erasure, request in waiting:
+        erasure.revision = dataset.revision
+        repository.claim_records(session, erasure=erasure, subject_ref=request.subject_ref)
+        if erasure.num_records == 0:  # another request of this person took the rows
+            _follow(session, erasure, request)
+            continue
+        owed = {m.model_id for m in repository.request_models(session, request_id=request.id)}
+        models = repository.models_of(session, dataset_id=dataset.id)
+        _owe(session, request, [model.id for model in models if model.id not in owed])
+        if request.status != Status.RUNNING:
+            history.move(session, request, Status.RUNNING)
+
+
+def start_models(session: Session, *, model_id: str, revision: int, run_id: str) -> None:
+    """Note that a run serves everything its model owes at `revision`."""
+    at = now(session)
+    for owed, _, request in repository.awaiting_model(session, model_id=model_id, revision=revision):
+        owed.status, owed.run_id = "running", run_id
+        if request.status != Status.RUNNING and not completion.is_held(request, at=at):  # it may still be cancelled
+            history.move(session, request, Status.RUNNING, at=at)
+
+
+def confirm_erasures(session: Session, *, dataset: Dataset, digest: str) -> None:
+    """Note that every claimed row of `dataset` is null on disk, and forget whose they were."""
+    at = now(session)
+    erasures = repository.unconfirmed_erasures(session, dataset_id=dataset.id)
+    for erasure in erasures:
+        erasure.nulled_at = at
+        request = deletion.get(session, erasure.request_id)
+        if request.status in OPEN:  # else it was withdrawn in its grace time, while it followed another request
+            detail = f"{erasure.num_records} rows erased from dataset {dataset.id}"
+            history.note(session, request, at=at, detail=detail)
+    repository.drop_records(session, erasure_ids=[erasure.id for erasure in erasures])
+    dataset.digest = digest
+    for erasure in erasures:
+        completion.complete_if_done(session, deletion.get(session, erasure.request_id))
+
+
+def complete_model(session: Session, owed: RequestModel, *, version: int, certificate_id: str) -> None:
+    """Note that a model has forgotten, in this version."""
+    owed.status, owed.version, owed.certificate_id = "completed", version, certificate_id
+    completion.complete_if_done(session, deletion.get(session, owed.request_id))
+
+
+def give_up_model(session: Session, *, model_id: str, revision: int) -> None:
+    """Expect nothing more of a model that never had a version: requests whose rows are null by `revision` have nothing
+    to wait for, the others are asked again if the model comes back (`claim_erasures`)."""
+    for owed, _, _ in repository.awaiting_model(session, model_id=model_id, revision=revision):
+        owed.status = "nothing_published"
+        completion.complete_if_done(session, deletion.get(session, owed.request_id))
+    repository.drop_pending(session, model_id=model_id)
+
+
+def hand_back(session: Session, *, run_id: str, dataset_id: str) -> None:
+    """Put everything that a dead run served back in the queue."""
+    owed_by_run = repository.request_models_of_run(session, run_id=run_id)
+    for owed in owed_by_run:
+        owed.status = "pending"
+    touched = {owed.request_id for owed in owed_by_run}
+    touched |= {erasure.request_id for erasure in repository.unconfirmed_erasures(session, dataset_id=dataset_id)}
+    for request_id in sorted(touched):
+        request = deletion.get(session, request_id)
+        if request.status == Status.RUNNING and not repository.is_running(session, request_id=request_id):
+            history.move(session, request, Status.ACCEPTED, detail="its worker stopped; it will be tried again")
+
+
+def _follow(session: Session, erasure: Erasure, request: DeletionRequest) -> None:
+    """Ask of models what the request that took the rows still waits for; nothing where that was served."""
+    found = repository.look_up(session, subject_refs=[request.subject_ref], dataset_ids=())
+    first = found.claimed.get(request.subject_ref, {}).get(erasure.dataset_id)
+    wanted = found.owed.get((first.request_id, first.dataset_id), []) if first else []
+    repository.drop_owed(session, erasure=erasure, besides=wanted)
+    if first is None:
+        return
+    erasure.revision, erasure.num_records, erasure.nulled_at = first.revision, first.num_records, first.nulled_at
+    owed = {m.model_id for m in repository.request_models(session, request_id=request.id)}
+    _owe(session, request, [model_id for model_id in wanted if model_id not in owed])
+    completion.complete_if_done(session, request)
+
+
+def _owe(session: Session, request: DeletionRequest, model_ids: Sequence[str]) -> None:
+    session.add_all(
+        RequestModel(request_id=request.id, model_id=model_id, status="pending", requested_at=request.created_at)
+        for model_id in model_ids
+    )

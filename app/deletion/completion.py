@@ -1,0 +1,82 @@
+"""When a request is done, and when callers who may not learn whether anything was held are told so."""
+
+import datetime
+
+from sqlalchemy.orm import Session
+
+from app.access import service as access
+from app.access.policy import Policy
+from app.audit import service as audit
+from app.db import now
+from app.db.tables import DeletionRequest
+from app.deletion import repository, status
+from app.deletion.history import Change, tell
+from app.deletion.status import Status
+
+_AT_ONCE = 500
+NOTHING_HELD = "nothing is held about this subject"
+
+
+def complete_if_done(session: Session, request: DeletionRequest) -> None:
+    """Complete a request that no dataset and no model owes anything. One in its grace time `settle` completes."""
+    at = now(session)
+    if request.status not in (Status.ACCEPTED, Status.RUNNING) or is_held(request, at=at):
+        return
+    erasures = repository.erasures(session, request_id=request.id)
+    owed = repository.request_models(session, request_id=request.id)
+    if all(erasure.nulled_at for erasure in erasures) and not any(m.status in ("pending", "running") for m in owed):
+        policy = access.policy_of(session, request.tenant_id)
+        tell(session, [complete(request, policy=policy, at=at, outcome="forgotten", verb="completed")])
+
+
+def settle(session: Session, *, limit: int = _AT_ONCE) -> int:
+    """Complete requests that waited for nothing but the end of their grace time; returns how many (`limit` at most).
+
+    Until then a request about somebody of whom nothing is held waits like any other: nobody sees a difference.
+    """
+    at = now(session)
+    settled = repository.settled(session, at=at, limit=limit)
+    policies = {tenant_id: access.policy_of(session, tenant_id) for tenant_id in {r.tenant_id for r, _ in settled}}
+    changes = [
+        complete(
+            request,
+            policy=policies[request.tenant_id],
+            at=at,
+            outcome="forgotten" if holds else "nothing_held",
+            verb="completed",
+        )
+        for request, holds in settled
+    ]
+    tell(session, changes)
+    return len(changes)
+
+
+def complete(
+    request: DeletionRequest, *, policy: Policy, at: datetime.datetime, outcome: str, verb: str | None = None
+) -> Change:
+    """Complete a request, whose change is still to be told. It is the service that completes, whoever asked: an event
+    with another actor would say that nothing was held. Raises `TransitionForbidden`."""
+    status.check(request.status, Status.COMPLETED)
+    request.status, request.outcome = Status.COMPLETED, outcome
+    request.completed_at, request.reported_at = at, report_at(request, policy=policy, completed_at=at)
+    request.ended_at = request.reported_at
+    detail = NOTHING_HELD if outcome == "nothing_held" else None
+    return Change(request=request, status=Status.COMPLETED, actor=audit.SERVICE, at=at, detail=detail, verb=verb)
+
+
+def report_at(request: DeletionRequest, *, policy: Policy, completed_at: datetime.datetime) -> datetime.datetime:
+    """The first multiple of the policy's `report_seconds` after `completed_at`, counted from when work could begin.
+
+    From there on the same time passes for everybody of whom nothing is held; so it does for everybody else whose work
+    takes less than `report_seconds`.
+    """
+    if not policy.report_seconds:
+        return completed_at
+    began = request.held_until or request.created_at
+    tick = datetime.timedelta(seconds=policy.report_seconds)
+    return began + ((completed_at - began) // tick + 1) * tick
+
+
+def is_held(request: DeletionRequest, *, at: datetime.datetime) -> bool:
+    """Whether the request's grace time lasts."""
+    return request.held_until is not None and request.held_until > at

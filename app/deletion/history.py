@@ -1,0 +1,108 @@
+"""What happens to requests is told once, here: to their events, to the audit log, and to whoever wants to be called."""
+
+import datetime
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy.orm import Session
+
+from app.audit import service as audit
+from app.audit.service import Deed
+from app.db import Actor, bulk, now
+from app.db.tables import DeletionRequest, RequestEvent
+from app.deletion import callbacks, status
+from app.deletion.status import AT_RISK, EXTENDED, OVERDUE, Status
+from app.webhooks.message import Announcement, Event
+
+_EVENTS = {
+    Status.IN_REVIEW: Event.IN_REVIEW,
+    Status.ACCEPTED: Event.ACCEPTED,
+    Status.COMPLETED: Event.COMPLETED,
+    Status.REJECTED: Event.REJECTED,
+    Status.CANCELLED: Event.CANCELLED,
+}
+_EVENTS_BY_DETAIL = {EXTENDED: Event.EXTENDED, AT_RISK: Event.AT_RISK, OVERDUE: Event.OVERDUE}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What happened to a request. `status`: afterwards; `verb`: what the audit log calls it, if it records it."""
+
+    request: DeletionRequest
+    status: str
+    actor: str
+    at: datetime.datetime
+    detail: str | None = None
+    verb: str | None = None
+
+
+def tell(session: Session, changes: Sequence[Change]) -> None:
+    """Record changes, oldest first, of requests that are stored."""
+    if not changes:
+        return
+    events = [
+        {
+            "request_id": change.request.id,
+            "status": change.status,
+            "detail": change.detail,
+            "actor": change.actor,
+            "at": change.at,
+        }
+        for change in changes
+    ]
+    bulk.store(session, RequestEvent, events)
+    audit.record_all(session, [_deed(change) for change in changes if change.verb], at=changes[-1].at)
+    callbacks.announce(
+        session, [_announcement(change) for change in changes if change.request.particulars.callback_urls]
+    )
+
+
+def move(
+    session: Session,
+    request: DeletionRequest,
+    wanted: Status,
+    *,
+    at: datetime.datetime | None = None,
+    detail: str | None = None,
+    verb: str | None = None,
+) -> None:
+    """Change the status of a request, and tell. Raises `TransitionForbidden`."""
+    status.check(request.status, wanted)
+    request.status = wanted
+    note(session, request, at=at, detail=detail, verb=verb)
+
+
+def note(
+    session: Session,
+    request: DeletionRequest,
+    *,
+    at: datetime.datetime | None = None,
+    detail: str | None = None,
+    verb: str | None = None,
+) -> None:
+    """Tell of something that leaves the status as it is."""
+    by, moment = actor_of(session), at or now(session)
+    tell(session, [Change(request=request, status=request.status, actor=by, at=moment, detail=detail, verb=verb)])
+
+
+def actor_of(session: Session) -> str:
+    """Who changes a request: the caller, or the service itself."""
+    by: Actor | None = session.info.get("actor")
+    return by.name if by else audit.SERVICE
+
+
+def _announcement(change: Change) -> Announcement:
+    if change.detail is None or change.status == Status.COMPLETED:
+        event = _EVENTS.get(Status(change.status))
+    else:
+        event = _EVENTS_BY_DETAIL.get(change.detail)
+    return Announcement(request=change.request, event=event, status=change.status, at=change.at)
+
+
+def _deed(change: Change) -> Deed:
+    return Deed(
+        tenant_id=change.request.tenant_id,
+        actor=change.actor,
+        action=f"deletion_request.{change.verb}",
+        object_id=change.request.id,
+    )

@@ -1,0 +1,98 @@
+"""How long it is kept what a request was about: that somebody asked to be forgotten is personal data too.
+
+`kept` shrinks from `details` (everything) over `request` (not what callers and officers wrote) to `trace` (not whom it
+was about either: status, times, counts and certificates remain). Written words end by their key, which is destroyed
+before the database hears of it.
+"""
+
+import dataclasses
+import datetime
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from sqlalchemy.orm import Session
+
+from app.access import service as access
+from app.audit import service as audit
+from app.audit.service import Deed
+from app.db import now
+from app.db.sealed import Particulars
+from app.db.tables import DeletionRequest
+from app.deletion import retention_repository as repository
+
+
+class Kept(StrEnum):
+    DETAILS = "details"
+    REQUEST = "request"
+    TRACE = "trace"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Due:
+    """Requests of a tenant of which less is to be kept, and the keys of what was written about them."""
+
+    tenant_id: str
+    was_kept: Kept
+    now_kept: Kept
+    request_ids: Sequence[str]
+    keys: Sequence[str]
+
+
+def kept(particulars: Particulars) -> Kept:
+    """Of a new request: most callers write nothing of their own."""
+    return Kept.REQUEST if particulars == Particulars() else Kept.DETAILS
+
+
+def add(request: DeletionRequest, **written: str) -> None:
+    """Keep what an officer wrote about a request."""
+    request.particulars = dataclasses.replace(request.particulars, **written)  # type: ignore[arg-type]  # its fields
+    request.kept = Kept.DETAILS
+
+
+def due(session: Session, *, limit: int) -> list[Due]:
+    """What tenants want kept no longer, `limit` requests of each at most.
+
+    What is still to be sent to a receiver is kept until it was sent or given up.
+    """
+    at, found = now(session), []
+    for tenant_id, policy in access.policies(session).items():
+        details, request = policy.retain_details_days, policy.retain_requests_days
+        terms = [(Kept.DETAILS, details if request is None else min(details, request)), (Kept.REQUEST, request)]
+        for state, days in terms:
+            if days is None:
+                continue
+            before = at - datetime.timedelta(days=days)
+            ended = repository.ended(session, tenant_id=tenant_id, kept=state, before=before, limit=limit)
+            if ended:
+                keys = [request.particulars.key for request in ended if request.particulars.key is not None]
+                ids = [request.id for request in ended]
+                keys += [letter.key for letter in repository.letters(session, request_ids=ids) if letter.key]
+                after = Kept.REQUEST if state is Kept.DETAILS else Kept.TRACE
+                found.append(Due(tenant_id=tenant_id, was_kept=state, now_kept=after, request_ids=ids, keys=keys))
+    return found
+
+
+def forget(session: Session, found: Sequence[Due]) -> None:
+    """Let go of what is due and whose keys have been destroyed, and say so in the tenants' audit logs: of how many, and
+    the SHA-256 of their ids in order, by which everybody who knows the ids can tell which they were."""
+    done = []
+    for one in found:
+        ids = repository.still(session, request_ids=one.request_ids, kept=one.was_kept)  # others do this chore too
+        if ids:
+            repository.let_go(session, request_ids=ids, trace_only=one.now_kept is Kept.TRACE)
+            done.append(dataclasses.replace(one, request_ids=ids))
+    audit.record_all(session, [_deed(one) for one in done], at=now(session))
+
+
+def _deed(one: Due) -> Deed:
+    digest = hashlib.sha256("\n".join(sorted(one.request_ids)).encode()).hexdigest()
+    detail = {"kept": one.now_kept.value, "requests": len(one.request_ids), "request_ids_sha256": digest}
+    return Deed(
+        tenant_id=one.tenant_id,
+        actor=audit.SERVICE,
+        action="deletion_requests.purged",
+        object_id=one.tenant_id,
+        detail=detail,
+    )

@@ -1,0 +1,75 @@
+"""All SQL about what is kept of requests that have ended."""
+
+import datetime
+from collections.abc import Collection
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from app.db.sealed import Letter
+from app.db.tables import DeletionRequest, Suppression, WebhookDelivery
+from app.deletion.status import Status
+
+NOBODY = "sub_unknown"
+"""Whom a request was about, once that is kept no longer."""
+
+
+def ended(
+    session: Session, *, tenant_id: str, kept: str, before: datetime.datetime, limit: int
+) -> list[DeletionRequest]:
+    """Requests of which so much is kept, that ended before, and about which nothing is still to be sent."""
+    to_send = sa.exists().where(WebhookDelivery.request_id == DeletionRequest.id, WebhookDelivery.status == "pending")
+    query = sa.select(DeletionRequest).where(
+        DeletionRequest.kept == kept,
+        DeletionRequest.tenant_id == tenant_id,
+        DeletionRequest.ended_at <= before,
+        ~to_send,
+    )
+    return list(session.scalars(query.order_by(DeletionRequest.ended_at).limit(limit)))
+
+
+def letters(session: Session, *, request_ids: Collection[str]) -> list[Letter]:
+    """What was sent to receivers about these requests."""
+    return list(session.scalars(sa.select(WebhookDelivery.letter).where(WebhookDelivery.request_id.in_(request_ids))))
+
+
+def still(session: Session, *, request_ids: Collection[str], kept: str) -> list[str]:
+    """Those of the requests of which so much is kept."""
+    query = sa.select(DeletionRequest.id).where(DeletionRequest.id.in_(request_ids), DeletionRequest.kept == kept)
+    return list(session.scalars(query))
+
+
+def let_go(session: Session, *, request_ids: Collection[str], trace_only: bool) -> None:
+    """Keep nothing that anybody wrote about these requests; with `trace_only` not whom they are about either."""
+    nothing: dict[str, Any] = {"particulars": None, "external_ref": None, "kept": "request"}
+    if trace_only:
+        nothing |= {"kept": "trace", "subject_ref": NOBODY}
+        _let_in(session, request_ids)
+        following = sa.or_(DeletionRequest.refers_to.in_(request_ids), DeletionRequest.id.in_(request_ids))
+        session.execute(
+            sa.update(DeletionRequest).where(following).values(refers_to=None),
+            execution_options={"synchronize_session": False},
+        )
+    sent = sa.and_(WebhookDelivery.request_id.in_(request_ids), WebhookDelivery.ended_at.is_not(None))
+    session.execute(sa.delete(WebhookDelivery).where(sent))
+    session.execute(
+        sa.update(DeletionRequest).where(DeletionRequest.id.in_(request_ids)).values(**nothing),
+        execution_options={"synchronize_session": False},
+    )
+
+
+def _let_in(session: Session, request_ids: Collection[str]) -> None:
+    """Suppress nobody any more for these requests, but for people of whom another one is kept that stands."""
+    for row in session.scalars(sa.select(Suppression).where(Suppression.request_id.in_(request_ids))).all():
+        others = sa.select(DeletionRequest.id).where(
+            DeletionRequest.subject_ref == row.subject_ref,
+            DeletionRequest.id.not_in(request_ids),
+            DeletionRequest.status.in_((Status.ACCEPTED, Status.RUNNING, Status.COMPLETED)),
+        )
+        successor = session.scalars(others.order_by(DeletionRequest.created_at).limit(1)).first()
+        if successor is None:
+            session.delete(row)
+        else:
+            row.request_id = successor
+    session.flush()

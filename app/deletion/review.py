@@ -1,0 +1,134 @@
+"""What a privacy officer decides about a request: approve it, reject it, extend its deadline, stop its clock.
+
+What was decided before is not decided again: to approve an accepted request, to reject a rejected one on the same
+ground, to pause a paused clock or to let a running one run changes nothing and is no error. A second extension is one.
+"""
+
+import datetime
+from enum import StrEnum
+
+from sqlalchemy.orm import Session
+
+from app.access.policy import Policy
+from app.db import now
+from app.db.tables import DeletionRequest
+from app.deletion import acceptance, deadlines, history, repository, retention, status
+from app.deletion import service as deletion
+from app.deletion.acceptance import Submitted
+from app.deletion.history import Change
+from app.deletion.status import AT_RISK, EXTENDED, OPEN, OVERDUE, PAUSED, RESUMED, Status
+from app.errors import AlreadyExtended, ClockRunsOn, ExtensionNotProvided, ExtensionTooLate, TransitionForbidden
+
+
+class RejectionGround(StrEnum):
+    """Why somebody is not forgotten: GDPR Art. 17(3), or Art. 12."""
+
+    FREE_EXPRESSION = "free_expression"
+    LEGAL_OBLIGATION = "legal_obligation"
+    PUBLIC_HEALTH = "public_health"
+    ARCHIVING_RESEARCH = "archiving_research"
+    LEGAL_CLAIMS = "legal_claims"
+    MANIFESTLY_UNFOUNDED = "manifestly_unfounded"  # Art. 12(5)
+    IDENTITY_NOT_ESTABLISHED = "identity_not_established"  # Art. 12(2), (6)
+
+
+def approve(session: Session, request: DeletionRequest, *, policy: Policy) -> None:
+    """Accept a request that is in review; what is held of the person by now is what it asks for.
+
+    Raises `TransitionForbidden` for one that was rejected or cancelled.
+    """
+    if request.status in (Status.ACCEPTED, Status.RUNNING, Status.COMPLETED):
+        return
+    status.check(request.status, Status.ACCEPTED)
+    at, by = now(session), history.actor_of(session)
+    new = Submitted(actor=by, request=request, erasures=[], models=[], changes=[])
+    if request.paused_at is not None:
+        deletion.run_on(request, at=at)
+        new.changes.append(Change(request=request, status=request.status, actor=by, at=at, detail=RESUMED))
+    found = repository.look_up(session, subject_refs=[request.subject_ref], dataset_ids=())
+    acceptance.accept(new, found, policy=policy, at=at, verb="approved")
+    acceptance.store(session, [new], at=at)
+
+
+def reject(session: Session, request: DeletionRequest, *, ground: RejectionGround, explanation: str) -> None:
+    """Refuse to forget, on a ground that the law knows. Raises `TransitionForbidden` once a worker claimed the rows."""
+    if request.status == Status.REJECTED and request.rejection_ground == ground:
+        return
+    request.rejection_ground = ground
+    retention.add(request, rejection_explanation=explanation)
+    deletion.withdraw(session, request, Status.REJECTED, at=now(session), verb="rejected")
+
+
+def extend(session: Session, request: DeletionRequest, *, policy: Policy, reason: str) -> None:
+    """Extend the deadline, once and while it has not passed; `reason` is what the person is told.
+
+    Raises `TransitionForbidden`, `AlreadyExtended`, `ExtensionTooLate`, `ExtensionNotProvided`.
+    """
+    at = now(session)
+    _check_open(request)
+    if request.extended_due_at is not None:
+        raise AlreadyExtended("A deadline can be extended once.")
+    if (request.paused_at or at) >= request.due_at:
+        raise ExtensionTooLate("A deadline can be extended only before it has passed.")
+    limit = deadlines.limits(policy).get(request.regulation)
+    extended = deadlines.extended(limit, request.due_at, zone=policy.time_zone) if limit else request.due_at
+    if extended <= request.due_at:
+        raise ExtensionNotProvided("The regulation of this request provides for no extension.")
+    request.extended_due_at = request.deadline = extended
+    request.alerted = None
+    retention.add(request, extension_reason=reason)
+    history.note(session, request, at=at, detail=EXTENDED, verb="extended")
+
+
+def pause(session: Session, request: DeletionRequest, *, policy: Policy) -> None:
+    """Stop the clock while the person's identity is being established: in review, where the regulation lets it stop.
+
+    Raises `TransitionForbidden`, `ClockRunsOn`.
+    """
+    at = now(session)
+    _check_in_review(request)
+    if request.paused_at is not None:
+        return
+    limit = deadlines.limits(policy).get(request.regulation)
+    if limit is None or not limit.may_pause:
+        raise ClockRunsOn("Under the regulation of this request the time runs however long verifying takes.")
+    request.paused_at = at
+    history.note(session, request, at=at, detail=PAUSED, verb="paused")
+
+
+def resume(session: Session, request: DeletionRequest) -> None:
+    """Let the clock run again: the deadline moves by the time it stood still. Raises `TransitionForbidden`."""
+    at = now(session)
+    _check_in_review(request)
+    if request.paused_at is None:
+        return
+    deletion.run_on(request, at=at)
+    history.note(session, request, at=at, detail=RESUMED, verb="resumed")
+
+
+def alert(session: Session, horizon: datetime.timedelta, *, limit: int = 500) -> int:
+    """Tell of open requests that are due within `horizon`, and of those that are overdue, each once; a paused clock is
+    neither. Returns how many (`limit` at most, those that are due first)."""
+    at = now(session)
+    found = repository.to_alert(session, at=at, horizon=horizon, limit=limit)
+    changes = []
+    for request in found:
+        overdue = request.deadline <= at
+        request.alerted = "overdue" if overdue else "at_risk"
+        detail = OVERDUE if overdue else AT_RISK
+        by = history.actor_of(session)
+        changes.append(Change(request=request, status=request.status, actor=by, at=at, detail=detail))
+    history.tell(session, changes)
+    return len(changes)
+
+
+def _check_open(request: DeletionRequest) -> None:
+    if request.status not in OPEN:
+        raise TransitionForbidden(f"A request that is {request.status} has no clock any more.")
+
+
+def _check_in_review(request: DeletionRequest) -> None:
+    if request.status != Status.IN_REVIEW:
+        raise TransitionForbidden(
+            f"The clock can be stopped while a request is in review; this one is {request.status}."
+        )

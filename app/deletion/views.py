@@ -1,0 +1,82 @@
+"""What a caller is shown of a request.
+
+Callers who may not learn whether anything is held about a person (`discreet`) see every request as if they could not:
+accepted while it waits and runs alike, completed when `completion.report_at` says so, and nothing of rows and models.
+"""
+
+import datetime
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from app.audit import service as audit
+from app.db.tables import DeletionRequest, RequestEvent
+from app.deletion import deadlines
+from app.deletion.deadlines import Clock
+from app.deletion.status import EXTENDED, OPEN, PAUSED, RESUMED, Status
+
+_TOLD = frozenset({Status.RECEIVED, Status.IN_REVIEW, Status.REJECTED, Status.CANCELLED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    at: datetime.datetime
+    status: str
+    detail: str | None
+    actor: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """Who looks, and when."""
+
+    discreet: bool
+    at: datetime.datetime
+
+    def status(self, request: DeletionRequest) -> str:
+        if not self.discreet:
+            return request.status
+        if request.status == Status.RUNNING or (request.status == Status.COMPLETED and not self._is_reported(request)):
+            return Status.ACCEPTED
+        return request.status
+
+    def is_open(self, request: DeletionRequest) -> bool:
+        return self.status(request) in OPEN
+
+    def completed_at(self, request: DeletionRequest) -> datetime.datetime | None:
+        if not self.discreet:
+            return request.completed_at
+        return request.reported_at if self.status(request) == Status.COMPLETED else None
+
+    def clock(self, request: DeletionRequest, *, horizon: datetime.timedelta) -> Clock:
+        return deadlines.clock(
+            ended=not self.is_open(request),
+            deadline=request.deadline,
+            paused_at=request.paused_at,
+            at=self.at,
+            horizon=horizon,
+        )
+
+    def events(self, request: DeletionRequest, found: Iterable[RequestEvent]) -> list[Event]:
+        """In their order."""
+        every = [Event(at=one.at, status=one.status, detail=one.detail, actor=one.actor) for one in found]
+        return self._discreet(request, every) if self.discreet else every
+
+    def _discreet(self, request: DeletionRequest, every: Iterable[Event]) -> list[Event]:
+        shown: list[Event] = []
+        accepted = False
+        for one in every:
+            if one.detail in (EXTENDED, PAUSED, RESUMED):
+                status = Status.ACCEPTED if one.status == Status.RUNNING else one.status
+                shown.append(Event(at=one.at, status=status, detail=one.detail, actor=one.actor))
+            elif one.detail is None and one.status in _TOLD:
+                shown.append(Event(at=one.at, status=one.status, detail=None, actor=one.actor))
+            elif one.detail is None and one.status == Status.ACCEPTED and not accepted:
+                accepted = True
+                shown.append(Event(at=one.at, status=one.status, detail=None, actor=one.actor))
+        if request.reported_at is not None and self._is_reported(request):
+            end = Event(at=request.reported_at, status=Status.COMPLETED, detail=None, actor=audit.SERVICE)
+            shown.append(end)
+        return shown
+
+    def _is_reported(self, request: DeletionRequest) -> bool:
+        return request.reported_at is not None and request.reported_at <= self.at

@@ -1,0 +1,109 @@
+"""What a process does to itself before it meets people's data: its memory gets into no file, and forgets what it frees.
+
+A program that frees memory leaves it as it was: what people sent would stay in the heap of a long-lived process, for
+weeks maybe. Here the allocator overwrites what is freed. Its settings are read when a program starts; so a program
+that was started without them starts itself once more, as the same process.
+"""
+
+import ctypes
+import gc
+import os
+import resource
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from app import telemetry
+
+OVERWRITING = {
+    "PYTHONMALLOC": "malloc",  # Python's own allocator overwrites nothing
+    "GLIBC_TUNABLES": "glibc.malloc.perturb=165:glibc.malloc.tcache_count=0",  # what is in a thread's cache is not
+    "ARROW_DEFAULT_MEMORY_POOL": "system",  # nor does Arrow's
+}
+"""The environment of a program that overwrites what it frees."""
+_PR_SET_DUMPABLE = 4
+_CAP_IPC_LOCK = 14
+_MCL_CURRENT, _MCL_FUTURE, _MCL_ONFAULT = 1, 2, 4
+_SMALL, _KEPT = 1024, 7
+"""numpy keeps the memory of arrays of fewer bytes when they are freed, seven of each size, for the next such arrays."""
+_NOT_OVERWRITTEN = "People's data may stay in memory that was freed: this takes Linux with glibc as the allocator."
+_NOT_LOCKED = "The memory may be swapped out: allow it to be locked (ulimit -l unlimited), encrypt swap or turn it off."
+
+
+def ensure() -> None:
+    """The first thing that a long-lived program does, after it knows where to log. May start it again.
+
+    What the system does not let it do is logged.
+    """
+    overwrites = overwrites_freed_memory()
+    if not overwrites and sys.platform == "linux" and (missing := _missing()):
+        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], os.environ | missing)  # noqa: S606
+    if not overwrites:
+        telemetry.logger().warning("memory.freed_not_overwritten", advice=_NOT_OVERWRITTEN)
+    if not harden():
+        telemetry.logger().warning("memory.not_locked", advice=_NOT_LOCKED)
+
+
+def harden() -> bool:
+    """No core dumps; on Linux no debugger of another process, and nothing in swap. Whether that last is so.
+
+    For children too: of all this they inherit only how memory is allocated.
+    """
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if sys.platform != "linux":
+        return False
+    libc = ctypes.CDLL(None)
+    libc.prctl(_PR_SET_DUMPABLE, 0)
+    return _may_lock_all() and libc.mlockall(_MCL_CURRENT | _MCL_FUTURE | _MCL_ONFAULT) == 0
+
+
+class _Room(ctypes.Structure):
+    _fields_ = (("zeros", ctypes.c_char * 2**18),)
+
+
+def forget() -> None:
+    """Free what is only held by itself, and overwrite what functions that have returned left on this thread's stack.
+
+    For a program that idles, every second; it has frozen (`gc.freeze`) what it holds for good.
+    """
+    gc.collect()
+    for size in range(1, _SMALL):
+        _ = [np.zeros(size, np.uint8) for _ in range(_KEPT)]
+    ctypes.CDLL(None).getpid(_Room())  # called with so many zeros, which it does not look at
+
+
+def pageable(*files: np.memmap[Any, Any]) -> None:
+    """Let the system drop the pages of mapped files, however large: it reads them again from there, not from swap."""
+    for mapped in files if sys.platform == "linux" else ():
+        ctypes.CDLL(None).munlock(ctypes.c_void_p(mapped.ctypes.data), ctypes.c_size_t(mapped.nbytes))
+
+
+def overwrites_freed_memory() -> bool:
+    """Whether this process does, as far as can be seen: some values are freed, and looked for where they were."""
+    needle = os.urandom(16)
+    freed = [needle * 4 + number.to_bytes(4) for number in range(100)]
+    places, size = [id(value) for value in freed], sys.getsizeof(freed[0])
+    freed.clear()
+    return not any(needle in ctypes.string_at(place, size) for place in places)
+
+
+def _may_lock_all() -> bool:
+    """Without a limit: up to one it would fail later, in the middle of something."""
+    _, hard = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    if hard == resource.RLIM_INFINITY:
+        resource.setrlimit(resource.RLIMIT_MEMLOCK, (hard, hard))
+        return True
+    status = Path("/proc/self/status").read_text()
+    effective = next(line.split()[1] for line in status.splitlines() if line.startswith("CapEff:"))
+    return bool(int(effective, 16) >> _CAP_IPC_LOCK & 1)
+
+
+def _missing() -> dict[str, str]:
+    """The allocator's settings, as far as the environment has not got them."""
+    wanted = dict(OVERWRITING)
+    if given := os.environ.get("GLIBC_TUNABLES"):
+        ours = wanted["GLIBC_TUNABLES"]
+        wanted["GLIBC_TUNABLES"] = given if given.endswith(ours) else f"{given}:{ours}"  # the last of several counts
+    return {name: value for name, value in wanted.items() if os.environ.get(name) != value}

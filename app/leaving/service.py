@@ -1,0 +1,78 @@
+"""Count randomised answers, and estimate from them why people leave.
+
+What is kept of an answer is one more in a counter of its week: no row, no person, no request, no key, no time of day.
+The audit log has no entry of it either, which would say when it came.
+"""
+
+import datetime
+from dataclasses import dataclass
+from enum import StrEnum
+
+from sqlalchemy.orm import Session
+
+from app.db import actor, now
+from app.db.tables import LeavingCount
+from app.leaving import repository
+from app.privacy.local import Estimate, RandomisedResponse
+
+CONFIDENCE = 0.95
+"""With which all intervals of one estimate hold at once."""
+LEAST_ODDS, MOST_ODDS = 2, 100
+"""Below nothing is learned; above the answer is as good as said (epsilon = 4.6)."""
+
+
+class Reason(StrEnum):
+    """A closed list, the same for every tenant: who randomised among other answers would be estimated wrongly."""
+
+    PRIVACY = "privacy"
+    NOT_USING = "not_using"
+    COST = "cost"
+    SWITCHED = "switched"
+    OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survey:
+    """What was sent by clients with the same odds, and what follows from it for each reason."""
+
+    response: RandomisedResponse
+    num_answers: int
+    reasons: dict[Reason, Estimate]
+
+
+def count(session: Session, *, answer: Reason, odds: int) -> datetime.date:
+    """One more of these in this week, whose Monday is returned. Writers take turns, so none is lost."""
+    tenant_id, week = actor(session).tenant_id, week_of(now(session))
+    row = repository.of_week(session, tenant_id=tenant_id, week=week, odds=odds, answer=answer)
+    if row is None:
+        session.add(LeavingCount(tenant_id=tenant_id, week=week, odds=odds, answer=str(answer), num_sent=1))
+    else:
+        row.num_sent += 1
+    return week.date()
+
+
+def surveys(
+    session: Session, *, since: datetime.date | None = None, until: datetime.date | None = None
+) -> list[Survey]:
+    """By odds, of the weeks that begin on or after `since` and before `until`. Answers of different odds are not mixed:
+    their rates mean different things."""
+    first, end = (None if day is None else _midnight(day) for day in (since, until))
+    found = repository.counts(session, since=first, until=end)
+    return [_survey(odds, sent) for odds, sent in found.items()]
+
+
+def week_of(at: datetime.datetime) -> datetime.datetime:
+    """When its week began: Monday, midnight UTC."""
+    day = at.astimezone(datetime.UTC).date()
+    return _midnight(day - datetime.timedelta(days=day.weekday()))
+
+
+def _midnight(day: datetime.date) -> datetime.datetime:
+    return datetime.datetime.combine(day, datetime.time(), tzinfo=datetime.UTC)
+
+
+def _survey(odds: int, sent: dict[str, int]) -> Survey:
+    response = RandomisedResponse(odds=odds, num_answers=len(Reason))
+    counts = [sent.get(reason, 0) for reason in Reason]
+    estimates = response.estimates(counts, confidence=CONFIDENCE)
+    return Survey(response=response, num_answers=sum(counts), reasons=dict(zip(Reason, estimates, strict=True)))

@@ -1,0 +1,257 @@
+"""What the service does without being asked: chores, each every so often, in short transactions of its own.
+
+No transaction is open while a store is asked for anything: a chore reads what is to be done, does it, and then says so.
+Each may be done twice, by several hosts at once, and after dying anywhere.
+"""
+
+import datetime
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from sqlalchemy.exc import OperationalError
+from sqlalchemy.orm import Session
+
+from app import installation, telemetry
+from app.access import repository as access_repository
+from app.access import sessions
+from app.audit import checkpoints
+from app.backup import tombstones
+from app.config import Settings
+from app.db import now
+from app.deletion import completion, identity, retention, review
+from app.deletion import repository as deletion_repository
+from app.installation import Installation
+from app.registry import repository as registry_repository
+from app.registry import service as registry
+from app.webhooks import repository as webhooks_repository
+from app.webhooks import service as webhooks
+
+_UNCLAIMED_FOR = datetime.timedelta(hours=1)
+_AT_ONCE = 500
+"""How many lines of something one transaction changes at most."""
+_MOST_BATCHES = 100
+"""After so many transactions a chore lets the others have their turn."""
+_LEAST_BETWEEN = 20.0
+"""What takes long comes less often: a chore takes a twentieth of the time at most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chore:
+    """`seconds`: from the end of one time to the next; `urgent`: however long it takes."""
+
+    name: str
+    seconds: float
+    do: Callable[[Installation], None]
+    urgent: bool = False
+
+
+def destroy_retired(at: Installation) -> None:
+    """Destroy superseded weights, and say so of those that are gone."""
+    with at.database.reading() as session:
+        retired = registry_repository.retired_version_ids(session)
+    if gone := registry.destroy(at.weights, retired):
+        with at.database.writing() as session:
+            registry_repository.mark_destroyed(session, version_ids=gone, at=now(session))
+
+
+def destroy_orphans(at: Installation) -> None:
+    """Destroy weights that dead runs left: stored, but neither in service nor about to be."""
+    try:
+        stored = at.weights.version_ids()  # before what is needed: a run that begins after this is not among them
+    except OSError as error:
+        telemetry.logger().error("registry.weights_not_listed", error=type(error).__name__)
+        return
+    with at.database.reading() as session:
+        needed = registry_repository.needed_version_ids(session)
+    registry.destroy(at.weights, stored - needed)
+
+
+def sweep_rows(at: Installation, *, unclaimed_for: datetime.timedelta = _UNCLAIMED_FOR) -> None:
+    """Wipe what a crash may have left: half-written uploads, and rows that nothing has claimed for that long."""
+    at.rows.sweep_temporary()
+    stored = at.rows.dataset_ids(older_than=unclaimed_for)
+    with at.database.reading() as session:
+        claimed = registry_repository.row_ids(session)
+    for unclaimed in stored - claimed:
+        at.rows.delete(unclaimed)
+
+
+def forget_answers(at: Installation) -> None:
+    """Forget what callers were answered so long ago that they do not repeat the call any more."""
+    lifetime = datetime.timedelta(days=at.settings.idempotency_days)
+
+    def older(session: Session) -> bool:
+        return access_repository.is_any_answer_older(session, than=now(session) - lifetime)
+
+    def drop(session: Session) -> int:
+        return access_repository.drop_answers(session, before=now(session) - lifetime, limit=_AT_ONCE)
+
+    _in_batches(at, older, drop)
+
+
+def forget_statements(at: Installation) -> None:
+    """Forget used statements of identity that have expired."""
+    _in_batches(at, identity.is_anything_to_purge, lambda session: identity.purge(session, limit=_AT_ONCE))
+
+
+def forget_sessions(at: Installation) -> None:
+    """Forget sessions of the dashboard that are over."""
+
+    def over(session: Session) -> bool:
+        return sessions.is_anything_to_purge(session, settings=at.settings)
+
+    _in_batches(at, over, lambda session: sessions.purge(session, settings=at.settings, limit=_AT_ONCE))
+
+
+def purge_deliveries(at: Installation) -> None:
+    """Drop what receivers were told so long ago that nobody sends it again."""
+    keep = datetime.timedelta(days=at.settings.webhook_keep_days)
+    for _ in range(_MOST_BATCHES):
+        with at.database.reading() as session:
+            old = webhooks.old(session, keep=keep, limit=_AT_ONCE)
+        if not old:
+            return
+        at.vault.destroy(delivery.letter.key for delivery in old if delivery.letter.key)
+        with at.database.writing() as session:
+            webhooks_repository.drop(session, delivery_ids=[delivery.id for delivery in old])
+
+
+def purge_requests(at: Installation) -> None:
+    """Keep no more of requests that have ended than the policies of their tenants say."""
+    for _ in range(_MOST_BATCHES):
+        with at.database.reading() as session:
+            due = retention.due(session, limit=_AT_ONCE)
+        if not due:
+            return
+        at.vault.destroy(key for one in due for key in one.keys)
+        with at.database.writing() as session:
+            retention.forget(session, due)
+
+
+def settle(at: Installation) -> None:
+    """Complete requests that waited for nothing but the end of their grace time."""
+
+    def ended(session: Session) -> bool:
+        return bool(deletion_repository.settled(session, at=now(session), limit=1))
+
+    _in_batches(at, ended, lambda session: completion.settle(session, limit=_AT_ONCE))
+
+
+def alert(at: Installation) -> None:
+    """Tell of requests whose deadline is near or has passed."""
+    horizon = datetime.timedelta(days=at.settings.risk_days)
+
+    def untold(session: Session) -> bool:
+        return bool(deletion_repository.to_alert(session, at=now(session), horizon=horizon, limit=1))
+
+    _in_batches(at, untold, lambda session: review.alert(session, horizon, limit=_AT_ONCE))
+
+
+def _in_batches(at: Installation, any_there: Callable[[Session], bool], do: Callable[[Session], int]) -> None:
+    """`do` as long as it finds as much as it takes, in a transaction each; nobody's turn is taken where nothing is."""
+    with at.database.reading() as session:
+        if not any_there(session):
+            return
+    for _ in range(_MOST_BATCHES):
+        with at.database.writing() as session:
+            if do(session) < _AT_ONCE:
+                return
+
+
+def scrub_database(at: Installation) -> None:
+    """Take what was deleted or updated out of the database's files too."""
+    at.database.scrub()
+
+
+def sign_audit_logs(at: Installation) -> None:
+    """Sign the heads of the tenants' audit logs; they are recomputed before, without a turn to write."""
+    with at.database.reading() as session:
+        heads = checkpoints.due(session, every_seconds=at.settings.audit_checkpoint_seconds)
+    if heads:
+        with at.database.writing() as session:
+            checkpoints.checkpoint(session, at.keys, heads)
+
+
+CHORES = (
+    Chore(name="settle", seconds=1, do=settle),
+    Chore(name="destroy_retired", seconds=10, do=destroy_retired),
+    Chore(name="scrub_database", seconds=10, do=scrub_database),
+    Chore(name="alert", seconds=30, do=alert),
+    Chore(name="sign_audit_logs", seconds=30, do=sign_audit_logs),
+    Chore(name="purge_requests", seconds=30, do=purge_requests),
+    Chore(name="sweep_rows", seconds=60, do=sweep_rows),
+    Chore(name="destroy_orphans", seconds=300, do=destroy_orphans),
+    Chore(name="forget_statements", seconds=600, do=forget_statements),
+    Chore(name="forget_answers", seconds=600, do=forget_answers),
+    Chore(name="forget_sessions", seconds=600, do=forget_sessions),
+    Chore(name="purge_deliveries", seconds=600, do=purge_deliveries),
+    Chore(name="drop_tombstones", seconds=6 * 3600, do=tombstones.drop_old),
+)
+"""What workers do."""
+
+OF_GATEWAYS = (Chore(name="record_tombstones", seconds=1, do=tombstones.record, urgent=True),)
+"""What is done wherever requests come in, though all workers be dead."""
+
+
+class Chores:
+    """Does the chores, in a thread of its own, for as long as the block lasts or the process lives.
+
+    They go on while a run takes hours. What fails, or cannot reach the database, is tried again the next time; the
+    others are done.
+    """
+
+    def __init__(self, settings: Settings, chores: Sequence[Chore] = CHORES, *, seconds: float = 1.0) -> None:
+        self._settings = settings
+        self._chores = chores
+        self._seconds = seconds
+        self._next = dict.fromkeys((chore.name for chore in chores), 0.0)
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="chores", daemon=True)
+
+    def start(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Let the chore in progress end, and do no more."""
+        self._stopped.set()
+        self._thread.join()
+
+    def do_due(self, at: Installation) -> None:
+        """Do those whose time has come; never raises."""
+        for chore in self._chores:
+            if time.monotonic() < self._next[chore.name] or self._stopped.is_set():
+                continue
+            began = time.monotonic()
+            try:
+                chore.do(at)
+            except Exception as error:  # noqa: BLE001  one that fails must not stop the others
+                lost = isinstance(error, OperationalError)
+                log = telemetry.logger().warning if lost else telemetry.logger().error
+                log("operations.chore_failed", chore=chore.name, error=type(error).__name__)
+            ended = time.monotonic()
+            least = 0.0 if chore.urgent else _LEAST_BETWEEN * (ended - began)
+            self._next[chore.name] = ended + max(chore.seconds, least)
+
+    def _work(self) -> None:
+        while not self._stopped.is_set():
+            try:
+                with installation.opened(self._settings) as at:
+                    while not self._stopped.is_set():
+                        self.do_due(at)
+                        self._stopped.wait(self._seconds)
+            except Exception as error:  # noqa: BLE001  nothing was set up yet
+                telemetry.logger().warning("operations.chores_not_begun", error=type(error).__name__)
+                self._stopped.wait(10 * self._seconds)

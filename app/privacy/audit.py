@@ -1,0 +1,270 @@
+"""What samples prove about a guarantee: bounds from below, to stand beside the accountant's from above.
+
+An attacker who guesses by a rule that was fixed before the samples whether a record was in has a true and a false
+positive rate; a mu-GDP guarantee allows only pairs with Phi^-1(TPR) - Phi^-1(FPR) <= mu (Dong, Roth and Su 2022), an
+(epsilon, delta) one only TPR <= e^epsilon FPR + delta and its mirror (Kairouz, Oh and Viswanath 2015). Counted rates
+are bounded by Clopper and Pearson (1934), so that whatever is claimed is wrong with a stated probability at most.
+"""
+
+import math
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from typing import Any
+
+from scipy import special
+
+from app.privacy import accountant, conversion
+from app.privacy.errors import (
+    LARGEST_COUNT,
+    DomainError,
+    PreconditionError,
+    require_count,
+    require_finite,
+    require_fraction,
+    require_nonnegative,
+)
+from app.privacy.mechanism import Adjacency, Mechanism
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guesses:
+    """How often a rule fixed beforehand said "in": of `members` independent samples that had the record, and of
+    `nonmembers` that had not."""
+
+    true_positives: int
+    members: int
+    false_positives: int
+    nonmembers: int
+
+    def __post_init__(self) -> None:
+        require_count(1, members=self.members, nonmembers=self.nonmembers)
+        require_count(0, true_positives=self.true_positives, false_positives=self.false_positives)
+        if self.true_positives > self.members or self.false_positives > self.nonmembers:
+            raise DomainError("Expected no more positives than samples")
+
+
+def at_least(hits: int, trials: int, *, error: float) -> float:
+    """A bound below the probability of a hit, wrong with probability at most `error` (Clopper and Pearson).
+
+    >>> round(at_least(0, 10, error=0.05), 6), round(at_least(10, 10, error=0.05), 6)
+    (0.0, 0.741134)
+    """
+    require_count(1, trials=trials)
+    require_count(0, hits=hits)
+    require_fraction(error=error)
+    if hits > trials:
+        raise DomainError(f"Expected hits={hits} <= trials={trials}")
+    return float(special.betaincinv(hits, trials - hits + 1, error)) if hits else 0.0
+
+
+def at_most(hits: int, trials: int, *, error: float) -> float:
+    """A bound above the probability of a hit, wrong with probability at most `error`."""
+    return 1 - at_least(trials - hits, trials, error=error)
+
+
+def mu_at_least(guesses: Guesses, *, error: float) -> float:
+    """The greatest mu >= 0 that the guesses refute every smaller guarantee of; wrong with probability <= `error`."""
+    true, false = _corner(guesses, error)
+    return max(0.0, float(special.ndtri(true) - special.ndtri(false))) if true > 0 and false < 1 else 0.0
+
+
+def mu_of_right_guesses(right: int, trials: int, *, error: float) -> float:
+    """As `mu_at_least`, of as many samples that had the record as that had not, for `error` <= 1/4: of a guess in both
+    the chances add up to 2 Phi(mu/2) at most, so that one bound is enough, of their mean (Hoeffding 1956).
+
+    >>> round(mu_of_right_guesses(239, 256, error=0.05), 6)
+    2.586695
+    """
+    if error > 0.25:
+        raise DomainError(f"Expected error={error} <= 1/4")
+    return max(0.0, 2 * float(special.ndtri(at_least(right, trials, error=error))))
+
+
+def epsilon_at_least(guesses: Guesses, *, delta: float, error: float) -> float:
+    """The greatest epsilon >= 0 such that no (smaller, delta) guarantee allows the guesses, in either direction; wrong
+    with probability <= `error`."""
+    require_nonnegative(delta=delta)
+    true, false = _corner(guesses, error)
+    directions = ((true, false), (1 - false, 1 - true))
+    proved = (math.log((hit - delta) / miss) for hit, miss in directions if hit > delta and miss > 0)
+    return max(0.0, max(proved, default=0.0))
+
+
+def _corner(guesses: Guesses, error: float) -> tuple[float, float]:
+    """At least the true and at most the false positive rate, both together but for probability `error`."""
+    require_fraction(error=error)
+    true = at_least(guesses.true_positives, guesses.members, error=error / 2)
+    return true, at_most(guesses.false_positives, guesses.nonmembers, error=error / 2)
+
+
+# ----------------------------------------------------------------------------------------------- the audit of a run
+
+FALSE_ALARM = 1e-6
+"""The probability at most with which a run that is as it should be fails its audit: one run in a million."""
+ERROR = 0.05
+"""The probability at most with which a reported lower bound is wrong."""
+_TESTS = 3
+_DOWN = 1 - 2.0**-40
+"""`gdp_epsilon` rounds up; a bound from below goes down."""
+_APART = 2.5
+"""Standard deviations between lanes with and without a canary at the end, where a bound from few samples is tightest,
+and some hundreds of them can refute a guarantee."""
+_FARTHEST = 1e6
+"""Standard deviations between them at the start of a run, at most: beyond it rounding would be seen."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditPlan:
+    """An even number of `lanes`, half of them with a canary. A run of `steps` >= 1 that learns from the origin
+    (`steps_before` = 0) has the canaries throughout; one that continues a chain of `steps_before`, in which they were
+    present, forgets them."""
+
+    lanes: int
+    steps_before: int
+    steps: int
+
+    def __post_init__(self) -> None:
+        require_count(2, lanes=self.lanes)
+        require_count(0, steps_before=self.steps_before)
+        require_count(1, steps=self.steps)
+        if self.lanes % 2:
+            raise DomainError(f"Expected lanes={self.lanes} even")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Law:
+    """What the lanes of a run obey if the run is as it should be; its derivation is `docs/mathematics/lanes.md`.
+
+    A lane is a coordinate that no row touches, so that only the regulariser, the noise and its canary move it: as many
+    worst-case `records`, with a linear loss. Lanes with a canary start a run about `start`, the others about 0, all of
+    them with variance `start_variance`. A step multiplies a lane by `keep` and adds `push` for its canary, 0 once that
+    is null. Lanes with a canary end about `mean`; all have `variance` then, of which `unforeseen` came in this run.
+    """
+
+    records: int
+    keep: float
+    steps: int
+    start: float
+    start_variance: float
+    push: float
+    mean: float
+    unforeseen: float
+    variance: float
+
+    @property
+    def decay(self) -> float:
+        return self.keep**self.steps
+
+
+def law(mechanism: Mechanism, plan: AuditPlan, *, records: int | None = None) -> Law:
+    """`records`: worst-case records in a canary; by default as many as take its lane `_APART` away."""
+    steps_before, steps = plan.steps_before, plan.steps
+    keep = 1 - mechanism.step_size * mechanism.strong_convexity
+    one, noise = mechanism.sensitivity(Adjacency.ZERO_OUT), mechanism.step_variance
+    start, start_variance = one * _summed(keep, steps_before), noise * _summed(keep**2, steps_before)
+    mean = keep**steps * start if steps_before else one * _summed(keep, steps)
+    variance = noise * _summed(keep**2, steps_before + steps)
+    if records is None:
+        apart = _APART * math.sqrt(variance) / abs(mean) if mean else math.inf
+        farthest = _FARTHEST * math.sqrt(start_variance) / start if start else math.inf
+        records = max(1, math.ceil(min(apart, farthest, LARGEST_COUNT)))
+    return Law(
+        records=records,
+        keep=keep,
+        steps=steps,
+        start=records * start,
+        start_variance=start_variance,
+        push=0.0 if steps_before else records * one,
+        mean=records * mean,
+        unforeseen=noise * _summed(keep**2, steps),
+        variance=variance,
+    )
+
+
+def _summed(ratio: float, terms: int) -> float:
+    """1 + ratio + ... + ratio^(terms - 1), for |ratio| < 1."""
+    last = -math.expm1(terms * math.log(ratio)) if ratio > 0 else 1 - ratio**terms
+    return last / (1 - ratio)
+
+
+def certified_mu(mechanism: Mechanism, plan: AuditPlan, *, records: int = 1) -> float:
+    """What the accountant certifies of `records` in a run (`zero_out`): of the release if it learned, else of the
+    deletion."""
+    steps_before, steps = plan.steps_before, plan.steps
+    chain = accountant.replay(mechanism, [accountant.Run(steps=k) for k in (steps_before, steps) if k])
+    return accountant.deletion_mu(chain, records=records, steps_present=steps_before or steps)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observed:
+    """What the lanes of one run showed: counts, and two sums of normalised residuals, from which all else follows.
+
+    `squares`: of the residuals' squares, chi^2 with as many degrees of freedom as `lanes` if the noise is right.
+    `drift`: of the residuals along where the lanes came from (learning, along the canaries), standard normal if steps,
+    contraction and canaries are right.
+    """
+
+    plan: AuditPlan
+    records: int
+    guesses: Guesses
+    squares: float
+    drift: float
+
+    def __post_init__(self) -> None:
+        require_count(1, records=self.records)
+        require_nonnegative(squares=self.squares)
+        require_finite(drift=self.drift)
+        if not self.guesses.members == self.guesses.nonmembers == self.plan.lanes // 2:
+            raise DomainError("Expected a guess for every lane")
+
+    def findings(self, mechanism: Mechanism) -> tuple[str, ...]:
+        """What is wrong with the run; all of them together are wrong with probability <= `FALSE_ALARM`.
+
+        Raises `PreconditionError` if its canaries did not stand for as many records as those of the plan.
+        """
+        return _findings(self, mechanism, FALSE_ALARM / _TESTS)
+
+    def deviations(self, error: float = FALSE_ALARM / _TESTS) -> tuple[str, ...]:
+        """Of the findings those about the law of the lanes, whatever their canaries stood for; each is wrong with
+        probability <= `error`."""
+        lanes = self.plan.lanes
+        noise = 2 * min(special.chdtr(lanes, self.squares), special.chdtrc(lanes, self.squares))
+        likely = {"noise": noise >= error, "forgetting": 2 * special.ndtr(-abs(self.drift)) >= error}
+        return tuple(name for name, holds in likely.items() if not holds)
+
+    def proved(self, error: float) -> float:
+        """A bound below mu of all the records in a canary."""
+        right = self.guesses.true_positives + self.guesses.nonmembers - self.guesses.false_positives
+        return mu_of_right_guesses(right, self.plan.lanes, error=error)
+
+    def counted(self) -> dict[str, Any]:
+        """What `from_json` reads."""
+        counts = {"records": self.records, "guesses": asdict(self.guesses)}
+        return asdict(self.plan) | counts | {"squares": self.squares, "drift": self.drift}
+
+    def to_json(self, mechanism: Mechanism, *, delta: float) -> dict[str, Any]:
+        """With everything that follows: for one record, what is certified, and what the lanes prove at least."""
+        mu, proved = certified_mu(mechanism, self.plan), self.proved(ERROR) / self.records
+        return self.counted() | {
+            "mu": mu,
+            "epsilon": conversion.gdp_epsilon(mu=mu, delta=delta),
+            "mu_lower_bound": proved,
+            "epsilon_lower_bound": conversion.gdp_epsilon(mu=proved, delta=delta) * _DOWN,
+            "error": ERROR,
+            "findings": list(self.findings(mechanism)),
+        }
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> "Observed":
+        plan = AuditPlan(**{name: document[name] for name in ("lanes", "steps_before", "steps")})
+        rest = {name: document[name] for name in ("records", "squares", "drift")}
+        return cls(plan=plan, guesses=Guesses(**document["guesses"]), **rest)
+
+
+@lru_cache(maxsize=256)  # the same for every certificate of a run
+def _findings(observed: Observed, mechanism: Mechanism, error: float) -> tuple[str, ...]:
+    planned = law(mechanism, observed.plan).records
+    if abs(observed.records - planned) > 1:  # rounded up from what another machine's library may see otherwise
+        raise PreconditionError("records_of_plan", f"Expected records={observed.records} in a canary to be {planned}")
+    certified = certified_mu(mechanism, observed.plan, records=observed.records)
+    return (*(["guarantee"] if observed.proved(error) > certified else []), *observed.deviations(error))

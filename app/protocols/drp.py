@@ -1,0 +1,215 @@
+"""Data Rights Protocol 1.0: what authorised agents sign and send, and what they are told.
+
+A message is an Ed25519 signature with the JSON that it signs behind it (libsodium's combined mode), in base64.
+"""
+
+import base64
+import binascii
+import datetime
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+
+from app.db.tables import DeletionRequest
+from app.errors import FieldError, InputInvalid, MessageEarly, MessageExpired, MessageRefused
+
+SOURCE = "drp"
+"""Of deletion requests that came this way."""
+VERSION = "1.0"
+LONGEST_WINDOW = datetime.timedelta(minutes=10)
+"""Between `issued-at` and `expires-at`: what the protocol recommends at most, so that old messages are worthless."""
+_SIGNATURE_BYTES = 64
+_KEY_BYTES = 32
+_VERIFIED = "verified"
+
+AgentId = Annotated[str, Field(pattern="^[A-Za-z0-9_.-]{1,100}$")]
+_Id = Annotated[str, Field(min_length=1, max_length=200)]
+_Claim = Annotated[str, Field(min_length=1, max_length=500)]
+
+
+class _Message(BaseModel):
+    model_config = ConfigDict(frozen=True, strict=True, hide_input_in_errors=True, regex_engine="python-re")
+
+
+class Envelope(_Message):
+    """Who speaks to whom, and until when."""
+
+    agent_id: _Id = Field(alias="agent-id")
+    business_id: _Id = Field(alias="business-id")
+    issued_at: AwareDatetime = Field(alias="issued-at")
+    expires_at: AwareDatetime = Field(alias="expires-at")
+    version: Literal["1.0"] = Field(alias="drp.version")
+
+
+class Exercise(Envelope):
+    """A person's right, exercised. Claims about the person that no policy names are not read."""
+
+    agent_request_id: _Id | None = Field(None, alias="agent-request-id")
+    exercise: Literal["deletion", "sale:opt_out", "sale:opt_in", "access", "access:categories", "access:specific"]
+    regime: Literal["ccpa", "voluntary"] | None = None
+    status_callback: Annotated[str, Field(max_length=2048)] | None = None
+    email: _Claim | None = None
+    email_verified: bool | None = None
+    phone_number: _Claim | None = None
+    phone_number_verified: bool | None = None
+    customer_id: _Claim | None = None
+    customer_id_verified: bool | None = None
+
+
+class Revocation(_Message):
+    """`reason` is the person's own words: read to be thrown away."""
+
+    reason: Annotated[str, Field(max_length=10_000)] | None = None
+
+
+class Status(StrEnum):
+    OPEN = "open"
+    IN_PROGRESS = "in_progress"
+    FULFILLED = "fulfilled"
+    REVOKED = "revoked"
+    DENIED = "denied"
+
+
+class Reason(StrEnum):
+    """Those of the protocol's that this service has occasion to give. `no_match` would tell who is in the data."""
+
+    NEED_USER_VERIFICATION = "need_user_verification"
+    INSUF_VERIFICATION = "insuf_verification"
+    CLAIM_NOT_COVERED = "claim_not_covered"
+    OTHER = "other"
+
+
+_STATUS = {
+    "received": Status.OPEN,
+    "in_review": Status.IN_PROGRESS,
+    "accepted": Status.IN_PROGRESS,
+    "running": Status.IN_PROGRESS,
+    "completed": Status.FULFILLED,
+    "rejected": Status.DENIED,
+    "cancelled": Status.REVOKED,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """Whom a request is about: the claim that the tenant's subject ids are, and whether the agent verified it."""
+
+    subject_id: str
+    verified: bool
+
+
+def check_verify_key(verify_key: str) -> None:
+    """Raises `InputInvalid` unless it is the base64 of an Ed25519 public key."""
+    try:
+        if len(base64.b64decode(verify_key, validate=True)) == _KEY_BYTES:
+            return
+    except (binascii.Error, ValueError):
+        pass
+    wrong = FieldError("verify_key", f"expected the base64 of {_KEY_BYTES} bytes")
+    raise InputInvalid("This is no Ed25519 verify key.", [wrong])
+
+
+def opened(body: bytes, *, verify_key: str) -> bytes:
+    """What the message says, if the key's owner signed it. Raises `InputInvalid`, `MessageRefused`."""
+    try:
+        signed = base64.b64decode(body.strip(), validate=True)
+    except (binascii.Error, ValueError):
+        raise InputInvalid("The message is not base64.", [FieldError("body", "expected base64")]) from None
+    try:
+        key = Ed25519PublicKey.from_public_bytes(base64.b64decode(verify_key))
+        key.verify(signed[:_SIGNATURE_BYTES], signed[_SIGNATURE_BYTES:])
+    except InvalidSignature:
+        raise MessageRefused("The message is not signed with the key on record for this agent.") from None
+    return signed[_SIGNATURE_BYTES:]
+
+
+def check(envelope: Envelope, *, agent_id: str, business_id: str | None, at: datetime.datetime) -> None:
+    """That it is from this agent, to this business, and of now.
+
+    Raises `MessageRefused`, `MessageEarly`, `MessageExpired`.
+    """
+    if envelope.agent_id != agent_id:
+        raise MessageRefused("The message names another agent than the one that calls.")
+    if business_id is None or envelope.business_id != business_id:
+        raise MessageRefused("The message is for another business.")
+    if at < envelope.issued_at:
+        raise MessageEarly("The message is from the future; is the agent's clock right?")
+    if at >= envelope.expires_at:
+        raise MessageExpired("The message has expired; sign a new one.")
+    if envelope.expires_at - envelope.issued_at > LONGEST_WINDOW:
+        wrong = FieldError("expires-at", f"expected at most {LONGEST_WINDOW // datetime.timedelta(minutes=1)} minutes")
+        raise MessageExpired("The message is meant to hold for longer than one is believed.", [wrong])
+
+
+def subject(exercise: Exercise, *, claim: Literal["email", "phone_number", "customer_id"]) -> Subject:
+    """Raises `InputInvalid` for another right than deletion, and without the claim; neither depends on any data."""
+    if exercise.exercise != "deletion":
+        wrong = FieldError("exercise", "expected 'deletion'")
+        raise InputInvalid("Unsupported rights action: this service only deletes.", [wrong])
+    match claim:
+        case "email":
+            value, verified = exercise.email, exercise.email_verified
+        case "phone_number":
+            value, verified = exercise.phone_number, exercise.phone_number_verified
+        case "customer_id":
+            value, verified = exercise.customer_id, exercise.customer_id_verified
+    if value is None:
+        raise InputInvalid("The message does not say who is meant.", [FieldError(claim, "expected this claim")])
+    return Subject(subject_id=value, verified=verified is True)
+
+
+def kept(exercise: Exercise, who: Subject) -> dict[str, str]:
+    """What a deletion request keeps of the message, as its metadata: nothing about the person."""
+    found = {"agent_id": exercise.agent_id, "identity": _VERIFIED if who.verified else "unverified"}
+    return found if exercise.agent_request_id is None else found | {"agent_request_id": exercise.agent_request_id}
+
+
+_REASON = {
+    "free_expression": Reason.CLAIM_NOT_COVERED,
+    "legal_obligation": Reason.CLAIM_NOT_COVERED,
+    "public_health": Reason.CLAIM_NOT_COVERED,
+    "archiving_research": Reason.CLAIM_NOT_COVERED,
+    "legal_claims": Reason.CLAIM_NOT_COVERED,
+    "identity_not_established": Reason.INSUF_VERIFICATION,
+}
+"""Of grounds for a rejection; of any other it is `other`, with the explanation."""
+
+
+def status_of(request: DeletionRequest, *, status: str, verification_url: str | None) -> dict[str, Any]:
+    """The protocol's status object. `status`: the request's, as this agent may see it."""
+    told = _STATUS[status]
+    body: dict[str, Any] = {
+        "request_id": request.id,
+        "received_at": _iso8601(request.created_at),
+        "expected_by": _iso8601(request.deadline),
+        "status": told,
+    }
+    metadata = request.particulars.metadata
+    if "agent_request_id" in metadata:
+        body["agent_request_id"] = metadata["agent_request_id"]
+    if told is Status.DENIED:
+        body["reason"] = _REASON.get(request.rejection_ground or "", Reason.OTHER)
+        body["processing_details"] = request.particulars.rejection_explanation
+    elif status == "in_review" and metadata["identity"] != _VERIFIED:
+        body |= _needs_verification(request, verification_url)
+    elif told is Status.IN_PROGRESS and request.particulars.extension_reason is not None:
+        body["processing_details"] = request.particulars.extension_reason
+    return body
+
+
+def _needs_verification(request: DeletionRequest, verification_url: str | None) -> dict[str, str]:
+    """The protocol has this reason only together with a place where the person can do something about it."""
+    if verification_url is None:
+        return {"processing_details": "The business is establishing who asks."}
+    return {
+        "reason": Reason.NEED_USER_VERIFICATION,
+        "user_verification_url": f"{verification_url.rstrip('/')}/{request.id}",
+    }
+
+
+def _iso8601(time: datetime.datetime) -> str:
+    return time.astimezone(datetime.UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

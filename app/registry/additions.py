@@ -1,0 +1,168 @@
+"""Rows added to a dataset: a batch waits beside the dataset until a worker writes it into slots that are null.
+
+The number of slots never changes. A slot is free when nothing says whose its row is: the line in `records` goes when
+the row is known to be null, and comes back with the batch, so that whoever asks to be forgotten meanwhile is found.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+from sqlalchemy.orm import Session
+
+from app.audit import service as audit
+from app.db import actor, now
+from app.db.tables import Addition, Dataset, new_id
+from app.errors import AdditionUnknown, DatasetFull, FieldError, InputInvalid
+from app.registry import encoding, repository
+from app.registry.ingest import Batch
+from app.registry.rows import RowStore
+from app.registry.uploads import Suppressed, Upload, take_in
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Staged:
+    """A batch that is on disk, encoded, and not yet known to anybody."""
+
+    addition_id: str
+    digest: str
+    subject_refs: Sequence[str | None]
+    num_suppressed: int  # rows that were left out
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """What a worker is to do with a batch: write it into `slots` (None: that has been done), then destroy it."""
+
+    addition_id: str
+    digest: str
+    slots: tuple[int, ...] | None
+
+
+def stage(rows: RowStore, dataset: Dataset, upload: Upload, *, num_free: int, suppressed: Suppressed) -> Staged:
+    """Read an upload, encoded as the dataset is, row by row into the row store, as a batch of its own.
+
+    Raises `DatasetFull` for more than `num_free` rows, `SchemaInvalid`, `RowInvalid`, `DatasetUnusable`,
+    `InputInvalid` or `SubjectSuppressed`; then nothing is left on disk.
+    """
+    addition_id, num_classes = new_id("add"), len(dataset.classes)
+
+    def check(batch: Batch, first_row: int) -> None:
+        if batch.features.shape[1] != dataset.num_features + 1:
+            expected = f"expected {dataset.num_features} features, as in the dataset"
+            raise InputInvalid("The rows are not of the dataset's shape.", [FieldError("x", expected)])
+        faults = encoding.Faults.in_file(range(first_row, first_row + len(batch.labels)))
+        faults.mark("y", batch.labels >= num_classes, f"expected a class of the dataset, 0 to {num_classes - 1}")
+        faults.refuse()
+        _check_room(writer.num_slots, num_free)
+
+    with rows.writing(addition_id, dataset.num_features + 1) as writer:
+        taken = take_in(writer, upload, suppressed=suppressed, check=check)
+        _check_room(writer.num_slots, num_free)
+    staged = Staged(
+        addition_id=addition_id,
+        digest=rows.digest(addition_id),
+        subject_refs=taken.subject_refs,
+        num_suppressed=taken.num_suppressed,
+    )
+    rows.release(addition_id)
+    return staged
+
+
+def register(session: Session, *, dataset: Dataset, staged: Staged) -> Addition:
+    """Promise the lowest free slots to the rows of a batch, and the rows to the dataset. Raises `DatasetFull`."""
+    num_records = len(staged.subject_refs)
+    free = np.ones(dataset.num_slots, dtype=np.bool_)
+    free[np.fromiter(repository.taken_slots(session, dataset_id=dataset.id), dtype=np.int64)] = False
+    _check_room(num_records, int(free.sum()))
+    addition = Addition(
+        id=staged.addition_id,
+        tenant_id=actor(session).tenant_id,
+        dataset_id=dataset.id,
+        num_records=num_records,
+        digest=staged.digest,
+        status="pending",
+        staged=True,
+        created_at=now(session),
+    )
+    session.add(addition)
+    repository.add_records(
+        session,
+        dataset_id=dataset.id,
+        subject_refs=staged.subject_refs,
+        slots=islice(np.flatnonzero(free).tolist(), num_records),
+        addition_id=addition.id,
+    )
+    audit.record(session, "dataset.records_added", dataset.id, addition_id=addition.id, num_records=num_records)
+    return addition
+
+
+def count_free_slots(session: Session, dataset: Dataset) -> int:
+    """Slots whose rows are known to be null, and are promised to nobody."""
+    return dataset.num_slots - repository.count_taken_slots(session, dataset_id=dataset.id)
+
+
+def get(session: Session, *, dataset_id: str, addition_id: str) -> Addition:
+    """Raises `AdditionUnknown`."""
+    addition = repository.addition(session, addition_id)
+    if addition is None or addition.dataset_id != dataset_id:
+        raise AdditionUnknown(f"There is no addition {addition_id!r} to this dataset.")
+    return addition
+
+
+def take(session: Session, *, dataset: Dataset) -> None:
+    """Take all batches that wait for a run on `dataset`; its revision grows by one if there are any.
+
+    From here on no chain that began at an earlier revision may go on: the rows may be there."""
+    waiting = [one for one in repository.staged_additions(session, dataset_id=dataset.id) if one.revision is None]
+    if waiting:
+        dataset.revision += 1
+    for addition in waiting:
+        addition.revision = dataset.revision
+
+
+def taken(session: Session, *, dataset_id: str) -> list[Taken]:
+    """The batches that were taken and are still there."""
+    return [
+        Taken(
+            addition_id=addition.id,
+            digest=addition.digest,
+            slots=tuple(repository.slots_of_addition(session, addition_id=addition.id))
+            if _is_applying(addition)
+            else None,
+        )
+        for addition in repository.staged_additions(session, dataset_id=dataset_id)
+        if addition.revision is not None
+    ]
+
+
+def is_any_under_way(session: Session, *, dataset_id: str) -> bool:
+    """Whether a worker may have written some of the rows that came: one that died."""
+    return any(map(_is_applying, repository.staged_additions(session, dataset_id=dataset_id)))
+
+
+def confirm(session: Session, *, dataset: Dataset, digest: str) -> None:
+    """Note that every batch that was taken is in its slots."""
+    for addition in filter(_is_applying, repository.staged_additions(session, dataset_id=dataset.id)):
+        addition.status, addition.applied_at = "applied", now(session)
+    dataset.digest = digest
+
+
+def confirm_destroyed(session: Session, *, dataset_id: str) -> None:
+    """Note that of the batches that are in their slots nothing lies beside the dataset any more."""
+    for addition in repository.staged_additions(session, dataset_id=dataset_id):
+        if addition.status == "applied":
+            addition.staged = False
+
+
+def _is_applying(addition: Addition) -> bool:
+    return addition.revision is not None and addition.status == "pending"
+
+
+def _check_room(num_records: int, num_free: int) -> None:
+    if num_records > num_free:
+        raise DatasetFull(
+            f"{num_free} slots of the dataset are free, and their number is fixed: send {num_free} rows at most, or "
+            "make another dataset."
+        )

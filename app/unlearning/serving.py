@@ -1,0 +1,82 @@
+"""Which version of a model may be served now: none that carries somebody past the deadline of their request."""
+
+import datetime
+from dataclasses import dataclass
+from enum import StrEnum
+
+from sqlalchemy.orm import Session
+
+from app.db import now
+from app.db.tables import Model, Version
+from app.errors import VersionUnknown
+from app.registry import repository as registry_repository
+from app.unlearning import repository
+
+_LONGEST = datetime.timedelta(hours=1)
+_ASK_AGAIN_SECONDS = 10
+
+
+class Refusal(StrEnum):
+    NOT_LIVE = "not_live"
+    FORGETTING_OVERDUE = "forgetting_overdue"
+    SUPERSEDED = "superseded"
+    WEIGHTS_DESTROYED = "weights_destroyed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Serving:
+    """Whether a version may be served, and until when without asking again. `certified`: everybody whose request was
+    accepted has been forgotten by it. `retry_after_seconds`: when to ask again about what may not be served
+    yet; `fresh_seconds`: how long a positive answer holds."""
+
+    model_id: str
+    version: int | None
+    weights_sha256: str | None
+    refusal: Refusal | None
+    certified: bool
+    valid_until: datetime.datetime | None
+    retry_after_seconds: int | None
+    fresh_seconds: int
+
+
+def of_model(
+    session: Session, model: Model, *, number: int | None = None, weights_sha256: str | None = None
+) -> Serving:
+    """About the live version, or the one that is named. Raises `VersionUnknown`."""
+    version = _version(session, model, number=number, weights_sha256=weights_sha256)
+    at = now(session)
+    deadline = repository.first_deadline_owed(session, model) if model.live_version else None
+    refusal = _refusal(version, is_overdue=deadline is not None and deadline <= at)
+    until = min(filter(None, (at + _LONGEST, deadline)))
+    waits = refusal in (Refusal.NOT_LIVE, Refusal.FORGETTING_OVERDUE)
+    return Serving(
+        model_id=model.id,
+        version=version.number if version else None,
+        weights_sha256=version.weights_sha256 if version else None,
+        refusal=refusal,
+        certified=version is not None and version.status == "live" and deadline is None,
+        valid_until=None if refusal else until,
+        retry_after_seconds=_ASK_AGAIN_SECONDS if waits else None,
+        fresh_seconds=0 if refusal else int((until - at).total_seconds()),
+    )
+
+
+def _version(session: Session, model: Model, *, number: int | None, weights_sha256: str | None) -> Version | None:
+    if number is None and weights_sha256 is None:
+        return registry_repository.live_version(session, model)
+    found = registry_repository.version_named(session, model_id=model.id, number=number, weights_sha256=weights_sha256)
+    if found is None:
+        raise VersionUnknown(f"Model {model.id} never had this version: it must not be served under its name.")
+    return found
+
+
+def _refusal(version: Version | None, *, is_overdue: bool) -> Refusal | None:
+    if version is None:
+        return Refusal.NOT_LIVE
+    match version.status:
+        case "live":
+            return Refusal.FORGETTING_OVERDUE if is_overdue else None
+        case "destroyed":
+            return Refusal.WEIGHTS_DESTROYED
+        case _:
+            return Refusal.SUPERSEDED

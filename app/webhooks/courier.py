@@ -1,0 +1,167 @@
+"""The courier of a gateway: a thread that takes what is due, has it sent by others, and notes what came of it.
+
+No transaction is open while anything is sent. Whoever dies in between leaves a lease behind: when it is over, any
+courier sends the delivery again, under the same id.
+"""
+
+import datetime
+import ssl
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from random import SystemRandom
+
+import httpx
+from sqlalchemy.exc import OperationalError
+
+from app import telemetry
+from app.config import Settings
+from app.db import Database, now
+from app.keys import Keys
+from app.webhooks import claims, repository, secret, sender, service, signature
+from app.webhooks.claims import Claimed
+from app.webhooks.sender import Outcome, Verdict
+
+Dialect = Callable[[bytes], Mapping[str, str]]
+"""The headers that a protocol wants on a callback with this body."""
+
+_AT_ONCE = 16
+_MOST_PER_HOST = 4
+"""A receiver that takes its time keeps nobody else waiting."""
+_POLL_SECONDS = 1.0
+_LEASE_MARGIN = datetime.timedelta(seconds=20)
+"""For what an attempt takes besides sending."""
+
+
+class Courier:
+    """Sends what is due, from now until `close`.
+
+    `dialects`: by the source of a request, for those whose callbacks are not ours to design.
+    """
+
+    def __init__(self, database: Database, keys: Keys, settings: Settings, *, dialects: Mapping[str, Dialect]) -> None:
+        self._database = database
+        self._keys = keys
+        self._allowed = settings.webhook_networks()
+        self._timeout_seconds = settings.webhook_timeout_seconds
+        self._dialects = dialects
+        self._random = SystemRandom()
+        self._news = threading.Event()
+        self._closing = False
+        self._away = False
+        self._under_way: Counter[str] = Counter()
+        self._finished: deque[tuple[Claimed, Outcome]] = deque()
+        self._senders = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="webhooks")
+        service.listen(self._news.set)
+        self._thread = threading.Thread(target=self._work, name="courier", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Take nothing more, note what came of what is under way, and end."""
+        service.stop_listening(self._news.set)
+        self._closing = True
+        self._news.set()
+        self._thread.join()
+        self._senders.shutdown()
+
+    def _work(self) -> None:
+        failed = False
+        while not self._closing or (self._under_way and not failed):
+            self._news.wait(_POLL_SECONDS)
+            self._news.clear()
+            try:
+                while self._round():
+                    pass
+                failed = self._away = False
+            except OperationalError as error:
+                if not self._away:
+                    telemetry.logger().warning("webhooks.database_unavailable", error=type(error.orig).__name__)
+                failed = self._away = True
+            except Exception as error:  # noqa: BLE001  the next round may do better
+                places = telemetry.places(error.__traceback__)
+                telemetry.logger().error("webhooks.round_failed", error=type(error).__name__, places=places)
+                failed = True
+
+    def _round(self) -> bool:
+        """Note what came of attempts, and take what is due; whether there may be more."""
+        finished = [*self._finished]
+        free = 0 if self._closing else _AT_ONCE - self._under_way.total()
+        if not finished and not (free and self._is_any_due()):
+            return False
+        with self._database.writing() as session:
+            became = [claims.record(session, claimed, outcome, self._random) for claimed, outcome in finished]
+            claimed = claims.claim(
+                session,
+                limit=free,
+                lease_for=datetime.timedelta(seconds=self._timeout_seconds) + _LEASE_MARGIN,
+                under_way=self._under_way - Counter(claimed.host for claimed, _ in finished),
+                most_per_host=_MOST_PER_HOST,
+            )
+        for (one, outcome), what in zip(finished, became, strict=True):
+            self._finished.popleft()
+            self._under_way -= Counter([one.host])
+            _tell(one, outcome, what)
+        for one in claimed:
+            self._under_way[one.host] += 1
+            self._senders.submit(self._send, one)
+        return bool(claimed)
+
+    def _is_any_due(self) -> bool:
+        besides = claims.busy(self._under_way, _MOST_PER_HOST)
+        with self._database.reading() as session:
+            return repository.is_any_due(session, at=now(session), besides=besides)
+
+    def _send(self, claimed: Claimed) -> None:
+        try:
+            body = claimed.body.encode()
+            outcome = sender.send(
+                claimed.url,
+                body,
+                self._headers(claimed, body),
+                allowed=self._allowed,
+                timeout_seconds=self._timeout_seconds,
+                tls=self._tls,
+            )
+        except Exception as error:  # noqa: BLE001  a fault of ours: the receiver may still get it later
+            places = telemetry.places(error.__traceback__)
+            telemetry.logger().error(
+                "webhooks.sending_failed", delivery=claimed.id, error=type(error).__name__, places=places
+            )
+            outcome = Outcome(verdict=Verdict.FAILED, error_code="internal_error")
+        self._finished.append((claimed, outcome))
+        self._news.set()
+
+    def _headers(self, claimed: Claimed, body: bytes) -> Mapping[str, str]:
+        dialect = self._dialects.get(claimed.source or "")
+        if dialect is not None:
+            return dialect(body)
+        secrets = secret.signing(
+            self._keys,
+            tenant_id=claimed.tenant_id,
+            generation=claimed.generation,
+            rotated_at=claimed.rotated_at,
+            at=claimed.at,
+        )
+        return signature.sign(body, message_id=claimed.id, sent_at=claimed.at, secrets=secrets)
+
+    @cached_property
+    def _tls(self) -> ssl.SSLContext:
+        return httpx.create_ssl_context()
+
+
+def _tell(claimed: Claimed, outcome: Outcome, became: str | None) -> None:
+    """Of ids and words of ours alone: a URL may hold a secret, and names of hosts are nobody's business here."""
+    if became is None:
+        return
+    telemetry.delivery_attempted(became)
+    log = telemetry.logger()
+    given = {"delivery": claimed.id, "event_type": claimed.event, "error": outcome.error_code}
+    match became:
+        case "dead":
+            log.warning("webhooks.delivery_given_up", **given)
+        case "delivered":
+            log.debug("webhooks.delivered", **given)
+        case _:
+            log.info("webhooks.delivery_failed", **given)

@@ -1,0 +1,80 @@
+"""What receivers are told: which event, and where the request stands then. Nothing of it is about a person."""
+
+import datetime
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from app.db.tables import DeletionRequest
+
+API_VERSION = "1"
+
+
+class Event(StrEnum):
+    ACCEPTED = "deletion_request.accepted"
+    IN_REVIEW = "deletion_request.in_review"
+    REJECTED = "deletion_request.rejected"
+    CANCELLED = "deletion_request.cancelled"
+    COMPLETED = "deletion_request.completed"
+    EXTENDED = "deletion_request.extended"
+    AT_RISK = "deletion_request.at_risk"
+    OVERDUE = "deletion_request.overdue"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Announcement:
+    """Something that happened to a request, which has this status then. `event`: None for what is not an event."""
+
+    request: DeletionRequest
+    event: Event | None
+    status: str
+    at: datetime.datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """What receivers of a request are to get, and from when on they may."""
+
+    request: DeletionRequest
+    urls: Sequence[str]
+    event: str
+    body: str
+    at: datetime.datetime
+
+
+def message(told: Announcement) -> Message | None:
+    """In our own words; None for what the receivers of this request are not told.
+
+    A request by somebody who may not learn whether anything is held is told of as they would see it: completed when it
+    is reported, and nothing of how long it waits or what was found.
+    """
+    request, event, at, status = told.request, told.event, told.at, told.status
+    if event is None:
+        return None
+    if request.discreet:
+        if event in (Event.AT_RISK, Event.OVERDUE):
+            return None
+        if event is Event.COMPLETED and request.reported_at is not None:
+            at = request.reported_at
+        status = "accepted" if status == "running" else status
+    data = {
+        "api_version": API_VERSION,
+        "id": request.id,
+        "status": status,
+        "external_id": request.particulars.external_id,
+        "due_at": _rfc3339(request.due_at),
+        "deadline": _rfc3339(request.deadline),
+        "completed_at": None,
+        "refers_to": request.refers_to,
+    }
+    if event is Event.COMPLETED:
+        data["completed_at"] = _rfc3339(at if request.discreet else request.completed_at or at)
+    if not request.discreet:
+        data["outcome"] = request.outcome if event is Event.COMPLETED else None
+    body = json.dumps({"type": event, "timestamp": _rfc3339(at), "data": data}, separators=(",", ":"))
+    return Message(request=request, urls=request.particulars.callback_urls, event=event, body=body, at=at)
+
+
+def _rfc3339(time: datetime.datetime) -> str:
+    return time.astimezone(datetime.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

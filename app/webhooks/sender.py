@@ -1,0 +1,210 @@
+"""One delivery: a POST to an address that was checked, and to no other, within a time that the receiver cannot stretch.
+
+It is made with httpcore, which follows no redirects, keeps no cookies, asks no environment for proxies and unpacks no
+answers; the connection below it is made here.
+"""
+
+import contextlib
+import datetime
+import enum
+import re
+import socket
+import ssl
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import httpcore
+import httpx
+
+from app.webhooks import receiver as receivers
+from app.webhooks.receiver import Address, Network, Receiver, ReceiverRefused, Resolve
+
+_MOST_ANSWER_BYTES = 64 * 1024
+_MOST_ADDRESSES = 4
+_LONGEST_RETRY_AFTER = datetime.timedelta(days=1)
+_HEADERS = {"user-agent": "lethe-webhooks", "content-type": "application/json", "connection": "close"}
+
+
+class Verdict(enum.StrEnum):
+    DELIVERED = "delivered"
+    GONE = "gone"
+    """The receiver answered 410: it wants no more."""
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What became of one attempt. `error_code` is stable, and None if and only if it was delivered.
+
+    `url_invalid`, `refused_address`, `not_resolved`, `not_connected`, `tls_failed`, `timeout`, `connection_lost`,
+    `answer_malformed`, `answer_too_large`, `redirected`, `http_<status>`.
+    """
+
+    verdict: Verdict
+    error_code: str | None = None
+    status: int | None = None
+    retry_after: datetime.timedelta | None = None
+    """How long the receiver asked to be left alone."""
+
+
+def send(
+    url: str,
+    body: bytes,
+    headers: Mapping[str, str],
+    *,
+    allowed: Sequence[Network],
+    timeout_seconds: float,
+    resolve: Resolve = receivers.look_up,
+    tls: ssl.SSLContext | None = None,
+) -> Outcome:
+    """POST `body` once; whatever goes wrong outside this process is an outcome, and takes at most `timeout_seconds`.
+
+    `allowed` may be called although they are not public, also without TLS. The status alone decides: what follows it is
+    read, as far as time and 64 KiB allow, and thrown away. Certificates are checked by `tls`; default: the authorities
+    that certifi, or SSL_CERT_FILE, names. They are read anew each time, so who sends much passes its own.
+    """
+    tls = tls or httpx.create_ssl_context()  # not below: a file that is missing here is no fault of the receiver
+    deadline = _Deadline(timeout_seconds)
+    try:
+        receiver = receivers.parse(url, allowed)
+        addresses = receivers.addresses(receiver, allowed, resolve=resolve, seconds=deadline.left())
+        connections = _Connections(addresses, deadline)
+        return _post(receiver, body, headers, connections, tls)
+    except (ReceiverRefused, _Broken) as error:
+        return _failed(error.code)
+    except TimeoutError:
+        return _failed("timeout")
+    except (OSError, httpcore.NetworkError):
+        return _failed("connection_lost")
+    except httpcore.ProtocolError:
+        return _failed("answer_malformed")
+
+
+def _post(
+    receiver: Receiver, body: bytes, headers: Mapping[str, str], connections: "_Connections", tls: ssl.SSLContext
+) -> Outcome:
+    scheme = b"https" if receiver.encrypted else b"http"
+    url = httpcore.URL(scheme=scheme, host=receiver.host.encode(), port=receiver.port, target=receiver.target)
+    sent = [(name.encode(), value.encode()) for name, value in ({**headers, **_HEADERS}).items()]
+    with (
+        httpcore.ConnectionPool(ssl_context=tls, network_backend=connections) as pool,
+        pool.stream("POST", url, headers=[(b"host", receiver.authority), *sent], content=body) as answer,
+    ):
+        outcome = _outcome(answer.status, answer.headers)
+        with contextlib.suppress(OSError, httpcore.ProtocolError, _Broken):
+            for _ in answer.iter_stream():
+                pass
+        return outcome
+
+
+def _outcome(status: int, headers: Iterable[tuple[bytes, bytes]]) -> Outcome:
+    if 200 <= status < 300:
+        return Outcome(verdict=Verdict.DELIVERED, status=status)
+    if status == 410:
+        return Outcome(verdict=Verdict.GONE, error_code="http_410", status=status)
+    return Outcome(
+        verdict=Verdict.FAILED,
+        error_code="redirected" if 300 <= status < 400 else f"http_{status}",
+        status=status,
+        retry_after=_retry_after(headers),
+    )
+
+
+def _retry_after(headers: Iterable[tuple[bytes, bytes]]) -> datetime.timedelta | None:
+    """In seconds only: a date would be on the receiver's clock."""
+    for name, value in headers:
+        if name.lower() == b"retry-after" and re.fullmatch(rb"[0-9]{1,9}", value):
+            return min(datetime.timedelta(seconds=int(value)), _LONGEST_RETRY_AFTER)
+    return None
+
+
+def _failed(code: str) -> Outcome:
+    return Outcome(verdict=Verdict.FAILED, error_code=code)
+
+
+class _Broken(Exception):
+    """The attempt is over; `code` says where it broke."""
+
+    def __init__(self, code: str) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+class _Deadline:
+    """The time that all of an attempt has together: a limit for each read would start again with every byte."""
+
+    def __init__(self, seconds: float) -> None:
+        self._end = time.monotonic() + seconds
+
+    def left(self) -> float:
+        """Raises `TimeoutError` when there is none."""
+        seconds = self._end - time.monotonic()
+        if seconds <= 0:
+            raise TimeoutError
+        return seconds
+
+
+class _Connections(httpcore.NetworkBackend):
+    """Connects to one of the addresses that were checked, whatever name httpcore asks for."""
+
+    def __init__(self, addresses: Sequence[Address], deadline: _Deadline) -> None:
+        self._addresses = addresses[:_MOST_ADDRESSES]
+        self._deadline = deadline
+
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: object = None,
+    ) -> httpcore.NetworkStream:
+        for untried, address in zip(range(len(self._addresses), 0, -1), self._addresses, strict=True):
+            share = self._deadline.left() / untried
+            with contextlib.suppress(OSError):
+                return _Stream(socket.create_connection((str(address), port), timeout=share), self._deadline)
+        self._deadline.left()
+        raise _Broken("not_connected")
+
+
+class _Stream(httpcore.NetworkStream):
+    """A connection that is cut at the deadline, and after 64 KiB of answer."""
+
+    def __init__(self, connection: socket.socket, deadline: _Deadline) -> None:
+        self._connection = connection
+        self._deadline = deadline
+        self._received = 0
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        if self._received >= _MOST_ANSWER_BYTES:
+            raise _Broken("answer_too_large")
+        self._connection.settimeout(self._deadline.left())
+        data = self._connection.recv(min(max_bytes, _MOST_ANSWER_BYTES - self._received))
+        self._received += len(data)
+        return data
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        while buffer:
+            self._connection.settimeout(self._deadline.left())
+            try:
+                buffer = buffer[self._connection.send(buffer) :]
+            except OSError as error:  # httpcore goes on: a receiver may answer, and close, before it has read all
+                raise httpcore.WriteError from error
+
+    def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore.NetworkStream:
+        self._connection.settimeout(self._deadline.left())
+        try:
+            self._connection = ssl_context.wrap_socket(self._connection, server_hostname=server_hostname)
+        except TimeoutError:
+            self.close()
+            raise
+        except OSError:
+            self.close()
+            raise _Broken("tls_failed") from None
+        return self
+
+    def close(self) -> None:
+        self._connection.close()

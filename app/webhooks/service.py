@@ -1,0 +1,101 @@
+"""Deliveries: made in the transaction that changes a request, sent by a courier, and sent again if somebody asks."""
+
+import datetime
+from collections.abc import Callable, Sequence
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from app.audit import service as audit
+from app.db import now
+from app.db.sealed import Letter
+from app.db.tables import WebhookDelivery, new_id
+from app.errors import DeliveryUnknown
+from app.webhooks import message, receiver, repository
+from app.webhooks.message import Announcement, Message
+
+_TOLD = "webhooks.told"
+_MOMENT = datetime.timedelta(microseconds=1)
+
+_ears: list[Callable[[], None]] = []
+"""Of the couriers of this process."""
+
+
+def announce_all(session: Session, announcements: Sequence[Announcement]) -> None:
+    """Tell the receivers of these requests, in our own words; of each request, what happened first comes first."""
+    found = (message.message(told) for told in announcements if told.request.particulars.callback_urls)
+    send_all(session, [one for one in found if one is not None])
+
+
+def send_all(session: Session, messages: Sequence[Message]) -> None:
+    """Make a delivery for each receiver of each message; no statement is run where there is none."""
+    rows: list[WebhookDelivery] = []
+    latest: dict[str, datetime.datetime] = {}
+    for one in messages:
+        before = latest.get(one.request.id)
+        at = one.at if before is None else max(one.at, before + _MOMENT)  # those of one moment keep their order
+        latest[one.request.id] = at
+        rows += [_pending(one, url, at) for url in dict.fromkeys(one.urls)]
+    if rows:
+        repository.add(session, rows)
+        _will_tell(session)
+
+
+def get(session: Session, delivery_id: str) -> WebhookDelivery:
+    """Raises `DeliveryUnknown`."""
+    found = repository.delivery(session, delivery_id)
+    if found is None:
+        raise DeliveryUnknown(f"There is no delivery {delivery_id!r}.")
+    return found
+
+
+def replay(session: Session, delivery: WebhookDelivery) -> None:
+    """Send again, with the same id, what was delivered or given up; one that is still to be sent is left alone."""
+    if delivery.status == "pending":
+        return
+    delivery.status, delivery.attempts, delivery.error, delivery.ended_at = "pending", 0, None, None
+    delivery.next_attempt_at = now(session)
+    audit.record(session, "webhook_delivery.replayed", delivery.id)
+    _will_tell(session)
+
+
+def old(session: Session, *, keep: datetime.timedelta, limit: int) -> list[WebhookDelivery]:
+    """Deliveries that ended so long ago that nobody sends them again (`limit` at most)."""
+    return repository.ended(session, before=now(session) - keep, limit=limit)
+
+
+def listen(ear: Callable[[], None]) -> None:
+    """Call `ear` whenever this process has committed something to send; it must return at once."""
+    _ears.append(ear)
+
+
+def stop_listening(ear: Callable[[], None]) -> None:
+    _ears.remove(ear)
+
+
+def _pending(one: Message, url: str, at: datetime.datetime) -> WebhookDelivery:
+    return WebhookDelivery(
+        id=new_id("whd"),
+        tenant_id=one.request.tenant_id,
+        request_id=one.request.id,
+        event=one.event,
+        receiver_ref=url,
+        host=receiver.host_of(url),
+        letter=Letter(url=url, body=one.body),
+        status="pending",
+        attempts=0,
+        next_attempt_at=at,
+        created_at=at,
+    )
+
+
+def _will_tell(session: Session) -> None:
+    if session.info.get(_TOLD):
+        return
+    session.info[_TOLD] = True
+
+    def tell(_session: Session) -> None:
+        for ear in [*_ears]:
+            ear()
+
+    sa.event.listen(session, "after_commit", tell, once=True)
