@@ -8,13 +8,14 @@ from typing import NoReturn
 
 from pydantic import ValidationError
 
-from app.cli import account, proofs, remote, service
+from app.cli import account, administration, backups, lists, proofs, remote, requests, service
 from app.cli.output import new_group
-from app.client import CallFailed
 from app.errors import LetheError
+from lethe.errors import Problem
 
+requests.request.add_typer(lists.commands)
 cli = new_group("The right to be forgotten for machine-learning models.")
-for module in (service, remote, account, proofs):
+for module in (service, remote, requests, account, proofs, backups, administration):
     cli.add_typer(module.commands)
 
 
@@ -24,7 +25,7 @@ def main() -> None:
         cli()
     except LetheError as error:
         _fail(f"{error.code}: {error.detail}")
-    except CallFailed as error:
+    except Problem as error:
         _fail(str(error))
     except ValidationError as error:
         faults = [f"LETHE_{fault['loc'][0]!s}".upper() + f" {fault['msg']}" for fault in error.errors()]

@@ -1,7 +1,8 @@
 """Commands about how much of anybody is left, and the theorems that say so."""
 
+import itertools
 import json
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -21,29 +22,70 @@ commands.add_typer(account, name="account")
 def account_model(model_id: str, url: Url = None, key: Key = None) -> None:
     """Where a model stands, and what forgetting one more record would take."""
     with connect(url, key) as client:
-        show(client.get(f"/v1/accounting/models/{model_id}"))
+        show(client.accounting.model(model_id))
 
 
 @account.command("request")
 def account_request(request_id: str, url: Url = None, key: Key = None) -> None:
     """What was signed about a person, and what holds today."""
     with connect(url, key) as client:
-        show(client.get(f"/v1/accounting/deletion-requests/{request_id}"))
+        show(client.accounting.deletion_request(request_id))
+
+
+@account.command("dataset")
+def account_dataset(dataset_id: str, url: Url = None, key: Key = None) -> None:
+    """What one record has spent in all versions of all models, and which requests would need relearning."""
+    with connect(url, key) as client:
+        show(client.accounting.dataset(dataset_id))
+
+
+@account.command("curve")
+def account_curve(
+    model_id: str,
+    points: Annotated[int, typer.Option(min=2, max=500, help="Of each run, at most")] = 20,
+    runs: Annotated[int, typer.Option(min=1, help="How many, from the newest")] = 10,
+    url: Url = None,
+    key: Key = None,
+) -> None:
+    """Influence and epsilon step by step, run by run, newest first."""
+    with connect(url, key) as client:
+        show(list(itertools.islice(client.accounting.curve(model_id, points=points), runs)))
+
+
+Records = Annotated[int, typer.Option(min=1, help="How many records would be forgotten")]
+Epsilon = Annotated[float | None, typer.Option(help="Default: the model's target")]
+Delta = Annotated[float | None, typer.Option(help="Default: the model's target")]
 
 
 @account.command("preview")
 def account_preview(
     model_id: str,
-    records: Annotated[int, typer.Option(min=1, help="How many records would be forgotten")] = 1,
-    epsilon: Annotated[float | None, typer.Option(help="Default: the model's target")] = None,
-    delta: Annotated[float | None, typer.Option(help="Default: the model's target")] = None,
+    records: Records = 1,
+    epsilon: Epsilon = None,
+    delta: Delta = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Say what so many steps would reach")] = None,
+    batch: Annotated[int | None, typer.Option(min=1, help="Records per run; default: all in one")] = None,
     url: Url = None,
     key: Key = None,
 ) -> None:
     """What forgetting would take; nothing is changed."""
-    asked = {"model_id": model_id, "num_records": records, "epsilon": epsilon, "delta": delta}
     with connect(url, key) as client:
-        show(client.post("/v1/accounting/preview", asked))
+        preview = client.accounting.preview
+        show(preview(model_id, num_records=records, epsilon=epsilon, delta=delta, steps=steps, batch=batch))
+
+
+@account.command("rivals")
+def account_rivals(
+    model_id: str,
+    records: Records = 1,
+    epsilon: Epsilon = None,
+    delta: Delta = None,
+    url: Url = None,
+    key: Key = None,
+) -> None:
+    """What other published guarantees need for the same request."""
+    with connect(url, key) as client:
+        show(client.accounting.rivals(model_id, num_records=records, epsilon=epsilon, delta=delta))
 
 
 @account.command("bounds")
@@ -73,6 +115,31 @@ def account_bound(
         return
     try:
         show(evaluate(name, dict(_parameter(text) for text in param)))
+    except PrivacyError as error:
+        raise PreconditionFailed(str(error)) from error
+
+
+@account.command("sweep")
+def account_sweep(
+    name: str,
+    over: Annotated[str, typer.Option(help="The parameter that varies")],
+    low: Annotated[float, typer.Option()],
+    high: Annotated[float, typer.Option()],
+    points: Annotated[int, typer.Option(min=2, max=200)] = 20,
+    log: Annotated[bool, typer.Option(help="Spaced by factors")] = False,
+    param: Annotated[list[str] | None, typer.Option(help="NAME=VALUE, once for each of the others")] = None,
+) -> None:
+    """Evaluate a theorem along one of its parameters, offline."""
+    from app.privacy.bounds import CALCULATOR
+    from app.privacy.bounds.sweep import sweep
+    from app.privacy.errors import PrivacyError
+
+    if name not in CALCULATOR:
+        raise BoundUnknown(f"There is no bound {name!r}; 'lethe account bounds' lists them.")
+    params = dict(_parameter(text) for text in param or ())
+    scale: Literal["linear", "log"] = "log" if log else "linear"
+    try:
+        show(sweep(CALCULATOR[name], params, over=over, low=low, high=high, points=points, scale=scale))
     except PrivacyError as error:
         raise PreconditionFailed(str(error)) from error
 

@@ -1,10 +1,13 @@
 """What all commands share: groups, and how they print."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import typer
 from rich.console import Console
+
+from lethe.values import to_json
 
 console = Console(soft_wrap=True)
 
@@ -13,5 +16,17 @@ def new_group(help: str | None = None) -> typer.Typer:  # noqa: A002  Typer's wo
     return typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help=help)
 
 
-def show(document: Any) -> None:
-    console.print_json(json.dumps(document))
+def in_words(audit: Mapping[str, Any] | None) -> str:
+    """One line about an audit: for one record, what was certified and what was proved; and what was refuted, if any."""
+    if audit is None:
+        return "not audited"
+    refuted = f"; refuted: {', '.join(audit['findings'])}" if audit["findings"] else ""
+    return (
+        f"epsilon <= {audit['epsilon']:.4g} certified, >= {audit['epsilon_lower_bound']:.4g} proved"
+        f" by {audit['lanes']} lanes{refuted}"
+    )
+
+
+def show(found: Any) -> None:
+    """JSON, or a value of the SDK as the gateway sent it."""
+    console.print_json(json.dumps(to_json(found)))

@@ -1,20 +1,22 @@
-"""Commands that verify by themselves, without the service: certificates, and the ledger."""
+"""Commands that verify by themselves, without the service: certificates, the ledger and the audit log."""
 
+import heapq
 import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from app.cli.output import console, new_group
+from app.cli.output import console, in_words, new_group
 from app.config import Settings
-from app.errors import CertificateInvalid, DatabaseUnreadable
-from app.privacy.guarantees import Guarantee
+from app.errors import AuditCorrupt, CertificateInvalid, DatabaseUnreadable, TenantUnknown
+from lethe.values import Guarantee
 
 certificate = new_group("What was signed.")
 ledger = new_group("What was accounted for.")
+audit = new_group("Who did what.")
 commands = new_group()
-for name, group in (("certificate", certificate), ("ledger", ledger)):
+for name, group in (("certificate", certificate), ("ledger", ledger), ("audit", audit)):
     commands.add_typer(group, name=name)
 
 
@@ -24,17 +26,11 @@ def certificate_verify(
     jwks: Annotated[Path | None, typer.Option(help="The issuer's public keys; default: FILE.jwks.json")] = None,
 ) -> None:
     """Verify certificates offline: the signature, and every number recomputed from the statement alone."""
-    from app.accounting import certificates
+    from lethe import verification
 
-    jwks = jwks or Path(f"{file}.jwks.json")
-    if not jwks.exists():
-        raise CertificateInvalid(f"There is no {jwks}: name the issuer's public keys with --jwks.")
-    try:
-        keys = json.loads(jwks.read_text())
-    except (ValueError, RecursionError) as error:
-        raise CertificateInvalid(f"{jwks} is not a JSON Web Key Set.") from error
+    keys = _key_set_in(jwks or Path(f"{file}.jwks.json"))
     for compact, beside in _certificates_in(file):
-        verified = certificates.verify(compact, keys)
+        verified = verification.verify(compact, keys)
         if beside is not None and beside != verified.statement:
             raise CertificateInvalid("The statement beside the JWS is not the signed one.")
         statement = verified.statement
@@ -44,6 +40,7 @@ def certificate_verify(
         )
         for guarantee in verified.guarantees:
             console.print(f"       {_in_words(guarantee)}")
+        console.print(f"       {'audit':<10}  {in_words(statement['audit'])}")
 
 
 @ledger.command("verify")
@@ -66,6 +63,62 @@ def ledger_verify() -> None:
     console.print(f"[green]valid[/]  {report.entries} entries of {report.models} models")
     for model_id, head in report.heads.items():
         console.print(f"       {model_id}  {head}")
+
+
+@audit.command("verify")
+def audit_verify(
+    tenant: Annotated[str | None, typer.Option(help="Only this tenant's log; default: every tenant's")] = None,
+    jwks: Annotated[Path | None, typer.Option(help="The issuer's public keys; default: the data folder's")] = None,
+    checkpoint: Annotated[
+        Path | None, typer.Option(exists=True, dir_okay=False, help="The JWS of a checkpoint that was kept elsewhere")
+    ] = None,
+) -> None:
+    """Recompute the audit log of every tenant from its entries alone, and hold it against its signed checkpoints."""
+    from joserfc.jwk import KeySet
+    from sqlalchemy.exc import OperationalError
+
+    from app.audit import checkpoints, repository, verify
+    from app.db import Database
+    from app.keys import Keys
+
+    settings = Settings()
+    signing_key = settings.data_dir / "keys" / "signing.jwk"
+    if jwks is None and not signing_key.exists():
+        raise CertificateInvalid(f"There is no {signing_key}: name the issuer's public keys with --jwks.")
+    keys = KeySet.import_key_set(_key_set_in(jwks)) if jwks else KeySet([Keys(signing_key.parent).signing_key])
+    kept = checkpoints.kept(checkpoint.read_text()) if checkpoint else None
+    database = Database(settings.resolved_database_url(), read_only=True)
+    try:
+        with database.reading() as session:
+            tenant_ids = repository.tenant_ids(session)
+            if tenant is not None and tenant not in tenant_ids:
+                raise TenantUnknown(f"There is no tenant {tenant!r}.")
+            tenant_ids = [tenant] if tenant else tenant_ids
+            if kept is not None and kept.tenant_id not in tenant_ids:
+                raise AuditCorrupt(f"The checkpoint is about tenant {kept.tenant_id!r}, whose log is not there.")
+            for tenant_id in tenant_ids:
+                entries = repository.all_entries(session, tenant_id=tenant_id)
+                signed = repository.all_checkpoints(session, tenant_id=tenant_id)
+                if kept is not None and kept.tenant_id == tenant_id:
+                    signed = heapq.merge(signed, [kept], key=lambda one: one.sequence)
+                chain = verify.verify(tenant_id, entries, signed, keys)
+                console.print(
+                    f"[green]valid[/]  {tenant_id}  {chain.entries} entries, signed up to {chain.signed}"
+                    f" ({chain.checkpoints} checkpoints)  {chain.head}"
+                )
+    except OperationalError as error:
+        raise DatabaseUnreadable(f"{error.orig}; is LETHE_DATA_DIR right?") from error
+    finally:
+        database.close()
+
+
+def _key_set_in(file: Path) -> Any:
+    if not file.exists():
+        raise CertificateInvalid(f"There is no {file}: name the issuer's public keys with --jwks.")
+    try:
+        return json.loads(file.read_text())
+    except (ValueError, RecursionError) as error:
+        raise CertificateInvalid(f"{file} is not a JSON Web Key Set.") from error
 
 
 def _certificates_in(file: Path) -> list[tuple[str, Any]]:

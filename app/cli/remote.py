@@ -1,28 +1,90 @@
-"""Commands that talk to a gateway."""
+"""Commands that talk to a gateway: how they do it, and those about datasets, models and runs."""
 
-import json
-import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as ProgressBar
 
-from app.cli.output import console, new_group, show
-from app.client import Client
+from app.cli.output import console, in_words, new_group, show
 from app.config import Settings
 from app.errors import Unauthenticated
+from lethe import Client
+from lethe.deletion_requests import DeletionRequests
+from lethe.models import Models
+from lethe.values import to_json
+from lethe.waiting import Progress
 
 dataset = new_group("Rows that models learn from.")
 model = new_group("Models that can forget.")
-request = new_group("People who ask to be forgotten.")
+run = new_group("What workers did and are doing.")
 commands = new_group()
-for name, group in (("dataset", dataset), ("model", model), ("request", request)):
+for name, group in (("dataset", dataset), ("model", model), ("run", run)):
     commands.add_typer(group, name=name)
 
 Url = Annotated[str | None, typer.Option(envvar="LETHE_URL", help="Gateway; default: LETHE_HOST and LETHE_PORT.")]
+Id = Annotated[str, typer.Argument(metavar="ID", show_default=False)]
 Key = Annotated[str | None, typer.Option(envvar="LETHE_API_KEY", help="API key; default: the admin key file.")]
+
+_RETRY_SECONDS = 3.0
+"""Who sits at a terminal would rather hear that the gateway is not there."""
+
+
+def connect(url: str | None, key: str | None, *, retry_seconds: float = _RETRY_SECONDS) -> Client:
+    settings = Settings()
+    if key is None:
+        path = settings.resolved_admin_key_file()
+        if not path.exists():
+            raise Unauthenticated(f"no API key; set LETHE_API_KEY (there is no {path})")
+        key = path.read_text().strip()
+    return Client(url or f"http://{settings.host}:{settings.port}", key, retry_seconds=retry_seconds)
+
+
+def of_one(group: typer.Typer, command: str, does: str, call: Callable[[Client], Callable[[str], Any]]) -> None:
+    """Add a command that takes an id, makes one call, and shows what was answered."""
+
+    @group.command(command, help=does)
+    def called(one: Id, url: Url = None, key: Key = None) -> None:
+        with connect(url, key) as client:
+            show(call(client)(one))
+
+
+def waits(group: typer.Typer, does: str, resource: Callable[[Client], Models | DeletionRequests]) -> None:
+    """Add the command `wait`, which takes an id."""
+
+    @group.command("wait", help=does)
+    def waited(one: Id, url: Url = None, key: Key = None) -> None:
+        with connect(url, key) as client:
+            show_when_over(resource(client), one)
+
+
+def show_when_over(resource: Models | DeletionRequests, one: str) -> None:
+    """Wait, with a progress bar, and show what became of it; exit code 1 if it failed."""
+    with bar() as progress:
+        found = resource.wait(one, progress=progress)
+    show(found)
+    if found.status == "failed":
+        raise typer.Exit(1)
+
+
+@contextmanager
+def bar() -> Iterator[Progress]:
+    """A progress bar, on a terminal, for something to wait for."""
+    columns = (TextColumn("{task.description:<10}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    terminal = Console(stderr=True)
+    with ProgressBar(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as shown:
+        task = shown.add_task("waiting", total=None)
+
+        def progress(status: str, done: int, total: int | None) -> None:
+            shown.update(task, description=status)
+            if total is not None:  # what is over has no steps any more
+                shown.update(task, completed=done, total=total)
+
+        yield progress
 
 
 @dataset.command("create")
@@ -30,30 +92,41 @@ def dataset_create(
     file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="Rows: .csv, .parquet or .npz")],
     name: Annotated[str | None, typer.Option(help="Default: the file's name")] = None,
     schema: Annotated[Path | None, typer.Option(exists=True, dir_okay=False, help="The public schema (JSON)")] = None,
+    skip_suppressed: Annotated[bool, typer.Option(help="Leave out rows of people who asked to be forgotten")] = False,
     url: Url = None,
     key: Key = None,
 ) -> None:
     """Upload rows."""
-    with connect(url, key) as client:
-        text = schema.read_text() if schema else None
-        with console.status(f"Uploading {file.name}"):
-            created = client.upload(file, name=name or file.stem, schema=text)
+    with connect(url, key) as client, console.status(f"Uploading {file.name}"):
+        created = client.datasets.upload(
+            file, name=name, schema=schema, suppressed="skip" if skip_suppressed else "refuse"
+        )
     show(created)
+
+
+@dataset.command("add")
+def dataset_add(
+    dataset_id: str,
+    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="Rows, as the dataset has them")],
+    skip_suppressed: Annotated[bool, typer.Option(help="Leave out rows of people who asked to be forgotten")] = False,
+    url: Url = None,
+    key: Key = None,
+) -> None:
+    """Add rows for slots of forgotten people; the models of the dataset learn again."""
+    with connect(url, key) as client, console.status(f"Uploading {file.name}"):
+        added = client.datasets.add(dataset_id, file, suppressed="skip" if skip_suppressed else "refuse")
+    show(added)
 
 
 @dataset.command("list")
 def dataset_list(url: Url = None, key: Key = None) -> None:
     """All datasets, newest first."""
     with connect(url, key) as client:
-        for found in client.pages("/v1/datasets"):
-            console.print(f"{found['id']}  {found['num_records']:>9} of {found['num_slots']} rows  {found['name']}")
+        for found in client.datasets.list():
+            console.print(f"{found.id}  {found.num_records:>9} of {found.num_slots} rows  {found.name}")
 
 
-@dataset.command("show")
-def dataset_show(dataset_id: str, url: Url = None, key: Key = None) -> None:
-    """One dataset."""
-    with connect(url, key) as client:
-        show(client.get(f"/v1/datasets/{dataset_id}"))
+of_one(dataset, "show", "One dataset.", lambda client: client.datasets.get)
 
 
 @model.command("create")
@@ -65,23 +138,27 @@ def model_create(
     l2: Annotated[float | None, typer.Option(help="Regularisation")] = None,
     noise_scale: Annotated[float | None, typer.Option(help="sigma")] = None,
     evaluation_dataset: Annotated[str | None, typer.Option(help="Dataset to measure accuracy on")] = None,
+    audit_lanes: Annotated[int | None, typer.Option(help="Of each run; 0: no audit")] = None,
+    audit_chains: Annotated[int | None, typer.Option(help="Of an audit that is asked for")] = None,
     wait: Annotated[bool, typer.Option(help="Wait, with a progress bar, until it has learned")] = True,
     url: Url = None,
     key: Key = None,
 ) -> None:
     """Learn a model."""
-    asked = {
-        "name": name,
-        "dataset_id": dataset_id,
-        "target": {"epsilon": epsilon} | ({"delta": delta} if delta is not None else {}),
-        "l2": l2,
-        "noise_scale": noise_scale,
-        "evaluation_dataset_id": evaluation_dataset,
-    }
     with connect(url, key) as client:
-        created = client.post("/v1/models", asked)
+        created = client.models.create(
+            name=name,
+            dataset_id=dataset_id,
+            epsilon=epsilon,
+            delta=delta,
+            l2=l2,
+            noise_scale=noise_scale,
+            evaluation_dataset_id=evaluation_dataset,
+            audit_lanes=audit_lanes,
+            audit_chains=audit_chains,
+        )
         if wait:
-            _show_learned(_wait_for_model(client, created["id"]))
+            show_when_over(client.models, created.id)
         else:
             show(created)
 
@@ -90,127 +167,57 @@ def model_create(
 def model_list(url: Url = None, key: Key = None) -> None:
     """All models, newest first."""
     with connect(url, key) as client:
-        for found in client.pages("/v1/models"):
-            console.print(f"{found['id']}  {found['status']:<10} version {found['live_version']}  {found['name']}")
+        for found in client.models.list():
+            console.print(f"{found.id}  {found.status:<10} version {found.live_version}  {found.name}")
 
 
-@model.command("show")
-def model_show(model_id: str, url: Url = None, key: Key = None) -> None:
-    """One model: its mechanism, its guarantees, its progress."""
+@model.command("audit")
+def model_audit(
+    model_id: Id,
+    wait: Annotated[bool, typer.Option(help="Wait, with a progress bar, until it is done, and show its run")] = True,
+    url: Url = None,
+    key: Key = None,
+) -> None:
+    """Let many canaries be learned and forgotten, apart from the model's data; exit code 1 if that refutes anything."""
     with connect(url, key) as client:
-        show(client.get(f"/v1/models/{model_id}"))
-
-
-@model.command("wait")
-def model_wait(model_id: str, url: Url = None, key: Key = None) -> None:
-    """Wait, with a progress bar, until a model is live."""
-    with connect(url, key) as client:
-        _show_learned(_wait_for_model(client, model_id))
-
-
-@model.command("relearn")
-def model_relearn(model_id: str, url: Url = None, key: Key = None) -> None:
-    """Learn again from scratch on the present data."""
-    with connect(url, key) as client:
-        show(client.post(f"/v1/models/{model_id}/relearn"))
+        asked = client.models.audit(model_id)
+        if not wait:
+            show(asked)
+            return
+        with bar() as progress:
+            done = client.models.wait_for_audit(model_id, progress=progress)
+    show(done)
+    if done is None or done.status != "published":
+        raise typer.Exit(1)
 
 
 @model.command("weights")
 def model_weights(model_id: str, version: int, to: Path, url: Url = None, key: Key = None) -> None:
     """Download the live version (safetensors)."""
     with connect(url, key) as client:
-        to.write_bytes(client.download(f"/v1/models/{model_id}/versions/{version}/weights"))
+        to.write_bytes(client.models.weights(model_id, version))
 
 
-@request.command("submit")
-def request_submit(
-    subject_id: Annotated[str, typer.Argument(help="Who; '-' reads it from standard input")],
-    regulation: Annotated[str, typer.Option(help="gdpr, ccpa or other")] = "gdpr",
-    wait: Annotated[bool, typer.Option(help="Wait until it is completed")] = True,
+waits(model, "Wait, with a progress bar, until a model is live.", lambda client: client.models)
+for command, does, call in (
+    ("show", "One model: its mechanism, its guarantees, its progress.", lambda client: client.models.get),
+    ("relearn", "Learn again from scratch on the present data.", lambda client: client.models.relearn),
+    ("serving", "Whether the live version may be served now.", lambda client: client.models.serving),
+):
+    of_one(model, command, does, call)
+
+
+@run.command("list")
+def run_list(
+    model_id: Annotated[str | None, typer.Option("--model", help="Only of this model")] = None,
     url: Url = None,
     key: Key = None,
 ) -> None:
-    """Ask for a person to be forgotten everywhere."""
-    subject = sys.stdin.readline().rstrip("\n") if subject_id == "-" else subject_id
+    """All runs, newest first, and what their audits say."""
     with connect(url, key) as client:
-        made = client.post("/v1/deletion-requests", {"subject_id": subject, "regulation": regulation})
-        show(_wait_for_request(client, made["id"]) if wait else made)
+        for found in client.runs.list(model_id=model_id):
+            steps = f"{found.steps_done:>7} of {found.steps_total} steps"
+            console.print(f"{found.id}  {found.kind:<7} {found.status:<9} {steps}  {in_words(to_json(found.audit))}")
 
 
-@request.command("show")
-def request_show(request_id: str, url: Url = None, key: Key = None) -> None:
-    """One request."""
-    with connect(url, key) as client:
-        show(client.get(f"/v1/deletion-requests/{request_id}"))
-
-
-@request.command("wait")
-def request_wait(request_id: str, url: Url = None, key: Key = None) -> None:
-    """Wait until a request has ended."""
-    with connect(url, key) as client:
-        show(_wait_for_request(client, request_id))
-
-
-@request.command("cancel")
-def request_cancel(request_id: str, url: Url = None, key: Key = None) -> None:
-    """Withdraw a request that no worker has taken yet."""
-    with connect(url, key) as client:
-        show(client.post(f"/v1/deletion-requests/{request_id}/cancel"))
-
-
-@request.command("certificate")
-def request_certificate(request_id: str, to: Path, url: Url = None, key: Key = None) -> None:
-    """Save a request's certificates, and beside them the public keys to verify them with (`TO.jwks.json`)."""
-    with connect(url, key) as client:
-        to.write_text(json.dumps(client.get(f"/v1/deletion-requests/{request_id}/certificate"), indent=2))
-        keys = Path(f"{to}.jwks.json")
-        keys.write_text(json.dumps(client.get("/.well-known/jwks.json"), indent=2))
-    console.print(f"{to} and {keys}")
-
-
-def connect(url: str | None, key: str | None) -> Client:
-    settings = Settings()
-    if key is None:
-        path = settings.resolved_admin_key_file()
-        if not path.exists():
-            raise Unauthenticated(f"no API key; set LETHE_API_KEY (there is no {path})")
-        key = path.read_text().strip()
-    return Client(url or f"http://{settings.host}:{settings.port}", key)
-
-
-def _show_learned(found: Any) -> None:
-    show(found)
-    if found["status"] == "failed":
-        raise typer.Exit(1)
-
-
-def _wait_for_model(client: Client, model_id: str) -> Any:
-    with _progress() as progress:
-        task = progress.add_task("learning", total=None)
-
-        def seen(found: Any) -> None:
-            if steps := found["progress"]:
-                progress.update(
-                    task, description=found["status"], completed=steps["steps_done"], total=steps["steps_total"]
-                )
-
-        path = f"/v1/models/{model_id}"
-        return client.wait(path, until=lambda found: found["status"] in ("live", "failed"), seen=seen)
-
-
-def _wait_for_request(client: Client, request_id: str) -> Any:
-    with _progress() as progress:
-        task = progress.add_task("accepted", total=None)
-
-        def seen(found: Any) -> None:
-            done = sum(m["status"] not in ("pending", "running") for m in found["models"])
-            progress.update(task, description=found["status"], completed=done, total=len(found["models"]) or None)
-
-        path = f"/v1/deletion-requests/{request_id}"
-        return client.wait(path, until=lambda found: found["status"] in ("completed", "cancelled"), seen=seen)
-
-
-def _progress() -> Progress:
-    columns = (TextColumn("{task.description:<10}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    terminal = Console(stderr=True)
-    return Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal)
+of_one(run, "show", "One run: how far it is, or how it ended.", lambda client: client.runs.get)

@@ -10,12 +10,21 @@ from app.config import Settings
 commands = new_group()
 
 
+def _of_a_service() -> Settings:
+    """The settings of a process that will meet people's data, once its memory is ready for it."""
+    from app import hardening, telemetry
+
+    settings = Settings()
+    telemetry.configure(settings.log_level)
+    hardening.ensure()
+    return settings
+
+
 @commands.command()
 def up() -> None:
     """Run gateway and worker as one command (SQLite, no broker); Ctrl-C ends it."""
-    from app import supervisor
-
-    settings = Settings()
+    settings = _of_a_service()
+    from app import supervisor  # not before: the process may have been started again
 
     def ready(address: str) -> None:
         console.print(f"Lethe is at [bold]{address}[/] (API documentation: {address}/docs)")
@@ -27,9 +36,9 @@ def up() -> None:
 @commands.command()
 def serve() -> None:
     """Run the gateway alone; workers are started with `celery -A worker.celery_app worker --pool solo --beat`."""
+    settings = _of_a_service()
     from app import installation, supervisor
 
-    settings = Settings()
     installation.set_up(settings)
     supervisor.serve(settings, listener=None, on_ready=lambda: console.print("Lethe's gateway is up."))
 
@@ -37,10 +46,11 @@ def serve() -> None:
 @commands.command("serve-accounting")
 def serve_accounting() -> None:
     """Run the accounting service alone, on a database that it cannot change (and that another command has set up)."""
+    settings = _of_a_service()
     from app import accounting_main, supervisor
 
     supervisor.serve(
-        Settings(),
+        settings,
         listener=None,
         on_ready=lambda: console.print("Lethe's accounting is up."),
         create=accounting_main.create_app,

@@ -5,7 +5,6 @@ is told. Exit code 0 only if every step held.
 """
 
 import argparse
-import datetime
 import json
 import os
 import signal
@@ -21,10 +20,14 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from app.client import CallFailed, Client
 from app.config import Settings
 from app.privacy import accountant, guarantees
 from app.privacy.guarantees import Evidence, Notion
+from lethe import Client
+from lethe.errors import Gone, Problem
+from lethe.models import Model
+from lethe.runs import Run
+from lethe.values import to_json
 
 HERE = Path(__file__).parent
 LETHE = str(Path(sys.executable).with_name("lethe"))
@@ -46,7 +49,7 @@ def main() -> None:
                 console.print(f"\nThe service goes on at [bold]{address}/docs[/]. Ctrl-C ends it.")
                 console.print(f"Its admin key is in {settings.resolved_admin_key_file()}.")
                 signal.pause()
-    except (CallFailed, Broken) as error:
+    except (Problem, Broken) as error:
         console.print(f"[red]error:[/] {error}")
         sys.exit(1)
     except KeyboardInterrupt:
@@ -87,45 +90,45 @@ def tell(client: Client, data_dir: Path) -> None:
     say(
         "Census data: 32,561 people to learn from, 16,281 to measure on. Encoded by a public schema, never by the data."
     )
-    schema = (HERE / "schema.json").read_text()
+    if any(client.suppressions.list(subject_id=PERSON)):
+        console.print(f"{PERSON} was forgotten before, and consents to being in the data again.")
+        client.suppressions.lift(subject_id=PERSON)
+    schema = HERE / "schema.json"
     with console.status("uploading"):
-        people = client.upload(HERE / "train.csv", name="adult", schema=schema)
-        others = client.upload(HERE / "test.csv", name="adult, to measure on", schema=schema)
-    console.print(f"dataset {people['id']}: {people['num_subjects']:,} people, {people['num_features']} features")
+        people = client.datasets.upload(HERE / "train.csv", name="adult", schema=schema)
+        others = client.datasets.upload(HERE / "test.csv", name="adult, to measure on", schema=schema)
+    console.print(f"dataset {people.id}: {people.num_subjects:,} people, {people.num_features} features")
 
     say("Learning an income model by projected noisy gradient descent. All settings are defaults.")
-    asked = {"name": "income", "dataset_id": people["id"], "evaluation_dataset_id": others["id"]}
-    model = learn(client, client.post("/v1/models", asked)["id"])
-    expect(model["status"] == "live", "the model is live after learning")
-    accuracy_before = model["metrics"]["accuracy"]
-    target = model["target"]
+    asked = client.models.create(name="income", dataset_id=people.id, evaluation_dataset_id=others.id)
+    model = learn(client, asked.id)
+    expect(model.status == "live", "the model is live after learning")
+    accuracy_before = model.metrics["accuracy"]
     console.print(
-        f"model {model['id']}: accuracy {accuracy_before:.2%}, target epsilon {target['epsilon']:g}"
-        f" at delta {target['delta']:.2g}"
+        f"model {model.id}: accuracy {accuracy_before:.2%}, target epsilon {model.target.epsilon:g}"
+        f" at delta {model.target.delta:.2g}"
     )
 
     say(f"{PERSON} asks to be forgotten.")
     started = time.monotonic()
-    request = client.post("/v1/deletion-requests", {"subject_id": PERSON, "regulation": "gdpr"})
-    console.print(f"POST /v1/deletion-requests -> 202 {request['id']}, due {request['due_at'][:10]}")
-    path = f"/v1/deletion-requests/{request['id']}"
-    done = client.wait(path, until=lambda found: found["status"] == "completed", seen=lambda _: None)
+    request = client.deletion_requests.create(subject_id=PERSON, regulation="gdpr")
+    console.print(f"POST /v1/deletion-requests -> 202 {request.id}, due {request.due_at:%Y-%m-%d}")
+    done = client.deletion_requests.wait(request.id)
     waited = time.monotonic() - started
-    expect(done["outcome"] == "forgotten", "the person was held and is forgotten")
-    owed = next(owed for owed in done["models"] if owed["model_id"] == model["id"])
-    console.print(f"{done['status']}: version {owed['version']} is published, {waited:.2f} s after the request")
+    expect(done.outcome == "forgotten", "the person was held and is forgotten")
+    owed = next(owed for owed in done.models if owed.model_id == model.id)
+    console.print(f"{done.status}: version {owed.version} is published, {waited:.2f} s after the request")
 
-    certified = client.get(f"{path}/certificate")
-    [certificate] = [one for one in certified["certificates"] if one["model_id"] == model["id"]]
-    accuracy_after = client.get(f"/v1/models/{model['id']}")["metrics"]["accuracy"]
-    runs = {run["kind"]: run for run in client.pages("/v1/runs", model_id=model["id"])}
-    what_changed(certificate["statement"], runs, accuracy_before, accuracy_after)
+    [certificate] = [one for one in client.deletion_requests.certificates(request.id) if one.model_id == model.id]
+    accuracy_after = client.models.get(model.id).metrics["accuracy"]
+    runs = {run.kind: run for run in client.runs.list(model_id=model.id)}
+    what_changed(certificate.statement, runs, accuracy_before, accuracy_after)
 
     say("The certificate, verified offline by a process that has neither the database nor the data:")
     folder = data_dir / "demo"
     folder.mkdir(exist_ok=True)
-    (folder / "certificate.json").write_text(json.dumps(certified, indent=2))
-    (folder / "jwks.json").write_text(json.dumps(client.get("/.well-known/jwks.json"), indent=2))
+    (folder / "certificate.json").write_text(json.dumps(to_json(certificate), indent=2))
+    (folder / "jwks.json").write_text(json.dumps(client.certificates.public_keys(), indent=2))
     command = ["certificate", "verify", str(folder / "certificate.json"), "--jwks", str(folder / "jwks.json")]
     expect(run_lethe(*command) == 0, "the certificate verifies")
     say("The ledger, every number recomputed from its entries alone:")
@@ -133,29 +136,27 @@ def tell(client: Client, data_dir: Path) -> None:
 
     say("The weights that knew the person:")
     try:
-        client.download(f"/v1/models/{model['id']}/versions/1/weights")
-    except CallFailed as error:
+        client.models.weights(model.id, 1)
+    except Gone as error:
         expect(error.code == "weights_destroyed", "the old weights are gone")
-        console.print(f"GET /v1/models/{model['id']}/versions/1/weights -> 410 {error.code}")
+        console.print(f"GET /v1/models/{model.id}/versions/1/weights -> 410 {error.code}")
     else:
         raise Broken("Expected that the old weights are gone.")
 
 
-def learn(client: Client, model_id: str) -> Any:
+def learn(client: Client, model_id: str) -> Model:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console) as progress:
-        task = progress.add_task("steps", total=None)
+    with Progress(*columns, console=console) as bar:
+        total = client.models.get(model_id).mechanism.learn_steps
+        task = bar.add_task("steps", total=total)
 
-        def seen(found: Any) -> None:
-            total = found["mechanism"]["learn_steps"]
-            steps = found["progress"]["steps_done"] if found["progress"] else 0
-            progress.update(task, total=total, completed=total if found["status"] == "live" else steps)
+        def progress(status: str, steps_done: int, _steps_total: int | None) -> None:
+            bar.update(task, completed=total if status == "live" else steps_done)
 
-        until = ("live", "failed")
-        return client.wait(f"/v1/models/{model_id}", until=lambda found: found["status"] in until, seen=seen)
+        return client.models.wait(model_id, progress=progress)
 
 
-def what_changed(statement: Any, runs: dict[str, Any], accuracy_before: float, accuracy_after: float) -> None:
+def what_changed(statement: Any, runs: dict[str, Run], accuracy_before: float, accuracy_after: float) -> None:
     """A table of before and after; the epsilons are recomputed here from the certificate's evidence."""
     evidence = Evidence.from_json(statement["evidence"])
     before = accountant.replay(evidence.mechanism, evidence.history[:-1])
@@ -174,16 +175,16 @@ def what_changed(statement: Any, runs: dict[str, Any], accuracy_before: float, a
     table.add_section()
     relearned, unlearned = runs["learn"], runs["unlearn"]
     table.add_row("", "relearning", "unlearning")
-    table.add_row("steps", f"{relearned['steps_total']:,}", f"{unlearned['steps_total']:,}")
+    table.add_row("steps", f"{relearned.steps_total:,}", f"{unlearned.steps_total:,}")
     table.add_row("seconds", f"{seconds(relearned):.2f}", f"{seconds(unlearned):.2f}")
     console.print(table)
     met = next(g for g in evidence.guarantees() if g.notion is Notion.UNLEARNING).epsilon
     expect(met <= statement["target"]["epsilon"] * (1 + 1e-6), "the target is met")
 
 
-def seconds(run: Any) -> float:
-    began, ended = (datetime.datetime.fromisoformat(run[name]) for name in ("started_at", "finished_at"))
-    return (ended - began).total_seconds()
+def seconds(run: Run) -> float:
+    assert run.finished_at is not None
+    return (run.finished_at - run.started_at).total_seconds()
 
 
 def run_lethe(*arguments: str) -> int:

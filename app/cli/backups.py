@@ -1,0 +1,79 @@
+"""Commands that back up and restore an installation, by themselves, without the service."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from app.cli.output import console, new_group
+from app.cli.remote import bar
+from app.config import Settings
+from app.errors import BackupRefused
+
+commands = new_group()
+Archive = Annotated[Path, typer.Argument(dir_okay=False, help="The sealed archive, one file")]
+KeyFile = Annotated[
+    Path, typer.Option(dir_okay=False, help="What archives are sealed with: 64 hex digits; kept apart from them")
+]
+
+
+@commands.command()
+def backup(archive: Archive, key_file: KeyFile) -> None:
+    """Write a backup, while the service runs; the key file is made if it is not there. Weights are not in it."""
+    from app import installation
+    from app.backup import service
+
+    with installation.opened(Settings()) as at, bar() as progress:
+        made = service.back_up(at, archive, key_file=key_file, progress=progress)
+    console.print(
+        f"{archive}: {made.num_bytes:,} bytes, {made.num_datasets} datasets, as of {made.created_at:%F %T} UTC"
+    )
+    console.print(f"It opens with {key_file}, which must not lie beside it: whoever destroys that destroys the backup.")
+
+
+@commands.command()
+def restore(
+    archive: Archive,
+    key_file: KeyFile,
+    tombstones: Annotated[
+        Path | None, typer.Option(dir_okay=False, help="The file that remembers who asked to be forgotten since")
+    ] = None,
+    no_tombstones: Annotated[
+        bool, typer.Option("--no-tombstones", help="There is none: whoever was forgotten since the backup is back")
+    ] = False,
+    lost_versions: Annotated[
+        int | None,
+        typer.Option(min=0, help="Without tombstones: how many versions of any model were published since, at most"),
+    ] = None,
+) -> None:
+    """Restore a backup where nothing is, and have everybody forgotten again who asked for it since."""
+    from app.backup import restoring
+
+    if no_tombstones == (tombstones is not None):
+        raise BackupRefused("Name the tombstones with --tombstones FILE; who has none says --no-tombstones.")
+    if no_tombstones and lost_versions is None:
+        raise BackupRefused(
+            "Say with --lost-versions how many versions of any model were published since the backup, at most: what "
+            "they gave away is counted."
+        )
+    if no_tombstones:
+        console.print(
+            "Without tombstones: whoever asked to be forgotten since the backup IS BACK, and nobody knows who."
+        )
+        console.print("Find out who asked, from your own records, and ask again for each of them before you serve.")
+    with bar() as progress:
+        found = restoring.restore(
+            Settings(),
+            archive,
+            key_file=key_file,
+            remembered_in=tombstones,
+            lost_versions=lost_versions or 0,
+            progress=progress,
+        )
+    console.print(f"Restored as of {found.about.created_at:%F %T} UTC: {found.num_datasets} datasets.")
+    console.print(
+        f"{found.requests.made} requests came after that and are open again; {found.requests.changed} had changed."
+    )
+    console.print(
+        f"{found.num_models} models have no weights: they learn again when a worker runs, after all that is erased."
+    )

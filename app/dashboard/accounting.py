@@ -1,0 +1,42 @@
+"""Accounting: what every dataset's budget has left, and who would make a model learn again."""
+
+from fastapi import Response
+
+from app.api import accounting, datasets, models
+from app.api.calls import Cursor
+from app.dashboard import pages
+from app.dashboard.numbers import Above, Chance
+from app.dashboard.visits import TheVisit, Visit
+
+router = pages.new_router()
+
+_PER_PAGE = 10
+"""Each is accounted for by itself, when it is looked at."""
+
+
+@router.get("/accounting")
+def list_accounts(visit: TheVisit, epsilon: Above = None, delta: Chance = None, cursor: Cursor = None) -> Response:
+    """Datasets, each with its account; `epsilon` and `delta`: of the budget that they are held against."""
+    found = None
+    if visit.may(datasets.list_datasets):
+        found = visit.ask(datasets.list_datasets, limit=_PER_PAGE, cursor=cursor)
+    return visit.page("accounting/list.html", found=found, cursor=cursor, query=_query(epsilon, delta))
+
+
+@router.get("/accounting/datasets/{dataset_id}")
+def show_account(visit: TheVisit, dataset_id: str, epsilon: Above = None, delta: Chance = None) -> Response:
+    """What one record has spent, and what is left of a budget."""
+    found = visit.ask(
+        accounting.get_dataset_account, dataset_id=dataset_id, adaptive_epsilon=epsilon, adaptive_delta=delta
+    )
+    names = {one.model_id: _name(visit, one.model_id) for one in found.models}
+    return visit.page("accounting/dataset.html", account=found, names=names, query=_query(epsilon, delta))
+
+
+def _name(visit: Visit, model_id: str) -> str:
+    """What people call it; its id, for whoever may not look at models."""
+    return visit.ask(models.get_model, model_id=model_id).name if visit.may(models.get_model) else model_id
+
+
+def _query(epsilon: float | None, delta: float | None) -> dict[str, float]:
+    return {name: value for name, value in (("epsilon", epsilon), ("delta", delta)) if value is not None}

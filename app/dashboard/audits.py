@@ -1,0 +1,87 @@
+"""Audits in plain words: what a run's canaries showed, beside what the accountant certifies of it."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from fastapi import Response
+
+from app.api import models
+from app.api.schemas import AuditOut, ModelOut
+from app.dashboard import pages
+from app.dashboard.pages import ROOT
+from app.dashboard.visits import TheVisit
+from app.dashboard.wording import at_least, at_most, count
+
+router = pages.new_router()
+
+_REFUTES = {
+    "guarantee": "Canaries were told apart better than the certified bound allows.",
+    "noise": "The noise is not what it should be: too much of it, too little, or drawn badly.",
+    "forgetting": "The canaries are not where so many steps should have left them.",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """An audit and what it says. `wrong`: what refuted the run; `noise_off`: standard deviations from what was to be
+    expected; `share`: of what is certified, proved, a third more at most; `is_beyond`: by chance, more is proved."""
+
+    audit: AuditOut
+    wrong: list[str]
+    what: str
+    guessed: str
+    noise_off: float
+    share: float
+    is_beyond: bool
+
+
+def told(audit: AuditOut) -> Told:
+    guesses, lanes = audit.guesses, audit.lanes
+    worth = f"each worth {count(audit.records, 'worst-case record')}"
+    when = (
+        f"They were there for {count(audit.steps_before, 'step')}, and gone in the {audit.steps:,} of this run."
+        if audit.steps_before
+        else f"They were there in all {count(audit.steps, 'step')} of this run."
+    )
+    return Told(
+        audit=audit,
+        wrong=[_REFUTES.get(finding, finding) for finding in audit.findings],
+        what=f"{guesses.members:,} of {lanes:,} lanes carried a canary, {worth}. {when}",
+        guessed=f"Told to be there: {guesses.true_positives:,} of {guesses.members:,} canaries that were, and "
+        f"{guesses.false_positives:,} of {guesses.nonmembers:,} that were not.",
+        noise_off=(audit.squares - lanes) / math.sqrt(2 * lanes),
+        share=min(4 / 3, audit.epsilon_lower_bound / audit.epsilon) if audit.epsilon else 0.0,
+        is_beyond=_is_beyond(audit),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally:
+    """Of some models: how many last audits passed, and how many refused their run."""
+
+    passed: int
+    refused: int
+
+
+def tally(some: Iterable[ModelOut]) -> Tally:
+    last = [model.audit.last for model in some if model.audit.last]
+    passed = sum(not audit.findings for audit in last)
+    return Tally(passed=passed, refused=len(last) - passed)
+
+
+def between(audit: AuditOut) -> str:
+    """What is proved and what is certified, on one line; the latter alone where chance proved more."""
+    certified = f"ε ≤ {at_most(audit.epsilon, 3)}"
+    return certified if _is_beyond(audit) else f"{at_least(audit.epsilon_lower_bound, 3)} ≤ {certified}"
+
+
+def _is_beyond(audit: AuditOut) -> bool:
+    return audit.epsilon_lower_bound > audit.epsilon
+
+
+@router.post("/models/{model_id}/audit")
+def audit_model(visit: TheVisit, model_id: str) -> Response:
+    """Have many canaries learned and forgotten, apart from the model's data."""
+    visit.ask(models.audit, model_id=model_id)
+    return pages.see(f"{ROOT}/models/{model_id}", done="audit")

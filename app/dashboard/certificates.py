@@ -1,0 +1,89 @@
+"""Certificates in plain words: what one proves, what it does not, and whether it holds."""
+
+import json
+import math
+from dataclasses import dataclass
+
+from fastapi import Response
+
+from app.api import certificates
+from app.api.schemas import CertificateIn, CertificateOut, GuaranteeOut
+from app.dashboard import pages
+from app.dashboard.visits import TheVisit
+from app.dashboard.wording import at_most, count
+from app.errors import CertificateInvalid
+from app.privacy.guarantees import Notion
+
+router = pages.new_router()
+
+_MEANS = {
+    Notion.UNLEARNING: "against a model learned without everybody who has asked so far",
+    Notion.DELETION: "against the same history without this person",
+    Notion.ADAPTIVE: "the same, for somebody who also kept every version published before",
+    Notion.RELEASE: "of anybody who is still in the data, from one version to the next",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """A certificate and what it says. `numbers`: each guarantee and what it is about."""
+
+    certificate: CertificateOut
+    headline: str
+    proves: list[str]
+    does_not: list[str]
+    numbers: list[tuple[GuaranteeOut, str]]
+    target_epsilon: float
+
+
+def told(certificate: CertificateOut) -> Told:
+    statement = certificate.statement
+    guarantees = [GuaranteeOut(**one) for one in statement["guarantees"]]
+    unlearning = next(one for one in guarantees if one.notion == Notion.UNLEARNING)
+    records, steps = statement["request"]["records"], statement["run"]["steps"]
+    version = f"version {certificate.version} of {certificate.model_id}"
+    factor = math.exp(unlearning.epsilon) if unlearning.epsilon < 700 else math.inf
+    odds, chance = at_most(factor, 3), at_most(unlearning.delta, 3)
+    proves = [
+        f"{count(records, 'row')} of this person {'was' if records == 1 else 'were'} overwritten, and read back as "
+        "empty before the first step.",
+        f"{version.capitalize()} came out of {count(steps, 'step')} on the data without the person.",
+        f"Whoever looks at that version can hardly tell it from one learned without everybody who has asked: it moves "
+        f"nobody's odds by more than a factor of {odds}, but for a probability of {chance}. This counts requests "
+        "that were not chosen by what published versions look like.",
+        "The service checked its own conditions in that run, and signed all of this. Every number follows from "
+        "what the certificate itself contains, and anybody can compute it again.",
+    ]
+    return Told(
+        certificate=certificate,
+        headline=f"{version.capitalize()} has forgotten this person: ε ≤ {at_most(unlearning.epsilon)} at δ = {chance}",
+        proves=proves,
+        does_not=list(statement["limits"]),
+        numbers=[(one, _MEANS.get(Notion(one.notion), "")) for one in guarantees],
+        target_epsilon=statement["target"]["epsilon"],
+    )
+
+
+@router.get("/certificates/{certificate_id}.json")
+def download_certificate(visit: TheVisit, certificate_id: str) -> Response:
+    """All of it, as the API gives it out."""
+    found = visit.ask(certificates.get_certificate, certificate_id=certificate_id)
+    return pages.file(f"{found.id}.json", json.dumps(found.model_dump(mode="json"), indent=1), "application/json")
+
+
+@router.get("/certificates/{certificate_id}.jws")
+def download_jws(visit: TheVisit, certificate_id: str) -> Response:
+    """What was signed, as it was signed."""
+    found = visit.ask(certificates.get_certificate, certificate_id=certificate_id)
+    return pages.file(f"{found.id}.jws", found.jws, "application/jose")
+
+
+@router.post("/certificates/{certificate_id}/verify")
+def verify_certificate(visit: TheVisit, certificate_id: str) -> Response:
+    """Check the signature and compute every number again, now."""
+    found = visit.ask(certificates.get_certificate, certificate_id=certificate_id)
+    try:
+        verdict = visit.ask(certificates.verify_certificate, body=CertificateIn(jws=found.jws))
+    except CertificateInvalid as error:
+        return visit.page("requests/verdict.html", certificate=found, verdict=None, error=error)
+    return visit.page("requests/verdict.html", certificate=found, verdict=verdict, error=None)

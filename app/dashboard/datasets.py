@@ -1,0 +1,127 @@
+"""Datasets: what is held, what is learned from it, and how rows come in."""
+
+import json
+from typing import Any, Literal
+
+from fastapi import Response
+from pydantic import BaseModel
+from starlette.datastructures import FormData, UploadFile
+
+from app.api import additions, datasets, models, problems
+from app.api.calls import Cursor
+from app.api.schemas import Name
+from app.dashboard import pages
+from app.dashboard.pages import ROOT
+from app.dashboard.requests import checked, text
+from app.dashboard.visits import Form, TheVisit, Visit
+from app.errors import FieldError, InputInvalid, LetheError, NotFound
+
+router = pages.new_router()
+
+_PER_PAGE = 50
+_MOST_MODELS = 500
+Done = Literal["", "made", "added"]
+
+
+class _Named(BaseModel):
+    name: Name
+
+
+@router.get("/datasets")
+def list_datasets(visit: TheVisit, cursor: Cursor = None) -> Response:
+    """What is held, newest first."""
+    found = visit.ask(datasets.list_datasets, limit=_PER_PAGE, cursor=cursor)
+    may_upload = visit.may(datasets.create_dataset)
+    return visit.page("datasets/list.html", found=found, cursor=cursor, may_upload=may_upload)
+
+
+@router.get("/datasets/new")
+def new_dataset(visit: TheVisit) -> Response:
+    """The form for a dataset."""
+    visit.require(datasets.create_dataset)
+    return _new(visit)
+
+
+@router.post("/datasets/new")
+def upload_dataset(visit: TheVisit, form: Form) -> Response:
+    """Make a dataset of the rows, and show it; or show which lines are wrong, and what was expected there."""
+    visit.require(datasets.create_dataset)
+    try:
+        answer = visit.ask(
+            datasets.create_dataset,
+            file=_file(form),
+            name=checked(_Named, name=text(form, "name")).name,
+            columns=_chosen(form, "schema"),
+            suppressed=_what_of_suppressed(form),
+        )
+    except LetheError as error:
+        return _new(visit, name=text(form, "name"), error=error)
+    made = json.loads(bytes(answer.body))
+    return pages.see(f"{ROOT}/datasets/{made['id']}", done="made", left_out=made["num_suppressed"])
+
+
+@router.get("/datasets/{dataset_id}")
+def show_dataset(visit: TheVisit, dataset_id: str, done: Done = "", left_out: int = 0) -> Response:
+    """One dataset: its counts, its schema, what is learned from it, and what was added."""
+    told = {"done": done, "left_out": left_out} if done else None
+    return visit.page("datasets/one.html", **_found(visit, dataset_id), told=told, error=None)
+
+
+@router.get("/datasets/{dataset_id}/live")
+def live_dataset(visit: TheVisit, dataset_id: str) -> Response:
+    """What of it changes, for a page that is open."""
+    return visit.page("datasets/live.html", **_found(visit, dataset_id))
+
+
+@router.post("/datasets/{dataset_id}/records")
+def upload_records(visit: TheVisit, form: Form, dataset_id: str) -> Response:
+    """Add the rows, or show which lines are wrong."""
+    visit.require(additions.add_records)
+    try:
+        answer = visit.ask(
+            additions.add_records, dataset_id=dataset_id, file=_file(form), suppressed=_what_of_suppressed(form)
+        )
+    except NotFound:
+        raise
+    except LetheError as error:
+        status = problems.status_of(type(error))
+        return visit.page("datasets/one.html", status=status, **_found(visit, dataset_id), told=None, error=error)
+    left_out = json.loads(bytes(answer.body))["num_suppressed"]
+    return pages.see(f"{ROOT}/datasets/{dataset_id}", done="added", left_out=left_out)
+
+
+def _found(visit: Visit, dataset_id: str) -> dict[str, Any]:
+    dataset = visit.ask(datasets.get_dataset, dataset_id=dataset_id)
+    return {
+        "dataset": dataset,
+        "learned": [
+            model for model in visit.ask(models.list_models, limit=_MOST_MODELS).items if model.dataset_id == dataset_id
+        ],
+        "added": visit.ask(additions.list_additions, dataset_id=dataset_id, limit=_PER_PAGE),
+        "may_add": visit.may(additions.add_records),
+        "may_learn": visit.may(models.create_model),
+        "most_bytes": visit.call.at.settings.max_upload_bytes,
+    }
+
+
+def _new(visit: Visit, *, name: str = "", error: LetheError | None = None) -> Response:
+    status = problems.status_of(type(error)) if error else 200
+    most_bytes = visit.call.at.settings.max_upload_bytes
+    return visit.page("datasets/new.html", status=status, name=name, error=error, most_bytes=most_bytes)
+
+
+def _chosen(form: FormData, name: str) -> UploadFile | None:
+    """The file that was chosen, if one was."""
+    found = form.get(name)
+    return found if isinstance(found, UploadFile) and found.filename else None
+
+
+def _file(form: FormData) -> UploadFile:
+    found = _chosen(form, "file")
+    if found is None:
+        raise InputInvalid("No file was chosen.", [FieldError("file", "expected a file with rows")])
+    return found
+
+
+def _what_of_suppressed(form: FormData) -> str:
+    return "skip" if text(form, "suppressed") == "skip" else "refuse"

@@ -1,0 +1,95 @@
+"""One request: how it stands, what happened to it, and what to decide about it."""
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+from fastapi import Response
+
+from app.api import deletion_requests, problems
+from app.api.schemas import DeletionRequestOut, ExtensionIn, PauseIn
+from app.dashboard import pages
+from app.dashboard.certificates import told
+from app.dashboard.pages import ROOT
+from app.dashboard.requests import checked, rejection, text
+from app.dashboard.visits import Form, TheVisit, Visit
+from app.deletion.deadlines import ClockState
+from app.deletion.status import OPEN, Status
+from app.errors import LetheError, NotFound
+
+router = pages.new_router()
+
+Decision = Literal["approve", "reject", "extend", "pause", "resume", "cancel"]
+_ENDPOINTS: dict[Decision, Callable[..., DeletionRequestOut]] = {
+    "approve": deletion_requests.approve_deletion_request,
+    "reject": deletion_requests.reject_deletion_request,
+    "extend": deletion_requests.extend_deletion_request,
+    "pause": deletion_requests.pause_deletion_request,
+    "resume": deletion_requests.resume_deletion_request,
+    "cancel": deletion_requests.cancel_deletion_request,
+}
+
+
+@router.get("/requests/{request_id}")
+def show_request(visit: TheVisit, request_id: str, done: Decision | None = None) -> Response:
+    """Everything about one request."""
+    return visit.page("requests/one.html", **_found(visit, request_id), done=done, error=None, moved_on=False)
+
+
+@router.get("/requests/{request_id}/live")
+def live_request(visit: TheVisit, request_id: str, offered: str = "") -> Response:
+    """The same, for a page that is open and offers these decisions: nobody's words are lost by changing them."""
+    found = _found(visit, request_id)
+    moved_on = set(offered.split(",")) - {""} != found["offered"]
+    return visit.page("requests/live.html", **found, moved_on=moved_on)
+
+
+@router.post("/requests/{request_id}/{decision}")
+def decide_request(visit: TheVisit, form: Form, request_id: str, decision: Decision) -> Response:
+    """Do it and show what has become of the request; or show that it was not done, and why."""
+    try:
+        visit.ask(_ENDPOINTS[decision], request_id=request_id, **_body(decision, form))
+    except NotFound:
+        raise
+    except LetheError as error:
+        status = problems.status_of(type(error))
+        found = _found(visit, request_id)
+        return visit.page("requests/one.html", status=status, **found, done=None, error=error, moved_on=False)
+    return pages.see(f"{ROOT}/requests/{request_id}", done=decision)
+
+
+def _body(decision: Decision, form: Form) -> dict[str, Any]:
+    match decision:
+        case "reject":
+            return {"body": rejection(form)}
+        case "extend":
+            return {"body": checked(ExtensionIn, reason=text(form, "reason"))}
+        case "pause":
+            return {"body": PauseIn(reason="identity")}
+        case _:
+            return {}
+
+
+def _found(visit: Visit, request_id: str) -> dict[str, Any]:
+    found = visit.ask(deletion_requests.get_deletion_request, request_id=request_id)
+    certificates = []
+    if visit.may(deletion_requests.get_certificates):
+        certificates = visit.ask(deletion_requests.get_certificates, request_id=request_id).certificates
+    return {
+        "request": found,
+        "events": visit.ask(deletion_requests.list_events, request_id=request_id).items,
+        "certificates": [told(one) for one in certificates],
+        "offered": {one for one in _sensible(found) if visit.may(_ENDPOINTS[one])},
+    }
+
+
+def _sensible(request: DeletionRequestOut) -> set[Decision]:
+    """What the law and the life of a request leave to decide; what is refused nevertheless says why."""
+    is_paused = request.clock.state is ClockState.PAUSED
+    decisions: set[Decision] = set()
+    if request.status == Status.IN_REVIEW:
+        decisions |= {"approve", "resume" if is_paused else "pause"}
+    if request.status in (Status.IN_REVIEW, Status.ACCEPTED):
+        decisions |= {"reject", "cancel"}
+    if request.status in OPEN and request.extended_due_at is None:
+        decisions.add("extend")
+    return decisions

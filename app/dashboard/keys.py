@@ -1,0 +1,146 @@
+"""API keys: made and shown once, rotated with an overlap, revoked."""
+
+import datetime
+from typing import Literal
+
+from fastapi import Response
+from starlette.datastructures import FormData
+
+from app.access.service import Scope
+from app.api import api_keys, problems
+from app.api.api_keys import ApiKeyIn, ApiKeyOut, RotationIn
+from app.api.calls import Cursor
+from app.dashboard import numbers, pages
+from app.dashboard.pages import ROOT
+from app.dashboard.requests import checked, text
+from app.dashboard.visits import Form, TheVisit, Visit
+from app.errors import FieldError, InputInvalid, KeyUnknown, LetheError
+
+router = pages.new_router()
+
+_PER_PAGE = 100
+_MOST = 500
+_MEANS = {
+    Scope.REQUESTS_READ: "read deletion requests",
+    Scope.REQUESTS_WRITE: "make deletion requests, and cancel them",
+    Scope.MODELS_READ: "read datasets, models, versions and runs; download weights; predict",
+    Scope.MODELS_WRITE: "upload datasets, make models",
+    Scope.ACCOUNTING_READ: "read accounts, certificates and lineage",
+    Scope.ADMIN: "all of that, and reviews, keys, policy and audit log",
+    Scope.OPERATOR: "make tenants; see the settings of the installation",
+}
+"""What a key is made for by hand; an agent's is made by the agent."""
+_OVERLAPS = [("0", "none: it ends now"), ("3600", "an hour"), ("86400", "a day"), ("604800", "a week")]
+
+
+@router.get("/keys")
+def list_keys(visit: TheVisit, cursor: Cursor = None, done: Literal["", "revoked"] = "") -> Response:
+    """All keys, newest first."""
+    return _list(visit, cursor=cursor, done=done)
+
+
+@router.post("/keys")
+def create_key(visit: TheVisit, form: Form) -> Response:
+    """Make a key, and show it this once."""
+    try:
+        made = visit.ask(api_keys.create_api_key, body=_asked(form))
+    except LetheError as error:
+        return _list(visit, error=error, form=form)
+    return visit.page("keys/made.html", status=201, made=made, replaced=None)
+
+
+@router.get("/keys/{key_id}")
+def show_key(visit: TheVisit, key_id: str) -> Response:
+    """What a key opens, and how to end it."""
+    return _one(visit, key_id)
+
+
+@router.post("/keys/{key_id}/rotate")
+def rotate_key(visit: TheVisit, form: Form, key_id: str) -> Response:
+    """Make its successor, and show it this once."""
+    try:
+        body = checked(RotationIn, overlap_seconds=numbers.read(text(form, "overlap_seconds") or "0"))
+        made = visit.ask(api_keys.rotate_api_key, key_id=key_id, body=body)
+    except LetheError as error:
+        return _one(visit, key_id, error)
+    return visit.page("keys/made.html", status=201, made=made, replaced={"id": key_id, "seconds": body.overlap_seconds})
+
+
+@router.post("/keys/{key_id}/revoke")
+def revoke_key(visit: TheVisit, key_id: str) -> Response:
+    """From here on nobody gets in with it."""
+    try:
+        visit.ask(api_keys.revoke_api_key, key_id=key_id)
+    except LetheError as error:
+        return _one(visit, key_id, error)
+    return pages.see(f"{ROOT}/keys", done="revoked")
+
+
+def _asked(form: FormData) -> ApiKeyIn:
+    return checked(
+        ApiKeyIn,
+        name=text(form, "name"),
+        scopes=[scope for scope in form.getlist("scopes") if isinstance(scope, str)],
+        expires_at=_end_of(text(form, "expires_on")),
+        calls_per_minute=numbers.of_field(text(form, "calls_per_minute")),
+    )
+
+
+def _end_of(day: str) -> str | None:
+    """When that day ends, in UTC; None if none was chosen."""
+    if not day:
+        return None
+    try:
+        ends = datetime.datetime.combine(datetime.date.fromisoformat(day), datetime.time.max, datetime.UTC)
+    except ValueError:
+        raise InputInvalid("The key was not made.", [FieldError("expires_on", "expected a date")]) from None
+    return ends.replace(microsecond=0).isoformat()
+
+
+def _status(key: ApiKeyOut, now: datetime.datetime) -> str:
+    if key.revoked_at is not None:
+        return "revoked"
+    return "expired" if key.expires_at is not None and key.expires_at <= now else "in_force"
+
+
+def _one(visit: Visit, key_id: str, error: LetheError | None = None) -> Response:
+    status = problems.status_of(type(error)) if error else 200
+    key = _key(visit, key_id)
+    state = _status(key, datetime.datetime.now(datetime.UTC))
+    return visit.page("keys/one.html", status=status, key=key, state=state, overlaps=_OVERLAPS, error=error)
+
+
+def _key(visit: Visit, key_id: str) -> ApiKeyOut:
+    """Raises `KeyUnknown`. The API lists keys, and shows none by itself."""
+    page = visit.ask(api_keys.list_api_keys, limit=_MOST)
+    while True:
+        for key in page.items:
+            if key.id == key_id:
+                return key
+        if page.next_cursor is None:
+            raise KeyUnknown("There is no such key in this tenant.")
+        page = visit.ask(api_keys.list_api_keys, limit=_MOST, cursor=page.next_cursor)
+
+
+def _list(
+    visit: Visit,
+    *,
+    cursor: str | None = None,
+    done: str = "",
+    error: LetheError | None = None,
+    form: FormData | None = None,
+) -> Response:
+    found = visit.ask(api_keys.list_api_keys, limit=_PER_PAGE, cursor=cursor)
+    now = datetime.datetime.now(datetime.UTC)
+    return visit.page(
+        "keys/list.html",
+        status=problems.status_of(type(error)) if error else 200,
+        found=found,
+        keys=[(key, _status(key, now)) for key in found.items],
+        cursor=cursor,
+        done=done,
+        error=error,
+        wanted={} if form is None else {name: text(form, name) for name in ("name", "expires_on", "calls_per_minute")},
+        chosen=[] if form is None else form.getlist("scopes"),
+        scopes=[(scope.value, means) for scope, means in _MEANS.items() if visit.caller.has(scope)],
+    )

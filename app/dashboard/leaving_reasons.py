@@ -1,0 +1,70 @@
+"""Why people leave: what share of those who answered has which reason, and how sure that is."""
+
+import datetime
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from fastapi import Response
+
+from app.api import leaving_reasons
+from app.api.leaving_reasons import ReasonOut, SurveyOut
+from app.dashboard import pages
+from app.dashboard.visits import TheVisit
+from app.dashboard.wording import words
+
+router = pages.new_router()
+
+Weeks = Literal["", "4", "13", "52"]
+_WEEKS: list[tuple[Weeks, str]] = [("", "Ever"), ("4", "4 weeks"), ("13", "13 weeks"), ("52", "52 weeks")]
+_REASONS: Mapping[str, str] = {
+    "privacy": "Privacy",
+    "not_using": "Does not use it any more",
+    "cost": "Cost",
+    "switched": "Uses something else",
+    "other": "Another reason",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """A line of the plot, which is a table. `low`, `mark`, `high`: places on the way from 0 to 100."""
+
+    reason: str
+    share: str
+    between: str
+    sent: int
+    low: float
+    mark: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    survey: SurveyOut
+    bars: list[Bar]
+
+
+@router.get("/leaving-reasons")
+def show_leaving_reasons(visit: TheVisit, weeks: Weeks = "") -> Response:
+    """Estimates with error bars, by what clients sent in the last weeks or ever; those of most answers first."""
+    today = datetime.datetime.now(datetime.UTC).date()
+    since = today - datetime.timedelta(weeks=int(weeks)) if weeks else None
+    found = visit.ask(leaving_reasons.get_leaving_reasons, since=since)
+    ordered = sorted(found.surveys, key=lambda one: -one.num_answers)
+    surveys = [Shown(survey=one, bars=[_bar(reason) for reason in one.reasons]) for one in ordered]
+    return visit.page("leaving_reasons.html", found=found, surveys=surveys, weeks=weeks, choices=_WEEKS)
+
+
+def _bar(one: ReasonOut) -> Bar:
+    low, high = (f"{round_(100 * end)} %" for round_, end in ((math.floor, one.low), (math.ceil, one.high)))
+    return Bar(
+        reason=_REASONS.get(one.reason, words(one.reason)),
+        share=f"{round(100 * one.share)} %".replace("-", "−"),
+        between=f"{low} to {high}",
+        sent=one.sent,
+        low=100 * one.low,
+        mark=100 * min(1.0, max(0.0, one.share)),
+        high=100 * one.high,
+    )

@@ -1,0 +1,60 @@
+"""The menu: what of the pages is offered to whom."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from app.api import (
+    accounting,
+    api_keys,
+    audit_log,
+    bounds,
+    datasets,
+    deletion_requests,
+    leaving_reasons,
+    models,
+    overview,
+    runs,
+    suppressions,
+    tenants,
+    webhook_deliveries,
+)
+from app.dashboard.pages import ROOT
+from app.dashboard.visits import Visit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A line of the menu, for whoever may ask `endpoint` of the API."""
+
+    title: str
+    path: str
+    endpoint: Callable[..., Any]
+
+
+MENU = (
+    Entry(title="Overview", path=ROOT, endpoint=overview.get_overview),
+    Entry(title="Requests", path=f"{ROOT}/requests", endpoint=deletion_requests.list_deletion_requests),
+    Entry(title="Models", path=f"{ROOT}/models", endpoint=models.list_models),
+    Entry(title="Accounting", path=f"{ROOT}/accounting", endpoint=accounting.get_dataset_account),
+    Entry(title="Calculator", path=f"{ROOT}/calculator", endpoint=bounds.list_bounds),
+    Entry(title="Datasets", path=f"{ROOT}/datasets", endpoint=datasets.list_datasets),
+    Entry(title="Runs", path=f"{ROOT}/runs", endpoint=runs.list_runs),
+    Entry(title="Suppressions", path=f"{ROOT}/suppressions", endpoint=suppressions.list_suppressions),
+    Entry(title="Leaving reasons", path=f"{ROOT}/leaving-reasons", endpoint=leaving_reasons.get_leaving_reasons),
+    Entry(title="Deliveries", path=f"{ROOT}/deliveries", endpoint=webhook_deliveries.list_webhook_deliveries),
+    Entry(title="Keys", path=f"{ROOT}/keys", endpoint=api_keys.list_api_keys),
+    Entry(title="Policy", path=f"{ROOT}/tenant", endpoint=tenants.get_own_tenant),
+    Entry(title="Audit log", path=f"{ROOT}/audit-log", endpoint=audit_log.list_audit_entries),
+    Entry(title="Tenants", path=f"{ROOT}/tenants", endpoint=tenants.list_tenants),
+    Entry(title="Settings", path=f"{ROOT}/settings", endpoint=tenants.list_tenants),
+)
+
+
+def menu_of(visit: Visit) -> list[Entry]:
+    return [entry for entry in MENU if visit.may(entry.endpoint)]
+
+
+def is_at(here: str, entry: Entry) -> bool:
+    """Whether a page belongs to this line of the menu."""
+    return here == entry.path or (entry.path != ROOT and here.startswith(f"{entry.path}/"))

@@ -1,0 +1,153 @@
+"""A new model: a form that says what the model would take, before anybody makes it."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import Response
+from starlette.datastructures import FormData
+
+from app.accounting import pace
+from app.accounting import service as accounting
+from app.accounting.pace import Pace
+from app.api import datasets, models, previews, problems
+from app.api.previews import OptionOut
+from app.api.schemas import DatasetOut, ModelIn
+from app.dashboard import numbers, pages
+from app.dashboard.pages import ROOT
+from app.dashboard.requests import checked, text
+from app.dashboard.visits import Form, TheVisit, Visit
+from app.errors import LetheError
+from app.privacy import accountant
+from app.privacy.accountant import Run
+from app.privacy.mechanism import Mechanism
+from app.registry import datasets as registered
+from app.registry import mechanisms
+from app.unlearning import planner
+
+router = pages.new_router()
+
+_MOST_DATASETS = 500
+_SETTINGS = ("l2", "noise_scale", "step_size", "radius", "learn_steps")
+"""Of the mechanism: each has a default."""
+_IN_ITS_PART = {
+    "epsilon": "target",
+    "delta": "target",
+    "max_requests": "batching",
+    "max_wait_seconds": "batching",
+    "lanes": "audit",
+    "chains": "audit",
+}
+"""Fields that the API has in a part of their own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlook:
+    """What a model would take: its mechanism, and what forgetting one record would be once it has learned.
+
+    `room`: records that can be forgotten together before learning again is no dearer; `measured`: on these rows.
+    """
+
+    delta: float
+    mechanism: Mechanism
+    epsilon_without_steps: float
+    room: int
+    options: list[OptionOut]
+    measured: Pace | None
+
+
+@router.get("/models/new")
+def new_model(visit: TheVisit, dataset_id: str = "") -> Response:
+    """The form for a model."""
+    visit.require(models.create_model)
+    return _form(visit, {"dataset_id": dataset_id} if dataset_id else {})
+
+
+@router.post("/models/new/preview")
+def preview_model(visit: TheVisit, form: Form) -> Response:
+    """What it would take: the answer alone while somebody types; a page for whoever sends the form. Makes nothing."""
+    visit.require(models.create_model)
+    return _form(visit, _written(form), is_preview=True)
+
+
+@router.post("/models/new")
+def create_model(visit: TheVisit, form: Form) -> Response:
+    """Make it, and show it; or say at which field the form is wrong."""
+    visit.require(models.create_model)
+    try:
+        answer = visit.ask(models.create_model, body=_asked(_written(form)))
+    except LetheError as error:
+        return _form(visit, _written(form), error=error)
+    made = json.loads(bytes(answer.body))
+    return pages.see(f"{ROOT}/models/{made['id']}", done="made")
+
+
+def _written(form: FormData) -> dict[str, str]:
+    return {name: text(form, name) for name in form if name != "csrf"}
+
+
+def _asked(written: dict[str, str]) -> ModelIn:
+    """As the API reads it. Raises `InputInvalid`, whose paths are the names of fields."""
+    fields: dict[str, Any] = {"name": written.get("name", ""), "dataset_id": written.get("dataset_id", "")}
+    fields["evaluation_dataset_id"] = written.get("evaluation_dataset_id") or None
+    for name in (*_SETTINGS, "ranks", *_IN_ITS_PART):
+        value = numbers.of_field(written.get(name, ""))
+        if value is not None:
+            part = fields.setdefault(_IN_ITS_PART[name], {}) if name in _IN_ITS_PART else fields
+            part[name] = value
+    return checked(ModelIn, **fields)
+
+
+def _form(
+    visit: Visit, written: dict[str, str], *, is_preview: bool = False, error: LetheError | None = None
+) -> Response:
+    known = visit.ask(datasets.list_datasets, limit=_MOST_DATASETS).items
+    outlook, wrong = None, error
+    if known and error is None:
+        try:
+            outlook = _outlook(visit, {"dataset_id": known[0].id} | written)
+        except LetheError as refusal:
+            wrong = refusal
+    template = "models/outlook.html" if is_preview and pages.is_fragment(visit.request) else "models/new.html"
+    return visit.page(
+        template,
+        status=problems.status_of(type(error)) if error else 200,
+        written=written,
+        datasets=[(one.id, _title(one)) for one in known],
+        faults={one.path.rpartition(".")[2]: one.message for one in wrong.errors} if wrong else {},
+        error=wrong,
+        outlook=outlook,
+    )
+
+
+def _title(dataset: DatasetOut) -> str:
+    return f"{dataset.name} ({dataset.num_slots:,} rows, {dataset.num_classes} classes)"
+
+
+def _outlook(visit: Visit, written: dict[str, str]) -> Outlook:
+    """Of a model that is not named yet. Raises what making it would raise."""
+    asked = _asked({"name": "new"} | {name: value for name, value in written.items() if value})
+    with visit.call.reading() as session:
+        dataset = registered.get(session, asked.dataset_id)
+        measured = pace.of_dataset(session, dataset.id)
+    epsilon, delta = asked.target.epsilon, asked.target.delta or mechanisms.default_delta(dataset)
+    mechanism = mechanisms.of(
+        dataset,
+        epsilon=epsilon,
+        delta=delta,
+        l2=asked.l2,
+        noise_scale=asked.noise_scale,
+        step_size=asked.step_size,
+        radius=asked.radius,
+        learn_steps=asked.learn_steps,
+        max_steps=visit.call.at.settings.max_steps,
+    )
+    learned = accountant.replay(mechanism, [Run(steps=mechanism.learn_steps)])
+    return Outlook(
+        delta=delta,
+        mechanism=mechanism,
+        epsilon_without_steps=accounting.epsilon_without_steps(learned, records=1, delta=delta),
+        room=accounting.room(learned, epsilon=epsilon, delta=delta),
+        options=previews.shown_options(planner.options(learned, records=1, epsilon=epsilon, delta=delta), measured),
+        measured=measured,
+    )

@@ -1,0 +1,180 @@
+"""How a page is made: templates, the headers browsers obey, and a designed page for everything that goes wrong."""
+
+import functools
+import hashlib
+import importlib.resources
+import urllib.parse
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import sqlalchemy.exc
+from fastapi import APIRouter, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse, RedirectResponse
+from fastapi.staticfiles import StaticFiles
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.exceptions import HTTPException
+from starlette.types import Scope
+
+from app.api import problems, uploads
+from app.dashboard import wording
+from app.errors import InputInvalid, LetheError, NotFound, RateLimited, Unauthenticated
+
+ROOT = "/admin"
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "Referrer-Policy": "same-origin",  # with no-referrer, browsers would hide the origin of our own forms
+    "X-Frame-Options": "DENY",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+    "Cache-Control": "no-store",
+}
+
+
+@functools.cache
+def environment() -> Environment:
+    found = Environment(
+        loader=PackageLoader("app.dashboard"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    found.globals |= {"asset": asset, "count": wording.count, "grounds": wording.REJECTION_GROUNDS, "root": ROOT}
+    found.globals["percent"] = wording.percent
+    for shown in (
+        wording.at_least,
+        wording.at_most,
+        wording.duration,
+        wording.given,
+        wording.left,
+        wording.moment,
+        wording.number,
+        wording.of_notion,
+        wording.outcome,
+        wording.regulation,
+        wording.run_kind,
+        wording.sentence,
+        wording.size,
+        wording.state,
+        wording.words,
+        wording.written,
+    ):
+        found.filters[shown.__name__] = shown
+    return found
+
+
+@functools.cache
+def asset(name: str) -> str:
+    """Where a static file is: its address changes with what is in it, so that browsers may keep it for ever."""
+    content = importlib.resources.files("app.dashboard").joinpath("static", name).read_bytes()
+    return f"{ROOT}/static/{name}?{hashlib.sha256(content).hexdigest()[:12]}"
+
+
+class Assets(StaticFiles):
+    """The static files of the dashboard."""
+
+    def __init__(self) -> None:
+        super().__init__(directory=str(importlib.resources.files("app.dashboard") / "static"))
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        answer = await super().get_response(path, scope)
+        if answer.status_code == 200 and scope["query_string"]:
+            answer.headers["Cache-Control"] = "public, max-age=31536000, immutable"
+        return answer
+
+
+def rendered(request: Request, template: str, /, *, status: int = 200, **shown: Any) -> HTMLResponse:
+    """A page, or a part of one; `visit` is None for whoever is not logged in."""
+    visit = getattr(request.state, "visit", None)
+    content = (
+        environment()
+        .get_template(template)
+        .render(visit=visit, here=request.url.path, fragment=is_fragment(request), **shown)
+    )
+    return HTMLResponse(content, status, headers=_HEADERS)
+
+
+def see(path: str, **query: str | int) -> RedirectResponse:
+    """What a form answers when it has done what it is for: go and look there."""
+    return RedirectResponse(
+        f"{path}?{urllib.parse.urlencode(query)}" if query else path, status_code=303, headers=_HEADERS
+    )
+
+
+def file(name: str, content: str, media_type: str) -> Response:
+    """Something to be kept."""
+    headers = {"Content-Disposition": f'attachment; filename="{name}"', "Cache-Control": "no-store"}
+    return Response(content, media_type=media_type, headers=headers)
+
+
+def is_fragment(request: Request) -> bool:
+    """Whether a page asks for a part of itself."""
+    return request.headers.get("hx-request") == "true"
+
+
+class _PageRoute(uploads.SpooledRoute):
+    """Whatever goes wrong on a page is answered by a page. Files are spooled as the API spools them, never in clear."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        answer = super().get_route_handler()
+
+        async def page(request: Request) -> Response:
+            try:
+                return await answer(request)
+            except Unauthenticated:
+                return _log_in(request)
+            except LetheError as error:
+                return refused(request, error)
+            except RequestValidationError as error:
+                return refused(request, malformed(error))
+            except sqlalchemy.exc.OperationalError as error:
+                return refused(request, problems.unavailable(error))
+            except HTTPException as error:
+                return refused(
+                    request, InputInvalid("The form cannot be read.") if error.status_code == 400 else _none()
+                )
+            except Exception as error:  # noqa: BLE001  a defect: logged without what it says, which may name people
+                problems.unexpected(error)
+                return refused(request, LetheError("The log of the gateway names the error. Try again."))
+
+        return page
+
+
+def new_router() -> APIRouter:
+    """For pages: they are no part of the API's documentation."""
+    return APIRouter(prefix=ROOT, route_class=_PageRoute, include_in_schema=False)
+
+
+def refused(request: Request, error: LetheError) -> Response:
+    """The page for a named condition."""
+    answer = rendered(
+        request,
+        "refused.html",
+        status=problems.status_of(type(error)),
+        error=error,
+        status_code=problems.status_of(type(error)),
+    )
+    if isinstance(error, RateLimited):
+        answer.headers["Retry-After"] = str(error.retry_after)
+    return answer
+
+
+def malformed(error: Any) -> InputInvalid:
+    """What a form or an address lacks, without what was sent."""
+    found = problems.faults(error)
+    return InputInvalid("This page was not asked for in a form that it knows.", found)
+
+
+def _none() -> NotFound:
+    return NotFound("There is no such page.")
+
+
+def _log_in(request: Request) -> Response:
+    if is_fragment(request):
+        return Response(status_code=200, headers=_HEADERS | {"HX-Redirect": f"{ROOT}/login"})
+    if request.method != "GET" or request.url.path == ROOT:
+        return see(f"{ROOT}/login")
+    return see(f"{ROOT}/login", next=request.url.path)

@@ -1,0 +1,143 @@
+"""Requests: found, listed, and many decided at once."""
+
+import datetime
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, TypeVar
+
+from fastapi import Query, Response
+from pydantic import BaseModel, ValidationError
+from starlette.datastructures import FormData
+
+from app.api import batches, deletion_requests, problems
+from app.api.calls import Cursor
+from app.api.deletion_requests import Order
+from app.api.schemas import DeletionRequestOut, PageOut, RejectionIn, SubjectIn
+from app.dashboard import pages
+from app.dashboard.pages import ROOT
+from app.dashboard.visits import Form, TheVisit, Visit
+from app.dashboard.wording import regulation, sentence, state
+from app.deletion.deadlines import Regulation
+from app.deletion.status import Status
+from app.errors import InputInvalid, LetheError, ScopeMissing
+
+router = pages.new_router()
+
+M = TypeVar("M", bound=BaseModel)
+_PER_PAGE = 50
+_MOST_FOUND = 500
+_SOUGHT = {"subject_id": "subject id", "subject_sha256": "SHA-256 of the subject id", "external_id": "external id"}
+Due = Literal["", "soon", "overdue"]
+
+
+@router.get("/requests")
+def list_requests(
+    visit: TheVisit,
+    status: Status | Literal[""] = "",
+    regulation: Annotated[str, Query(pattern="^[a-z0-9_]{0,31}$")] = "",
+    due: Due = "",
+    order: Order = "newest",
+    cursor: Cursor = None,
+    done: Literal["", "approved", "rejected"] = "",
+    decided: int = 0,
+    refused: int = 0,
+) -> Response:
+    """A page of them. What is asked for is in the address: nothing about anybody."""
+    found = visit.ask(
+        deletion_requests.list_deletion_requests,
+        status=status or None,
+        regulation=regulation or None,
+        due_before=_due_before(visit, due),
+        order=order,
+        limit=_PER_PAGE,
+        cursor=cursor,
+    )
+    query = {"status": status, "regulation": regulation, "due": due, "order": order}
+    told = {"done": done, "decided": decided, "refused": refused} if done else None
+    return _list(visit, found, query=query, cursor=cursor, told=told)
+
+
+@router.post("/requests/search")
+def search_requests(visit: TheVisit, form: Form) -> Response:
+    """Those about a person. Whom they are about comes in the body, is hashed in memory, and stays nowhere."""
+    by, sought = text(form, "by"), text(form, "sought")
+    if by not in _SOUGHT or not sought:
+        raise InputInvalid("Choose what to search by, and enter it.")
+    if by != "external_id":
+        checked(SubjectIn, **{by: sought})
+    found = visit.ask(deletion_requests.list_deletion_requests, **{by: sought}, limit=_MOST_FOUND)
+    return _list(visit, found, query={}, sought=_SOUGHT[by])
+
+
+@router.post("/requests/decide")
+def decide_requests(visit: TheVisit, form: Form) -> Response:
+    """Approve or reject all that were chosen, each by itself: what cannot be decided holds up no other."""
+    endpoint: Callable[..., DeletionRequestOut] = deletion_requests.approve_deletion_request
+    done, body = "approved", {}
+    if text(form, "decision") == "reject":
+        endpoint = deletion_requests.reject_deletion_request
+        done, body = "rejected", {"body": rejection(form)}
+    decided = refused = 0
+    for request_id in form.getlist("chosen")[:_PER_PAGE]:
+        try:
+            visit.ask(endpoint, request_id=str(request_id), **body)
+            decided += 1
+        except ScopeMissing:
+            raise
+        except LetheError:
+            refused += 1
+    return pages.see(f"{ROOT}/requests", done=done, decided=decided, refused=refused)
+
+
+@router.get("/requests.csv")
+def export_requests(visit: TheVisit) -> Response:
+    """All of them, as the API gives them out."""
+    return visit.ask(batches.export_deletion_requests)
+
+
+def text(form: FormData, name: str) -> str:
+    """What was written into a field; nothing, if it was not there."""
+    found = form.get(name)
+    return found.strip() if isinstance(found, str) else ""
+
+
+def checked(body: type[M], **fields: Any) -> M:
+    """What a form says, as the API wants it said. Raises `InputInvalid`."""
+    try:
+        return body(**fields)
+    except ValidationError as error:
+        raise InputInvalid("Correct what is named, and send it again.", problems.faults(error)) from None
+
+
+def rejection(form: FormData) -> RejectionIn:
+    return checked(RejectionIn, ground=text(form, "ground"), explanation=text(form, "explanation"))
+
+
+def _due_before(visit: Visit, due: Due) -> datetime.datetime | None:
+    if not due:
+        return None
+    days = visit.call.at.settings.risk_days if due == "soon" else 0
+    return datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=days)
+
+
+def _list(
+    visit: Visit,
+    found: PageOut[DeletionRequestOut],
+    *,
+    query: dict[str, str],
+    cursor: str | None = None,
+    sought: str | None = None,
+    told: dict[str, Any] | None = None,
+) -> Response:
+    known = dict.fromkeys([*Regulation, *visit.caller.policy.regulations])
+    return visit.page(
+        "requests/list.html",
+        found=found,
+        query={name: value for name, value in query.items() if value},
+        cursor=cursor,
+        sought=sought,
+        told=told,
+        statuses=[("", "Any"), *((status.value, state(status).label) for status in Status)],
+        regulations=[("", "Any"), *((name, regulation(name)) for name in known)],
+        searches=[(name, sentence(what)) for name, what in _SOUGHT.items()],
+        may_decide=visit.may(deletion_requests.approve_deletion_request),
+    )

@@ -1,0 +1,105 @@
+"""Runs and workers: what is done now, what came to nothing and why, and whether anybody is there to do it."""
+
+import datetime
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from fastapi import Query, Response
+
+from app.api import overview, runs
+from app.api.calls import Cursor
+from app.api.runs import Status
+from app.api.schemas import RunOut
+from app.dashboard import audits, pages
+from app.dashboard.advice import Advice, advice
+from app.dashboard.visits import TheVisit, Visit
+from app.dashboard.wording import state
+
+router = pages.new_router()
+
+_PER_PAGE = 50
+_MOST_FAILURES = 200
+_STATUSES: tuple[Status, ...] = ("running", "published", "failed", "abandoned")
+Wanted = Status | Literal[""]
+ModelId = Annotated[str, Query(pattern="^[a-z0-9_]{0,40}$")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """Runs that came to nothing for the same reason."""
+
+    error_code: str
+    count: int
+    last: RunOut
+    advice: Advice
+
+    @property
+    def last_at(self) -> datetime.datetime:
+        return self.last.finished_at or self.last.started_at
+
+
+@router.get("/runs")
+def list_runs(visit: TheVisit, status: Wanted = "", model_id: ModelId = "", cursor: Cursor = None) -> Response:
+    """A page of them, and the workers."""
+    return visit.page("runs/list.html", **_listed(visit, status, model_id, cursor))
+
+
+@router.get("/runs/live")
+def live_runs(visit: TheVisit, status: Wanted = "", model_id: ModelId = "", cursor: Cursor = None) -> Response:
+    """The same, for a page that is open."""
+    return visit.page("runs/live.html", **_listed(visit, status, model_id, cursor))
+
+
+@router.get("/runs/{run_id}")
+def show_run(visit: TheVisit, run_id: str) -> Response:
+    """How far a run is, or how it ended."""
+    return visit.page("runs/one.html", **_found(visit, run_id))
+
+
+@router.get("/runs/{run_id}/live")
+def live_run(visit: TheVisit, run_id: str) -> Response:
+    """The same, for a page that is open."""
+    return visit.page("runs/live_one.html", **_found(visit, run_id))
+
+
+def failures(ended: Iterable[RunOut]) -> list[Failure]:
+    """By their reasons, the last one first."""
+    by_code: dict[str, list[RunOut]] = {}
+    for run in ended:
+        by_code.setdefault(run.error_code or "", []).append(run)
+    found = [
+        Failure(
+            error_code=code,
+            count=len(some),
+            last=max(some, key=lambda run: run.finished_at or run.started_at),
+            advice=advice(code),
+        )
+        for code, some in by_code.items()
+    ]
+    return sorted(found, key=lambda failure: failure.last_at, reverse=True)
+
+
+def _listed(visit: Visit, status: Wanted, model_id: str, cursor: str | None) -> dict[str, Any]:
+    query = {"status": status, "model_id": model_id}
+    wanted = {name: value or None for name, value in query.items()}
+    vain: list[RunOut] = []
+    for ending in ("failed", "abandoned"):
+        vain += visit.ask(runs.list_runs, status=ending, limit=_MOST_FAILURES).items
+    return {
+        "found": visit.ask(runs.list_runs, **wanted, limit=_PER_PAGE, cursor=cursor),
+        "failures": failures(vain),
+        "numbers": visit.ask(overview.get_overview) if visit.may(overview.get_overview) else None,
+        "query": {name: value for name, value in query.items() if value},
+        "cursor": cursor,
+        "statuses": [("", "Any"), *((one, state(one).label) for one in _STATUSES)],
+    }
+
+
+def _found(visit: Visit, run_id: str) -> dict[str, Any]:
+    run = visit.ask(runs.get_run, run_id=run_id)
+    return {
+        "run": run,
+        "advice": advice(run.error_code) if run.error_code else None,
+        "told": audits.told(run.audit) if run.audit else None,
+    }

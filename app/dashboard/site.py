@@ -1,0 +1,81 @@
+"""All pages below /admin."""
+
+from fastapi import FastAPI, Request, Response
+
+from app.api import problems
+from app.dashboard import (
+    accounting,
+    audit_log,
+    audits,
+    calculator,
+    certificates,
+    curves,
+    datasets,
+    decisions,
+    deliveries,
+    home,
+    keys,
+    leaving_reasons,
+    login,
+    models,
+    new_model,
+    pages,
+    requests,
+    runs,
+    settings_in_force,
+    suppressions,
+    tenants,
+    what_if,
+)
+from app.dashboard.menu import is_at, menu_of
+from app.dashboard.pages import ROOT
+from app.dashboard.visits import TheVisit
+from app.errors import LetheError, NotFound
+
+_PAGES = (
+    login,
+    home,
+    requests,
+    decisions,
+    certificates,
+    new_model,
+    models,
+    audits,
+    curves,
+    what_if,
+    accounting,
+    calculator,
+    datasets,
+    suppressions,
+    leaving_reasons,
+    runs,
+    deliveries,
+    keys,
+    tenants,
+    audit_log,
+    settings_in_force,
+)
+"""Modules with a `router`."""
+
+
+def install(gateway: FastAPI) -> None:
+    """Serve the pages below /admin."""
+    pages.environment().globals |= {"menu_of": menu_of, "is_at": is_at, "between": audits.between}
+    gateway.mount(f"{ROOT}/static", pages.Assets())
+    for module in _PAGES:
+        gateway.include_router(module.router)
+    gateway.include_router(_elsewhere)
+
+
+def refused(request: Request, error: LetheError) -> Response:
+    """What is refused before anybody knows where it leads: by a page to browsers at pages, else by a problem."""
+    is_here = f"{request.url.path}/".startswith(f"{ROOT}/")
+    return pages.refused(request, error) if is_here else problems.problem(error)
+
+
+_elsewhere = pages.new_router()
+
+
+@_elsewhere.api_route("/{path:path}", methods=["GET", "POST", "PUT", "PATCH", "DELETE"])
+def nothing_here(_visit: TheVisit) -> Response:
+    raise NotFound("There is no such page.")

@@ -1,0 +1,271 @@
+/* Local times, live parts, copy buttons, choosing many, sliders, and curves. Everything works without it, but for the curves. */
+"use strict";
+(() => {
+  const formats = {
+    minute: new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" }),
+    day: new Intl.DateTimeFormat(undefined, { dateStyle: "medium" }),
+  };
+
+  function localise(root) {
+    for (const time of root.querySelectorAll("time[data-local]")) {
+      const text = formats[time.dataset.local].format(new Date(time.dateTime));
+      if (time.textContent !== text) time.textContent = text;
+    }
+  }
+
+  /* --- live parts: asked for again while somebody looks, and nobody is typing in them --- */
+
+  const due = new WeakMap();
+
+  function refresh() {
+    if (document.visibilityState !== "visible") return;
+    for (const part of document.querySelectorAll("[data-live]")) {
+      const now = performance.now();
+      if (!due.has(part)) due.set(part, now + 1000 * part.dataset.live);
+      if (now < due.get(part) || part.querySelector("details[open] form, :is(input, textarea, select):focus")) continue;
+      due.set(part, now + 1000 * part.dataset.live);
+      htmx.trigger(part, "live");
+    }
+  }
+
+  function connected(isSo) {
+    document.getElementById("connection").hidden = isSo;
+  }
+
+  document.addEventListener("htmx:config:request", (event) => {
+    const token = document.querySelector("meta[name=form-token]");
+    if (token) event.detail.ctx.request.headers["X-CSRF-Token"] = token.content;
+  });
+  document.addEventListener("htmx:before:swap", (event) => {
+    /* Times are localised before they are compared with what is there: nothing flickers. */
+    const part = event.detail.tasks?.[0]?.fragment;
+    if (part?.querySelectorAll) localise(part);
+  });
+  document.addEventListener("htmx:after:swap", () => { localise(document); draw(document); });
+  document.addEventListener("htmx:after:request", (event) => connected((event.detail.ctx.response?.status ?? 0) < 500));
+  document.addEventListener("htmx:error", (event) => {
+    if (!event.detail.ctx?.response) connected(false);
+  });
+
+  /* --- copying, and choosing many --- */
+
+  document.addEventListener("click", async (event) => {
+    const button = event.target.closest("[data-copy]");
+    if (!button) return;
+    await navigator.clipboard.writeText(button.dataset.copy);
+    const [text, name] = [button.textContent, button.ariaLabel];
+    button.textContent = "Copied";
+    button.ariaLabel = null;
+    setTimeout(() => { button.textContent = text; button.ariaLabel = name; }, 1500);
+  });
+
+  function counted() {
+    for (const bar of document.querySelectorAll("[data-chosen]")) {
+      const chosen = document.querySelectorAll(`${bar.dataset.chosen}:checked`).length;
+      bar.hidden = chosen === 0;
+      const text = bar.querySelector("[data-count]");
+      if (text) text.textContent = chosen === 1 ? "1 request chosen" : `${chosen} requests chosen`;
+    }
+  }
+
+  document.addEventListener("change", (event) => {
+    const all = event.target.closest("[data-all]");
+    if (all) for (const box of document.querySelectorAll(all.dataset.all)) box.checked = all.checked;
+    const form = event.target.closest("form[data-now]");
+    if (form) form.requestSubmit();
+    counted();
+  });
+
+  /* --- sliders: each drives the field beside it, by powers of ten --- */
+
+  function slid(slider) {
+    const field = document.getElementById(slider.dataset.drives);
+    slider.hidden = false;
+    const follow = () => {
+      slider.value = Math.log10(Math.max(Number(field.value), 1e-9));
+      slider.setAttribute("aria-valuetext", field.value);
+    };
+    slider.addEventListener("input", () => {
+      const value = 10 ** Number(slider.value);
+      field.value = field.step === "1" ? Math.round(value) : Number(value.toPrecision(2));
+      slider.setAttribute("aria-valuetext", field.value);
+    });
+    field.addEventListener("input", follow);
+    follow();
+  }
+
+  /* --- files: sent with a bar that shows how far they are --- */
+
+  function told(form, problem) {
+    const place = document.querySelector("[data-fault]");
+    place.replaceChildren(problem);
+    place.scrollIntoView({ block: "center" });
+    form.querySelector("[data-sending]").hidden = true;
+    for (const button of form.querySelectorAll("button")) button.disabled = false;
+  }
+
+  function complaint(text) {
+    const notice = document.createElement("div");
+    notice.className = "notice bad";
+    notice.setAttribute("role", "alert");
+    notice.textContent = text;
+    return notice;
+  }
+
+  function answered(form, call) {
+    const page = new DOMParser().parseFromString(call.responseText, "text/html");
+    const fault = page.querySelector("[data-fault] .notice") ?? page.querySelector(".gate .lead");
+    if (call.status < 300) location.assign(call.responseURL);
+    else told(form, fault ? document.importNode(fault, true) : complaint(
+      call.status === 413 ? "The file is larger than this server accepts. Nothing was stored." : `The upload failed (${call.status}). Nothing was stored.`));
+  }
+
+  document.addEventListener("submit", (event) => {
+    const form = event.target.closest("form[data-upload]");
+    if (!form) return;
+    event.preventDefault();
+    const content = new FormData(form);
+    if ([...content.values()].some((value) => value.size > Number(form.dataset.upload))) {
+      told(form, complaint("The file is larger than this server accepts. Nothing was sent."));
+      return;
+    }
+    const [sending, bar, text] = ["[data-sending]", "[data-sending] progress", "[data-sending] p"].map((what) => form.querySelector(what));
+    document.querySelector("[data-fault]").replaceChildren();
+    for (const button of form.querySelectorAll("button")) button.disabled = true;
+    sending.hidden = false;
+    bar.value = 0;
+    text.textContent = "Sending …";
+    const call = new XMLHttpRequest();
+    call.upload.addEventListener("progress", (sent) => { bar.value = sent.loaded / sent.total; });
+    call.upload.addEventListener("load", () => { bar.removeAttribute("value"); text.textContent = "Sent. The rows are being read and encoded …"; });
+    call.addEventListener("load", () => answered(form, call));
+    call.addEventListener("error", () => told(form, complaint("The gateway does not answer, or ended the upload. Look at the list of datasets before you send it again.")));
+    call.open("POST", form.action);
+    call.setRequestHeader("X-CSRF-Token", content.get("csrf"));
+    call.send(content);
+  });
+
+  /* --- curves --- */
+
+  /* A canvas knows no variables: an element says what they are in the reader's scheme. */
+  function colours() {
+    const probe = document.body.appendChild(document.createElement("i"));
+    const colour = (name) => {
+      probe.style.color = `var(${name})`;
+      return getComputedStyle(probe).color;
+    };
+    const found = { lines: [1, 2, 3, 4, 5].map((n) => colour(`--line-${n}`)), text: colour("--quiet"), grid: colour("--hair"), batch: colour("--bad") };
+    probe.remove();
+    return found;
+  }
+
+  const significant = new Intl.NumberFormat(undefined, { maximumSignificantDigits: 4 });
+  const plots = new Set();
+
+  /* Whole powers of ten around the numbers and around the level they are held against. */
+  function powers(asked, low, high) {
+    const level = asked.level?.y;
+    const found = [low, high, level].filter((value) => value > 0 && Number.isFinite(value));
+    if (found.length === 0) return [0.1, 10];
+    const ends = [10 ** Math.floor(Math.log10(Math.min(...found))), 10 ** Math.ceil(Math.log10(Math.max(...found)))];
+    return ends[0] < ends[1] ? ends : [ends[0] / 10, ends[1] * 10];
+  }
+
+  /* Names along an axis instead of numbers, as many as there is room for. */
+  function namedTicks(asked) {
+    if (!asked.ticks) return {};
+    const chosen = (plot) => {
+      const room = plot.bbox.width / devicePixelRatio / Math.max(1, asked.ticks.length);
+      return asked.ticks.filter((_tick, index) => index % Math.max(1, Math.ceil(130 / Math.max(1, room))) === 0);
+    };
+    return { splits: (plot) => chosen(plot).map(([at]) => at), values: (plot) => chosen(plot).map(([, text]) => text), grid: { show: false } };
+  }
+
+  /* Vertical lines where something happened (solid: people were forgotten, dotted: a version came out), and the level. */
+  function marked(plot, asked, paint) {
+    const { ctx, bbox } = plot;
+    ctx.save();
+    ctx.font = `${12 * devicePixelRatio}px system-ui, sans-serif`;
+    ctx.lineWidth = devicePixelRatio;
+    ctx.textAlign = "left";
+    ctx.textBaseline = "alphabetic";
+    let end = -Infinity;
+    for (const { x, kind, text } of asked.marks ?? []) {
+      const at = plot.valToPos(x, "x", true);
+      const isBatch = kind === "batch";
+      ctx.strokeStyle = ctx.fillStyle = isBatch ? paint.batch : paint.text;
+      ctx.setLineDash(isBatch ? [] : [2 * devicePixelRatio, 3 * devicePixelRatio]);
+      ctx.beginPath();
+      ctx.moveTo(at, bbox.top);
+      ctx.lineTo(at, bbox.top + bbox.height);
+      ctx.stroke();
+      const width = ctx.measureText(text).width;
+      const left = isBatch ? at + 4 * devicePixelRatio : at - width - 4 * devicePixelRatio;
+      if (left < end) continue;
+      end = left + width;
+      ctx.fillText(text, left, bbox.top - 8 * devicePixelRatio);
+    }
+    if (asked.level) {
+      const at = plot.valToPos(asked.level.y, "y", true);
+      ctx.strokeStyle = ctx.fillStyle = paint.text;
+      ctx.setLineDash([8 * devicePixelRatio, 4 * devicePixelRatio]);
+      ctx.beginPath();
+      ctx.moveTo(bbox.left, at);
+      ctx.lineTo(bbox.left + bbox.width, at);
+      ctx.stroke();
+      ctx.fillText(asked.level.text, bbox.left + 6 * devicePixelRatio, at - 5 * devicePixelRatio);
+    }
+    ctx.restore();
+  }
+
+  function draw(root) {
+    if (typeof uPlot === "undefined") return;
+    for (const place of root.querySelectorAll("[data-plot]")) {
+      if (place.plotted === place.dataset.plot) continue;
+      place.plotted = place.dataset.plot;
+      place.replaceChildren();
+      const asked = JSON.parse(place.dataset.plot);
+      const paint = colours();
+      const shown = (_plot, value) => (value == null ? "–" : significant.format(value));
+      const named = (_plot, value, _series, at) => asked.names?.[at] ?? shown(_plot, value);
+      const axis = (label) => ({ label: label || undefined, stroke: paint.text, grid: { stroke: paint.grid, width: 1 }, ticks: { stroke: paint.grid, width: 1 } });
+      const options = {
+        width: place.clientWidth || 600,
+        height: asked.height,
+        padding: asked.marks ? [26, 12, 0, 0] : undefined,
+        scales: { x: { time: false, distr: asked.logx ? 3 : 1 }, y: asked.log ? { distr: 3, range: (_plot, low, high) => powers(asked, low, high) } : {} },
+        axes: [{ ...axis(asked.x), ...namedTicks(asked) }, { ...axis(asked.y), size: 64, values: (_plot, ticks) => ticks.map((tick) => (tick == null ? "" : significant.format(tick))) }],
+        series: asked.columns.map((label, index) => index === 0
+          ? { label, value: named }
+          : { label, stroke: paint.lines[(index - 1) % paint.lines.length], width: 2, dash: index > 1 ? [6, 2 + 2 * index] : undefined, spanGaps: !asked.gaps, points: { show: asked.rows.length < 40 }, value: shown }),
+        hooks: { drawAxes: [(plot) => marked(plot, asked, paint)] },
+      };
+      const data = asked.columns.map((_, column) => asked.rows.map((row) => row[column]));
+      const plot = new uPlot(options, data, place);
+      plots.add({ plot, place, height: asked.height });
+    }
+  }
+
+  function redraw() {
+    for (const one of plots) {
+      if (!one.place.isConnected) plots.delete(one);
+      else one.plot.setSize({ width: one.place.clientWidth, height: one.height });
+    }
+  }
+
+  function repaint() {
+    for (const one of plots) { one.plot.destroy(); one.place.plotted = null; }
+    plots.clear();
+    draw(document);
+  }
+
+  window.addEventListener("resize", redraw);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
+  window.addEventListener("beforeprint", repaint);
+
+  localise(document);
+  draw(document);
+  counted();
+  document.querySelectorAll("[data-drives]").forEach(slid);
+  setInterval(refresh, 250);
+})();

@@ -1,0 +1,164 @@
+"""Tenants: one's own with its policy, whose statements and signatures it believes; and, for operators, all of them."""
+
+import json
+from collections.abc import Callable
+from typing import Any, Literal
+
+from fastapi import Response
+from pydantic import ValidationError
+from starlette.datastructures import FormData
+
+from app.access.policy import Policy
+from app.api import agents, identity_issuers, problems, tenants
+from app.api.agents import AgentIn
+from app.api.calls import Cursor
+from app.api.identity_issuers import IdentityIssuerIn
+from app.api.tenants import TenantChangeIn, TenantIn
+from app.dashboard import pages
+from app.dashboard.pages import ROOT
+from app.dashboard.requests import checked, text
+from app.dashboard.visits import Form, TheVisit, Visit
+from app.errors import FieldError, InputInvalid, LetheError, NotFound
+
+router = pages.new_router()
+
+_PER_PAGE = 100
+_WHOLE = ("grace_seconds", "report_seconds", "retain_details_days", "retain_requests_days")
+_CHOSEN = ("identity", "drp_claim", "time_zone")
+_MAY_BE_ABSENT = ("retain_requests_days", "drp_business_id", "drp_verification_url")
+Done = Literal["", "policy", "issuer", "issuer_deleted", "agent", "agent_deleted"]
+
+
+@router.get("/tenant")
+def show_own(visit: TheVisit, done: Done = "") -> Response:
+    """The tenant of this session, and its policy."""
+    return _own(visit, done=done)
+
+
+@router.post("/tenant/policy")
+def change_policy(visit: TheVisit, form: Form) -> Response:
+    """Change what differs from the policy in force, and leave the rest."""
+    present = visit.ask(tenants.get_own_tenant).policy.model_dump(mode="json")
+    try:
+        asked = _policy(form)
+        changed = {name: value for name, value in asked.items() if value != present[name]}
+        if changed:
+            visit.ask(tenants.change_own_tenant, body=TenantChangeIn(policy=_checked_policy(changed)))
+    except LetheError as error:
+        return _own(visit, error=error, filled={name: text(form, name) for name in form})
+    return pages.see(f"{ROOT}/tenant", done="policy")
+
+
+@router.post("/tenant/issuers")
+def add_issuer(visit: TheVisit, form: Form) -> Response:
+    """Believe what an issuer signs about people's identity."""
+
+    def asked() -> dict[str, Any]:
+        jwks = _json(form, "jwks", "expected a JSON Web Key Set")
+        named = {name: text(form, name) for name in ("issuer", "audience")}
+        return {"body": checked(IdentityIssuerIn, **named, jwks=jwks)}
+
+    return _changed(visit, "issuer", identity_issuers.create_identity_issuer, asked)
+
+
+@router.post("/tenant/issuers/{issuer_id}/delete")
+def delete_issuer(visit: TheVisit, issuer_id: str) -> Response:
+    return _changed(visit, "issuer_deleted", identity_issuers.delete_identity_issuer, lambda: {"issuer_id": issuer_id})
+
+
+@router.post("/tenant/agents")
+def add_agent(visit: TheVisit, form: Form) -> Response:
+    """Let an agent of the Data Rights Protocol sign requests."""
+
+    def asked() -> dict[str, Any]:
+        return {"body": checked(AgentIn, **{name: text(form, name) for name in ("agent_id", "name", "verify_key")})}
+
+    return _changed(visit, "agent", agents.register_agent, asked)
+
+
+@router.post("/tenant/agents/{agent}/delete")
+def remove_agent(visit: TheVisit, agent: str) -> Response:
+    return _changed(visit, "agent_deleted", agents.remove_agent, lambda: {"id": agent})
+
+
+@router.get("/tenants")
+def list_tenants(visit: TheVisit, cursor: Cursor = None) -> Response:
+    """All tenants of the installation, for its operators."""
+    return _all(visit, cursor=cursor)
+
+
+@router.post("/tenants")
+def create_tenant(visit: TheVisit, form: Form) -> Response:
+    """Make a tenant, and show the key of its first admin this once."""
+    try:
+        body = checked(TenantIn, name=text(form, "name"))
+        made = visit.ask(tenants.create_tenant, body=body, response=Response())
+    except LetheError as error:
+        return _all(visit, error=error)
+    return visit.page("tenants/made.html", status=201, made=made)
+
+
+def _changed(visit: Visit, done: Done, endpoint: Callable[..., Any], asked: Callable[[], dict[str, Any]]) -> Response:
+    """Ask `endpoint` for it, and say that it is done; or why not, above what is there."""
+    try:
+        visit.ask(endpoint, **asked())
+    except NotFound:
+        raise
+    except LetheError as error:
+        return _own(visit, error=error)
+    return pages.see(f"{ROOT}/tenant", done=done)
+
+
+def _policy(form: FormData) -> dict[str, Any]:
+    """What the form says, in the types of a policy; what has none of them is left as it is, to be refused."""
+    asked: dict[str, Any] = {name: text(form, name) for name in _CHOSEN}
+    asked["auto_accept"] = text(form, "auto_accept") == "yes"
+    asked["opendsr_identities"] = [one for one in form.getlist("opendsr_identities") if isinstance(one, str)]
+    for name in (*_WHOLE, *_MAY_BE_ABSENT):
+        found = text(form, name)
+        asked[name] = int(found) if name in _WHOLE and found.isdecimal() else found
+        if not found and name in _MAY_BE_ABSENT:
+            asked[name] = None
+    asked["regulations"] = _json(form, "regulations", "expected a JSON object")
+    return asked
+
+
+def _checked_policy(changed: dict[str, Any]) -> Policy:
+    """Raises `InputInvalid`."""
+    try:
+        return Policy.model_validate(changed)
+    except ValidationError as error:
+        raise InputInvalid("The policy stays as it was.", problems.faults(error)) from None
+
+
+def _json(form: FormData, name: str, expected: str) -> Any:
+    try:
+        return json.loads(text(form, name) or "{}")
+    except (ValueError, RecursionError):
+        raise InputInvalid("Correct what is named, and send it again.", [FieldError(name, expected)]) from None
+
+
+def _own(
+    visit: Visit, *, done: Done = "", error: LetheError | None = None, filled: dict[str, str] | None = None
+) -> Response:
+    own = visit.ask(tenants.get_own_tenant)
+    policy = own.policy.model_dump(mode="json")
+    return visit.page(
+        "tenants/own.html",
+        status=problems.status_of(type(error)) if error else 200,
+        tenant=own,
+        policy=policy,
+        filled=filled or {},
+        regulations=json.dumps(policy["regulations"], indent=2),
+        meaning={name: field.description for name, field in Policy.model_fields.items()},
+        issuers=visit.ask(identity_issuers.list_identity_issuers, limit=_PER_PAGE).items,
+        agents=visit.ask(agents.list_agents, limit=_PER_PAGE).items,
+        done=done,
+        error=error,
+    )
+
+
+def _all(visit: Visit, *, cursor: str | None = None, error: LetheError | None = None) -> Response:
+    found = visit.ask(tenants.list_tenants, limit=_PER_PAGE, cursor=cursor)
+    status = problems.status_of(type(error)) if error else 200
+    return visit.page("tenants/list.html", status=status, found=found, cursor=cursor, error=error)

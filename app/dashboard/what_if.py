@@ -1,0 +1,90 @@
+"""What forgetting more people would take: here, in batches, and by what others have published."""
+
+from dataclasses import dataclass
+
+from fastapi import Response
+
+from app.api import models, previews, problems
+from app.api.previews import PreviewOut, RivalOut, RivalsOut
+from app.api.schemas import ModelOut, PreviewIn
+from app.dashboard import pages
+from app.dashboard.numbers import Above, Whole
+from app.dashboard.visits import TheVisit, Visit
+from app.errors import LetheError, ModelNotLive, NotFound
+
+router = pages.new_router()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """What the sliders say."""
+
+    records: int
+    epsilon: float
+    batch: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """A way to serve the request. `share`: of the longest bar; None where it has no number of steps."""
+
+    rival: RivalOut
+    is_ours: bool
+    share: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What the sliders are told. `preview` is None, and `error` says why, where there is no answer."""
+
+    ask: Ask
+    preview: PreviewOut | None
+    rivals: RivalsOut | None
+    bars: list[Bar]
+    error: LetheError | None
+
+
+@router.get("/models/{model_id}/what-if")
+def show_what_if(
+    visit: TheVisit, model_id: str, records: Whole = None, epsilon: Above = None, batch: Whole = None
+) -> Response:
+    """The answer alone for sliders that move; a page for whoever sends the form."""
+    model = visit.ask(models.get_model, model_id=model_id)
+    ask = Ask(records=records or 1, epsilon=epsilon or model.target.epsilon, batch=batch)
+    answer = _answered(visit, model, ask)
+    status = problems.status_of(type(answer.error)) if answer.error else 200
+    return visit.page("models/what_if.html", status=status, model=model, answer=answer)
+
+
+def first(visit: Visit, model: ModelOut) -> Answer | None:
+    """What one record more would take; None for whoever may not ask, or while there is no version to ask about."""
+    if model.live_version is None or not visit.may(previews.preview):
+        return None
+    answer = _answered(visit, model, Ask(records=1, epsilon=model.target.epsilon, batch=None))
+    return None if isinstance(answer.error, ModelNotLive) else answer
+
+
+def _answered(visit: Visit, model: ModelOut, ask: Ask) -> Answer:
+    body = PreviewIn(model_id=model.id, num_records=ask.records, epsilon=ask.epsilon, batch=ask.batch)
+    try:
+        preview = visit.ask(previews.preview, body=body)
+        rivals = visit.ask(
+            previews.get_rivals, model_id=model.id, num_records=ask.records, epsilon=ask.epsilon, delta=None
+        )
+    except NotFound:
+        raise
+    except LetheError as error:
+        return Answer(ask=ask, preview=None, rivals=None, bars=[], error=error)
+    return Answer(ask=ask, preview=preview, rivals=rivals, bars=_bars(rivals.rivals), error=None)
+
+
+def _bars(rivals: list[RivalOut]) -> list[Bar]:
+    longest = max((rival.steps for rival in rivals if rival.steps is not None), default=0)
+    return [
+        Bar(
+            rival=rival,
+            is_ours=rival.name == "lethe",
+            share=None if rival.steps is None or not longest else 100 * rival.steps / longest,
+        )
+        for rival in rivals
+    ]

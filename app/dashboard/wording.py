@@ -1,0 +1,224 @@
+"""How numbers, times and states read on a page: with units, with sensible digits, in plain words."""
+
+import datetime
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+
+from markupsafe import Markup
+
+from app.api.schemas import ClockOut, GuaranteeOut
+from app.deletion.deadlines import ClockState
+from app.deletion.review import RejectionGround
+
+_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """A status as people read it. `tone`: of its chip: quiet, active, good, warn, bad."""
+
+    label: str
+    tone: str
+
+
+STATES: Mapping[str, State] = {
+    # requests
+    "received": State(label="Received", tone="quiet"),
+    "in_review": State(label="In review", tone="warn"),
+    "accepted": State(label="Accepted", tone="active"),
+    "running": State(label="Running", tone="active"),
+    "completed": State(label="Completed", tone="good"),
+    "rejected": State(label="Rejected", tone="quiet"),
+    "cancelled": State(label="Cancelled", tone="quiet"),
+    "pending": State(label="Pending", tone="quiet"),
+    "nothing_published": State(label="Nothing published", tone="quiet"),
+    # clocks
+    "on_time": State(label="On time", tone="good"),
+    "at_risk": State(label="Due soon", tone="warn"),
+    "overdue": State(label="Overdue", tone="bad"),
+    "paused": State(label="Paused", tone="quiet"),
+    "ended": State(label="Ended", tone="quiet"),
+    # models, versions and runs
+    "learning": State(label="Learning", tone="active"),
+    "live": State(label="Live", tone="good"),
+    "unlearning": State(label="Unlearning", tone="active"),
+    "failed": State(label="Failed", tone="bad"),
+    "retired": State(label="Retired", tone="quiet"),
+    "destroyed": State(label="Destroyed", tone="quiet"),
+    "published": State(label="Published", tone="good"),
+    "abandoned": State(label="Abandoned", tone="warn"),
+    "erased": State(label="Erased", tone="good"),
+    # audits
+    "passed": State(label="Passed", tone="good"),
+    "refused": State(label="Refused", tone="bad"),
+    # workers
+    "alive": State(label="Alive", tone="good"),
+    "silent": State(label="Silent", tone="bad"),
+    "failing": State(label="Failing", tone="bad"),
+    # deliveries and additions
+    "delivered": State(label="Delivered", tone="good"),
+    "gone": State(label="Receiver gone", tone="quiet"),
+    "dead": State(label="Given up", tone="bad"),
+    "applied": State(label="Applied", tone="good"),
+    # keys
+    "in_force": State(label="In force", tone="good"),
+    "revoked": State(label="Revoked", tone="quiet"),
+    "expired": State(label="Expired", tone="quiet"),
+}
+
+REJECTION_GROUNDS: Mapping[RejectionGround, str] = {
+    RejectionGround.FREE_EXPRESSION: "Freedom of expression and information (Art. 17(3)(a))",
+    RejectionGround.LEGAL_OBLIGATION: "A legal obligation to keep the data (Art. 17(3)(b))",
+    RejectionGround.PUBLIC_HEALTH: "Public health (Art. 17(3)(c))",
+    RejectionGround.ARCHIVING_RESEARCH: "Archiving, research or statistics (Art. 17(3)(d))",
+    RejectionGround.LEGAL_CLAIMS: "Legal claims (Art. 17(3)(e))",
+    RejectionGround.MANIFESTLY_UNFOUNDED: "Manifestly unfounded or excessive (Art. 12(5))",
+    RejectionGround.IDENTITY_NOT_ESTABLISHED: "Identity not established (Art. 12(2), (6))",
+}
+
+OUTCOMES: Mapping[str, str] = {
+    "forgotten": "Forgotten: the rows are null and every model has forgotten them",
+    "nothing_held": "Nothing was held about this person",
+}
+
+RUN_KINDS: Mapping[str, str] = {
+    "learn": "Learning",
+    "unlearn": "Unlearning",
+    "relearn": "Relearning",
+    "erase": "Erasing",
+    "add": "Adding rows",
+    "audit": "Auditing",
+}
+
+
+def state(name: str) -> State:
+    return STATES.get(name) or State(label=words(name), tone="quiet")
+
+
+def outcome(name: str) -> str:
+    return OUTCOMES.get(name, words(name))
+
+
+def run_kind(name: str) -> str:
+    return RUN_KINDS.get(name, words(name))
+
+
+def regulation(name: str) -> str:
+    """As lawyers write it."""
+    return {"gdpr": "GDPR", "ccpa": "CCPA"}.get(name, words(name))
+
+
+def sentence(text: str) -> str:
+    """With a capital at its beginning."""
+    return text[:1].upper() + text[1:]
+
+
+def words(name: str) -> str:
+    """`not_necessary` as "Not necessary"."""
+    return name.replace("_", " ").capitalize()
+
+
+def count(number: int, one: str, many: str | None = None) -> str:
+    """`count(1, "request")` is "1 request", and of 1234 "1,234 requests"."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def number(value: float, digits: int = 4) -> str:
+    """With so many significant digits; powers of ten where a plain number would be long."""
+    if isinstance(value, int):
+        return f"{value:,}"
+    if not math.isfinite(value):
+        return "∞" if value > 0 else "−∞" if value < 0 else "not a number"
+    if value and not 1e-3 <= abs(value) < 1e6:
+        mantissa, _, exponent = f"{value:.{digits - 1}e}".partition("e")
+        return f"{mantissa} × 10{str(int(exponent)).translate(_SUPERSCRIPTS)}"
+    places = digits if not value else max(0, digits - 1 - math.floor(math.log10(abs(value))))
+    return f"{value:,.{places}f}"
+
+
+def at_most(value: float, digits: int = 4) -> str:
+    """As `number`, rounded up: for what is claimed to be no more than that."""
+    return _rounded(value, digits, ROUND_CEILING)
+
+
+def at_least(value: float, digits: int = 4) -> str:
+    """As `number`, rounded down: for what is claimed to be no less than that."""
+    return _rounded(value, digits, ROUND_FLOOR)
+
+
+def _rounded(value: float, digits: int, rounding: str) -> str:
+    if not value or not math.isfinite(value):
+        return number(value, digits)
+    exact = Decimal(repr(value))
+    last = Decimal(1).scaleb(min(0, exact.adjusted() - digits + 1))
+    return number(float(exact.quantize(last, rounding=rounding)), digits)
+
+
+def given(value: float) -> str:
+    """A number that somebody chose, as they wrote it."""
+    return f"{value:,.10g}" if value == 0 or 1e-4 <= abs(value) < 1e9 else number(value)
+
+
+def duration(seconds: float) -> str:
+    """In the unit that people would say it in."""
+    if seconds < 1:
+        return "0 s" if seconds <= 0 else f"{seconds * 1000:.0f} ms"
+    for most, unit, size in ((120, "s", 1), (7200, "min", 60), (172800, "h", 3600)):
+        if seconds < most:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds / 86400:,.0f} days"
+
+
+def size(number_of_bytes: int) -> str:
+    value, unit = float(number_of_bytes), "B"
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if value < 1000 or unit == "TB":
+            break
+        value /= 1000
+    return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+
+
+def moment(at: datetime.datetime | None, *, day: bool = False) -> Markup:
+    """A time in UTC, which the page's script shows on the reader's own clock, with UTC on hover; `day`: without the
+    time of day."""
+    if at is None:
+        return Markup('<span class="absent" aria-label="none">–</span>')
+    at = at.astimezone(datetime.UTC)
+    text = f"{at.day} {at:%b %Y}" if day else f"{at.day} {at:%b %Y, %H:%M} UTC"
+    return Markup('<time datetime="{}" data-local="{}" title="{}">{}</time>').format(
+        at.isoformat(timespec="seconds"), "day" if day else "minute", f"{at:%Y-%m-%d %H:%M:%S} UTC", text
+    )
+
+
+def written(at: str) -> Markup:
+    """A time that came as text."""
+    return moment(datetime.datetime.fromisoformat(at))
+
+
+def percent(part: float, whole: float) -> str:
+    """A share as people say it; what is not nothing never reads as nothing."""
+    share = 100 * part / whole if whole else 0.0
+    if share and share < 0.1:
+        return "less than 0.1 %"
+    return f"{share:.1f} %" if 0 < share < 10 else f"{share:.0f} %"
+
+
+def of_notion(guarantees: Iterable[GuaranteeOut] | None, notion: str) -> GuaranteeOut | None:
+    """The one of that notion, if there is one."""
+    return next((one for one in guarantees or () if one.notion == notion), None)
+
+
+def left(clock: ClockOut) -> str:
+    """How long a request may still take, as an officer says it."""
+    match clock.state:
+        case ClockState.PAUSED:
+            return "clock paused"
+        case ClockState.ENDED:
+            return "ended"
+        case _:
+            days = clock.days_left or 0
+            if days < 0:
+                return f"{count(-days, 'day')} overdue"
+            return "less than a day left" if days == 0 else f"{count(days, 'day')} left"

@@ -1,0 +1,72 @@
+"""`client.certificates`: what was signed, and whether it holds."""
+
+import datetime
+from dataclasses import dataclass
+from typing import Any
+
+from lethe.endpoints import Endpoint
+from lethe.errors import CertificateInvalid
+from lethe.http import Http
+from lethe.values import Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Certificate:
+    """`jws` is what is signed and verified; `statement` is what it says, decoded for reading."""
+
+    id: str
+    request_id: str
+    model_id: str
+    version: int
+    issued_at: datetime.datetime
+    jws: str
+    statement: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CertificatesOfRequest:
+    request_id: str
+    certificates: tuple[Certificate, ...]
+
+
+GET = Endpoint("GET", "/v1/certificates/{certificate_id}", Certificate)
+VERIFY = Endpoint("POST", "/v1/certificates:verify", Verdict, idempotent=True)
+PUBLIC_KEYS = Endpoint("GET", "/.well-known/jwks.json", dict[str, Any])
+
+
+class Certificates:
+    def __init__(self, http: Http) -> None:
+        self._http = http
+
+    def get(self, certificate_id: str) -> Certificate:
+        return self._http.call(GET, certificate_id)
+
+    def public_keys(self) -> dict[str, Any]:
+        """The JSON Web Key Set that this gateway's certificates are verified with; keep it beside them."""
+        return self._http.call(PUBLIC_KEYS)
+
+    def verify(self, certificate: Certificate | str, *, jwks: dict[str, Any] | None = None) -> Verdict:
+        """Check signature and numbers of a certificate or its JWS: by the gateway, or, with the issuer's keys, here,
+        without a call (see `lethe.verification`). Raises `CertificateInvalid`, also for a certificate that says
+        otherwise than its JWS."""
+        jws = certificate if isinstance(certificate, str) else certificate.jws
+        if jwks is None:
+            verdict = self._http.call(VERIFY, json={"jws": jws})
+        else:
+            from lethe import verification  # numpy and scipy, for those who need them
+
+            verdict = verification.verify(jws, jwks)
+        if isinstance(certificate, Certificate) and not _says(certificate, verdict.statement):
+            raise CertificateInvalid("certificate_invalid", "What stands beside the JWS is not what was signed.")
+        return verdict
+
+
+def _says(certificate: Certificate, signed: dict[str, Any]) -> bool:
+    request, model = signed["request"], signed["model"]
+    stated = (certificate.id, certificate.request_id, certificate.model_id, certificate.version)
+    return certificate.statement == signed and stated == (
+        signed["certificate_id"],
+        request["id"],
+        model["id"],
+        model["version"],
+    )

@@ -1,0 +1,143 @@
+"""`client.datasets`: rows that models learn from."""
+
+import datetime
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from lethe.endpoints import Endpoint
+from lethe.http import Http
+from lethe.values import Page
+
+_UPLOAD_SECONDS = 600.0
+"""Rows are encoded while the caller waits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dataset:
+    """`num_slots`: rows at creation, public and fixed; `num_records`: those that are not null."""
+
+    id: str
+    name: str
+    num_records: int
+    num_slots: int
+    num_features: int
+    num_classes: int
+    classes: tuple[str, ...]
+    num_subjects: int
+    revision: int
+    digest: str
+    schema: dict[str, Any] | None
+    created_at: datetime.datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewDataset(Dataset):
+    """`num_suppressed`: rows that were left out, of people who asked to be forgotten."""
+
+    num_suppressed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Addition:
+    """Rows that were added to a dataset. `status`: pending, or applied; `revision`: of the dataset, from which on
+    versions learn from them."""
+
+    id: str
+    dataset_id: str
+    status: str
+    num_records: int
+    revision: int | None
+    created_at: datetime.datetime
+    applied_at: datetime.datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewAddition(Addition):
+    """`num_suppressed`: rows that were left out, of people who asked to be forgotten."""
+
+    num_suppressed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    num_records: int
+
+
+UPLOAD = Endpoint("POST", "/v1/datasets", NewDataset, keyed=True)
+LIST = Endpoint("GET", "/v1/datasets", Page[Dataset])
+GET = Endpoint("GET", "/v1/datasets/{dataset_id}", Dataset)
+ADD = Endpoint("POST", "/v1/datasets/{dataset_id}/records", NewAddition, keyed=True)
+ADDITIONS = Endpoint("GET", "/v1/datasets/{dataset_id}/additions", Page[Addition])
+ADDITION = Endpoint("GET", "/v1/datasets/{dataset_id}/additions/{addition_id}", Addition)
+SUBJECT = Endpoint("GET", "/v1/datasets/{dataset_id}/subjects/{subject_id}", Subject)
+
+
+class Datasets:
+    def __init__(self, http: Http) -> None:
+        self._http = http
+
+    def upload(
+        self,
+        path: str | Path,
+        *,
+        name: str | None = None,
+        schema: Mapping[str, Any] | Path | None = None,
+        suppressed: Literal["refuse", "skip"] = "refuse",
+        idempotency_key: str | None = None,
+    ) -> NewDataset:
+        """Rows from a .csv, .parquet or .npz file, by the public schema (JSON, or its file); `name`: of the file.
+
+        `suppressed`: what to do about rows of people who asked to be forgotten. Refused, they raise `Conflict`."""
+        path = Path(path)
+        fields = {"name": path.stem if name is None else name, "suppressed": suppressed}
+        if schema is not None:
+            fields["schema"] = schema.read_text() if isinstance(schema, Path) else json.dumps(schema)
+        with path.open("rb") as content:
+            return self._http.call(
+                UPLOAD,
+                data=fields,
+                files={"file": (path.name, content)},
+                idempotency_key=idempotency_key,
+                timeout_seconds=_UPLOAD_SECONDS,
+            )
+
+    def add(
+        self,
+        dataset_id: str,
+        path: str | Path,
+        *,
+        suppressed: Literal["refuse", "skip"] = "refuse",
+        idempotency_key: str | None = None,
+    ) -> NewAddition:
+        """Add rows, encoded as the dataset is, for slots of forgotten people; its models learn again from scratch."""
+        path = Path(path)
+        with path.open("rb") as content:
+            return self._http.call(
+                ADD,
+                dataset_id,
+                data={"suppressed": suppressed},
+                files={"file": (path.name, content)},
+                idempotency_key=idempotency_key,
+                timeout_seconds=_UPLOAD_SECONDS,
+            )
+
+    def additions(self, dataset_id: str) -> Iterator[Addition]:
+        """All, newest first."""
+        return self._http.pages(ADDITIONS, dataset_id)
+
+    def addition(self, dataset_id: str, addition_id: str) -> Addition:
+        return self._http.call(ADDITION, dataset_id, addition_id)
+
+    def get(self, dataset_id: str) -> Dataset:
+        return self._http.call(GET, dataset_id)
+
+    def list(self) -> Iterator[Dataset]:
+        """All, newest first."""
+        return self._http.pages(LIST)
+
+    def subject(self, dataset_id: str, subject_id: str) -> Subject:
+        """How many rows are held about a person; needs the scope admin. Raises `NotFound` if none are."""
+        return self._http.call(SUBJECT, dataset_id, subject_id)

@@ -1,0 +1,48 @@
+"""Certificates, verified here: with the issuer's public keys and nothing else, so no service is believed.
+
+`verify(jws, jwks)` checks the signature and recomputes every number of the statement from the statement alone.
+"""
+
+import json
+from typing import Any
+
+from joserfc import jws
+from joserfc.errors import JoseError
+from joserfc.jwk import KeySet
+
+from app.privacy import certificate
+from app.privacy.errors import PrivacyError
+from lethe.errors import CertificateInvalid
+from lethe.values import Guarantee, Verdict
+
+_ALGORITHM = "Ed25519"
+_TYPE = "lethe-certificate+jws"
+
+
+def verify(compact_jws: str, jwks: dict[str, Any]) -> Verdict:
+    """What the certificate states and guarantees. Raises `CertificateInvalid`, naming what does not hold."""
+    try:
+        keys = KeySet.import_key_set({"keys": jwks["keys"]})
+        signed = jws.deserialize_compact(compact_jws.strip(), keys, algorithms=[_ALGORITHM])
+    except (JoseError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise _invalid("The signature was not made by any of the given keys over this statement.") from error
+    header = signed.headers()
+    if header.get("typ") != _TYPE:
+        raise _invalid(f"Expected a token of type {_TYPE}.")
+    try:
+        statement = json.loads(signed.payload)
+        guarantees = certificate.check(statement)
+    except PrivacyError as error:
+        raise _invalid(f"{error}.") from error
+    except (ValueError, TypeError, RecursionError) as error:
+        raise _invalid("The signed payload is not a statement.") from error
+    return Verdict(
+        valid=True,
+        key_id=str(header.get("kid")),
+        guarantees=tuple(Guarantee(**found.to_json()) for found in guarantees),
+        statement=statement,
+    )
+
+
+def _invalid(detail: str) -> CertificateInvalid:
+    return CertificateInvalid("certificate_invalid", detail, title="The certificate does not verify")
