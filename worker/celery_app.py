@@ -6,9 +6,10 @@ from typing import Any
 from celery.signals import setup_logging, worker_init, worker_shutting_down
 from pydantic import ValidationError
 
-from app import dispatch, heartbeat, telemetry
+from app import dispatch, hardening, heartbeat, telemetry
 from app.config import Settings
-from worker import process, ranks
+from app.operations import chores
+from worker import ranks
 
 try:
     settings = Settings()
@@ -32,10 +33,11 @@ def _logs_are_set_up(**_: object) -> None:
 @worker_init.connect  # type: ignore[untyped-decorator]
 def _configure(sender: Any, **_: object) -> None:
     sender.quiet = True  # its banner is no log line
-    process.harden()
+    hardening.ensure()
     ranks.prepare(device=settings.device)
     telemetry.trace_to(settings.otlp_endpoint, service="lethe-worker")
     heartbeat.Heartbeat(settings.data_dir).start()
+    chores.Chores(settings).start()
 
 
 @worker_shutting_down.connect  # type: ignore[untyped-decorator]

@@ -4,16 +4,17 @@ import os
 import signal
 import threading
 
-from app import dispatch, heartbeat, installation, telemetry, tracing
+from app import dispatch, hardening, heartbeat, installation, telemetry, tracing
 from app.config import Settings
-from worker import process, ranks, runner
+from app.operations import chores
+from worker import ranks, runner
 
 
 def main(settings: Settings, *, name: str) -> None:
     """Work until SIGTERM or SIGINT; the run in progress is finished first."""
-    process.harden()
-    ranks.prepare(device=settings.device)
     telemetry.configure(settings.log_level)
+    hardening.ensure()
+    ranks.prepare(device=settings.device)
     telemetry.trace_to(settings.otlp_endpoint, service="lethe-worker")
     stopping = threading.Event()
     bell = dispatch.PipeBell(settings.data_dir)
@@ -29,6 +30,7 @@ def main(settings: Settings, *, name: str) -> None:
         with installation.opened(settings, patience_seconds=30.0) as at:
             runner.destroy_retired(at)
             heartbeat.Heartbeat(settings.data_dir).start()
+            chores.Chores(settings).start()
             telemetry.logger().info("worker.started", worker=name)
             while not stopping.is_set():
                 if not runner.run_next(at, worker=name):

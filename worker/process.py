@@ -1,4 +1,4 @@
-"""Processes that end with what they did: what a worker does to its own, and children of which nothing is left.
+"""Processes that end with what they did: children of which nothing is left.
 
 Children are forked by a server that has imported what they need and has never held a record, so starting one takes
 milliseconds. Each hangs by a leash, a socket whose other end its owner holds: when the owner lets go or dies, the
@@ -15,7 +15,6 @@ import ctypes
 import gc
 import importlib
 import os
-import resource
 import select
 import signal
 import socket
@@ -27,15 +26,11 @@ from multiprocessing.connection import Connection
 from types import TracebackType
 from typing import NoReturn, Self
 
+from app import hardening
+
 _GONE_WITHIN = 10.0
 """Seconds to wait for a killed child to be gone, and for the server to say so."""
 _MOST_DESCRIPTORS = 128
-
-
-def harden() -> None:
-    """No core dumps, and (on Linux) no debugger of another process may attach: memory that held people stays here."""
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    _prctl(4, 0)  # PR_SET_DUMPABLE
 
 
 class Child:
@@ -128,7 +123,7 @@ def _be_the_server(control: int, module: str) -> NoReturn:
     """Run `module.main` in a child for each message of `control`; end, and all children, when `control` does."""
     try:
         control = _alone_with(control)
-        harden()
+        hardening.harden()
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_IGN)  # they are for the worker, which then finishes its run
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -177,7 +172,7 @@ def _forked(main: Callable[..., None], connection: int, others: Sequence[int], *
     try:
         _prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
         if os.getppid() == server:  # it may have died before it could be asked for
-            harden()
+            hardening.harden()
             for descriptor in not_for_it:
                 os.close(descriptor)
             main(Connection(connection), *others)

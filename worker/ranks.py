@@ -11,7 +11,7 @@ import json
 import socket
 import time
 from collections.abc import Callable, Container, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
@@ -19,9 +19,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from app import hardening
 from app.errors import LetheError, RunDiffersFromPlan
+from app.privacy.audit import AuditPlan, Observed
 from app.privacy.mechanism import Mechanism
 from app.registry.rows import Rows
+from worker.audit import lanes
 from worker.langevin import chain
 from worker.langevin.device import choose
 from worker.langevin.gradient import num_cpus
@@ -53,6 +56,8 @@ class Ran:
     parameters: NDArray[np.float64]  # (1, d) or (C, d)
     steps: int
     mechanism: Mechanism
+    records: int  # rows that are not null, counted before the first step
+    observed: Observed | None  # what the lanes showed
 
 
 def prepare(*, device: str) -> None:
@@ -77,10 +82,12 @@ def run(
     ranks: int = 1,
     device: str = "cpu",
     threads: int | None = None,
+    audit: AuditPlan | None = None,
     on_progress: Callable[[int], None],
 ) -> Ran:
     """Take `steps` noisy steps from `initial`; `ranks` processes share the rows, but each has a block of 4096 at least.
 
+    With an `audit` its lanes take part in the run.
     `threads`: CPU threads of all processes together; None for all that this process may use. `on_progress` is told the
     count, about twenty times a second, and ends the run by raising. When this returns or raises, the processes are
     gone. Raises `ChainFailed`.
@@ -94,6 +101,7 @@ def run(
             "steps": steps,
             "ranks": ranks,
             "device": device,
+            "audit": audit and asdict(audit),
             "threads": threads if ranks == 1 else max(1, (threads or num_cpus()) // ranks),
         }
         connections = []
@@ -113,8 +121,13 @@ def run(
             raise ChainFailed(DIED) from None
     if any(answer["digest"] != _digest(content) for answer in (first, *others)):
         raise ChainFailed(DIFFER)
-    parameters = np.frombuffer(content).reshape(initial.shape)
-    return Ran(parameters=parameters, steps=first["steps"], mechanism=Mechanism.from_json(first["mechanism"]))
+    return Ran(
+        parameters=np.frombuffer(content).reshape(initial.shape),
+        steps=first["steps"],
+        mechanism=Mechanism.from_json(first["mechanism"]),
+        records=sum(answer["records"] for answer in (first, *others)),
+        observed=first["observed"] and Observed.from_json(first["observed"]),
+    )
 
 
 def main(connection: Connection, *descriptors: int) -> None:
@@ -125,7 +138,13 @@ def main(connection: Connection, *descriptors: int) -> None:
         mechanism = Mechanism.from_json(told["mechanism"])
         ran = _run(told, mechanism, initial, _joined(told, *descriptors), _news(connection))
         content = ran.parameters.tobytes()
-        answer = {"steps": ran.steps, "mechanism": mechanism.to_json(), "digest": _digest(content)}
+        answer = {
+            "steps": ran.steps,
+            "mechanism": mechanism.to_json(),
+            "records": ran.records,
+            "observed": ran.observed and ran.observed.counted(),
+            "digest": _digest(content),
+        }
         connection.send_bytes(json.dumps(answer).encode())
         if told["rank"] == 0:
             connection.send_bytes(content)
@@ -148,16 +167,13 @@ def _run(
     shard = ranks.shard(num_slots)
     if told["threads"]:
         torch.set_num_threads(told["threads"])
+    x = np.memmap(features, dtype="<f4", mode="r", shape=(num_slots, num_columns))
+    y = np.memmap(labels, dtype="<i4", mode="r", shape=(num_slots,))
+    hardening.pageable(x, y)
     return chain.run(
-        features=np.memmap(features, dtype="<f4", mode="r", shape=(num_slots, num_columns))[shard],
-        labels=np.memmap(labels, dtype="<i4", mode="r", shape=(num_slots,))[shard],
-        num_slots=mechanism.num_slots,
-        num_classes=mechanism.num_classes,
-        l2=mechanism.l2,
-        step_size=mechanism.step_size,
-        noise_scale=mechanism.noise_scale,
-        radius=mechanism.radius,
-        grid=mechanism.grid,
+        features=x[shard],
+        labels=y[shard],
+        **chain.settings_of(mechanism),
         initial=initial,
         steps=told["steps"],
         noise=SystemNoise() if ranks.rank == 0 else None,
@@ -165,6 +181,7 @@ def _run(
         ranks=ranks,
         device=_device_of(ranks, told["device"]),
         threads=told["threads"],
+        lanes=lanes.of(mechanism, AuditPlan(**told["audit"])) if told["audit"] else None,
     )
 
 

@@ -12,14 +12,18 @@ from sqlalchemy.exc import OperationalError
 
 from app import telemetry, tracing
 from app.accounting.certificates import sha256
-from app.errors import LeaseLost, LetheError
+from app.backup import tombstones
+from app.backup.tombstones import Release
+from app.errors import AuditFailed, LeaseLost, LetheError, RunDiffersFromPlan
 from app.installation import Installation
+from app.operations import chores
+from app.privacy.audit import Observed
 from app.privacy.mechanism import Mechanism
-from app.registry import service as registry
 from app.registry import weights
+from app.registry.rows import BLOCK_ROWS
 from app.unlearning import service as unlearning
 from app.unlearning.service import Claimed
-from worker import ranks
+from worker import ranks, shadow
 from worker.langevin import init
 from worker.langevin.evaluate import accuracy
 from worker.ranks import ChainFailed, Ran
@@ -64,8 +68,11 @@ def _do(at: Installation, claimed: Claimed, span: tracing.Span) -> None:
         log("unlearning.run_lost")
     except Exception as error:  # noqa: BLE001  a run that fails is handed back, whatever went wrong
         code = error.code if isinstance(error, LetheError | ChainFailed) else type(error).__name__
+        observed = error.observed if isinstance(error, Refuted) else None
+        if code == AuditFailed.code:
+            _alarm(claimed, observed)
         with at.database.writing() as session:
-            held = unlearning.fail(session, run_id=claimed.run_id, error_code=code)
+            held = unlearning.fail(session, run_id=claimed.run_id, error_code=code, observed=observed)
         span.set_attribute("error.type", code)
         if held:
             telemetry.logger().error("unlearning.run_failed", run_id=claimed.run_id, error=code)
@@ -87,42 +94,128 @@ def _name(span: tracing.Span, claimed: Claimed) -> None:
 
 def destroy_retired(at: Installation) -> None:
     """Destroy superseded weights, and those of runs that ended without publishing: the database says which."""
-    with at.database.writing() as session:
-        registry.destroy_retired(session, at.weights)
-        registry.destroy_orphans(session, at.weights)
+    chores.destroy_retired(at)
+    chores.destroy_orphans(at)
 
 
 def _work(at: Installation, claimed: Claimed, lease: "Lease") -> None:
+    tombstones.record(at)  # what is erased must be erased again if a backup brings it back
     if claimed.digest is not None:
         with tracing.span("verify"):
             at.rows.verify(claimed.dataset_id, digest=claimed.digest)
-    if claimed.erases:
-        with tracing.span("erase"):
-            _erase(at, claimed)
+    if claimed.additions or claimed.erases:
+        _edit(at, claimed)
     if claimed.mechanism is None:
         with at.database.writing() as session:
             unlearning.finish(session, run_id=claimed.run_id)
         return
+    if claimed.kind == "audit":
+        _audit(at, claimed, claimed.mechanism, lease)
+        return
     with tracing.span("steps"):
         ran = _run_chain(at, claimed, claimed.mechanism, on_progress=lease.progressed)
+    _examine(at, claimed, records=ran.records, observed=ran.observed)
     with tracing.span("evaluate"):
         metrics = _evaluate(at, claimed, ran)
     with tracing.span("publish"):
         _publish(at, claimed, ran, metrics)
 
 
-def _erase(at: Installation, claimed: Claimed) -> None:
-    at.rows.make_null(claimed.dataset_id, claimed.slots_to_null)
+def _edit(at: Installation, claimed: Claimed) -> None:
+    """Write the rows that came, then erase: whoever came and has asked to be forgotten since ends null, and nothing is
+    left of the batch that they came with when that is confirmed."""
+
+    def admit() -> None:
+        with at.database.reading() as session:
+            unlearning.check_held(session, run_id=claimed.run_id)
+
+    if claimed.additions:
+        with tracing.span("add"):
+            _fill(at, claimed, admit)
+    if claimed.erases:
+        with tracing.span("erase"):
+            at.rows.make_null(claimed.dataset_id, claimed.slots_to_null, admit=admit)
+            _require_null(at, claimed)
     if claimed.digest is None:
         at.rows.verify(claimed.dataset_id, digest=None)
     digest = at.rows.digest(claimed.dataset_id)
+    if claimed.additions:
+        with at.database.writing() as session:
+            unlearning.confirm_added(session, run_id=claimed.run_id, digest=digest)
+        for addition in claimed.additions:
+            at.rows.delete(addition.addition_id)
+        with at.database.writing() as session:
+            unlearning.confirm_destroyed(session, run_id=claimed.run_id)
+    if claimed.erases:
+        with at.database.writing() as session:
+            unlearning.confirm_erased(session, run_id=claimed.run_id, digest=digest)
+
+
+def _require_null(at: Installation, claimed: Claimed) -> None:
+    """That of all rows these went; how many there are is counted by the run. Raises `RunDiffersFromPlan`."""
+    rows = at.rows.open(claimed.dataset_id)
+    for start in range(0, len(claimed.slots_to_null), BLOCK_ROWS):
+        slots = list(claimed.slots_to_null[start : start + BLOCK_ROWS])
+        if rows.features[slots].any() or rows.labels[slots].any():
+            raise RunDiffersFromPlan(f"Run {claimed.run_id} erased other rows than it was to.")
+
+
+def _fill(at: Installation, claimed: Claimed, admit: Callable[[], None]) -> None:
+    for addition in claimed.additions:
+        if addition.slots is not None:
+            at.rows.verify(addition.addition_id, digest=addition.digest)
+            at.rows.fill(claimed.dataset_id, addition.slots, at.rows.open(addition.addition_id), admit=admit)
+
+
+def _audit(at: Installation, claimed: Claimed, mechanism: Mechanism, lease: "Lease") -> None:
+    """One that was asked for. It ends with what it found, and is not tried again."""
+    assert claimed.audit is not None
+    observed: Observed | None = None
+    error_code: str | None = None
+    try:
+        with tracing.span("steps"):
+            observed = shadow.run(mechanism, claimed.audit, on_progress=lease.progressed)
+        _examine(at, claimed, records=0, observed=observed)
+    except (AuditFailed, Refuted) as error:
+        error_code = error.code
+        _alarm(claimed, observed)
     with at.database.writing() as session:
-        unlearning.confirm_erased(session, run_id=claimed.run_id, digest=digest)
+        unlearning.end_audit(session, run_id=claimed.run_id, observed=observed, error_code=error_code)
+
+
+def _examine(at: Installation, claimed: Claimed, *, records: int, observed: Observed | None) -> None:
+    """Raises `Refuted` if the run is not what is to be certified."""
+    with tracing.span("examine"), at.database.reading() as session:
+        findings = unlearning.examine(session, run_id=claimed.run_id, records=records, observed=observed)
+    if findings:
+        raise Refuted(observed)
+
+
+def _alarm(claimed: Claimed, observed: Observed | None) -> None:
+    findings = observed.findings(claimed.mechanism) if observed and claimed.mechanism else ()
+    telemetry.logger().error("audit.failed", run_id=claimed.run_id, findings=findings)
+
+
+class Refuted(ChainFailed):
+    """By what its lanes showed."""
+
+    def __init__(self, observed: Observed | None) -> None:
+        super().__init__(AuditFailed.code)
+        self.observed = observed
 
 
 def _publish(at: Installation, claimed: Claimed, ran: Ran, metrics: dict[str, Any]) -> None:
     sealed = weights.to_safetensors(ran.parameters)
     at.weights.put(claimed.version_id, sealed)
+    if claimed.model_id is not None:
+        release = Release(
+            version_id=claimed.version_id,
+            model_id=claimed.model_id,
+            dataset_id=claimed.dataset_id,
+            mechanism=ran.mechanism.to_json(),
+            steps=ran.steps,
+        )
+        tombstones.record_release(at, release)  # whoever restores a backup from before must count it
     with at.database.writing() as session:
         unlearning.publish(
             session,
@@ -132,6 +225,7 @@ def _publish(at: Installation, claimed: Claimed, ran: Ran, metrics: dict[str, An
             mechanism_ran=ran.mechanism,
             weights_sha256=sha256(sealed),
             metrics=metrics,
+            observed=ran.observed,
         )
 
 
@@ -150,6 +244,7 @@ def _run_chain(at: Installation, claimed: Claimed, mechanism: Mechanism, *, on_p
         ranks=claimed.ranks,
         device=at.settings.device,
         threads=at.settings.threads,
+        audit=claimed.audit,
         on_progress=on_progress,
     )
 

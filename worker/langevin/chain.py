@@ -8,14 +8,19 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from app.privacy.mechanism import Objective, num_weight_rows, smoothness
+from app.errors import AuditFailed
+from app.privacy.audit import Observed
+from app.privacy.mechanism import Mechanism, Objective, gradient_bound, num_weight_rows, smoothness
+from worker.audit.gradient import differs
+from worker.audit.lanes import Lanes
 from worker.langevin import gradient
 from worker.langevin.device import DeviceRows, choose
 from worker.langevin.gradient import blocks
 from worker.langevin.noise import Noise
 from worker.langevin.ranks import ALONE, Ranks
-from worker.langevin.step import State, projected_noisy_step
+from worker.langevin.step import State, no_lanes, projected_noisy_step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +29,9 @@ class Ran:
 
     parameters: NDArray[np.float64]  # (1, d) or (C, d)
     steps: int
+    records: int  # rows of this rank's share that are not null
+    lanes: Tensor | None  # (p,) where they ended
+    observed: Observed | None  # what they showed
 
 
 def run(
@@ -44,6 +52,7 @@ def run(
     ranks: Ranks = ALONE,
     device: str = "cpu",
     threads: int | None = None,
+    lanes: Lanes | None = None,
 ) -> Ran:
     """Take `steps` noisy steps from `initial`. Learning starts at the origin, unlearning at the live version.
 
@@ -52,13 +61,14 @@ def run(
 
     `on_progress(steps_done)` is called after every step, on a GPU every few, and stops the run by raising; it is told
     the count only. Iterates are overwritten as soon as the next one exists, the last when it is handed over or the run
-    fails. Raises ValueError, naming the condition, if the input is not what the guarantee assumes.
+    fails. The `lanes` take the same steps, for the run's audit. Raises ValueError, naming the condition, if the input
+    is not what the guarantee assumes, and `AuditFailed` if the gradient is not that of the rows.
     """
     _require_public_settings(l2, step_size, noise_scale, radius, grid, steps, num_classes)
     if (noise is None) != (ranks.rank > 0):
         raise ValueError("Expected noise on rank 0 and on no other")
     features, labels = np.asarray(features), np.asarray(labels)  # a view: slices of a memmap are slow to make
-    _require_rows(features, labels, ranks.shard(num_slots), num_classes)
+    records = _require_rows(features, labels, ranks.shard(num_slots), num_classes)
     _require_initial(initial, (num_weight_rows(num_classes), features.shape[1]), radius)
 
     with _opened(features, labels, num_classes=num_classes, device=device, threads=threads) as rows:
@@ -69,22 +79,49 @@ def run(
             "noise_scale": noise_scale,
             "radius": radius,
         }
-        state = State(parameters=torch.tensor(initial), steps_done=0)
+        push, start = (lanes.push, _start(lanes, noise, ranks)) if lanes else (no_lanes(), no_lanes())
+        state = State(parameters=torch.tensor(initial), steps_done=0, lanes=start)
         try:
             if isinstance(rows, DeviceRows) and ranks.size == 1 and steps > 1:
-                there = rows.advance(state.parameters, steps=steps - 1, on_progress=on_progress, **settings)
-                state.parameters.zero_()
-                state = State(parameters=there, steps_done=steps - 1)
+                before = state
+                state = rows.advance(before, steps=steps - 1, push=push, on_progress=on_progress, **settings)
+                before.parameters.zero_()
             while state.steps_done < steps:
                 before, last = state, state.steps_done == steps - 1
                 state = projected_noisy_step(
-                    noise, before, rows=rows, ranks=ranks, grid=grid if last else 0.0, **settings
+                    noise, before, rows=rows, ranks=ranks, push=push, grid=grid if last else 0.0, **settings
                 )
                 before.parameters.zero_()
                 on_progress(state.steps_done)
-            return Ran(parameters=state.parameters.numpy().copy(), steps=state.steps_done)
+            parameters = state.parameters.numpy().copy()
+            bound = gradient_bound(Objective.LOGISTIC_REGRESSION, num_classes)
+            ours = rows.gradient(state.parameters)
+            other = differs(ours.numpy(), parameters, features=features, labels=labels, bound=bound)
+            ours.zero_()
+            if other:
+                raise AuditFailed("The gradient that ran is not that of the rows.")
+            return Ran(
+                parameters=parameters,
+                steps=state.steps_done,
+                records=records,
+                lanes=state.lanes if lanes else None,
+                observed=lanes.observed(start, state.lanes) if lanes else None,
+            )
         finally:
             state.parameters.zero_()
+
+
+def settings_of(mechanism: Mechanism) -> dict[str, Any]:
+    """What `run` is told of a mechanism."""
+    names = ("num_slots", "num_classes", "l2", "step_size", "noise_scale", "radius", "grid")
+    return {name: getattr(mechanism, name) for name in names}
+
+
+def _start(lanes: Lanes, noise: Noise | None, ranks: Ranks) -> Tensor:
+    """Drawn on rank 0, and the same on all."""
+    start = lanes.start(noise) if noise is not None else torch.zeros_like(lanes.push)
+    ranks.total(start)
+    return start
 
 
 def _opened(
@@ -113,7 +150,8 @@ def _require_public_settings(
         raise ValueError(f"Expected {step_size=} < 2/L = {2 / smooth}: beyond it a step does not contract")
 
 
-def _require_rows(features: NDArray[np.float32], labels: NDArray[np.int32], share: slice, num_classes: int) -> None:
+def _require_rows(features: NDArray[np.float32], labels: NDArray[np.int32], share: slice, num_classes: int) -> int:
+    """How many of the rows are not null."""
     if features.ndim != 2 or features.dtype != np.float32:
         raise ValueError("Expected features to be a float32 matrix")
     if labels.shape != features.shape[:1] or labels.dtype != np.int32:
@@ -122,10 +160,13 @@ def _require_rows(features: NDArray[np.float32], labels: NDArray[np.int32], shar
         raise ValueError("Expected one row of features for each of num_slots >= 1 slots")
     if labels.min() < 0 or labels.max() >= num_classes:
         raise ValueError("Expected 0 <= label < num_classes")
+    records = 0
     for block in blocks(len(features)):
         squares = np.einsum("ij,ij->i", features[block], features[block], dtype=np.float64)
         if not (squares <= 1).all():  # so written, NaN is refused too
             raise ValueError("Expected every row of features to be of norm <= 1")
+        records += int(np.count_nonzero(squares))
+    return records
 
 
 def _require_initial(initial: NDArray[np.float64], shape: tuple[int, int], radius: float) -> None:

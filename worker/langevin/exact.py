@@ -44,8 +44,11 @@ class _Uniform:
         return self._digits[place]
 
     def __lt__(self, other: "_Uniform") -> bool:
-        place = next(place for place in count() if self.digit(place) != other.digit(place))
-        return self.digit(place) < other.digit(place)
+        mine, theirs, place = self.digit(0), other.digit(0), 0
+        while mine == theirs:
+            place += 1
+            mine, theirs = self.digit(place), other.digit(place)
+        return mine < theirs
 
 
 def _half_normal(words: Words) -> tuple[int, _Uniform]:

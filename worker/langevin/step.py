@@ -1,7 +1,7 @@
 """One step of the chain: down the gradient, plus noise, onto the ball. The only file that touches pre-noise state."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import torch
@@ -19,12 +19,17 @@ class Rows(Protocol):
         """Sum over the rows of the gradient of their loss  # (1, d) or (C, d) float64, as `parameters`"""
 
 
+def no_lanes() -> Tensor:
+    return torch.zeros(0, dtype=torch.float64)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
     """All that the next step needs from this one."""
 
     parameters: Tensor  # (1, d) or (C, d) float64
     steps_done: int
+    lanes: Tensor = field(default_factory=no_lanes)  # (p,) float64, coordinates of the audit that no row touches
 
 
 def projected_noisy_step(
@@ -39,6 +44,7 @@ def projected_noisy_step(
     noise_scale: float,
     radius: float,
     grid: float = 0.0,
+    push: Tensor | None = None,
 ) -> State:
     """x <- Proj_R( x - step_size * grad f(x) + N(0, nu^2 I) ),  nu^2 = 2 * step_size * noise_scale^2,
     f(x) = (1 / num_slots) * sum of the records' losses + (l2 / 2) * ||x||^2.
@@ -47,29 +53,39 @@ def projected_noisy_step(
     rounded to the grid (`docs/mathematics/grid.md`). Of several `ranks` each has its own `rows`, and one has `noise`;
     gradients and noise are summed together, so that all of them take the same step.
 
+    Lanes are coordinates like the others, with two differences: `push` (p,) is minus their data's step, and they are
+    not projected (the parameters' ball times all of R^p is convex too).
+
     Leaves `state` as it was, and overwrites what it needed on the way. Raises FloatingPointError, which quotes no
     number, if the result is not finite.
     """
-    here = state.parameters
+    size = state.parameters.numel()
     noise_std = math.sqrt(2 * step_size) * noise_scale
-    summed = torch.zeros(2, *here.shape, dtype=torch.float64)
+    here = torch.cat((state.parameters.reshape(-1), state.lanes))
+    summed = torch.zeros(2, len(here), dtype=torch.float64)
     downhill, drawn = summed
-    for total, share in ((downhill, rows.gradient(here)), (drawn, _draw(noise, here, noise_std, grid))):
-        total.copy_(share)
+    gradient = rows.gradient(state.parameters)
+    for total, share in ((downhill[:size], gradient), (drawn, _draw(noise, here, noise_std, grid))):
+        total.copy_(share.view(-1))
         share.zero_()
     ranks.total(summed)
+    downhill.mul_(step_size / num_slots)
+    if push is not None:
+        downhill[size:] -= push
     if grid:
-        there = downhill.mul(-step_size / num_slots).add_(here, alpha=1 - step_size * l2)
+        there = here.mul(1 - step_size * l2).sub_(downhill)
         there.div_(grid).round_().add_(drawn).mul_(grid)
     else:
-        there = drawn.mul(noise_std).add_(here, alpha=1 - step_size * l2).sub_(downhill, alpha=step_size / num_slots)
-    summed.zero_()
+        there = drawn.mul(noise_std).add_(here, alpha=1 - step_size * l2).sub_(downhill)
+    for used in (summed, here):
+        used.zero_()
+    parameters = there[:size].view_as(state.parameters)
     try:
-        project_onto_ball(there, radius)
+        project_onto_ball(parameters, radius)
     except FloatingPointError:
         there.zero_()
         raise
-    return State(parameters=there, steps_done=state.steps_done + 1)
+    return State(parameters=parameters, steps_done=state.steps_done + 1, lanes=there[size:])
 
 
 def _draw(noise: Noise | None, here: Tensor, noise_std: float, grid: float) -> Tensor:

@@ -14,6 +14,7 @@ from torch import Tensor
 from worker.langevin.device import passes
 from worker.langevin.device.keystream import DeviceNoise, FillsNoise
 from worker.langevin.device.walk import Walk
+from worker.langevin.step import State
 
 _ALIGNED = 16  # columns: rows then start at multiples of 64 bytes, and every thread reads 16 at once
 _UPLOAD_BYTES = 2**26
@@ -63,7 +64,7 @@ class DeviceRows:
 
     def advance(
         self,
-        parameters: Tensor,  # (1, d) or (C, d) float64, on the CPU
+        state: State,
         *,
         steps: int,
         num_slots: int,
@@ -72,9 +73,11 @@ class DeviceRows:
         noise_scale: float,
         radius: float,
         on_progress: Callable[[int], None],
+        push: Tensor | None = None,
         noise: FillsNoise | None = None,
-    ) -> Tensor:
-        """Take `steps` noisy projected steps on the device; where they end, on the CPU  # as `parameters`
+    ) -> State:
+        """Take `steps` noisy projected steps on the device from `state`, which stays as it is; where they end, on the
+        CPU. `push` is that of `step.projected_noisy_step`.
 
         `noise` is a new `DeviceNoise` unless a source is given. `on_progress(steps_done)` is called a few times a
         second and stops the steps by raising. Raises FloatingPointError, which quotes no number, if a step is not
@@ -84,7 +87,9 @@ class DeviceRows:
             stack.enter_context(self._computing())
             source = noise if noise is not None else stack.enter_context(DeviceNoise(self._device))
             settings = {"l2": l2, "step_size": step_size, "noise_scale": noise_scale, "radius": radius}
-            walk = stack.enter_context(Walk(self._pass, parameters, noise=source, num_slots=num_slots, **settings))
+            walk = stack.enter_context(
+                Walk(self._pass, state, noise=source, num_slots=num_slots, push=push, **settings)
+            )
             done, chunk = 0, 1
             while done < steps:
                 count, started = min(chunk, steps - done), time.perf_counter()
@@ -92,8 +97,8 @@ class DeviceRows:
                 affordable = int(count * _SECONDS_PER_CHUNK / (time.perf_counter() - started))
                 chunk = max(1, min(_GROWTH * count, affordable, walk.longest_chunk))
                 done += count
-                on_progress(done)
-            return walk.parameters
+                on_progress(state.steps_done + done)
+            return walk.state(steps_done=state.steps_done + done)
 
     def close(self) -> None:
         """Overwrite the rows and give their memory back. The object is of no use afterwards."""

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from worker.langevin.device.keystream import FillsNoise
 from worker.langevin.device.passes import Pass
+from worker.langevin.step import State
 
 STEPS_PER_GRAPH = 16
 _NUMBERS_AT_ONCE = 2**20
@@ -27,7 +28,7 @@ class Walk:
     def __init__(
         self,
         rows_pass: Pass,
-        parameters: Tensor,  # (1, d) or (C, d) float64
+        state: State,
         *,
         noise: FillsNoise,
         num_slots: int,
@@ -35,25 +36,28 @@ class Walk:
         step_size: float,
         noise_scale: float,
         radius: float,
+        push: Tensor | None = None,
     ) -> None:
-        device, width = rows_pass.total.device, parameters.shape[1]
+        device, (size, width) = rows_pass.total.device, (state.parameters.numel(), state.parameters.shape[1])
         self._pass, self._noise = rows_pass, noise
         self._keep, self._downhill = 1 - step_size * l2, -step_size / num_slots
         self._noise_std = math.sqrt(2 * step_size) * noise_scale
         self._weights, self._gradient = rows_pass.weights[:, :width], rows_pass.total[:, :width]
-        self.longest_chunk = max(1, _NUMBERS_AT_ONCE // parameters.numel())
-        self._here = parameters.to(device, copy=True)
-        self._ahead = self._here.new_zeros(self.longest_chunk, self._here.numel())  # noise of the next steps
-        self._drawn = self._here.new_zeros(1, self._here.numel())
+        self._here = torch.cat((state.parameters.reshape(-1), state.lanes)).to(device)
+        self._parameters, self._lanes = self._here[:size].view_as(state.parameters), self._here[size:]
+        self._push = torch.zeros_like(self._lanes) if push is None else push.to(device)
+        self.longest_chunk = max(1, _NUMBERS_AT_ONCE // len(self._here))
+        self._ahead = self._here.new_zeros(self.longest_chunk, len(self._here))  # noise of the next steps
+        self._drawn = self._here.new_zeros(1, len(self._here))
         self._norm, self._scale, self._norms = self._here.new_zeros(3).unbind()
         self._radius = torch.full_like(self._norm, radius)
         self._cursor = torch.zeros(1, dtype=torch.int64, device=device)
         self._graph: torch.cuda.CUDAGraph | None = None
 
-    @property
-    def parameters(self) -> Tensor:
+    def state(self, *, steps_done: int) -> State:
         """A copy, on the CPU, of where the walk is."""
-        return self._here.to("cpu", copy=True)
+        parameters, lanes = (there.to("cpu", copy=True) for there in (self._parameters, self._lanes))
+        return State(parameters=parameters, steps_done=steps_done, lanes=lanes)
 
     def take(self, count: int, *, in_graphs: bool = True) -> None:
         """Take `count` steps, 1 <= count <= `longest_chunk`, and wait for them.
@@ -74,16 +78,18 @@ class Walk:
             raise FloatingPointError("The parameters are no longer finite numbers")
 
     def _step(self) -> None:
-        self._weights.copy_(self._here)
+        self._weights.copy_(self._parameters)
         self._pass.run()
         torch.index_select(self._ahead, 0, self._cursor, out=self._drawn)
         self._cursor.add_(1)
-        self._here.mul_(self._keep).add_(self._gradient, alpha=self._downhill)
-        self._here.add_(self._drawn.view_as(self._here), alpha=self._noise_std)
-        torch.linalg.vector_norm(self._here, out=self._norm)
+        self._here.mul_(self._keep)
+        self._parameters.add_(self._gradient, alpha=self._downhill)
+        self._lanes.add_(self._push)
+        self._here.add_(self._drawn.view(-1), alpha=self._noise_std)
+        torch.linalg.vector_norm(self._parameters, out=self._norm)
         self._norms.add_(self._norm)  # stays finite as long as every norm is
         torch.div(self._radius, self._norm, out=self._scale)
-        self._here.mul_(self._scale.clamp_(max=1))  # by exactly 1 inside the ball
+        self._parameters.mul_(self._scale.clamp_(max=1))  # by exactly 1 inside the ball
 
     def _captured(self) -> torch.cuda.CUDAGraph:
         graph = torch.cuda.CUDAGraph()

@@ -1,0 +1,55 @@
+"""An audit that was asked for: many lanes learn their canaries and forget them, by the steps that runs take.
+
+Nobody's rows are read: the only row is null. The noise is drawn in this process, and protects nobody here.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from app.errors import AuditFailed
+from app.privacy import audit
+from app.privacy.audit import AuditPlan, Observed
+from app.privacy.mechanism import Mechanism
+from worker.audit.lanes import Lanes
+from worker.langevin import chain
+from worker.langevin.noise import SystemNoise
+
+
+def run(mechanism: Mechanism, plan: AuditPlan, *, on_progress: Callable[[int], None]) -> Observed:
+    """What the lanes show after the steps of `plan`, having taken those before for real too.
+
+    `on_progress(steps_done)` is called after every step and stops the run by raising. Raises `AuditFailed` if learning
+    was not what it is to be, which is wrong with probability <= `FALSE_ALARM` too.
+    """
+    law, start = audit.law(mechanism, plan), torch.zeros(plan.lanes, dtype=torch.float64)
+    if plan.steps_before:
+        learning = replace(plan, steps_before=0, steps=plan.steps_before)
+        learns = Lanes(audit.law(mechanism, learning, records=law.records), learning, start=start)
+        learned = _ran(mechanism, learns, learning.steps, on_progress)
+        if found := learns.observed(start, learned).deviations():
+            raise AuditFailed(f"The canaries were not learned as they were to be: {', '.join(found)}.")
+        start = learned
+    lanes = Lanes(law, plan, start=start)
+    return lanes.observed(
+        start, _ran(mechanism, lanes, plan.steps, lambda steps_done: on_progress(plan.steps_before + steps_done))
+    )
+
+
+def _ran(mechanism: Mechanism, lanes: Lanes, steps: int, on_progress: Callable[[int], None]) -> Tensor:
+    ran = chain.run(
+        features=np.zeros((1, 1), np.float32),
+        labels=np.zeros(1, np.int32),
+        **chain.settings_of(mechanism) | {"num_slots": 1, "num_classes": 2},  # of a null row the gradient is 0
+        initial=np.zeros((1, 1)),
+        steps=steps,
+        noise=SystemNoise(),
+        on_progress=on_progress,
+        threads=1,
+        lanes=lanes,
+    )
+    assert ran.lanes is not None
+    return ran.lanes
