@@ -10,18 +10,14 @@ session what workers ask. Writes benchmarks/results/gateway.json.
 """
 
 import argparse
-import base64
-import contextlib
 import datetime
 import json
 import shutil
-import socket
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,21 +25,16 @@ import httpx
 import numpy as np
 import sqlalchemy as sa
 from fastapi import FastAPI
-from pydantic import BaseModel, SecretStr
+from pydantic import BaseModel
 from rich.console import Console
 from rich.table import Table
-from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from app import installation, supervisor
 from app.config import Settings
-from app.db import Database, now
-from app.db.tables import DeletionRequest
-from app.deletion import repository as deletion
-from app.installation import Installation
-from app.privacy import calibration
-from app.unlearning import repository as unlearning
-from app.unlearning import service
-from tests.postgres.server import Server
+from app.db import Database
+from benchmarks.installed import bearer, free_port, installed, served
+from benchmarks.stored import show_stored, stored
 from worker import runner
 
 RESULTS = Path(__file__).parent / "results"
@@ -68,17 +59,6 @@ function done(summary, latency)
         summary.errors.connect + summary.errors.read + summary.errors.write + summary.errors.timeout), "\\n")
 end
 """
-
-
-class DurableServer(Server):
-    """PostgreSQL as it comes: every commit is synced."""
-
-    def start(self) -> None:
-        local = ("listen_addresses=127.0.0.1", "unix_socket_directories=", "shared_buffers=512MB")
-        options = [part for setting in local for part in ("-c", setting)]
-        self._process = self._run("postgres", "-p", str(self.port), *options)
-        while not self.answers():
-            time.sleep(0.05)
 
 
 class Rows(DeclarativeBase):
@@ -126,6 +106,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=int, default=4, help="how long each load lasts")
     parser.add_argument("--rounds", type=int, default=3, help="how often floor and gateway take turns")
     parser.add_argument("--stored", type=int, default=1_000_000, help="requests that are stored for the second part")
+    parser.add_argument("--waiting", type=int, default=1, help="how many of a hundred of them wait for a worker")
     parser.add_argument("--databases", nargs="+", default=["sqlite", "postgresql"])
     parser.add_argument("--parts", nargs="+", default=["intake", "stored"], choices=["intake", "stored"])
     parser.add_argument("--floor", action="store_true", help=argparse.SUPPRESS)
@@ -145,67 +126,22 @@ def main() -> None:
             show_intake(kind, of_it["intake"])
         if "stored" in asked.parts:
             with installed(kind) as settings:
-                of_it["stored"] = stored(settings, number=asked.stored)
+                of_it["stored"] = stored(settings, number=asked.stored, waiting=asked.waiting)
             show_stored(kind, of_it["stored"])
     RESULTS.mkdir(exist_ok=True)
     path.write_text(json.dumps(measured, indent=2) + "\n")
 
 
-@contextlib.contextmanager
-def installed(kind: str) -> Iterator[Settings]:
-    """A set-up installation on a database of its own, which is gone afterwards."""
-    with contextlib.ExitStack() as stack:
-        folder = Path(tempfile.mkdtemp(prefix="lethe-bench-"))
-        stack.callback(shutil.rmtree, folder)
-        folder.chmod(0o755)
-        settings = Settings(data_dir=folder / "data", port=free_port())
-        if kind == "postgresql":
-            (folder / "server").mkdir(mode=0o755)
-            server = DurableServer(folder / "server")
-            stack.callback(server.stop)
-            settings = settings.model_copy(update={"database_url": SecretStr(server.url("postgres"))})
-        installation.set_up(settings)
-        yield settings
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-@contextlib.contextmanager
-def served(settings: Settings, *command: str) -> Iterator[str]:
-    """The address of a process that serves; `lethe serve` unless another command is given."""
-    environment = supervisor._environment(settings)
-    process = subprocess.Popen(
-        command or [Path(sys.executable).with_name("lethe"), "serve"], env=environment, stdout=subprocess.DEVNULL
-    )
-    address = f"http://127.0.0.1:{settings.port}"
-    try:
-        for _ in range(600):
-            with contextlib.suppress(httpx.TransportError):
-                if httpx.get(f"{address}/healthz").is_success:
-                    break
-            assert process.poll() is None
-            time.sleep(0.05)
-        yield address
-    finally:
-        process.terminate()
-        process.wait()
-
-
 def intake(settings: Settings, *, seconds: int, rounds: int) -> list[dict[str, Any]]:
     """What wrk counted, for each number of clients: of the floor, and of the gateway as often, in turns."""
     key = settings.resolved_admin_key_file().read_text().strip()
-    with served(settings) as address, httpx.Client(base_url=address, headers=bearer(key), timeout=600) as client:
+    with served(settings) as (address, _), httpx.Client(base_url=address, headers=bearer(key), timeout=600) as client:
         learn(settings, client)
     found = []
     other = settings.model_copy(update={"port": free_port()})
     floor_command = (sys.executable, "-m", "benchmarks.gateway", "--floor")
     first = 0
-    with served(settings) as ours, served(other, *floor_command) as bare:
+    with served(settings) as (ours, _), served(other, *floor_command) as (bare, _):
         for clients in CLIENTS:
             counted: dict[str, list[dict[str, float]]] = {"floor": [], "held": [], "nothing held": []}
             for _ in range(rounds):
@@ -234,9 +170,24 @@ def intake(settings: Settings, *, seconds: int, rounds: int) -> list[dict[str, A
                         "lost": sum(load["lost"] for load in loads),
                     }
                 )
+        found.append(in_bulk(ours, key, first))
     if first > PEOPLE:
         print(f"warning: {first} asked for, {PEOPLE} held", file=sys.stderr)
     return found
+
+
+def in_bulk(address: str, key: str, first: int, *, batches: int = 3, size: int = 5000) -> dict[str, Any]:
+    """Requests a second where one client sends batches, about people who are held."""
+    taken = []
+    with httpx.Client(base_url=address, headers=bearer(key), timeout=600) as client:
+        for number in range(batches):
+            people = range(first + number * size, first + (number + 1) * size)
+            body = {"requests": [{"subject_id": f"p{person}", "regulation": "gdpr"} for person in people]}
+            began = time.perf_counter()
+            answer = client.post("/v1/deletion-requests:batch", json=body, headers={"Idempotency-Key": f"b{number}"})
+            taken.append(time.perf_counter() - began)
+            assert answer.status_code == 202, answer.text
+    return {"clients": 1, "what": f"batches of {size}", "per_second": size / statistics.median(taken)}
 
 
 def learn(settings: Settings, client: httpx.Client) -> None:
@@ -276,10 +227,6 @@ def per_second(load: dict[str, float]) -> float:
     return load["answered"] / load["microseconds"] * 1e6
 
 
-def bearer(key: str) -> dict[str, str]:
-    return {"Authorization": f"Bearer {key}"}
-
-
 def show_intake(kind: str, found: list[dict[str, Any]]) -> None:
     table = Table("clients", "what", "/s", "of floor", "p50 ms", "p99 ms", "refused", "lost", title=f"intake, {kind}")
     for row in found:
@@ -287,173 +234,18 @@ def show_intake(kind: str, found: list[dict[str, Any]]) -> None:
             str(row["clients"]),
             row["what"],
             f"{row['per_second']:.0f}",
-            f"{row['of_floor']:.0%}",
-            f"{row['p50_ms']:.2f}",
-            f"{row['p99_ms']:.2f}",
-            f"{row['refused']:.0f}",
-            f"{row['lost']:.0f}",
+            *(
+                []
+                if "of_floor" not in row
+                else [
+                    f"{row['of_floor']:.0%}",
+                    f"{row['p50_ms']:.2f}",
+                    f"{row['p99_ms']:.2f}",
+                    f"{row['refused']:.0f}",
+                    f"{row['lost']:.0f}",
+                ]
+            ),
         )
-    Console().print(table)
-
-
-def stored(settings: Settings, *, number: int) -> dict[str, Any]:
-    """Milliseconds (p50, p95) of what reads `number` stored requests."""
-    key = settings.resolved_admin_key_file().read_text().strip()
-    with installation.opened(settings) as at:
-        began = time.perf_counter()
-        fill(at, number)
-        filled = time.perf_counter() - began
-    found: dict[str, Any] = {"requests": number, "fill_seconds": filled, "http": {}, "worker": {}}
-    with served(settings) as address, httpx.Client(base_url=address, headers=bearer(key), timeout=600) as client:
-        began = time.perf_counter()
-        [newest] = client.get("/v1/deletion-requests?limit=1").raise_for_status().json()["items"]
-        found["first_page_after_start_ms"] = (time.perf_counter() - began) * 1e3
-        found["http"]["by id"] = timed(lambda: client.get(f"/v1/deletion-requests/{newest['id']}"))
-        with installation.opened(settings) as at:
-            middle, last = (cursor_at(at, number, part) for part in (0.5, 0.99999))
-        queries = {
-            "all": "",
-            "completed": "status=completed&",
-            "accepted": "status=accepted&",
-            "cancelled": "status=cancelled&",
-            "subject_id": "subject_id=nobody&",
-            "external_id": "external_id=case-500000&",
-            "model_id, most": "model_id=mdl_bench_0&",
-            "model_id, few": "model_id=mdl_bench_1&",
-        }
-        for name, query in queries.items():
-            for place, cursor in {"first": "", "middle": f"cursor={middle}&", "last": f"cursor={last}&"}.items():
-                path = f"/v1/deletion-requests?{query}{cursor}limit=50"
-                found["http"][f"{name}, {place} page"] = timed(lambda path=path: client.get(path))  # type: ignore[misc]
-    with installation.opened(settings) as at:
-        asked: dict[str, Callable[[Session], object]] = {
-            "datasets_due": lambda session: unlearning.datasets_due(session, at=now(session)),
-            "anything_to_do": service.anything_to_do,
-            "pending_erasures": lambda s: deletion.pending_erasures(s, dataset_id="ds_bench", limit=500),
-            "expired_runs": lambda session: unlearning.expired_runs(session, at=now(session)),
-            "count_waiting": lambda session: deletion.count_waiting(session, dataset_id="ds_bench"),
-        }
-        for name, ask in asked.items():
-            found["worker"][name] = timed(lambda ask=ask: in_session(at, ask), times=5)  # type: ignore[misc]
-    return found
-
-
-def fill(at: Installation, number: int) -> None:
-    """Requests one second apart: of a hundred, 96 forgotten, two about strangers, one cancelled, one waiting."""
-    postgres = at.database.engine.dialect.name == "postgresql"
-    learned = calibration.mechanism_for(
-        num_slots=number,
-        num_classes=2,
-        num_parameters=2,
-        epsilon=1.0,
-        delta=1e-6,
-        l2=0.05,
-        noise_scale=None,
-        step_size=None,
-        radius=None,
-        learn_steps=None,
-    )
-    mechanism = json.dumps(learned.to_json())
-    series = (
-        "SELECT n FROM generate_series(1, :number) AS n"
-        if postgres
-        else "WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < :number) SELECT n FROM s"
-    )
-    name = "md5(n::text)" if postgres else "printf('%08x%08x', (n * 2654435761) % 4294967296, n)"
-    moment = (
-        "now() - (:number - n) * interval '1 second'"
-        if postgres
-        else "strftime('%Y-%m-%d %H:%M:%f', 'now', (n - :number) || ' seconds') || '000'"
-    )
-    due = "now() + interval '20 days'" if postgres else "strftime('%Y-%m-%d %H:%M:%f', 'now', '20 days') || '000'"
-    case = "CASE n % 100 WHEN 0 THEN '{}' WHEN 1 THEN '{}' WHEN 2 THEN '{}' WHEN 3 THEN '{}' ELSE '{}' END"
-    status = case.format("accepted", "cancelled", "completed", "completed", "completed")
-    statements = [
-        f"""INSERT INTO datasets (id, name, classes, num_features, num_slots, digest, revision, attempts, created_at)
-            SELECT 'ds_bench', 'bench', '["a", "b"]', 1, :number, '', 1000, 0, {moment}
-            FROM (SELECT :number AS n) AS one""",
-        *(
-            f"""INSERT INTO models
-                (id, name, dataset_id, mechanism, epsilon, delta, status, wanted, attempts, deaths, created_at)
-                SELECT 'mdl_bench_{which}', '', 'ds_bench', :mechanism, 1, 1e-6, 'learning', 'learn', 0, 0, {moment}
-                FROM (SELECT :number AS n) AS one"""
-            for which in (0, 1)
-        ),
-        f"""INSERT INTO deletion_requests (id, subject_ref, regulation, status, outcome, external_id, metadata,
-                submitted_at, due_at, created_at, completed_at)
-            SELECT 'dr_' || {name}, 'sub_' || {name}, 'gdpr', {status},
-                CASE WHEN n % 100 < 2 THEN NULL WHEN n % 100 < 4 THEN 'nothing_held' ELSE 'forgotten' END,
-                'case-' || n, '{{}}', {moment}, {due}, {moment}, CASE WHEN n % 100 < 2 THEN NULL ELSE {moment} END
-            FROM ({series}) AS numbers""",
-        f"""INSERT INTO erasures (id, request_id, dataset_id, revision, num_records, num_claimed, nulled_at)
-            SELECT 'era_' || {name}, 'dr_' || {name}, 'ds_bench', CASE WHEN n % 100 < 2 THEN NULL ELSE n / 1000 + 1 END,
-                CASE WHEN n % 100 < 2 THEN NULL ELSE 1 END, CASE WHEN n % 100 < 2 THEN 0 ELSE 1 END,
-                CASE WHEN n % 100 < 2 THEN NULL ELSE {moment} END
-            FROM ({series}) AS numbers WHERE n % 100 NOT IN (2, 3)""",
-        f"""INSERT INTO request_models (request_id, model_id, status, version)
-            SELECT 'dr_' || {name}, 'mdl_bench_0',
-                CASE n % 100 WHEN 0 THEN 'pending' WHEN 1 THEN 'cancelled' ELSE 'completed' END, n / 1000 + 1
-            FROM ({series}) AS numbers WHERE n % 100 NOT IN (2, 3)""",
-        f"""INSERT INTO request_models (request_id, model_id, status, version)
-            SELECT 'dr_' || {name}, 'mdl_bench_1', 'completed', 1 FROM ({series}) AS numbers WHERE n % 2000 = 7""",
-        *(
-            f"""INSERT INTO request_events (request_id, status, at)
-                SELECT 'dr_' || {name}, '{passed}', {moment} FROM ({series}) AS numbers WHERE {which}"""
-            for passed, which in (
-                ("received", "n > 0"),
-                ("accepted", "n % 100 NOT IN (2, 3)"),
-                ("completed", "n % 100 > 1"),
-            )
-        ),
-        f"""INSERT INTO records (dataset_id, slot, subject_ref)
-            SELECT 'ds_bench', n, 'sub_' || {name} FROM ({series}) AS numbers WHERE n % 100 < 2""",
-    ]
-    with at.database.writing() as session:
-        if postgres:
-            session.execute(sa.text("SET LOCAL statement_timeout = 0"))
-        for statement in statements:
-            session.execute(
-                sa.text(statement.replace("::text", "\\:\\:text")),
-                {"number": number} | ({"mechanism": mechanism} if ":mechanism" in statement else {}),
-            )
-    if postgres:  # as its autovacuum would, a minute later
-        with at.database.engine.connect().execution_options(isolation_level="AUTOCOMMIT", lethe_in_turn=False) as c:
-            c.exec_driver_sql("SET statement_timeout = 0")
-            c.exec_driver_sql("VACUUM ANALYZE")
-
-
-def cursor_at(at: Installation, number: int, part: float) -> str:
-    """The cursor of the page that begins when `part` of all requests have been passed."""
-    query = sa.select(DeletionRequest.created_at, DeletionRequest.id).order_by(
-        DeletionRequest.created_at.desc(), DeletionRequest.id.desc()
-    )
-    with at.database.reading() as session:
-        created_at, request_id = session.execute(query.offset(int(part * number)).limit(1)).one()
-    return base64.urlsafe_b64encode(json.dumps([created_at.isoformat(), request_id]).encode()).decode().rstrip("=")
-
-
-def timed(ask: Callable[[], object], *, times: int = 40) -> dict[str, float]:
-    taken = []
-    for _ in range(times):
-        began = time.perf_counter()
-        answer = ask()
-        taken.append((time.perf_counter() - began) * 1e3)
-        if isinstance(answer, httpx.Response):
-            answer.raise_for_status()
-    taken.sort()
-    return {"p50_ms": statistics.median(taken), "p95_ms": taken[int(len(taken) * 0.95)]}
-
-
-def in_session(at: Installation, ask: Callable[[Session], object]) -> object:
-    with at.database.reading() as session:
-        return ask(session)
-
-
-def show_stored(kind: str, found: dict[str, Any]) -> None:
-    table = Table("", "p50 ms", "p95 ms", title=f"{found['requests']:,} requests stored, {kind}")
-    for part in ("http", "worker"):
-        for name, row in found[part].items():
-            table.add_row(name, f"{row['p50_ms']:.2f}", f"{row['p95_ms']:.2f}")
     Console().print(table)
 
 

@@ -129,7 +129,8 @@ def engine(rows: DeviceRows, initial: torch.Tensor, num_slots: int, seconds: flo
             raise Enough
 
     try:
-        rows.advance(initial, steps=2**40, num_slots=num_slots, on_progress=on_progress, **SETTINGS)
+        start = State(parameters=initial, steps_done=0)
+        rows.advance(start, steps=2**40, num_slots=num_slots, on_progress=on_progress, **SETTINGS)
     except Enough:
         chunks = [(later[0] - earlier[0], later[1] - earlier[1]) for earlier, later in pairwise(told)]
         longest = max(count for count, _ in chunks)

@@ -18,12 +18,13 @@ from rich.progress import track
 from rich.table import Table
 from sklearn.linear_model import LogisticRegression
 
-from app.client import Client
 from app.config import Settings
 from app.registry import ingest
 from app.registry.encoding import parse_schema
 from examples.adult.demo import HERE as ADULT
 from examples.adult.demo import learn, seconds, service
+from lethe import Client
+from lethe.values import to_json
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -43,29 +44,28 @@ def main() -> None:
 
 
 def measure(client: Client, requests: int) -> dict[str, Any]:
-    schema = (ADULT / "schema.json").read_text()
-    people = client.upload(ADULT / "train.csv", name="adult", schema=schema)
-    model = learn(client, client.post("/v1/models", {"name": "income", "dataset_id": people["id"]})["id"])
+    people = client.datasets.upload(ADULT / "train.csv", name="adult", schema=ADULT / "schema.json")
+    model = learn(client, client.models.create(name="income", dataset_id=people.id).id)
     walks = [walk(client, f"train-{index:05d}") for index in track(range(1, requests + 1), "forgetting")]
-    client.post(f"/v1/models/{model['id']}/relearn")
+    client.models.relearn(model.id)
     time.sleep(0.5)  # the run that relearns is claimed
-    learn(client, model["id"])
-    runs = list(client.pages("/v1/runs", model_id=model["id"]))
+    learn(client, model.id)
+    runs = list(client.runs.list(model_id=model.id))
     return {
-        "l2": model["mechanism"]["l2"],
-        "num_slots": model["mechanism"]["num_slots"],
-        "target": model["target"],
+        "l2": model.mechanism.l2,
+        "num_slots": model.mechanism.num_slots,
+        "target": to_json(model.target),
         "walk_seconds": walks,
-        "unlearn": [{"steps": run["steps_total"], "seconds": seconds(run)} for run in runs if run["kind"] == "unlearn"],
-        "relearn": [{"steps": run["steps_total"], "seconds": seconds(run)} for run in runs if run["kind"] != "unlearn"],
+        "unlearn": [{"steps": run.steps_total, "seconds": seconds(run)} for run in runs if run.kind == "unlearn"],
+        "relearn": [{"steps": run.steps_total, "seconds": seconds(run)} for run in runs if run.kind != "unlearn"],
     }
 
 
 def walk(client: Client, person: str) -> float:
     """Seconds from the POST to a completed request, as a client sees them."""
     started = time.perf_counter()
-    request = client.post("/v1/deletion-requests", {"subject_id": person})
-    while client.get(f"/v1/deletion-requests/{request['id']}")["status"] != "completed":
+    request = client.deletion_requests.create(subject_id=person)
+    while client.deletion_requests.get(request.id).status != "completed":
         time.sleep(0.025)  # looking more often would take the cores from the worker
     return time.perf_counter() - started
 
@@ -73,7 +73,8 @@ def walk(client: Client, person: str) -> float:
 def refit(l2: float) -> float:
     """Seconds that scikit-learn takes to fit the same objective to the rows of everybody else."""
     schema = parse_schema(json.loads((ADULT / "schema.json").read_text()))
-    batches = list(ingest.read(ADULT / "train.csv", kind="csv", schema=schema))
+    with (ADULT / "train.csv").open("rb", buffering=0) as file:
+        batches = list(ingest.read(file, kind="csv", schema=schema, folder=ADULT))
     features = np.concatenate([batch.features for batch in batches])[1:]
     labels = np.concatenate([batch.labels for batch in batches])[1:]
     started = time.perf_counter()

@@ -1,0 +1,107 @@
+"""What audits find and prove: by the law that a faulty run has, and in the chain that runs."""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from rich.progress import track
+
+from app.privacy import audit
+from app.privacy.audit import AuditPlan, Law, Observed
+from app.privacy.mechanism import Mechanism
+from benchmarks.audit.costing import walk
+from benchmarks.audit.plans import DEFAULT, LANES, SHAPES, Row, planned
+from tests.worker.audit.faults import FAULTS, OF_FORGETTING
+from worker.audit.lanes import Lanes
+from worker.langevin.noise import SystemNoise
+
+TESTS = ("guarantee", "noise", "forgetting")
+LOOSER = 0.01
+CHANGED: dict[str, Callable[[Law], dict[str, Any]]] = {
+    "none": lambda law: {},
+    "does nothing": lambda law: {"steps": 0},
+    "no noise": lambda law: {"noise": 0.0},
+    "noise x 0.7": lambda law: {"noise": 0.7},
+    "noise x 0.9": lambda law: {"noise": 0.9},
+    "noise reused at every step": lambda law: {"reused": True},
+    "half the steps": lambda law: {"steps": law.steps // 2},
+    "90 % of the steps": lambda law: {"steps": law.steps * 9 // 10},
+    "canary not removed": lambda law: {"push": (1 - law.keep) * law.start},
+    "contracts 10 % less": lambda law: {"keep": 1 - 0.9 * (1 - law.keep)},
+}
+"""What is wrong with a run, as its lanes see it."""
+
+
+def observe(mechanism: Mechanism, plan: AuditPlan, audits: int, fault: str = "none") -> Iterator[Observed]:
+    """Audits of runs with a fault, each drawn from the law that it then has."""
+    law, noise = audit.law(mechanism, plan), SystemNoise()
+    one, canaries = Lanes(law, plan), torch.arange(plan.lanes) < plan.lanes // 2
+    ran = {"keep": law.keep, "steps": law.steps, "push": law.push, "noise": 1.0, "reused": False} | CHANGED[fault](law)
+    keep, steps = ran["keep"], ran["steps"]
+    pushes, squares = ((1 - ratio**steps) / (1 - ratio) for ratio in (keep, keep**2))
+    spread = ran["noise"] * math.sqrt(mechanism.step_variance) * (pushes if ran["reused"] else math.sqrt(squares))
+    for _ in range(audits):
+        start = one.start(noise)
+        yield one.observed(
+            start, keep**steps * start + ran["push"] * pushes * canaries + spread * noise.normal(plan.lanes)
+        )
+
+
+def found(mechanism: Mechanism, plans: dict[str, AuditPlan], audits: int) -> Iterator[Row]:
+    """The share of audits that find a fault, and that find it by each test."""
+    for run, plan in plans.items():
+        for fault in track(CHANGED, description=run):
+            if fault == "canary not removed" and run == "learning":
+                continue
+            for number in LANES:
+                counted: Counter[str] = Counter()
+                for observed in observe(mechanism, replace(plan, lanes=number), audits, fault):
+                    findings = observed.findings(mechanism)
+                    counted.update([*findings, *["any"] * bool(findings)])
+                shares = {name: counted[name] / audits for name in ("any", *TESTS)}
+                yield {"run": run, "fault": fault, "lanes": number} | shares
+
+
+def alarms(mechanism: Mechanism, plans: dict[str, AuditPlan], audits: int) -> Iterator[Row]:
+    """The share of audits of correct runs that find something, were they allowed to in one of a hundred."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(audit, "FALSE_ALARM", LOOSER)
+        for run, plan in plans.items():
+            for number in (64, DEFAULT):
+                correct = observe(mechanism, replace(plan, lanes=number), audits)
+                wrong = sum(bool(observed.findings(mechanism)) for observed in correct)
+                yield {"run": run, "lanes": number, "audits": audits, "allowed": LOOSER, "alarms": wrong / audits}
+
+
+def in_the_chain(audits: int) -> Iterator[Row]:
+    """The share of audited runs of the real chain that find a fault planted in its code."""
+    mechanism, plans = planned(*SHAPES["small"])
+    for fault, plant in track({"none": lambda patch: None, **FAULTS}.items(), description="in the chain"):
+        shares: Row = {"fault": fault, "audits": audits}
+        for run, plan in plans.items():
+            if run == "learning":
+                plan = replace(plan, steps=100)  # of a run that has not settled, half the steps can be seen
+                if fault in OF_FORGETTING:
+                    continue
+            with pytest.MonkeyPatch.context() as patch:
+                plant(patch)
+                ran = (walk(mechanism, np.zeros((1, 21), np.float32), plan) for _ in range(audits))
+                shares[run] = sum(bool(one.findings(mechanism)) for one in ran if one) / audits
+        yield shares
+
+
+def proved(mechanism: Mechanism, plans: dict[str, AuditPlan], audits: int) -> Iterator[Row]:
+    """The reported bound, over what is certified of one record."""
+    for run, plan in plans.items():
+        certified = audit.certified_mu(mechanism, plan)
+        for number in (*LANES, 4 * LANES[-1]):
+            audited = observe(mechanism, replace(plan, lanes=number), audits)
+            bounds = [one.to_json(mechanism, delta=1e-5)["mu_lower_bound"] / certified for one in audited]
+            low, middle, high = (float(np.quantile(bounds, share)) for share in (0.05, 0.5, 0.95))
+            wrong = sum(bound > 1 for bound in bounds) / audits
+            yield {"run": run, "lanes": number, "median": middle, "low": low, "high": high, "wrong": wrong}

@@ -1,0 +1,30 @@
+"""The runs whose audits are measured."""
+
+from dataclasses import replace
+from typing import Any
+
+from app.privacy import accountant, calibration
+from app.privacy.audit import AuditPlan
+from app.privacy.mechanism import Mechanism, num_weight_rows
+from app.unlearning import planner
+
+LANES = (64, 256, 1024, 4096)
+DEFAULT = 256
+SHAPES = {"small": (1_000, 21, 2), "Adult": (32_561, 105, 2), "MNIST, 3 or 8": (11_982, 785, 2)}
+"""Rows, columns and classes; the rows are random ones of norm 1."""
+Row = dict[str, Any]
+
+
+def planned(rows: int, columns: int, classes: int) -> tuple[Mechanism, dict[str, AuditPlan]]:
+    """The service's mechanism, its learning run, and the run that forgets the first record."""
+    delta, parameters = rows**-1.1, num_weight_rows(classes) * columns
+    mechanism = calibration.mechanism_for(
+        num_slots=rows, num_classes=classes, num_parameters=parameters, epsilon=1.0, delta=delta
+    )
+    learned = accountant.replay(mechanism, [accountant.Run(steps=mechanism.learn_steps)])
+    steps = planner.forget(learned, records=1, epsilon=1.0, delta=delta).steps
+    learning = AuditPlan(lanes=DEFAULT, steps_before=0, steps=mechanism.learn_steps)
+    return mechanism, {
+        "forgetting": replace(learning, steps_before=mechanism.learn_steps, steps=steps),
+        "learning": learning,
+    }

@@ -1,0 +1,45 @@
+"""All rivals, set to one problem and one target."""
+
+from dataclasses import replace
+
+from benchmarks.rivals import chains, descent, refits
+from benchmarks.rivals.problems import Problem
+from benchmarks.rivals.refits import RandomModel, Sisa
+from benchmarks.rivals.removal import CertifiedRemoval
+from benchmarks.rivals.rival import Rival
+
+MOST_PRODUCTS = 3e11
+"""Multiplications of learning as shipped, beyond which that row is left out: it takes minutes."""
+REMOVAL_AT_OUR_L2 = "certified removal, l2 as ours shipped"
+
+
+def rivals_of(problem: Problem, *, own_regularisation: bool = True) -> list[Rival]:
+    """`own_regularisation`: with the rivals that choose it themselves."""
+    setting = problem.setting
+    ours = chains.ours(setting)
+    stateless = descent.without_secret_state(setting)
+    found: list[Rival] = [
+        chains.learn_again(setting),
+        refits.lbfgs(setting),
+        Sisa(setting=setting),
+        descent.with_secret_state(setting, ours.noise_std),
+        stateless,
+        CertifiedRemoval(setting, problem.train),
+        chains.published(setting),
+        chains.accounted_by_us(setting),
+        ours,
+        chains.quiet(setting, stateless.noise_std),
+        descent.negative_gradient(setting),
+        descent.pseudo_label(setting),
+        RandomModel(setting=setting),
+        chains.nothing(setting),
+        refits.nothing(setting),
+    ]
+    if own_regularisation:
+        shipped = chains.as_shipped(setting)
+        found.append(refits.lbfgs_as_it_comes(setting))
+        weakly = replace(setting, l2=shipped.l2)
+        found.append(CertifiedRemoval(weakly, problem.train, name="removal_shipped_l2", title=REMOVAL_AT_OUR_L2))
+        if shipped.mechanism.learn_steps * len(problem.train) * setting.num_parameters <= MOST_PRODUCTS:
+            found.append(shipped)
+    return found

@@ -1,0 +1,269 @@
+"""What a gateway and its workers read while a million requests are stored: the second part of `./dev bench gateway`."""
+
+import base64
+import datetime
+import json
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import psutil
+import sqlalchemy as sa
+from rich.console import Console
+from rich.table import Table
+from sqlalchemy.orm import Session
+
+from app import installation
+from app.config import Settings
+from app.db import now
+from app.db.sealed import Particulars
+from app.db.tables import DeletionRequest, Model
+from app.deletion import repository as deletion
+from app.installation import Installation
+from app.operations import repository as operations
+from app.privacy import calibration
+from app.unlearning import repository as unlearning
+from app.unlearning import service
+from benchmarks.installed import bearer, served
+
+
+def stored(settings: Settings, *, number: int, waiting: int) -> dict[str, Any]:
+    """Milliseconds (p50, p95) of what reads `number` stored requests, `waiting` in a hundred of which wait."""
+    key = settings.resolved_admin_key_file().read_text().strip()
+    with installation.opened(settings) as at:
+        began = time.perf_counter()
+        fill(at, number, waiting)
+        filled = time.perf_counter() - began
+    found: dict[str, Any] = {
+        "requests": number,
+        "waiting": number * waiting // 100,
+        "fill_seconds": filled,
+        "http": {},
+        "worker": {},
+    }
+    with served(settings) as (address, pid), httpx.Client(base_url=address, headers=bearer(key), timeout=600) as client:
+        began = time.perf_counter()
+        [newest] = client.get("/v1/deletion-requests?limit=1").raise_for_status().json()["items"]
+        found["first_page_after_start_ms"] = (time.perf_counter() - began) * 1e3
+        found["http"]["by id"] = timed(lambda: client.get(f"/v1/deletion-requests/{newest['id']}"))
+        with installation.opened(settings) as at:
+            middle, last = (cursor_at(at, number, part) for part in (0.5, 0.99999))
+        queries = {
+            "all": "",
+            "completed": "status=completed&",
+            "accepted": "status=accepted&",
+            "cancelled": "status=cancelled&",
+            "subject_id": "subject_id=nobody&",
+            "external_id": "external_id=case-500000&",
+            "model_id, most": "model_id=mdl_bench_0&",
+            "model_id, few": "model_id=mdl_bench_1&",
+        }
+        for name, query in queries.items():
+            for place, cursor in {"first": "", "middle": f"cursor={middle}&", "last": f"cursor={last}&"}.items():
+                path = f"/v1/deletion-requests?{query}{cursor}limit=50"
+                found["http"][f"{name}, {place} page"] = timed(lambda path=path: client.get(path))  # type: ignore[misc]
+        found["export"] = export(client, pid)
+    with installation.opened(settings) as at:
+        asked: dict[str, Callable[[Session], object]] = {
+            "datasets_due": lambda session: unlearning.datasets_due(session, at=now(session)),
+            "anything_to_do": service.anything_to_do,
+            "pending_erasures": lambda s: deletion.pending_erasures(s, dataset_id="ds_bench_0", limit=500),
+            "expired_runs": lambda session: unlearning.expired_runs(session, at=now(session)),
+            "count_waiting": lambda session: deletion.count_waiting(session, dataset_id="ds_bench_0"),
+            "waiting": lambda s: operations.waiting(s, at=now(s), horizon=datetime.timedelta(days=7)),
+        }
+        for name, ask in asked.items():
+            found["worker"][name] = timed(lambda ask=ask: in_session(at, ask), times=15)  # type: ignore[misc]
+        with at.database.writing() as session:
+            session.execute(sa.update(Model).values(max_wait_seconds=30 * 86400, max_requests=number))
+        idle = timed(lambda: in_session(at, service.anything_to_do), times=15)
+        found["worker"]["anything_to_do, where all wait for each other"] = idle
+        with at.database.writing() as session:
+            held_until = now(session) + datetime.timedelta(days=1)
+            session.execute(
+                sa.update(DeletionRequest).where(DeletionRequest.status == "accepted").values(held_until=held_until)
+            )
+        found["worker"]["anything_to_do, where all are held"] = timed(
+            lambda: in_session(at, service.anything_to_do), times=15
+        )
+    return found
+
+
+def export(client: httpx.Client, pid: int) -> dict[str, float]:
+    """All requests as CSV: rows a second, when the first bytes came, by how much the gateway's memory grew."""
+    gateway = psutil.Process(pid)
+    before = most = gateway.memory_info().rss
+    rows, first = -1, 0.0
+    began = time.perf_counter()
+    with client.stream("GET", "/v1/deletion-requests.csv") as answer:
+        for part in answer.raise_for_status().iter_bytes(1 << 20):
+            first = first or time.perf_counter() - began
+            rows += part.count(b"\n")
+            most = max(most, gateway.memory_info().rss)
+    return {
+        "rows_per_second": rows / (time.perf_counter() - began),
+        "rows": rows,
+        "first_bytes_ms": first * 1e3,
+        "grew_by_megabytes": (most - before) / 2**20,
+    }
+
+
+def show_stored(kind: str, found: dict[str, Any]) -> None:
+    table = Table("", "p50 ms", "p95 ms", title=f"{found['requests']:,} requests stored, {kind}")
+    for part in ("http", "worker"):
+        for name, row in found[part].items():
+            table.add_row(name, f"{row['p50_ms']:.2f}", f"{row['p95_ms']:.2f}")
+    Console().print(table)
+    export = found["export"]
+    Console().print(
+        f"export: {export['rows_per_second']:,.0f} rows/s, first bytes after {export['first_bytes_ms']:.0f} ms, "
+        f"{export['grew_by_megabytes']:.0f} MiB more"
+    )
+
+
+def fill(at: Installation, number: int, waiting: int) -> None:
+    """Requests one second apart, on twenty datasets in turn: of a hundred, `waiting` wait, one is cancelled, two are
+    about strangers, the others are forgotten. Every tenth has an external id."""
+    postgres = at.database.engine.dialect.name == "postgresql"
+    learned = calibration.mechanism_for(
+        num_slots=number,
+        num_classes=2,
+        num_parameters=2,
+        epsilon=1.0,
+        delta=1e-6,
+        l2=0.05,
+        noise_scale=None,
+        step_size=None,
+        radius=None,
+        learn_steps=None,
+    )
+    mechanism = json.dumps(learned.to_json())
+
+    def series(last: str = ":number") -> str:
+        if postgres:
+            return f"(SELECT n FROM generate_series(1, {last}) AS n) AS numbers"
+        counted = f"SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {last}"
+        return f"(WITH RECURSIVE s(n) AS ({counted}) SELECT n FROM s) AS numbers"
+
+    name = "md5(n::text)" if postgres else "printf('%08x%08x', (n * 2654435761) % 4294967296, n)"
+    moment = (
+        "now() - (:number - n) * interval '1 second'"
+        if postgres
+        else "strftime('%Y-%m-%d %H:%M:%f', 'now', (n - :number) || ' seconds') || '000'"
+    )
+    due = (
+        "now() + interval '20 days' - (:number - n) * interval '1 second'"
+        if postgres
+        else "strftime('%Y-%m-%d %H:%M:%f', 'now', '20 days', (n - :number) || ' seconds') || '000'"
+    )
+    tenant, dataset = "(SELECT id FROM tenants)", "'ds_bench_' || ((n / 100) % 20)"
+    waits, cancelled, stranger = f"n % 100 < {waiting}", "n % 100 = 97", "n % 100 > 97"
+    ended = f"NOT ({waits} OR {cancelled})"
+    statements = [
+        f"""INSERT INTO datasets
+            (id, tenant_id, name, classes, lost_models, num_features, num_slots, digest, revision, attempts, created_at)
+            SELECT 'ds_bench_' || (n - 1), {tenant}, 'bench', '["a", "b"]', '{{}}', 1, :number, '', 1000, 0, {moment}
+            FROM {series("20")}""",
+        f"""INSERT INTO models (id, tenant_id, name, dataset_id, mechanism, epsilon, delta, status, live_version,
+                lost_releases, attempts, deaths, created_at)
+            SELECT 'mdl_bench_' || (n - 1), {tenant}, '', 'ds_bench_' || (n - 1), :mechanism, 1, 1e-6, 'live', 1,
+                '[]', 0, 0, {moment}
+            FROM {series("20")}""",
+        f"""INSERT INTO runs (id, tenant_id, kind, status, dataset_id, model_id, revision, version_id, steps_total,
+                steps_done, records, reason, worker, lease_expires_at, started_at, finished_at)
+            SELECT 'run_' || (n - 1), {tenant}, 'learn', 'published', 'ds_bench_' || (n - 1), 'mdl_bench_' || (n - 1),
+                1000, 'ver_' || (n - 1), 1, 1, 0, '', 'w', {moment}, {moment}, {moment}
+            FROM {series("20")}""",
+        f"""INSERT INTO versions (id, model_id, number, status, run_id, revision, weights_sha256, metrics, published_at)
+            SELECT 'ver_' || (n - 1), 'mdl_bench_' || (n - 1), 1, 'live', 'run_' || (n - 1), 1000, '', '{{}}', {moment}
+            FROM {series("20")}""",
+        f"""INSERT INTO deletion_requests (id, tenant_id, subject_ref, regulation, status, outcome, external_ref,
+                kept, discreet, submitted_at, due_at, deadline, created_at, completed_at, ended_at)
+            SELECT 'dr_' || {name}, {tenant}, 'sub_' || {name}, 'gdpr',
+                CASE WHEN {waits} THEN 'accepted' WHEN {cancelled} THEN 'cancelled' ELSE 'completed' END,
+                CASE WHEN {stranger} THEN 'nothing_held' WHEN {ended} THEN 'forgotten' END,
+                CASE WHEN n % 10 = 0 THEN 'case-' || n END, 'request', false, {moment}, {due}, {due}, {moment},
+                CASE WHEN {ended} THEN {moment} END,
+                CASE WHEN {ended} OR {cancelled} THEN {moment} END
+            FROM {series()}""",
+        f"""INSERT INTO erasures
+            (id, request_id, dataset_id, revision, num_records, num_claimed, nulled_at, deadline, ready_at)
+            SELECT 'era_' || {name}, 'dr_' || {name}, {dataset}, CASE WHEN {ended} THEN n / 1000 + 1 END,
+                CASE WHEN {ended} THEN 1 END, CASE WHEN {ended} THEN 1 ELSE 0 END, CASE WHEN {ended} THEN {moment} END,
+                {due}, CASE WHEN NOT {cancelled} THEN {moment} END
+            FROM {series()} WHERE NOT {stranger}""",
+        f"""INSERT INTO request_models (request_id, model_id, status, version, requested_at)
+            SELECT 'dr_' || {name}, 'mdl_bench_0',
+                CASE WHEN {waits} THEN 'pending' WHEN {cancelled} THEN 'cancelled' ELSE 'completed' END,
+                CASE WHEN {ended} THEN n / 1000 + 1 END, {moment}
+            FROM {series()} WHERE NOT {stranger}""",
+        f"""INSERT INTO request_models (request_id, model_id, status, version, requested_at)
+            SELECT 'dr_' || {name}, 'mdl_bench_1', 'completed', 1, {moment} FROM {series()} WHERE n % 2000 = 57""",
+        *(
+            f"""INSERT INTO request_events (request_id, status, actor, at)
+                SELECT 'dr_' || {name}, '{passed}', 'bench', {moment} FROM {series()} WHERE {which}"""
+            for passed, which in (("received", "n > 0"), ("accepted", f"NOT {stranger}"), ("completed", ended))
+        ),
+        f"""INSERT INTO records (dataset_id, slot, subject_ref)
+            SELECT {dataset}, n, 'sub_' || {name} FROM {series()} WHERE NOT ({ended})""",
+    ]
+    with at.database.writing() as session:
+        if postgres:
+            session.execute(sa.text("SET LOCAL statement_timeout = 0"))
+        for statement in statements:
+            given = {"number": number, "mechanism": mechanism}
+            used = {one: value for one, value in given.items() if f":{one}" in statement}
+            session.execute(sa.text(statement.replace("::text", "\\:\\:text")), used)
+    _seal(at)
+    if postgres:  # as its autovacuum would, a minute later
+        with at.database.engine.connect().execution_options(isolation_level="AUTOCOMMIT", lethe_in_turn=False) as c:
+            c.exec_driver_sql("SET statement_timeout = 0")
+            c.exec_driver_sql("VACUUM ANALYZE")
+
+
+def _seal(at: Installation) -> None:
+    """External ids as the service stores them."""
+    table = DeletionRequest.metadata.tables[DeletionRequest.__tablename__]
+    with at.database.writing() as session:
+        named = session.execute(
+            sa.text("SELECT id, external_ref FROM deletion_requests WHERE external_ref IS NOT NULL")
+        )
+        rows = [
+            {"its_id": one, "ref": name, "written": Particulars(external_id=name), "what": "details"}
+            for one, name in named
+        ]
+        statement = (
+            sa.update(table)
+            .where(table.c.id == sa.bindparam("its_id"))
+            .values(external_ref=sa.bindparam("ref"), particulars=sa.bindparam("written"), kept=sa.bindparam("what"))
+        )
+        session.connection().execute(statement, rows)
+
+
+def cursor_at(at: Installation, number: int, part: float) -> str:
+    """The cursor of the page that begins when `part` of all requests have been passed."""
+    query = sa.select(DeletionRequest.created_at, DeletionRequest.id).order_by(
+        DeletionRequest.created_at.desc(), DeletionRequest.id.desc()
+    )
+    with at.database.reading() as session:
+        created_at, request_id = session.execute(query.offset(int(part * number)).limit(1)).one()
+    return base64.urlsafe_b64encode(json.dumps([created_at.isoformat(), request_id]).encode()).decode().rstrip("=")
+
+
+def timed(ask: Callable[[], object], *, times: int = 40) -> dict[str, float]:
+    taken = []
+    for _ in range(times):
+        began = time.perf_counter()
+        answer = ask()
+        taken.append((time.perf_counter() - began) * 1e3)
+        if isinstance(answer, httpx.Response):
+            answer.raise_for_status()
+    taken.sort()
+    return {"p50_ms": statistics.median(taken), "p95_ms": taken[int(len(taken) * 0.95)]}
+
+
+def in_session(at: Installation, ask: Callable[[Session], object]) -> object:
+    with at.database.reading() as session:
+        return ask(session)
