@@ -18,7 +18,9 @@ from fastapi.testclient import TestClient
 from pydantic import SecretStr
 
 from app import installation
+from app.access.service import DEFAULT_TENANT
 from app.config import Settings
+from app.db import Actor
 from app.installation import Installation
 from app.main import create_app
 from tests.postgres import server
@@ -32,6 +34,7 @@ ADULT = Path(__file__).parent.parent / "examples" / "adult"
 
 
 ON_BOTH_DATABASES = (
+    "acceptance/test_backup.py",
     "app/db/test_bulk.py",
     "app/db/test_migrate.py",
     "app/db/test_paging.py",
@@ -39,15 +42,29 @@ ON_BOTH_DATABASES = (
     "app/db/test_tables.py",
     "app/access",
     "app/accounting",
+    "app/audit",
+    "app/backup/test_dump.py",
+    "app/backup/test_restoring.py",
+    "app/backup/test_service.py",
+    "app/backup/test_tombstones.py",
     "app/deletion",
+    "app/leaving",
     "app/test_accounting_main.py",
+    "app/protocols",
+    "app/operations",
     "app/unlearning",
+    "app/webhooks/test_claims.py",
+    "app/webhooks/test_secret.py",
+    "app/webhooks/test_service.py",
     "app/api/test_certificates.py",
     "app/api/test_deletion_requests.py",
     "app/api/test_intake.py",
+    "app/api/test_lineage.py",
     "app/api/test_lists.py",
     "app/api/test_operations.py",
+    "app/api/test_overview.py",
     "app/api/test_runs.py",
+    "app/dashboard/test_every_page.py",
     "faults/test_races.py",
     "worker/test_runner.py",
 )
@@ -128,6 +145,12 @@ def at(settings: Settings) -> Iterator[Installation]:
 
 
 @pytest.fixture
+def by() -> Actor:
+    """Who acts behind the gateway, for the tenant that every installation has."""
+    return Actor(tenant_id=DEFAULT_TENANT, name="test")
+
+
+@pytest.fixture
 def admin_key(settings: Settings) -> str:
     return settings.resolved_admin_key_file().read_text().strip()
 
@@ -163,6 +186,15 @@ def npz(*, rows: int = 60, features: int = 3, classes: int = 2, rows_each: int =
     subject = np.array([f"p{index // rows_each}" for index in range(rows)])
     buffer = io.BytesIO()
     np.savez(buffer, x=x, y=y, subject=subject)
+    return buffer.getvalue()
+
+
+def people(*subjects: str, **replaced: Any) -> bytes:
+    """An upload of these people, a row of three features each, with any of its arrays replaced."""
+    x = np.random.default_rng(len(subjects)).normal(size=(len(subjects), 3))
+    arrays = {"x": x, "y": (x[:, :1] > 0).sum(axis=1), "subject": np.array(subjects, dtype=str)}
+    buffer = io.BytesIO()
+    np.savez(buffer, **(arrays | replaced))
     return buffer.getvalue()
 
 

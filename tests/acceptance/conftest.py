@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from app.client import Client
+from lethe import Client
 
 LETHE = str(Path(sys.executable).with_name("lethe"))
 

@@ -40,10 +40,9 @@ def test_every_command_of_the_tour_runs(service: Service) -> None:
                 assert fields(one) <= fields(other) | {"..."}
             ids |= {found[1]: found[0] for found in ID.finditer(json.dumps(answered[0].get("id", "")))}
             if "mdl" in ids:
-                service.client.wait(f"/v1/models/{ids['mdl']}", until=lambda m: m["status"] == "live", seen=ignore)
+                service.client.models.wait(ids["mdl"])
             if "dr" in ids:
-                path = f"/v1/deletion-requests/{ids['dr']}"
-                service.client.wait(path, until=lambda r: r["status"] == "completed", seen=ignore)
+                service.client.deletion_requests.wait(ids["dr"])
         else:
             assert block.split()[0] in output.split()
     assert set(ids) == {"ds", "mdl", "dr"}
@@ -81,6 +80,3 @@ def documents(text: str) -> list[Any]:
 
 def fields(document: Any) -> set[str]:
     return set(document)
-
-
-def ignore(_: Any) -> None: ...

@@ -34,7 +34,9 @@ def test_it_says_what_the_gateway_says(
     work()
     for path in (
         f"/v1/accounting/models/{model['id']}",
-        f"/v1/accounting/models/{model['id']}/trajectory",
+        f"/v1/accounting/models/{model['id']}/curve",
+        f"/v1/accounting/models/{model['id']}/rivals?num_records=2",
+        f"/v1/accounting/datasets/{model['dataset_id']}",
         f"/v1/accounting/models/{model['id']}/ledger",
         f"/v1/accounting/deletion-requests/{request['id']}",
         "/v1/accounting/bounds",
@@ -74,23 +76,3 @@ def test_the_database_refuses_to_change(settings: Settings) -> None:
             session.execute(sa.update(Model).values(name="changed"))
         with at.database.reading() as session:
             assert session.scalar(sa.select(sa.func.count()).select_from(Model)) == 0
-
-
-def test_the_trajectory_ends_where_the_model_stands(
-    gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]
-) -> None:
-    """Erosion while learning, a jump at the deletion, recuperation after it, down to the present guarantee."""
-    model = new_model(new_dataset()["id"], noise_scale=0.02)
-    work()
-    forget("p3")
-    work()
-    points = gateway.get(f"/v1/accounting/models/{model['id']}/trajectory", params={"points": 20}).json()["points"]
-    learning = [point for point in points if point["run"] == 0]
-    forgetting = [point for point in points if point["run"] == 1]
-    assert [p["epsilon"] for p in learning] == [0] * len(learning)
-    assert [p["epsilon_of_one"] for p in learning] == sorted(p["epsilon_of_one"] for p in learning)
-    assert forgetting[0]["epsilon"] == learning[-1]["epsilon_of_one"] > model["target"]["epsilon"]
-    assert [p["epsilon"] for p in forgetting] == sorted((p["epsilon"] for p in forgetting), reverse=True)
-    account = gateway.get(f"/v1/accounting/models/{model['id']}").json()
-    assert forgetting[-1]["epsilon"] == account["guarantees"][0]["epsilon"]
-    assert forgetting[-1]["influence"] == account["influence"]

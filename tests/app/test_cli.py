@@ -3,9 +3,8 @@
 import base64
 import json
 import os
+import re
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,63 +13,11 @@ import sqlalchemy as sa
 from joserfc.jwk import OKPKey
 from safetensors.numpy import load
 
-from app import cli
-from app.config import Settings
 from app.db.tables import LedgerEntry
 from app.installation import Installation
-from tests.conftest import ADULT, npz
-from tests.faults import processes
+from tests.app.command_line import Lethe, refused
+from tests.conftest import ADULT
 from tests.faults.processes import wait_until
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        assert (self.code, self.err) == (0, ""), self.err
-        return json.loads(self.out)
-
-
-Lethe = Callable[..., Ended]
-
-
-@pytest.fixture
-def lethe(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Lethe:
-    """`lethe ARGUMENTS` in a folder of its own, as the command does it."""
-    for name in [name for name in os.environ if name.startswith("LETHE_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: str | Path) -> Ended:
-        monkeypatch.setattr(sys, "argv", ["lethe", *map(str, arguments)])
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        assert isinstance(ended.value.code, int)
-        said = capfd.readouterr()
-        return Ended(code=ended.value.code, out=said.out, err=said.err)
-
-    return run
-
-
-@pytest.fixture
-def live(settings: Settings, lethe: Lethe, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lethe]:
-    """`lethe` beside a gateway and a worker, with the admin key of their data folder."""
-    monkeypatch.setenv("LETHE_DATA_DIR", str(settings.data_dir))
-    with processes.gateway(settings) as (_, address), processes.worker(settings):
-        monkeypatch.setenv("LETHE_URL", address)
-        yield lethe
-
-
-@pytest.fixture
-def people(tmp_path: Path) -> Path:
-    file = tmp_path / "people.npz"
-    file.write_bytes(npz())
-    return file
 
 
 @pytest.fixture
@@ -85,18 +32,11 @@ def certified(live: Lethe, people: Path, tmp_path: Path) -> Path:
     return file
 
 
-def _refused(ended: Ended, code: str) -> None:
-    assert (ended.code, ended.out) == (1, "")
-    assert ended.err.startswith(f"error: {code}: ")
-    assert ended.err.count("\n") == 1
-    assert "Traceback" not in ended.err
-
-
 def test_datasets(live: Lethe, people: Path) -> None:
     """A dataset is created from a file, listed and shown."""
     created = live("dataset", "create", people).json
     assert (created["name"], created["num_slots"], created["num_classes"]) == ("people", 60, 2)
-    assert live("dataset", "show", created["id"]).json == created
+    assert created == live("dataset", "show", created["id"]).json | {"num_suppressed": 0}
     listed = live("dataset", "list")
     assert listed.out.split() == [created["id"], "60", "of", "60", "rows", "people"]
 
@@ -108,7 +48,7 @@ def test_dataset_with_a_schema(live: Lethe, tmp_path: Path) -> None:
     file.write_text("\n".join(rows) + "\n")
     created = live("dataset", "create", file, "--name", "adult", "--schema", ADULT / "schema.json").json
     assert (created["name"], created["num_slots"], created["classes"]) == ("adult", 199, ["<=50K", ">50K"])
-    _refused(live("dataset", "create", file), "schema_invalid")
+    refused(live("dataset", "create", file), "schema_invalid")
 
 
 def test_a_model_from_creation_to_weights(live: Lethe, people: Path, tmp_path: Path) -> None:
@@ -120,12 +60,33 @@ def test_a_model_from_creation_to_weights(live: Lethe, people: Path, tmp_path: P
     assert created["target"] == {"epsilon": 2.0, "delta": 1e-4}
     assert live("model", "show", created["id"]).json["id"] == created["id"]
     assert live("model", "list").out.split() == [created["id"], "live", "version", "1", "mine"]
+    assert live("run", "list", "--model", created["id"]).out.split()[1:3] == ["learn", "published"]
     assert live("model", "relearn", created["id"]).json["id"] == created["id"]
     wait_until(lambda: live("model", "show", created["id"]).json["live_version"] == 2)
     assert live("model", "wait", created["id"]).json["status"] == "live"
     assert live("model", "weights", created["id"], "2", tmp_path / "w").code == 0
     assert load((tmp_path / "w").read_bytes())["parameters"].shape == (1, 4)
-    _refused(live("model", "weights", created["id"], "1", tmp_path / "old"), "weights_destroyed")
+    refused(live("model", "weights", created["id"], "1", tmp_path / "old"), "weights_destroyed")
+
+
+def test_a_model_is_audited(live: Lethe, people: Path) -> None:
+    """An audit is waited for, and its run shown; runs are listed with what was certified and what was proved."""
+    dataset = live("dataset", "create", people).json
+    audited, unaudited = (
+        live("model", "create", dataset["id"], "--l2", "0.05", "--audit-lanes", lanes, "--audit-chains", "2").json
+        for lanes in ("8", "0")
+    )
+    assert [model["audit"]["lanes"] for model in (audited, unaudited)] == [8, 0]
+    run = live("model", "audit", audited["id"]).json
+    assert (run["kind"], run["status"], run["audit"]["lanes"]) == ("audit", "published", 16)
+    assert live("run", "show", run["id"]).json == run
+    assert live("model", "audit", audited["id"], "--no-wait").json["audit"]["asked_at"]
+    refused(live("model", "audit", unaudited["id"]), "precondition_failed")
+    wait_until(lambda: live("model", "show", audited["id"]).json["audit"]["asked_at"] is None)
+    listed = live("run", "list", "--model", audited["id"]).out.splitlines()
+    assert [line.split()[1] for line in listed] == ["audit", "audit", "learn"]
+    assert re.search(r" epsilon <= \S+ certified, >= \S+ proved by 16 lanes$", listed[0])
+    assert live("run", "list", "--model", unaudited["id"]).out.rstrip().endswith("not audited")
 
 
 def test_a_request_from_submission_to_completion(live: Lethe, people: Path) -> None:
@@ -137,7 +98,7 @@ def test_a_request_from_submission_to_completion(live: Lethe, people: Path) -> N
     assert [(owed["model_id"], owed["version"]) for owed in request["models"]] == [(model["id"], 2)]
     assert live("request", "show", request["id"]).json == request
     assert live("request", "wait", request["id"]).json == request
-    _refused(live("request", "cancel", request["id"]), "transition_forbidden")
+    refused(live("request", "cancel", request["id"]), "transition_forbidden")
 
 
 def test_a_subject_from_standard_input(live: Lethe, people: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,6 +120,7 @@ def test_certificate_is_valid_offline(certified: Path, lethe: Lethe, monkeypatch
     assert (verified.code, verified.err) == (0, "")
     assert verified.out.startswith("valid  crt_")
     assert "unlearning  epsilon <= " in verified.out
+    assert re.search(r"^       audit       epsilon <= \S+ certified, >= \S+ proved by 256 lanes$", verified.out, re.M)
     [one] = json.loads(certified.read_text())["certificates"]
     for content in (one["jws"], one["jws"] + "\n", json.dumps(one)):
         certified.write_text(content)
@@ -193,7 +155,7 @@ def test_certificates_that_do_not_hold(certified: Path, lethe: Lethe, tmp_path: 
     for content in bad:
         file = tmp_path / "bad"
         file.write_bytes(content)
-        _refused(lethe("certificate", "verify", file, "--jwks", jwks), "certificate_invalid")
+        refused(lethe("certificate", "verify", file, "--jwks", jwks), "certificate_invalid")
 
 
 def test_keys_that_do_not_verify(certified: Path, lethe: Lethe, tmp_path: Path) -> None:
@@ -206,7 +168,7 @@ def test_keys_that_do_not_verify(certified: Path, lethe: Lethe, tmp_path: Path) 
     for content in contents:
         file = tmp_path / "keys"
         file.write_bytes(content)
-        _refused(lethe("certificate", "verify", certified, "--jwks", file), "certificate_invalid")
+        refused(lethe("certificate", "verify", certified, "--jwks", file), "certificate_invalid")
 
 
 def test_ledger_verifies(certified: Path, live: Lethe) -> None:
@@ -227,9 +189,9 @@ def test_a_forged_ledger_does_not_verify(certified: Path, live: Lethe, at: Insta
         session.execute(
             sa.update(LedgerEntry).values(body=sa.func.replace(LedgerEntry.body, '"records":1', '"records":0'))
         )
-    refused = live("ledger", "verify")
-    _refused(refused, "ledger_corrupt")
-    assert "ledger entry 2" in refused.err
+    ended = live("ledger", "verify")
+    refused(ended, "ledger_corrupt")
+    assert "ledger entry 2" in ended.err
 
 
 @pytest.mark.parametrize("there", [False, True])
@@ -238,31 +200,31 @@ def test_ledger_of_no_installation(lethe: Lethe, tmp_path: Path, monkeypatch: py
     if there:
         (tmp_path / "data").mkdir()
     monkeypatch.setenv("LETHE_DATA_DIR", str(tmp_path / "data"))
-    _refused(lethe("ledger", "verify"), "database_unreadable")
+    refused(lethe("ledger", "verify"), "database_unreadable")
 
 
 def test_refusals_of_the_gateway(live: Lethe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the gateway refuses ends in exit code 1 and one line with the code of the problem."""
-    _refused(live("dataset", "show", "ds_none"), "dataset_unknown")
-    _refused(live("model", "show", "mdl_none"), "model_unknown")
-    _refused(live("model", "create", "ds_none"), "dataset_unknown")
-    _refused(live("request", "show", "dr_none"), "request_unknown")
-    _refused(live("request", "certificate", "dr_none", tmp_path / "c"), "request_unknown")
+    refused(live("dataset", "show", "ds_none"), "dataset_unknown")
+    refused(live("model", "show", "mdl_none"), "model_unknown")
+    refused(live("model", "create", "ds_none"), "dataset_unknown")
+    refused(live("request", "show", "dr_none"), "request_unknown")
+    refused(live("request", "certificate", "dr_none", tmp_path / "c"), "request_unknown")
     assert not (tmp_path / "c").exists()
     (tmp_path / "x.txt").write_text("x")
-    _refused(live("dataset", "create", tmp_path / "x.txt"), "input_invalid")
+    refused(live("dataset", "create", tmp_path / "x.txt"), "input_invalid")
     (tmp_path / "x.npz").write_text("x")
-    _refused(live("dataset", "create", tmp_path / "x.npz"), "input_invalid")
+    refused(live("dataset", "create", tmp_path / "x.npz"), "input_invalid")
     monkeypatch.setenv("LETHE_API_KEY", "lethe_wrong")
-    _refused(live("dataset", "list"), "unauthenticated")
+    refused(live("dataset", "list"), "unauthenticated")
 
 
 def test_gateway_that_is_not_there(lethe: Lethe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No key, no gateway, or something that is no gateway: one line each."""
     monkeypatch.setenv("LETHE_DATA_DIR", str(tmp_path / "none"))
-    _refused(lethe("dataset", "list"), "unauthenticated")
+    refused(lethe("dataset", "list"), "unauthenticated")
     for url in ("http://127.0.0.1:1", "ftp://127.0.0.1", "nonsense", "http://[", "http://127.0.0.1:99999999"):
-        _refused(lethe("dataset", "list", "--key", "k", "--url", url), "unreachable")
+        refused(lethe("dataset", "list", "--key", "k", "--url", url), "unreachable")
 
 
 @pytest.mark.parametrize("command", [("up",), ("serve",), ("migrate",), ("dataset", "list"), ("ledger", "verify")])
@@ -272,7 +234,7 @@ def test_settings_that_make_no_sense(
 ) -> None:
     """A bad setting is named in one line whatever the command, and nothing is started or made."""
     monkeypatch.setenv(f"LETHE_{name}", value)
-    refused = lethe(*command)
-    _refused(refused, "settings_invalid")
-    assert f"LETHE_{name} " in refused.err
+    ended = lethe(*command)
+    refused(ended, "settings_invalid")
+    assert f"LETHE_{name} " in ended.err
     assert not list(tmp_path.iterdir())

@@ -53,3 +53,30 @@ def test_a_wrong_question_is_one_line(arguments: list[str], code: str) -> None:
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith(f"error: {code}: ")
     assert done.stderr.count("\n") == 1
+
+
+def test_a_theorem_along_a_parameter() -> None:
+    """`sweep` evaluates a theorem over a grid, and says at each point what it gives or why it is refused."""
+    done = lethe(
+        "sweep", "gdp_eps", "--over", "mu", "--low", "-1", "--high", "1", "--points", "3", "--param", "delta=0.1"
+    )
+    assert done.returncode == 0, done.stderr
+    points = json.loads(done.stdout)
+    assert [point["value"] for point in points] == [-1, 0, 1]
+    assert points[0]["refused"]["name"] == "domain"
+    assert points[2]["outputs"] == evaluate("gdp_eps", {"mu": 1.0, "delta": 0.1})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["folklore", "--over", "mu", "--low", "1", "--high", "2"], "bound_unknown"),
+        (["gdp_eps", "--over", "nothing", "--low", "1", "--high", "2"], "precondition_failed"),
+        (["gdp_eps", "--over", "mu", "--low", "0", "--high", "2", "--log"], "precondition_failed"),
+    ],
+)
+def test_a_wrong_sweep_is_one_line(arguments: list[str], code: str) -> None:
+    """An unknown theorem, or a grid that is none, ends in exit code 1 and one line that names it."""
+    done = lethe("sweep", *arguments)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"error: {code}: ")

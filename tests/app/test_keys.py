@@ -20,7 +20,7 @@ def test_keys_are_made_at_first_use_and_stay(keys: Keys, tmp_path: Path) -> None
     """A folder of keys gives the same keys to every process that opens it, and other keys than any other folder."""
 
     def used(opened: Keys) -> tuple[object, ...]:
-        return opened.digest_key, opened.subject_ref("p1"), opened.signing_key.as_dict(private=True)
+        return opened.digest_key, opened.subject_ref("ten_1", "p1"), opened.signing_key.as_dict(private=True)
 
     assert used(keys) == used(Keys(tmp_path / "keys"))
     assert not set(map(str, used(keys))) & set(map(str, used(Keys(tmp_path / "other"))))
@@ -28,19 +28,21 @@ def test_keys_are_made_at_first_use_and_stay(keys: Keys, tmp_path: Path) -> None
 
 def test_nobody_else_can_read_them(keys: Keys, tmp_path: Path) -> None:
     """Key files are 0600 in a 0700 folder, and nothing else is left beside them."""
-    _ = keys.digest_key, keys.subject_ref("p1"), keys.signing_key
+    _ = keys.digest_key, keys.subject_ref("ten_1", "p1"), keys.signing_key, keys.webhook_secret("ten_1", 1)
     folder = tmp_path / "keys"
-    assert {path.name for path in folder.iterdir()} == {"digest.key", "subject.key", "signing.jwk"}
+    assert {path.name for path in folder.iterdir()} == {*("digest.key", "subject.key", "webhook.key", "signing.jwk")}
     assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
     assert folder.stat().st_mode & 0o777 == 0o700
 
 
 def test_a_reference_is_a_keyed_hash(keys: Keys, tmp_path: Path) -> None:
-    """A person's reference is an HMAC of the id under the subject key, so that nobody can guess without that key."""
-    reference = keys.subject_ref("jane")
+    """A person's reference is an HMAC of the tenant and the id's hash, so that nobody can guess without the key."""
+    reference = keys.subject_ref("ten_1", "jane")
     key = bytes.fromhex((tmp_path / "keys" / "subject.key").read_text())
-    message = b"".join(len(part).to_bytes(8, "big") + part for part in (b"subject", b"jane"))
+    sha256 = hashlib.sha256(b"jane").digest()
+    message = b"".join(len(part).to_bytes(8, "big") + part for part in (b"subject", b"ten_1", sha256))
     assert reference == "sub_" + hmac.new(key, message, hashlib.sha256).hexdigest()[:40]
+    assert keys.subject_ref_of_hash("ten_1", sha256) == reference != keys.subject_ref("ten_2", "jane")
     assert len(key) == 32
 
 
@@ -49,15 +51,6 @@ def test_fingerprints_tell_parts_apart(set_up_once: Path, one: list[bytes], othe
     """Only equal lists of parts have equal fingerprints: where one part ends and the next begins counts too."""
     keys = Keys(set_up_once / "keys")
     assert (keys.fingerprint(*one) == keys.fingerprint(*other)) == (one == other)
-
-
-def test_a_file_has_the_fingerprint_of_its_content(keys: Keys, tmp_path: Path) -> None:
-    """Files are told apart by what is in them, not by their name, however large they are."""
-    content = os.urandom(3 * 2**20 + 5)
-    for name, changed in (("a", content), ("b", content), ("c", content[:-1] + bytes([content[-1] ^ 1]))):
-        (tmp_path / name).write_bytes(changed)
-    a, b, c = (keys.fingerprint_file(tmp_path / name) for name in "abc")
-    assert a == b != c
 
 
 def test_processes_that_race_get_one_key(tmp_path: Path) -> None:

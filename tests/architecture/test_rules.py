@@ -13,7 +13,7 @@ from app.config import Settings
 from app.errors import LetheError
 
 ROOT = Path(__file__).parents[2]
-SOURCES = sorted(path for folder in ("app", "worker") for path in (ROOT / folder).rglob("*.py"))
+SOURCES = sorted(path for folder in ("app", "lethe", "worker") for path in (ROOT / folder).rglob("*.py"))
 
 
 def calls(path: Path, name: str) -> Iterator[int]:
@@ -46,10 +46,10 @@ def test_only_the_command_line_prints() -> None:
 
 
 def test_nothing_reads_the_environment_but_the_settings() -> None:
-    """There is one list of what an operator may choose."""
+    """There is one list of what an operator may choose; what the allocator is told is no choice."""
     reads = {str(path.relative_to(ROOT)) for path in SOURCES if "os.environ" in path.read_text()}
     assert callers("getenv") == set()
-    assert reads <= {"app/supervisor.py"}
+    assert reads <= {"app/supervisor.py", "app/hardening.py"}
 
 
 @pytest.mark.parametrize("name", Settings.model_fields)
@@ -68,21 +68,29 @@ NEVER_A_CALLERS_FAULT = {
     LetheError,
     errors.LeaseLost,
     errors.RunDiffersFromPlan,
+    errors.AuditFailed,
+    errors.AuditCorrupt,
     errors.LedgerCorrupt,
     errors.WeightsUnreadable,
     errors.AlreadyRunning,
     errors.DatabaseUnreadable,
     errors.DatasetDamaged,
     errors.AddressInUse,
+    errors.SigningUnusable,
+    errors.BackupRefused,
+    errors.BackupDamaged,
+    errors.TombstonesDamaged,
+    errors.DatabasePutBack,
+    errors.RestoreUnfinished,
 }
 
 
 @pytest.mark.parametrize("condition", conditions())
 def test_every_condition_has_a_status(condition: type[LetheError]) -> None:
-    """A condition that a caller can bring about has a status of its own below 500; the others are ours."""
+    """What a caller can bring about, or wait for the end of, has a status of its own; the others are ours, a 500."""
     status = problems.status_of(condition)
     assert (status == 500) == (condition in NEVER_A_CALLERS_FAULT)
-    assert 400 <= status <= 500
+    assert 400 <= status <= 503
 
 
 def test_every_route_declares_its_problems(gateway: TestClient) -> None:

@@ -50,6 +50,15 @@ def test_base_images_are_pinned() -> None:
     assert [bool(re.fullmatch(r"python:\d+\.\d+-slim-[a-z]+", image)) for image in outside] == [True]
 
 
+def test_what_is_copied_is_sent_to_the_engine() -> None:
+    """Whatever the Dockerfile copies from here is let through by .dockerignore, which keeps everything else."""
+    copied = re.findall(r"^COPY (?!--from)(?:--\S+ )*(.+) \S+$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    ignored, *others = (ROOT / ".dockerignore").read_text().split()
+    assert ignored == "*"
+    sent = {line.removeprefix("!") for line in others if line.startswith("!")}
+    assert sent == {Path(source).parts[0] for sources in copied for source in sources.split()}
+
+
 @every_service
 def test_the_environment_holds_no_secret(name: str) -> None:
     """Passwords and keys are named by file; a URL in the environment has no password."""

@@ -1,6 +1,7 @@
 """The deployment that users run: our Dockerfile and docker-compose.yml, built and brought up unchanged."""
 
 import base64
+import itertools
 import json
 import os
 import socket
@@ -14,7 +15,10 @@ from typing import Any
 
 import pytest
 
-from app.client import CallFailed, Client
+from lethe import Client
+from lethe.errors import Gone
+from lethe.models import Model
+from lethe.values import to_json
 from tests.deploy.engine import ROOT, Engine, NoEngine, engine
 
 pytestmark = pytest.mark.slow
@@ -123,7 +127,7 @@ def test_the_deployment_forgets_and_heals(tmp_path: Path) -> None:
                     tell("forgot, and the certificate verifies")
                     forgets_though_a_worker_is_killed(deployment, client)
                     tell("forgot a hundred people, though the worker was killed")
-                    stops_gracefully(deployment, client, model["dataset_id"])
+                    stops_gracefully(deployment, client, model.dataset_id)
                     tell("stopped gracefully")
                 comes_back_whole(deployment)
                 tell("came back after down and up")
@@ -175,38 +179,36 @@ def admin_key(deployment: Deployment) -> str:
     return deployment.inside("gateway", "cat", "/run/secrets/admin.key").strip()
 
 
-def learns_though_a_worker_is_killed(deployment: Deployment, client: Client) -> Any:
+def learns_though_a_worker_is_killed(deployment: Deployment, client: Client) -> Model:
     """A worker that is killed in the middle of learning is started again, and the model is learned all the same."""
-    people = client.upload(ADULT / "train.csv", name="adult", schema=(ADULT / "schema.json").read_text())
+    people = client.datasets.upload(ADULT / "train.csv", name="adult", schema=ADULT / "schema.json")
     with deployment.shell("worker") as tell:
-        model = client.post("/v1/models", {"name": "income", "dataset_id": people["id"]})
+        model = client.models.create(name="income", dataset_id=people.id)
         kill_at_work(client, tell)
     wait("the worker is started again", lambda: deployment.inspect("worker")["RestartCount"], seconds=60)
-    path = f"/v1/models/{model['id']}"
-    wait("the model is live", lambda: client.get(path)["status"] == "live", seconds=180)
-    assert {run["status"] for run in client.pages("/v1/runs")} == {"abandoned", "published"}
-    return client.get(path)
+    learned = client.models.wait(model.id, timeout_seconds=180)
+    assert learned.status == "live"
+    assert {run.status for run in client.runs.list()} == {"abandoned", "published"}
+    return learned
 
 
 def kill_at_work(client: Client, tell: Callable[[str], None]) -> None:
     def running() -> bool:
-        return any(run["status"] == "running" for run in client.get("/v1/runs", limit=5)["items"])
+        return any(run.status == "running" for run in itertools.islice(client.runs.list(), 5))
 
     wait("a run is under way", running, seconds=60, pause=0.01)
     tell("kill -9 $(cat /proc/1/task/1/children)")
 
 
-def forgets(deployment: Deployment, client: Client, model: Any, folder: Path) -> None:
+def forgets(deployment: Deployment, client: Client, model: Model, folder: Path) -> None:
     """A request goes in and a certificate comes out, which verifies offline; both services say the same."""
-    request = client.post("/v1/deletion-requests", {"subject_id": "train-00042", "regulation": "gdpr"})
-    path = f"/v1/deletion-requests/{request['id']}"
-    done = wait("it is completed", lambda: is_completed(client, request) and client.get(path), seconds=120)
-    assert done["outcome"] == "forgotten"
-    (folder / "certificate.json").write_text(json.dumps(client.get(f"{path}/certificate")))
+    request = client.deletion_requests.create(subject_id="train-00042", regulation="gdpr")
+    assert client.deletion_requests.wait(request.id, timeout_seconds=120).outcome == "forgotten"
+    certificates = to_json(client.deletion_requests.certificates(request.id))
+    (folder / "certificate.json").write_text(json.dumps({"certificates": certificates}))
     with Client(f"http://127.0.0.1:{deployment.accounting_port}", admin_key(deployment)) as accounting:
-        account = f"/v1/accounting/models/{model['id']}"
-        assert accounting.get(account) == client.get(account)
-        (folder / "jwks.json").write_text(json.dumps(accounting.get("/.well-known/jwks.json")))
+        assert accounting.accounting.model(model.id) == client.accounting.model(model.id)
+        (folder / "jwks.json").write_text(json.dumps(accounting.certificates.public_keys()))
     lethe = [str(Path(sys.executable).with_name("lethe")), "certificate", "verify", str(folder / "certificate.json")]
     verified = subprocess.run(
         [*lethe, "--jwks", str(folder / "jwks.json")], capture_output=True, text=True, check=False
@@ -214,55 +216,50 @@ def forgets(deployment: Deployment, client: Client, model: Any, folder: Path) ->
     assert "valid" in verified.stdout, verified.stderr
     seen = deployment.inside("accounting", "find", "/var/lib/lethe", "-type", "f").split()
     assert {str(Path(file).parent) for file in seen} == {"/var/lib/lethe/keys"}
-    with pytest.raises(CallFailed, match="weights_destroyed"):
-        client.download(f"/v1/models/{model['id']}/versions/1/weights")
-
-
-def is_completed(client: Client, request: Any) -> bool:
-    return bool(client.get(f"/v1/deletion-requests/{request['id']}")["status"] == "completed")
+    with pytest.raises(Gone, match="weights_destroyed"):
+        client.models.weights(model.id, 1)
 
 
 def forgets_though_a_worker_is_killed(deployment: Deployment, client: Client) -> None:
     """Requests that were accepted while no worker ran, and whose worker is then killed, are each certified once."""
     deployment.compose("stop", "worker")
     everybody = [f"train-{number:05d}" for number in range(1000, 1100)]
-    requests = [client.post("/v1/deletion-requests", {"subject_id": subject}) for subject in everybody]
+    requests = [client.deletion_requests.create(subject_id=subject) for subject in everybody]
     deployment.compose("start", "worker")
     with deployment.shell("worker") as tell:
         kill_at_work(client, tell)
-    wait("all are completed", lambda: all(is_completed(client, request) for request in requests), seconds=180)
     for request in requests:
-        [certificate] = client.get(f"/v1/deletion-requests/{request['id']}/certificate")["certificates"]
-        signed = certificate["jws"].split(".")[1]
+        assert client.deletion_requests.wait(request.id, timeout_seconds=180).status == "completed"
+        [certificate] = client.deletion_requests.certificates(request.id)
+        signed = certificate.jws.split(".")[1]
         statement = json.loads(base64.urlsafe_b64decode(signed + "=" * (-len(signed) % 4)))
-        assert statement["request"]["id"] == request["id"]
+        assert statement["request"]["id"] == request.id
     assert "valid" in deployment.inside("gateway", "lethe", "ledger", "verify")
 
 
 def stops_gracefully(deployment: Deployment, client: Client, dataset_id: str) -> None:
     """A worker that is told to stop finishes its run first; what is asked for meanwhile waits for the next worker."""
-    model = client.post("/v1/models", {"name": "another", "dataset_id": dataset_id})
-    path = f"/v1/models/{model['id']}"
-    wait(
-        "it is being learned",
-        lambda: (client.get(path)["progress"] or {"steps_done": 0})["steps_done"],
-        seconds=60,
-        pause=0.02,
-    )
+    model = client.models.create(name="another", dataset_id=dataset_id)
+
+    def steps_done() -> int:
+        progress = client.models.get(model.id).progress
+        return progress.steps_done if progress else 0
+
+    wait("it is being learned", steps_done, seconds=60, pause=0.02)
     deployment.compose("stop", "worker")
     assert deployment.inspect("worker")["State"]["ExitCode"] == 0
-    assert client.get(path)["status"] == "live"
+    assert client.models.get(model.id).status == "live"
 
 
 def comes_back_whole(deployment: Deployment) -> None:
     """What was accepted while the worker was away is done when everything has been taken down and brought up again."""
     key = admin_key(deployment)
     with Client(f"http://127.0.0.1:{deployment.port}", key) as client:
-        request = client.post("/v1/deletion-requests", {"subject_id": "train-02000"})
+        request = client.deletion_requests.create(subject_id="train-02000")
     deployment.compose("down", "--timeout", "20")
     deployment.up()
     with Client(f"http://127.0.0.1:{deployment.port}", key) as client:
-        wait("it is completed", lambda: is_completed(client, request), seconds=120)
+        assert client.deletion_requests.wait(request.id, timeout_seconds=120).status == "completed"
     assert "valid" in deployment.inside("gateway", "lethe", "ledger", "verify")
 
 

@@ -5,9 +5,12 @@ from itertools import pairwise
 
 import numpy as np
 import sqlalchemy as sa
+from joserfc.jwk import KeySet
 
 from app.accounting import certificates, verify
 from app.accounting import repository as accounting_repository
+from app.audit import repository as audit_repository
+from app.audit import verify as audit_verify
 from app.db.tables import (
     Certificate,
     Dataset,
@@ -18,25 +21,37 @@ from app.db.tables import (
     RequestEvent,
     RequestModel,
     Run,
+    Suppression,
     Version,
 )
+from app.deletion.suppression import ANYWHERE
 from app.installation import Installation
 
 
 def assert_all_done_once(at: Installation) -> None:
-    """Every request completed once, no row forgotten or lost, no version line forked, no old weights, ledger whole."""
+    """Every request completed once, no row forgotten or lost, no version line forked, no old weights, ledger and audit
+    logs whole, and who asked is not taken in again."""
     with at.database.reading() as session:
         assert set(session.scalars(sa.select(Run.status))) <= {"published", "abandoned", "failed"}
         verify.verify(accounting_repository.all_entries(session), accounting_repository.all_versions(session))
+        for tenant_id in audit_repository.tenant_ids(session):
+            entries = audit_repository.all_entries(session, tenant_id=tenant_id)
+            signed_heads = audit_repository.all_checkpoints(session, tenant_id=tenant_id)
+            audit_verify.verify(tenant_id, entries, signed_heads, KeySet([at.keys.signing_key]))
 
         requests = list(session.scalars(sa.select(DeletionRequest)))
         assert {request.status for request in requests} <= {"completed"}
+        where = {request.id: request.dataset_ids or [ANYWHERE] for request in requests}
+        suppressed = session.execute(sa.select(Suppression.subject_ref, Suppression.dataset_id))
+        assert {tuple(one) for one in suppressed} == {
+            (request.subject_ref, one) for request in requests for one in where[request.id]
+        }
         events = list(session.scalars(sa.select(RequestEvent)))
         for status in ("received", "completed"):
             seen = Counter(event.request_id for event in events if event.status == status)
             assert seen == {request.id: 1 for request in requests}
         erasures = list(session.scalars(sa.select(Erasure)))
-        assert all(erasure.nulled_at for erasure in erasures)
+        assert all(erasure.nulled_at and erasure.revision is not None for erasure in erasures)
         noted = Counter(event.request_id for event in events if "rows erased" in (event.detail or ""))
         assert noted == Counter(erasure.request_id for erasure in erasures)
 

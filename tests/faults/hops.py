@@ -27,7 +27,8 @@ Act = Callable[[int], None]
 Hop = Callable[[], None]
 _turns = multiprocessing.get_context("fork").RLock
 _writing = _turns()
-"""Held by a thread of this worker, if it has a hop, while it writes to the database; its runs may wait for it too."""
+"""Held by a thread of this worker, if it has a hop, while it writes to the database or rewrites the database's file;
+its runs may wait for it too."""
 
 
 def die(worker: int) -> None:
@@ -35,7 +36,7 @@ def die(worker: int) -> None:
 
 
 def stop(worker: int) -> None:
-    """Not in the middle of a heartbeat's transaction, in which nobody else could write."""
+    """Not in the middle of a heartbeat's transaction or of a chore that rewrites the file: nobody else could write."""
     with _writing:
         os.kill(worker, signal.SIGSTOP)
 
@@ -123,6 +124,14 @@ def _one_writes_at_a_time() -> None:
 
     Database.writing = wrapped
 
+    scrub = Database.scrub
+
+    def scrubbed(self: Database) -> None:
+        with _writing:
+            scrub(self)
+
+    Database.scrub = scrubbed
+
 
 INSTALL: dict[str, Callable[[Hop], None]] = {
     "claim not committed": functools.partial(_after, unlearning, "claim"),
@@ -153,6 +162,26 @@ OF_LEARNING = (
 """Those that the first run of a model comes to, which has nothing to erase and nothing to destroy."""
 
 
+OF_ADDING: dict[str, Callable[[Hop], None]] = {
+    "claim not committed": INSTALL["claim not committed"],
+    "claimed": INSTALL["claimed"],
+    "about to fill": functools.partial(_before, RowStore, "fill"),
+    "features filled and labels not": functools.partial(_after, rows, "overwrite"),
+    "slots filled": functools.partial(_after, RowStore, "fill"),
+    "rows null": INSTALL["rows null"],
+    "addition not committed": functools.partial(_after, unlearning, "confirm_added"),
+    "about to destroy the batch": functools.partial(_before, RowStore, "delete"),
+    "batch renamed": functools.partial(_after, Path, "rename"),
+    "batch destroyed": functools.partial(_after, RowStore, "delete"),
+    "destruction not committed": functools.partial(_after, unlearning, "confirm_destroyed"),
+    "confirmation not committed": INSTALL["confirmation not committed"],
+    "confirmed": INSTALL["confirmed"],
+    "mid-chain": INSTALL["mid-chain"],
+    "publication not committed": INSTALL["publication not committed"],
+}
+"""Those of a run that writes rows which came to a dataset, and erases somebody among them."""
+
+
 def install(hop: str, act: Act) -> None:
     """From now on this worker does `act` when it, or a run of it, comes to `hop` for the first time."""
     worker, done = os.getpid(), mmap.mmap(-1, 1)  # shared with the processes that are forked from this one
@@ -163,4 +192,4 @@ def install(hop: str, act: Act) -> None:
             act(worker)
 
     _one_writes_at_a_time()
-    INSTALL[hop](happen)
+    (INSTALL | OF_ADDING)[hop](happen)

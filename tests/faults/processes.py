@@ -26,7 +26,7 @@ from typing import Any
 import celery.__main__
 import psutil
 
-from app import cli, supervisor
+from app import cli, hardening, supervisor, telemetry
 from app.config import Settings
 from tests.faults import hops
 from worker import embedded
@@ -221,7 +221,7 @@ class Redis:
 
 
 _OF_COMMANDS = (
-    *("app.main", "app.accounting_main", "uvicorn.loops.auto", "psycopg", "alembic.command", "worker.embedded"),
+    *("app.main", "app.accounting_main", "uvicorn.loops.asyncio", "psycopg", "alembic.command", "worker.embedded"),
     *("celery.bin.celery", "celery.apps.worker", "celery.apps.beat", "celery.concurrency.thread"),
     *("kombu.transport.redis", "celery.worker.consumer"),
 )
@@ -233,10 +233,15 @@ def _context() -> ForkServerContext:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__, *_OF_COMMANDS])
     temporary, tempfile.tempdir = tempfile.tempdir, None  # a gateway's is too deep down for a socket
+    before = os.environ.copy()
+    os.environ.update(hardening.OVERWRITING)  # of what is forked nothing can be started again
     try:
         forkserver.ensure_running()
     finally:
         tempfile.tempdir = temporary
+        for name in hardening.OVERWRITING:
+            os.environ.pop(name)
+        os.environ.update(before)
     return context
 
 
@@ -279,6 +284,8 @@ def _command(settings: Settings, words: tuple[str, ...], hop: str | None, act: h
 
 
 def _gateway(settings: Settings, says: Any) -> None:
+    telemetry.configure(settings.log_level)
+    hardening.ensure()
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{listener.getsockname()[1]}"

@@ -65,6 +65,31 @@ def test_killed_under_load(settings: Settings, at: Installation, admin_key: str)
     assert (erasures, events, kept) == (dict.fromkeys(stored, 1), dict.fromkeys(stored, 2), stored)
 
 
+@pytest.mark.slow
+@on_both
+def test_killed_in_a_batch(settings: Settings, at: Installation, admin_key: str) -> None:
+    """A batch that kill -9 cut off goes on where it was when it is sent again: everybody once."""
+    once = {"Authorization": f"Bearer {admin_key}", "Idempotency-Key": "batch"}
+    batch = {"requests": [{"subject_id": f"p{number}", "external_id": str(number)} for number in range(5000)]}
+
+    def count() -> int:
+        with at.database.reading() as session:
+            return session.scalars(sa.select(sa.func.count()).select_from(DeletionRequest)).one()
+
+    with processes.gateway(settings) as (child, address), ThreadPoolExecutor(1) as caller:
+        call = caller.submit(httpx.post, f"{address}/v1/deletion-requests:batch", json=batch, headers=once, timeout=60)
+        processes.wait_until(lambda: count() > 0)
+        child.kill()
+        assert isinstance(call.exception(), httpx.TransportError)
+    assert 0 < count() < 5000
+    with processes.gateway(settings) as (_, address):
+        answer = httpx.post(f"{address}/v1/deletion-requests:batch", json=batch, headers=once, timeout=60)
+        assert (answer.status_code, answer.json()["accepted"]) == (202, 5000)
+    with at.database.reading() as session:
+        written = session.scalars(sa.select(DeletionRequest.particulars))
+        assert Counter(one.external_id for one in written) == {str(number): 1 for number in range(5000)}
+
+
 @on_both
 def test_more_calls_than_it_can_take(settings: Settings, at: Installation, admin_key: str) -> None:
     """While the database is held up, calls beyond a limit are refused at once; the others are served later."""

@@ -318,7 +318,9 @@ def test_uploads_of_a_killed_gateway_are_wiped(tmp_path: Path) -> None:
         wait_until(lambda: list((data / "datasets").glob(".writing-*/features.f32")))
         up.end(signal.SIGKILL)
         sending.join()
-    assert list((data / "tmp").glob("*"))
+    assert list((data / "datasets").glob("*"))
+    assert not list((data / "tmp").glob("*"))
+    assert not any(b"0.25,b" in path.read_bytes() for path in data.rglob("*") if path.is_file())
     with processes.up(data) as up:
         up.address()
         assert not list((data / "tmp").glob("*"))

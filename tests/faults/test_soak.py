@@ -1,6 +1,7 @@
 """The production deployment under fire: everything is killed at random, again and again, while people keep asking."""
 
 import contextlib
+import json
 import os
 import random
 import signal
@@ -8,7 +9,8 @@ import subprocess
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +21,11 @@ import sqlalchemy as sa
 from pydantic import SecretStr
 
 from app import installation
+from app.access.service import DEFAULT_TENANT
 from app.config import Settings
-from app.db.tables import Certificate, DeletionRequest, Run, Version
+from app.db import now
+from app.db.tables import Certificate, Dataset, DeletionRequest, Record, Run, Version, WebhookDelivery
+from tests.app.webhooks import servers
 from tests.conftest import npz
 from tests.faults import deployment, processes
 from tests.faults.checks import assert_all_done_once
@@ -42,7 +47,13 @@ def whole(tmp_path: Path) -> Iterator[Deployment]:
     with server.running() as database, database.database() as name:
         url = SecretStr(database.url(name))
         settings = Settings(
-            data_dir=tmp_path / "data", database_url=url, lease_seconds=LEASE_SECONDS, poll_seconds=0.1, threads=1
+            data_dir=tmp_path / "data",
+            database_url=url,
+            lease_seconds=LEASE_SECONDS,
+            poll_seconds=0.1,
+            threads=1,
+            webhook_allowed_networks="127.0.0.0/8",
+            audit_checkpoint_seconds=5.0,
         )
         with deployment.deployed(settings, database, tmp_path) as whole:
             yield whole
@@ -50,19 +61,30 @@ def whole(tmp_path: Path) -> Iterator[Deployment]:
             database.start()
 
 
-class Clients:
-    """People who ask, each until they are answered 202 and then once more; and an auditor who reads meanwhile."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tenant:
+    id: str
+    headers: dict[str, str]
+    """With the key of its admin."""
+    models: list[str]
 
-    def __init__(self, whole: Deployment, admin_key: str, models: list[str], moments: random.Random) -> None:
-        self.accepted: dict[str, str] = {}  # from person to request
+
+class Clients:
+    """People who ask, the same ones of each tenant, each until they are answered 202 and then once more; and an auditor
+    who reads meanwhile. Whatever becomes of a request is told to `receiver`."""
+
+    def __init__(
+        self, whole: Deployment, tenants: Sequence[Tenant], receiver: servers.Server, moments: random.Random
+    ) -> None:
+        self.accepted: dict[tuple[str, str], str] = {}  # from tenant and person to request
         self.answers: Counter[Any] = Counter()
         self.read: Counter[Any] = Counter()
         self._whole = whole
-        self._models = models
-        self._headers = {"Authorization": f"Bearer {admin_key}"}
+        self._tenants = tenants
+        self._url = f"http://127.0.0.1:{receiver.port}/hook"
         self._ended = threading.Event()
         self._failures: list[BaseException] = []
-        asking = [(self._ask, first, random.Random(moments.random())) for first in range(2)]
+        asking = [(self._ask, tenant, random.Random(moments.random())) for tenant in tenants]
         self._threads = [
             threading.Thread(target=self._watched, args=what) for what in (*asking, (self._audit, moments))
         ]
@@ -79,20 +101,20 @@ class Clients:
 
     def _watched(self, what: Callable[..., None], *arguments: Any) -> None:
         try:
-            with httpx.Client(headers=self._headers, timeout=30) as client:
+            with httpx.Client(timeout=30) as client:
                 what(client, *arguments)
         except BaseException as error:
             self._failures.append(error)
 
-    def _ask(self, client: httpx.Client, first: int, moments: random.Random) -> None:
-        for person in range(first, ROWS, 2):
+    def _ask(self, client: httpx.Client, tenant: Tenant, moments: random.Random) -> None:
+        for person in range(ROWS):
             if self._ended.wait(moments.uniform(0.1, 1.5)):
                 return
-            asked = {"subject_id": f"p{person}"}
-            named = {"Idempotency-Key": f"key-{person}"}
-            said = [self._until_accepted(client, moments, json=asked, headers=named) for _ in range(2)]
+            asked = {"subject_id": f"p{person}", "callback_url": self._url}
+            headers = tenant.headers | {"Idempotency-Key": f"key-{person}"}
+            said = [self._until_accepted(client, moments, json=asked, headers=headers) for _ in range(2)]
             assert said[0] == said[1]
-            self.accepted[f"p{person}"] = said[0]["id"]
+            self.accepted[tenant.id, f"p{person}"] = said[0]["id"]
 
     def _until_accepted(self, client: httpx.Client, moments: random.Random, **call: Any) -> Any:
         while True:
@@ -111,9 +133,10 @@ class Clients:
 
     def _audit(self, client: httpx.Client, moments: random.Random) -> None:
         while not self._ended.wait(0.5):
-            path = f"/v1/accounting/models/{moments.choice(self._models)}"
+            tenant = moments.choice(self._tenants)
+            path = f"/v1/accounting/models/{moments.choice(tenant.models)}"
             try:
-                answer = client.get(self._whole.accounting.address() + path)
+                answer = client.get(self._whole.accounting.address() + path, headers=tenant.headers)
             except httpx.TransportError as error:
                 self.read[type(error).__name__] += 1
                 continue
@@ -200,11 +223,10 @@ def test_everything_is_killed_at_random(whole: Deployment, tmp_path: Path) -> No
     seed = int(os.environ.get("SOAK_SEED", random.randrange(2**32)))
     moments = random.Random(seed)
     print(f"SOAK_SEED={seed}")
-    admin_key = whole.settings.resolved_admin_key_file().read_text().strip()
-    with httpx.Client(headers={"Authorization": f"Bearer {admin_key}"}, timeout=60) as client:
-        models = _learned(client, whole)
+    with servers.serving(servers.status(200)) as receiver:
+        tenants = _learned(whole)
         began = time.monotonic()
-        clients, chaos = Clients(whole, admin_key, models, moments), Chaos(whole, moments)
+        clients, chaos = Clients(whole, tenants, receiver, moments), Chaos(whole, moments)
         while chaos.killed.total() - chaos.killed["stopped"] < KILLS:
             chaos.round()
         clients.end()
@@ -219,26 +241,53 @@ def test_everything_is_killed_at_random(whole: Deployment, tmp_path: Path) -> No
 
         wait_until(all_completed, seconds=120)
         print(f"{time.monotonic() - ended:.0f} s more to complete the rest")
+        _deliver_what_the_dead_were_sending(whole)
+        wait_until(lambda: not _pending(whole))
+        print(f"{len(receiver.calls)} callbacks")
     for service in (*whole.gateways, whole.accounting):  # the database may go while one migrates: it says so, and ends
         assert chaos.ended[service.name] == service.log().count("error: database_unreadable")
     assert whole.zombies() == []
     assert [service.child.stop() for service in whole.services] == [0] * len(whole.services)
-    assert whole.left() == []
+    wait_until(lambda: whole.left() == [])
     _assert_nothing_lost(whole, clients.accepted)
+    _assert_all_told(whole, clients.accepted, receiver)
     _assert_proofs_verify(whole, tmp_path)
 
 
-def _learned(client: httpx.Client, whole: Deployment) -> list[str]:
-    """Two live models of each of two datasets with the same people; their runs take long enough to be hit."""
-    api = f"{whole.gateways[0].address()}/v1"
-    models = []
-    for seed, name in enumerate(("one", "two")):
+def _learned(whole: Deployment) -> list[Tenant]:
+    """Two tenants who hold the same people: one has two datasets with a live model each, the other a dataset with two;
+    their runs take long enough to be hit."""
+    admin_key = whole.settings.resolved_admin_key_file().read_text().strip()
+    with httpx.Client(base_url=f"{whole.gateways[0].address()}/v1", headers=_bearer(admin_key), timeout=60) as client:
+        other = client.post("/tenants", json={"name": "other"}).json()
+        tenants = [
+            _tenant(client, DEFAULT_TENANT, admin_key, num_models=(1, 1)),
+            _tenant(client, other["id"], other["admin_key"], num_models=(2,)),
+        ]
+        for tenant in tenants:
+            paths = [f"/models/{model}" for model in tenant.models]
+            headers = tenant.headers
+            wait_until(
+                lambda paths=paths, headers=headers: (
+                    {client.get(path, headers=headers).json()["status"] for path in paths} == {"live"}
+                )
+            )
+    return tenants
+
+
+def _tenant(client: httpx.Client, tenant_id: str, key: str, *, num_models: Sequence[int]) -> Tenant:
+    """With so many models of each dataset."""
+    headers, models = _bearer(key), []
+    for seed, count in enumerate(num_models):
         files = {"file": ("people.npz", npz(rows=ROWS, seed=seed))}
-        dataset = client.post(f"{api}/datasets", data={"name": name}, files=files).json()
+        dataset = client.post("/datasets", data={"name": "people"}, files=files, headers=headers).json()
         asked = {"name": "model", "dataset_id": dataset["id"], "l2": 2e-4, "noise_scale": 0.002}
-        models += [client.post(f"{api}/models", json=asked).json()["id"] for _ in range(2)]
-    wait_until(lambda: all(client.get(f"{api}/models/{one}").json()["status"] == "live" for one in models))
-    return models
+        models += [client.post("/models", json=asked, headers=headers).json()["id"] for _ in range(count)]
+    return Tenant(id=tenant_id, headers=headers, models=models)
+
+
+def _bearer(key: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {key}"}
 
 
 def _open(whole: Deployment) -> int:
@@ -248,17 +297,35 @@ def _open(whole: Deployment) -> int:
         return session.scalars(still).one() + session.scalars(retired).one()
 
 
-def _assert_nothing_lost(whole: Deployment, accepted: dict[str, str]) -> None:
-    """Every person who was told 202 has that request and no other; all is done once; no file is left that was
-    half written."""
+def _pending(whole: Deployment) -> int:
+    with installation.opened(whole.settings) as at, at.database.reading() as session:
+        pending = sa.select(sa.func.count()).where(WebhookDelivery.status == "pending")
+        return session.scalars(pending).one()
+
+
+def _deliver_what_the_dead_were_sending(whole: Deployment) -> None:
+    """At once, not when their leases are over."""
+    with installation.opened(whole.settings) as at, at.database.writing() as session:
+        pending = sa.update(WebhookDelivery).where(WebhookDelivery.status == "pending")
+        session.execute(pending.values(next_attempt_at=now(session)))
+
+
+def _assert_nothing_lost(whole: Deployment, accepted: dict[tuple[str, str], str]) -> None:
+    """Every person who was told 202 has that request and no other; all is done once, and to this tenant's rows only; no
+    file is left that was half written."""
     assert len(accepted) >= 20
     with installation.opened(whole.settings) as at:
         assert_all_done_once(at)
         with at.database.reading() as session:
             stored = {request.id: request for request in session.scalars(sa.select(DeletionRequest))}
             runs = Counter((run.status, run.error_code) for run in session.scalars(sa.select(Run)))
-        assert {at.keys.subject_ref(person): request for person, request in accepted.items()} == {
-            request.subject_ref: request.id for request in stored.values()
+            held = sa.select(Dataset.tenant_id, sa.func.count()).join(Record, Record.dataset_id == Dataset.id)
+            rows = session.execute(held.group_by(Dataset.id, Dataset.tenant_id)).all()
+        asked = Counter(tenant_id for tenant_id, _ in accepted)
+        assert len(rows) == 3
+        assert {tuple(row) for row in rows} == {(tenant_id, ROWS - count) for tenant_id, count in asked.items()}
+        assert {at.keys.subject_ref(*who): (who[0], request) for who, request in accepted.items()} == {
+            request.subject_ref: (request.tenant_id, request.id) for request in stored.values()
         }
         assert len(stored) == len(accepted)
         assert {request.outcome for request in stored.values()} == {"forgotten"}
@@ -267,6 +334,23 @@ def _assert_nothing_lost(whole: Deployment, accepted: dict[str, str]) -> None:
         assert runs["failed", "run_process_died"]
     files = [path.relative_to(whole.settings.data_dir) for path in whole.settings.data_dir.rglob("*")]
     assert [path for path in files if path.name.startswith(".") or path.parent.name == "tmp"] == []
+
+
+def _assert_all_told(whole: Deployment, accepted: dict[tuple[str, str], str], receiver: servers.Server) -> None:
+    """Of every request its receiver heard that it was accepted and then that it was completed, however often, each
+    under one id."""
+    heard: dict[str, dict[tuple[str, str], None]] = {request: {} for request in accepted.values()}
+    for call in receiver.calls:
+        body = json.loads(call.body)
+        heard[body["data"]["id"]].setdefault((body["type"], call.headers["webhook-id"]))
+    expected = ["deletion_request.accepted", "deletion_request.completed"]
+    assert [found for found in heard.values() if [event for event, _ in found] != expected] == []
+    with installation.opened(whole.settings) as at, at.database.reading() as session:
+        sent = session.execute(sa.select(WebhookDelivery.request_id, WebhookDelivery.id, WebhookDelivery.status)).all()
+    assert {status for _, _, status in sent} == {"delivered"}
+    assert {(request, one) for request, one, _ in sent} == {
+        (request, one) for request, found in heard.items() for _, one in found
+    }
 
 
 def _assert_proofs_verify(whole: Deployment, tmp_path: Path) -> None:

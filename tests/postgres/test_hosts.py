@@ -171,7 +171,7 @@ def test_a_skewed_host_forgets(
         wait_until(lambda: get(f"/deletion-requests/{request_made['id']}")["status"] == "completed")
         process.terminate()
         process.communicate(timeout=30)
-    assert runs(at) == [("skewed", "published")]
+    assert runs(at)[-1] == ("skewed", "published")
     with at.database.reading() as session:
         done = session.get_one(DeletionRequest, request_made["id"])
         assert done.completed_at

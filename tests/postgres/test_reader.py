@@ -64,7 +64,9 @@ def test_the_accounting_service_needs_no_more(
     with TestClient(accounting_main.create_app(as_reader), headers=headers) as alone:
         for path in (
             f"/v1/accounting/models/{model['id']}",
-            f"/v1/accounting/models/{model['id']}/trajectory",
+            f"/v1/accounting/models/{model['id']}/curve",
+            f"/v1/accounting/models/{model['id']}/rivals",
+            f"/v1/accounting/datasets/{model['dataset_id']}",
             f"/v1/accounting/models/{model['id']}/ledger",
             f"/v1/accounting/deletion-requests/{done['id']}",
             f"/v1/accounting/deletion-requests/{waiting['id']}",
@@ -96,13 +98,17 @@ def test_it_changes_nothing(url: str, table: str) -> None:
 
 
 def test_it_makes_nothing_and_reads_only_what_it_needs(url: str) -> None:
-    """It can neither create anything nor read remembered answers, nor take up what it was once granted."""
+    """It can neither create anything nor read what the accounting service does not, such as remembered answers."""
     with psycopg.connect(url, autocommit=True) as connection:
         for statement in ("CREATE TABLE more (id int)", "CREATE FUNCTION f() RETURNS int LANGUAGE sql AS 'SELECT 1'"):
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 connection.execute(statement)
         unread = {*Table.metadata.tables} - {*reader.TABLES}
-        assert unread == {"idempotent_answers", "request_events"}
+        assert unread == {
+            *("agents", "audit_checkpoints", "audit_entries", "dashboard_sessions", "idempotent_answers"),
+            *("identity_issuers", "leaving_counts", "request_events", "suppressions", "used_statements"),
+            "webhook_deliveries",
+        }
         for table in unread:
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 connection.execute(sql.SQL("SELECT 1 FROM {}").format(sql.Identifier(table)))

@@ -16,6 +16,7 @@ from app.errors import WeightsDestroyed
 from app.installation import Installation
 from app.keys import KeyEncryptionKeyLost
 from app.registry.store import StoreKeepsVersions
+from tests.conftest import people
 from tests.faults.checks import assert_all_done_once
 from tests.faults.processes import wait_until
 from tests.s3.server import Server
@@ -65,6 +66,45 @@ def test_learn_forget_and_certify(
             s3.write(bucket, name, content)
     with pytest.raises(WeightsDestroyed):
         at.weights.get(version_id)
+
+
+def test_rows_are_added(
+    s3: Server,
+    bucket: str,
+    settings: Settings,
+    at: Installation,
+    gateway: TestClient,
+    new_dataset: Make,
+    new_model: Make,
+    forget: Make,
+    get: Get,
+    work: Callable[[], int],
+    tmp_path: Path,
+) -> None:
+    """Rows that came are staged sealed, written by another host, and forgotten; of the batch nothing is left."""
+    dataset = new_dataset(rows=20)
+    new_model(dataset["id"], noise_scale=0.05)
+    assert work() == 1
+    for subject in ("p3", "p4"):
+        forget(subject)
+    assert work() == 1
+    before = set(s3.contents(bucket))
+    files = {"file": ("people.npz", people("new1", "new2"))}
+    addition = gateway.post(f"/v1/datasets/{dataset['id']}/records", files=files).json()["id"]
+    staged = {name: content for name, content in s3.contents(bucket).items() if name not in before}
+    assert staged
+    assert not list(settings.resolved_cache_dir().rglob(f"{addition}/*"))
+    with installation.opened(settings.model_copy(update={"cache_dir": tmp_path / "other"})) as other:
+        forget("new2")
+        assert runner.run_next(other, worker="w2")
+    features = at.rows.open(dataset["id"]).features
+    assert (features[3].any(), features[4].any()) == (True, False)
+    assert not staged.keys() & s3.contents(bucket).keys()
+    assert at.rows.dataset_ids() == {dataset["id"]}
+    row = features[3].tobytes()
+    assert not any(row in content for content in staged.values())
+    assert get("/runs")["items"][0]["kind"] == "relearn"
+    assert_all_done_once(at)
 
 
 def test_two_hosts(

@@ -228,15 +228,15 @@ def test_a_run_that_stands_still_is_let_go(at: Installation, new_dataset: Make, 
     with at.database.writing() as session:
         claimed = unlearning.claim(session, worker="w", lease_seconds=30, max_requests=500)
     assert claimed is not None
-    impatient = at.settings.model_copy(update={"stall_seconds": 0.4, "lease_seconds": 0.3})
+    impatient = at.settings.model_copy(update={"stall_seconds": 1.5, "lease_seconds": 0.3})
     with Lease(dataclasses.replace(at, settings=impatient), claimed) as lease:
-        for steps in range(12):
+        for steps in range(20):
             lease.progressed(steps)
             time.sleep(0.1)
 
         def stopped() -> bool:
             try:
-                lease.progressed(11)
+                lease.progressed(19)
             except LeaseLost:
                 return True
             return False

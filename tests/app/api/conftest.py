@@ -12,6 +12,7 @@ from fastapi.testclient import TestClient
 
 from app.access import service as access
 from app.access.service import Scope
+from app.db import Actor
 from app.db.tables import Dataset, DeletionRequest, Model
 from app.installation import Installation
 
@@ -50,12 +51,12 @@ def upload(gateway: TestClient, npz_of: Callable[..., bytes]) -> Callable[..., h
 
 
 @pytest.fixture
-def key_with(at: Installation) -> Callable[..., dict[str, str]]:
+def key_with(at: Installation, by: Actor) -> Callable[..., dict[str, str]]:
     """The header of a new API key with these scopes."""
 
     def make(*scopes: Scope) -> dict[str, str]:
         key = access.new_key()
-        with at.database.writing() as session:
+        with at.database.writing(by=by) as session:
             access.add_key(session, name="test", key=key, scopes=scopes)
         return {"Authorization": f"Bearer {key}"}
 

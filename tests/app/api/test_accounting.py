@@ -6,7 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from fastapi.testclient import TestClient
+
+from app.db import Actor
+from app.db.tables import LedgerEntry
+from app.installation import Installation
 
 Make = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
@@ -64,44 +69,6 @@ def test_the_ledger_is_a_chain(
         refused(gateway.get(f"/v1/accounting/models/{live['id']}/ledger?cursor={cursor}"), 422, "input_invalid")
 
 
-def test_a_preview_changes_nothing(gateway: TestClient, live: dict[str, Any], get: Get, work: Work) -> None:
-    """A preview tells what forgetting so many records would take; more records or a smaller target never take less."""
-    before = get(f"/accounting/models/{live['id']}")
-
-    def steps(**asked: Any) -> int:
-        answer = gateway.post("/v1/accounting/preview", json={"model_id": live["id"]} | asked)
-        assert answer.status_code == 200, answer.text
-        previewed: int = answer.json()["steps"]
-        return previewed
-
-    assert steps() == before["next_request"]["steps"]
-    by_records = [steps(num_records=records) for records in (1, 2, 5, 50)]
-    assert by_records == sorted(by_records)
-    assert steps(epsilon=0.1) >= steps(epsilon=1) >= steps(epsilon=10)
-    assert get(f"/accounting/models/{live['id']}") == before
-    assert work() == 0
-
-
-@pytest.mark.parametrize("epsilon", [5e-324, 1e-12, 1.0, 1e300])
-@pytest.mark.parametrize("delta", [5e-324, 1e-300, 0.5, 1 - 2**-53])
-@pytest.mark.parametrize("num_records", [1, 2**31 - 1])
-def test_a_preview_of_extremes(
-    gateway: TestClient, live: dict[str, Any], epsilon: float, delta: float, num_records: int
-) -> None:
-    """A preview of the most extreme targets there are is answered, with numbers or with a refusal by name."""
-    asked = {"model_id": live["id"], "epsilon": epsilon, "delta": delta, "num_records": num_records}
-    answer = gateway.post("/v1/accounting/preview", json=asked)
-    assert answer.status_code == 200 or answer.json()["code"] == "precondition_failed", answer.text
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"num_records": 0}, {"num_records": 2**31}, {"epsilon": 0}, {"delta": 1}, {"delta": 0}, {"order": 2}]
-)
-def test_a_malformed_preview_is_refused(gateway: TestClient, wrong: dict[str, Any], refused: Refused) -> None:
-    """What lies outside the mathematics is a 422."""
-    refused(gateway.post("/v1/accounting/preview", json={"model_id": "mdl_0"} | wrong), 422, "input_invalid")
-
-
 def test_there_is_no_account_before_the_first_version(
     gateway: TestClient, new_dataset: Make, new_model: Make, get: Get, refused: Refused
 ) -> None:
@@ -113,31 +80,6 @@ def test_there_is_no_account_before_the_first_version(
     refused(gateway.get("/v1/accounting/models/mdl_0"), 404, "model_unknown")
     refused(gateway.get("/v1/accounting/models/mdl_0/ledger"), 404, "model_unknown")
     refused(gateway.post("/v1/accounting/preview", json={"model_id": "mdl_0"}), 404, "model_unknown")
-
-
-def test_a_preview_compares_the_options(gateway: TestClient, live: dict[str, Any]) -> None:
-    """A preview says what else could be done: the plan is among the options, which come cheapest per request first."""
-    answer = gateway.post("/v1/accounting/preview", json={"model_id": live["id"], "expected_requests": 3}).json()
-    options = {option["kind"]: option for option in answer["options"]}
-    assert options.keys() == {"unlearn", "batch", "relearn"}
-    assert all(
-        option.keys() == {"kind", "steps", "steps_per_request", "epsilon", "reason"} for option in options.values()
-    )
-    costs = [option["steps_per_request"] for option in answer["options"]]
-    assert costs == sorted(costs)
-    assert options[answer["kind"]]["steps"] == answer["steps"]
-    unlearning = next(g for g in answer["guarantees"] if g["notion"] == "unlearning")
-    assert options[answer["kind"]]["epsilon"] == unlearning["epsilon"]
-    assert options["relearn"]["steps"] == live["mechanism"]["learn_steps"]
-    batched = gateway.post("/v1/accounting/preview", json={"model_id": live["id"], "num_records": 4}).json()
-    assert options["batch"]["steps"] == batched["steps"]
-
-
-@pytest.mark.parametrize("expected_requests", [0, 101, 1.5, "x"])
-def test_a_preview_expects_a_sensible_number(gateway: TestClient, refused: Refused, expected_requests: Any) -> None:
-    """The comparison is of one to a hundred further requests."""
-    asked = {"model_id": "mdl_0", "expected_requests": expected_requests}
-    refused(gateway.post("/v1/accounting/preview", json=asked), 422, "input_invalid")
 
 
 def test_the_releases_that_are_left(
@@ -188,3 +130,83 @@ def test_a_budget_of_extremes(gateway: TestClient, live: dict[str, Any], epsilon
     assert answer.status_code == 200, answer.text
     count = answer.json()["releases_left"]["count"]
     assert count is None or 0 <= count <= 2**53
+
+
+def test_what_a_dataset_has_spent(
+    live: dict[str, Any], forget: Make, get: Get, work: Work, new_model: Make, gateway: TestClient
+) -> None:
+    """One record's budget counts every version of every model: squares of their shares add up, and only grow."""
+    path = f"/accounting/datasets/{live['dataset_id']}"
+    first = get(path)
+    [model] = first["models"]
+    assert (model["model_id"], model["version"], model["releases"]) == (live["id"], 1, 1)
+    assert first["used"]["notion"] == "adaptive"
+    assert first["used"]["mu"] == model["mu"]
+    assert model["releases_left"] == get(f"/accounting/models/{live['id']}")["releases_left"]
+    assert (model["next_run"], model["relearning"]) == (None, [])
+
+    other = new_model(live["dataset_id"])
+    [waiting] = [one for one in get(path)["models"] if one["model_id"] == other["id"]]
+    assert (waiting["version"], waiting["releases"], waiting["mu"]) == (None, 0, 0)
+    assert (waiting["room"], waiting["releases_left"]) == (None, None)
+    assert waiting["next_run"]["kind"] == "learn"
+    work()
+    forget("p1")
+    work()
+    after = get(path)
+    assert [one["releases"] for one in after["models"]] == [2, 2]
+    assert after["used"]["mu"] == pytest.approx(sum(one["mu"] ** 2 for one in after["models"]) ** 0.5)
+    assert after["used"]["mu"] > first["used"]["mu"]
+
+
+def test_a_ledger_is_recomputed(
+    live: dict[str, Any], get: Get, at: Installation, by: Actor, forget: Make, work: Work
+) -> None:
+    """The verdict has the hash of the last entry while all of it follows; else it names the entry that does not."""
+    forget("p1")
+    work()
+    path = f"/accounting/models/{live['id']}/ledger"
+    last = get(path)["items"][-1]
+    whole = {"model_id": live["id"], "valid": True, "fault": None, "entries": 2, "head": last["hash"]}
+    assert get(f"{path}/verdict") == whole
+    with at.database.writing(by=by) as session:
+        for name in session.scalars(sa.text("SELECT name FROM sqlite_master WHERE type = 'trigger'")).all():
+            session.execute(sa.text(f"DROP TRIGGER {name}"))
+        session.execute(sa.delete(LedgerEntry).where(LedgerEntry.sequence == 1))
+    verdict = get(f"{path}/verdict")
+    assert (verdict["valid"], verdict["entries"], verdict["head"]) == (False, None, None)
+    assert verdict["fault"] == f"Model {live['id']}, ledger entry 2: entry 1 is missing before it."
+
+
+def test_who_would_need_relearning(
+    gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Work
+) -> None:
+    """A dataset's account names open requests that leave no choice, and has room for those that do: as then happens."""
+    dataset = new_dataset(rows=300, rows_each=100)
+    model = new_model(dataset["id"], noise_scale=0.01, learn_steps=8)
+    work()
+    path = f"/accounting/datasets/{dataset['id']}"
+    [before] = get(path)["models"]
+    assert 0 < before["room"] < 100
+
+    def kind(records: int) -> str:
+        asked = {"model_id": model["id"], "num_records": records}
+        planned: str = gateway.post("/v1/accounting/preview", json=asked).json()["kind"]
+        return planned
+
+    assert (kind(before["room"]), kind(before["room"] + 1)) == ("unlearn", "relearn")
+    request = forget("p1")
+    [waiting] = get(path)["models"]
+    assert waiting["relearning"] == [{"request_id": request["id"], "records": 100}]
+    assert (waiting["next_run"]["kind"], waiting["next_run"]["records"]) == ("relearn", 100)
+    work()
+    assert get("/runs?limit=1")["items"][0]["kind"] == "relearn"
+    [after] = get(path)["models"]
+    assert (after["relearning"], after["next_run"]) == ([], None)
+
+
+def test_a_dataset_that_is_not_there(gateway: TestClient, refused: Refused, new_dataset: Make, get: Get) -> None:
+    """An unknown dataset is a 404; one without models has spent nothing."""
+    refused(gateway.get("/v1/accounting/datasets/ds_0"), 404, "dataset_unknown")
+    dataset = new_dataset()
+    assert get(f"/accounting/datasets/{dataset['id']}") == {"dataset_id": dataset["id"], "used": None, "models": []}

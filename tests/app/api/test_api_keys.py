@@ -1,87 +1,22 @@
-"""The endpoints below `/v1/api-keys`, and what a key opens: every route against every scope."""
+"""The endpoints below `/v1/api-keys`. What a scope opens is in `test_authorisation.py`, by the table of `routes.py`."""
 
-from collections.abc import Callable
+import datetime
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from fastapi.testclient import TestClient
+from pydantic import SecretStr
 
-from app.access.service import Scope
+from app.config import Settings
+from app.main import create_app
+from tests.faults import processes
 
 Refused = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
-
-NEEDS = {
-    "GET /v1/datasets": Scope.MODELS_READ,
-    "POST /v1/datasets": Scope.MODELS_WRITE,
-    "GET /v1/datasets/{dataset_id}": Scope.MODELS_READ,
-    "GET /v1/datasets/{dataset_id}/subjects/{subject_id}": Scope.ADMIN,
-    "GET /v1/models": Scope.MODELS_READ,
-    "POST /v1/models": Scope.MODELS_WRITE,
-    "GET /v1/models/{model_id}": Scope.MODELS_READ,
-    "POST /v1/models/{model_id}/relearn": Scope.MODELS_WRITE,
-    "GET /v1/models/{model_id}/versions": Scope.MODELS_READ,
-    "GET /v1/models/{model_id}/versions/{number}": Scope.MODELS_READ,
-    "GET /v1/models/{model_id}/versions/{number}/weights": Scope.MODELS_READ,
-    "POST /v1/models/{model_id}/predictions": Scope.MODELS_READ,
-    "GET /v1/deletion-requests": Scope.REQUESTS_READ,
-    "POST /v1/deletion-requests": Scope.REQUESTS_WRITE,
-    "GET /v1/deletion-requests/{request_id}": Scope.REQUESTS_READ,
-    "GET /v1/deletion-requests/{request_id}/events": Scope.REQUESTS_READ,
-    "GET /v1/deletion-requests/{request_id}/certificate": Scope.REQUESTS_READ,
-    "POST /v1/deletion-requests/{request_id}/cancel": Scope.REQUESTS_WRITE,
-    "GET /v1/certificates/{certificate_id}": Scope.REQUESTS_READ,
-    "POST /v1/certificates:verify": Scope.REQUESTS_READ,
-    "GET /v1/accounting/models/{model_id}": Scope.ACCOUNTING_READ,
-    "GET /v1/accounting/models/{model_id}/ledger": Scope.ACCOUNTING_READ,
-    "GET /v1/accounting/models/{model_id}/trajectory": Scope.ACCOUNTING_READ,
-    "GET /v1/accounting/deletion-requests/{request_id}": Scope.ACCOUNTING_READ,
-    "POST /v1/accounting/preview": Scope.ACCOUNTING_READ,
-    "GET /v1/accounting/bounds": Scope.ACCOUNTING_READ,
-    "POST /v1/accounting/bounds/{name}": Scope.ACCOUNTING_READ,
-    "GET /v1/runs": Scope.MODELS_READ,
-    "GET /v1/runs/{run_id}": Scope.MODELS_READ,
-    "GET /v1/api-keys": Scope.ADMIN,
-    "POST /v1/api-keys": Scope.ADMIN,
-    "DELETE /v1/api-keys/{key_id}": Scope.ADMIN,
-}
-OPEN_TO_ALL = {"GET /healthz", "GET /readyz", "GET /metrics", "GET /.well-known/jwks.json"}
-
-
-def test_every_route_is_accounted_for(gateway: TestClient) -> None:
-    """Each documented route needs one scope, or is one of the few that are open to all."""
-    paths = gateway.get("/openapi.json").json()["paths"]
-    routes = {f"{method.upper()} {path}" for path, methods in paths.items() for method in methods}
-    assert routes == NEEDS.keys() | OPEN_TO_ALL
-
-
-@pytest.mark.parametrize("scope", Scope)
-def test_a_key_opens_what_its_scope_says(
-    gateway: TestClient, key_with: Callable[..., dict[str, str]], refused: Refused, scope: Scope
-) -> None:
-    """A key gets past the door of the routes that need its scope and of no others; an admin's gets past all."""
-    header = key_with(scope)
-    for route, needed in NEEDS.items():
-        method, path = route.split()
-        answer = gateway.request(method, path.replace("{number}", "1"), headers=header, json={})
-        if scope in (needed, Scope.ADMIN):
-            assert answer.status_code in (200, 404, 422), route
-        else:
-            refused(answer, 403, "scope_missing")
-
-
-@pytest.mark.parametrize("header", ["", "Bearer ", "Bearer lethe_wrong", "Basic YTpi", "Bearer é"])
-def test_without_a_key_nothing_opens(gateway: TestClient, refused: Refused, header: str) -> None:
-    """Every route that needs a scope is a 401 without a key in force, and says how to authenticate."""
-    del gateway.headers["Authorization"]
-    for route in NEEDS:
-        method, path = route.split()
-        headers = {"Authorization": header.encode()} if header else {}
-        answer = gateway.request(method, path.replace("{number}", "1"), headers=headers, json={})
-        refused(answer, 401, "unauthenticated")
-        assert answer.headers["www-authenticate"] == "Bearer"
-    for route in OPEN_TO_ALL:
-        assert gateway.get(route.split()[1]).status_code == 200
 
 
 def test_a_key_is_shown_once_and_revoked(gateway: TestClient, get: Get, refused: Refused, at: Any) -> None:
@@ -110,3 +45,123 @@ def test_a_malformed_key_is_refused(gateway: TestClient, get: Get, refused: Refu
     """A key needs a name and known scopes, and nobody chooses the key itself."""
     refused(gateway.post("/v1/api-keys", json={"name": "a", "scopes": ["admin"]} | wrong), 422, "input_invalid")
     assert len(get("/api-keys")["items"]) == 1
+
+
+def _as(key: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {key}"}
+
+
+def test_a_key_is_rotated(gateway: TestClient, get: Get, refused: Refused) -> None:
+    """Rotation gives a key that opens the same; without an overlap the old one opens nothing from then on."""
+    asked = {"name": "crm", "scopes": ["requests:read"], "calls_per_minute": 50}
+    old = gateway.post("/v1/api-keys", json=asked).json()
+    answer = gateway.post(f"/v1/api-keys/{old['id']}/rotate", json={"overlap_seconds": 60})
+    assert answer.status_code == 201
+    new = answer.json()
+    assert new == new | asked | {"expires_at": None}
+    for key in (old["key"], new["key"]):
+        assert gateway.get("/v1/deletion-requests", headers=_as(key)).status_code == 200
+    assert gateway.post(f"/v1/api-keys/{new['id']}/rotate", json={}).status_code == 201
+    refused(gateway.get("/v1/deletion-requests", headers=_as(new["key"])), 401, "unauthenticated")
+    assert gateway.get("/v1/deletion-requests", headers=_as(old["key"])).status_code == 200
+    refused(gateway.post(f"/v1/api-keys/{new['id']}/rotate", json={}), 404, "key_unknown")
+    assert [key["expires_at"] is None for key in get("/api-keys")["items"]] == [True, False, False, True]
+
+
+def test_the_last_admin_stays(gateway: TestClient, get: Get, refused: Refused, admin_key: str) -> None:
+    """The last admin's key is neither revoked nor given an end; its successor by rotation is the next last one."""
+    [first] = get("/api-keys")["items"]
+    path = f"/v1/api-keys/{first['id']}"
+    refused(gateway.delete(path), 409, "last_admin_key")
+    refused(gateway.post(f"{path}/rotate", json={"expires_at": "2999-01-01T00:00:00Z"}), 409, "last_admin_key")
+    assert len(get("/api-keys")["items"]) == 1
+    new = gateway.post(f"{path}/rotate", json={}).json()
+    refused(gateway.get("/v1/api-keys", headers=_as(admin_key)), 401, "unauthenticated")
+    gateway.headers.update(_as(new["key"]))
+    refused(gateway.delete(f"/v1/api-keys/{new['id']}"), 409, "last_admin_key")
+
+
+def test_a_key_ends_by_itself(gateway: TestClient, refused: Refused) -> None:
+    """A key may be made for a time that is to come, and opens nothing after it."""
+    now = datetime.datetime.now(datetime.UTC)
+    asked = {"name": "a", "scopes": ["models:read"], "expires_at": (now + datetime.timedelta(seconds=2)).isoformat()}
+    key = gateway.post("/v1/api-keys", json=asked).json()["key"]
+    assert gateway.get("/v1/models", headers=_as(key)).status_code == 200
+    time.sleep(3.1)
+    refused(gateway.get("/v1/models", headers=_as(key)), 401, "unauthenticated")
+    problem = refused(gateway.post("/v1/api-keys", json=asked | {"expires_at": now.isoformat()}), 422, "input_invalid")
+    assert [fault["path"] for fault in problem["errors"]] == ["expires_at"]
+
+
+def test_the_list_says_when_a_key_was_used(settings: Settings, admin_key: str) -> None:
+    """A gateway that ends has written which keys were used."""
+    with TestClient(create_app(settings), headers=_as(admin_key)) as first:
+        assert first.get("/v1/api-keys").json()["items"][0]["last_used_at"] is None
+    with TestClient(create_app(settings), headers=_as(admin_key)) as second:
+        assert second.get("/v1/api-keys").json()["items"][0]["last_used_at"]
+
+
+def test_a_key_has_its_minute(gateway: TestClient, refused: Refused) -> None:
+    """Each answer says what is left to a key; above its limit it is a 429 that says when to come again."""
+    asked = {"name": "a", "scopes": ["models:read"], "calls_per_minute": 3}
+    key = gateway.post("/v1/api-keys", json=asked).json()["key"]
+    if time.time() % 60 > 55:
+        time.sleep(5)
+    left = [gateway.get("/v1/models", headers=_as(key)).headers for _ in range(3)]
+    assert [one["ratelimit"].split(";")[1] for one in left] == ["r=2", "r=1", "r=0"]
+    assert {one["ratelimit-policy"] for one in left} == {'"minute";q=3;w=60'}
+    answer = gateway.get("/v1/models", headers=_as(key))
+    refused(answer, 429, "rate_limited")
+    assert 0 < int(answer.headers["retry-after"]) <= 60
+    assert gateway.get("/v1/models").status_code == 200
+
+
+@pytest.fixture
+def at_the_door(settings: Settings) -> Iterator[TestClient]:
+    """A gateway that forgives three wrong keys."""
+    with TestClient(create_app(settings.model_copy(update={"failed_calls_per_minute": 3}))) as client:
+        yield client
+
+
+def test_guessing_ends(at_the_door: TestClient, admin_key: str, refused: Refused) -> None:
+    """After a few wrong keys an address may try no other in this minute; a key that was right before still is, and
+    calls without any key guess nothing."""
+    if time.time() % 60 > 50:
+        time.sleep(10)
+    assert at_the_door.get("/v1/models", headers=_as(admin_key)).status_code == 200
+    for _ in range(5):
+        refused(at_the_door.get("/v1/models"), 401, "unauthenticated")
+    for number in range(3):
+        refused(at_the_door.get("/v1/models", headers=_as(f"lethe_{number}")), 401, "unauthenticated")
+    refused(at_the_door.get("/v1/models", headers=_as("lethe_4")), 429, "rate_limited")
+    time.sleep(1.1)  # the key is asked about again
+    assert at_the_door.get("/v1/models", headers=_as(admin_key)).status_code == 200
+
+
+@pytest.mark.redis
+@pytest.mark.slow
+def test_gateways_share_a_limit(settings: Settings, admin_key: str, tmp_path: Path) -> None:
+    """Two gateways with one Redis give a key its limit once; when Redis dies they go on, and limit it each."""
+    server = processes.Redis(tmp_path)
+    shared = settings.model_copy(update={"broker_url": SecretStr(server.url), "calls_per_minute": 40})
+    try:
+        with processes.gateway(shared) as (_, one), processes.gateway(shared) as (_, other):
+            asked = {"name": "a", "scopes": ["models:read"]}
+            first, second = (
+                _as(httpx.post(f"{one}/v1/api-keys", json=asked, headers=_as(admin_key)).json()["key"]) for _ in "ab"
+            )
+
+            def calls(address: str, key: dict[str, str], times: int) -> list[int]:
+                return [httpx.get(f"{address}/v1/models", headers=key).status_code for _ in range(times)]
+
+            if time.time() % 60 > 40:
+                time.sleep(20)
+            assert calls(one, first, 30) == [200] * 30
+            assert calls(other, first, 1) == [200]
+            time.sleep(1.5)
+            assert calls(other, first, 10) == [200] * 9 + [429]
+            server.kill()
+            for address in (one, other):
+                assert calls(address, second, 41) == [200] * 40 + [429]
+    finally:
+        server.kill()

@@ -10,10 +10,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import sqlalchemy as sa
 from fastapi.testclient import TestClient
+from sqlalchemy.orm import Session
 
 from app.access.service import Scope
 from app.config import Settings
+from app.db.tables import Dataset
+from app.installation import Installation
 from app.main import create_app
 
 SCHEMA = {
@@ -34,6 +38,7 @@ def test_an_npz_upload_becomes_a_dataset(
     """An upload is answered with 201, its place, and public facts that are the same when asked for again."""
     answer = upload(npz_of(subject=np.array([f"p{row // 2}" for row in range(20)])))
     created = answer.json()
+    assert created.pop("num_suppressed") == 0
     assert answer.status_code == 201
     assert answer.headers["location"] == f"/v1/datasets/{created['id']}"
     assert created["id"].startswith("ds_")
@@ -199,3 +204,32 @@ def test_an_unknown_dataset_is_not_found(gateway: TestClient, refused: Callable[
     """What is asked about a dataset that does not exist is a 404 of its own code."""
     refused(gateway.get("/v1/datasets/ds_0"), 404, "dataset_unknown")
     refused(gateway.get("/v1/datasets/ds_0/subjects/p1"), 404, "dataset_unknown")
+
+
+def test_a_commit_of_which_nobody_heard_keeps_the_rows(
+    upload: Callable[..., httpx.Response], gateway: TestClient, at: Installation
+) -> None:
+    """Where the database is lost in the middle of a commit, the call is a 503, and a repetition finds the dataset with
+    its rows if the commit was made."""
+    database = gateway.app.state.installation.database  # type: ignore[attr-defined]
+    lost: list[bool] = []
+
+    def lose(session: Session) -> None:
+        if not lost and session.scalars(sa.select(Dataset)).first() is not None:
+            lost.append(True)
+
+    def answer_never(session: Session) -> None:
+        if lost == [True]:
+            lost.append(False)
+            raise sa.exc.OperationalError(None, None, ConnectionError())
+
+    sa.event.listen(database._sessions, "before_commit", lose)
+    sa.event.listen(database._sessions, "after_commit", answer_never)
+    try:
+        assert upload(headers={"Idempotency-Key": "k"}).status_code == 503
+    finally:
+        sa.event.remove(database._sessions, "before_commit", lose)
+        sa.event.remove(database._sessions, "after_commit", answer_never)
+    again = upload(headers={"Idempotency-Key": "k"})
+    assert again.status_code == 201
+    assert at.rows.open(again.json()["id"]).num_slots == 20

@@ -1,16 +1,19 @@
 """The endpoints below `/v1/deletion-requests`, and what becomes of the requests."""
 
+import hashlib
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
+from app.access.policy import Policy
 from app.access.service import Scope
 from app.accounting.certificates import statement_in
 from app.installation import Installation
 from app.unlearning import service as unlearning
 from app.unlearning.service import Claimed
+from tests.app.deletion import people
 
 Make = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
@@ -162,7 +165,7 @@ def test_nothing_is_held_about_a_stranger(
     request = forget("stranger")
     assert (request["status"], request["outcome"], request["models"]) == ("completed", "nothing_held", [])
     assert request["completed_at"]
-    assert statuses(request) == ["received", "completed"]
+    assert statuses(request) == ["received", "accepted", "completed"]
     assert work() == 0
 
 
@@ -408,3 +411,137 @@ def test_an_unknown_request_is_not_found(gateway: TestClient, refused: Refused) 
     for path in ("", "/events", "/certificate"):
         refused(gateway.get(f"{PLACE}/dr_0{path}"), 404, "request_unknown")
     refused(gateway.post(f"{PLACE}/dr_0/cancel"), 404, "request_unknown")
+
+
+REVIEWED = Policy(auto_accept=False)
+
+
+@pytest.fixture
+def obey(at: Installation) -> Callable[[Policy], None]:
+    """Make it the tenant's policy; before the first call, because a key is believed for a second."""
+
+    def write(policy: Policy) -> None:
+        with at.database.writing() as session:
+            people.obey(session, policy)
+
+    return write
+
+
+def test_a_review(
+    gateway: TestClient,
+    obey: Callable[[Policy], None],
+    new_dataset: Make,
+    forget: Make,
+    shown: Make,
+    get: Get,
+    work: Work,
+) -> None:
+    """Where the policy says so, requests wait until an officer approves them, and are worked on then."""
+    obey(REVIEWED)
+    new_dataset()
+    request = forget("p1")
+    assert (request["status"], request["estimate"], request["models"]) == ("in_review", None, [])
+    assert work() == 0
+    approved = gateway.post(f"{PLACE}/{request['id']}/approve").json()
+    assert approved == approved | {"status": "accepted", "estimate": {"steps": 0, "models": []}}
+    assert work() == 1
+    done = shown(request)
+    assert (done["status"], done["outcome"], done["clock"]["state"]) == ("completed", "forgotten", "ended")
+    assert gateway.post(f"{PLACE}/{request['id']}/approve").json() == done
+    events = get(f"/deletion-requests/{request['id']}/events")["items"]
+    assert [event["status"] for event in events][:3] == ["received", "in_review", "accepted"]
+    assert {event["actor"] for event in events[:3]} == {get("/api-keys")["items"][0]["id"]}
+    assert events[-1]["actor"] == "lethe"
+
+
+def test_a_rejection(
+    gateway: TestClient, obey: Callable[[Policy], None], forget: Make, shown: Make, refused: Refused
+) -> None:
+    """An officer rejects a request on a ground of the law and says why; nothing else is a ground."""
+    obey(REVIEWED)
+    place = f"{PLACE}/{forget('p1')['id']}"
+    body = {"ground": "legal_claims", "explanation": "a lawsuit is pending"}
+    for wrong in ({"ground": "no_time"}, {"explanation": ""}):
+        refused(gateway.post(f"{place}/reject", json=body | wrong), 422, "input_invalid")
+    rejected = gateway.post(f"{place}/reject", json=body).json()
+    assert rejected == rejected | {"status": "rejected", "rejection": body}
+    assert gateway.post(f"{place}/reject", json=body).json()["status"] == "rejected"
+    refused(gateway.post(f"{place}/approve"), 409, "transition_forbidden")
+    refused(gateway.post(f"{place}/cancel"), 409, "transition_forbidden")
+
+
+def test_the_clock_of_a_request(gateway: TestClient, forget: Make, refused: Refused) -> None:
+    """A request whose sender is not sure who asks is paused; it runs again, may be extended once, and says how it
+    stands."""
+    request = forget("p1", identity_verified=False)
+    place = f"{PLACE}/{request['id']}"
+    assert (request["status"], request["clock"]["state"]) == ("in_review", "paused")
+    assert request["clock"]["paused_since"] == request["created_at"]
+    resumed = gateway.post(f"{place}/resume").json()
+    assert (resumed["clock"]["state"], resumed["clock"]["paused_since"]) == ("on_time", None)
+    assert resumed["due_at"] > request["due_at"]
+    assert gateway.post(f"{place}/pause", json={"reason": "identity"}).json()["clock"]["state"] == "paused"
+    refused(gateway.post(f"{place}/pause", json={"reason": "a holiday"}), 422, "input_invalid")
+    approved = gateway.post(f"{place}/approve").json()
+    assert approved["clock"]["state"] == "ended"  # nothing is held of the person
+    refused(gateway.post(f"{place}/extend", json={"reason": "so many"}), 409, "transition_forbidden")
+
+    other = f"{PLACE}/{forget('p2', regulation='ccpa', identity_verified=False)['id']}"
+    refused(gateway.post(f"{other}/pause", json={"reason": "identity"}), 409, "clock_runs_on")
+    extended = gateway.post(f"{other}/extend", json={"reason": "so many"}).json()
+    assert extended["clock"]["deadline"] == extended["extended_due_at"] > extended["due_at"]
+    assert (extended["extension_reason"], extended["clock"]["days_left"]) == ("so many", 89)
+    refused(gateway.post(f"{other}/extend", json={"reason": "so many"}), 409, "already_extended")
+
+
+def test_what_was_asked_about_before(
+    gateway: TestClient, live: dict[str, Any], forget: Make, get: Get, refused: Refused
+) -> None:
+    """A request may follow an ended one about the same person; one that is open is a conflict, and one about somebody
+    else is unknown."""
+    open_, ended = forget("p1")["id"], forget("stranger")["id"]
+    follower = forget("stranger", refers_to=ended)
+    assert follower["refers_to"] == ended
+    assert [one["id"] for one in get(f"/deletion-requests?refers_to={ended}")["items"]] == [follower["id"]]
+    refused(gateway.post(PLACE, json={"subject_id": "p1", "refers_to": open_}), 409, "request_open")
+    for other in (ended, "dr_0"):
+        refused(gateway.post(PLACE, json={"subject_id": "p1", "refers_to": other}), 404, "request_unknown")
+
+
+def test_a_subject_by_its_hash(gateway: TestClient, live: dict[str, Any], get: Get, refused: Refused) -> None:
+    """Who has only the SHA-256 of a subject id asks by that, about the same person; one of both, and not both."""
+    sha256 = hashlib.sha256(b"p1").hexdigest()
+    made = gateway.post(PLACE, json={"subject_sha256": sha256}).json()
+    assert [owed["model_id"] for owed in made["models"]] == [live["id"]]
+    for query in (f"subject_sha256={sha256}", "subject_id=p1"):
+        assert [one["id"] for one in get(f"/deletion-requests?{query}")["items"]] == [made["id"]]
+    for wrong in ({}, {"subject_id": "p1", "subject_sha256": sha256}, {"subject_sha256": sha256.upper()}):
+        refused(gateway.post(PLACE, json=wrong), 422, "input_invalid")
+    refused(gateway.get(f"{PLACE}?subject_id=p1&subject_sha256={sha256}"), 422, "input_invalid")
+
+
+def test_more_of_what_requests_are_found_by(live: dict[str, Any], forget: Make, get: Get) -> None:
+    """Lists are narrowed by regulation, and to open requests that are due before a time."""
+    done = forget("stranger", regulation="ccpa")["id"]
+    late = forget("p1", submitted_at="2020-01-01T00:00:00Z")["id"]
+    other = forget("p2", regulation="ccpa")["id"]
+
+    def found(query: str) -> set[str]:
+        return {item["id"] for item in get(f"/deletion-requests?{query}")["items"]}
+
+    assert found("regulation=ccpa") == {done, other}
+    assert found("due_before=2020-02-02T00:00:00Z") == {late}
+    assert found("due_before=2999-01-01T00:00:00Z") == {late, other}
+    assert found("source=somewhere") == set()
+
+
+def test_where_to_report(gateway: TestClient, refused: Refused) -> None:
+    """A callback URL is checked when it is given, and is in no answer."""
+    url = "https://example.org/hook?secret=7"
+    answer = gateway.post(PLACE, json={"subject_id": "p1", "callback_url": url})
+    assert answer.status_code == 202
+    assert "secret" not in answer.text
+    problem = refused(
+        gateway.post(PLACE, json={"subject_id": "p1", "callback_url": "http://127.0.0.1/x"}), 422, "input_invalid"
+    )
+    assert [fault["path"] for fault in problem["errors"]] == ["callback_url"]

@@ -1,5 +1,6 @@
 """Many deletion requests at once, at one gateway."""
 
+import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +12,9 @@ import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
 from app.access import service as access
-from app.access.service import Callers, Scope
+from app.access.callers import Callers
+from app.access.service import Scope
+from app.db import Actor
 from app.db.tables import DeletionRequest, RequestEvent
 from app.errors import Unauthenticated
 from app.installation import Installation
@@ -89,20 +92,20 @@ def test_a_page_takes_as_many_statements_as_one_request(
     assert counts[0] == counts[1] == 2
 
 
-def test_a_key_is_believed_for_a_second(at: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_is_believed_for_a_second(at: Installation, by: Actor, monkeypatch: pytest.MonkeyPatch) -> None:
     """A key that another process revoked is refused a second later; one that this process revoked, at once."""
     key = access.new_key()
-    with at.database.writing() as session:
+    with at.database.writing(by=by) as session:
         key_id = access.add_key(session, name="a", key=key, scopes=[Scope.ADMIN]).id
     callers = Callers(at.database)
     assert callers.recall(key) is None
     caller = callers.authenticate(key)
     assert callers.recall(key) == caller
-    clock = access.time.monotonic
-    monkeypatch.setattr(access.time, "monotonic", lambda: clock() + 1.01)
+    clock = time.monotonic
+    monkeypatch.setattr(time, "monotonic", lambda: clock() + 1.01)
     assert callers.recall(key) is None
     callers.authenticate(key)
-    with at.database.writing() as session:
+    with at.database.writing(by=by) as session:
         access.revoke_key(session, key_id)
     assert callers.recall(key) is None
     with pytest.raises(Unauthenticated):

@@ -14,8 +14,9 @@ from fastapi.testclient import TestClient
 from prometheus_client.parser import text_string_to_metric_families
 
 from app.config import Settings
-from app.db import migrate
+from app.db import Actor, migrate
 from app.db.tables import Dataset, DeletionRequest, Run, new_id
+from app.errors import AuditFailed
 from app.installation import Installation
 from app.main import create_app
 from app.operations import service as operations
@@ -58,7 +59,7 @@ def add_runs(at: Installation, *statuses: str, ended_at: datetime.datetime = NOW
             run = {"kind": "unlearn", "status": status, "dataset_id": dataset.id, "revision": 1, "version_id": "ver_x"}
             run |= {"steps_total": 9, "steps_done": 9, "records": 1, "reason": "-", "worker": "w"}
             run |= {"started_at": began_at, "lease_expires_at": began_at, "finished_at": began_at + DAY / 86400}
-            session.add(Run(id=new_id("run"), **run))
+            session.add(Run(id=new_id("run"), tenant_id=dataset.tenant_id, **run))
 
 
 def test_the_process_is_alive_whatever_the_database_does(gateway: TestClient, at: Installation) -> None:
@@ -102,14 +103,64 @@ def test_requests_that_are_late_or_soon_will_be(
     due = [-DAY, -DAY, 6 * DAY, 8 * DAY, -DAY, 3 * DAY]
     with at.database.writing() as session:
         for request_id, left in zip(made, due, strict=True):
-            session.get_one(DeletionRequest, request_id).due_at = NOW + left
-        session.get_one(DeletionRequest, made[4]).extended_due_at = NOW + 2 * DAY
+            request = session.get_one(DeletionRequest, request_id)
+            request.due_at = request.deadline = NOW + left
+        request = session.get_one(DeletionRequest, made[4])
+        request.extended_due_at = request.deadline = NOW + 2 * DAY
     ready = gateway.get("/readyz")
     assert (ready.status_code, ready.json()["overdue"], ready.json()["at_risk"]) == (200, 2, 3)
     assert [sample("lethe_requests_overdue", regulation=law) for law in ("gdpr", "ccpa", "other")] == [1, 1, 0]
     assert [sample("lethe_requests_at_risk", regulation=law) for law in ("gdpr", "ccpa", "other")] == [2, 1, 0]
     assert sample("lethe_requests_open", status="accepted", regulation="ccpa") == 3
     assert sample("lethe_queue_age_seconds") > 0
+
+
+def test_what_no_worker_may_take_does_not_age_the_queue(
+    gateway: TestClient, sample: Sample, at: Installation, new_dataset: Make, forget: Make
+) -> None:
+    """A request in review, or in its grace time, is open and makes the queue no older; a paused clock is never late."""
+    new_dataset()
+    in_review, held = forget("p1")["id"], forget("p2")["id"]
+    with at.database.writing() as session:
+        request = session.get_one(DeletionRequest, in_review)
+        request.status, request.paused_at, request.deadline = "in_review", NOW - 2 * DAY, NOW - DAY
+        session.get_one(DeletionRequest, held).held_until = NOW + DAY
+    ready = gateway.get("/readyz").json()
+    assert (ready["queue_age_seconds"], ready["overdue"], ready["at_risk"]) == (0, 0, 0)
+    assert sample("lethe_requests_open", status="in_review", regulation="gdpr") == 1
+    with at.database.writing() as session:
+        session.get_one(DeletionRequest, in_review).paused_at = None
+        session.get_one(DeletionRequest, held).held_until = NOW - DAY / 2
+    ready = gateway.get("/readyz").json()
+    assert (ready["overdue"], ready["at_risk"]) == (1, 0)
+    assert ready["queue_age_seconds"] == pytest.approx(DAY.total_seconds() / 2, rel=0.1)
+
+
+def test_regulations_and_tenants_by_name(
+    sample: Sample, at: Installation, new_dataset: Make, forget: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A regulation that a tenant named is a label while there are such requests; of too many the rest is one."""
+    new_dataset()
+    made = [forget(f"p{number}")["id"] for number in range(6)]
+
+    def rename(**names: str) -> str:
+        with at.database.writing() as session:
+            for number, request_id in enumerate(made):
+                request = session.get_one(DeletionRequest, request_id)
+                request.regulation = names.get(f"p{number}", "gdpr")
+            return request.tenant_id
+
+    tenant_id = rename(p1="lgpd", p2="lgpd")
+    assert sample("lethe_requests_open", status="accepted", regulation="lgpd") == 2
+    assert sample("lethe_tenant_requests_open", tenant=tenant_id) == 6
+    rename(p1="appi", p2="pipeda", p3="pipeda", p4="lgpd")
+    monkeypatch.setattr(operations, "_MOST_REGULATIONS", 4)
+    assert sample("lethe_requests_open", status="accepted", regulation="pipeda") == 2
+    assert sample("lethe_requests_open", status="accepted", regulation="(others)") == 2
+    assert sample("lethe_requests_open", status="accepted", regulation="lgpd") == 0
+    rename()
+    assert sample("lethe_requests_open", status="accepted", regulation="gdpr") == 6
+    assert sample("lethe_requests_open", status="accepted", regulation="(others)") == 0
 
 
 def test_a_worker_that_lives(gateway: TestClient, settings: Settings, sample: Sample) -> None:
@@ -188,6 +239,30 @@ def test_runs_are_counted_once(
         assert 'lethe_runs_total{kind="unlearn",status="published"} 2.0' in another.get("/metrics").text
 
 
+def test_audits_are_counted_once(
+    settings: Settings, sample: Sample, at: Installation, new_dataset: Make, new_model: Make, work: Callable[[], int]
+) -> None:
+    """Runs whose audit passed and runs that theirs refuted are counted apart, by every gateway alike; those without
+    lanes are neither, nor are those that came to nothing for other reasons."""
+    dataset = new_dataset()
+    assert [sample("lethe_audits_total", result=result) for result in ("passed", "failed")] == [0, 0]
+    for lanes in (256, 0):
+        new_model(dataset["id"], audit={"lanes": lanes})
+    assert work() == 2
+    add_runs(at, "failed", "failed")
+    with at.database.writing() as session:
+        refuted = session.scalars(sa.select(Run).where(Run.status == "failed").limit(1)).one()
+        refuted.error_code = AuditFailed.code
+    for _ in range(2):
+        assert [sample("lethe_audits_total", result=result) for result in ("passed", "failed")] == [1, 1]
+    with at.database.writing() as session:  # another gateway finds them in the past
+        session.execute(sa.update(Run).values(started_at=NOW - DAY, finished_at=NOW - DAY))
+    with TestClient(create_app(settings)) as another:
+        text = another.get("/metrics").text
+    assert 'lethe_audits_total{result="passed"} 1.0' in text
+    assert 'lethe_audits_total{result="failed"} 1.0' in text
+
+
 def test_scrapes_do_not_ask_the_database_each_time(gateway: TestClient, at: Installation) -> None:
     """What was asked a moment ago is not asked again."""
     counted = []
@@ -221,17 +296,19 @@ def test_a_database_that_is_away(gateway: TestClient, sample: Sample, at: Instal
 
 
 @pytest.mark.slow
-def test_a_scrape_of_a_large_archive(gateway: TestClient, sample: Sample, at: Installation) -> None:
+def test_a_scrape_of_a_large_archive(gateway: TestClient, sample: Sample, at: Installation, by: Actor) -> None:
     """With a million requests stored, ten thousand of them open, a scrape takes milliseconds of this process's time."""
     numbers = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000000)"
     status = "CASE WHEN i % 100 = 0 THEN 'accepted' ELSE 'completed' END"
-    columns = "id, subject_ref, regulation, status, metadata, submitted_at, due_at, created_at"
-    moments = "'2026-01-01 00:00:00', '2036-01-01 00:00:00', '2026-01-01 00:00:00'"
+    columns = "id, subject_ref, regulation, status, kept, discreet, tenant_id"
+    columns += ", submitted_at, created_at, due_at, deadline"
+    moments = ", ".join(["'2026-01-01 00:00:00'"] * 2 + ["'2036-01-01 00:00:00'"] * 2)
     with at.database.writing() as session:
         session.execute(
             sa.text(
                 f"{numbers} INSERT INTO deletion_requests ({columns}) "
-                f"SELECT 'dr_' || i, 'ref' || i, 'gdpr', {status}, '{{}}', {moments} FROM n"
+                f"SELECT 'dr_' || i, 'ref' || i, 'gdpr', {status}, 'request', false, '{by.tenant_id}', {moments} "
+                "FROM n"
             )
         )
         session.execute(sa.text("ANALYZE"))  # as autovacuum does

@@ -14,6 +14,7 @@ from app.errors import LeaseLost, LetheError, RunDiffersFromPlan
 from app.installation import Installation
 from app.unlearning import service as unlearning
 from app.unlearning.service import Claimed
+from tests.app.privacy import lanes
 
 Make = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
@@ -63,6 +64,7 @@ def publish(at: Installation, claimed: Claimed) -> Callable[..., None]:
             "mechanism_ran": claimed.mechanism,
             "weights_sha256": "0" * 64,
             "metrics": {},
+            "observed": claimed.audit and lanes.observed(claimed.audit, claimed.mechanism),
         }
         with at.database.writing() as session:
             unlearning.publish(session, at.keys, run_id=claimed.run_id, **(ran | changed))

@@ -2,17 +2,18 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
-from app.db import bulk, now
-from app.db.tables import ApiKey, Dataset, Record
+from app.access.service import DEFAULT_TENANT
+from app.db import Actor, bulk, now
+from app.db.tables import ApiKey, Dataset, Record, Suppression
 from app.installation import Installation
 
 
-def test_many_rows_are_added(at: Installation) -> None:
+def test_many_rows_are_added(at: Installation, by: Actor) -> None:
     """Every row of an iterable that is read once arrives, with what is text, a number or nothing."""
     rows = [("ds_1", slot, None if slot % 7 == 0 else f"sub_\t\\N\n'{slot}é") for slot in range(25_000)]
     with at.database.writing() as session:
         shape = {"num_features": 1, "num_slots": 25_000, "digest": "", "revision": 0, "classes": [], "schema": None}
-        session.add(Dataset(id="ds_1", name="", created_at=now(session), **shape))
+        session.add(Dataset(id="ds_1", tenant_id=by.tenant_id, name="", created_at=now(session), **shape))
         session.flush()
         bulk.insert(session, Record, columns=("dataset_id", "slot", "subject_ref"), rows=iter(rows))
     with at.database.reading() as session:
@@ -20,12 +21,29 @@ def test_many_rows_are_added(at: Installation) -> None:
         assert [tuple(row) for row in session.execute(query)] == rows
 
 
-def test_they_go_with_their_transaction(at: Installation) -> None:
+def test_what_is_there_stays(at: Installation) -> None:
+    """Of rows some of which are there, also twice among themselves, the others are added and nothing is changed."""
+    columns = ("id", "subject_ref", "dataset_id", "request_id", "tenant_id")
+    with at.database.writing() as session:
+        for batch in (["a", "b"], [], ["b", "c", "c"]):
+            rows = [
+                dict(zip(columns, (f"sup_{batch[0]}", who, "*", "dr_1", DEFAULT_TENANT), strict=True))
+                | {"created_at": now(session)}
+                for who in batch
+            ]
+            bulk.store_missing(session, Suppression, rows)
+    with at.database.reading() as session:
+        found = session.execute(sa.select(Suppression.subject_ref, Suppression.id).order_by(Suppression.subject_ref))
+        assert [tuple(row) for row in found] == [("a", "sup_a"), ("b", "sup_a"), ("c", "sup_b")]
+
+
+def test_they_go_with_their_transaction(at: Installation, by: Actor) -> None:
     """When a row breaks a rule of its table, the error is the usual one, and nothing of the block was done."""
 
     def fail_half_way() -> None:
         with at.database.writing() as session:
-            session.add(ApiKey(id="key_1", name="", key_hash="", scopes=[], created_at=now(session)))
+            key = {"tenant_id": by.tenant_id, "name": "", "key_hash": "", "scopes": []}
+            session.add(ApiKey(id="key_1", created_at=now(session), **key))
             session.flush()
             bulk.insert(session, Record, columns=("dataset_id", "slot", "subject_ref"), rows=[("ds_0", 0, None)])
 

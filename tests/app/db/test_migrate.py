@@ -8,6 +8,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy.exc import DBAPIError
 
+from app.access import service as access
 from app.db import Database, migrate, now
 from app.db.tables import Dataset, LedgerEntry, Model, Table
 from app.installation import Installation
@@ -72,12 +73,12 @@ def test_the_ledger_is_append_only(database: Database, change: str) -> None:
     """The database itself refuses to change or remove a ledger entry."""
     migrate.upgrade(database.engine)
     with database.writing() as session:
-        at = now(session)
+        at, tenant_id = now(session), access.ensure_default_tenant(session).tenant_id
         shape = {"num_features": 1, "num_slots": 1, "digest": "", "revision": 0, "classes": [], "schema": None}
-        session.add(Dataset(id="ds_1", name="", created_at=at, **shape))
+        session.add(Dataset(id="ds_1", tenant_id=tenant_id, name="", created_at=at, **shape))
         session.flush()
-        target = {"epsilon": 1.0, "delta": 0.1, "mechanism": {}}
-        session.add(Model(id="mdl_1", name="", dataset_id="ds_1", status="live", created_at=at, **target))
+        target = {"dataset_id": "ds_1", "epsilon": 1.0, "delta": 0.1, "mechanism": {}}
+        session.add(Model(id="mdl_1", tenant_id=tenant_id, name="", status="live", created_at=at, **target))
         session.flush()
         session.add(LedgerEntry(model_id="mdl_1", sequence=1, body="{}", previous_hash="", hash=""))
     with pytest.raises(DBAPIError, match="append-only"), database.writing() as session:

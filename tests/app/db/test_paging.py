@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sqlalchemy.orm import Session
 
 from app.db.paging import page
-from app.db.tables import ApiKey
+from app.db.tables import ApiKey, Tenant
 from app.errors import InputInvalid
 from tests.postgres.server import Server
 
@@ -31,40 +31,46 @@ def engine(kind: str, request: pytest.FixtureRequest) -> Iterator[sa.Engine]:
             url = server.url(stack.enter_context(server.database())).replace("://", "+psycopg://")
         engine = sa.create_engine(url)
         stack.callback(engine.dispose)
-        ApiKey.metadata.create_all(engine, tables=[ApiKey.metadata.tables["api_keys"]])
+        ApiKey.metadata.create_all(engine, tables=[ApiKey.metadata.tables[name] for name in ("tenants", "api_keys")])
+        with Session(engine) as session, session.begin():
+            session.add(Tenant(id="ten_1", name="", policy={}, created_at=datetime.datetime.now(datetime.UTC)))
         yield engine
 
 
 def add(session: Session, moments: list[datetime.datetime], *, prefix: str) -> None:
     for number, moment in enumerate(moments):
         key_id = f"{prefix}{number}"
-        session.add(ApiKey(id=key_id, name="", key_hash=key_id, scopes=[], created_at=moment))
+        session.add(ApiKey(id=key_id, tenant_id="ten_1", name="", key_hash=key_id, scopes=[], created_at=moment))
     session.flush()
 
 
-def pages(session: Session, *, limit: int, in_between: list[datetime.datetime]) -> list[list[ApiKey]]:
+def pages(
+    session: Session, *, limit: int, in_between: list[datetime.datetime], ascending: bool = False
+) -> list[list[ApiKey]]:
     """All pages, with rows added after the first one."""
     found: list[list[ApiKey]] = []
     cursor = None
     while cursor is not None or not found:
-        result = page(session, sa.select(ApiKey), ApiKey.created_at, ApiKey.id, limit=limit, cursor=cursor)
+        result = page(
+            session, sa.select(ApiKey), ApiKey.created_at, ApiKey.id, limit=limit, cursor=cursor, ascending=ascending
+        )
         found.append(result.items)
         cursor = result.next_cursor
         add(session, in_between if len(found) == 1 else [], prefix="later")
     return found
 
 
-@given(moments=st.lists(MOMENTS, max_size=12), limit=st.integers(1, 5))
-def test_pages_are_the_list(engine: sa.Engine, moments: list[datetime.datetime], limit: int) -> None:
-    """Put together, the pages are all rows once, newest first, and none but the last is short."""
+@given(moments=st.lists(MOMENTS, max_size=12), limit=st.integers(1, 5), ascending=st.booleans())
+def test_pages_are_the_list(engine: sa.Engine, moments: list[datetime.datetime], limit: int, ascending: bool) -> None:
+    """Put together, the pages are all rows once, newest first or oldest first, and none but the last is short."""
     with Session(engine) as session:
         add(session, moments, prefix="row")
-        found = pages(session, limit=limit, in_between=[])
+        found = pages(session, limit=limit, in_between=[], ascending=ascending)
         rows = [row for items in found for row in items]
         everything = list(session.scalars(sa.select(ApiKey)))
         assert sorted(row.id for row in rows) == sorted(row.id for row in everything)
         assert [(row.created_at, row.id) for row in rows] == sorted(
-            ((row.created_at, row.id) for row in everything), reverse=True
+            ((row.created_at, row.id) for row in everything), reverse=not ascending
         )
         assert all(len(items) == limit for items in found[:-1])
         assert len(found[-1]) > 0 or not rows

@@ -11,7 +11,7 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 
 import app
 from app.access import service as access
-from app.db import Database
+from app.db import Actor, Database
 from app.db.tables import ApiKey
 from app.errors import DatabaseUnreadable
 from app.installation import Installation
@@ -56,13 +56,13 @@ def test_the_url_has_the_last_word(url: str) -> None:
         assert [setting(database, name) for name in names] == ["other", "7s", "1min", "on"]
 
 
-def test_a_read_only_database_refuses_to_change(at: Installation) -> None:
+def test_a_read_only_database_refuses_to_change(at: Installation, by: Actor) -> None:
     """Not the code but the server says no to whatever would write."""
     url = at.settings.resolved_database_url()
     with (
         opened(url, read_only=True) as database,
         pytest.raises(DBAPIError, match="read-only"),
-        database.writing() as session,
+        database.writing(by=by) as session,
     ):
         access.add_key(session, name="a", key="k", scopes=[])
 
@@ -138,5 +138,5 @@ def test_only_one_package_knows_which_database_it_is() -> None:
     """Outside `app/db` the code is the same for both databases."""
     root = Path(app.__file__).parents[1]
     sources = (path for folder in ("app", "worker") for path in (root / folder).rglob("*.py"))
-    asking = {path.relative_to(root).parent.as_posix() for path in sources if "dialect" in path.read_text()}
+    asking = {path.relative_to(root).parent.as_posix() for path in sources if "dialect." in path.read_text()}
     assert asking == {"app/db"}

@@ -1,14 +1,16 @@
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import sqlalchemy as sa
 from sqlalchemy.exc import StatementError
+from sqlalchemy.orm import aliased
 
 from app.access import service as access
 from app.access.service import Scope
-from app.db import Database, now
-from app.db.tables import ApiKey
+from app.db import Actor, Database, actor, now
+from app.db.tables import ApiKey, Dataset, Model, Record, Tenant
 from app.installation import Installation
 
 
@@ -22,22 +24,22 @@ def names(database: Database) -> list[str]:
         return sorted(session.scalars(sa.select(ApiKey.name)))
 
 
-def add(database: Database, name: str) -> None:
-    with database.writing() as session:
+def add(database: Database, by: Actor, name: str) -> None:
+    with database.writing(by=by) as session:
         access.add_key(session, name=name, key=access.new_key(), scopes=[Scope.ADMIN])
 
 
-def test_a_writing_session_is_committed(database: Database) -> None:
+def test_a_writing_session_is_committed(database: Database, by: Actor) -> None:
     """What is written is there for everybody when the block has ended."""
-    add(database, "a")
+    add(database, by, "a")
     assert names(database) == ["a", "admin"]
 
 
-def test_a_writing_session_that_raises_changes_nothing(database: Database) -> None:
+def test_a_writing_session_that_raises_changes_nothing(database: Database, by: Actor) -> None:
     """A block that raises leaves the database as it was."""
 
     def fail_half_way() -> None:
-        with database.writing() as session:
+        with database.writing(by=by) as session:
             access.add_key(session, name="a", key="k", scopes=[])
             session.flush()
             raise RuntimeError
@@ -54,11 +56,11 @@ def test_a_reading_session_changes_nothing(database: Database) -> None:
     assert names(database) == ["admin"]
 
 
-def test_a_reading_session_sees_one_moment(database: Database) -> None:
+def test_a_reading_session_sees_one_moment(database: Database, by: Actor) -> None:
     """A reading session does not see what is committed while it is open, nor does it keep anybody from committing."""
     with database.reading() as session:
         before = session.scalars(sa.select(sa.func.count()).select_from(ApiKey)).one()
-        add(database, "a")
+        add(database, by, "a")
         assert session.scalars(sa.select(sa.func.count()).select_from(ApiKey)).one() == before
     assert len(names(database)) == before + 1
 
@@ -104,3 +106,174 @@ def test_the_clock_is_aware_and_never_goes_back(database: Database) -> None:
             moments.append(now(session))
     assert moments == sorted(moments)
     assert all(moment.utcoffset() is not None and not moment.utcoffset() for moment in moments)
+
+
+# --- tenants ---------------------------------------------------------------------------------------------------------
+
+HERE, THERE = Actor(tenant_id="ten_here", name="test"), Actor(tenant_id="ten_there", name="test")
+OTHER_KEY = aliased(ApiKey)
+KEYS, DATASETS = (ApiKey.metadata.tables[name] for name in ("api_keys", "datasets"))
+HELD = Record.dataset_id == Dataset.id
+
+SELECTIONS: dict[str, tuple[Callable[[], sa.Executable], list[tuple[object, ...]]]] = {
+    "columns": (lambda: sa.select(Dataset.id, Dataset.name), [("ds_here", "here")]),
+    "an alias": (lambda: sa.select(OTHER_KEY.id), [("key_here",)]),
+    "an alias of a subquery": (lambda: sa.select(aliased(ApiKey, sa.select(ApiKey).subquery()).id), [("key_here",)]),
+    "a join": (lambda: sa.select(Model.id, Dataset.id).join(Dataset, sa.true()), [("mdl_here", "ds_here")]),
+    "a join with itself": (
+        lambda: sa.select(ApiKey.id, OTHER_KEY.id).join(OTHER_KEY, sa.true()),
+        [("key_here", "key_here")],
+    ),
+    "a join from what has no tenant": (
+        lambda: sa.select(Record.slot, Dataset.id).join(Dataset, HELD),
+        [(1, "ds_here")],
+    ),
+    "an outer join": (
+        lambda: sa.select(Record.slot, Dataset.id).outerjoin(Dataset, HELD).order_by(Record.slot),
+        [(1, "ds_here"), (2, None)],
+    ),
+    "a count": (lambda: sa.select(sa.func.count()).select_from(ApiKey), [(1,)]),
+    "a count of a subquery": (lambda: sa.select(sa.func.count()).select_from(sa.select(ApiKey).subquery()), [(1,)]),
+    "a scalar subquery": (
+        lambda: sa.select(sa.select(sa.func.count()).select_from(ApiKey).scalar_subquery()),
+        [(1,)],
+    ),
+    "a common table expression": (lambda: sa.select(sa.select(ApiKey.id).cte().c.id), [("key_here",)]),
+    "a union": (
+        lambda: sa.union_all(sa.select(ApiKey.id), sa.select(Dataset.id)).order_by("id"),
+        [("ds_here",), ("key_here",)],
+    ),
+    "a difference": (lambda: sa.select(ApiKey.id).except_(sa.select(Dataset.id)), [("key_here",)]),
+    "a union in a subquery": (
+        lambda: sa.select(sa.union(sa.select(ApiKey.id), sa.select(ApiKey.id)).subquery().c.id),
+        [("key_here",)],
+    ),
+    "exists": (lambda: sa.select(Record.slot).where(sa.exists().where(HELD)), [(1,)]),
+    "in": (lambda: sa.select(Record.slot).where(Record.dataset_id.in_(sa.select(Dataset.id))), [(1,)]),
+    "nothing of a class": (lambda: sa.select(sa.exists().where(ApiKey.id == "key_there")), [(False,)]),
+}
+
+
+@pytest.fixture
+def shared(database: Database) -> Database:
+    """Two tenants with a key, a dataset with one record, and a model each."""
+    for slot, name in enumerate(("here", "there"), start=1):
+        owned = {"tenant_id": f"ten_{name}", "name": name}
+        shape = {"classes": [], "num_features": 1, "num_slots": 9, "digest": "", "revision": 0}
+        target = {"mechanism": {}, "epsilon": 1.0, "delta": 0.1, "status": "live"}
+        with database.writing() as session:
+            at = now(session)
+            session.add(Tenant(id=f"ten_{name}", name=name, policy={}, created_at=at))
+            session.flush()
+            session.add(ApiKey(id=f"key_{name}", key_hash=name, scopes=[], created_at=at, **owned))
+            session.add(Dataset(id=f"ds_{name}", created_at=at, **shape, **owned))
+            session.flush()
+            session.add(Model(id=f"mdl_{name}", dataset_id=f"ds_{name}", created_at=at, **target, **owned))
+            session.add(Record(dataset_id=f"ds_{name}", slot=slot))
+    return database
+
+
+@pytest.mark.parametrize("shape", SELECTIONS)
+def test_a_tenant_sees_its_own(shared: Database, shape: str) -> None:
+    """However a statement asks, once and again, it finds nothing that belongs to another tenant."""
+    statement, found = SELECTIONS[shape]
+    for _ in range(2):
+        with shared.reading(by=HERE) as session:
+            assert [tuple(row) for row in session.execute(statement())] == found
+        with shared.reading(by=THERE) as session:
+            assert "_here" not in str(session.execute(statement()).all())
+
+
+def test_a_tenant_gets_its_own(shared: Database) -> None:
+    """What another tenant owns is not there, asked for by its id; a session keeps to its own when it looks again."""
+    for by, own, other in ((HERE, "key_here", "key_there"), (THERE, "key_there", "key_here")):
+        with shared.reading(by=by) as session:
+            assert session.get(ApiKey, other) is None
+            [found] = session.scalars(sa.select(ApiKey))
+            assert found.id == own
+            session.refresh(found)
+            session.expire(found)
+            assert session.get_one(ApiKey, own).tenant_id == by.tenant_id
+
+
+def test_whoever_acts_for_no_tenant_sees_everything(shared: Database) -> None:
+    """Workers and operations see all tenants, and nothing can come to belong to nobody by their hands."""
+    with shared.reading() as session:
+        assert len(session.scalars(sa.select(ApiKey)).all()) == 3
+        assert session.get(ApiKey, "key_here")
+        assert session.get(ApiKey, "key_there")
+        with pytest.raises(RuntimeError, match="no tenant"):
+            actor(session)
+    with shared.reading(by=HERE) as session:
+        assert actor(session) == HERE
+
+
+@pytest.mark.parametrize(
+    ("change", "changed"),
+    [
+        (lambda: sa.update(ApiKey).values(name="changed"), {"key_here": "changed"}),
+        (lambda: sa.update(ApiKey).where(ApiKey.id == "key_there").values(name="changed"), {}),
+        (
+            lambda: sa.update(ApiKey).where(ApiKey.id.in_(sa.select(OTHER_KEY.id))).values(name="changed"),
+            {"key_here": "changed"},
+        ),
+        (lambda: sa.delete(ApiKey), {"key_here": None}),
+        (lambda: sa.delete(ApiKey).where(ApiKey.id == "key_there"), {}),
+    ],
+)
+def test_a_tenant_changes_its_own(
+    shared: Database, change: Callable[[], sa.Executable], changed: dict[str, str | None]
+) -> None:
+    """An update and a delete leave what belongs to others as it was."""
+    before = {"key_here": "here", "key_there": "there"}
+    with shared.writing(by=HERE) as session:
+        session.execute(change())
+    with shared.reading() as session:
+        after = {key.id: key.name for key in session.scalars(sa.select(ApiKey).where(ApiKey.id.in_(before)))}
+    assert after == {key_id: name for key_id, name in (before | changed).items() if name is not None}
+
+
+def test_what_has_no_tenant_is_changed_by_way_of_what_has(shared: Database) -> None:
+    """Records are found through the tenant's own datasets, to be changed and to be copied."""
+    mine = sa.select(Dataset.id)
+    with shared.writing(by=HERE) as session:
+        session.execute(sa.update(Record).where(Record.dataset_id.in_(mine)).values(subject_ref="sub_1"))
+        copied = sa.select(Dataset.id, sa.literal(3))
+        session.execute(sa.insert(Record).from_select(["dataset_id", "slot"], copied))
+    with shared.reading() as session:
+        query = sa.select(Record.dataset_id, Record.slot, Record.subject_ref).order_by(Record.slot)
+        found = [tuple(row) for row in session.execute(query)]
+    assert found == [("ds_here", 1, "sub_1"), ("ds_there", 2, None), ("ds_here", 3, None)]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        lambda: sa.select(KEYS.c.id),
+        lambda: sa.select(KEYS.alias().c.id),
+        lambda: sa.select(ApiKey.id).union(sa.select(KEYS.c.id)),
+        lambda: sa.select(Record.slot).where(sa.exists().where(KEYS.c.id != "")),
+        lambda: sa.select(Record.slot).outerjoin(KEYS, sa.true()),
+        lambda: sa.text("SELECT id FROM api_keys"),
+        lambda: sa.select(ApiKey).from_statement(sa.text("SELECT * FROM api_keys")),
+        lambda: sa.update(KEYS).values(name="changed"),
+        lambda: sa.delete(KEYS),
+        lambda: sa.insert(Record).from_select(["dataset_id", "slot"], sa.select(DATASETS.c.id, sa.literal(3))),
+    ],
+)
+def test_what_names_no_class_is_refused(shared: Database, statement: Callable[[], sa.Executable]) -> None:
+    """A statement that reaches a table past its class, where the tenant would not count, is not run at all."""
+    for _ in range(2):
+        with shared.writing(by=HERE) as session, pytest.raises(RuntimeError, match="belongs to all"):
+            session.execute(statement())
+    assert names(shared) == ["admin", "here", "there"]
+    with shared.reading() as session:
+        session.execute(statement())
+
+
+def test_changes_by_primary_keys_are_refused(shared: Database) -> None:
+    """A list of changes by primary keys, which no condition narrows, is not made for a tenant."""
+    changes = [{"id": "key_there", "name": "changed"}]
+    with shared.writing(by=HERE) as session, pytest.raises(RuntimeError, match="belongs to all"):
+        session.execute(sa.update(ApiKey), changes)
+    assert names(shared) == ["admin", "here", "there"]

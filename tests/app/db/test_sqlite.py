@@ -1,28 +1,63 @@
+import random
+import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 
+from app import installation
 from app.access import service as access
 from app.access.service import Scope
-from app.db import Database
+from app.db import Actor, Database, sqlite
 from app.db.tables import ApiKey
 from app.installation import Installation
+from app.operations import chores
 
 
-def test_what_is_deleted_is_overwritten(at: Installation) -> None:
-    """Deleted rows do not linger in the pages of the database file."""
+def files(folder: Path) -> bytes:
+    """All that lies in the database, its log and its index."""
+    return b"".join(path.read_bytes() for path in sorted(folder.iterdir()) if ".db" in path.name)
+
+
+def test_what_is_deleted_or_updated_is_in_no_file(at: Installation, by: Actor) -> None:
+    """Nothing of what was deleted or updated lies in any file once the chore has been done, while another process has
+    the database open and has read from it."""
+    with at.database.writing(by=by) as session:
+        for name in ("deleted-by-name", "updated-by-name"):
+            access.add_key(session, name=name, key=access.new_key(), scopes=[Scope.ADMIN])
+    assert b"deleted-by-name" in files(at.settings.data_dir)
     with at.database.writing() as session:
-        access.add_key(session, name="somebody-by-name", key=access.new_key(), scopes=[Scope.ADMIN])
-    with at.database.writing() as session:
-        session.execute(sa.delete(ApiKey).where(ApiKey.name == "somebody-by-name"))
-    with at.database.engine.connect() as connection:
-        connection.commit()
-        connection.connection.driver_connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # type: ignore[union-attr]
-    files = [path for path in at.settings.data_dir.iterdir() if path.name.startswith("lethe.db")]
-    assert files
-    assert not any(b"somebody-by-name" in path.read_bytes() for path in files)
+        session.execute(sa.delete(ApiKey).where(ApiKey.name == "deleted-by-name"))
+        session.execute(sa.update(ApiKey).where(ApiKey.name == "updated-by-name").values(name="somebody"))
+    assert b"deleted-by-name" in files(at.settings.data_dir)  # in the log: the search finds what is there
+    with installation.opened(at.settings, read_only=True) as another:
+        with another.database.reading() as session:
+            assert session.scalars(sa.select(ApiKey.name).where(ApiKey.name == "somebody")).one()
+        chores.scrub_database(at)
+        found = files(at.settings.data_dir)
+    assert b"somebody" in found
+    assert b"deleted-by-name" not in found
+    assert b"updated-by-name" not in found
+
+
+def test_a_reader_delays_it_and_stops_nobody(at: Installation, by: Actor) -> None:
+    """What a reader may still see stays until it has ended; meanwhile writers go on, and then it goes."""
+    with at.database.writing(by=by) as session:
+        access.add_key(session, name="seen-by-a-reader", key=access.new_key(), scopes=[Scope.ADMIN])
+    with at.database.reading() as reader:
+        assert reader.scalars(sa.select(ApiKey.name).where(ApiKey.name == "seen-by-a-reader")).one()
+        with at.database.writing() as session:
+            session.execute(sa.delete(ApiKey).where(ApiKey.name == "seen-by-a-reader"))
+        assert not sqlite.scrub(at.database.engine)
+        assert b"seen-by-a-reader" in files(at.settings.data_dir)
+        with at.database.writing(by=by) as session:
+            access.add_key(session, name="written-meanwhile", key=access.new_key(), scopes=[Scope.ADMIN])
+        assert reader.scalars(sa.select(ApiKey.name).where(ApiKey.name == "seen-by-a-reader")).one()
+    assert sqlite.scrub(at.database.engine)
+    assert b"seen-by-a-reader" not in files(at.settings.data_dir)
+    assert b"written-meanwhile" in files(at.settings.data_dir)
 
 
 @pytest.fixture
@@ -33,10 +68,59 @@ def closed(tmp_path: Path) -> Iterator[Database]:
 
 
 def test_sqlite_loses_nothing(closed: Database) -> None:
-    """A new database syncs every commit, overwrites what is deleted, and lets readers go on while somebody writes."""
+    """A new database syncs every commit, overwrites what is deleted, writes no temporary files, and lets readers go on
+    while somebody writes."""
     with closed.engine.connect() as connection:
         settings = {
             name: connection.exec_driver_sql(f"PRAGMA {name}").scalar()
-            for name in ("journal_mode", "synchronous", "foreign_keys", "secure_delete")
+            for name in ("journal_mode", "synchronous", "foreign_keys", "secure_delete", "temp_store")
         }
-    assert settings == {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1, "secure_delete": 1}
+    assert settings == {
+        "journal_mode": "wal",
+        "synchronous": 2,
+        "foreign_keys": 1,
+        "secure_delete": 1,
+        "temp_store": 2,
+    }
+
+
+def test_the_space_between_rows_is_cleared_too(closed: Database, tmp_path: Path) -> None:
+    """Where rows of all sizes came, changed and went, pages keep copies in space that nothing uses; when the file has
+    been written anew there are none, and what is left is what should be."""
+    draw = random.Random(3)
+    live: set[str] = set()
+    with closed.writing() as session:
+        session.execute(sa.text("CREATE TABLE held (id TEXT PRIMARY KEY, content TEXT)"))
+    for _ in range(60):
+        with closed.writing() as session:
+            for _ in range(draw.randrange(1, 80)):
+                person = f"p{draw.randrange(16**12):012x}"
+                row = {"id": person, "content": f"PLANT{person}" * draw.choice([1, 2, 5, 60])}
+                session.execute(sa.text("INSERT INTO held VALUES (:id, :content)"), row)
+                live.add(person)
+        with closed.writing() as session:
+            for person in draw.sample(sorted(live), min(len(live), draw.randrange(1, 80))):
+                change = draw.choice(["DELETE FROM held", "UPDATE held SET content = NULL"])
+                session.execute(sa.text(f"{change} WHERE id = :id"), {"id": person})
+                live.remove(person)
+
+    def found() -> set[str]:
+        return {match.decode() for match in re.findall(rb"PLANT(p[0-9a-f]{12})", files(tmp_path))}
+
+    assert sqlite.scrub(closed.engine)
+    assert found() > live  # what secure_delete leaves
+    closed.scrub()
+    assert found() == live
+    assert (tmp_path / "new.db-wal").stat().st_size == 0
+
+
+def test_the_file_is_written_anew_when_it_is_time(closed: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That is once an hour, whoever asks and however often; and at once where the clock had been wrong."""
+    began = time.time()
+
+    def done(seconds: float) -> bool:
+        monkeypatch.setattr(time, "time", lambda: began + seconds)
+        return sqlite.rewrite(closed.engine)
+
+    at = (0, 60, 3500, 3660, 3700, 100_000, -900_000, -899_000)
+    assert [done(seconds) for seconds in at] == [True, False, False, True, False, True, True, False]

@@ -1,10 +1,21 @@
 import datetime
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.deletion.deadlines import Regulation, due_at
+from app.access.policy import Policy, TimeLimit
+from app.deletion import deadlines
+from app.deletion.deadlines import ClockState, Regulation, clock, due_at, extended
+
+LIMITS = deadlines.limits(Policy())
+UTC = datetime.UTC
+ZONES = ("UTC", "Europe/Berlin", "America/New_York", "Asia/Kolkata", "Pacific/Apia", "Australia/Lord_Howe")
+
+
+def moment(text: str, zone: str = "UTC", *, fold: int = 0) -> datetime.datetime:
+    return datetime.datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(zone), fold=fold).astimezone(UTC)
 
 
 @pytest.mark.parametrize(
@@ -22,25 +33,108 @@ from app.deletion.deadlines import Regulation, due_at
 )
 def test_time_limits(regulation: Regulation, submitted: str, due: str) -> None:
     """A calendar month under the GDPR, 45 days under the CCPA, 30 days otherwise, at the same time of day."""
-    at = datetime.datetime.fromisoformat(f"{submitted}T13:45:00+00:00")
-    assert due_at(regulation, at) == datetime.datetime.fromisoformat(f"{due}T13:45:00+00:00")
+    assert due_at(LIMITS[regulation], moment(f"{submitted}T13:45:00")) == moment(f"{due}T13:45:00")
+
+
+@pytest.mark.parametrize(
+    ("regulation", "due", "later"),
+    [
+        (Regulation.GDPR, "2026-02-15", "2026-04-15"),
+        (Regulation.GDPR, "2026-12-31", "2027-02-28"),
+        (Regulation.CCPA, "2026-02-15", "2026-04-01"),
+        (Regulation.OTHER, "2026-03-02", "2026-04-01"),
+    ],
+)
+def test_extensions(regulation: Regulation, due: str, later: str) -> None:
+    """Two more months under the GDPR, 45 more days under the CCPA, 30 otherwise, counted from the first deadline."""
+    assert extended(LIMITS[regulation], moment(f"{due}T08:00:00")) == moment(f"{later}T08:00:00")
+
+
+@pytest.mark.parametrize(
+    ("zone", "submitted", "due"),
+    [
+        # clocks go forward on 29 March 2026 and back on 25 October
+        ("Europe/Berlin", moment("2026-03-10T09:00", "Europe/Berlin"), moment("2026-04-10T09:00", "Europe/Berlin")),
+        # half past two does not exist on that day: it is read as before the change, 01:30 UTC
+        ("Europe/Berlin", moment("2026-02-28T02:30", "Europe/Berlin"), moment("2026-03-28T02:30", "Europe/Berlin")),
+        ("Europe/Berlin", moment("2026-02-28T23:30"), moment("2026-04-01T00:30", "Europe/Berlin")),  # 1 March there
+        ("Europe/Berlin", moment("2028-02-26T01:30"), moment("2028-03-26T01:30")),  # 02:30 is skipped that day
+        ("Europe/Berlin", moment("2026-09-25T00:30"), moment("2026-10-25T00:30")),  # 02:30, shown twice: the first
+        ("Pacific/Apia", moment("2011-11-30T12:00", "Pacific/Apia"), moment("2011-12-31T12:00", "Pacific/Apia")),
+        ("Asia/Kolkata", moment("2026-01-30T20:00"), moment("2026-02-27T20:00")),  # 31 January there, so 28 February
+    ],
+)
+def test_calendars_of_the_zone(zone: str, submitted: datetime.datetime, due: datetime.datetime) -> None:
+    """Months and days are those of the tenant's calendar, through every change of the clocks."""
+    assert due_at(LIMITS[Regulation.GDPR], submitted, zone=zone) == due
 
 
 MOMENTS = st.datetimes(
-    min_value=datetime.datetime(1970, 1, 1),  # noqa: DTZ001  made aware below
+    min_value=datetime.datetime(1971, 1, 1),  # noqa: DTZ001  made aware below
     max_value=datetime.datetime(9000, 1, 1),  # noqa: DTZ001
-    timezones=st.just(datetime.UTC),
+    timezones=st.just(UTC),
 )
+AN_HOUR = datetime.timedelta(hours=1)
 
 
-@given(regulation=st.sampled_from(Regulation), at=MOMENTS)
-def test_a_deadline_is_four_weeks_to_seven_away(regulation: Regulation, at: datetime.datetime) -> None:
-    """Whatever the day, the deadline is between 28 and 45 days away."""
-    assert datetime.timedelta(days=28) <= due_at(regulation, at) - at <= datetime.timedelta(days=45)
+@given(regulation=st.sampled_from(Regulation), at=MOMENTS, zone=st.sampled_from(ZONES))
+def test_a_deadline_is_four_weeks_to_seven_away(regulation: Regulation, at: datetime.datetime, zone: str) -> None:
+    """Whatever the day and the zone, the deadline is between 28 and 45 days away, but for a change of the clocks."""
+    away = due_at(LIMITS[regulation], at, zone=zone) - at
+    day = datetime.timedelta(days=1 if zone == "Pacific/Apia" else 0)  # which left out one day in 2011
+    assert datetime.timedelta(days=28) - AN_HOUR - day <= away <= datetime.timedelta(days=45) + AN_HOUR + day
 
 
-@given(regulation=st.sampled_from(Regulation), one=MOMENTS, other=MOMENTS)
-def test_who_asks_first_is_due_first(regulation: Regulation, one: datetime.datetime, other: datetime.datetime) -> None:
-    """A later request is never due on an earlier day."""
-    first, second = sorted((one, other))
-    assert due_at(regulation, first).date() <= due_at(regulation, second).date()
+@given(regulation=st.sampled_from(Regulation), one=MOMENTS, other=MOMENTS, zone=st.sampled_from(ZONES))
+def test_who_asks_first_is_due_first(
+    regulation: Regulation, one: datetime.datetime, other: datetime.datetime, zone: str
+) -> None:
+    """A later request is never due on an earlier day of the zone's calendar."""
+    there = ZoneInfo(zone)
+    first, second = (due_at(LIMITS[regulation], at, zone=zone).astimezone(there) for at in sorted((one, other)))
+    assert first.date() <= second.date()
+
+
+@given(at=MOMENTS, zone=st.sampled_from(ZONES))
+def test_an_extension_is_never_later_than_the_law_says(at: datetime.datetime, zone: str) -> None:
+    """One month and two more end no later than three months, and later than the first deadline."""
+    limit = LIMITS[Regulation.GDPR]
+    last = extended(limit, due_at(limit, at, zone=zone), zone=zone)
+    whole = due_at(TimeLimit(months=3), at, zone=zone)
+    assert due_at(limit, at, zone=zone) < last <= whole + datetime.timedelta(hours=25 if zone == "Pacific/Apia" else 1)
+
+
+def test_regulations_of_a_tenant() -> None:
+    """A policy adds regulations of its own, and puts its own limits in the place of the usual ones."""
+    own = {"lgpd": TimeLimit(days=15), "gdpr": TimeLimit(days=20)}
+    found = deadlines.limits(Policy(regulations=own))
+    assert found.keys() == {"gdpr", "ccpa", "other", "lgpd"}
+    assert (found["lgpd"], found["gdpr"], found["ccpa"]) == (own["lgpd"], own["gdpr"], LIMITS["ccpa"])
+
+
+NOW = moment("2026-05-01T00:00")
+A_DAY = datetime.timedelta(days=1)
+
+
+@pytest.mark.parametrize(
+    ("left", "state", "days"),
+    [
+        (8 * A_DAY, ClockState.ON_TIME, 8),
+        (7 * A_DAY, ClockState.AT_RISK, 7),
+        (A_DAY / 2, ClockState.AT_RISK, 0),
+        (0 * A_DAY, ClockState.OVERDUE, 0),
+        (-A_DAY / 2, ClockState.OVERDUE, -1),
+    ],
+)
+def test_the_clock(left: datetime.timedelta, state: ClockState, days: int) -> None:
+    """A request is at risk within the horizon, overdue from its deadline on, and counts whole days."""
+    found = clock(ended=False, deadline=NOW + left, paused_at=None, at=NOW, horizon=7 * A_DAY)
+    assert (found.state, found.days_left, found.paused_since) == (state, days, None)
+
+
+def test_a_clock_that_stands_still_or_has_ended() -> None:
+    """A paused clock keeps the days it had; one that has ended has none."""
+    paused = clock(ended=False, deadline=NOW, paused_at=NOW - 3 * A_DAY, at=NOW + A_DAY, horizon=7 * A_DAY)
+    assert (paused.state, paused.days_left, paused.paused_since) == (ClockState.PAUSED, 3, NOW - 3 * A_DAY)
+    ended = clock(ended=True, deadline=NOW, paused_at=None, at=NOW + A_DAY, horizon=7 * A_DAY)
+    assert (ended.state, ended.days_left) == (ClockState.ENDED, None)

@@ -4,6 +4,9 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from app.access.policy import Policy
+from app.access.service import DEFAULT_TENANT
+from app.db import Actor
 from app.db.tables import DeletionRequest, Model, Record
 from app.deletion import service as deletion
 from app.deletion.deadlines import Regulation
@@ -18,10 +21,11 @@ Get = Callable[[str], Any]
 
 def submit(at: Installation, subject_id: str, **asked: Any) -> DeletionRequest:
     usual = {"dataset_ids": None, "regulation": Regulation.GDPR, "ground": None, "submitted_at": None}
-    usual |= {"external_id": None, "metadata": {}}
+    usual |= {"external_id": None, "metadata": {}, "policy": Policy(), "discreet": False}
+    subject_ref = at.keys.subject_ref(DEFAULT_TENANT, subject_id)
     with at.database.writing() as session:
-        made = deletion.submit(session, Asked(subject_ref=at.keys.subject_ref(subject_id), **(usual | asked)))
-        return made.request
+        by = Actor(tenant_id=DEFAULT_TENANT, name="test")
+        return deletion.submit(session, Asked(by=by, subject_ref=subject_ref, **(usual | asked))).request
 
 
 def test_a_request_about_an_unknown_dataset_is_not_made(at: Installation) -> None:
@@ -43,7 +47,7 @@ def test_references_go_with_the_rows(
     work()
     with at.database.reading() as session:
         references = dict(session.execute(sa.select(Record.slot, Record.subject_ref)).all())
-    assert references == {row: at.keys.subject_ref(f"p{row}") for row in range(10) if row != 3}
+    assert references == {row: at.keys.subject_ref(DEFAULT_TENANT, f"p{row}") for row in range(10) if row != 3}
 
 
 def test_a_model_that_never_learns_is_owed_nothing(

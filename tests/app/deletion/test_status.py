@@ -7,10 +7,14 @@ from app.deletion.status import OPEN, TRANSITIONS, Status
 from app.errors import TransitionForbidden
 
 ALLOWED = {
+    ("received", "in_review"),
     ("received", "accepted"),
-    ("received", "completed"),
+    ("in_review", "accepted"),
+    ("in_review", "rejected"),
+    ("in_review", "cancelled"),
     ("accepted", "running"),
     ("accepted", "completed"),
+    ("accepted", "rejected"),
     ("accepted", "cancelled"),
     ("running", "completed"),
     ("running", "accepted"),
@@ -19,7 +23,7 @@ ALLOWED = {
 
 @pytest.mark.parametrize(("present", "wanted"), list(itertools.product(Status, Status)))
 def test_a_request_changes_as_the_table_says(present: Status, wanted: Status) -> None:
-    """Of all pairs of states only seven are changes, and every other is refused."""
+    """Of all pairs of states only eleven are changes, and every other is refused."""
     if (present, wanted) in ALLOWED:
         status.check(present, wanted)
     else:

@@ -7,9 +7,11 @@ import pytest
 
 from app.privacy import accountant, certificate
 from app.privacy.accountant import Exposure, Run
+from app.privacy.audit import AuditPlan, Guesses, Observed
 from app.privacy.errors import PreconditionError, PrivacyError
 from app.privacy.guarantees import Evidence
 from app.privacy.mechanism import Mechanism, Objective
+from tests.app.privacy import lanes
 
 MECHANISM = Mechanism(
     objective=Objective.LOGISTIC_REGRESSION,
@@ -42,7 +44,14 @@ def evidence(**changed: Any) -> Evidence:
     return Evidence(**parts | changed)
 
 
-def statement(made: Evidence | None = None, *, kind: str = "unlearn") -> dict[str, Any]:
+def observed(made: Evidence, **changed: Any) -> Observed:
+    """What the lanes of the last run of the history might have shown."""
+    *before, last = (run.steps for run in made.history)
+    plan = AuditPlan(lanes=256, steps_before=sum(before), steps=last)
+    return lanes.observed(**{"plan": plan, "mechanism": MECHANISM} | changed)
+
+
+def statement(made: Evidence | None = None, *, kind: str = "unlearn", audited: bool = True) -> dict[str, Any]:
     """A true statement, as the holder of a certificate reads it."""
     made = made or evidence()
     document = certificate.statement(
@@ -55,6 +64,7 @@ def statement(made: Evidence | None = None, *, kind: str = "unlearn") -> dict[st
         target={"epsilon": 1.0, "delta": made.delta},
         ledger={"sequence": 4, "hash": "ef" * 32},
         evidence=made,
+        observed=observed(made) if audited else None,
     )
     read: dict[str, Any] = json.loads(json.dumps(document, allow_nan=False))
     return read
@@ -207,6 +217,31 @@ def test_every_number_of_every_guarantee_is_recomputed(path, value):
         ("model/weights_sha256", None, "fields of model"),
         ("dataset/revision", "2", "fields of dataset"),
         ("ledger/hash", 1, "fields of ledger"),
+        ("audit/lanes", 128, "a guess for every lane"),
+        ("audit/lanes", 255, "lanes=255"),
+        ("audit/lanes", True, "lanes"),
+        ("audit/steps", 10, "records_of_plan"),
+        ("audit/steps_before", 0, "records_of_plan"),
+        ("audit/guesses/true_positives", 128, "audit.mu_lower_bound="),
+        ("audit/guesses/true_positives", 129, "no more positives"),
+        ("audit/guesses/true_positives", 116.0, "true_positives"),
+        ("audit/guesses/false_positives", 0, "audit.mu_lower_bound="),
+        ("audit/guesses/members", 120, "a guess for every lane"),
+        ("audit/guesses/nonmembers", DELETED, "statement_complete"),
+        ("audit/squares", 500.0, "audit.findings"),
+        ("audit/squares", math.nan, "squares"),
+        ("audit/squares", "256", "statement_complete"),
+        ("audit/drift", -8.0, "audit.findings"),
+        ("audit/drift", math.inf, "drift"),
+        ("audit/records", 1, "records_of_plan"),
+        ("audit/mu", 0.0, "audit.mu="),
+        ("audit/epsilon", 0.0, "audit.epsilon="),
+        ("audit/mu_lower_bound", 0.0, "audit.mu_lower_bound="),
+        ("audit/epsilon_lower_bound", 0.0, "audit.epsilon_lower_bound="),
+        ("audit/error", 1e-9, "audit.error="),
+        ("audit/findings", ["noise"], "audit.findings"),
+        ("audit/findings", None, "audit.findings"),
+        ("audit/note", "fine", "audit"),
         ("invariants/row_norms_at_most_one", DELETED, "invariants_of_format"),
         ("invariants", {}, "invariants_of_format"),
         ("limits", [], "limits_of_format"),
@@ -229,6 +264,12 @@ def test_nothing_may_be_missing(part):
         certificate.check(altered(part, DELETED))
 
 
+@pytest.mark.parametrize("field", [*statement()["audit"], *(f"guesses/{n}" for n in statement()["audit"]["guesses"])])
+def test_no_part_of_an_audit_may_be_missing(field):
+    """A statement whose audit lacks any of its numbers is refused."""
+    refusal(altered(f"audit/{field}", DELETED))
+
+
 @pytest.mark.parametrize("field", list(statement()["evidence"]) + [f"mechanism/{n}" for n in MECHANISM.to_json()])
 def test_no_evidence_may_be_missing(field):
     """A statement that lacks any of its evidence is refused."""
@@ -237,8 +278,8 @@ def test_no_evidence_may_be_missing(field):
 
 @pytest.mark.parametrize("part", list(statement()))
 def test_a_part_of_the_wrong_kind_is_refused(part):
-    """A part that is of another JSON type is refused, never with an unnamed error."""
-    for value in (None, [], {}, 0, True, math.nan, [[]], {"a": None}):
+    """A part that is of another JSON type is refused, never with an unnamed error; an audit alone may be null."""
+    for value in ([None] if part != "audit" else []) + [[], {}, 0, True, math.nan, [[]], {"a": None}]:
         refusal(altered(part, value))
 
 
@@ -294,6 +335,62 @@ def test_a_model_that_has_not_learned_gets_no_statement():
     made = evidence(history=(Run(steps=49),), steps_present=0)
     with pytest.raises(PreconditionError, match="learning_as_planned"):
         statement(made, kind="learn")
+
+
+def audited(**changed: Any) -> dict[str, Any]:
+    """The statement with the audit that follows from what is changed here."""
+    shown = observed(evidence(), **changed).to_json(MECHANISM, delta=evidence().delta)
+    return altered("audit", json.loads(json.dumps(shown)))
+
+
+def test_a_run_need_not_be_audited():
+    """Where no audit was made, the statement says so, and is true."""
+    document = statement(audited=False)
+    assert document["audit"] is None
+    assert certificate.check(document) == evidence().guarantees()
+
+
+def test_what_an_audit_says_is_recomputed():
+    """The statement says what is certified of one record, what was proved, and of how many a canary is."""
+    said = statement()["audit"]
+    assert (said["lanes"], said["steps_before"], said["steps"], said["findings"]) == (256, 64, 9, [])
+    assert said["records"] > 1
+    assert 0 < said["mu_lower_bound"] < said["mu"]
+    assert 0 < said["epsilon_lower_bound"] < said["epsilon"] < 1
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        AuditPlan(lanes=256, steps_before=64, steps=10),
+        AuditPlan(lanes=256, steps_before=57, steps=9),
+        AuditPlan(lanes=256, steps_before=73, steps=9),
+        AuditPlan(lanes=256, steps_before=0, steps=9),
+        AuditPlan(lanes=256, steps_before=0, steps=50),
+    ],
+    ids=str,
+)
+def test_an_audit_of_another_run_is_refused(plan):
+    """An audit that holds, but was of fewer, of more or of other steps, does not stand in for one of this run."""
+    assert "audit_of_run" in refusal(audited(plan=plan))
+
+
+@pytest.mark.parametrize(
+    ("changed", "finding"),
+    [
+        ({"squares": 140.0}, "noise"),
+        ({"squares": 400.0}, "noise"),
+        ({"drift": 6.0}, "forgetting"),
+        ({"guesses": Guesses(true_positives=128, members=128, false_positives=0, nonmembers=128)}, "guarantee"),
+    ],
+)  # fmt: skip
+def test_an_audit_with_a_finding_gets_no_statement(changed, finding):
+    """An audit that refutes what is certified is refused, whether it says so or hides it."""
+    document = audited(**changed)
+    assert document["audit"]["findings"] == [finding]
+    assert "audit_passed" in refusal(document)
+    document["audit"]["findings"] = []
+    refusal(document)
 
 
 def test_what_misses_its_target_gets_no_statement():

@@ -2,7 +2,7 @@ import io
 import json
 import zipfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -36,8 +36,13 @@ CSV = HEADER + "ann,25,some,,low\nbob,,none,a note,high\n"
 in_one_folder = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
+def read(path: Path, kind: Kind, schema: Schema | None = SCHEMA, **limits: int) -> Iterator[ingest.Batch]:
+    with path.open("rb", buffering=0) as file:
+        yield from ingest.read(file, kind=kind, schema=schema, folder=path.parent, **limits)
+
+
 def everything(path: Path, kind: Kind, schema: Schema | None = SCHEMA) -> tuple[Any, list[int], list[str | None]]:
-    batches = list(ingest.read(path, kind=kind, schema=schema))
+    batches = list(read(path, kind, schema))
     assert all(len(batch.labels) <= ingest.BATCH_ROWS for batch in batches)
     return (
         np.vstack([batch.features for batch in batches]),
@@ -49,7 +54,7 @@ def everything(path: Path, kind: Kind, schema: Schema | None = SCHEMA) -> tuple[
 def refused(path: Path, kind: Kind, error: type[InputInvalid], schema: Schema | None = SCHEMA) -> list[str]:
     """The places at fault when the file is refused."""
     with pytest.raises(error) as refusal:
-        list(ingest.read(path, kind=kind, schema=schema))
+        list(read(path, kind, schema))
     return [fault.path for fault in refusal.value.errors]
 
 
@@ -115,6 +120,24 @@ def test_all_formats_agree(tmp_path: Path, records: list[tuple[float, float, int
         other = everything(path, kind, its_schema)  # type: ignore[arg-type]
         np.testing.assert_array_equal(features, other[0])
         assert (labels, subjects) == other[1:]
+
+
+@pytest.mark.parametrize("shape", [(3, 4), (1, 5), (5, 1), (0, 2), (9000, 3), (40, 60_000)])
+def test_an_array_may_be_stored_by_rows_or_by_columns(tmp_path: Path, shape: tuple[int, int]) -> None:
+    """The same rows are read whichever way the writer's memory ran, in any byte order, stored or deflated."""
+    x = np.random.default_rng(shape[0]).normal(size=shape).astype("<f4")
+    others = {"y": np.arange(shape[0]) % 2, "subject": np.array([f"p{row}" for row in range(shape[0])], "<U8")}
+    read_from = {}
+    for order in ("C", "F"):
+        for kind, save in (("<f4", np.savez), (">f4", np.savez_compressed)):
+            save(tmp_path / "rows.npz", x=np.asarray(x, kind, order=order), **others)  # type: ignore[arg-type]
+            batches = list(read(tmp_path / "rows.npz", "npz", None))
+            read_from[order, kind] = [
+                (batch.features.tobytes(), batch.labels.tobytes(), batch.subjects) for batch in batches
+            ]
+    assert sum(len(subjects) for _, _, subjects in read_from["C", "<f4"]) == shape[0]
+    assert all(found == read_from["C", "<f4"] for found in read_from.values())
+    assert [path.name for path in tmp_path.iterdir()] == ["rows.npz"]
 
 
 def test_files_are_read_in_batches(tmp_path: Path) -> None:
@@ -197,7 +220,7 @@ def test_csv_columns_must_be_those_of_the_schema(tmp_path: Path, header: str, pl
 def test_a_csv_without_header_betrays_no_record(tmp_path: Path) -> None:
     """When a record stands where the header should, the refusal repeats nothing of it."""
     with pytest.raises(SchemaInvalid) as refusal:
-        list(ingest.read(csv_file(tmp_path, "ann,25,some,secret,low\n"), kind="csv", schema=SCHEMA))
+        list(read(csv_file(tmp_path, "ann,25,some,secret,low\n"), "csv"))
     told = refusal.value.detail + str(refusal.value.errors)
     assert not any(value in told for value in ("ann", "25", "some", "secret", "low"))
 
@@ -273,9 +296,9 @@ def test_declared_sizes_are_checked_before_memory_is_given(tmp_path: Path) -> No
     bomb = npz_file(tmp_path, x=np.zeros((2, 500_000)))
     assert bomb.stat().st_size < 100_000
     with pytest.raises(UploadTooLarge):
-        list(ingest.read(bomb, kind="npz", schema=None, max_bytes=1_000_000))
+        list(read(bomb, "npz", None, max_bytes=1_000_000))
     with pytest.raises(UploadTooLarge):
-        list(ingest.read(parquet_file(tmp_path), kind="parquet", schema=SCHEMA, max_bytes=100))
+        list(read(parquet_file(tmp_path), "parquet", max_bytes=100))
     header = io.BytesIO()
     np.lib.format.write_array_header_1_0(header, {"descr": "<f8", "fortran_order": False, "shape": (10**12, 10)})
     with zipfile.ZipFile(tmp_path / "liar.npz", "w") as archive:
@@ -312,7 +335,7 @@ def test_a_hostile_file_is_read_or_refused(tmp_path: Path, kind: Kind, data: st.
     )
     path.write_bytes(data.draw(st.binary() | cut | hit))
     with suppress(LetheError):
-        for batch in ingest.read(path, kind=kind, schema=None if kind == "npz" else SCHEMA):
+        for batch in read(path, kind, None if kind == "npz" else SCHEMA):
             assert np.isfinite(batch.features).all()
 
 

@@ -1,6 +1,7 @@
 """What holds of rows wherever their truth is: in a folder, or in a bucket behind a copy."""
 
 import datetime
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -181,3 +182,78 @@ def test_ids_that_are_none_are_refused(store: RowStore) -> None:
     for call in (store.open, store.digest, store.delete):
         with pytest.raises(DatasetUnknown):
             call("../ds_1")
+
+
+FILLED = [3, 4, 5, BLOCK_ROWS - 1, BLOCK_ROWS, 2 * BLOCK_ROWS + 6]
+
+
+def _batch(store: RowStore, num_rows: int = len(FILLED)) -> Batch:
+    """Rows that lie beside the dataset, as `add_1`."""
+    batch = batch_of(num_rows, seed=7)
+    with store.writing("add_1") as writer:
+        writer.append(batch)
+    return batch
+
+
+def test_a_batch_fills_slots(store: RowStore, new_store: Callable[[], RowStore]) -> None:
+    """The rows of a batch are in their slots in its order, everything else is what it was, and the digests hold, for
+    every host; filling again changes nothing."""
+    before, labels_before = rows_of(store)
+    store.make_null("ds_1", FILLED)
+    batch = _batch(store)
+    for _ in range(2):
+        store.fill("ds_1", FILLED, store.open("add_1"))
+        for host in (store, new_store()):
+            host.verify("ds_1", digest=store.digest("ds_1"))
+            features, labels = rows_of(host)
+            np.testing.assert_array_equal(features[FILLED], batch.features)
+            np.testing.assert_array_equal(labels[FILLED], batch.labels)
+            others = np.setdiff1d(np.arange(NUM_SLOTS), FILLED)
+            np.testing.assert_array_equal(features[others], before[others])
+            np.testing.assert_array_equal(labels[others], labels_before[others])
+    store.delete("add_1")
+    assert new_store().dataset_ids() == {"ds_1"}
+
+
+@pytest.mark.parametrize("slots", [[1, 2], [1, 1, 2], [0, 1, NUM_SLOTS]])
+def test_a_batch_that_does_not_fit(store: RowStore, slots: list[int]) -> None:
+    """As many slots as rows, each once, each in the dataset; or nothing is written."""
+    _batch(store, 3)
+    digest = store.digest("ds_1")
+    with pytest.raises((ValueError, IndexError)):
+        store.fill("ds_1", slots, store.open("add_1"))
+    store.verify("ds_1", digest=digest)
+
+
+def test_nothing_is_written_too_late(store: RowStore) -> None:
+    """Whoever is not admitted, when nobody else can write any more, neither erases nor fills."""
+    _batch(store)
+    digest = store.digest("ds_1")
+
+    def refuse() -> None:
+        raise PermissionError
+
+    with pytest.raises(PermissionError):
+        store.make_null("ds_1", TOUCHED, admit=refuse)
+    with pytest.raises(PermissionError):
+        store.fill("ds_1", FILLED, store.open("add_1"), admit=refuse)
+    store.verify("ds_1", digest=digest)
+
+
+def test_held_rows_are_edited_by_nobody(store: RowStore, new_store: Callable[[], RowStore]) -> None:
+    """Whoever would make slots null waits until the rows are let go; until then all their blocks are as they were."""
+    features, labels = rows_of(store)
+    digest = store.digest("ds_1")
+    editing = threading.Thread(target=lambda: new_store().make_null("ds_1", TOUCHED))
+    with store.held("ds_1") as (num_slots, num_columns):
+        editing.start()
+        blocks = list(store.blocks("ds_1", digest=digest))
+        assert editing.is_alive()
+    editing.join()
+    assert (num_slots, num_columns) == (NUM_SLOTS, 3)
+    size = 4 * 3 * BLOCK_ROWS
+    assert blocks[1] == features[BLOCK_ROWS : 2 * BLOCK_ROWS].tobytes() + labels[BLOCK_ROWS : 2 * BLOCK_ROWS].tobytes()
+    assert (len(blocks), len(blocks[0])) == (3, size + 4 * BLOCK_ROWS)
+    assert not rows_of(store)[0][TOUCHED].any()
+    with store.held("ds_1"), pytest.raises(DatasetDamaged):
+        list(store.blocks("ds_1", digest=digest))

@@ -75,10 +75,10 @@ def test_a_deadline_ends_the_waiting(
     work()
     request = forget("p1")
     with at.database.reading() as session:
-        left = session.get_one(DeletionRequest, request["id"]).due_at - now(session)
-    older(due_at=left - datetime.timedelta(days=7, hours=1))
+        left = session.get_one(DeletionRequest, request["id"]).deadline - now(session)
+    older(deadline=left - datetime.timedelta(days=7, hours=1))
     assert work() == 0
-    older(due_at=datetime.timedelta(hours=2))
+    older(deadline=datetime.timedelta(hours=2))
     assert work() == 1
     assert statuses(get, request) == ["completed"]
 

@@ -160,3 +160,19 @@ def test_where_a_plan_leads() -> None:
     relearned = planner.after(chain, planner.learn(chain.mechanism, kind="relearn"), records=2)
     assert accountant.unlearning_mu(relearned) == 0
     assert relearned.steps == chain.mechanism.learn_steps
+
+
+@given(records=st.integers(1, 60), batch=st.integers(1, 60), noise_scale=st.floats(1e-3, 0.1))
+def test_a_schedule_is_its_plans_in_order(records: int, batch: int, noise_scale: float) -> None:
+    """Batch after batch, each by its own plan from where the last one ended; the last batch takes what is left."""
+    chain = learned(noise_scale=noise_scale)
+    found = planner.in_batches(chain, records=records, batch=batch, epsilon=1.0, delta=DELTA)
+    plans = []
+    for first in range(0, records, batch):
+        taken = min(batch, records - first)
+        plans.append(planner.forget(chain, records=taken, epsilon=1.0, delta=DELTA))
+        chain = planner.after(chain, plans[-1], records=taken)
+    assert found.chain == chain
+    assert (found.runs, found.steps) == (len(plans), sum(plan.steps for plan in plans))
+    assert found.longest == max(plan.steps for plan in plans)
+    assert found.relearned == sum(plan.kind == "relearn" for plan in plans)

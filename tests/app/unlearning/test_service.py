@@ -17,6 +17,7 @@ from app.installation import Installation
 from app.registry import weights
 from app.unlearning import service as unlearning
 from app.unlearning.service import Claimed
+from tests.app.privacy import lanes
 
 Make = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
@@ -58,9 +59,16 @@ def _publish(at: Installation, claimed: Claimed, **changed: Any) -> None:
     assert claimed.mechanism
     sealed = weights.to_safetensors(np.zeros((1, 4)))
     at.weights.put(claimed.version_id, sealed)
-    ran = {"steps_ran": claimed.steps, "mechanism_ran": claimed.mechanism} | changed
+    assert claimed.audit
+    ran = {
+        "steps_ran": claimed.steps,
+        "mechanism_ran": claimed.mechanism,
+        "weights_sha256": sha256(sealed),
+        "metrics": {},
+        "observed": lanes.observed(claimed.audit, claimed.mechanism),
+    }
     with at.database.writing() as session:
-        unlearning.publish(session, at.keys, run_id=claimed.run_id, weights_sha256=sha256(sealed), metrics={}, **ran)
+        unlearning.publish(session, at.keys, run_id=claimed.run_id, **ran | changed)
 
 
 def _status(at: Installation, claimed: Claimed | None) -> str:

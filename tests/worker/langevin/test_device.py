@@ -58,6 +58,10 @@ def opened(data: tuple[Any, Any], num_classes: int = 2, device: str = "cpu") -> 
     return DeviceRows(features, labels, num_classes=num_classes, device=choose(device))
 
 
+def at(parameters: torch.Tensor) -> State:
+    return State(parameters=parameters, steps_done=0)
+
+
 def stepped(data: tuple[Any, Any], num_classes: int, initial: Any, steps: int, noise: Any, **settings: Any) -> Any:
     """Where the chain on the CPU gets to, step by step."""
     state = State(parameters=torch.tensor(initial), steps_done=0)
@@ -78,8 +82,8 @@ def test_steps_are_those_of_the_chain(
     initial = np.random.default_rng(1).standard_normal((1 if num_classes == 2 else num_classes, width))
     with opened(data, num_classes, device) as rows:
         there = rows.advance(
-            torch.tensor(initial), steps=60, noise=Replayed(9), on_progress=unheard, **SETTINGS | {"num_slots": 700}
-        )
+            at(torch.tensor(initial)), steps=60, noise=Replayed(9), on_progress=unheard, **SETTINGS | {"num_slots": 700}
+        ).parameters
     expected = stepped(data, num_classes, initial, 60, Replayed(9), **SETTINGS)
     assert (there.dtype, there.device) == (torch.float64, CPU)
     np.testing.assert_allclose(there.numpy(), expected, atol=1e-6)
@@ -125,7 +129,7 @@ def test_without_data_the_law_is_the_stationary_one(steps: int, device: str) -> 
     width, step_size, noise_scale, l2 = 5_000, 2.0, 0.3, 0.05
     with opened((np.zeros((1, width), np.float32), np.zeros(1, np.int32)), device=device) as rows:
         there = rows.advance(
-            torch.zeros(1, width, dtype=torch.float64),
+            at(torch.zeros(1, width, dtype=torch.float64)),
             steps=steps,
             num_slots=1,
             l2=l2,
@@ -133,7 +137,7 @@ def test_without_data_the_law_is_the_stationary_one(steps: int, device: str) -> 
             noise_scale=noise_scale,
             radius=1e9,
             on_progress=unheard,
-        )
+        ).parameters
     squared = (1 - step_size * l2) ** 2
     std = math.sqrt(2 * step_size * noise_scale**2 * sum(squared**t for t in range(steps)))
     assert stats.chi2.ppf(5e-7, width) < float((there**2).sum()) / std**2 < stats.chi2.isf(5e-7, width)
@@ -148,16 +152,16 @@ def test_iterates_stay_in_the_ball(device: str, random_rows: Rows) -> None:
         for seed in range(5):
             settings = SETTINGS | {"noise_scale": 100.0, "radius": 0.8}
             here = torch.full((1, 6), 0.3, dtype=torch.float64)
-            there = rows.advance(here, steps=7, noise=Replayed(seed), on_progress=unheard, **settings)
+            there = rows.advance(at(here), steps=7, noise=Replayed(seed), on_progress=unheard, **settings).parameters
             assert float(torch.linalg.vector_norm(there)) == pytest.approx(0.8, rel=1e-12)
         ends = [
             rows.advance(
-                torch.zeros(1, 6, dtype=torch.float64),
+                at(torch.zeros(1, 6, dtype=torch.float64)),
                 steps=20,
                 noise=Replayed(5),
                 on_progress=unheard,
                 **SETTINGS | {"radius": radius},
-            )
+            ).parameters
             for radius in (20.0, 1e12)
         ]
     assert torch.equal(*ends)
@@ -175,7 +179,7 @@ def test_a_step_that_is_not_finite_is_refused(poison: float, after: int, device:
     with opened(data, device=device) as rows:
         before = rows.gradient(here)
         with pytest.raises(FloatingPointError) as refused:
-            rows.advance(here, steps=40, noise=noise, on_progress=unheard, **SETTINGS)
+            rows.advance(at(here), steps=40, noise=noise, on_progress=unheard, **SETTINGS)
         assert not any(character.isdigit() for character in str(refused.value))
         assert not any(buffer.any() for buffer in noise.filled + buffers(rows._pass))
         assert torch.equal(rows.gradient(here), before)
@@ -185,7 +189,7 @@ def test_progress_is_told_in_growing_chunks(random_rows: Rows) -> None:
     """Progress grows to the number of steps; a chunk is one step at first, and later at most eight times the last."""
     told: list[int] = []
     with opened(random_rows(700, 6)) as rows:
-        rows.advance(torch.zeros(1, 6, dtype=torch.float64), steps=1000, on_progress=told.append, **SETTINGS)
+        rows.advance(at(torch.zeros(1, 6, dtype=torch.float64)), steps=1000, on_progress=told.append, **SETTINGS)
     chunks = [later - earlier for earlier, later in pairwise([0, *told])]
     assert (told[-1], chunks[0]) == (1000, 1)
     assert all(1 <= later <= 8 * earlier for earlier, later in pairwise(chunks))
@@ -202,7 +206,7 @@ def test_progress_is_told_often_when_steps_are_slow(random_rows: Rows) -> None:
     told = [time.monotonic()]
     with opened(random_rows(700, 6)) as rows:
         rows.advance(
-            torch.zeros(1, 6, dtype=torch.float64),
+            at(torch.zeros(1, 6, dtype=torch.float64)),
             steps=12,
             noise=Slow(1),
             on_progress=lambda steps_done: told.append(time.monotonic()),
@@ -225,7 +229,7 @@ def test_progress_stops_the_steps_by_raising(device: str, random_rows: Rows) -> 
     with opened(random_rows(700, 6), device=device) as rows:
         here = torch.ones(1, 6, dtype=torch.float64)
         with pytest.raises(InterruptedError):
-            rows.advance(here, steps=10_000, noise=noise, on_progress=stop, **SETTINGS)
+            rows.advance(at(here), steps=10_000, noise=noise, on_progress=stop, **SETTINGS)
         assert not any(buffer.any() for buffer in noise.filled + buffers(rows._pass))
     assert told == [1, 9]
 
@@ -237,7 +241,7 @@ def test_nothing_stays_in_a_buffer(num_classes: int, device: str, random_rows: R
     noise = Replayed(1)
     here = torch.ones(1 if num_classes == 2 else 3, 6, dtype=torch.float64)
     with opened(random_rows(700, 6, num_classes), num_classes, device) as rows, rows._computing():
-        with Walk(rows._pass, here, noise=noise, **SETTINGS) as walk:
+        with Walk(rows._pass, at(here), noise=noise, **SETTINGS) as walk:
             walk.take(3)
             used = noise.filled + buffers(walk) + buffers(rows._pass)
             assert sum(bool(buffer.any()) for buffer in used) > len(used) / 2

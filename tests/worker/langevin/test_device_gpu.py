@@ -15,6 +15,7 @@ from worker.langevin.device import DeviceRows, choose
 from worker.langevin.device.keystream import DeviceNoise
 from worker.langevin.device.passes import Blocked, Fused, over
 from worker.langevin.device.walk import STEPS_PER_GRAPH, Walk
+from worker.langevin.step import State
 
 pytestmark = pytest.mark.gpu
 
@@ -38,21 +39,21 @@ def test_captured_steps_are_the_eager_ones(num_classes: int, random_rows: Rows) 
     ends = []
     with DeviceRows(features, labels, num_classes=num_classes, device=choose("cuda")) as rows, rows._computing():
         for in_graphs in (True, False):
-            with Walk(rows._pass, here, noise=Replayed(3), **SETTINGS) as walk:
+            with Walk(rows._pass, State(parameters=here, steps_done=0), noise=Replayed(3), **SETTINGS) as walk:
                 for count in (1, 2 * STEPS_PER_GRAPH + 5, STEPS_PER_GRAPH):
                     walk.take(count, in_graphs=in_graphs)
                 assert (walk._graph is not None) == in_graphs
-                ends.append(walk.parameters)
+                ends.append(walk.state(steps_done=0).parameters)
     assert torch.equal(*ends)
 
 
 def test_same_noise_gives_the_same_bits_twice(random_rows: Rows) -> None:
     """Nothing in a run depends on the order in which the GPU's programs happen to finish."""
     features, labels = random_rows(5000, 33)
-    here = torch.zeros(1, 33, dtype=torch.float64)
+    start = State(parameters=torch.zeros(1, 33, dtype=torch.float64), steps_done=0)
     with DeviceRows(features, labels, num_classes=2, device=choose("cuda")) as rows:
         ends = [
-            rows.advance(here, steps=500, noise=Replayed(3), on_progress=lambda done: None, **SETTINGS)
+            rows.advance(start, steps=500, noise=Replayed(3), on_progress=lambda done: None, **SETTINGS).parameters
             for _ in range(3)
         ]
     assert all(torch.equal(*pair) for pair in pairwise(ends))
@@ -81,7 +82,8 @@ def test_memory_is_given_back(random_rows: Rows) -> None:
     before = torch.cuda.memory_allocated()
     for _ in range(2):
         with DeviceRows(features, labels, num_classes=2, device=choose("cuda")) as rows:
-            rows.advance(torch.zeros(1, 33, dtype=torch.float64), steps=200, on_progress=lambda done: None, **SETTINGS)
+            start = State(parameters=torch.zeros(1, 33, dtype=torch.float64), steps_done=0)
+            rows.advance(start, steps=200, on_progress=lambda done: None, **SETTINGS)
             assert torch.cuda.memory_allocated() > before
         assert torch.cuda.memory_allocated() == before
 

@@ -1,0 +1,140 @@
+"""The story of a disaster: nobody who was forgotten comes back with the backup."""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from app.config import Settings
+from lethe import Client
+from lethe.errors import Conflict
+from tests.conftest import npz, people
+from tests.faults import processes
+from tests.faults.processes import Up, wait_until
+
+NewDatabase = Callable[[], contextlib.AbstractContextManager[dict[str, str]]]
+
+
+@pytest.fixture
+def new_database(kind: str, request: pytest.FixtureRequest) -> NewDatabase:
+    """The setting that names a database in which nothing is; none for the default."""
+
+    @contextlib.contextmanager
+    def made() -> Iterator[dict[str, str]]:
+        if kind == "sqlite":
+            yield {}
+        else:
+            postgres = request.getfixturevalue("postgres")
+            with postgres.database() as name:
+                yield {"database_url": postgres.url(name)}
+
+    return made
+
+
+@pytest.mark.slow
+def test_nobody_comes_back(tmp_path: Path, new_database: NewDatabase) -> None:
+    """Everything but archive, key file and tombstones is lost. After the restore, which was killed once, the rows of
+    whoever was forgotten, or had asked to be, are null before anything is served; they get new certificates; ledger and
+    audit logs verify; and their rows are not taken again."""
+    data, kept = tmp_path / "data", tmp_path / "kept"
+    kept.mkdir()
+    tombstones, archive, key_file = kept / "tombstones.jsonl", kept / "archive", kept / "key"
+    settings = {"tombstones": str(tombstones), "lease_seconds": "3"}
+
+    with new_database() as database, processes.up(data, **settings, **database) as up, connected(up, data) as client:
+        upload = tmp_path / "people.npz"
+        upload.write_bytes(npz(rows=300))
+        dataset = client.datasets.upload(upload, name="people")
+        model = client.models.create(name="model", dataset_id=dataset.id, l2=0.05)
+        client.models.wait(model.id)
+        done = lethe("backup", archive, "--key-file", key_file, data=data, **settings, **database)
+        assert done.returncode == 0, done.stderr
+        first = client.deletion_requests.create(subject_id="p7")
+        client.deletion_requests.wait(first.id)
+        old = client.deletion_requests.get(first.id)
+        assert up.end() == 0
+        alone = Settings.model_validate({"data_dir": data} | settings | database)
+        with processes.gateway(alone) as (gateway, address), Client(address, admin_key(data)) as client:
+            second = client.deletion_requests.create(subject_id="p8")
+            wait_until(lambda: second.id in tombstones.read_text())
+            gateway.kill()
+    shutil.rmtree(data)
+
+    with new_database() as database:
+        restore = ("restore", archive, "--key-file", key_file)
+        refused = lethe(*restore, data=data, **settings, **database)
+        assert refused.returncode == 1
+        assert "backup_refused" in refused.stderr
+        assert not data.exists()
+        killed(*restore, "--tombstones", tombstones, data=data, **settings, **database)
+        ended = lethe("up", data=data, **settings, **database)
+        assert (ended.returncode, "restore_unfinished" in ended.stderr) == (1, True)
+        done = lethe(*restore, "--tombstones", tombstones, data=data, **settings, **database)
+        assert done.returncode == 0, done.stderr
+        features = np.fromfile(data / "datasets" / dataset.id / "features.f32", dtype="<f4").reshape(300, -1)
+        assert np.flatnonzero(~features.any(axis=1)).tolist() == [7, 8]
+        assert not list((data / "weights").rglob("*.sealed"))
+
+        with processes.up(data, **settings, **database) as up, connected(up, data) as client:
+            for asked in (first, second):
+                found = client.deletion_requests.wait(asked.id)
+                assert (found.status, found.outcome, found.due_at) == ("completed", "forgotten", asked.due_at)
+                [certificate] = client.deletion_requests.certificates(asked.id)
+                assert certificate.id != old.models[0].certificate_id
+                assert client.certificates.verify(certificate)
+            again = client.models.get(model.id)
+            assert (again.status, again.live_version) == ("live", 2)
+            upload.write_bytes(people("p7", "somebody"))
+            with pytest.raises(Conflict, match="subject_suppressed"):
+                client.datasets.upload(upload, name="again")
+            for what in ("ledger", "audit"):
+                verified = lethe(what, "verify", data=data, **settings, **database)
+                assert verified.returncode == 0, verified.stderr
+            assert up.end() == 0
+        kinds = [json.loads(line)["kind"] for line in tombstones.read_text().splitlines()]
+        assert kinds.count("restored") == 1
+
+
+@contextlib.contextmanager
+def connected(up: Up, data: Path) -> Iterator[Client]:
+    with Client(up.address(), admin_key(data)) as client:
+        yield client
+
+
+def admin_key(data: Path) -> str:
+    return (data / "keys" / "admin.key").read_text().strip()
+
+
+def lethe(*words: Any, data: Path, **settings: str) -> subprocess.CompletedProcess[str]:
+    """A command, to its end."""
+    return subprocess.run(
+        [processes.LETHE, *map(str, words)],
+        env=processes.environment_of(data, **settings),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def killed(*words: Any, data: Path, **settings: str) -> None:
+    """A command, killed while the keys of the installation are there and it is not done."""
+    command = subprocess.Popen(
+        [processes.LETHE, *map(str, words)],
+        env=processes.environment_of(data, **settings),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    wait_until(lambda: (data / "keys" / "subject.key").exists())
+    os.kill(command.pid, signal.SIGSTOP)
+    assert (data / "restore-unfinished").exists()
+    command.kill()
+    command.wait()

@@ -1,0 +1,160 @@
+import datetime
+import time
+from collections.abc import Callable
+
+import pytest
+import sqlalchemy as sa
+
+from app.access import service as access
+from app.access import tenants
+from app.access.callers import Callers, LastUses
+from app.access.service import Scope
+from app.db import Actor, now
+from app.db.tables import ApiKey
+from app.errors import Unauthenticated
+from app.installation import Installation
+
+Add = Callable[..., tuple[str, str]]
+
+
+@pytest.fixture
+def add(at: Installation, by: Actor) -> Add:
+    """Add a key; returns it and its id."""
+
+    def make(**limits: datetime.datetime) -> tuple[str, str]:
+        key = access.new_key()
+        with at.database.writing(by=by) as session:
+            return key, access.add_key(session, name="a", key=key, scopes=[Scope.MODELS_READ], **limits).id
+
+    return make
+
+
+@pytest.fixture
+def uses(at: Installation) -> LastUses:
+    """What writes last uses; its thread sleeps longer than any test takes."""
+    return LastUses(at.database)
+
+
+def _last_used(at: Installation, key_id: str) -> datetime.datetime | None:
+    with at.database.reading() as session:
+        return session.get_one(ApiKey, key_id).last_used_at
+
+
+def test_a_key_is_believed_for_a_second(at: Installation, add: Add) -> None:
+    """A key that another process revokes works for a second at most, and is then unknown again."""
+    key, key_id = add()
+    callers = Callers(at.database)
+    assert callers.recall(key) is None
+    caller = callers.authenticate(key)
+    assert callers.recall(key) == caller
+    with at.database.writing() as session:  # as another process would: nobody here is told
+        session.execute(sa.update(ApiKey).where(ApiKey.id == key_id).values(revoked_at=now(session)))
+    assert callers.recall(key) == caller
+    time.sleep(1.05)
+    assert callers.recall(key) is None
+    assert callers.has_known(key)
+    with pytest.raises(Unauthenticated):
+        callers.authenticate(key)
+    assert not callers.has_known(key)
+
+
+def test_what_this_process_changes_holds_at_once(at: Installation, by: Actor, add: Add) -> None:
+    """A key that was revoked here, and a policy that was changed here, are asked about again as soon as it is done."""
+    key, key_id = add()
+    callers = Callers(at.database)
+    callers.authenticate(key)
+    with at.database.writing(by=by) as session:
+        tenants.change_policy(session, {"auto_accept": False})
+        assert callers.recall(key) is not None
+    assert callers.recall(key) is None
+    assert callers.authenticate(key).policy.auto_accept is False
+    with at.database.writing(by=by) as session:
+        access.revoke_key(session, key_id)
+    assert callers.recall(key) is None
+    with pytest.raises(Unauthenticated):
+        callers.authenticate(key)
+
+
+def test_a_key_expires(at: Installation, add: Add) -> None:
+    """A key lets nobody in from the moment at which it expires."""
+    with at.database.reading() as session:
+        key, _ = add(expires_at=now(session) + datetime.timedelta(seconds=0.3))
+    callers = Callers(at.database)
+    callers.authenticate(key)
+    time.sleep(0.4)
+    with pytest.raises(Unauthenticated):
+        callers.authenticate(key)
+
+
+def test_without_a_key_nothing_is_asked(at: Installation) -> None:
+    """A call without a key is refused without the database."""
+    callers = Callers(at.database)
+    at.database.close()
+    at.database.engine.dispose()
+    for key in (None, ""):
+        with pytest.raises(Unauthenticated):
+            callers.authenticate(key)
+
+
+def test_uses_are_written_once_a_minute(at: Installation, add: Add, uses: LastUses) -> None:
+    """Any number of uses of keys is one write of all of them, and none more within the minute."""
+    keys = [add() for _ in range(3)]
+    callers = Callers(at.database, used=uses.note)
+    statements: list[str] = []
+    sa.event.listen(at.database.engine, "before_cursor_execute", lambda *given: statements.append(given[2]))
+
+    def changes() -> int:
+        return sum(statement.startswith("UPDATE") for statement in statements)
+
+    for key, _ in keys * 10:
+        callers.authenticate(key)
+    assert changes() == 0
+    uses.write()
+    assert changes() == 1
+    first = [_last_used(at, key_id) for _, key_id in keys]
+    assert all(first)
+    for key, _ in keys * 10:
+        callers.authenticate(key)
+    uses.write()
+    assert changes() == 1
+    assert [_last_used(at, key_id) for _, key_id in keys] == first
+    uses.close()
+
+
+def test_what_another_gateway_wrote_stays(at: Installation, add: Add, uses: LastUses) -> None:
+    """Of two gateways that noted the same use, the second writes nothing; after a minute it does."""
+    key, key_id = add()
+    other = LastUses(at.database)
+    for one in (uses, other):
+        Callers(at.database, used=one.note).authenticate(key)
+    uses.write()
+    first = _last_used(at, key_id)
+    other.write()
+    assert first is not None
+    assert _last_used(at, key_id) == first
+    with at.database.writing() as session:
+        past = first - datetime.timedelta(seconds=61)
+        session.execute(sa.update(ApiKey).where(ApiKey.id == key_id).values(last_used_at=past))
+    Callers(at.database, used=other.note).authenticate(key)
+    other.close()  # writes the rest
+    uses.close()
+    again = _last_used(at, key_id)
+    assert again is not None
+    assert again >= first
+
+
+def test_uses_outlive_an_outage(at: Installation, add: Add, uses: LastUses) -> None:
+    """While the database refuses to be written to, what was noted is kept and written later."""
+    key, key_id = add()
+    Callers(at.database, used=uses.note).authenticate(key)
+    broken = sa.exc.OperationalError("UPDATE", {}, Exception("away"))
+
+    def refuse(*_: object) -> None:
+        raise broken
+
+    sa.event.listen(at.database.engine, "before_cursor_execute", refuse)
+    uses.write()
+    sa.event.remove(at.database.engine, "before_cursor_execute", refuse)
+    uses.write()
+    assert _last_used(at, key_id)
+    uses.close()

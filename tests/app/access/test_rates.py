@@ -1,0 +1,187 @@
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from app.access import rates
+from app.access.policy import Policy
+from app.access.rates import Rates
+from app.access.service import Caller
+from app.errors import RateLimited
+from tests.faults import processes
+from tests.faults.processes import wait_until
+
+Limited = Callable[..., Rates]
+
+
+@pytest.fixture
+def limited() -> Iterator[Limited]:
+    """Make the counts of a gateway; closed when the test ends."""
+    made = []
+
+    def make(calls: int = 0, *, failed: int = 0, redis_url: str | None = None) -> Rates:
+        made.append(Rates(calls_per_minute=calls, failed_calls_per_minute=failed, redis_url=redis_url))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+@pytest.fixture
+def minute(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Stand the clock at the tenth second of the minute of this number."""
+
+    def at(number: int) -> None:
+        monkeypatch.setattr(rates.time, "time", lambda: number * 60 + 10.0)
+
+    at(1000)
+    return at
+
+
+def caller(key_id: str = "key_1", calls: int | None = None) -> Caller:
+    return Caller(key_id=key_id, tenant_id="ten_1", scopes=frozenset(), policy=Policy(), calls_per_minute=calls)
+
+
+def _allowed(gateway: Rates, who: Caller, most: int = 1000) -> int:
+    for number in range(most):
+        try:
+            gateway.count(who)
+        except RateLimited:
+            return number
+    return most
+
+
+def test_a_key_may_make_so_many_calls(limited: Limited, minute: Callable[[int], None]) -> None:
+    """A key may make its calls in a minute and no more, each says what is left, and the next minute is a new one."""
+    gateway = limited(3)
+    left = [gateway.count(caller()) for _ in range(3)]
+    assert [(one.quota, one.remaining, one.seconds) for one in left if one] == [(3, 2, 50), (3, 1, 50), (3, 0, 50)]
+    with pytest.raises(RateLimited) as refusal:
+        gateway.count(caller())
+    assert refusal.value.retry_after == 50
+    assert _allowed(gateway, caller("key_2")) == 3
+    minute(1001)
+    assert _allowed(gateway, caller()) == 3
+
+
+@pytest.mark.usefixtures("minute")
+@pytest.mark.parametrize(("all_keys", "this_key", "allowed"), [(0, None, 1000), (0, 2, 2), (5, 2, 2), (2, 5, 2)])
+def test_a_key_may_have_less(limited: Limited, all_keys: int, this_key: int | None, allowed: int) -> None:
+    """A key's own limit lowers the limit of all and cannot raise it; 0 limits nobody."""
+    assert _allowed(limited(all_keys), caller(calls=this_key)) == allowed
+
+
+def test_wrong_keys_are_limited_by_address(limited: Limited, minute: Callable[[int], None]) -> None:
+    """After so many wrong keys an address may try no other in this minute; other addresses may."""
+    gateway = limited(failed=3)
+    for _ in range(3):
+        gateway.admit("192.0.2.1")
+        gateway.failed("192.0.2.1")
+    with pytest.raises(RateLimited):
+        gateway.admit("192.0.2.1")
+    gateway.admit("192.0.2.2")
+    minute(1001)
+    gateway.admit("192.0.2.1")
+
+
+@pytest.mark.usefixtures("minute")
+def test_an_ipv6_network_is_one_address(limited: Limited) -> None:
+    """All 2^64 addresses of a host's network count as one, and those of another network do not."""
+    gateway = limited(failed=3)
+    for host in ("1", "2", "ffff:1"):
+        gateway.failed(f"2001:db8::{host}")
+    with pytest.raises(RateLimited):
+        gateway.admit("2001:db8::3")
+    gateway.admit("2001:db8:0:1::3")
+
+
+@pytest.mark.usefixtures("minute")
+def test_addresses_take_a_bounded_memory(limited: Limited) -> None:
+    """However many addresses come with wrong keys, ten thousand are told apart; the others count as one."""
+    gateway = limited(failed=3)
+    for number in range(20_000):
+        gateway.failed(f"10.0.{number // 256}.{number % 256}")
+    assert len(gateway._minute.failed) == 10_001
+    with pytest.raises(RateLimited):
+        gateway.admit("192.0.2.1")
+    gateway.admit("10.0.0.0")
+
+
+def test_counting_costs_little(limited: Limited) -> None:
+    """A call is counted in less than 50 microseconds."""
+    gateway, who = limited(10**9), caller()
+    began = time.perf_counter()
+    for _ in range(20_000):
+        gateway.count(who)
+    assert (time.perf_counter() - began) / 20_000 < 50e-6
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[processes.Redis]:
+    started = processes.Redis(tmp_path)
+    yield started
+    started.kill()
+
+
+@pytest.mark.redis
+def test_gateways_share_their_counts(limited: Limited, server: processes.Redis, minute: Callable[[int], None]) -> None:
+    """What a key called at one gateway is missing at the other within a second, and Redis holds ids and numbers."""
+    minute(1000)
+    one, other = limited(100, redis_url=server.url), limited(100, redis_url=server.url)
+    assert _allowed(one, caller(), 60) == 60
+    wait_until(lambda: one._minute.told.get("key_1") == 60)
+    other.count(caller())
+    wait_until(lambda: other._minute.elsewhere.get("key_1") == 60)
+    assert _allowed(other, caller()) == 39
+    one.count(caller("key_2"))
+    with pytest.raises(RateLimited):  # once it hears of the others' again, which it does with its own next call
+        wait_until(lambda: one.count(caller()) and time.sleep(0.1))
+    with redis.Redis(port=server.port) as client:
+        assert set(client.keys()) == {b"lethe:calls:1000:key_1", b"lethe:calls:1000:key_2"}
+        assert 0 < client.ttl("lethe:calls:1000:key_1") <= 120
+
+
+@pytest.mark.redis
+@pytest.mark.parametrize("failure", ["killed", "silent"])
+def test_a_dead_redis_slows_nobody(limited: Limited, server: processes.Redis, failure: str) -> None:
+    """While Redis is gone, or says nothing, calls are counted as fast as ever and limited by each gateway alone;
+    once it is back they are shared again."""
+    gateway = limited(10**9, redis_url=server.url)
+    gateway.count(caller())
+    wait_until(lambda: gateway._minute.told)
+    if failure == "killed":
+        server.kill()
+    else:
+        server.process.send_signal(signal.SIGSTOP)
+    slowest, ends = 0.0, time.monotonic() + 2.5
+    while time.monotonic() < ends:
+        began = time.perf_counter()
+        gateway.count(caller())
+        slowest = max(slowest, time.perf_counter() - began)
+        time.sleep(0.001)
+    assert slowest < 0.5  # a busy machine may be late; a timeout of Redis is a second
+    assert _allowed(limited(10, redis_url=server.url), caller("key_2")) == 10
+    if failure == "killed":
+        server.start()
+    else:
+        server.process.send_signal(signal.SIGCONT)
+    gateway.count(caller("key_3"))
+    with redis.Redis(port=server.port) as client:
+        wait_until(lambda: any(name.endswith(b":key_3") for name in client.scan_iter()), seconds=15)
+
+
+@pytest.mark.redis
+def test_a_gateway_closes_while_redis_is_away(limited: Limited, server: processes.Redis) -> None:
+    """A gateway ends within a few seconds although Redis says nothing."""
+    gateway = limited(10, redis_url=server.url)
+    gateway.count(caller())
+    server.process.send_signal(signal.SIGSTOP)
+    time.sleep(0.7)
+    began = time.monotonic()
+    gateway.close()
+    assert time.monotonic() - began < 5
+    server.process.send_signal(signal.SIGCONT)

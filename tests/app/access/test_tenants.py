@@ -1,0 +1,80 @@
+import pytest
+import sqlalchemy as sa
+from joserfc.jwk import KeySet
+
+from app.access import service as access
+from app.access import tenants
+from app.access.policy import Policy
+from app.access.service import Scope
+from app.audit import repository, verify
+from app.db import Actor
+from app.db.tables import ApiKey
+from app.errors import InputInvalid, TenantExists, TenantUnknown
+from app.installation import Installation
+
+
+def test_a_tenant_begins_with_an_admin(at: Installation, by: Actor) -> None:
+    """A new tenant has its name, its policy and one key, which is an admin's and no operator's."""
+    key = access.new_key()
+    with at.database.writing(by=by) as session:
+        tenant = tenants.create(session, name="shop", policy=Policy(time_zone="Europe/Berlin"), admin_key=key)
+    with at.database.reading() as session:
+        caller = access.authenticate(session, key)
+        assert caller.tenant_id == tenant.id
+        assert caller.scopes == {Scope.ADMIN}
+        assert caller.policy == Policy(time_zone="Europe/Berlin")
+        assert len(session.scalars(sa.select(ApiKey).where(ApiKey.tenant_id == tenant.id)).all()) == 1
+        with pytest.raises(TenantUnknown):
+            tenants.get(session, "ten_0")
+
+
+def test_both_logs_know_of_a_tenant(at: Installation, by: Actor) -> None:
+    """Who made a tenant is in the log of the operator; the tenant's own begins with it, and both are whole."""
+    with at.database.writing(by=by) as session:
+        tenant = tenants.create(session, name="shop", policy=Policy(), admin_key="k")
+    with at.database.reading() as session:
+        theirs = list(repository.all_entries(session, tenant_id=tenant.id))
+        ours = list(repository.all_entries(session, tenant_id=by.tenant_id))
+    assert [(one.actor, one.action) for one in theirs] == [
+        ("operator", "tenant.created"),
+        ("operator", "api_key.created"),
+    ]
+    assert (ours[-1].actor, ours[-1].action, ours[-1].object_id) == (by.name, "tenant.created", tenant.id)
+    for tenant_id, entries in ((tenant.id, theirs), (by.tenant_id, ours)):
+        assert verify.verify(tenant_id, entries, [], KeySet([])).entries == len(entries)
+
+
+def test_names_are_unique(at: Installation, by: Actor) -> None:
+    """A name that a tenant has is refused, and nothing is made."""
+    with at.database.writing(by=by) as session:
+        tenants.create(session, name="shop", policy=Policy(), admin_key="k1")
+    with pytest.raises(TenantExists), at.database.writing(by=by) as session:
+        tenants.create(session, name="shop", policy=Policy(), admin_key="k2")
+
+
+def test_a_policy_changes_by_field(at: Installation, by: Actor) -> None:
+    """What is given is set, what is not given stays, and what is no policy changes nothing."""
+    with at.database.writing(by=by) as session:
+        tenants.change_policy(session, {"grace_seconds": 60})
+        tenants.change_policy(session, {"regulations": {"lgpd": {"days": 15}}})
+    with pytest.raises(InputInvalid) as refusal, at.database.writing(by=by) as session:
+        tenants.change_policy(session, {"grace_seconds": -1, "report_seconds": 9})
+    assert [fault.path for fault in refusal.value.errors] == ["policy.grace_seconds"]
+    with at.database.reading() as session:
+        policy = access.policy_of(session, by.tenant_id)
+    assert policy == Policy.model_validate({"grace_seconds": 60, "regulations": {"lgpd": {"days": 15}}})
+
+
+def test_no_two_tenants_are_one_business(at: Installation, by: Actor) -> None:
+    """No tenant takes the id by which agents address another one: what is meant for that one would come to it."""
+    with at.database.writing(by=by) as session:
+        tenants.change_policy(session, {"drp_business_id": "SHOP"})
+        tenants.change_policy(session, {"drp_business_id": "SHOP", "grace_seconds": 5})
+        other = tenants.create(session, name="other", policy=Policy(), admin_key="k1")
+    theirs = Actor(tenant_id=other.id, name="key")
+    with pytest.raises(InputInvalid), at.database.writing(by=theirs) as session:
+        tenants.change_policy(session, {"drp_business_id": "SHOP"})
+    with pytest.raises(InputInvalid), at.database.writing(by=by) as session:
+        tenants.create(session, name="third", policy=Policy(drp_business_id="SHOP"), admin_key="k2")
+    with at.database.writing(by=theirs) as session:
+        tenants.change_policy(session, {"drp_business_id": "OTHER"})

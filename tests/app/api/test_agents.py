@@ -1,0 +1,52 @@
+"""The endpoints below `/v1/agents`: whose signatures a tenant believes."""
+
+import base64
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+Refused = Callable[..., dict[str, Any]]
+AGENT = {"agent_id": "AGENT_ONE", "name": "An agent", "verify_key": base64.b64encode(bytes(range(32))).decode()}
+
+
+def test_an_agent_is_registered_listed_and_removed(gateway: TestClient, refused: Refused) -> None:
+    """It is shown with its key and, as long as it has asked for none, without a token."""
+    answer = gateway.post("/v1/agents", json=AGENT)
+    made = answer.json()
+    assert (answer.status_code, answer.headers["Location"]) == (201, f"/v1/agents/{made['id']}")
+    assert made == AGENT | {"id": made["id"], "created_at": made["created_at"], "api_key_id": None}
+    assert gateway.get("/v1/agents").json() == {"items": [made], "next_cursor": None}
+    assert gateway.delete(f"/v1/agents/{made['id']}").status_code == 204
+    refused(gateway.delete(f"/v1/agents/{made['id']}"), 404, "agent_unknown")
+    assert gateway.get("/v1/agents").json()["items"] == []
+
+
+def test_a_repeated_call_registers_nothing_twice(gateway: TestClient, refused: Refused) -> None:
+    """With an Idempotency-Key it gets the first answer; without one the agent is there already."""
+    headers = {"Idempotency-Key": "1"}
+    first, again = (gateway.post("/v1/agents", json=AGENT, headers=headers) for _ in range(2))
+    assert (first.status_code, first.json()) == (again.status_code, again.json())
+    refused(gateway.post("/v1/agents", json=AGENT | {"name": "x"}, headers=headers), 409, "idempotency_conflict")
+    refused(gateway.post("/v1/agents", json=AGENT), 409, "agent_exists")
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"verify_key": "AAAA"},
+        {"verify_key": "not base64"},
+        {"verify_key": ""},
+        {"agent_id": "a b"},
+        {"agent_id": ""},
+        {"name": ""},
+        {"more": 1},
+    ],
+)
+def test_an_agent_that_could_not_sign_is_not_registered(
+    gateway: TestClient, refused: Refused, changed: dict[str, Any]
+) -> None:
+    """Its key is checked when it is registered, and so are its id and its name."""
+    refused(gateway.post("/v1/agents", json=AGENT | changed), 422, "input_invalid")
+    assert gateway.get("/v1/agents").json()["items"] == []

@@ -1,0 +1,112 @@
+"""The endpoints below `/v1/audit-log`: what an outsider is given, and needs no more than."""
+
+import hashlib
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from fastapi.testclient import TestClient
+from joserfc import jws
+from joserfc.jwk import KeySet
+
+from app.installation import Installation
+from app.operations import chores
+
+Refused = Callable[..., dict[str, Any]]
+Get = Callable[[str], Any]
+
+
+@pytest.fixture
+def keys(gateway: TestClient) -> list[str]:
+    """Five new keys: five entries."""
+    body = {"name": "app", "scopes": ["models:read"]}
+    return [gateway.post("/v1/api-keys", json=body).json()["id"] for _ in range(5)]
+
+
+def _pages(get: Get, path: str) -> list[dict[str, Any]]:
+    items, cursor = [], ""
+    while cursor is not None:
+        page = get(f"{path}&cursor={cursor}" if cursor else path)
+        items += page["items"]
+        cursor = page["next_cursor"]
+    return items
+
+
+def test_an_outsider_recomputes_the_log(gateway: TestClient, get: Get, at: Installation, keys: list[str]) -> None:
+    """From the answers alone anybody recomputes every hash, in every page, and what the installation signed."""
+    chores.sign_audit_logs(at)
+    entries = _pages(get, "/audit-log?limit=2")[::-1]
+    assert [entry["sequence"] for entry in entries] == list(range(1, len(entries) + 1))
+    assert {entry["object_id"] for entry in entries} >= set(keys)
+    previous = "0" * 64
+    for entry in entries:
+        hashed = {name: entry[name] for name in entry.keys() - {"previous_hash", "hash"}}
+        text = json.dumps(hashed, sort_keys=True, separators=(",", ":"))
+        assert entry["previous_hash"] == previous
+        previous = hashlib.sha256(f"{previous}\n{text}".encode()).hexdigest()
+        assert entry["hash"] == previous
+    [checkpoint] = get("/audit-log/checkpoints")["items"]
+    public = KeySet.import_key_set(gateway.get("/.well-known/jwks.json").json())
+    signed = json.loads(jws.deserialize_compact(checkpoint["jws"], public, algorithms=["Ed25519"]).payload)
+    assert (signed["sequence"], signed["hash"]) == (checkpoint["sequence"], checkpoint["hash"])
+    assert (signed["sequence"], signed["hash"]) == (len(entries), previous)
+
+
+def test_the_log_is_asked_for_something(get: Get, keys: list[str]) -> None:
+    """Entries are found by object, actor and action, each alone and together, and by what is not there none."""
+    [entry] = get(f"/audit-log?object_id={keys[2]}")["items"]
+    assert entry == entry | {"action": "api_key.created", "object_id": keys[2]}
+    assert len(_pages(get, f"/audit-log?limit=2&actor={entry['actor']}&action=api_key.created")) == 5
+    assert get(f"/audit-log?object_id={keys[2]}&actor=key_0")["items"] == []
+    assert get("/audit-log?action=thing.done") == {"items": [], "next_cursor": None}
+
+
+def test_pages_stay_while_entries_are_added(gateway: TestClient, get: Get, keys: list[str]) -> None:
+    """What is recorded between two pages moves none of the entries of the second."""
+    first = get("/audit-log?limit=2")
+    gateway.delete(f"/v1/api-keys/{keys[0]}")
+    second = get(f"/audit-log?limit=2&cursor={first['next_cursor']}")
+    assert second["items"][0]["sequence"] == first["items"][-1]["sequence"] - 1
+
+
+@pytest.mark.usefixtures("keys")
+def test_checkpoints_come_in_pages(gateway: TestClient, get: Get, at: Installation) -> None:
+    """Checkpoints are listed newest first."""
+    at.settings.audit_checkpoint_seconds = 1e-6
+    for _ in range(3):
+        chores.sign_audit_logs(at)
+        gateway.post("/v1/api-keys", json={"name": "app", "scopes": ["models:read"]})
+    sequences = [one["sequence"] for one in _pages(get, "/audit-log/checkpoints?limit=2")]
+    assert len(sequences) == 3
+    assert sequences == sorted(sequences, reverse=True)
+
+
+@pytest.mark.parametrize("path", ["/v1/audit-log", "/v1/audit-log/checkpoints"])
+@pytest.mark.parametrize("cursor", ["", "x", "-1", "1.5", "٣", "9" * 30, "1e3"])
+def test_a_cursor_that_no_page_gave_is_refused(gateway: TestClient, refused: Refused, path: str, cursor: str) -> None:
+    """Anything that is no cursor is a 422."""
+    refused(gateway.get(path, params={"cursor": cursor}), 422, "input_invalid")
+
+
+def test_the_service_recomputes_the_log(gateway: TestClient, get: Get, at: Installation, keys: list[str]) -> None:
+    """All of the caller's log is recomputed and held against what was signed; the first entry at fault is named."""
+    chores.sign_audit_logs(at)
+    last = get("/audit-log")["items"][0]
+    verdict = gateway.post("/v1/audit-log:verify").json()
+    assert verdict == {
+        "valid": True,
+        "entries": last["sequence"],
+        "checkpoints": 1,
+        "signed": last["sequence"],
+        "head": last["hash"],
+        "fault": None,
+    }
+    with at.database.engine.connect() as connection:
+        connection.execute(sa.text("DROP TRIGGER audit_entries_no_update"))
+        connection.execute(sa.text("UPDATE audit_entries SET actor = 'nobody' WHERE sequence = 3"))
+        connection.commit()
+    verdict = gateway.post("/v1/audit-log:verify").json()
+    assert (verdict["valid"], verdict["head"]) == (False, None)
+    assert "audit entry 3: it is not what was hashed" in verdict["fault"]

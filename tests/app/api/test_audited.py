@@ -1,0 +1,179 @@
+"""Whatever a caller changes over HTTP is in the audit log: every route that changes something is called here."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import pytest
+from fastapi.testclient import TestClient
+from joserfc.jwk import KeySet
+
+from app.audit import repository, verify
+from app.db import Actor
+from app.installation import Installation
+from tests.app.api.routes import NEEDS
+from tests.app.api.test_authorisation import ED25519, JWK, delivered, one_row
+from tests.conftest import npz
+from worker import runner
+
+Make = Callable[..., dict[str, Any]]
+CHANGE_NOTHING = {
+    "POST /v1/models/{model_id}/predictions",
+    "POST /v1/certificates:verify",
+    "POST /v1/accounting/bounds/{name}",
+    "POST /v1/accounting/bounds/{name}/sweep",
+    "POST /v1/accounting/preview",
+    "POST /v1/lineage",
+    "POST /v1/audit-log:verify",
+}
+"""They ask with a body."""
+ADD_TO_A_COUNTER = {"POST /v1/leaving-reasons"}
+"""An entry would say when somebody gave a reason for leaving, which nothing is to tell."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class There:
+    """What a call may need, made when it is asked for."""
+
+    client: TestClient
+    at: Installation
+    new_model: Callable[[], str]
+
+    def made(self, path: str, **body: Any) -> str:
+        answer = self.client.post(f"/v1{path}", json=body)
+        assert answer.is_success, answer.text
+        return str(answer.json()["id"])
+
+    def request(self, *steps: str) -> str:
+        """The path of a request that waits for its approval, after these steps."""
+        self.client.patch("/v1/tenant", json={"policy": {"auto_accept": False}})
+        path = f"/v1/deletion-requests/{self.made('/deletion-requests', subject_id='p1')}"
+        for step in steps:
+            assert self.client.post(f"{path}/{step}", json={"reason": "identity"}).is_success
+        return path
+
+
+Calls = dict[str, Callable[[There], httpx.Request]]
+
+
+def _post(path: Callable[[There], str] | str, **sent: Any) -> Callable[[There], httpx.Request]:
+    return lambda there: there.client.build_request("POST", path if isinstance(path, str) else path(there), **sent)
+
+
+def _delete(path: Callable[[There], str]) -> Callable[[There], httpx.Request]:
+    return lambda there: there.client.build_request("DELETE", path(there))
+
+
+_KEY = {"name": "app", "scopes": ["models:read"]}
+_ISSUER = {"issuer": "https://login.example", "audience": "lethe", "jwks": {"keys": [JWK]}}
+_AGENT = {"agent_id": "agent", "name": "Agent", "verify_key": ED25519}
+CALLS: Calls = {
+    "POST /v1/datasets": _post("/v1/datasets", data={"name": "people"}, files={"file": ("people.npz", npz())}),
+    "POST /v1/datasets/{dataset_id}/records": _post(
+        lambda there: f"/v1/datasets/{_dataset_with_room(there)}/records", files=one_row("somebody")
+    ),
+    "POST /v1/models": lambda there: there.client.build_request(
+        "POST", "/v1/models", json={"name": "m", "l2": 0.05, "dataset_id": _dataset(there)}
+    ),
+    "POST /v1/models/{model_id}/audit": _post(lambda there: f"/v1/models/{_live_model(there)}/audit"),
+    "POST /v1/models/{model_id}/relearn": _post(lambda there: f"/v1/models/{there.new_model()}/relearn"),
+    "POST /v1/deletion-requests": _post("/v1/deletion-requests", json={"subject_id": "p1"}),
+    "POST /v1/deletion-requests:batch": _post(
+        "/v1/deletion-requests:batch", json={"requests": [{"subject_id": "p1"}, {"subject_id": "p2"}]}
+    ),
+    "POST /v1/deletion-requests.csv": _post(
+        "/v1/deletion-requests.csv", content="subject_id\np1\n", headers={"Content-Type": "text/csv"}
+    ),
+    "POST /v1/deletion-requests/{request_id}/cancel": _post(lambda there: there.request() + "/cancel"),
+    "POST /v1/deletion-requests/{request_id}/approve": _post(lambda there: there.request() + "/approve"),
+    "POST /v1/deletion-requests/{request_id}/reject": _post(
+        lambda there: there.request() + "/reject", json={"ground": "legal_claims", "explanation": "a claim"}
+    ),
+    "POST /v1/deletion-requests/{request_id}/extend": _post(
+        lambda there: there.request() + "/extend", json={"reason": "much to do"}
+    ),
+    "POST /v1/deletion-requests/{request_id}/pause": _post(
+        lambda there: there.request() + "/pause", json={"reason": "identity"}
+    ),
+    "POST /v1/deletion-requests/{request_id}/resume": _post(lambda there: there.request("pause") + "/resume"),
+    "POST /v1/suppressions:lift": lambda there: there.client.build_request(
+        "POST", "/v1/suppressions:lift", json={"subject_id": _suppressed(there), "reason": "consent_given"}
+    ),
+    "POST /v1/identity-issuers": _post("/v1/identity-issuers", json=_ISSUER),
+    "DELETE /v1/identity-issuers/{issuer_id}": _delete(
+        lambda there: f"/v1/identity-issuers/{there.made('/identity-issuers', **_ISSUER)}"
+    ),
+    "POST /v1/api-keys": _post("/v1/api-keys", json=_KEY),
+    "POST /v1/api-keys/{key_id}/rotate": _post(
+        lambda there: f"/v1/api-keys/{there.made('/api-keys', **_KEY)}/rotate", json={}
+    ),
+    "DELETE /v1/api-keys/{key_id}": _delete(lambda there: f"/v1/api-keys/{there.made('/api-keys', **_KEY)}"),
+    "POST /v1/tenants": _post("/v1/tenants", json={"name": "shop"}),
+    "PATCH /v1/tenant": lambda there: there.client.build_request(
+        "PATCH", "/v1/tenant", json={"policy": {"grace_seconds": 9}}
+    ),
+    "POST /v1/webhook-deliveries/{delivery_id}/replay": _post(
+        lambda there: f"/v1/webhook-deliveries/{delivered(there.at, 'dr_0')}/replay"
+    ),
+    "POST /v1/webhook-secret/rotate": _post("/v1/webhook-secret/rotate", json={"generation": 1}),
+    "POST /v1/agents": _post("/v1/agents", json=_AGENT),
+    "DELETE /v1/agents/{id}": _delete(lambda there: f"/v1/agents/{there.made('/agents', **_AGENT)}"),
+}
+"""A call of each route that changes something, which succeeds."""
+
+
+def _dataset(there: There) -> str:
+    answer = there.client.post("/v1/datasets", data={"name": "people"}, files={"file": ("people.npz", npz())})
+    return str(answer.json()["id"])
+
+
+def _dataset_with_room(there: There) -> str:
+    dataset_id = _dataset(there)
+    there.made("/deletion-requests", subject_id="p1")
+    _work(there)
+    return dataset_id
+
+
+def _live_model(there: There) -> str:
+    model_id = there.new_model()
+    _work(there)
+    return model_id
+
+
+def _work(there: There) -> None:
+    while runner.run_next(there.at, worker="test"):
+        pass
+
+
+def _suppressed(there: There) -> str:
+    there.made("/deletion-requests", subject_id="p1")
+    return "p1"
+
+
+@pytest.fixture
+def there(gateway: TestClient, at: Installation, new_dataset: Make, new_model: Make) -> There:
+    return There(client=gateway, at=at, new_model=lambda: str(new_model(new_dataset()["id"])["id"]))
+
+
+def test_every_route_that_changes_something_is_called() -> None:
+    """A route that is no GET is called here, or known to change nothing, or nothing that is about anybody."""
+    changing = {route for route in NEEDS if not route.startswith("GET")}
+    assert changing == CALLS.keys() | CHANGE_NOTHING | ADD_TO_A_COUNTER
+
+
+@pytest.mark.parametrize("route", sorted(CALLS))
+def test_what_a_caller_changes_is_recorded(
+    there: There, gateway: TestClient, at: Installation, by: Actor, route: str
+) -> None:
+    """A call that changes something leaves an entry of its key, and the log is whole."""
+    call = CALLS[route](there)
+    key_id = gateway.get("/v1/api-keys").json()["items"][-1]["id"]
+    before = gateway.get("/v1/audit-log").json()["items"][0]["sequence"]
+    answer = gateway.send(call)
+    assert answer.is_success, answer.text
+    entries = gateway.get("/v1/audit-log").json()["items"]
+    assert entries[0]["sequence"] > before
+    assert {entry["actor"] for entry in entries if entry["sequence"] > before} == {key_id}
+    with at.database.reading() as session:
+        verify.verify(by.tenant_id, repository.all_entries(session, tenant_id=by.tenant_id), [], KeySet([]))

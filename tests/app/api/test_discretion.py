@@ -1,0 +1,193 @@
+"""What an app's key may not learn: whether anything is held about a person."""
+
+import datetime
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from app.access.policy import Policy
+from app.access.service import Scope
+from app.deletion import completion
+from app.installation import Installation
+from tests.app.deletion import people
+
+PLACE = "/v1/deletion-requests"
+HOUR = datetime.timedelta(hours=1)
+Make = Callable[..., dict[str, Any]]
+
+POLICIES = {
+    "the usual": Policy(report_seconds=3 * 3600),
+    "with a grace time": Policy(report_seconds=3 * 3600, grace_seconds=2 * 3600),
+    "reviewed": Policy(report_seconds=3 * 3600, auto_accept=False),
+    "reviewed, with a grace time": Policy(report_seconds=2 * 3600, grace_seconds=3 * 3600, auto_accept=False),
+}
+ACTS = st.sampled_from(["wait", "wait", "cancel", "approve", "reject", "extend", "pause", "resume", "follow", "again"])
+BODIES: dict[str, Any] = {
+    "reject": {"ground": "legal_claims", "explanation": "a lawsuit"},
+    "extend": {"reason": "so many"},
+    "pause": {"reason": "identity"},
+}
+
+
+class Pair:
+    """Two people to whom the same happens: of one there are rows, of the other nothing."""
+
+    def __init__(self, gateway: TestClient, app: dict[str, str], held: str, unknown: str) -> None:
+        self.gateway, self.app = gateway, app
+        self.people = (held, unknown)
+        self.requests: list[list[str]] = [[], []]
+
+    def ask(self, **asked: Any) -> None:
+        answers = [
+            self.gateway.post(PLACE, json={"subject_id": who} | asked | self._reference(which), headers=self.app)
+            for which, who in enumerate(self.people)
+        ]
+        self.same([self.seen(answer.json()) | {"code": answer.status_code} for answer in answers])
+        for mine, answer in zip(self.requests, answers, strict=True):
+            mine += [answer.json()["id"]] if answer.status_code == 202 else []
+
+    def act(self, verb: str) -> None:
+        officer = None if verb != "cancel" else self.app
+        answers = [
+            self.gateway.post(f"{PLACE}/{mine[-1]}/{verb}", json=BODIES.get(verb), headers=officer)
+            for mine in self.requests
+        ]
+        if verb == "cancel":
+            self.same([self.seen(answer.json()) | {"code": answer.status_code} for answer in answers])
+
+    def look(self) -> None:
+        """Through the eyes of an app: the last request, its events, and the lists in which the person is."""
+        last = [mine[-1] for mine in self.requests]
+        self.same([self.seen(self.gateway.get(f"{PLACE}/{one}", headers=self.app).json()) for one in last])
+        self.same([self.events(one) for one in last])
+        for query in ("status=accepted", "status=completed", "due_before=2999-01-01T00:00:00Z"):
+            self.same([self.listed(f"subject_id={who}&{query}") for who in self.people])
+
+    def listed(self, query: str) -> list[Any]:
+        page = self.gateway.get(f"{PLACE}?{query}", headers=self.app).json()
+        return [self.seen(one) for one in page["items"]]
+
+    def events(self, request_id: str) -> list[Any]:
+        found = self.gateway.get(f"{PLACE}/{request_id}/events", headers=self.app).json()["items"]
+        began = moment(found[0]["at"])
+        return [one | {"at": rounded(moment(one["at"]) - began)} for one in found]
+
+    @staticmethod
+    def seen(body: dict[str, Any]) -> dict[str, Any]:
+        """Without ids, and with times as they lie from the beginning."""
+        flat = body | {f"clock.{name}": value for name, value in body.get("clock", {}).items()}
+        began = moment(body["created_at"]) if "created_at" in body else None
+        return {
+            name: rounded(moment(value) - began) if began and is_moment(value) else value
+            for name, value in flat.items()
+            if name not in ("id", "subject_ref", "refers_to", "clock")
+        }
+
+    @staticmethod
+    def same(views: list[Any]) -> None:
+        assert views[0] == views[1]
+
+    def _reference(self, which: int) -> dict[str, str]:
+        return {"refers_to": self.requests[which][-1]} if self.requests[which] and self.following else {}
+
+    following = False
+
+
+def is_moment(value: object) -> bool:
+    return isinstance(value, str) and value[:2] == "20" and value.endswith("Z")
+
+
+def moment(text: str) -> datetime.datetime:
+    return datetime.datetime.fromisoformat(text)
+
+
+def rounded(passed: datetime.timedelta) -> float:
+    """Calls take a while: hours are what a caller learns from."""
+    return round(passed / HOUR)
+
+
+@pytest.fixture(params=POLICIES)
+def law(at: Installation, request: pytest.FixtureRequest) -> Policy:
+    with at.database.writing() as session:
+        return people.obey(session, POLICIES[request.param])
+
+
+@pytest.fixture
+def pairs(
+    law: Policy, gateway: TestClient, new_dataset: Make, key_with: Callable[..., dict[str, str]]
+) -> Iterator[Pair]:
+    """Ever new ones, of a dataset of made-up people."""
+    new_dataset(rows=400)
+    app = key_with(Scope.REQUESTS_READ, Scope.REQUESTS_WRITE)
+    return (Pair(gateway, app, f"p{number}", f"stranger {number}") for number in itertools.count())
+
+
+@settings(max_examples=6, suppress_health_check=list(HealthCheck))
+@given(acts=st.lists(ACTS, min_size=2, max_size=6), verified=st.booleans())
+def test_whether_anything_is_held_is_not_seen(
+    at: Installation, pairs: Iterator[Pair], work: Callable[[], int], acts: list[str], verified: bool
+) -> None:
+    """Whatever happens to a request, and whenever somebody looks, it looks the same for a person of whom there are rows
+    and for one of whom there are none, as long as work takes less time than `report_seconds`."""
+    pair = next(pairs)
+    pair.ask(identity_verified=verified)
+    for act in ["wait", *acts, "wait", "wait"]:
+        match act:
+            case "wait":
+                with at.database.writing() as session:
+                    people.later(session, HOUR)
+            case "follow" | "again":
+                pair.following = act == "follow"
+                pair.ask()
+            case _:
+                pair.act(act)
+        with at.database.writing() as session:
+            completion.settle(session)
+        work()
+        pair.look()
+
+
+def test_a_certificate_tells_that_a_model_held_somebody(
+    gateway: TestClient, key_with: Callable[..., dict[str, str]], refused: Callable[..., Any]
+) -> None:
+    """Certificates, and lists of what a model was asked, need accounting:read."""
+    app, auditor = key_with(Scope.REQUESTS_READ), key_with(Scope.REQUESTS_READ, Scope.ACCOUNTING_READ)
+    for path in (f"{PLACE}/dr_0/certificate", "/v1/certificates/crt_0", f"{PLACE}?model_id=mdl_0"):
+        refused(gateway.get(path, headers=app), 403, "scope_missing")
+        assert gateway.get(path, headers=auditor).status_code in (200, 404)
+
+
+def test_pages_of_what_looks_accepted(
+    at: Installation, gateway: TestClient, new_dataset: Make, work: Callable[[], int], key_with: Callable[..., Any]
+) -> None:
+    """Requests that completed since the last report are among the accepted ones, page by page, each once."""
+    with at.database.writing() as session:
+        people.obey(session, Policy(report_seconds=3600))
+    new_dataset()
+    app = key_with(Scope.REQUESTS_READ, Scope.REQUESTS_WRITE)
+    made = []
+    for number in range(7):
+        who = f"p{number}" if number % 2 else f"stranger {number}"
+        made.append(gateway.post(PLACE, json={"subject_id": who}, headers=app).json()["id"])
+        if number == 3:
+            work()
+
+    def listed(query: str) -> list[str]:
+        found, cursor = [], ""
+        while cursor is not None:
+            page = gateway.get(f"{PLACE}?{query}&limit=2{cursor and f'&cursor={cursor}'}", headers=app).json()
+            found += [request["id"] for request in page["items"]]
+            cursor = page["next_cursor"]
+        return found
+
+    assert listed("status=accepted") == made[::-1]
+    assert listed("status=completed") == []
+    with at.database.writing() as session:
+        people.later(session, HOUR)
+    assert listed("status=accepted") == [made[5]]
+    assert listed("status=completed") == [one for one in made[::-1] if one != made[5]]

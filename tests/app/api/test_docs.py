@@ -1,0 +1,43 @@
+"""The page `/docs`, whose every part comes from the service itself."""
+
+import base64
+import hashlib
+import re
+
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+
+from app import accounting_main
+from app.config import Settings
+from app.main import create_app
+
+
+@pytest.fixture(params=[create_app, accounting_main.create_app])
+def service(request: pytest.FixtureRequest, settings: Settings) -> FastAPI:
+    app: FastAPI = request.param(settings)
+    return app
+
+
+def test_it_needs_no_internet(service: FastAPI) -> None:
+    """Whatever the page loads is served here, below whatever path the service is reached at."""
+    client = TestClient(service)
+    page = client.get("/docs").text
+    loaded = re.findall(r'(?:src|href)="([^"]*)"', page) + re.findall(r"url: '([^']*)'", page)
+    assert sorted(loaded) == ["docs/favicon.png", "docs/swagger-ui-bundle.js", "docs/swagger-ui.css", "openapi.json"]
+    for path in loaded:
+        assert client.get(f"/{path}").status_code == 200
+    assert client.get("/redoc").status_code == 404
+    assert client.get("/docs/../../core.py").status_code == 404
+
+
+def test_it_runs_no_other_script(service: FastAPI) -> None:
+    """Its policy allows the scripts of the service and the one in the page, by its hash, and no others."""
+    answer = TestClient(service).get("/docs")
+    policy = answer.headers["content-security-policy"]
+    [script] = re.findall(r"<script>(.*?)</script>", answer.text, re.DOTALL)
+    script_hash = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"script-src 'self' 'sha256-{script_hash}';" in policy
+    assert "default-src 'none'" in policy
+    assert "frame-ancestors 'none'" in policy
+    assert "http" not in policy

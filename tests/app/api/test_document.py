@@ -1,0 +1,89 @@
+"""The OpenAPI document as somebody new reads it."""
+
+import re
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from app import accounting_main
+from app.api import schemas
+from app.api.document import TAGS
+from app.config import Settings
+from app.main import create_app
+from tests.app.api.routes import NEEDS, OPEN_TO_ALL
+
+DOCUMENT = create_app(Settings()).openapi()
+OPERATIONS: dict[str, dict[str, Any]] = {
+    f"{method.upper()} {path}": operation
+    for path, methods in DOCUMENT["paths"].items()
+    for method, operation in methods.items()
+}
+
+
+@pytest.mark.parametrize("route", OPERATIONS)
+def test_every_operation_says_what_it_does(route: str) -> None:
+    """An operation has a title, a sentence of its own, and one of the tags, by which the page is ordered."""
+    operation = OPERATIONS[route]
+    assert operation["summary"]
+    assert len(operation["description"].split("\n\n")) > 1
+    assert len(operation["tags"]) == 1
+    assert operation["tags"][0] in TAGS
+
+
+@pytest.mark.parametrize("route", OPERATIONS)
+def test_every_operation_says_what_opens_it(route: str) -> None:
+    """The scope that the endpoint asks for is in the security of the operation and in its text."""
+    operation = OPERATIONS[route]
+    if route in OPEN_TO_ALL:
+        assert "security" not in operation
+        assert operation["description"].endswith("Open to all.")
+    else:
+        assert operation["security"] == [{"HTTPBearer": [NEEDS[route].value]}]
+        assert operation["description"].endswith(f"Needs the scope `{NEEDS[route].value}`.")
+
+
+def test_operations_are_named_after_their_endpoints() -> None:
+    """No two operations have the same name, and every name is a word that a generated client can use."""
+    names = [operation["operationId"] for operation in OPERATIONS.values()]
+    assert len(set(names)) == len(names)
+    assert all(re.fullmatch("[a-z]+(_[a-z]+)*", name) for name in names)
+
+
+def test_tags_are_in_order() -> None:
+    """The tags that are used are described, in the order of the page; none is described that is not used."""
+    used = {operation["tags"][0] for operation in OPERATIONS.values()}
+    assert [tag["name"] for tag in DOCUMENT["tags"]] == [name for name in TAGS if name in used]
+    alone = accounting_main.create_app(Settings()).openapi()
+    assert [tag["name"] for tag in alone["tags"]] == ["Certificates", "Accounting", "Operations"]
+
+
+def test_what_is_made_leads_on() -> None:
+    """What makes something leads to what can be done with it, and a page to the next one."""
+    made = OPERATIONS["POST /v1/deletion-requests"]["responses"]["202"]["links"]
+    for name in ("get_deletion_request", "approve_deletion_request", "extend_deletion_request", "get_certificates"):
+        assert made[name] == {"operationId": name, "parameters": {"request_id": "$response.body#/id"}}
+    learned = OPERATIONS["POST /v1/datasets"]["responses"]["201"]["links"]["create_model"]
+    assert learned == {"operationId": "create_model", "requestBody": {"dataset_id": "$response.body#/id"}}
+    names = {operation["operationId"] for operation in OPERATIONS.values()}
+    for route, operation in OPERATIONS.items():
+        links = [link for answer in operation["responses"].values() for link in answer.get("links", {})]
+        assert set(links) <= names
+        if any(parameter["name"] == "cursor" for parameter in operation.get("parameters", ())):
+            assert operation["operationId"] in links, route
+
+
+def described() -> list[type[BaseModel]]:
+    return [one for one in vars(schemas).values() if isinstance(one, type) and issubclass(one, schemas.Body)]
+
+
+@pytest.mark.parametrize("body", [one for one in described() if "json_schema_extra" in one.model_config])
+def test_examples_hold(body: type[schemas.Body]) -> None:
+    """What the page shows as an example of a body is one."""
+    extra = body.model_config["json_schema_extra"]
+    assert isinstance(extra, dict)
+    examples = extra["examples"]
+    assert isinstance(examples, list)
+    assert examples
+    for example in examples:
+        body.model_validate(example)

@@ -1,0 +1,489 @@
+"""Every error code: it is reached by a real call, over HTTP or the command line, and docs/errors.md says what to do."""
+
+import contextlib
+import datetime
+import fcntl
+import json
+import os
+import re
+import socket
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import sqlalchemy as sa
+from fastapi.testclient import TestClient
+
+from app import installation
+from app.access.service import Scope
+from app.api import pressure, problems
+from app.backup import service as backups
+from app.backup import tombstones
+from app.config import Settings
+from app.db import migrate
+from app.db.tables import LedgerEntry, Model
+from app.errors import LetheError
+from app.installation import Installation
+from app.main import create_app
+from tests.app.api.test_drp import Agent
+from tests.app.deletion import people
+from tests.conftest import npz
+from tests.faults import processes
+from worker.langevin.noise import SystemNoise
+
+DOCUMENT = Path(__file__).parents[3] / "docs" / "errors.md"
+ED25519 = "11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo="
+JWK = {"kty": "OKP", "crv": "Ed25519", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo", "kid": "1"}
+CSV_SCHEMA = {
+    "columns": {"age": {"kind": "numeric", "min": 0, "max": 100}, "y": {"role": "label", "values": ["a", "b"]}}
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """An installation of the test's own, and what is easily done in it."""
+
+    gateway: TestClient
+    at: Installation
+    settings: Settings
+    work: Callable[[], int]
+    new_dataset: Callable[..., dict[str, Any]]
+    new_model: Callable[..., dict[str, Any]]
+    forget: Callable[..., dict[str, Any]]
+    key_with: Callable[..., dict[str, str]]
+
+    def code(self, method: str, path: str, **asked: Any) -> str:
+        """Of the problem that the call is answered with."""
+        answer = self.gateway.request(method, f"/v1{path}", **asked)
+        assert answer.headers["content-type"] == problems.MEDIA_TYPE, answer.text
+        found: str = answer.json()["code"]
+        assert answer.status_code == answer.json()["status"] == status_of(found)
+        return found
+
+    def done(self, method: str, path: str, **asked: Any) -> Any:
+        answer = self.gateway.request(method, f"/v1{path}", **asked)
+        assert answer.is_success, answer.text
+        return answer.json() if answer.content else None
+
+    def twice(self, path: str, body: dict[str, Any]) -> str:
+        self.done("POST", path, json=body)
+        return self.code("POST", path, json=body)
+
+    def upload(self, content: bytes, name: str = "people.npz", **asked: Any) -> str:
+        return self.code("POST", "/datasets", data={"name": "people"} | asked, files={"file": (name, content)})
+
+    def dataset_id(self, **shape: int) -> str:
+        return str(self.new_dataset(**shape)["id"])
+
+    def model_id(self, **asked: Any) -> str:
+        return str(self.new_model(self.dataset_id(), **asked)["id"])
+
+    def live(self) -> str:
+        model_id = self.model_id()
+        self.work()
+        return model_id
+
+    def request_id(self, **asked: Any) -> str:
+        return str(self.forget("p1", **asked)["id"])
+
+    def under(self, **limit: Any) -> dict[str, str]:
+        """A regulation of the tenant's own."""
+        self.done("PATCH", "/tenant", json={"policy": {"regulations": {"own": {"days": 30} | limit}}})
+        return {"regulation": "own"}
+
+    def behind(self, *statements: str, triggers_of: str = "") -> None:
+        """What somebody with the database's password does."""
+        with self.at.database.engine.begin() as connection:
+            named = f"SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name LIKE '{triggers_of}%'"
+            for name in connection.scalars(sa.text(named)).all() if triggers_of else ():
+                connection.execute(sa.text(f"DROP TRIGGER {name}"))
+            for statement in statements:
+                connection.execute(sa.text(statement))
+
+    def lethe(self, *words: str, **more: str) -> str:
+        """The code that a command ends with."""
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("LETHE_")}
+        environment |= {"LETHE_DATA_DIR": str(self.settings.data_dir)} | more
+        done = subprocess.run(
+            [processes.LETHE, *words], env=environment, capture_output=True, text=True, timeout=60, check=False
+        )
+        assert done.returncode == 1
+        return done.stderr.removeprefix("error: ").partition(":")[0]
+
+    def agent(self) -> Agent:
+        self.done("PATCH", "/tenant", json={"policy": {"drp_business_id": "BUSINESS"}})
+        agent = Agent(gateway=self.gateway)
+        agent.register()
+        assert agent.set_up().status_code == 200
+        return agent
+
+
+@pytest.fixture
+def world(
+    gateway: TestClient,
+    at: Installation,
+    settings: Settings,
+    work: Callable[[], int],
+    new_dataset: Callable[..., dict[str, Any]],
+    new_model: Callable[..., dict[str, Any]],
+    forget: Callable[..., dict[str, Any]],
+    key_with: Callable[..., dict[str, str]],
+) -> World:
+    return World(
+        gateway=gateway,
+        at=at,
+        settings=settings,
+        work=work,
+        new_dataset=new_dataset,
+        new_model=new_model,
+        forget=forget,
+        key_with=key_with,
+    )
+
+
+def status_of(code: str) -> int:
+    return next(problems.status_of(condition) for condition in conditions() if condition.code == code)
+
+
+def conditions(base: type[LetheError] = LetheError) -> list[type[LetheError]]:
+    return [base, *(found for child in base.__subclasses__() for found in conditions(child))]
+
+
+def unknown(w: World, path: str, method: str = "GET") -> str:
+    return w.code(method, path)
+
+
+def form_from_elsewhere(w: World) -> str:
+    """A page says its code too."""
+    [code] = re.findall('data-code="([a-z_]+)"', w.gateway.post("/admin/login", data={"key": "lethe_x"}).text)
+    return str(code)
+
+
+def with_agent(w: World, **said: Any) -> str:
+    """The protocol has no codes: a message is refused in words."""
+    words = w.agent().exercise(**said).json()["message"]
+    sentences = {
+        "another business": "message_refused",
+        "from the future": "message_early",
+        "expired": "message_expired",
+    }
+    return next((code for sentence, code in sentences.items() if sentence in words), words)
+
+
+def moments(**hours: int) -> dict[str, str]:
+    at = datetime.datetime.now(datetime.UTC)
+    return {f"{name}-at": (at + datetime.timedelta(hours=passed)).isoformat() for name, passed in hours.items()}
+
+
+def rate_limited(w: World) -> str:
+    body = {"name": "slow", "scopes": ["models:read"], "calls_per_minute": 1}
+    headers = {"Authorization": f"Bearer {w.done('POST', '/api-keys', json=body)['key']}"}
+    w.done("GET", "/models", headers=headers)
+    return w.code("GET", "/models", headers=headers)
+
+
+def statement_wanted(w: World, **asked: str) -> str:
+    w.done("PATCH", "/tenant", json={"policy": {"identity": "statement"}})
+    return w.code("POST", "/deletion-requests", json={"subject_id": "p1"} | asked)
+
+
+def weights_destroyed(w: World) -> str:
+    model_id = w.live()
+    w.forget("p1")
+    w.work()
+    return w.code("GET", f"/models/{model_id}/versions/1/weights")
+
+
+def weights_unreadable(w: World) -> str:
+    model_id = w.live()
+    [sealed] = (w.settings.data_dir / "weights").glob("*.sealed")
+    sealed.write_bytes(sealed.read_bytes()[:-1] + b"!")
+    return w.code("GET", f"/models/{model_id}/versions/1/weights")
+
+
+def idempotency_conflict(w: World) -> str:
+    once = {"headers": {"Idempotency-Key": "one"}}
+    w.done("POST", "/deletion-requests", json={"subject_id": "p1"}, **once)
+    return w.code("POST", "/deletion-requests", json={"subject_id": "p2"}, **once)
+
+
+def last_admin_key(w: World) -> str:
+    [own] = w.done("GET", "/api-keys")["items"]
+    return w.code("DELETE", f"/api-keys/{own['id']}")
+
+
+def extended(w: World, *, after: datetime.timedelta | None = None, regulation: str = "gdpr", times: int = 1) -> str:
+    w.new_dataset()
+    path = f"/deletion-requests/{w.request_id(regulation=regulation)}/extend"
+    if after:
+        with w.at.database.writing() as session:
+            people.later(session, after)
+    for _ in range(times - 1):
+        w.done("POST", path, json={"reason": "much to do"})
+    return w.code("POST", path, json={"reason": "much to do"})
+
+
+def decided(w: World) -> str:
+    request_id = w.request_id(identity_verified=False)
+    w.done("POST", f"/deletion-requests/{request_id}/cancel")
+    return w.code("POST", f"/deletion-requests/{request_id}/approve")
+
+
+def paused(w: World) -> str:
+    request_id = w.request_id(identity_verified=False, **w.under())
+    return w.code("POST", f"/deletion-requests/{request_id}/pause", json={"reason": "identity"})
+
+
+def referred(w: World) -> str:
+    w.new_dataset()
+    return w.code("POST", "/deletion-requests", json={"subject_id": "p1", "refers_to": w.request_id()})
+
+
+def suppressed(w: World) -> str:
+    w.new_dataset()
+    w.forget("p1")
+    w.work()
+    return w.upload(npz())
+
+
+def failed(w: World, damage: Callable[[World, str], None]) -> str:
+    """What the run of a model ended with."""
+    model_id = w.live()
+    w.forget("p1")
+    damage(w, model_id)
+    w.work()
+    return str(w.done("GET", f"/models/{model_id}")["error_code"])
+
+
+def damaged_rows(w: World, _model_id: str) -> None:
+    for file in (w.settings.data_dir / "datasets").rglob("features.f32"):
+        file.chmod(0o600)
+        file.write_bytes(file.read_bytes()[:-4] + b"\1\2\3\4")
+
+
+def other_mechanism(w: World, model_id: str) -> None:
+    with w.at.database.writing() as session:
+        stored = session.get_one(Model, model_id)
+        stored.mechanism = stored.mechanism | {"num_parameters": 3}
+
+
+def refuted(w: World) -> str:
+    """What an audit ended with of a worker whose noise is too small."""
+    w.done("POST", f"/models/{w.live()}/audit")
+    normal = SystemNoise.normal
+    with pytest.MonkeyPatch.context() as planted:
+        planted.setattr(SystemNoise, "normal", lambda noise, size: normal(noise, size) / 2)
+        w.work()
+    return str(w.done("GET", "/runs")["items"][0]["error_code"])
+
+
+def forged_ledger(w: World) -> str:
+    w.live()
+    w.behind(f"UPDATE {LedgerEntry.__tablename__} SET hash = 'a'", triggers_of="ledger")
+    return w.lethe("ledger", "verify")
+
+
+def forged_audit(w: World) -> str:
+    w.request_id()
+    w.behind("UPDATE audit_entries SET actor = 'key_0' WHERE sequence = 1", triggers_of="audit")
+    return w.lethe("audit", "verify")
+
+
+def two_at_once(w: World) -> str:
+    with (w.settings.data_dir / "lethe.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return w.lethe("up")
+
+
+def taken_port(w: World) -> str:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return w.lethe("up", LETHE_PORT=str(taken.getsockname()[1]))
+
+
+def unusable_certificate(w: World) -> str:
+    settings = w.settings.model_copy(update={"opendsr_certificate_file": w.settings.data_dir / "nothing.pem"})
+    with TestClient(create_app(settings), raise_server_exceptions=False, headers=w.gateway.headers) as gateway:
+        [fault] = gateway.get("/opendsr/v2/discovery").json()["error"]["errors"]
+    return str(fault["reason"])
+
+
+def damaged_archive(w: World) -> str:
+    archive, key = w.settings.data_dir / "archive", w.settings.data_dir / "archive.key"
+    backups.back_up(w.at, archive, key_file=key, progress=lambda *_: None)
+    archive.write_bytes(archive.read_bytes()[:-1])
+    words = ("restore", str(archive), "--key-file", str(key), "--no-tombstones", "--lost-versions", "0")
+    elsewhere = w.settings.data_dir / "restored"
+    return w.lethe(*words, LETHE_DATA_DIR=str(elsewhere))
+
+
+def damaged_tombstones(w: World, _model_id: str) -> None:
+    w.settings.resolved_tombstones().write_text("{}\n")
+
+
+def older_database(w: World, _model_id: str) -> None:
+    tombstones.record(w.at)
+    w.behind("DELETE FROM request_events")
+
+
+def cut_off_restore(w: World) -> str:
+    installation.unfinished(w.settings).touch()
+    return w.lethe("up")
+
+
+def no_database(w: World) -> str:
+    migrate.downgrade(w.at.database.engine)
+    return w.code("GET", "/models")
+
+
+def too_many_calls(w: World) -> str:
+    """As many calls as are taken at once, none of which says all that it has to say."""
+    head = f"POST /v1/lineage HTTP/1.1\r\nHost: lethe\r\nAuthorization: {w.gateway.headers['Authorization']}\r\n"
+    with contextlib.ExitStack() as stack:
+        _, url = stack.enter_context(processes.gateway(w.settings))
+        place = httpx.URL(url)
+        for _ in range(pressure.CALLS):
+            call = stack.enter_context(socket.create_connection((place.host, place.port or 80)))
+            call.sendall(f"{head}Content-Type: application/json\r\nContent-Length: 2\r\n\r\n".encode())
+
+        def refused() -> str | None:
+            answer = httpx.get(f"{url}/v1/models", headers={"Authorization": w.gateway.headers["Authorization"]})
+            return None if answer.is_success else str(answer.json()["code"])
+
+        return str(processes.wait_until(refused))
+
+
+def defect(w: World) -> str:
+    model_id = w.live()
+    w.behind("UPDATE models SET mechanism = '{}'", triggers_of="models")
+    return w.code("GET", f"/models/{model_id}")
+
+
+REACHED: dict[str, Callable[[World], str]] = {
+    "internal_error": defect,
+    # malformed input
+    "input_invalid": lambda w: w.code("POST", "/deletion-requests", json={}),
+    "batch_refused": lambda w: w.code("POST", "/deletion-requests:batch", json={"requests": [{}]}),
+    "schema_invalid": lambda w: w.upload(b"age\n1\n", "people.csv", schema="{}"),
+    "row_invalid": lambda w: w.upload(b"age,y\nold,a\n1,b\n", "people.csv", schema=json.dumps(CSV_SCHEMA)),
+    "message_early": partial(with_agent, **moments(issued=1, expires=2)),
+    "message_expired": partial(with_agent, **moments(issued=-2, expires=-1)),
+    "dataset_unusable": lambda w: w.upload(b"age,y\n1,a\n2,a\n", "people.csv", schema=json.dumps(CSV_SCHEMA)),
+    "upload_too_large": lambda w: w.code("POST", "/lineage", headers={"Content-Length": str(2**40)}, content=b"{}"),
+    "precondition_failed": lambda w: w.code(
+        "POST", "/models", json={"name": "m", "dataset_id": w.dataset_id(), "l2": 0.05, "noise_scale": 1e-200}
+    ),
+    "identity_statement_required": statement_wanted,
+    "target_unreachable": lambda w: w.code(
+        "POST", "/models", json={"name": "m", "dataset_id": w.dataset_id(), "l2": 1e-8}
+    ),
+    # who is asking
+    "unauthenticated": lambda w: w.code("GET", "/models", headers={"Authorization": "Bearer no"}),
+    "scope_missing": lambda w: w.code("GET", "/tenant", headers=w.key_with(Scope.MODELS_READ)),
+    "rate_limited": rate_limited,
+    "form_refused": form_from_elsewhere,
+    "message_refused": partial(with_agent, **{"business-id": "ANOTHER"}),
+    "identity_statement_invalid": partial(statement_wanted, identity_statement="a.b.c"),
+    # what is asked for
+    "not_found": partial(unknown, path="/nothing"),
+    "key_unknown": partial(unknown, path="/api-keys/key_0", method="DELETE"),
+    "agent_unknown": partial(unknown, path="/agents/agt_0", method="DELETE"),
+    "tenant_unknown": partial(unknown, path="/tenants/ten_0"),
+    "bound_unknown": lambda w: w.code("POST", "/accounting/bounds/none", json={"params": {}}),
+    "dataset_unknown": partial(unknown, path="/datasets/ds_0"),
+    "addition_unknown": lambda w: w.code("GET", f"/datasets/{w.dataset_id()}/additions/add_0"),
+    "subject_unknown": lambda w: w.code("GET", f"/datasets/{w.dataset_id()}/subjects/nobody"),
+    "model_unknown": partial(unknown, path="/models/mdl_0"),
+    "version_unknown": lambda w: w.code("GET", f"/models/{w.model_id()}/versions/1"),
+    "request_unknown": partial(unknown, path="/deletion-requests/dr_0"),
+    "delivery_unknown": partial(unknown, path="/webhook-deliveries/whd_0"),
+    "issuer_unknown": partial(unknown, path="/identity-issuers/iss_0", method="DELETE"),
+    "run_unknown": partial(unknown, path="/runs/run_0"),
+    "certificate_unknown": partial(unknown, path="/certificates/crt_0"),
+    "weights_destroyed": weights_destroyed,
+    # what cannot be done now
+    "idempotency_conflict": idempotency_conflict,
+    "tenant_exists": lambda w: w.twice("/tenants", {"name": "other"}),
+    "last_admin_key": last_admin_key,
+    "transition_forbidden": decided,
+    "request_open": referred,
+    "already_extended": partial(extended, times=2),
+    "extension_too_late": partial(extended, after=datetime.timedelta(days=60)),
+    "extension_not_provided": lambda w: extended(w, **w.under()),
+    "clock_runs_on": paused,
+    "subject_suppressed": suppressed,
+    "dataset_full": lambda w: w.code(
+        "POST", f"/datasets/{w.dataset_id()}/records", files={"file": ("more.npz", npz(rows=4, seed=1))}
+    ),
+    "secret_not_present": lambda w: w.code("POST", "/webhook-secret/rotate", json={"generation": 3}),
+    "issuer_exists": lambda w: w.twice(
+        "/identity-issuers", {"issuer": "https://login.example", "audience": "lethe", "jwks": {"keys": [JWK]}}
+    ),
+    "model_not_live": lambda w: w.code("GET", f"/accounting/models/{w.model_id()}"),
+    "agent_exists": lambda w: w.twice("/agents", {"agent_id": "agent", "name": "Agent", "verify_key": ED25519}),
+    # refusals of the engine and the accountant
+    "run_differs_from_plan": partial(failed, damage=other_mechanism),
+    "audit_failed": refuted,
+    "dataset_damaged": partial(failed, damage=damaged_rows),
+    "ledger_corrupt": forged_ledger,
+    "audit_corrupt": forged_audit,
+    "weights_unreadable": weights_unreadable,
+    "certificate_invalid": lambda w: w.code("POST", "/certificates:verify", json={"jws": "a.b.c"}),
+    # not here, not now
+    "method_not_allowed": partial(unknown, path="/models", method="PUT"),
+    "unavailable": no_database,
+    "busy": too_many_calls,
+    # starting the service
+    "already_running": two_at_once,
+    "database_unreadable": lambda w: w.lethe("ledger", "verify", LETHE_DATA_DIR=str(w.settings.data_dir / "none")),
+    "signing_unusable": unusable_certificate,
+    "address_in_use": taken_port,
+    # backups
+    "backup_refused": lambda w: w.lethe("restore", "nothing", "--key-file", "nothing"),
+    "backup_damaged": damaged_archive,
+    "tombstones_damaged": partial(failed, damage=damaged_tombstones),
+    "database_put_back": partial(failed, damage=older_database),
+    "restore_unfinished": cut_off_restore,
+}
+NEVER_SEEN = {
+    "conflict": "what all that cannot be done now have in common; each has a code of its own",
+    "lease_lost": "a worker whose run another one took says so in its own log: the run is not its own any more",
+}
+
+
+PROCESSES = {"ledger_corrupt", "audit_corrupt", "busy", "already_running", "address_in_use"}
+"""Reached by starting some."""
+
+
+@pytest.mark.parametrize(
+    "code", [pytest.param(code, marks=[pytest.mark.slow] if code in PROCESSES else []) for code in REACHED]
+)
+def test_it_is_reached_by_a_real_call(world: World, code: str) -> None:
+    """Somebody can bring every condition about, and is told its code."""
+    assert REACHED[code](world) == code
+
+
+def test_there_are_no_others() -> None:
+    """Every condition is reached by a call of this file, or it is said why nobody ever sees it."""
+    assert REACHED.keys() | NEVER_SEEN.keys() == {condition.code for condition in conditions()}
+    assert not REACHED.keys() & NEVER_SEEN.keys()
+
+
+def rows() -> Iterator[tuple[str, str]]:
+    """Code and status of each row that says what it means and what to do."""
+    for line in DOCUMENT.read_text().splitlines():
+        if found := re.fullmatch(r"\| `(\w+)` \| (\S+) \| \S.* \| \S.* \|", line):
+            yield found[1], found[2]
+
+
+def test_the_document_lists_them_all() -> None:
+    """docs/errors.md has a row for every code, with its status, what it means, and what to do."""
+    documented = list(rows())
+    ours = {condition.code: str(problems.status_of(condition)) for condition in conditions()}
+    assert sorted(code for code, _ in documented) == sorted((ours.keys() - {"conflict"}) | {"settings_invalid"})
+    for code, status in documented:
+        assert status == ours.get(code) or (status == "–" and ours.get(code, "500") == "500"), code

@@ -1,0 +1,137 @@
+"""The headers of every answer, and which web pages may call."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from app import accounting_main
+from app.config import Settings
+from app.main import create_app
+
+STRICT = {
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
+}
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/healthz",
+        "/metrics",
+        "/openapi.json",
+        "/.well-known/jwks.json",
+        "/opendsr/v2/discovery",
+        "/v1/models",
+        "/v1/models/mdl_0",
+        "/v1/nowhere",
+        "/nowhere",
+    ],
+)
+def test_every_answer_is_closed_to_browsers(gateway: TestClient, path: str) -> None:
+    """Every answer tells browsers to guess, load, frame and refer nothing, and to keep nothing but what is public."""
+    headers = gateway.get(path).headers
+    assert STRICT.items() <= dict(headers).items()
+    assert headers.get("cache-control") == (None if path in ("/openapi.json", "/.well-known/jwks.json") else "no-store")
+    assert "strict-transport-security" not in headers
+
+
+def test_a_defect_is_closed_too(gateway: TestClient) -> None:
+    """An answer to a call that failed has the same headers."""
+    gateway.app.state.known = None  # type: ignore[attr-defined]
+    answer = gateway.get("/v1/models")
+    assert answer.status_code == 500
+    assert STRICT.items() <= dict(answer.headers).items()
+
+
+def test_https_stays_https(settings: Settings) -> None:
+    """What came by https says that the next call must too."""
+    with TestClient(create_app(settings), base_url="https://lethe.example") as client:
+        assert client.get("/healthz").headers["strict-transport-security"] == "max-age=31536000"
+
+
+@pytest.fixture(params=[create_app, accounting_main.create_app])
+def open_to_pages(request: pytest.FixtureRequest, settings: Settings, admin_key: str) -> Iterator[TestClient]:
+    """Either service, which two origins may call."""
+    origins = "https://privacy.example, https://crm.example:8443"
+    service = request.param(settings.model_copy(update={"cors_origins": origins}))
+    with TestClient(service, headers={"Authorization": f"Bearer {admin_key}"}) as client:
+        yield client
+
+
+PREFLIGHT = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization,idempotency-key"}
+
+
+@pytest.mark.parametrize("origin", ["https://privacy.example", "https://crm.example:8443"])
+def test_named_pages_may_call(open_to_pages: TestClient, origin: str) -> None:
+    """A page of a named origin may send what the API takes, and read the answer with its headers, refusals too."""
+    answer = open_to_pages.options("/v1/accounting/preview", headers={"Origin": origin} | PREFLIGHT)
+    assert answer.status_code == 200
+    assert answer.headers["access-control-allow-origin"] == origin
+    for path, status in (("/v1/accounting/bounds", 200), ("/v1/accounting/models/mdl_0", 404)):
+        answer = open_to_pages.get(path, headers={"Origin": origin})
+        assert answer.status_code == status
+        assert answer.headers["access-control-allow-origin"] == origin
+        assert "Retry-After" in answer.headers["access-control-expose-headers"]
+        assert "access-control-allow-credentials" not in answer.headers
+
+
+@pytest.mark.parametrize("origin", ["https://evil.example", "http://privacy.example", "null"])
+def test_no_other_page_may_call(open_to_pages: TestClient, origin: str) -> None:
+    """A page of any other origin is told nothing."""
+    answer = open_to_pages.options("/v1/accounting/preview", headers={"Origin": origin} | PREFLIGHT)
+    assert "access-control-allow-origin" not in answer.headers
+    assert "access-control-allow-origin" not in open_to_pages.get("/healthz", headers={"Origin": origin}).headers
+
+
+def test_by_default_no_page_may_call(gateway: TestClient) -> None:
+    """Without the setting no origin is allowed anything."""
+    headers = {"Origin": "https://privacy.example"} | PREFLIGHT
+    assert "access-control-allow-origin" not in gateway.options("/v1/models", headers=headers).headers
+    assert "access-control-allow-origin" not in gateway.get("/v1/models", headers=headers).headers
+
+
+@pytest.mark.parametrize("wrong", ["privacy.example", "https://a.example/path", "https://a.example,,", "ftp://a", "**"])
+def test_what_is_no_origin_is_refused(wrong: str) -> None:
+    """Only `*` and origins, with commas, are a value of the setting."""
+    with pytest.raises(ValueError, match="cors_origins"):
+        Settings(cors_origins=wrong)
+
+
+@pytest.mark.parametrize("key", ["wrong", None])
+@pytest.mark.parametrize("path", ["/v1/deletion-requests", "/v1/deletion-requests:batch", "/v1/datasets"])
+def test_nobody_without_a_key_has_a_large_body_read(gateway: TestClient, key: str | None, path: str) -> None:
+    """Whoever has no key is refused before a body of theirs takes memory or time; with one, what is sent is read."""
+    read: list[bytes] = []
+
+    def pieces() -> Iterator[bytes]:
+        for _ in range(1000):
+            read.append(b" " * 65_536)
+            yield read[-1]
+
+    async def call(headers: list[tuple[bytes, bytes]]) -> int:
+        sent, answered = pieces(), []
+
+        async def receive() -> dict[str, Any]:
+            piece = next(sent, None)
+            return {"type": "http.request", "body": piece or b"", "more_body": piece is not None}
+
+        async def send(message: dict[str, Any]) -> None:
+            answered.append(message.get("status"))
+
+        scope = {"type": "http", "method": "POST", "path": path, "raw_path": path.encode(), "query_string": b""}
+        scope |= {"headers": headers, "scheme": "http", "server": None, "client": ("10.0.0.1", 1), "root_path": ""}
+        await gateway.app(scope, receive, send)  # type: ignore[arg-type]
+        return int(answered[0])
+
+    usual = [(b"transfer-encoding", b"chunked"), (b"content-type", b"application/json")]
+    given = [] if key is None else [(b"authorization", f"Bearer {key}".encode())]
+    assert gateway.portal is not None
+    assert gateway.portal.call(call, usual + given) == 401
+    assert read == []
+    right = (b"authorization", gateway.headers["authorization"].encode())
+    assert gateway.portal.call(call, [*usual, right]) == 413  # what is no file has 32 MiB at most
+    assert 32 * 2**20 < sum(map(len, read)) <= 33 * 2**20

@@ -1,0 +1,191 @@
+"""Audits over HTTP: the option of a model, what its runs show, and those that are asked for."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from app.installation import Installation
+from app.unlearning import service as unlearning
+
+Make = Callable[..., dict[str, Any]]
+Get = Callable[[str], Any]
+Work = Callable[[], int]
+Refused = Callable[..., dict[str, Any]]
+
+
+def test_every_run_is_audited(live: dict[str, Any], forget: Make, get: Get, work: Work) -> None:
+    """A run tells what its lanes showed; the model repeats the last, and the certificate says it of its run."""
+    request = forget("p1")
+    work()
+    unlearned, learned = get("/runs")["items"]
+    learning, forgetting = learned["audit"], unlearned["audit"]
+    assert (learning["lanes"], learning["steps_before"], learning["steps"]) == (256, 0, learned["steps_total"])
+    assert (forgetting["steps_before"], forgetting["steps"]) == (learned["steps_total"], unlearned["steps_total"])
+    for said in (learning, forgetting):
+        assert said["findings"] == []
+        assert said["guesses"]["members"] == said["guesses"]["nonmembers"] == 128
+        assert 0 <= said["epsilon_lower_bound"] < 1.5 * said["epsilon"]
+    shown = get(f"/models/{live['id']}")["audit"]
+    assert shown == {
+        "lanes": 256,
+        "chains": 16,
+        "asked_at": None,
+        "last": forgetting,
+        "last_run_id": unlearned["id"],
+    }
+    [certificate] = get(f"/deletion-requests/{request['id']}/certificate")["certificates"]
+    assert certificate["statement"]["audit"] == forgetting
+
+
+def test_lanes_and_chains_are_settled_when_the_model_is_made(
+    gateway: TestClient, new_dataset: Make, new_model: Make, get: Get, work: Work
+) -> None:
+    """A model has as many lanes as it was asked for, and an audit that is asked for as many chains of them."""
+    model = new_model(new_dataset()["id"], audit={"lanes": 4, "chains": 3})
+    assert model["audit"] == {"lanes": 4, "chains": 3, "asked_at": None, "last": None, "last_run_id": None}
+    work()
+    gateway.post(f"/v1/models/{model['id']}/audit")
+    work()
+    asked, learned = get("/runs")["items"]
+    assert (learned["audit"]["lanes"], asked["audit"]["lanes"]) == (4, 12)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"lanes": -2},
+        {"lanes": 1},
+        {"lanes": 255},
+        {"lanes": 4098},
+        {"lanes": 10**400},
+        {"lanes": 256.5},
+        {"lanes": "256"},
+        {"lanes": True},
+        {"lanes": None},
+        {"chains": 0},
+        {"chains": 65},
+        {"chains": 1.5},
+        {"records": 1},
+    ],
+    ids=lambda asked: str(asked)[:20],
+)
+def test_what_is_no_audit_is_refused(
+    gateway: TestClient, new_dataset: Make, refused: Refused, stored: Callable[[], dict[str, int]], asked: Any
+) -> None:
+    """Lanes that are odd, too many or no number, and chains likewise, are refused, and no model is made."""
+    body = {"name": "m", "dataset_id": new_dataset(rows=20)["id"], "l2": 0.05, "audit": asked}
+    problem = refused(gateway.post("/v1/models", json=body), 422, "input_invalid")
+    assert [fault["path"] for fault in problem["errors"]] == [f"audit.{next(iter(asked))}"]
+    assert stored()["models"] == 0
+
+
+def test_a_model_without_lanes(
+    gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Work, refused: Refused
+) -> None:
+    """Runs of a model without lanes are published unaudited, as their certificates say; an audit cannot be asked."""
+    model = new_model(new_dataset()["id"], audit={"lanes": 0})
+    work()
+    request = forget("p1")
+    work()
+    assert [run["audit"] for run in get("/runs")["items"]] == [None, None]
+    [certificate] = get(f"/deletion-requests/{request['id']}/certificate")["certificates"]
+    assert certificate["statement"]["audit"] is None
+    jws = {"jws": certificate["jws"]}
+    assert gateway.post("/v1/certificates:verify", json=jws).json()["valid"]
+    refused(gateway.post(f"/v1/models/{model['id']}/audit"), 422, "precondition_failed")
+
+
+def test_an_audit_that_is_asked_for(gateway: TestClient, live: dict[str, Any], get: Get, work: Work) -> None:
+    """It learns and forgets canaries in a run of its own, and leaves versions, ledger and the model as they are."""
+    place = f"/v1/models/{live['id']}"
+    before, entries = get(f"/models/{live['id']}"), get(f"/accounting/models/{live['id']}/ledger")
+    answer = gateway.post(f"{place}/audit")
+    asked = answer.json()
+    assert (answer.status_code, answer.headers["location"], asked["status"]) == (202, place, "live")
+    assert asked["audit"]["asked_at"]
+    assert asked["audit"]["last_run_id"] == before["audit"]["last_run_id"]
+    assert work() == 1
+    done, learned = get(f"/runs?model_id={live['id']}")["items"]
+    assert (done["kind"], done["status"], done["error_code"], done["records"]) == ("audit", "published", None, 0)
+    assert (done["audit"]["lanes"], done["audit"]["findings"]) == (16 * 256, [])
+    assert done["audit"]["steps_before"] == learned["steps_total"]
+    assert done["steps_done"] == done["steps_total"] == learned["steps_total"] + done["audit"]["steps"]
+    after = get(f"/models/{live['id']}")
+    assert after == before | {"audit": before["audit"] | {"last": done["audit"], "last_run_id": done["id"]}}
+    assert get(f"/accounting/models/{live['id']}/ledger") == entries
+    assert work() == 0
+
+
+def test_asking_again_is_asking_once(gateway: TestClient, live: dict[str, Any], work: Work, refused: Refused) -> None:
+    """Until it is done an audit is asked for once, however often, and under one key even then."""
+    place = f"/v1/models/{live['id']}/audit"
+    first, again = (gateway.post(place, headers={"Idempotency-Key": "k"}) for _ in range(2))
+    assert again.json() == first.json()
+    assert gateway.post(place).json()["audit"]["asked_at"] == first.json()["audit"]["asked_at"]
+    assert work() == 1
+    assert gateway.post(place, headers={"Idempotency-Key": "k"}).json() == first.json()
+    assert work() == 0
+    refused(gateway.post("/v1/models/mdl_0/audit", headers={"Idempotency-Key": "k"}), 409, "idempotency_conflict")
+    assert gateway.post(place).status_code == 202
+    assert work() == 1
+
+
+def test_only_a_live_model_is_audited(
+    gateway: TestClient, new_dataset: Make, new_model: Make, get: Get, work: Work, refused: Refused
+) -> None:
+    """An audit of a model that has not learned yet is a conflict, and of none a 404; neither is kept in mind."""
+    model = new_model(new_dataset()["id"])
+    refused(gateway.post(f"/v1/models/{model['id']}/audit"), 409, "model_not_live")
+    refused(gateway.post("/v1/models/mdl_0/audit"), 404, "model_unknown")
+    assert work() == 1
+    assert [run["kind"] for run in get("/runs")["items"]] == ["learn"]
+
+
+def test_whoever_asks_to_be_forgotten_goes_before_an_audit(
+    gateway: TestClient, live: dict[str, Any], forget: Make, get: Get, work: Work
+) -> None:
+    """Of a request and an audit that wait for the same model the request is first, though it came later; its run and
+    its certificate are what they would have been, and the audit is made."""
+    alone = get(f"/accounting/models/{live['id']}")["next_request"]["steps"]
+    gateway.post(f"/v1/models/{live['id']}/audit")
+    request = forget("p1")
+    assert request["estimate"]["steps"] == alone
+    assert work() == 2
+    audited, unlearned, _ = get("/runs")["items"]
+    assert [(run["kind"], run["status"]) for run in (unlearned, audited)] == [
+        ("unlearn", "published"),
+        ("audit", "published"),
+    ]
+    assert unlearned["steps_total"] == alone
+    assert get(f"/deletion-requests/{request['id']}")["status"] == "completed"
+    [certificate] = get(f"/deletion-requests/{request['id']}/certificate")["certificates"]
+    assert certificate["statement"]["run"] == {"id": unlearned["id"], "kind": "unlearn", "steps": alone}
+    assert certificate["statement"]["audit"] == unlearned["audit"]
+    assert gateway.post("/v1/certificates:verify", json={"jws": certificate["jws"]}).json()["valid"]
+
+
+def test_a_request_that_comes_during_an_audit(
+    at: Installation, gateway: TestClient, live: dict[str, Any], forget: Make, get: Get, work: Work
+) -> None:
+    """The model stays live; who asks meanwhile is next, also if the audit is cut off and has to be made again."""
+    gateway.post(f"/v1/models/{live['id']}/audit")
+    with at.database.writing() as session:
+        claimed = unlearning.claim(session, worker="test", lease_seconds=60, max_requests=10)
+    assert claimed
+    assert (claimed.kind, claimed.slots_to_null) == ("audit", ())
+    request = forget("p1")
+    shown = get(f"/models/{live['id']}")
+    assert (shown["status"], shown["progress"]) == ("live", None)
+    assert work() == 0
+    with at.database.writing() as session:
+        unlearning.take_back(session, worker="test")
+    assert get(f"/models/{live['id']}")["audit"]["asked_at"]
+    assert work() == 2
+    assert [(run["kind"], run["status"]) for run in get("/runs")["items"]][:3] == [
+        ("audit", "published"),
+        ("unlearn", "published"),
+        ("audit", "abandoned"),
+    ]
+    assert get(f"/deletion-requests/{request['id']}")["status"] == "completed"

@@ -1,0 +1,100 @@
+"""The endpoints below `/v1/suppressions`, and uploads of people who asked to be forgotten."""
+
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+
+from app.installation import Installation
+
+Make = Callable[..., dict[str, Any]]
+Get = Callable[[str], Any]
+Upload = Callable[..., httpx.Response]
+Refused = Callable[..., dict[str, Any]]
+
+PLACE = "/v1/suppressions"
+
+
+def test_whoever_asked_is_not_taken_in_again(
+    upload: Upload, forget: Make, get: Get, refused: Refused, stored: Callable[[], dict[str, int]]
+) -> None:
+    """An upload with rows of people who asked to be forgotten is refused as a whole, naming rows and nobody."""
+    for person in ("p3", "p11"):
+        forget(person)
+    problem = refused(upload(), 409, "subject_suppressed")
+    assert "2 rows" in problem["detail"]
+    assert "4, 12" in problem["detail"]
+    assert "p3" not in str(problem)
+    assert (stored()["datasets"], stored()["files"]) == (0, 0)
+
+
+def test_at_most_twenty_rows_are_named(
+    npz_of: Callable[..., bytes], upload: Upload, forget: Make, refused: Refused
+) -> None:
+    """However many rows are of the person, the refusal is short."""
+    forget("p1")
+    rows = 20_000
+    x = np.random.default_rng(0).normal(size=(rows, 3))
+    content = npz_of(x=x, y=(x[:, 0] > 0).astype(int), subject=np.array(["p1"] * rows))
+    problem = refused(upload(content), 409, "subject_suppressed")
+    assert problem["detail"].count(",") == 19 + 2
+
+
+def test_their_rows_may_be_left_out(upload: Upload, forget: Make, get: Get, refused: Refused) -> None:
+    """With suppressed=skip the other rows become a dataset, and it is said how many were left out."""
+    forget("p3")
+    answer = upload(suppressed="skip")
+    assert answer.status_code == 201
+    made = answer.json()
+    assert (made["num_suppressed"], made["num_records"], made["num_slots"]) == (1, 19, 19)
+    assert get(f"/datasets/{made['id']}/subjects/p4") == {"num_records": 1}
+    assert get("/suppressions")["items"][0]["dataset_id"] == "*"
+    refused(upload(suppressed="sometimes"), 422, "input_invalid")
+
+
+def test_an_upload_without_them_reports_nothing(upload: Upload) -> None:
+    """Where nobody is suppressed every row is kept."""
+    assert upload().json()["num_suppressed"] == 0
+
+
+def test_suppressions_are_listed_and_lifted(
+    gateway: TestClient, upload: Upload, forget: Make, get: Get, refused: Refused
+) -> None:
+    """They are listed by reference alone; a person's consent lifts theirs, and only consent does."""
+    requests = [forget(person) for person in ("p1", "p2", "p3")]
+    page = get("/suppressions?limit=2")
+    page["items"] += get(f"/suppressions?limit=2&cursor={page['next_cursor']}")["items"]
+    assert [row["request_id"] for row in page["items"]] == [request["id"] for request in requests[::-1]]
+    assert {row["subject_ref"] for row in page["items"]} == {request["subject_ref"] for request in requests}
+    assert [row["request_id"] for row in get("/suppressions?subject_id=p2")["items"]] == [requests[1]["id"]]
+    consent = {"subject_id": "p2", "reason": "consent_given"}
+    refused(gateway.post(f"{PLACE}:lift", json=consent | {"reason": "convenience"}), 422, "input_invalid")
+    assert [gateway.post(f"{PLACE}:lift", json=consent).json() for _ in range(2)] == [
+        {"num_lifted": 1},
+        {"num_lifted": 0},
+    ]
+    assert get("/suppressions?subject_id=p2")["items"] == []
+    assert upload(suppressed="skip").json()["num_suppressed"] == 2
+
+
+def test_somebody_who_asks_during_an_upload(
+    at: Installation,
+    upload: Upload,
+    forget: Make,
+    refused: Refused,
+    stored: Callable[[], dict[str, int]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Rows of somebody who asks while the upload is being read are not taken in, whatever the caller said of them."""
+    usual = type(at.rows).digest
+
+    def ask_meanwhile(rows: Any, dataset_id: str) -> str:
+        forget("p3")
+        return usual(rows, dataset_id)
+
+    monkeypatch.setattr(type(at.rows), "digest", ask_meanwhile)
+    refused(upload(suppressed="skip"), 409, "subject_suppressed")
+    assert (stored()["datasets"], stored()["files"]) == (0, 0)

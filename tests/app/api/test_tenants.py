@@ -1,0 +1,106 @@
+"""The endpoints `/v1/tenants` and `/v1/tenant`."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from app.access.policy import Policy
+from app.installation import Installation
+
+Refused = Callable[..., dict[str, Any]]
+Get = Callable[[str], Any]
+
+
+def _as(key: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {key}"}
+
+
+def test_an_operator_makes_tenants(gateway: TestClient, get: Get, at: Installation) -> None:
+    """A tenant is made with the key of its first admin, which works, is shown once and is stored nowhere."""
+    answer = gateway.post("/v1/tenants", json={"name": "shop", "policy": {"grace_seconds": 5}})
+    assert answer.status_code == 201
+    made = answer.json()
+    key = made.pop("admin_key")
+    assert made == made | {"name": "shop", "policy": Policy(grace_seconds=5).model_dump(mode="json")}
+    assert answer.headers["location"] == f"/v1/tenants/{made['id']}"
+    assert get(f"/tenants/{made['id']}") == made
+    assert [tenant["name"] for tenant in get("/tenants")["items"]] == ["shop", "default"]
+    assert gateway.get("/v1/tenant", headers=_as(key)).json() == made
+    assert not any(key.encode() in path.read_bytes() for path in at.settings.data_dir.rglob("*") if path.is_file())
+
+
+def test_names_are_taken_once(gateway: TestClient, get: Get, refused: Refused) -> None:
+    """A second tenant of a name is a 409, and tenants that are not there are a 404."""
+    assert gateway.post("/v1/tenants", json={"name": "shop"}).status_code == 201
+    refused(gateway.post("/v1/tenants", json={"name": "shop"}), 409, "tenant_exists")
+    assert len(get("/tenants")["items"]) == 2
+    refused(gateway.get("/v1/tenants/ten_0"), 404, "tenant_unknown")
+
+
+def test_tenants_come_in_pages(gateway: TestClient, get: Get) -> None:
+    """Tenants are listed newest first, a page at a time, each once."""
+    for number in range(4):
+        gateway.post("/v1/tenants", json={"name": f"t{number}"})
+    first = get("/tenants?limit=3")
+    rest = get(f"/tenants?limit=3&cursor={first['next_cursor']}")
+    names = [tenant["name"] for tenant in first["items"] + rest["items"]]
+    assert names == ["t3", "t2", "t1", "t0", "default"]
+    assert rest["next_cursor"] is None
+
+
+def test_tenants_share_nothing(gateway: TestClient, get: Get, refused: Refused) -> None:
+    """A new tenant has its admin's key, its own log and nothing else; its admin makes keys, but no tenants."""
+    theirs = _as(gateway.post("/v1/tenants", json={"name": "shop"}).json()["admin_key"])
+    [admin] = gateway.get("/v1/api-keys", headers=theirs).json()["items"]
+    assert admin["scopes"] == ["admin"]
+    made = gateway.post("/v1/api-keys", json={"name": "app", "scopes": ["models:read"]}, headers=theirs)
+    assert made.status_code == 201
+    assert made.json()["id"] not in str(get("/api-keys"))
+    log = gateway.get("/v1/audit-log", headers=theirs).json()["items"]
+    assert [entry["action"] for entry in reversed(log)] == ["tenant.created", "api_key.created", "api_key.created"]
+    asked = {"name": "b", "scopes": ["operator"]}
+    for answer in (
+        gateway.post("/v1/tenants", json={"name": "b"}, headers=theirs),
+        gateway.get("/v1/tenants", headers=theirs),
+        gateway.post("/v1/api-keys", json=asked, headers=theirs),
+    ):
+        refused(answer, 403, "scope_missing")
+
+
+def test_a_policy_is_changed_by_field(gateway: TestClient, get: Get) -> None:
+    """What a PATCH names is set, at once and for this tenant alone, and what it does not name stays."""
+    gateway.post("/v1/tenants", json={"name": "shop"})
+    for changed in ({"grace_seconds": 60}, {"time_zone": "Europe/Berlin", "regulations": {"lgpd": {"days": 15}}}, {}):
+        answer = gateway.patch("/v1/tenant", json={"policy": changed})
+        assert answer.status_code == 200
+    expected = Policy.model_validate(
+        {"grace_seconds": 60, "time_zone": "Europe/Berlin", "regulations": {"lgpd": {"days": 15}}}
+    ).model_dump(mode="json")
+    assert get("/tenant")["policy"] == answer.json()["policy"] == expected
+    assert get("/tenants")["items"][0]["policy"] == Policy().model_dump(mode="json")
+    log = get("/audit-log?action=tenant.policy_changed")["items"]
+    assert [sorted(entry["detail"]["policy"]) for entry in log] == [[], ["regulations", "time_zone"], ["grace_seconds"]]
+
+
+@pytest.mark.parametrize(
+    ("policy", "path"),
+    [
+        ({"grace_seconds": -1}, "policy.grace_seconds"),
+        ({"time_zone": "Mars/Olympus"}, "policy.time_zone"),
+        ({"identity": "face"}, "policy.identity"),
+        ({"regulations": {"GDPR!": {}}}, "policy.regulations.GDPR!.[key]"),
+        ({"unknown": 1}, "policy.unknown"),
+        (None, "policy"),
+    ],
+)
+def test_what_is_no_policy_is_refused(gateway: TestClient, get: Get, refused: Refused, policy: Any, path: str) -> None:
+    """A policy that is none is a 422 that names the field, for a new tenant and for one's own; nothing changes."""
+    for answer in (
+        gateway.patch("/v1/tenant", json={"policy": policy}),
+        gateway.post("/v1/tenants", json={"name": "shop", "policy": policy}),
+    ):
+        assert refused(answer, 422, "input_invalid")["errors"][0]["path"] == path
+    assert get("/tenant")["policy"] == Policy().model_dump(mode="json")
+    assert len(get("/tenants")["items"]) == 1

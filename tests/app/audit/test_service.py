@@ -1,0 +1,181 @@
+import datetime
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.exc import DBAPIError
+
+from app.audit import service as audit
+from app.audit.service import GENESIS, Deed, entry_hash
+from app.db import Actor, Database, now
+from app.db.tables import AuditEntry, Tenant
+from app.installation import Installation
+
+HERE, THERE = Actor(tenant_id="ten_here", name="key_1"), Actor(tenant_id="ten_there", name="key_2")
+
+
+@pytest.fixture
+def database(at: Installation) -> Database:
+    """With two tenants that have done nothing yet."""
+    with at.database.writing() as session:
+        for by in (HERE, THERE):
+            session.add(Tenant(id=by.tenant_id, name=by.tenant_id, policy={}, created_at=now(session)))
+    return at.database
+
+
+def deed(by: Actor, action: str = "thing.made", **detail: Any) -> Deed:
+    return Deed(tenant_id=by.tenant_id, actor=by.name, action=action, object_id="th_1", detail=detail)
+
+
+def chain(database: Database, by: Actor) -> list[AuditEntry]:
+    """The tenant's log as it is stored: without gaps, each entry after the one before, each hash that of its entry."""
+    with database.reading(by=by) as session:
+        entries = list(session.scalars(sa.select(AuditEntry).order_by(AuditEntry.sequence)))
+    assert [entry.sequence for entry in entries] == list(range(1, len(entries) + 1))
+    assert [entry.previous_hash for entry in entries] == [GENESIS, *(entry.hash for entry in entries)][: len(entries)]
+    assert [entry.hash for entry in entries] == [entry_hash(entry) for entry in entries]
+    return entries
+
+
+def test_who_did_what_is_recorded(database: Database) -> None:
+    """An entry names the actor of the session, the deed, its object and its detail, at the database's time."""
+    with database.writing(by=HERE) as session:
+        before = now(session)
+        audit.record(session, "model.created", "mdl_1", epsilon=0.5)
+    [entry] = chain(database, HERE)
+    assert (entry.tenant_id, entry.actor) == (HERE.tenant_id, HERE.name)
+    assert (entry.action, entry.object_id, entry.detail) == ("model.created", "mdl_1", {"epsilon": 0.5})
+    assert before <= entry.at <= before + datetime.timedelta(minutes=1)
+
+
+def test_nobody_records_for_nobody(database: Database) -> None:
+    """A session that acts for no tenant must say whose deed it was."""
+    with database.writing() as session, pytest.raises(RuntimeError):
+        audit.record(session, "thing.made", "th_1")
+
+
+def test_each_tenant_has_its_own_chain(database: Database) -> None:
+    """Deeds of several tenants, one after another and in one transaction, each follow the last of the same tenant."""
+    for by in (HERE, THERE, THERE, HERE):
+        with database.writing(by=by) as session:
+            audit.record(session, "thing.made", "th_1")
+    with database.writing() as session:
+        audit.record_all(session, [deed(by) for by in (HERE, THERE, THERE)])
+    assert (len(chain(database, HERE)), len(chain(database, THERE))) == (3, 4)
+
+
+def test_many_deeds_in_one_transaction(database: Database) -> None:
+    """Whether recorded together or one by one, flushed in between or not, deeds stand in the order in which they were
+    done."""
+    with database.writing(by=HERE) as session:
+        audit.record_all(session, [])
+        audit.record_all(session, [deed(HERE, number=number) for number in range(150)])
+        for number in range(150, 200):
+            audit.record(session, "thing.made", "th_1", number=number)
+            if number % 7 == 0:
+                session.flush()
+    assert [entry.detail["number"] for entry in chain(database, HERE)] == list(range(200))
+
+
+def test_what_was_rolled_back_was_not_done(database: Database) -> None:
+    """Where part of a transaction is undone, its entries go with it, and the next one follows what is left."""
+    with database.writing(by=HERE) as session:
+        audit.record(session, "thing.made", "th_1", number=0)
+        with session.begin_nested() as savepoint:
+            audit.record(session, "thing.made", "th_1", number=1)
+            audit.record(session, "thing.made", "th_1", number=2)
+            savepoint.rollback()
+        audit.record(session, "thing.made", "th_1", number=3)
+        with session.begin_nested():
+            audit.record(session, "thing.made", "th_1", number=4)
+        audit.record(session, "thing.made", "th_1", number=5)
+    assert [entry.detail["number"] for entry in chain(database, HERE)] == [0, 3, 4, 5]
+
+
+def test_a_transaction_that_fails_leaves_no_entry(database: Database) -> None:
+    """What is recorded is recorded with what it is about, or not at all."""
+
+    def fail_half_way() -> None:
+        with database.writing(by=HERE) as session:
+            audit.record(session, "thing.made", "th_1")
+            session.flush()
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail_half_way()
+    assert chain(database, HERE) == []
+
+
+def test_writers_at_once_make_one_chain(database: Database) -> None:
+    """Of eight threads that record at the same time none fails, and no two entries follow the same one."""
+    start = threading.Barrier(8)
+
+    def act(thread: int) -> None:
+        start.wait()
+        for _ in range(5):
+            with database.writing(by=(HERE, THERE)[thread % 2]) as session:
+                audit.record(session, "thing.made", "th_1", thread=thread)
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(act, range(8)))
+    assert (len(chain(database, HERE)), len(chain(database, THERE))) == (20, 20)
+
+
+@pytest.mark.parametrize(
+    "moment",
+    [
+        datetime.datetime(2026, 3, 1, 12, 0, 0, 123456, datetime.UTC),
+        datetime.datetime(2026, 3, 1, 12, 0, 0, 0, datetime.UTC),
+        datetime.datetime(2026, 3, 1, 0, 30, 0, 1, datetime.timezone(datetime.timedelta(hours=2))),
+    ],
+)
+def test_a_time_comes_back_as_it_was(database: Database, moment: datetime.datetime) -> None:
+    """The hash is over the moment to the microsecond, whatever its zone, and so is what is stored."""
+    with database.writing() as session:
+        audit.record_all(session, [deed(HERE)], at=moment)
+    [entry] = chain(database, HERE)
+    assert entry.at == moment
+
+
+@pytest.mark.parametrize(
+    "detail",
+    [
+        {},
+        {"scopes": ["admin", "operator"], "nested": {"b": [1, None, True], "a": {}}},
+        {"numbers": [0, -1, 2**53, 2**80, 0.1, 1e-300, 1e300, -0.0]},
+        {"name": "é \u2028 \U0001f600 \\ \" '"},
+    ],
+)
+def test_a_detail_comes_back_as_it_was(database: Database, detail: dict[str, Any]) -> None:
+    """Whatever of JSON is in a detail hashes the same after it was stored."""
+    with database.writing(by=HERE) as session:
+        audit.record(session, "thing.made", "th_1", **detail)
+    [entry] = chain(database, HERE)
+    assert entry.detail == detail
+
+
+@pytest.mark.parametrize("name", ["tenant_id", "actor", "action", "object_id", "previous_hash"])
+def test_every_part_counts(name: str) -> None:
+    """An entry of which anything is changed has another hash."""
+    at = datetime.datetime(2026, 3, 1, tzinfo=datetime.UTC)
+    names = ("tenant_id", "actor", "action", "object_id", "previous_hash")
+    entry = AuditEntry(sequence=1, at=at, detail={}, **dict.fromkeys(names, "a"))
+    whole = entry_hash(entry)
+    for part, changed in ((name, "b"), ("sequence", 2), ("detail", {"a": 1}), ("at", at.replace(microsecond=1))):
+        before = getattr(entry, part)
+        setattr(entry, part, changed)
+        assert entry_hash(entry) != whole
+        setattr(entry, part, before)
+    assert entry_hash(entry) == whole
+
+
+@pytest.mark.parametrize("change", ["UPDATE audit_entries SET actor = 'nobody'", "DELETE FROM audit_entries"])
+def test_the_log_is_append_only(database: Database, change: str) -> None:
+    """The database itself refuses to change or remove an entry."""
+    with database.writing(by=HERE) as session:
+        audit.record(session, "thing.made", "th_1")
+    with pytest.raises(DBAPIError, match="append-only"), database.writing() as session:
+        session.execute(sa.text(change))
+    assert [entry.actor for entry in chain(database, HERE)] == [HERE.name]

@@ -1,0 +1,58 @@
+"""An installation to back up, and a place beside it to restore to."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+from app.backup import restoring, service, tombstones
+from app.backup.restoring import Restored
+from app.backup.service import Backup
+from app.config import Settings
+from app.installation import Installation
+from tests.postgres.server import Server
+
+
+def quietly(status: str, done: int, total: int | None) -> None:
+    """No progress to be seen."""
+
+
+@pytest.fixture
+def key_file(tmp_path: Path) -> Path:
+    return tmp_path / "elsewhere.key"
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    return tmp_path / "archive"
+
+
+@pytest.fixture
+def back_up(at: Installation, archive: Path, key_file: Path) -> Callable[[], Backup]:
+    """Back the installation up into `archive`."""
+    return lambda: service.back_up(at, archive, key_file=key_file, progress=quietly)
+
+
+@pytest.fixture
+def other(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Settings]:
+    """The settings of an installation that is not there yet, on the same kind of database."""
+    folder = tmp_path / "other"
+    if kind == "sqlite":
+        yield Settings(data_dir=folder, lease_seconds=5.0)
+    else:
+        postgres: Server = request.getfixturevalue("postgres")
+        with postgres.database() as name:
+            yield Settings(data_dir=folder, database_url=SecretStr(postgres.url(name)), lease_seconds=5.0)
+
+
+@pytest.fixture
+def restore(at: Installation, archive: Path, key_file: Path, other: Settings) -> Callable[[], Restored]:
+    """Restore `archive` to the other place, with all that `at` remembers."""
+
+    def restored() -> Restored:
+        tombstones.record(at)
+        remembered_in = at.settings.resolved_tombstones()
+        return restoring.restore(other, archive, key_file=key_file, remembered_in=remembered_in, progress=quietly)
+
+    return restored

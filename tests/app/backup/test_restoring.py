@@ -1,0 +1,449 @@
+"""Restoring: the same as before, but for everybody who asked to be forgotten since."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from fastapi.testclient import TestClient
+
+from app import installation
+from app.audit import repository as audit_repository
+from app.backup import restoring, service, tombstones
+from app.backup.restoring import Restored
+from app.backup.service import Backup
+from app.config import Settings
+from app.db.tables import AuditEntry, DeletionRequest, Model, Version
+from app.errors import BackupRefused, DatabasePutBack, RestoreUnfinished
+from app.installation import Installation
+from app.main import create_app
+from tests.app.backup.conftest import quietly
+from tests.conftest import people
+from tests.faults.checks import assert_all_done_once
+from worker import runner
+
+Make = Callable[..., dict[str, Any]]
+
+
+def work_at(at: Installation) -> int:
+    runs = 0
+    while runner.run_next(at, worker="test"):
+        runs += 1
+    return runs
+
+
+def test_whoever_was_forgotten_since_is_forgotten_again(
+    gateway: TestClient,
+    at: Installation,
+    new_dataset: Make,
+    new_model: Make,
+    forget: Make,
+    work: Callable[[], int],
+    back_up: Callable[[], Backup],
+    restore: Callable[[], Restored],
+    other: Settings,
+) -> None:
+    """Their rows are null on disk before anything may be served, their requests are open again under their own ids and
+    deadlines, and a worker completes them with new certificates; nobody else's rows are touched."""
+    dataset = new_dataset(rows=60)
+    model = new_model(dataset["id"])
+    assert work() == 1
+    earlier = forget("p1")
+    assert work() == 1
+    back_up()
+    done = forget("p3", regulation="ccpa")
+    assert work() == 1
+    certificate = gateway.get(f"/v1/deletion-requests/{done['id']}").json()["models"][0]["certificate_id"]
+    waits = forget("p5")
+
+    restored = restore()
+    assert (restored.requests.made, restored.num_models) == (2, 1)
+    with installation.opened(other) as again:
+        rows = again.rows.open(dataset["id"])
+        assert not rows.features[[1, 3, 5]].any()
+        assert rows.features.any(axis=1).sum() == 57
+        with again.database.reading() as session:
+            assert set(session.scalars(sa.select(Version.status))) == {"destroyed"}
+        assert not again.weights.version_ids()
+        with TestClient(create_app(other)) as client:
+            client.headers["Authorization"] = gateway.headers["Authorization"]
+            assert client.get(f"/v1/models/{model['id']}/serving").json()["reason"] == "weights_destroyed"
+            for asked in (done, waits):
+                found = client.get(f"/v1/deletion-requests/{asked['id']}").json()
+                assert found["status"] == "running"
+                assert {found[name] == asked[name] for name in ("due_at", "submitted_at", "regulation")} == {True}
+            assert work_at(again) == 1
+            for asked in (done, waits):
+                found = client.get(f"/v1/deletion-requests/{asked['id']}").json()
+                assert (found["status"], found["outcome"]) == ("completed", "forgotten")
+                assert found["models"][0]["certificate_id"] != certificate
+            assert client.get(f"/v1/deletion-requests/{earlier['id']}").json()["status"] == "completed"
+            refused = client.post("/v1/datasets", data={"name": "x"}, files={"file": ("x.npz", people("p3", "p4"))})
+            assert refused.json()["code"] == "subject_suppressed"
+        assert_all_done_once(again)
+
+
+def test_versions_that_were_lost_are_counted(
+    gateway: TestClient,
+    new_dataset: Make,
+    new_model: Make,
+    forget: Make,
+    work: Callable[[], int],
+    back_up: Callable[[], Backup],
+    restore: Callable[[], Restored],
+    other: Settings,
+) -> None:
+    """What versions gave away that the backup does not know is in every `adaptive` number that is signed afterwards."""
+    model = new_model(new_dataset(rows=60)["id"])
+    assert work() == 1
+    back_up()
+    for person in ("p1", "p2"):
+        forget(person)
+        assert work() == 1
+    last = forget("p3")
+    assert work() == 1
+    before = adaptive(gateway, last)
+    restore()
+    with installation.opened(other) as again, TestClient(create_app(other)) as client:
+        client.headers["Authorization"] = gateway.headers["Authorization"]
+        with again.database.reading() as session:
+            assert len(session.get_one(Model, model["id"]).lost_releases) == 3
+        assert work_at(again) == 1
+        assert adaptive(client, last) >= before
+        later = client.post("/v1/deletion-requests", json={"subject_id": "p9"}).json()
+        assert work_at(again) == 1
+        [certificate] = client.get(f"/v1/deletion-requests/{later['id']}/certificate").json()["certificates"]
+        [exposure] = certificate["statement"]["evidence"]["exposures"].values()
+        assert sum(count for _, count in exposure["releases"]) == 1 + 3 + 1
+        verified = client.post("/v1/certificates:verify", json={"jws": certificate["jws"]})
+        assert verified.status_code == 200, verified.text
+
+
+def test_models_that_were_lost_are_counted(
+    gateway: TestClient,
+    new_dataset: Make,
+    new_model: Make,
+    forget: Make,
+    work: Callable[[], int],
+    back_up: Callable[[], Backup],
+    restore: Callable[[], Restored],
+    other: Settings,
+) -> None:
+    """A model that was made after the backup is gone, and what it gave away is counted all the same."""
+    dataset = new_dataset(rows=60)
+    kept = new_model(dataset["id"])
+    assert work() == 1
+    back_up()
+    lost = new_model(dataset["id"])
+    assert work() == 1
+    restore()
+    with installation.opened(other) as again, TestClient(create_app(other)) as client:
+        client.headers["Authorization"] = gateway.headers["Authorization"]
+        assert work_at(again) == 1
+        request = client.post("/v1/deletion-requests", json={"subject_id": "p9"}).json()
+        assert work_at(again) == 1
+        [certificate] = client.get(f"/v1/deletion-requests/{request['id']}/certificate").json()["certificates"]
+        exposures = certificate["statement"]["evidence"]["exposures"]
+        assert exposures.keys() == {kept["id"], lost["id"]}
+        assert sum(count for _, count in exposures[lost["id"]]["releases"]) == 1
+        verified = client.post("/v1/certificates:verify", json={"jws": certificate["jws"]})
+        assert verified.status_code == 200, verified.text
+        assert client.get(f"/v1/accounting/datasets/{dataset['id']}").status_code == 200
+        assert client.get(f"/v1/accounting/models/{kept['id']}/curve").status_code == 200
+
+
+def adaptive(client: TestClient, request: dict[str, Any]) -> float:
+    """What the certificate of a request states."""
+    [certificate] = client.get(f"/v1/deletion-requests/{request['id']}/certificate").json()["certificates"]
+    stated = certificate["statement"]["guarantees"]
+    return float(next(one["mu"] for one in stated if one["notion"] == "adaptive"))
+
+
+def test_what_else_happened_since_happens_again(
+    gateway: TestClient,
+    at: Installation,
+    new_dataset: Make,
+    forget: Make,
+    back_up: Callable[[], Backup],
+    restore: Callable[[], Restored],
+    other: Settings,
+) -> None:
+    """Requests that were withdrawn, approved or extended since the backup are where they stood; one that was made and
+    withdrawn since is not there; one that waits for review waits again."""
+    new_dataset()
+    withdrawn, extended = forget("p1"), forget("p2")
+    policy = gateway.get("/v1/tenant").json()["policy"]
+    assert gateway.patch("/v1/tenant", json={"policy": {"auto_accept": False}}).status_code == 200, policy
+    approved = forget("p3")
+    back_up()
+    gateway.post(f"/v1/deletion-requests/{withdrawn['id']}/cancel")
+    gateway.post(f"/v1/deletion-requests/{extended['id']}/extend", json={"reason": "many"})
+    gateway.post(f"/v1/deletion-requests/{approved['id']}/approve")
+    waits, gone = forget("p4"), forget("p5")
+    gateway.post(f"/v1/deletion-requests/{gone['id']}/cancel")
+    wanted = {
+        one["id"]: gateway.get(f"/v1/deletion-requests/{one['id']}").json()
+        for one in (withdrawn, extended, approved, waits)
+    }
+
+    restored = restore()
+    assert (restored.requests.made, restored.requests.changed) == (1, 3)
+    with TestClient(create_app(other)) as client:
+        client.headers["Authorization"] = gateway.headers["Authorization"]
+        for request_id, before in wanted.items():
+            found = client.get(f"/v1/deletion-requests/{request_id}").json()
+            assert found["status"] == before["status"].replace("accepted", "running")
+            assert (found["due_at"], found["extended_due_at"]) == (before["due_at"], before["extended_due_at"])
+        assert client.get(f"/v1/deletion-requests/{gone['id']}").status_code == 404
+
+
+def test_a_grace_time_goes_on(
+    gateway: TestClient,
+    new_dataset: Make,
+    forget: Make,
+    back_up: Callable[[], Backup],
+    restore: Callable[[], Restored],
+    other: Settings,
+) -> None:
+    """Whoever may still be cancelled is not erased, and may be cancelled until the time that was set at first."""
+    dataset = new_dataset()
+    back_up()
+    assert gateway.patch("/v1/tenant", json={"policy": {"grace_seconds": 3600}}).status_code == 200
+    asked = forget("p1")
+    restore()
+    with installation.opened(other) as again:
+        assert again.rows.open(dataset["id"]).features[1].any()
+        with again.database.reading() as session:
+            held_until = session.get_one(DeletionRequest, asked["id"]).held_until
+            assert held_until is not None
+            assert 3500 < (held_until - session.get_one(DeletionRequest, asked["id"]).created_at).total_seconds() < 3700
+    with TestClient(create_app(other)) as client:
+        client.headers["Authorization"] = gateway.headers["Authorization"]
+        assert client.post(f"/v1/deletion-requests/{asked['id']}/cancel").json()["status"] == "cancelled"
+
+
+def test_a_batch_that_waits_is_added(
+    gateway: TestClient,
+    new_dataset: Make,
+    new_model: Make,
+    forget: Make,
+    work: Callable[[], int],
+    back_up: Callable[[], Backup],
+    restore: Callable[[], Restored],
+    other: Settings,
+) -> None:
+    """Rows that waited to be added are added, but for those of somebody who has asked to be forgotten since."""
+    dataset = new_dataset()
+    new_model(dataset["id"])
+    work()
+    for subject in ("p1", "p2"):
+        forget(subject)
+    work()
+    added = gateway.post(f"/v1/datasets/{dataset['id']}/records", files={"file": ("more.npz", people("new1", "new2"))})
+    assert added.status_code in (201, 202), added.text
+    back_up()
+    forget("new2")
+    work()
+    restore()
+    with installation.opened(other) as again:
+        staged = again.rows.open(added.json()["id"])
+        assert staged.features.any(axis=1).tolist() == [True, False]
+        work_at(again)
+        assert again.rows.open(dataset["id"]).features[:4].any(axis=1).tolist() == [True, True, False, True]
+        assert_all_done_once(again)
+
+
+def test_everything_is_said_in_the_audit_logs(
+    at: Installation, new_dataset: Make, back_up: Callable[[], Backup], restore: Callable[[], Restored], other: Settings
+) -> None:
+    """Each tenant's log goes on with an entry about the restore."""
+    new_dataset()
+    made = back_up()
+    restore()
+    with installation.opened(other) as again, again.database.reading() as session:
+        [tenant_id] = audit_repository.tenant_ids(session)
+        last = list(audit_repository.all_entries(session, tenant_id=tenant_id))[-1]
+        assert isinstance(last, AuditEntry)
+        assert (last.action, last.object_id, last.detail["tombstones"]) == ("installation.restored", made.id, True)
+
+
+def test_without_tombstones_it_must_be_said(
+    at: Installation, archive: Path, key_file: Path, new_dataset: Make, back_up: Callable[[], Backup], other: Settings
+) -> None:
+    """A file that is not there is refused before anything is changed; none at all starts a new file with what the
+    database knows."""
+    new_dataset()
+    back_up()
+    with pytest.raises(BackupRefused, match="no tombstones at"):
+        restoring.restore(other, archive, key_file=key_file, remembered_in=other.data_dir / "nothing", progress=quietly)
+    assert not other.data_dir.exists()
+    restored = restoring.restore(other, archive, key_file=key_file, remembered_in=None, progress=quietly)
+    assert restored.requests.made == 0
+
+
+def test_it_is_restored_where_nothing_is(
+    at: Installation,
+    archive: Path,
+    key_file: Path,
+    new_dataset: Make,
+    forget: Make,
+    back_up: Callable[[], Backup],
+    restore: Callable[[], Restored],
+    other: Settings,
+) -> None:
+    """Over an installation, over part of one, or beside other tombstones, nothing is restored."""
+    new_dataset()
+    forget("p1")
+    back_up()
+    tombstones.record(at)
+    own = at.settings.resolved_tombstones()
+    for settings, why in (
+        (at.settings, "is not empty"),
+        (at.settings.model_copy(update={"data_dir": archive.parent / "x", "tombstones": own}), "database|not empty"),
+        (other.model_copy(update={"tombstones": archive}), "There are tombstones at"),
+    ):
+        if settings.database_url is None and settings.data_dir.name == "x":
+            settings = settings.model_copy(update={"store_url": str(at.settings.data_dir)})
+        with pytest.raises(BackupRefused, match=why):
+            restoring.restore(settings, archive, key_file=key_file, remembered_in=own, progress=quietly)
+    with pytest.raises(BackupRefused, match="no key file"):
+        restoring.restore(other, archive, key_file=archive.parent / "no", remembered_in=own, progress=quietly)
+    restore()
+
+
+def test_tombstones_must_reach_back_to_the_backup(
+    at: Installation, new_dataset: Make, forget: Make, back_up: Callable[[], Backup], restore: Callable[[], Restored]
+) -> None:
+    """A backup that is older than what is remembered is refused."""
+    new_dataset()
+    back_up()
+    forget("p1")
+    forget("p2")
+    tombstones.record(at)
+    at.settings.tombstone_days = 1e-9
+    tombstones.drop_old(at)
+    with pytest.raises(BackupRefused, match="remember nothing before"):
+        restore()
+
+
+@pytest.mark.parametrize("where", ["_load", "_forget", "_write_rows", "_finish"])
+def test_what_was_cut_off_serves_nobody_and_can_be_run_again(
+    at: Installation,
+    new_dataset: Make,
+    new_model: Make,
+    forget: Make,
+    work: Callable[[], int],
+    back_up: Callable[[], Backup],
+    restore: Callable[[], Restored],
+    other: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+    where: str,
+) -> None:
+    """A restore that ends early, anywhere, leaves what refuses to be opened or set up; the next one begins anew."""
+    dataset = new_dataset()
+    new_model(dataset["id"])
+    work()
+    back_up()
+    forget("p1")
+    work()
+    done = getattr(restoring, where)
+
+    def dies(*given: Any, **named: Any) -> Any:
+        done(*given, **named)
+        if where == "_finish":
+            installation.unfinished(other).touch()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(restoring, where, dies)
+    with pytest.raises(KeyboardInterrupt):
+        restore()
+    with pytest.raises(RestoreUnfinished):
+        installation.set_up(other)
+    with pytest.raises(RestoreUnfinished), installation.opened(other):
+        pass
+    monkeypatch.undo()
+    if where == "_finish":
+        remembered_in = other.resolved_tombstones()
+        assert list(tombstones.Journal(remembered_in, at.keys).lines())[-1].kind == "restored"
+        remembered_in.unlink()
+    restore()
+    with installation.opened(other) as again:
+        assert work_at(again) == 1
+        assert not again.rows.open(dataset["id"]).features[1].any()
+        assert_all_done_once(again)
+
+
+def test_it_can_be_backed_up_and_restored_again(
+    at: Installation,
+    tmp_path: Path,
+    archive: Path,
+    key_file: Path,
+    new_dataset: Make,
+    new_model: Make,
+    forget: Make,
+    work: Callable[[], int],
+    back_up: Callable[[], Backup],
+    restore: Callable[[], Restored],
+    other: Settings,
+) -> None:
+    """The tombstones go on in the restored installation: the same old backup restored again knows all of both lives."""
+    dataset = new_dataset()
+    new_model(dataset["id"])
+    work()
+    back_up()
+    forget("p1")
+    work()
+    restore()
+    with TestClient(create_app(other)) as client, installation.opened(other) as again:
+        client.headers["Authorization"] = f"Bearer {at.settings.resolved_admin_key_file().read_text().strip()}"
+        assert client.post("/v1/deletion-requests", json={"subject_id": "p2"}).status_code == 202
+        work_at(again)
+    third = Settings(data_dir=tmp_path / "third")
+    remembered_in = other.resolved_tombstones()
+    found = restoring.restore(third, archive, key_file=key_file, remembered_in=remembered_in, progress=quietly)
+    assert found.requests.made == 2
+    with installation.opened(third) as again:
+        assert not again.rows.open(dataset["id"]).features[[1, 2]].any()
+        work_at(again)
+        assert_all_done_once(again)
+
+
+def test_a_database_that_was_put_back_is_mended(
+    at: Installation,
+    archive: Path,
+    key_file: Path,
+    new_dataset: Make,
+    new_model: Make,
+    forget: Make,
+    work: Callable[[], int],
+    restore: Callable[[], Restored],
+    other: Settings,
+    tmp_path: Path,
+) -> None:
+    """Whoever is back because the database and the rows were put back by other means is forgotten again, however long
+    ago that was: a backup of what is there restores with the tombstones."""
+    dataset = new_dataset()
+    new_model(dataset["id"])
+    work()
+    service.back_up(at, archive, key_file=key_file, progress=quietly)
+    forget("p1")
+    work()
+    tombstones.record(at)
+    own = at.settings.resolved_tombstones()
+    long_ago = tmp_path / "long ago"
+    restoring.restore(other, archive, key_file=key_file, remembered_in=None, progress=quietly)
+    shutil.copy(own, other.resolved_tombstones())
+    with installation.opened(other) as again:
+        assert again.rows.open(dataset["id"]).features[1].any()
+        with pytest.raises(DatabasePutBack):
+            tombstones.record(again)
+        service.back_up(again, long_ago, key_file=key_file, progress=quietly)
+    third = Settings(data_dir=tmp_path / "third")
+    found = restoring.restore(third, long_ago, key_file=key_file, remembered_in=own, progress=quietly)
+    assert found.requests.made == 1
+    with installation.opened(third) as mended:
+        assert not mended.rows.open(dataset["id"]).features[1].any()
+        work_at(mended)
+        assert_all_done_once(mended)

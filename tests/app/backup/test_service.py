@@ -1,0 +1,169 @@
+"""Backups: whole or not there, of one moment, made while others work."""
+
+import stat
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from app import installation
+from app.backup import restoring, service, tombstones
+from app.backup.archive import Reader
+from app.backup.service import Backup
+from app.config import Settings
+from app.errors import BackupRefused, DatasetDamaged
+from app.installation import Installation
+from app.keys import KeyEncryptionFile
+from app.unlearning import service as unlearning
+from tests.app.backup.conftest import quietly
+from tests.conftest import people
+from tests.faults.checks import assert_all_done_once
+from worker import runner
+
+Make = Callable[..., dict[str, Any]]
+
+
+def things(archive: Path, key_file: Path) -> dict[str, bytes]:
+    with archive.open("rb") as file:
+        found: dict[str, bytes] = {}
+        for piece in Reader(file, KeyEncryptionFile(key_file)):
+            found[piece.thing] = found.get(piece.thing, b"") + piece.content
+        return found
+
+
+def test_an_archive_holds_everything_but_weights(
+    at: Installation,
+    archive: Path,
+    key_file: Path,
+    back_up: Callable[[], Backup],
+    new_dataset: Make,
+    new_model: Make,
+    work: Callable[[], int],
+) -> None:
+    """Tables, rows and keys are in it; neither weights nor what wraps their keys; only its owner reads it."""
+    dataset = new_dataset()
+    new_model(dataset["id"])
+    work()
+    made = back_up()
+    assert made.num_bytes == archive.stat().st_size
+    found = things(archive, key_file)
+    assert {"about", "manifest", f"rows/{dataset['id']}", "tables/records", "keys/subject.key"} <= found.keys()
+    assert not {name for name in found if "kek" in name or "weights" in name}
+    [version_id] = at.weights.version_ids()
+    parameters = at.weights.get(version_id)[-16:]
+    assert not any(parameters in content for content in found.values())
+    for path in (archive, key_file):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_nothing_is_replaced(archive: Path, back_up: Callable[[], Backup]) -> None:
+    """A backup under a name that is taken is refused."""
+    archive.write_bytes(b"another one")
+    with pytest.raises(BackupRefused, match="replaces nothing"):
+        back_up()
+    assert archive.read_bytes() == b"another one"
+
+
+def test_what_fails_leaves_nothing(
+    at: Installation, archive: Path, back_up: Callable[[], Backup], new_dataset: Make
+) -> None:
+    """Rows that are not those on record are backed up under no name; what a crash left half written is no hindrance."""
+    dataset = new_dataset()
+    features = at.settings.data_dir / "datasets" / dataset["id"] / "features.f32"
+    whole = features.read_bytes()
+    features.write_bytes(b"\1" + whole[1:])
+    with pytest.raises(DatasetDamaged):
+        back_up()
+    assert not list(archive.parent.glob("*archive*"))
+    features.write_bytes(whole)
+    archive.with_name(".archive.partial").write_bytes(b"half" * 10**6)
+    made = back_up()
+    assert made.num_bytes < 10**6
+    assert [path.name for path in archive.parent.glob("*archive*")] == ["archive"]
+
+
+def test_one_writes_an_archive(archive: Path, back_up: Callable[[], Backup]) -> None:
+    """A second process that would write the same archive at the same time is refused."""
+    with service._alone(archive.with_name(".archive.partial")), pytest.raises(BackupRefused, match="Another process"):
+        back_up()
+
+
+@pytest.mark.slow
+def test_rows_and_tables_are_of_one_moment(
+    at: Installation,
+    gateway: TestClient,
+    settings: Settings,
+    tmp_path: Path,
+    key_file: Path,
+    other: Settings,
+    new_dataset: Make,
+    new_model: Make,
+    forget: Make,
+    work: Callable[[], int],
+) -> None:
+    """Backups made while people are forgotten and rows are added, again and again, restore to what verifies."""
+    dataset = new_dataset(rows=200)
+    new_model(dataset["id"])
+    work()
+    stopped, added = threading.Event(), list[int]()
+
+    def busy() -> None:
+        number = 0
+        while not stopped.is_set():
+            forget(f"p{number}")
+            work()
+            more = {"file": ("more.npz", people(f"new{number}"))}
+            added.append(gateway.post(f"/v1/datasets/{dataset['id']}/records", files=more).status_code)
+            number += 1
+
+    thread = threading.Thread(target=busy)
+    thread.start()
+    archives = [tmp_path / f"archive{number}" for number in range(4)]
+    try:
+        with installation.opened(settings) as own:
+            for path in archives:
+                service.back_up(own, path, key_file=key_file, progress=quietly)
+    finally:
+        stopped.set()
+        thread.join()
+    assert set(added) == {202}
+    work()
+    tombstones.record(at)
+    remembered_in = at.settings.resolved_tombstones()
+    restoring.restore(other, archives[-1], key_file=key_file, remembered_in=remembered_in, progress=quietly)
+    with installation.opened(other) as again:
+        while runner.run_next(again, worker="test"):
+            pass
+        assert_all_done_once(again)
+
+
+def test_an_erasure_that_was_under_way_goes_on(
+    at: Installation,
+    back_up: Callable[[], Backup],
+    restore: Callable[[], restoring.Restored],
+    other: Settings,
+    new_dataset: Make,
+    new_model: Make,
+    forget: Make,
+    work: Callable[[], int],
+) -> None:
+    """A backup of what a worker left half done, run and rows, restores to what the next worker completes."""
+    dataset = new_dataset()
+    new_model(dataset["id"])
+    work()
+    forget("p1")
+    forget("p2")
+    with at.database.writing() as session:
+        claimed = unlearning.claim(session, worker="w", lease_seconds=60, max_requests=10)
+    assert claimed
+    at.rows.make_null(dataset["id"], claimed.slots_to_null[:1])
+    back_up()
+    restore()
+    with installation.opened(other) as again:
+        while runner.run_next(again, worker="test"):
+            pass
+        assert not again.rows.open(dataset["id"]).features[[1, 2]].any()
+        assert_all_done_once(again)

@@ -1,0 +1,196 @@
+"""The tombstones remember each request once, and say so when they cannot be believed."""
+
+import datetime
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from fastapi.testclient import TestClient
+
+from app.backup import tombstones
+from app.db.tables import Dataset, Run
+from app.errors import DatabasePutBack, TombstonesDamaged
+from app.installation import Installation
+from app.keys import Keys
+from tests.faults.processes import wait_until
+
+Make = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def file(at: Installation) -> Path:
+    return at.settings.resolved_tombstones()
+
+
+def statuses(at: Installation) -> list[tuple[str, str]]:
+    return [
+        (line.request.id, line.request.status) for line in tombstones.journal(at).lines() if line.request is not None
+    ]
+
+
+def test_each_event_is_remembered_once(at: Installation, new_dataset: Make, forget: Make) -> None:
+    """However often it is recorded, there is one line for each acceptance, with the deadline and without the person."""
+    new_dataset()
+    asked = forget("p1", regulation="ccpa", metadata={"note": "unmistakable"}, external_id="case-77")
+    for _ in range(3):
+        tombstones.record(at)
+    [line] = tombstones.journal(at).lines()
+    assert line.request
+    assert line.request.id == asked["id"]
+    assert line.request.due_at == datetime.datetime.fromisoformat(asked["due_at"])
+    written = at.settings.resolved_tombstones().read_text()
+    assert "p1" not in written.replace(line.request.subject_ref, "")
+    assert "unmistakable" not in written
+    assert "case-77" not in written
+
+
+def test_what_happens_to_a_request_is_remembered(
+    at: Installation, gateway: TestClient, new_dataset: Make, forget: Make
+) -> None:
+    """Withdrawing, reviewing and extending are lines of their own, with the clock as it stands."""
+    new_dataset()
+    asked = forget("p1")
+    tombstones.record(at)
+    extended = gateway.post(f"/v1/deletion-requests/{asked['id']}/extend", json={"reason": "many requests"})
+    tombstones.record(at)
+    assert gateway.post(f"/v1/deletion-requests/{asked['id']}/cancel").status_code == 200
+    tombstones.record(at)
+    assert statuses(at) == [(asked["id"], "accepted"), (asked["id"], "accepted"), (asked["id"], "cancelled")]
+    _, line, _ = tombstones.journal(at).lines()
+    assert line.request
+    assert line.request.deadline == datetime.datetime.fromisoformat(extended.json()["extended_due_at"])
+
+
+def test_a_worker_records_before_it_erases(
+    at: Installation, new_dataset: Make, forget: Make, work: Callable[[], int]
+) -> None:
+    """Nobody's rows are touched whose request is not remembered: where that cannot be done the run fails."""
+    dataset = new_dataset()
+    forget("p1")
+    file = at.settings.resolved_tombstones()
+    file.unlink(missing_ok=True)
+    file.mkdir()
+    assert work() == 1
+    assert at.rows.open(dataset["id"]).features[1].any()
+    with at.database.writing() as session:
+        assert session.scalars(sa.select(Run.error_code)).one() == "IsADirectoryError"
+        session.get_one(Dataset, dataset["id"]).not_before = None
+    file.rmdir()
+    assert work() == 1
+    assert not at.rows.open(dataset["id"]).features[1].any()
+    assert len(statuses(at)) >= 1
+
+
+def test_the_gateway_records_by_itself(at: Installation, gateway: TestClient, new_dataset: Make, forget: Make) -> None:
+    """Within seconds of an acceptance it is in the file, though no worker runs."""
+    new_dataset()
+    asked = forget("p1")
+    wait_until(lambda: (asked["id"], "accepted") in statuses(at))
+
+
+def test_a_torn_last_line_is_none(at: Installation, file: Path, new_dataset: Make, forget: Make) -> None:
+    """What a crash left of a line is cut off, and the line written again."""
+    new_dataset()
+    forget("p1")
+    tombstones.record(at)
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-7])
+    assert statuses(at) == []
+    tombstones.record(at)
+    assert file.read_bytes() == whole
+
+
+@pytest.mark.parametrize("damage", ["changed", "cut out", "swapped"])
+def test_damage_is_refused(at: Installation, file: Path, new_dataset: Make, forget: Make, damage: str) -> None:
+    """A line that was changed, left out, or put elsewhere is noticed when they are read."""
+    new_dataset()
+    for number in range(4):
+        forget(f"p{number}")
+    tombstones.record(at)
+    first, second, third, fourth = file.read_bytes().splitlines(keepends=True)
+    changed = {
+        "changed": [first, second.replace(b"accepted", b"rejected"), third, fourth],
+        "cut out": [first, third, fourth],
+        "swapped": [second, first, third, fourth],
+    }
+    file.write_bytes(b"".join(changed[damage]))
+    with pytest.raises(TombstonesDamaged):
+        list(tombstones.journal(at).lines())
+
+
+def test_a_damaged_end_stops_the_writer(at: Installation, file: Path, new_dataset: Make, forget: Make) -> None:
+    """Nothing is added to a file whose last line is not what was written, or whose key is another."""
+    new_dataset()
+    forget("p1")
+    tombstones.record(at)
+    whole = file.read_bytes()
+    file.write_bytes(whole.replace(b"accepted", b"rejected"))
+    with pytest.raises(TombstonesDamaged):
+        tombstones.record(at)
+    file.write_bytes(whole)
+    with pytest.raises(TombstonesDamaged):
+        list(tombstones.Journal(file, Keys(file.parent / "other")).lines())
+
+
+def test_a_database_that_was_put_back_is_noticed(
+    at: Installation, file: Path, new_dataset: Make, forget: Make, work: Callable[[], int]
+) -> None:
+    """Where the file knows what the database does not, nothing is learned or erased."""
+    new_dataset()
+    forget("p1")
+    tombstones.record(at)
+    [line] = tombstones.journal(at).lines()
+    ahead = tombstones.Line(kind="request", number=line.number + 10, at=line.at, request=line.request)
+    tombstones.journal(at).append(lambda last: [ahead])
+    with pytest.raises(DatabasePutBack):
+        tombstones.record(at)
+    assert work() == 1
+    with at.database.reading() as session:
+        assert session.scalars(sa.select(Run.error_code)).one() == "database_put_back"
+
+
+def test_a_lost_file_is_written_anew(at: Installation, file: Path, new_dataset: Make, forget: Make) -> None:
+    """Everything that the database knows is in a new file."""
+    new_dataset()
+    for number in range(3):
+        forget(f"p{number}")
+    tombstones.record(at)
+    before = file.read_bytes()
+    file.unlink()
+    tombstones.record(at)
+    assert file.read_bytes() == before
+
+
+def test_old_lines_are_dropped(at: Installation, file: Path, new_dataset: Make, forget: Make) -> None:
+    """What is older than asked goes, but for the last line; the rest still verifies and goes on."""
+    new_dataset()
+    for number in range(4):
+        forget(f"p{number}")
+    tombstones.record(at)
+    journal = tombstones.journal(at)
+    third = list(journal.lines())[2]
+    assert journal.drop(before=third.at)
+    assert [line.kind for line in journal.lines()] == ["dropped", "request", "request"]
+    assert not journal.drop(before=third.at)
+    asked = forget("p9")
+    tombstones.record(at)
+    assert statuses(at)[-1] == (asked["id"], "accepted")
+    assert journal.drop(before=datetime.datetime.now(datetime.UTC) + datetime.timedelta(hours=1))
+    assert statuses(at) == [(asked["id"], "accepted")]
+    tombstones.record(at)
+    assert len(statuses(at)) == 1
+
+
+def test_how_long_it_remembers_is_a_setting(at: Installation, new_dataset: Make, forget: Make) -> None:
+    """Without the setting nothing is dropped."""
+    new_dataset()
+    for number in range(3):
+        forget(f"p{number}")
+    tombstones.record(at)
+    tombstones.drop_old(at)
+    assert len(statuses(at)) == 3
+    at.settings.tombstone_days = 1e-9
+    tombstones.drop_old(at)
+    assert len(statuses(at)) == 1

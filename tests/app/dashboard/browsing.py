@@ -1,0 +1,39 @@
+"""What a browser does that a caller of the API does not: cookies, forms with their tokens, an origin."""
+
+import re
+from dataclasses import dataclass
+
+import httpx
+from fastapi.testclient import TestClient
+
+HERE = "http://testserver"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Browser:
+    """A browser at the gateway, with the key that somebody will log in with."""
+
+    client: TestClient
+    key: str
+
+    def get(self, path: str, **headers: str) -> httpx.Response:
+        return self.client.get(path, headers=headers, follow_redirects=False)
+
+    def post(self, path: str, *, origin: str | None = HERE, **fields: str | list[str]) -> httpx.Response:
+        """Send a form as a page of ours does: from here, with the token of the session unless another is given."""
+        headers = {} if origin is None else {"Origin": origin}
+        if "csrf" not in fields:
+            fields["csrf"] = self.token()
+        return self.client.post(path, data=fields, headers=headers, follow_redirects=False)
+
+    def token(self) -> str:
+        """What the forms of the page that is shown first carry."""
+        page = self.get("/admin/nowhere").text
+        found = re.search(r'name="form-token" content="([0-9a-f]{64})"', page)
+        return found[1] if found else ""
+
+    def log_in(self, *, key: str | None = None, after: str = "/admin/login") -> httpx.Response:
+        page = self.get(after).text
+        [token] = re.findall(r'name="csrf" value="([0-9a-f]{64})"', page)
+        [onward] = re.findall(r'name="next" value="([^"]*)"', page)
+        return self.post("/admin/login", csrf=token, next=onward, key=self.key if key is None else key)

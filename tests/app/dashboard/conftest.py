@@ -1,0 +1,40 @@
+"""Fixtures for pages: a browser that is not logged in, and one that is."""
+
+from collections.abc import Callable
+
+import pytest
+from fastapi.testclient import TestClient
+
+from app.access import service as access
+from app.access.service import Scope
+from app.db import Actor
+from app.installation import Installation
+from tests.app.dashboard.browsing import Browser
+
+
+@pytest.fixture
+def browser(gateway: TestClient, admin_key: str) -> Browser:
+    """Not logged in yet, and with an admin's key at hand; the gateway is called by nobody else with its cookies."""
+    return Browser(client=TestClient(gateway.app, raise_server_exceptions=False), key=admin_key)
+
+
+@pytest.fixture
+def officer(browser: Browser) -> Browser:
+    """Logged in as an admin."""
+    assert browser.log_in().status_code == 303
+    return browser
+
+
+@pytest.fixture
+def somebody_with(gateway: TestClient, at: Installation, by: Actor) -> Callable[..., Browser]:
+    """Log in with a new key of these scopes; `by`: for another tenant."""
+
+    def log_in(*scopes: Scope, by: Actor = by) -> Browser:
+        key = access.new_key()
+        with at.database.writing(by=by) as session:
+            access.add_key(session, name="test", key=key, scopes=scopes)
+        browser = Browser(client=TestClient(gateway.app, raise_server_exceptions=False), key=key)
+        assert browser.log_in().status_code == 303
+        return browser
+
+    return log_in

@@ -1,0 +1,108 @@
+"""Audits on pages: what canaries showed of a run, beside what is certified of it."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from app.access.service import Scope
+from app.api.schemas import AuditOut, GuessesOut
+from app.dashboard import audits
+from app.db import Actor
+from app.db.tables import Run
+from app.installation import Installation
+from tests.app.dashboard.browsing import Browser
+
+Make = Callable[..., dict[str, Any]]
+Get = Callable[[str], Any]
+Work = Callable[[], int]
+
+
+@pytest.fixture
+def model(new_dataset: Make, new_model: Make, forget: Make, work: Work) -> str:
+    """One that has learned and forgotten somebody, audited both times."""
+    made: str = new_model(new_dataset(rows=200)["id"], noise_scale=0.02)["id"]
+    work()
+    forget("p1")
+    work()
+    return made
+
+
+def test_a_run_that_passed(officer: Browser, model: str, get: Get) -> None:
+    """Home, lists and the model's page say that its last audit passed; the run's page says what it showed."""
+    found = get(f"/models/{model}")["audit"]
+    numbers = audits.between(AuditOut(**found["last"]))
+    page = officer.get("/admin").text
+    assert re.search(r"<b>1</b>\s*<span>Last audits passed</span>", page)
+    assert ">Passed<" in page
+    assert ">Passed<" in officer.get("/admin/models").text
+    page = officer.get(f"/admin/models/{model}").text
+    assert f'href="/admin/runs/{found["last_run_id"]}">{numbers}<' in page
+    page = officer.get(f"/admin/runs/{found['last_run_id']}").text
+    assert "Nothing refutes the run." in page
+    assert numbers in page
+    assert f"gone in the {found['last']['steps']:,} of this run." in page
+    learned = next(run for run in get("/runs")["items"] if run["kind"] == "learn")
+    assert "They were there in all" in officer.get(f"/admin/runs/{learned['id']}").text
+
+
+@pytest.mark.parametrize("finding", ["guarantee", "noise", "forgetting"])
+def test_a_run_that_was_refused(
+    officer: Browser, model: str, get: Get, at: Installation, by: Actor, finding: str
+) -> None:
+    """What refuted a run is said in words, where it stands and on the overview."""
+    run_id = get(f"/models/{model}")["audit"]["last_run_id"]
+    with at.database.writing(by=by) as session:
+        run = session.get_one(Run, run_id)
+        changed = {**(run.audit or {}), "findings": [finding]}
+        session.execute(sa.update(Run).where(Run.id == run_id).values(audit=changed, error_code="audit_failed"))
+    page = officer.get(f"/admin/runs/{run_id}").text
+    assert "The audit refuted the run." in page
+    assert audits._REFUTES[finding] in page
+    assert "run nothing on that machine" in page
+    assert "1 refused" in officer.get("/admin").text
+    assert ">Refused<" in officer.get(f"/admin/models/{model}").text
+
+
+def test_asking_for_an_audit(officer: Browser, model: str, get: Get, work: Work) -> None:
+    """The button has the mechanism audited, and the page says so until it is done."""
+    path = f"/admin/models/{model}"
+    assert "Audit it" in officer.get(path).text
+    answer = officer.post(f"{path}/audit")
+    assert answer.status_code == 303
+    page = officer.get(answer.headers["location"]).text
+    assert "will be audited as soon as a worker is free" in page
+    assert "Another was asked for" in page
+    assert work() == 1
+    assert "Another was asked for" not in officer.get(path).text
+    assert "Auditing" in officer.get("/admin/runs").text
+    assert get(f"/models/{model}")["live_version"] == 2
+
+
+def test_without_audits(
+    officer: Browser, somebody_with: Callable[..., Browser], new_dataset: Make, new_model: Make, work: Work
+) -> None:
+    """A model that has none offers none; nor does one to whoever may not ask."""
+    dataset = new_dataset()["id"]
+    none, some = (new_model(dataset, audit={"lanes": lanes})["id"] for lanes in (0, 8))
+    work()
+    assert "Audit it" not in officer.get(f"/admin/models/{none}").text
+    assert "Last audit<" not in officer.get(f"/admin/models/{none}").text
+    assert "Audit it" in officer.get(f"/admin/models/{some}").text
+    reader = somebody_with(Scope.MODELS_READ)
+    assert "Audit it" not in reader.get(f"/admin/models/{some}").text
+    assert reader.post(f"/admin/models/{some}/audit").status_code == 403
+
+
+def test_no_number_is_rounded_in_our_favour() -> None:
+    """What is proved is rounded down, and what is certified up."""
+    guesses = GuessesOut(true_positives=1, members=1, false_positives=0, nonmembers=1)
+    counted = {"lanes": 2, "steps_before": 0, "steps": 1, "records": 1, "squares": 2.0, "drift": 0.0, "error": 0.05}
+    bounds = {"mu": 0.1, "epsilon": 0.93301, "mu_lower_bound": 0.1, "epsilon_lower_bound": 0.61299, "findings": []}
+    audit = AuditOut(guesses=guesses, **counted, **bounds)
+    assert audits.between(audit) == "0.612 ≤ ε ≤ 0.934"
+    lucky = audit.model_copy(update={"epsilon_lower_bound": 1.05})
+    assert audits.between(lucky) == "ε ≤ 0.934"
+    assert audits.told(lucky).is_beyond

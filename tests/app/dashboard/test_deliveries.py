@@ -1,0 +1,69 @@
+"""Deliveries on pages: found by what became of them, sent again; and the secret that they are signed with."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from app.access.service import Scope
+from app.installation import Installation
+from tests.app.api.test_authorisation import delivered
+from tests.app.dashboard.browsing import Browser
+
+Get = Callable[[str], Any]
+
+
+@pytest.fixture
+def delivery(at: Installation, forget: Callable[..., dict[str, Any]]) -> str:
+    """One that its receiver has."""
+    return delivered(at, forget("p1")["id"])
+
+
+def test_what_was_sent(officer: Browser, delivery: str) -> None:
+    """The list has it by what became of it; its page shows admins the address and the body."""
+    assert delivery in officer.get("/admin/deliveries?status=delivered").text
+    assert "No delivery is like that" in officer.get("/admin/deliveries?status=dead").text
+    page = officer.get(f"/admin/deliveries/{delivery}").text
+    assert "https://app.example/hook" in page
+    assert "{}" in page
+
+
+def test_sending_again(officer: Browser, delivery: str, get: Get) -> None:
+    """A delivery that is over is sent again under its id; while it waits that is not offered."""
+    assert "Send again" in officer.get(f"/admin/deliveries/{delivery}").text
+    answer = officer.post(f"/admin/deliveries/{delivery}/replay")
+    assert get(f"/webhook-deliveries/{delivery}")["ended_at"] is None
+    page = officer.get(answer.headers["location"]).text
+    assert "with ten new attempts" in page
+
+
+def test_what_others_see_of_it(somebody_with: Callable[..., Browser], delivery: str) -> None:
+    """Without the scope admin neither address, body, replay nor secret."""
+    reader = somebody_with(Scope.REQUESTS_READ, Scope.ACCOUNTING_READ)
+    page = reader.get(f"/admin/deliveries/{delivery}").text
+    assert "app.example" in page
+    assert "/hook" not in page
+    assert "Only admins see what is sent" in page
+    assert "Send again" not in page
+    assert "signing secret" not in reader.get("/admin/deliveries").text
+    assert reader.post(f"/admin/deliveries/{delivery}/replay").status_code == 403
+    assert reader.get("/admin/webhook-secret").status_code == 403
+
+
+def test_a_delivery_that_is_not_there(officer: Browser) -> None:
+    """An unknown id is a page with 404, also when it is to be sent again."""
+    assert officer.get("/admin/deliveries/whd_none").status_code == 404
+    assert officer.post("/admin/deliveries/whd_none/replay").status_code == 404
+
+
+def test_the_secret_is_replaced_once(officer: Browser, get: Get) -> None:
+    """The form names the secret that it replaces: sent twice, it replaces one."""
+    first = get("/webhook-secret")
+    assert first["secret"] in officer.get("/admin/webhook-secret").text
+    generation = str(first["generation"])
+    answer = officer.post("/admin/webhook-secret/rotate", generation=generation)
+    assert answer.headers["location"] == "/admin/webhook-secret?done=rotated"
+    officer.post("/admin/webhook-secret/rotate", generation=generation)
+    assert get("/webhook-secret")["generation"] == first["generation"] + 1
+    assert officer.post("/admin/webhook-secret/rotate", generation="99").status_code == 409
+    assert officer.post("/admin/webhook-secret/rotate", generation="first").status_code == 422

@@ -1,0 +1,258 @@
+"""Requests on pages: found, listed, decided, and never more of them than the key may see."""
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from fastapi.testclient import TestClient
+
+from app.access.service import Scope
+from app.db.tables import Certificate
+from app.installation import Installation
+from tests.app.dashboard.browsing import Browser
+
+Make = Callable[..., dict[str, Any]]
+HOSTILE = '<script>alert("x")</script>\'"><img src=x onerror=alert(1)>'
+
+
+@pytest.fixture
+def forgotten(new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]) -> dict[str, Any]:
+    """A request that one model has forgotten."""
+    new_model(new_dataset()["id"])
+    work()
+    made = forget("p1", external_id="case-1")
+    work()
+    return made
+
+
+def test_nothing_yet(officer: Browser) -> None:
+    """Where nobody has asked and nothing was made, the pages say so, and what to do."""
+    assert "Nobody has asked to be forgotten yet" in officer.get("/admin/requests").text
+    home = officer.get("/admin").text
+    assert "Nobody waits to be forgotten" in home
+    assert "No model has been made yet" in home
+    assert "No worker" in home
+
+
+def test_home_shows_how_everything_stands(officer: Browser, forgotten: dict[str, Any], forget: Make) -> None:
+    """The numbers, the next deadlines and the models are there, each with the way to it."""
+    made = forget("p2", identity_verified=False, submitted_at="2026-01-01T00:00:00Z", regulation="ccpa")
+    page = officer.get("/admin").text
+    assert f'href="/admin/requests/{made["id"]}"' in page
+    assert "days overdue" in page
+    assert "within the target" in page
+    part = officer.get("/admin/live", **{"HX-Request": "true"}).text
+    assert "<html" not in part
+    assert made["id"] in part
+
+
+def test_lists_are_cut_by_filters(officer: Browser, forget: Make) -> None:
+    """Status, regulation and deadline choose among the requests, and the page says so where none is left."""
+    waits = forget("p1", identity_verified=False)["id"]
+    done = forget("p2", regulation="ccpa")["id"]
+    for query, found in {
+        "status=in_review": {waits},
+        "regulation=ccpa": {done},
+        "order=deadline": {waits},
+        "": {waits, done},
+        "status=running": set(),
+        "due=overdue": set(),
+    }.items():
+        page = officer.get(f"/admin/requests?{query}").text
+        assert {one for one in (waits, done) if f"/admin/requests/{one}" in page} == found, query
+    assert "No request is like that" in officer.get("/admin/requests?status=running").text
+
+
+def test_pages_of_lists(officer: Browser, gateway: TestClient) -> None:
+    """The next page begins where this one ends."""
+    bodies = [{"subject_id": f"q{n}"} for n in range(60)]
+    assert gateway.post("/v1/deletion-requests:batch", json={"requests": bodies}).json()["accepted"] == 60
+    first = officer.get("/admin/requests").text
+    [onward] = re.findall(r'rel="next" href="([^"]+)"', first)
+    second = officer.get(f"/admin/requests{onward.replace('&amp;', '&')}").text
+    seen = [set(re.findall(r'href="/admin/requests/(dr_[0-9a-f]+)"', page)) for page in (first, second)]
+    assert [len(one) for one in seen] == [50, 10]
+    assert not seen[0] & seen[1]
+
+
+@pytest.mark.parametrize(
+    ("by", "sought", "found"),
+    [("subject_id", "p1", True), ("subject_id", "P1", False), ("external_id", "case-1", True)],
+)
+def test_searching(officer: Browser, forget: Make, at: Installation, by: str, sought: str, found: bool) -> None:
+    """A person's requests are found by their id, which stays neither in the page nor in its address."""
+    made = forget("p1", external_id="case-1")
+    answer = officer.post("/admin/requests/search", by=by, sought=sought)
+    assert answer.status_code == 200
+    assert (f"/admin/requests/{made['id']}" in answer.text) == found
+    assert by == "external_id" or f'"{sought}"' not in answer.text
+    assert "location" not in answer.headers
+
+
+def test_searching_for_nonsense(officer: Browser) -> None:
+    """What cannot be searched by is refused, without repeating it."""
+    for by, sought in (("subject_sha256", "not-a-hash"), ("name", "not-a-hash"), ("subject_id", "")):
+        answer = officer.post("/admin/requests/search", by=by, sought=sought)
+        assert answer.status_code == 422
+        assert "not-a-hash" not in answer.text
+
+
+def test_what_callers_wrote_is_shown_as_text(officer: Browser, forget: Make) -> None:
+    """Whatever an application or an officer writes into a request, no page runs it."""
+    made = forget("p1", external_id=HOSTILE, metadata={HOSTILE: HOSTILE}, identity_verified=False)
+    officer.post(f"/admin/requests/{made['id']}/extend", reason=HOSTILE)
+    officer.post(f"/admin/requests/{made['id']}/reject", ground="legal_claims", explanation=HOSTILE)
+    for path in ("/admin", "/admin/requests", f"/admin/requests/{made['id']}"):
+        page = officer.get(path).text
+        assert "<script>" not in page
+        assert "<img src=x" not in page
+    assert page.count("&lt;script&gt;") >= 4
+
+
+@pytest.mark.parametrize(
+    ("decision", "fields", "shown"),
+    [
+        ("approve", {}, "Completed"),
+        ("resume", {}, "The clock runs again."),
+        ("cancel", {}, "Cancelled"),
+        ("reject", {"ground": "legal_claims", "explanation": "A case is before court."}, "A case is before court."),
+        ("extend", {"reason": "Very many have asked."}, "Very many have asked."),
+    ],
+)
+def test_deciding(
+    officer: Browser, gateway: TestClient, forget: Make, decision: str, fields: dict[str, str], shown: str
+) -> None:
+    """An officer decides about a request, sees what has become of it, and is named in the audit log."""
+    made = forget("p1", identity_verified=False)
+    answer = officer.post(f"/admin/requests/{made['id']}/{decision}", **fields)
+    assert answer.headers["location"] == f"/admin/requests/{made['id']}?done={decision}"
+    assert shown in officer.get(answer.headers["location"]).text
+    newest = gateway.get("/v1/audit-log").json()["items"][0]
+    assert newest["object_id"] == made["id"]
+    assert newest["actor"].startswith("key_")
+
+
+def test_pausing(officer: Browser, forget: Make) -> None:
+    """A clock is stopped and let run again; what is not sensible any more is not offered."""
+    made = forget("p1", identity_verified=False)
+    path = f"/admin/requests/{made['id']}"
+    officer.post(f"{path}/resume")
+    page = officer.get(path).text
+    assert f"{path}/pause" in page
+    assert f"{path}/resume" not in page
+    officer.post(f"{path}/pause")
+    assert f"{path}/resume" in officer.get(path).text
+
+
+def test_an_open_page_says_that_the_request_moved_on(officer: Browser, forget: Make) -> None:
+    """A page that offers what cannot be decided any more says so; its own forms are left as they are."""
+    path = f"/admin/requests/{forget('p1', identity_verified=False)['id']}"
+    [live] = re.findall(r'hx-get="(/admin/requests/[^"]*)"', officer.get(path).text)
+    assert "has changed" not in officer.get(live).text
+    officer.post(f"{path}/cancel")
+    assert "has changed" in officer.get(live).text
+
+
+def test_what_cannot_be_decided_says_why(officer: Browser, forget: Make) -> None:
+    """A refused decision shows the request as it is, with the reason."""
+    made = forget("stranger")
+    answer = officer.post(f"/admin/requests/{made['id']}/cancel")
+    assert answer.status_code == 409
+    assert 'role="alert"' in answer.text
+    assert made["id"] in answer.text
+    empty = officer.post(f"/admin/requests/{made['id']}/reject", ground="legal_claims", explanation=" ")
+    assert empty.status_code == 422
+    assert "explanation" in empty.text
+
+
+def test_deciding_about_many(officer: Browser, gateway: TestClient, forget: Make) -> None:
+    """All that were chosen are decided, each by itself; how many could not be is told."""
+    made = [forget(f"p{n}", identity_verified=False)["id"] for n in range(3)]
+    answer = officer.post("/admin/requests/decide", decision="approve", chosen=[*made[:2], "dr_none"])
+    assert answer.headers["location"] == "/admin/requests?done=approved&decided=2&refused=1"
+    page = officer.get(answer.headers["location"]).text
+    assert "2 requests approved. 1 request could not be" in page
+    answer = officer.post(
+        "/admin/requests/decide", decision="reject", chosen=made, ground="legal_claims", explanation="A case."
+    )
+    assert "decided=1&refused=2" in answer.headers["location"]
+    assert gateway.get(f"/v1/deletion-requests/{made[2]}").json()["status"] == "rejected"
+
+
+def test_the_certificate_in_plain_words(officer: Browser, forgotten: dict[str, Any]) -> None:
+    """What a certificate proves and what it does not is said in words, with its numbers."""
+    page = officer.get(f"/admin/requests/{forgotten['id']}").text
+    assert "has forgotten this person" in page
+    assert "What this proves" in page
+    assert "What it does not prove" in page
+    assert "Weights that somebody copied before the deletion still carry the person" in page
+
+
+def test_verifying(officer: Browser, gateway: TestClient, at: Installation, forgotten: dict[str, Any]) -> None:
+    """The button checks the signature and the numbers, and says so; a certificate that was changed does not hold."""
+    [found] = gateway.get(f"/v1/deletion-requests/{forgotten['id']}/certificate").json()["certificates"]
+    path = f"/admin/certificates/{found['id']}"
+    assert "It holds." in officer.post(f"{path}/verify").text
+    downloaded = officer.get(f"{path}.json")
+    assert json.loads(downloaded.content) == found
+    assert "attachment" in downloaded.headers["content-disposition"]
+    assert officer.get(f"{path}.jws").text == found["jws"]
+    head, body, signature = found["jws"].split(".")
+    forged = ".".join([head, body, signature[::-1]])
+    with at.database.writing() as session:
+        session.execute(sa.update(Certificate).values(jws=forged))
+    assert "It does not hold." in officer.post(f"{path}/verify").text
+
+
+def test_exporting(officer: Browser, forget: Make) -> None:
+    """The list goes out as the API's CSV."""
+    made = forget("p1")
+    answer = officer.get("/admin/requests.csv")
+    assert answer.headers["content-type"].startswith("text/csv")
+    assert made["id"] in answer.text
+
+
+def test_a_reader_decides_nothing(somebody_with: Callable[..., Browser], officer: Browser, forget: Make) -> None:
+    """Whoever may only read is offered no button, and is refused if they send the form nevertheless."""
+    made = forget("p1", identity_verified=False)
+    reader = somebody_with(Scope.REQUESTS_READ)
+    path = f"/admin/requests/{made['id']}"
+    page = reader.get(path).text
+    assert f'action="{path}' not in page
+    assert "Choose all" not in reader.get("/admin/requests").text
+    assert reader.post(f"{path}/approve").status_code == 403
+    answer = reader.post("/admin/requests/decide", decision="approve", chosen=[made["id"]])
+    assert answer.status_code == 403
+
+
+def test_an_app_learns_nothing_from_pages(
+    somebody_with: Callable[..., Browser], officer: Browser, forgotten: dict[str, Any], forget: Make
+) -> None:
+    """Who may not learn whether anything is held sees a forgotten person and a stranger alike, and no numbers."""
+    app = somebody_with(Scope.REQUESTS_READ, Scope.REQUESTS_WRITE)
+    stranger = forget("stranger", external_id="case-2")
+    pages = [
+        app.get(f"/admin/requests/{one['id']}").text.replace(one["id"], "ID").replace(one["external_id"], "CASE")
+        for one in (forgotten, stranger)
+    ]
+    for page in pages:
+        assert "Certificates" not in page
+        assert "Models" not in page
+    home = app.get("/admin").text
+    assert "Overdue" not in home
+    assert "Next deadlines" in home
+
+
+def test_tenants_see_their_own(gateway: TestClient, browser: Browser, forget: Make) -> None:
+    """Another tenant's officer finds neither the request nor its buttons."""
+    made = forget("p1", identity_verified=False)
+    key = gateway.post("/v1/tenants", json={"name": "other"}).json()["admin_key"]
+    other = Browser(client=browser.client, key=key)
+    other.log_in()
+    assert made["id"] not in other.get("/admin/requests").text
+    assert other.get(f"/admin/requests/{made['id']}").status_code == 404
+    assert other.post(f"/admin/requests/{made['id']}/approve").status_code == 404
+    assert made["id"] not in other.post("/admin/requests/search", by="subject_id", sought="p1").text

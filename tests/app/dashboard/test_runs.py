@@ -1,0 +1,84 @@
+"""Runs on pages: what is under way, what came to nothing and what to do about it, who is there to do it."""
+
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from app.access.service import Scope
+from app.config import Settings
+from app.installation import Installation
+from app.unlearning import service as unlearning
+from tests.app.dashboard.browsing import Browser
+
+Make = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def model(new_dataset: Make, new_model: Make) -> dict[str, Any]:
+    """One that waits for a worker."""
+    return new_model(new_dataset()["id"])
+
+
+def _claimed(at: Installation) -> str:
+    with at.database.writing() as session:
+        claimed = unlearning.claim(session, worker="blue", lease_seconds=60, max_requests=1)
+    assert claimed is not None
+    return claimed.run_id
+
+
+def test_nothing_has_run(officer: Browser) -> None:
+    """Without runs and workers the page says so, and what it means."""
+    page = officer.get("/admin/runs").text
+    assert "Nothing has run yet" in page
+    assert "No worker has given a sign of life for a minute" in page
+
+
+def test_a_run_under_way(officer: Browser, at: Installation, model: dict[str, Any], work: Callable[[], int]) -> None:
+    """A run is shown with its worker and its steps, in the list and by itself; filters find it."""
+    run_id = _claimed(at)
+    page = officer.get("/admin/runs").text
+    assert f"/admin/runs/{run_id}" in page
+    assert "<code>blue</code>" in page
+    assert "<progress" in officer.get(f"/admin/runs/{run_id}").text
+    assert "Running" in officer.get(f"/admin/runs/{run_id}/live").text
+    assert run_id in officer.get(f"/admin/runs/live?status=running&model_id={model['id']}").text
+    assert "No run is like that" in officer.get("/admin/runs?status=published").text
+    assert officer.get("/admin/runs?status=lost").status_code == 422
+
+
+def test_a_run_that_failed(officer: Browser, at: Installation, model: dict[str, Any]) -> None:
+    """Failures are gathered by their reason, with what it is and what to do; the run says so too."""
+    run_id = _claimed(at)
+    with at.database.writing() as session:
+        unlearning.fail(session, run_id=run_id, error_code="run_process_died")
+    for path in ("/admin/runs", f"/admin/runs/{run_id}"):
+        page = officer.get(path).text
+        assert "run_process_died" in page
+        assert "Give the worker more memory" in page
+
+
+def test_a_host_that_fell_silent(officer: Browser, settings: Settings) -> None:
+    """Each host is listed with the last sign of life of its workers."""
+    folder = settings.data_dir / "workers"
+    folder.mkdir(exist_ok=True)
+    for name, seconds_ago in (("blue", 1.0), ("green", 300.0)):
+        (folder / name).touch()
+        os.utime(folder / name, (time.time() - seconds_ago,) * 2)
+    page = officer.get("/admin/runs").text
+    assert "No worker has given a sign of life" not in page
+    assert page.index(">Alive<") < page.index(">Silent<")
+
+
+def test_a_run_that_is_not_there(officer: Browser) -> None:
+    """An unknown id is a page with 404."""
+    assert officer.get("/admin/runs/run_none").status_code == 404
+
+
+def test_numbers_are_for_those_who_may_see_them(somebody_with: Callable[..., Browser]) -> None:
+    """Whoever may read models alone sees the runs, and nothing of the requests that wait."""
+    page = somebody_with(Scope.MODELS_READ).get("/admin/runs").text
+    assert "What came to nothing" in page
+    assert "Oldest waiting" not in page

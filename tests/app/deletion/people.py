@@ -1,0 +1,68 @@
+"""Made-up people in a dataset of a database, without rows on disk; and how time passes for them."""
+
+import datetime
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from app.access.policy import Policy
+from app.access.service import DEFAULT_TENANT
+from app.db import Actor
+from app.db.tables import Dataset, DeletionRequest, Record, RequestEvent, Suppression, Tenant, UsedStatement
+from app.deletion import service as deletion
+from app.deletion.service import Asked, Submitted
+
+OFFICER = Actor(tenant_id=DEFAULT_TENANT, name="officer")
+_MOMENTS = (
+    *(getattr(DeletionRequest, name) for name in ("submitted_at", "due_at", "extended_due_at", "deadline")),
+    *(getattr(DeletionRequest, name) for name in ("paused_at", "held_until", "created_at", "completed_at")),
+    DeletionRequest.reported_at,
+    DeletionRequest.ended_at,
+    RequestEvent.at,
+    Suppression.created_at,
+    UsedStatement.expires_at,
+)
+
+
+def obey(session: Session, policy: Policy) -> Policy:
+    """Make it the policy of the tenant."""
+    session.get_one(Tenant, DEFAULT_TENANT).policy = policy.model_dump(mode="json")
+    return policy
+
+
+def hold(session: Session, people: list[str], *, dataset_id: str = "ds_1") -> None:
+    """A dataset with a row of each of these people."""
+    at = datetime.datetime.now(datetime.UTC)
+    dataset = Dataset(
+        id=dataset_id,
+        tenant_id=DEFAULT_TENANT,
+        name="people",
+        classes=["0", "1"],
+        num_features=1,
+        num_slots=len(people),
+        digest="",
+        revision=0,
+        created_at=at,
+    )
+    session.add(dataset)
+    session.flush()
+    session.add_all(Record(dataset_id=dataset_id, slot=slot, subject_ref=person) for slot, person in enumerate(people))
+
+
+def asked(person: str, policy: Policy, **given: object) -> Asked:
+    usual: dict[str, object] = {"dataset_ids": None, "regulation": "gdpr", "ground": None, "submitted_at": None}
+    usual |= {"by": OFFICER, "policy": policy, "discreet": False, "external_id": None, "metadata": {}}
+    return Asked(subject_ref=person, **(usual | given))  # type: ignore[arg-type]
+
+
+def ask(session: Session, person: str, policy: Policy, **given: object) -> Submitted:
+    return deletion.submit(session, asked(person, policy, **given))
+
+
+def later(session: Session, passed: datetime.timedelta) -> None:
+    """Whatever the requests say of time lies so much further back: for them, so much time has passed."""
+    for table in (DeletionRequest, RequestEvent, Suppression, UsedStatement):
+        for row in session.scalars(sa.select(table)).all():
+            for column in _MOMENTS:
+                if column.class_ is table and getattr(row, column.key) is not None:
+                    setattr(row, column.key, getattr(row, column.key) - passed)

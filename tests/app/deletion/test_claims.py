@@ -1,0 +1,128 @@
+"""What workers do to requests of one person that come one after the other."""
+
+import datetime
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from app.access.policy import Policy
+from app.access.service import DEFAULT_TENANT
+from app.db import now
+from app.db.tables import Dataset, DeletionRequest, Model, RequestModel
+from app.deletion import claims, completion
+from app.installation import Installation
+from tests.app.deletion import people
+from tests.app.deletion.people import OFFICER
+
+POLICY = Policy(grace_seconds=3600)
+HALF = datetime.timedelta(minutes=30)
+
+
+def learn(session: Session, *model_ids: str) -> None:
+    """Models that carry the people of the dataset."""
+    for model_id in model_ids:
+        session.add(
+            Model(
+                id=model_id,
+                tenant_id=DEFAULT_TENANT,
+                name=model_id,
+                dataset_id="ds_1",
+                mechanism={},
+                epsilon=1.0,
+                delta=1e-5,
+                status="live",
+                live_version=1,
+                created_at=now(session),
+            )
+        )
+
+
+def ask(at: Installation) -> str:
+    with at.database.writing(by=OFFICER) as session:
+        return people.ask(session, "sub_held", POLICY).request.id
+
+
+def wait(at: Installation, passed: datetime.timedelta) -> None:
+    with at.database.writing() as session:
+        people.later(session, passed)
+
+
+def erase(session: Session) -> None:
+    """What a worker does before it runs a model."""
+    dataset = session.get_one(Dataset, "ds_1")
+    claims.claim_erasures(session, dataset=dataset, limit=10)
+    session.flush()
+    claims.confirm_erasures(session, dataset=dataset, digest="")
+
+
+def forget(session: Session, request_id: str, model_id: str) -> None:
+    owed = session.get_one(RequestModel, (request_id, model_id))
+    claims.complete_model(session, owed, version=2, certificate_id="crt")
+
+
+def statuses(at: Installation) -> dict[str, str]:
+    with at.database.reading() as session:
+        return {one.id: one.status for one in session.scalars(sa.select(DeletionRequest))}
+
+
+def owed(at: Installation, request_id: str) -> dict[str, str]:
+    with at.database.reading() as session:
+        found = session.scalars(sa.select(RequestModel).where(RequestModel.request_id == request_id))
+        return {one.model_id: one.status for one in found}
+
+
+@pytest.mark.parametrize("served", [False, True])
+def test_whoever_asks_twice_is_forgotten_by_all_models(at: Installation, served: bool) -> None:
+    """A second request, whose grace time ends when the first has erased the rows, waits for the models that still carry
+    the person, as the first does; where the first was served it is done with its rows."""
+    with at.database.writing(by=OFFICER) as session:
+        people.obey(session, POLICY)
+        people.hold(session, ["sub_held"])
+        learn(session, "mdl_1", "mdl_2")
+    first = ask(at)
+    wait(at, HALF)
+    second = ask(at)
+    wait(at, HALF)
+    with at.database.writing() as session:
+        erase(session)
+        forget(session, first, "mdl_1")
+        if served:
+            forget(session, first, "mdl_2")
+    wait(at, HALF)
+    with at.database.writing() as session:
+        erase(session)
+        completion.settle(session)
+    if served:
+        assert statuses(at) == {first: "completed", second: "completed"}
+        assert owed(at, second) == {}
+        return
+    assert statuses(at) == {first: "running", second: "accepted"}
+    assert owed(at, second) == {"mdl_2": "pending"}
+    with at.database.writing() as session:
+        forget(session, first, "mdl_2")
+        forget(session, second, "mdl_2")
+    assert statuses(at) == {first: "completed", second: "completed"}
+
+
+def test_whoever_asks_twice_and_was_erased_is_done(at: Installation) -> None:
+    """A second request completes when it is taken if no model of the dataset carries the person any more, though the
+    first still waits for another dataset."""
+    with at.database.writing(by=OFFICER) as session:
+        people.obey(session, POLICY)
+        people.hold(session, ["sub_held"])
+        people.hold(session, ["sub_held"], dataset_id="ds_2")
+        learn(session, "mdl_1")
+    first = ask(at)
+    wait(at, HALF)
+    with at.database.writing(by=OFFICER) as session:
+        second = people.ask(session, "sub_held", POLICY, dataset_ids=["ds_1"]).request.id
+    wait(at, HALF)
+    with at.database.writing() as session:
+        erase(session)
+        forget(session, first, "mdl_1")
+    wait(at, HALF)
+    with at.database.writing() as session:
+        erase(session)
+    assert statuses(at) == {first: "running", second: "completed"}
+    assert owed(at, second) == {}

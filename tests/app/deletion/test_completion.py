@@ -1,0 +1,97 @@
+import datetime
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.access.policy import Policy
+from app.db import now
+from app.db.tables import DeletionRequest
+from app.deletion import completion
+from app.deletion import service as deletion
+from app.installation import Installation
+from app.unlearning import service as unlearning
+from tests.app.deletion import people
+from tests.app.deletion.people import OFFICER
+
+BEGAN = datetime.datetime(2026, 5, 1, tzinfo=datetime.UTC)
+PASSED = st.timedeltas(min_value=datetime.timedelta(0), max_value=datetime.timedelta(days=400))
+
+
+@given(every=st.integers(1, 30 * 86400), passed=PASSED, held=st.none() | PASSED)
+def test_completions_are_reported_on_the_tick(
+    every: int, passed: datetime.timedelta, held: datetime.timedelta | None
+) -> None:
+    """The report comes after the completion, within one `report_seconds`, and a whole number of them from when work
+    could begin."""
+    tick = datetime.timedelta(seconds=every)
+    began = BEGAN + (held or datetime.timedelta(0))
+    request = DeletionRequest(created_at=BEGAN, held_until=None if held is None else began)
+    policy = Policy(report_seconds=every)
+    reported = completion.report_at(request, policy=policy, completed_at=began + passed)
+    assert datetime.timedelta(0) < reported - (began + passed) <= tick
+    assert (reported - began) % tick == datetime.timedelta(0)
+    assert reported - began >= tick
+
+
+def test_without_a_tick_completions_are_reported_at_once() -> None:
+    """With `report_seconds` 0 nothing is held back."""
+    request = DeletionRequest(created_at=BEGAN)
+    assert completion.report_at(request, policy=Policy(report_seconds=0), completed_at=BEGAN) == BEGAN
+
+
+def test_a_request_that_follows_another_keeps_its_grace_time(at: Installation) -> None:
+    """When the rows are gone before the grace time is over, the request still waits for its end; and it can be
+    cancelled, though the rows were claimed for the other."""
+    with at.database.writing() as session:
+        people.hold(session, ["sub_a"])
+        people.ask(session, "sub_a", Policy())
+        run = unlearning.claim(session, worker="test", lease_seconds=60, max_requests=9)
+        assert run
+        patient = Policy(grace_seconds=3600)
+        people.obey(session, patient)
+        follower, cancelled = (people.ask(session, "sub_a", patient).request.id for _ in range(2))
+    with at.database.writing(by=OFFICER) as session:
+        deletion.cancel(session, deletion.get(session, cancelled), discreet=True)
+    with at.database.writing() as session:
+        unlearning.confirm_erased(session, run_id=run.run_id, digest="")
+        unlearning.finish(session, run_id=run.run_id)
+        assert deletion.get(session, follower).status == "accepted"
+        assert deletion.get(session, cancelled).status == "cancelled"
+        assert completion.settle(session) == 0
+        people.later(session, datetime.timedelta(hours=1))
+    with at.database.writing() as session:
+        assert completion.settle(session) == 1
+        done = deletion.get(session, follower)
+        assert (done.status, done.outcome) == ("completed", "forgotten")
+
+
+def test_a_grace_time_ends_a_week_before_the_deadline(at: Installation) -> None:
+    """However long people may change their minds, work begins in time; for what is late already it begins at once."""
+    patient = Policy(grace_seconds=30 * 86400)
+    with at.database.writing() as session:
+        people.hold(session, ["sub_a"])
+        moment = now(session)
+        due = moment - datetime.timedelta(days=20)
+        soon = people.ask(session, "sub_a", patient, submitted_at=due).request
+        late = people.ask(session, "sub_a", patient, submitted_at=due - datetime.timedelta(days=90)).request
+        assert soon.held_until == soon.deadline - datetime.timedelta(days=7)
+        assert late.held_until == late.created_at
+
+
+def test_a_request_waits_for_every_dataset_and_model(at: Installation) -> None:
+    """It is done when all its rows are null and no model owes it anything, not before."""
+    with at.database.writing() as session:
+        people.hold(session, ["sub_a"])
+        people.hold(session, ["sub_a"], dataset_id="ds_2")
+        new = people.ask(session, "sub_a", Policy())
+        request = deletion.get(session, new.request.id)
+        for dataset_id in ("ds_1", "ds_2"):
+            completion.complete_if_done(session, request)
+            assert request.status != "completed"
+            run = unlearning.claim(session, worker="test", lease_seconds=60, max_requests=9)
+            assert run
+            unlearning.confirm_erased(session, run_id=run.run_id, digest=dataset_id)
+            unlearning.finish(session, run_id=run.run_id)
+        assert request.status == "completed"
+        assert request.completed_at is not None
+        assert request.completed_at <= now(session)

@@ -1,0 +1,280 @@
+"""Whatever officers, callers and workers do to requests, in whatever order."""
+
+import datetime
+import itertools
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from sqlalchemy.orm import Session
+
+from app.access.policy import Policy, TimeLimit
+from app.access.service import DEFAULT_TENANT
+from app.audit.service import GENESIS, entry_hash
+from app.db import Database, now
+from app.db.sealed import Particulars
+from app.db.tables import AuditEntry, DeletionRequest, RequestEvent, Suppression
+from app.deletion import completion, deadlines, repository, retention, review, suppression
+from app.deletion import service as deletion
+from app.deletion.review import RejectionGround
+from app.deletion.status import PAUSED, RESUMED, TRANSITIONS, Status
+from app.deletion.views import View
+from app.errors import Conflict
+from app.keys import KeyEncryptionFile
+from app.registry.vault import Vault
+from app.unlearning import service as unlearning
+from tests.app.deletion import people
+from tests.app.deletion.people import OFFICER
+
+HELD = ["sub_a", "sub_b", "sub_c"]
+PEOPLE = st.sampled_from([*HELD, "sub_unknown"])
+REGULATIONS = st.sampled_from(["gdpr", "ccpa", "other", "own"])
+OWN = TimeLimit(days=2, may_pause=True)
+STANDING = (Status.ACCEPTED, Status.RUNNING, Status.COMPLETED)
+ENDED = (Status.REJECTED, Status.CANCELLED, Status.COMPLETED)
+
+
+class Life(RuleBasedStateMachine):
+    def __init__(self, set_up: Path) -> None:
+        super().__init__()
+        self.folder = tempfile.TemporaryDirectory()
+        path = Path(self.folder.name) / "lethe.db"
+        shutil.copy(set_up / "lethe.db", path)
+        keys = KeyEncryptionFile(Path(self.folder.name) / "kek")
+        keys.create()
+        self.vault = Vault(Path(self.folder.name) / "vault", keys, reference=bytes.hex)
+        self.database = Database(f"sqlite:///{path}", vault=self.vault)
+        self.requests: list[str] = []
+        self.given: dict[str, datetime.timedelta] = {}  # the time that each was given
+        self.runs: list[str] = []
+        self.lifted_after: dict[str, int] = {}  # the last event before consent was given anew
+        self.policy = Policy()
+
+    def teardown(self) -> None:
+        self.database.close()
+        self.folder.cleanup()
+
+    @initialize(auto_accept=st.booleans(), grace=st.sampled_from([0, 3600]))
+    def begin(self, auto_accept: bool, grace: int) -> None:
+        with self.database.writing() as session:
+            policy = Policy(auto_accept=auto_accept, grace_seconds=grace, regulations={"own": OWN})
+            self.policy = people.obey(session, policy)
+            people.hold(session, HELD)
+            people.hold(session, HELD[:1], dataset_id="ds_2")
+
+    @rule(person=PEOPLE, regulation=REGULATIONS, verified=st.booleans(), places=st.sampled_from([None, ["ds_1"]]))
+    def submit(self, person: str, regulation: str, verified: bool, places: list[str] | None) -> None:
+        with self.database.writing() as session:
+            new = people.ask(
+                session,
+                person,
+                self.policy,
+                regulation=regulation,
+                identity_verified=verified,
+                dataset_ids=places,
+                refers_to=self._ended(session, person),
+            ).request
+            limit = deadlines.limits(self.policy)[regulation]
+            assert new.due_at == deadlines.due_at(limit, new.submitted_at)
+        self.requests.append(new.id)
+        self.given[new.id] = new.due_at - new.submitted_at
+
+    @precondition(lambda self: self.requests)
+    @rule(which=st.integers(min_value=0), discreet=st.booleans())
+    def cancel(self, which: int, discreet: bool) -> None:
+        self._try(which, lambda session, found: deletion.cancel(session, found, discreet=discreet))
+
+    @precondition(lambda self: self.requests)
+    @rule(which=st.integers(min_value=0))
+    def approve(self, which: int) -> None:
+        self._try(which, lambda session, found: review.approve(session, found, policy=self.policy))
+
+    @precondition(lambda self: self.requests)
+    @rule(which=st.integers(min_value=0), ground=st.sampled_from(RejectionGround))
+    def reject(self, which: int, ground: RejectionGround) -> None:
+        self._try(which, lambda session, found: review.reject(session, found, ground=ground, explanation="so"))
+
+    @precondition(lambda self: self.requests)
+    @rule(which=st.integers(min_value=0))
+    def extend(self, which: int) -> None:
+        self._try(which, lambda session, found: review.extend(session, found, policy=self.policy, reason="many"))
+
+    @precondition(lambda self: self.requests)
+    @rule(which=st.integers(min_value=0), paused=st.booleans())
+    def stop_or_start_the_clock(self, which: int, paused: bool) -> None:
+        if paused:
+            self._try(which, lambda session, found: review.pause(session, found, policy=self.policy))
+        else:
+            self._try(which, review.resume)
+
+    @rule(hours=st.sampled_from([1, 30, 800]))
+    def wait(self, hours: int) -> None:
+        with self.database.writing() as session:
+            people.later(session, datetime.timedelta(hours=hours))
+
+    @rule()
+    def settle_and_alert(self) -> None:
+        with self.database.writing() as session:
+            completion.settle(session)
+            review.alert(session, datetime.timedelta(days=7))
+            assert review.alert(session, datetime.timedelta(days=7)) == 0  # each once
+
+    @rule()
+    def purge(self) -> None:
+        with self.database.reading() as session:
+            due = retention.due(session, limit=100)
+        self.vault.destroy(key for one in due for key in one.keys)
+        with self.database.writing() as session:
+            retention.forget(session, due)
+            assert retention.due(session, limit=100) == []
+
+    @rule()
+    def claim(self) -> None:
+        with self.database.writing() as session:
+            run = unlearning.claim(session, worker="test", lease_seconds=10**9, max_requests=2)
+            self.runs += [run.run_id] if run else []
+
+    @precondition(lambda self: self.runs)
+    @rule()
+    def finish(self) -> None:
+        run_id = self.runs.pop()
+        with self.database.writing() as session:
+            unlearning.confirm_erased(session, run_id=run_id, digest="")
+        with self.database.writing() as session:
+            unlearning.finish(session, run_id=run_id)
+
+    @precondition(lambda self: self.runs)
+    @rule(erased=st.booleans())
+    def die(self, erased: bool) -> None:
+        with self.database.writing() as session:
+            if erased:
+                unlearning.confirm_erased(session, run_id=self.runs.pop(), digest="")
+            unlearning.take_back(session, worker="test")
+        self.runs.clear()
+
+    @rule(person=PEOPLE)
+    def consent(self, person: str) -> None:
+        with self.database.writing(by=OFFICER) as session:
+            suppression.lift(session, person, reason="consent_given")
+            self.lifted_after[person] = session.scalar(sa.select(sa.func.max(RequestEvent.id))) or 0
+
+    @invariant()
+    def the_history_is_one_that_the_table_allows(self) -> None:
+        """A request begins as received, changes as the table says, and stands where its last event left it."""
+        with self.database.reading() as session:
+            for request in session.scalars(sa.select(DeletionRequest)):
+                events = repository.events(session, request_id=request.id)
+                statuses = [Status(event.status) for event in events]
+                assert statuses[0] == Status.RECEIVED
+                assert statuses[-1] == request.status
+                for before, after in itertools.pairwise(statuses):
+                    assert before == after or after in TRANSITIONS[before], (before, after)
+                assert (request.completed_at is not None) == (request.status == Status.COMPLETED)
+                assert (request.reported_at is not None) == (request.status == Status.COMPLETED)
+                assert request.reported_at is None or request.reported_at > (request.completed_at or now(session))
+                seen = View(discreet=True, at=now(session)).events(request, events)
+                assert {event.status for event in seen} <= {*Status} - {Status.RUNNING}
+                assert not any("rows" in (event.detail or "") for event in seen)
+
+    @invariant()
+    def what_was_written_is_kept_until_it_is_purged(self) -> None:
+        """Nothing of an open request is let go of, and `kept` says whether there is anything."""
+        with self.database.reading() as session:
+            for request in session.scalars(sa.select(DeletionRequest)):
+                assert (request.ended_at is not None) == (request.status in ENDED)
+                assert (request.kept == "details") == (request.particulars != Particulars())
+                extended = request.extended_due_at is not None
+                assert request.ended_at or extended == (request.particulars.extension_reason is not None)
+
+    @invariant()
+    def deadlines_move_by_pauses_and_one_extension(self) -> None:
+        """`due_at` moves by the time that the clock stood still, and the deadline is the extended one if there is."""
+        with self.database.reading() as session:
+            for request in session.scalars(sa.select(DeletionRequest)):
+                stood, since = datetime.timedelta(0), None
+                for event in repository.events(session, request_id=request.id):
+                    if event.detail == PAUSED:
+                        since = event.at
+                    elif since and (event.detail == RESUMED or event.status in ENDED):
+                        stood, since = stood + (event.at - since), None
+                assert request.paused_at == since
+                assert since is None or request.status == Status.IN_REVIEW
+                assert request.due_at - request.submitted_at == self.given[request.id] + stood
+                assert request.deadline == (request.extended_due_at or request.due_at)
+
+    @invariant()
+    def rows_are_claimed_for_those_who_stand(self) -> None:
+        """A request in review asks for nothing, and one that was withdrawn took nothing."""
+        with self.database.reading() as session:
+            for request in session.scalars(sa.select(DeletionRequest)):
+                erasures = repository.erasures(session, request_id=request.id)
+                if request.status == Status.IN_REVIEW:
+                    assert not erasures
+                if request.status in (Status.REJECTED, Status.CANCELLED):
+                    assert not any(erasure.num_claimed for erasure in erasures)
+                if completion.is_held(request, at=now(session)):  # nobody may see by it what is held
+                    assert request.status not in (Status.RUNNING, Status.COMPLETED)
+                if request.status == Status.COMPLETED:
+                    assert all(erasure.nulled_at for erasure in erasures)
+                    assert bool(erasures) == (request.outcome == "forgotten")
+
+    @invariant()
+    def whoever_asked_is_suppressed(self) -> None:
+        """Exactly those who have a request that stands, accepted since they last consented."""
+        with self.database.reading() as session:
+            expected = set()
+            for request in session.scalars(sa.select(DeletionRequest).where(DeletionRequest.status.in_(STANDING))):
+                events = repository.events(session, request_id=request.id)
+                accepted = next(event.id for event in events if event.status == Status.ACCEPTED)
+                if accepted > self.lifted_after.get(request.subject_ref, 0):
+                    where = request.dataset_ids or ["*"]
+                    expected |= {(request.subject_ref, dataset_id) for dataset_id in where}
+            rows = session.execute(sa.select(Suppression.subject_ref, Suppression.dataset_id))
+            assert {(person, dataset_id) for person, dataset_id in rows} == expected
+
+    @invariant()
+    def the_audit_log_hangs_together(self) -> None:
+        """Each entry follows the one before."""
+        with self.database.reading() as session:
+            query = sa.select(AuditEntry).where(AuditEntry.tenant_id == DEFAULT_TENANT).order_by(AuditEntry.sequence)
+            previous = GENESIS
+            for place, entry in enumerate(session.scalars(query), 1):
+                assert (entry.sequence, entry.previous_hash) == (place, previous)
+                assert entry.hash == entry_hash(entry)
+                previous = entry.hash
+
+    def _try(self, which: int, act: Callable[[Session, DeletionRequest], Any]) -> None:
+        """What cannot be done now is refused, and changes nothing."""
+        request_id = self.requests[which % len(self.requests)]
+        try:
+            with self.database.writing(by=OFFICER) as session:
+                act(session, deletion.get(session, request_id))
+        except Conflict:
+            pass
+
+    def _ended(self, session: Session, person: str) -> str | None:
+        query = sa.select(DeletionRequest.id).where(DeletionRequest.subject_ref == person)
+        return session.scalars(query.where(DeletionRequest.status.in_(ENDED)).limit(1)).first()
+
+
+def test_the_life_of_requests(set_up_once: Path) -> None:
+    """In every order of calls, decisions, claims and deaths: the laws above hold after each step."""
+    run_state_machine_as_test(
+        lambda: Life(set_up_once),
+        settings=settings(
+            max_examples=15, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+        ),
+    )

@@ -1,0 +1,77 @@
+import datetime
+
+import pytest
+
+from app.db.tables import DeletionRequest, RequestEvent
+from app.deletion.status import EXTENDED, Status
+from app.deletion.views import View
+
+NOW = datetime.datetime(2026, 5, 1, tzinfo=datetime.UTC)
+A_MINUTE = datetime.timedelta(minutes=1)
+APP, OFFICER = (View(discreet=discreet, at=NOW) for discreet in (True, False))
+
+
+def request(status: Status, *, reported_in: datetime.timedelta = A_MINUTE) -> DeletionRequest:
+    done = NOW - A_MINUTE if status == Status.COMPLETED else None
+    return DeletionRequest(
+        status=status,
+        outcome="forgotten" if done else None,
+        created_at=NOW - 9 * A_MINUTE,
+        completed_at=done,
+        reported_at=NOW + reported_in if done else None,
+        deadline=NOW + 9 * A_MINUTE,
+    )
+
+
+@pytest.mark.parametrize("status", Status)
+def test_an_officer_sees_things_as_they_are(status: Status) -> None:
+    """Who may learn what is held is shown the true status."""
+    assert OFFICER.status(request(status)) == status
+    assert OFFICER.completed_at(request(status)) == request(status).completed_at
+
+
+@pytest.mark.parametrize("status", Status)
+def test_an_app_sees_neither_work_nor_its_end(status: Status) -> None:
+    """Running looks accepted, and so does completed until it is reported; every other status is shown."""
+    hidden = status in (Status.RUNNING, Status.COMPLETED)
+    seen = request(status)
+    assert APP.status(seen) == ("accepted" if hidden else status)
+    assert APP.completed_at(seen) is None
+    assert APP.is_open(seen) == (hidden or seen.status in ("received", "in_review", "accepted"))
+    assert (APP.clock(seen, horizon=A_MINUTE).state == "ended") != APP.is_open(seen)
+
+
+def test_a_completion_that_was_reported() -> None:
+    """From its report on a completion is shown, at the time of the report."""
+    done = request(Status.COMPLETED, reported_in=datetime.timedelta(0))
+    assert (APP.status(done), APP.completed_at(done)) == ("completed", NOW)
+
+
+def event(status: Status, detail: str | None = None, actor: str = "lethe") -> RequestEvent:
+    return RequestEvent(status=status, detail=detail, actor=actor, at=NOW - A_MINUTE)
+
+
+def test_the_events_of_an_app() -> None:
+    """Of events an app sees those that happen whatever is held: one acceptance, decisions about the clock, the end when
+    it is reported; nothing of runs, rows and alerts."""
+    events = [
+        event(Status.RECEIVED, actor="key_1"),
+        event(Status.ACCEPTED, actor="key_1"),
+        event(Status.RUNNING),
+        event(Status.RUNNING, "1 rows erased from dataset ds_1"),
+        event(Status.RUNNING, EXTENDED, actor="key_2"),
+        event(Status.RUNNING, "the deadline is near"),
+        event(Status.ACCEPTED, "its worker stopped; it will be tried again"),
+        event(Status.RUNNING),
+        event(Status.COMPLETED),
+    ]
+    assert len(OFFICER.events(request(Status.COMPLETED), events)) == len(events)
+    unreported = APP.events(request(Status.COMPLETED), events)
+    assert [(one.status, one.detail, one.actor) for one in unreported] == [
+        ("received", None, "key_1"),
+        ("accepted", None, "key_1"),
+        ("accepted", EXTENDED, "key_2"),
+    ]
+    [*others, last] = APP.events(request(Status.COMPLETED, reported_in=-A_MINUTE), events)
+    assert others == unreported
+    assert (last.status, last.detail, last.actor, last.at) == ("completed", None, "lethe", NOW - A_MINUTE)

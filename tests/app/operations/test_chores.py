@@ -1,0 +1,168 @@
+"""Chores: done again and again, one by one, and never while somebody who wants to write must wait for them."""
+
+import datetime
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from fastapi.testclient import TestClient
+
+from app.config import Settings
+from app.db import now
+from app.db.tables import Dataset, IdempotentAnswer, Version
+from app.installation import Installation
+from app.operations import chores
+from app.operations.chores import Chore, Chores
+from app.registry.files import locked
+from tests.faults.processes import wait_until
+from worker import runner
+
+Make = Callable[..., dict[str, Any]]
+DAY = datetime.timedelta(days=1)
+
+
+def statuses(at: Installation) -> list[str]:
+    """Of all versions, oldest first."""
+    with at.database.reading() as session:
+        return list(session.scalars(sa.select(Version.status).order_by(Version.number)))
+
+
+@pytest.fixture
+def superseded(
+    at: Installation, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int], monkeypatch: Any
+) -> str:
+    """The id of a version that was superseded by a worker that died before it destroyed it."""
+    new_model(new_dataset()["id"])
+    work()
+    forget("p1")
+    monkeypatch.setattr(runner, "destroy_retired", lambda at: None)
+    work()
+    assert statuses(at) == ["retired", "live"]
+    with at.database.reading() as session:
+        return session.scalars(sa.select(Version.id).where(Version.status == "retired")).one()
+
+
+def test_a_slow_store_holds_up_no_writer(at: Installation, settings: Settings, superseded: str) -> None:
+    """While a store takes its time to destroy something, others write; when it is done, the database says so."""
+    with locked(settings.data_dir / "weights" / "keys"):
+        destroying = threading.Thread(target=chores.destroy_retired, args=(at,))
+        destroying.start()
+        destroying.join(0.3)
+        assert destroying.is_alive()
+        with at.database.writing() as session:
+            session.execute(sa.update(Dataset).values(name="written meanwhile"))
+        assert destroying.is_alive()
+    destroying.join(10)
+    assert statuses(at) == ["destroyed", "live"]
+    assert superseded not in at.weights.version_ids()
+
+
+def test_what_was_destroyed_before_a_crash(at: Installation, superseded: str) -> None:
+    """Weights that were destroyed by somebody who died before saying so are on record as destroyed afterwards; doing
+    it once more changes nothing."""
+    at.weights.destroy(superseded)
+    for _ in range(2):
+        chores.destroy_retired(at)
+        chores.destroy_orphans(at)
+        assert statuses(at) == ["destroyed", "live"]
+        assert len(at.weights.version_ids()) == 1
+
+
+def test_sweeping_rows_takes_nobodys_turn(at: Installation, new_dataset: Make) -> None:
+    """Rows that no dataset claims are wiped while somebody else writes; those of a dataset stay."""
+    kept = new_dataset()["id"]
+    lost = new_dataset("lost")["id"]
+    rows = at.rows.digest(kept)
+    with at.database.writing() as session:
+        session.execute(sa.text("DELETE FROM records WHERE dataset_id = :id"), {"id": lost})
+        session.execute(sa.text("DELETE FROM datasets WHERE id = :id"), {"id": lost})
+    with at.database.writing() as session:
+        session.execute(sa.update(Dataset).values(name="being written"))
+        chores.sweep_rows(at)
+        assert at.rows.dataset_ids() == {kept, lost}  # an upload that is about to be registered looks the same
+        chores.sweep_rows(at, unclaimed_for=datetime.timedelta(0))
+    assert at.rows.dataset_ids() == {kept}
+    assert at.rows.digest(kept) == rows
+
+
+def test_old_answers_are_forgotten(
+    gateway: TestClient, at: Installation, new_dataset: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An answer is remembered for LETHE_IDEMPOTENCY_DAYS; the same key then makes a new request."""
+    monkeypatch.setattr(chores, "_AT_ONCE", 2)
+    new_dataset()
+
+    def ask(person: int) -> str:
+        body = {"subject_id": f"p{person}", "regulation": "gdpr"}
+        answer = gateway.post("/v1/deletion-requests", json=body, headers={"Idempotency-Key": f"key-{person}"})
+        assert answer.status_code == 202
+        return str(answer.json()["id"])
+
+    made = [ask(person) for person in range(6)]
+    with at.database.writing() as session:
+        for age, of in ((6.9, made[5:]), (7.1, made[:5])):
+            places = [f"/v1/deletion-requests/{request_id}" for request_id in of]
+            old = sa.update(IdempotentAnswer).where(IdempotentAnswer.location.in_(places))
+            session.execute(old.values(created_at=now(session) - age * DAY))
+    assert ask(0) == made[0]
+    chores.forget_answers(at)
+    with at.database.reading() as session:
+        assert list(session.scalars(sa.select(IdempotentAnswer.location))) == [f"/v1/deletion-requests/{made[5]}"]
+    assert ask(5) == made[5]
+    assert ask(0) != made[0]
+
+
+def test_one_that_fails_stops_no_other(settings: Settings, at: Installation, capsys: Any) -> None:
+    """A chore that raises is logged by its name, without what it said; the others are done, and it is tried again when
+    its time comes."""
+    done: list[str] = []
+
+    def fail(at: Installation) -> None:
+        done.append("fails")
+        raise ValueError("jane.doe@example.org")
+
+    both = Chores(
+        settings,
+        [
+            Chore(name="fails", seconds=0, do=fail),
+            Chore(name="rare", seconds=3600, do=lambda at: done.append("rare")),
+            Chore(name="works", seconds=0, do=lambda at: done.append("works")),
+        ],
+    )
+    both.do_due(at)
+    wait_until(lambda: both.do_due(at) or len(done) >= 5)
+    assert (done[:3], done.count("rare")) == (["fails", "rare", "works"], 1)
+    assert done.count("fails") > 1
+    assert "works" in done[3:]
+    said = "".join(capsys.readouterr())
+    assert "operations.chore_failed" in said
+    assert "jane" not in said
+
+
+def test_they_are_done_without_being_asked(at: Installation, settings: Settings, superseded: str) -> None:
+    """While the thread lives, what is due is done; when the block is left, it has ended."""
+    before = threading.active_count()
+    with Chores(settings, seconds=0.05):
+        wait_until(lambda: statuses(at) == ["destroyed", "live"], seconds=20)
+    assert threading.active_count() == before
+
+
+def test_what_is_urgent_comes_as_often(settings: Settings, at: Installation) -> None:
+    """What is urgent is done again at its time, however long it takes."""
+    done: list[float] = []
+    urgent = Chore(name="slow", seconds=0, do=lambda at: done.append(threading.Event().wait(0.1)), urgent=True)
+    slow = Chores(settings, [urgent])
+    for _ in range(3):
+        slow.do_due(at)
+    assert len(done) == 3
+
+
+def test_what_takes_long_comes_less_often(settings: Settings, at: Installation) -> None:
+    """What takes long comes less often: a chore of a tenth of a second is not done again for two seconds."""
+    done: list[float] = []
+    slow = Chores(settings, [Chore(name="slow", seconds=0, do=lambda at: done.append(threading.Event().wait(0.1)))])
+    for _ in range(5):
+        slow.do_due(at)
+    assert len(done) == 1

@@ -1,0 +1,130 @@
+"""`lethe audit verify`, on the database alone."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from app import cli
+from app.access import tenants
+from app.access.policy import Policy
+from app.audit import repository
+from app.audit import service as audit
+from app.db import Actor
+from app.installation import Installation
+from app.keys import Keys
+from app.operations import chores
+
+Verify = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def verify(at: Installation, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Verify:
+    """`lethe audit verify ARGUMENTS`; its exit code and what it said."""
+
+    def run(*arguments: str | Path) -> tuple[int, str]:
+        monkeypatch.setenv("LETHE_DATA_DIR", str(at.settings.data_dir))
+        monkeypatch.setattr(sys, "argv", ["lethe", "audit", "verify", *map(str, arguments)])
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        assert isinstance(ended.value.code, int)
+        return ended.value.code, "".join(capfd.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def other(at: Installation, by: Actor) -> str:
+    """A second tenant, with five entries that were signed."""
+    with at.database.writing(by=by) as session:
+        tenant = tenants.create(session, name="other", policy=Policy(), admin_key="k")
+    with at.database.writing(by=Actor(tenant_id=tenant.id, name="test")) as session:
+        for number in range(3):
+            audit.record(session, "thing.done", f"thing_{number}")
+    chores.sign_audit_logs(at)
+    return tenant.id
+
+
+def _tamper(at: Installation, *statements: str) -> None:
+    """Execute SQL without the triggers that forbid it."""
+    with at.database.engine.begin() as connection:
+        named = "SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name LIKE 'audit_%'"
+        for name in connection.scalars(sa.text(named)).all():
+            connection.execute(sa.text(f"DROP TRIGGER {name}"))
+        for statement in statements:
+            connection.execute(sa.text(statement))
+
+
+def test_every_tenant_is_verified(at: Installation, verify: Verify, other: str, tmp_path: Path) -> None:
+    """Without arguments every log is verified, with one only that tenant's; keys may come from elsewhere."""
+    code, said = verify()
+    assert code == 0
+    assert said.count("valid") == 2
+    jwks = tmp_path / "jwks.json"
+    jwks.write_text(json.dumps({"keys": [at.keys.signing_key.as_dict(private=False)]}))
+    for arguments in ((), ("--jwks", jwks)):
+        code, said = verify("--tenant", other, *arguments)
+        assert code == 0
+        assert said.count("valid") == 1
+        assert "5 entries, signed up to 5 (1 checkpoints)" in said
+    assert verify("--tenant", "ten_0") == (1, "error: tenant_unknown: There is no tenant 'ten_0'.\n")
+
+
+@pytest.mark.parametrize(
+    ("statement", "fault"),
+    [
+        ("UPDATE audit_entries SET actor = 'key_0' WHERE sequence = 3", "entry 3: it is not what was hashed"),
+        ("DELETE FROM audit_entries WHERE sequence = 2", "entry 2: it is missing"),
+        ("DELETE FROM audit_entries WHERE sequence > 3", "entry 4: it is missing, and entry 5 was signed"),
+        ("UPDATE audit_checkpoints SET hash = 'a' WHERE sequence = 5", "checkpoint 5: it was not signed"),
+    ],
+)
+def test_tampering_is_named(at: Installation, verify: Verify, other: str, statement: str, fault: str) -> None:
+    """What somebody with the database's password did to a log is named in one line, with exit code 1."""
+    _tamper(at, f"{statement} AND tenant_id = '{other}'")
+    code, said = verify()
+    assert code == 1
+    assert f"error: audit_corrupt: Tenant {other}, audit {fault}" in said
+
+
+def test_a_checkpoint_that_was_kept_elsewhere_is_believed(
+    at: Installation, verify: Verify, other: str, tmp_path: Path
+) -> None:
+    """Whoever cuts off a log together with its checkpoints is found out by one that was kept."""
+    with at.database.reading() as session:
+        [checkpoint] = repository.all_checkpoints(session, tenant_id=other)
+    kept = tmp_path / "checkpoint.jws"
+    kept.write_text(checkpoint.jws + "\n")
+    assert verify("--checkpoint", kept)[0] == 0
+    _tamper(
+        at,
+        f"DELETE FROM audit_entries WHERE sequence > 3 AND tenant_id = '{other}'",
+        f"DELETE FROM audit_checkpoints WHERE tenant_id = '{other}'",
+    )
+    assert verify()[0] == 0
+    code, said = verify("--checkpoint", kept)
+    assert code == 1
+    assert "entry 4: it is missing, and entry 5 was signed" in said
+    assert "whose log is not there" in verify("--tenant", "ten_default", "--checkpoint", kept)[1]
+    kept.write_text("no checkpoint")
+    assert "audit_corrupt: The file holds no checkpoint" in verify("--checkpoint", kept)[1]
+
+
+@pytest.mark.usefixtures("other")
+def test_another_key_vouches_for_nothing(at: Installation, verify: Verify, tmp_path: Path) -> None:
+    """With the public keys of another installation no checkpoint holds; without any key nothing is verified or made."""
+    jwks = tmp_path / "jwks.json"
+    jwks.write_text(json.dumps({"keys": [Keys(tmp_path / "keys").signing_key.as_dict(private=False)]}))
+    code, said = verify("--jwks", jwks)
+    assert code == 1
+    assert "it was not signed with any of the given keys" in said
+    signing = at.settings.data_dir / "keys" / "signing.jwk"
+    signing.unlink()
+    assert verify()[0] == 1
+    assert not signing.exists()
+    jwks.write_text("no keys")
+    assert "certificate_invalid" in verify("--jwks", jwks)[1]

@@ -1,0 +1,61 @@
+"""`lethe backup` and `lethe restore` as commands."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app import installation
+from app.backup import tombstones
+from app.config import Settings
+from app.installation import Installation
+from tests.app.command_line import Lethe, refused
+
+
+@pytest.fixture
+def made(
+    at: Installation, lethe: Lethe, new_dataset: Callable[..., Any], forget: Callable[..., Any], monkeypatch: Any
+) -> Path:
+    """An archive `archive` that opens with `key`; since then one request was made. Where it is to be restored to is
+    set."""
+    new_dataset()
+    monkeypatch.setenv("LETHE_DATA_DIR", str(at.settings.data_dir))
+    ended = lethe("backup", "archive", "--key-file", "key")
+    assert (ended.code, ended.err) == (0, ""), ended.err
+    assert "1 datasets" in ended.out
+    forget("p1")
+    tombstones.record(at)
+    monkeypatch.setenv("LETHE_DATA_DIR", "restored")
+    return at.settings.resolved_tombstones()
+
+
+def test_a_backup_is_restored(made: Path, lethe: Lethe) -> None:
+    """It says how many requests came since, and what is still to be done."""
+    ended = lethe("restore", "archive", "--key-file", "key", "--tombstones", made)
+    assert (ended.code, ended.err) == (0, ""), ended.err
+    assert "1 requests came after that" in ended.out
+    with installation.opened(Settings(data_dir=Path("restored"))) as again:
+        assert again.rows.dataset_ids()
+
+
+def test_tombstones_are_not_forgotten_by_mistake(made: Path, lethe: Lethe) -> None:
+    """Without either option it is refused; who has none must say so, and is told what that means."""
+    refused(lethe("restore", "archive", "--key-file", "key"), "backup_refused")
+    refused(lethe("restore", "archive", "--key-file", "key", "--tombstones", made, "--no-tombstones"), "backup_refused")
+    assert not Path("restored").exists()
+    refused(lethe("restore", "archive", "--key-file", "key", "--no-tombstones"), "backup_refused")
+    ended = lethe("restore", "archive", "--key-file", "key", "--no-tombstones", "--lost-versions", "0")
+    assert ended.code == 0, ended.err
+    assert "IS BACK" in ended.out
+
+
+def test_what_cannot_be_restored_ends_in_one_line(made: Path, lethe: Lethe) -> None:
+    """A file that is no archive, another key, a folder that is not empty: each is named."""
+    Path("noise").write_bytes(b"noise" * 100)
+    Path("other").write_text("ab" * 32)
+    for archive, key in (("noise", "key"), ("archive", "other"), ("archive", "nothing")):
+        refused(lethe("restore", archive, "--key-file", key, "--tombstones", made), "backup_refused")
+    Path("restored").mkdir()
+    Path("restored/something").touch()
+    refused(lethe("restore", "archive", "--key-file", "key", "--tombstones", made), "backup_refused")

@@ -1,0 +1,47 @@
+"""The command line on a real terminal."""
+
+import json
+import os
+import pty
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from app.config import Settings
+from lethe import Client
+from tests.faults import processes
+
+
+@pytest.mark.slow
+def test_progress_on_a_terminal(settings: Settings, admin_key: str, people: Path) -> None:
+    """Whoever waits at a terminal sees a bar with status and steps grow, and it is gone at the end; what is answered
+    goes to standard output, where nobody else writes."""
+    with processes.gateway(settings) as (_, address), processes.worker(settings), Client(address, admin_key) as client:
+        dataset = client.datasets.upload(people)
+        model = client.models.create(name="m", dataset_id=dataset.id, learn_steps=60_000)
+        ours, theirs = pty.openpty()
+        waiting = subprocess.Popen(
+            [processes.LETHE, "model", "wait", model.id, "--url", address, "--key", admin_key],
+            stdout=subprocess.PIPE,
+            stderr=theirs,
+            env=os.environ | {"TERM": "xterm-256color", "COLUMNS": "100"},
+        )
+        os.close(theirs)
+        seen = b""
+        try:
+            while piece := os.read(ours, 4096):
+                seen += piece
+        except OSError:  # Linux says so that nobody writes to a terminal any more
+            pass
+        out, _ = waiting.communicate(timeout=60)
+    assert waiting.returncode == 0
+    assert json.loads(out)["status"] == "live"
+    text = seen.decode()
+    assert "learning" in text
+    assert "\N{BOX DRAWINGS HEAVY HORIZONTAL}" in text
+    done = [int(steps) for steps in re.findall(r"([0-9]+)/60000", text)]
+    assert done == sorted(done)
+    assert len(set(done)) > 1
+    assert text.rstrip().endswith(("\x1b[2K", "\x1b[?25h"))

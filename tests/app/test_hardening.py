@@ -1,0 +1,108 @@
+"""What a process does to itself, looked at in processes of its own."""
+
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from app import hardening
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="of other systems only core dumps are known here")
+
+BEGIN = """
+import ctypes, os, resource, sys
+from app import hardening, telemetry
+telemetry.configure("info")
+print(os.getpid(), hardening.overwrites_freed_memory(), flush=True)
+hardening.ensure()
+print(*sys.argv[1:], resource.getrlimit(resource.RLIMIT_CORE), ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))
+"""
+LOCKED = """
+import re
+print(re.search(r"VmLck:\\s+(\\d+)", open("/proc/self/status").read())[1])
+"""
+SMALL_ARRAYS = """
+import ctypes
+import numpy as np
+from app import hardening
+def left(): return sum(ctypes.string_at(place + 64, 200) == b"M" * 200 for place in places)
+rows = [np.full(320, ord("M"), np.uint8) for _ in range(7)]
+places = [row.ctypes.data for row in rows]
+rows.clear()
+print(left())
+hardening.forget()
+print(left())
+"""
+LOCK = """
+import sys
+import numpy as np
+from app import hardening
+print(hardening.harden())
+mapped = np.memmap(sys.argv[1], dtype="u1", mode="r")
+hardening.pageable(mapped)
+of_file = open("/proc/self/smaps").read().split(sys.argv[1])[1]
+print(" lo" in of_file.split("VmFlags:")[1].split("\\n")[0])
+"""
+LOCK_UP_TO_A_LIMIT = """
+import os, resource
+from app import hardening
+resource.setrlimit(resource.RLIMIT_MEMLOCK, (2**20, 2**20))
+if os.getuid() == 0:
+    os.setuid(65534)
+print(hardening.harden())
+"""
+
+
+def _run(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    clean = {name: value for name, value in os.environ.items() if name not in hardening.OVERWRITING}
+    return subprocess.run(
+        [sys.executable, *command], env=clean | environment, capture_output=True, text=True, check=True
+    )
+
+
+def test_a_program_starts_itself_again_once_to_overwrite_what_it_frees() -> None:
+    """The same process, with the same arguments, overwrites freed memory, writes no core file and is not dumpable."""
+    first, second, last = _run("-c", BEGIN, "one", "two words").stdout.splitlines()
+    pid = first.split()[0]
+    assert (first, second) == (f"{pid} False", f"{pid} True")
+    assert last == "one two words (0, 0) 0"
+
+
+def test_what_else_is_set_of_the_allocator_stays() -> None:
+    """Tunables of glibc that somebody gave are kept, beside ours; another allocator of Python is not."""
+    program = BEGIN + "print(os.environ['GLIBC_TUNABLES'])"
+    given = {"GLIBC_TUNABLES": "glibc.malloc.arena_max=2:glibc.malloc.perturb=0", "PYTHONMALLOC": "pymalloc"}
+    *_, overwrites, _, tunables = _run("-c", program, **given).stdout.splitlines()
+    assert overwrites.endswith("True")
+    assert tunables == f"{given['GLIBC_TUNABLES']}:{hardening.OVERWRITING['GLIBC_TUNABLES']}"
+
+
+def test_an_allocator_that_cannot_be_told_is_reported() -> None:
+    """A program that still does not overwrite what it frees, having started again, says so and goes on."""
+    done = _run("-E", "-c", f"import sys; sys.path.insert(0, {str(Path(hardening.__file__).parents[1])!r})\n" + BEGIN)
+    assert [line.split()[-1] for line in done.stdout.splitlines()] == ["False", "False", "0"]
+    assert done.stderr.count("memory.freed_not_overwritten") == 1
+
+
+def test_memory_is_locked_where_that_is_allowed(tmp_path: Path) -> None:
+    """With leave to lock all of it a process locks its memory, but for files of rows, however large."""
+    if resource.getrlimit(resource.RLIMIT_MEMLOCK)[1] != resource.RLIM_INFINITY and os.getuid() != 0:
+        pytest.skip("this process may not lock its memory")
+    file = tmp_path / "rows"
+    file.write_bytes(bytes(100_000))
+    done, of_the_file, kilobytes = _run("-c", LOCK + LOCKED, str(file)).stdout.split()
+    assert (done, of_the_file) == ("True", "False")
+    assert int(kilobytes) > 1000
+
+
+def test_memory_is_not_locked_up_to_a_limit() -> None:
+    """A process that may lock only a little locks nothing, so that it cannot come to the limit while it works."""
+    assert _run("-c", LOCK_UP_TO_A_LIMIT + LOCKED).stdout == "False\n0\n"
+
+
+def test_small_arrays_are_overwritten() -> None:
+    """Of the small arrays that numpy had freed, and keeps the memory of, nothing is left."""
+    assert _run("-c", SMALL_ARRAYS).stdout == "7\n0\n"

@@ -1,0 +1,332 @@
+"""Audits of runs: what is planned, what is not published, and when those that are asked for have their turn."""
+
+import datetime
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from app.accounting.certificates import sha256
+from app.db import Actor, now
+from app.db.tables import Model, Run, Version
+from app.errors import AuditFailed, RunDiffersFromPlan
+from app.installation import Installation
+from app.privacy.audit import AuditPlan, Observed
+from app.privacy.errors import PreconditionError
+from app.privacy.mechanism import Mechanism
+from app.registry import service as registry
+from app.unlearning import service as unlearning
+from app.unlearning.service import Claimed
+from tests.app.privacy import lanes
+
+Make = Callable[..., dict[str, Any]]
+Get = Callable[[str], Any]
+Claim = Callable[[], Claimed]
+
+
+@pytest.fixture
+def claim(at: Installation) -> Claim:
+    """Claim the next run, which there is."""
+
+    def claimed() -> Claimed:
+        with at.database.writing() as session:
+            found = unlearning.claim(session, worker="w", lease_seconds=30, max_requests=100)
+        assert found
+        return found
+
+    return claimed
+
+
+@pytest.fixture
+def ask(at: Installation, by: Actor) -> Callable[[dict[str, Any]], None]:
+    """Ask for an audit of a model."""
+
+    def asked(model: dict[str, Any]) -> None:
+        with at.database.writing(by=by) as session:
+            registry.ask_audit(session, registry.get_model(session, model["id"]))
+
+    return asked
+
+
+@pytest.fixture
+def live(new_dataset: Make, new_model: Make, work: Callable[[], int]) -> dict[str, Any]:
+    """A live model of 60 people."""
+    model = new_model(new_dataset()["id"])
+    assert work() == 1
+    return model
+
+
+def publish(at: Installation, claimed: Claimed, observed: Observed | None) -> None:
+    """What the worker does when the chain has run; the rows are erased already."""
+    assert claimed.mechanism
+    with at.database.writing() as session:
+        unlearning.publish(
+            session,
+            at.keys,
+            run_id=claimed.run_id,
+            steps_ran=claimed.steps,
+            mechanism_ran=claimed.mechanism,
+            weights_sha256=sha256(b""),
+            metrics={},
+            observed=observed,
+        )
+
+
+def end(at: Installation, claimed: Claimed, *, error_code: str | None = None) -> None:
+    """What the worker does when the lanes of an audit have run."""
+    assert claimed.audit
+    with at.database.writing() as session:
+        observed = lanes.observed(claimed.audit, claimed.mechanism)
+        unlearning.end_audit(session, run_id=claimed.run_id, observed=observed, error_code=error_code)
+
+
+# --- what is planned -------------------------------------------------------------------------------------------------
+
+
+def test_lanes_go_through_what_the_run_goes_through(
+    at: Installation, gateway: Any, live: dict[str, Any], forget: Make, claim: Claim, work: Callable[[], int]
+) -> None:
+    """A run that continues has lanes that carry all steps since the model last began; one from scratch has new ones."""
+    learned = live["mechanism"]["learn_steps"]
+    forget("p1")
+    work()
+    forget("p2")
+    second = claim()
+    with at.database.reading() as session:
+        first = session.scalars(sa.select(Run.steps_total).where(Run.kind == "unlearn")).first()
+    assert first
+    assert second.audit == AuditPlan(lanes=256, steps_before=learned + first, steps=second.steps)
+    with at.database.writing() as session:
+        unlearning.take_back(session, worker="w")
+    gateway.post(f"/v1/models/{live['id']}/relearn")
+    again = claim()
+    assert (again.kind, again.audit) == ("relearn", AuditPlan(lanes=256, steps_before=0, steps=learned))
+
+
+def test_an_audit_that_is_asked_for_forgets_as_the_first_request_would(
+    live: dict[str, Any], forget: Make, ask: Callable[..., None], claim: Claim, at: Installation
+) -> None:
+    """Its lanes learn for as long as the model did, and forget for as long as the first record is forgotten."""
+    learned = live["mechanism"]["learn_steps"]
+    ask(live)
+    audit = claim()
+    end(at, audit)
+    forget("p1")
+    unlearned = claim()
+    assert audit.audit == AuditPlan(lanes=16 * 256, steps_before=learned, steps=unlearned.steps)
+    assert audit.steps == learned + unlearned.steps
+    assert (audit.parent_version_id, audit.erases, audit.slots_to_null) == (None, False, ())
+
+
+# --- what is not published -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("observe", "refusal"),
+    [
+        (lambda plan, made: None, RunDiffersFromPlan),
+        (lambda plan, made: lanes.observed(replace(plan, lanes=2), made), RunDiffersFromPlan),
+        (lambda plan, made: lanes.observed(replace(plan, steps_before=0), made), RunDiffersFromPlan),
+        (lambda plan, made: lanes.observed(plan, made, records=10**6), PreconditionError),
+        (lambda plan, made: lanes.observed(plan, made, squares=0.5 * plan.lanes), AuditFailed),
+        (lambda plan, made: lanes.observed(plan, made, drift=7.0), AuditFailed),
+    ],
+    ids=["not audited", "fewer lanes", "other steps", "other canaries", "half the noise", "nothing forgotten"],
+)
+def test_what_an_audit_refutes_is_not_published(
+    at: Installation,
+    live: dict[str, Any],
+    forget: Make,
+    get: Get,
+    claim: Claim,
+    work: Callable[[], int],
+    observe: Callable[[AuditPlan, Mechanism | None], Observed | None],
+    refusal: type[Exception],
+) -> None:
+    """Without its audit, with another one, or with one that found something a run publishes nothing; the request stays
+    open, and is completed by the next run."""
+    request = forget("p1")
+    claimed = claim()
+    assert claimed.audit
+    with pytest.raises(refusal):
+        publish(at, claimed, observe(claimed.audit, claimed.mechanism))
+    with at.database.writing() as session:
+        assert session.scalars(sa.select(Version.number)).all() == [1]
+        unlearning.fail(session, run_id=claimed.run_id, error_code=refusal.__name__)
+        session.execute(sa.update(Model).values(not_before=None))
+    failed = get(f"/runs/{claimed.run_id}")
+    assert (failed["status"], failed["error_code"]) == ("failed", refusal.__name__)
+    assert get(f"/deletion-requests/{request['id']}")["completed_at"] is None
+    assert get(f"/models/{live['id']}")["live_version"] == 1
+    assert work() == 1
+    assert get(f"/deletion-requests/{request['id']}")["status"] == "completed"
+
+
+def test_rows_are_counted(at: Installation, live: dict[str, Any], forget: Make, claim: Claim) -> None:
+    """A run that read another number of records than are on record is not what was planned."""
+    forget("p1")
+    claimed = claim()
+    assert claimed.audit
+    observed = lanes.observed(claimed.audit, claimed.mechanism)
+    with at.database.writing() as session:
+        unlearning.confirm_erased(session, run_id=claimed.run_id, digest="0" * 64)
+    with at.database.reading() as session:
+        assert unlearning.examine(session, run_id=claimed.run_id, records=59, observed=observed) == ()
+        for records in (58, 60):
+            with pytest.raises(RunDiffersFromPlan):
+                unlearning.examine(session, run_id=claimed.run_id, records=records, observed=observed)
+
+
+# --- turns -----------------------------------------------------------------------------------------------------------
+
+
+def test_an_audit_gives_way_to_what_is_due_sooner(
+    at: Installation,
+    new_dataset: Make,
+    new_model: Make,
+    forget: Make,
+    ask: Callable[..., None],
+    claim: Claim,
+    work: Callable[[], int],
+) -> None:
+    """Between datasets a request that is due within a week goes before an audit, however long that has waited."""
+    audited = new_model(new_dataset()["id"])
+    other = new_model(new_dataset(rows=20, seed=1)["id"])
+    assert work() == 2
+    ask(audited)
+    submitted_at = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=27)
+    forget("p1", dataset_ids=[other["dataset_id"]], submitted_at=submitted_at.isoformat())
+    with at.database.writing() as session:
+        model = session.get_one(Model, audited["id"])
+        model.audit_asked_at = now(session) - datetime.timedelta(days=90)
+    assert [(one.kind, one.model_id) for one in (claim(), claim())] == [
+        ("unlearn", other["id"]),
+        ("audit", audited["id"]),
+    ]
+
+
+def test_an_audit_holds_up_no_other_dataset(
+    new_dataset: Make, new_model: Make, forget: Make, ask: Callable[..., None], claim: Claim, work: Callable[[], int]
+) -> None:
+    """While one dataset's model is audited, requests of another are served."""
+    audited = new_model(new_dataset()["id"])
+    other = new_model(new_dataset(rows=20, seed=1)["id"])
+    assert work() == 2
+    ask(audited)
+    assert claim().kind == "audit"
+    forget("p1", dataset_ids=[other["dataset_id"]])
+    assert claim().model_id == other["id"]
+
+
+def test_audits_are_made_in_the_order_in_which_they_were_asked_for(
+    at: Installation,
+    live: dict[str, Any],
+    new_model: Make,
+    ask: Callable[..., None],
+    claim: Claim,
+    work: Callable[[], int],
+) -> None:
+    """Two models of one dataset are audited one after the other."""
+    other = new_model(live["dataset_id"])
+    work()
+    for model in (other, live):
+        ask(model)
+    for model in (other, live):
+        claimed = claim()
+        assert (claimed.kind, claimed.model_id) == ("audit", model["id"])
+        end(at, claimed)
+    assert work() == 0
+
+
+# --- how one ends ----------------------------------------------------------------------------------------------------
+
+
+def test_what_an_audit_refutes_is_told_once(
+    at: Installation, live: dict[str, Any], forget: Make, get: Get, ask: Callable[..., None], claim: Claim, work: Any
+) -> None:
+    """An audit that found something ends as failed, with its numbers; the model stays live and forgets on."""
+    ask(live)
+    claimed = claim()
+    end(at, claimed, error_code=AuditFailed.code)
+    run = get(f"/runs/{claimed.run_id}")
+    assert (run["status"], run["error_code"], run["audit"]["lanes"]) == ("failed", "audit_failed", 4096)
+    shown = get(f"/models/{live['id']}")
+    assert (shown["status"], shown["error_code"]) == ("live", None)
+    assert (shown["audit"]["asked_at"], shown["audit"]["last_run_id"]) == (None, claimed.run_id)
+    assert work() == 0
+    request = forget("p1")
+    assert work() == 1
+    assert get(f"/deletion-requests/{request['id']}")["status"] == "completed"
+
+
+def test_an_audit_that_came_to_nothing_is_made_again(
+    at: Installation, live: dict[str, Any], get: Get, ask: Callable[..., None], claim: Claim, work: Any
+) -> None:
+    """What an audit was cut off by says nothing about the model: it is made again, and then it is over."""
+    ask(live)
+    claimed = claim()
+    with at.database.writing() as session:
+        unlearning.fail(session, run_id=claimed.run_id, error_code="OSError")
+    waits = get(f"/models/{live['id']}")
+    assert (waits["status"], waits["error_code"], waits["audit"]["asked_at"] is None) == ("live", None, False)
+    assert work() == 1
+    assert [run["status"] for run in get("/runs")["items"]] == ["published", "failed", "published"]
+    over = get(f"/models/{live['id']}")
+    assert (over["error_code"], over["audit"]["asked_at"]) == (None, None)
+
+
+def test_an_audit_is_not_tried_for_ever(
+    at: Installation, live: dict[str, Any], ask: Callable[..., None], claim: Claim, get: Get, forget: Make
+) -> None:
+    """One that comes to nothing three times is over, and has made nobody wait: the model goes on as it is."""
+    ask(live)
+    for _ in range(3):
+        claimed = claim()
+        assert claimed.kind == "audit"
+        with at.database.writing() as session:
+            unlearning.fail(session, run_id=claimed.run_id, error_code="MemoryError")
+    over = get(f"/models/{live['id']}")
+    assert (over["error_code"], over["audit"]["asked_at"]) == (None, None)
+    forget("p1")
+    assert claim().kind == "unlearn"
+
+
+def test_an_audit_runs_while_the_model_waits_to_be_tried_again(
+    at: Installation, live: dict[str, Any], ask: Callable[..., None], claim: Claim, forget: Make, get: Get
+) -> None:
+    """When the runs of a model fail, its audit can be asked for and is made, and changes nothing about their pause."""
+    forget("p1")
+    failed = claim()
+    with at.database.writing() as session:
+        unlearning.confirm_erased(session, run_id=failed.run_id, digest="0" * 64)
+        unlearning.fail(session, run_id=failed.run_id, error_code="audit_failed")
+        session.execute(sa.update(Model).values(not_before=now(session) + datetime.timedelta(hours=1)))
+    ask(live)
+    audit = claim()
+    assert (audit.kind, audit.erases, audit.slots_to_null) == ("audit", False, ())
+    end(at, audit)
+    model = get(f"/models/{live['id']}")
+    assert (model["error_code"], model["audit"]["asked_at"]) == ("audit_failed", None)
+
+
+def test_an_audit_takes_nobody_who_waits_for_others(
+    at: Installation,
+    new_dataset: Make,
+    new_model: Make,
+    forget: Make,
+    ask: Callable[..., None],
+    claim: Claim,
+    get: Get,
+    work: Callable[[], int],
+) -> None:
+    """Requests that wait for each other go on waiting, and can be cancelled, while an audit is made."""
+    model = new_model(new_dataset()["id"], batching={"max_wait_seconds": 86400})
+    assert work() == 1
+    request = forget("p1")
+    ask(model)
+    audit = claim()
+    assert (audit.kind, audit.slots_to_null) == ("audit", ())
+    end(at, audit)
+    assert get(f"/deletion-requests/{request['id']}")["status"] == "accepted"

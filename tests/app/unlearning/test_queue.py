@@ -1,0 +1,204 @@
+"""What waits for a worker: which datasets are due, in whose turn, and which requests a run takes."""
+
+import datetime
+from collections.abc import Callable
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from app.db import now
+from app.db.tables import Dataset, DeletionRequest, Erasure, Model, Run, Tenant, Version, new_id
+from app.deletion import repository as deletion
+from app.deletion.status import Status
+from app.installation import Installation
+from app.unlearning import repository
+from app.unlearning import service as unlearning
+
+DAY = datetime.timedelta(days=1)
+Wait = Callable[..., tuple[str, str]]
+
+
+@pytest.fixture
+def wait(at: Installation) -> Wait:
+    """Store a dataset of a tenant, if it is new, and a request that waits on it; returns the ids of both."""
+
+    def store(
+        dataset_id: str = "ds_a",
+        tenant: str = "tn_a",
+        *,
+        due_in: datetime.timedelta = 20 * DAY,
+        made: datetime.timedelta = -DAY,
+        subject_ref: str | None = None,
+        **columns: object,
+    ) -> tuple[str, str]:
+        with at.database.writing() as session:
+            moment = now(session)
+            if session.get(Tenant, tenant) is None:
+                session.add(Tenant(id=tenant, name=tenant, policy={}, created_at=moment))
+                session.flush()
+            if session.get(Dataset, dataset_id) is None:
+                shape = {"schema": None, "classes": [], "num_features": 1, "num_slots": 1, "digest": "", "revision": 0}
+                session.add(Dataset(id=dataset_id, tenant_id=tenant, name="", created_at=moment, **shape))
+            request = DeletionRequest(
+                id=new_id("dr"),
+                tenant_id=tenant,
+                subject_ref=subject_ref or new_id("sub"),
+                regulation="gdpr",
+                status=Status.ACCEPTED,
+                kept="request",
+                discreet=False,
+                submitted_at=moment + made,
+                created_at=moment + made,
+                due_at=moment + due_in,
+                deadline=moment + due_in,
+            )
+            for name, value in columns.items():
+                setattr(request, name, moment + value if isinstance(value, datetime.timedelta) else value)
+            session.add(request)
+            session.flush()
+            erasure = Erasure(id=new_id("era"), request_id=request.id, dataset_id=dataset_id, num_claimed=0)
+            deletion.line_up(request, [erasure])
+            session.add(erasure)
+            return dataset_id, request.id
+
+    return store
+
+
+def due(at: Installation) -> list[str]:
+    """The datasets that are due; that there are any is said if and only if there are."""
+    with at.database.reading() as session:
+        found = [one.dataset_id for one in repository.datasets_due(session, at=now(session))]
+        assert unlearning.anything_to_do(session) == bool(found)
+        return found
+
+
+def change(at: Installation, request_id: str, **columns: object) -> None:
+    """Change a request, and nothing else."""
+    with at.database.writing() as session:
+        request = session.get_one(DeletionRequest, request_id)
+        for name, value in columns.items():
+            setattr(request, name, now(session) + value if isinstance(value, datetime.timedelta) else value)
+
+
+def claim(at: Installation, limit: int = 500) -> str | None:
+    """The dataset of the next run, which is over at once."""
+    with at.database.writing() as session:
+        claimed = unlearning.claim(session, worker="w", lease_seconds=30, max_requests=limit)
+        if claimed is None:
+            return None
+        session.get_one(Run, claimed.run_id).status = "published"
+        erased = sa.update(Erasure).where(Erasure.dataset_id == claimed.dataset_id, Erasure.num_records.is_not(None))
+        session.execute(erased.values(nulled_at=now(session)))
+        return claimed.dataset_id
+
+
+def open_erasures(session: Session) -> int:
+    """How many lines the index of the queue holds."""
+    waits = sa.and_(Erasure.revision.is_(None), Erasure.ready_at.is_not(None))
+    return session.scalars(sa.select(sa.func.count()).select_from(Erasure).where(waits)).one()
+
+
+def test_a_request_in_its_grace_time_is_not_taken(at: Installation, wait: Wait) -> None:
+    """Until `held_until` nothing is due, and a run that somebody else's request brings leaves it alone."""
+    _, held = wait(held_until=DAY)
+    assert due(at) == []
+    wait()
+    assert due(at) == ["ds_a"]
+    assert claim(at) == "ds_a"
+    assert due(at) == []
+    change(at, held, held_until=-DAY)
+    assert due(at) == ["ds_a"]
+
+
+@pytest.mark.parametrize("status", [Status.RECEIVED, Status.IN_REVIEW, Status.REJECTED, Status.CANCELLED])
+def test_what_is_not_accepted_is_not_taken(at: Installation, wait: Wait, status: Status) -> None:
+    """A request that waits for somebody's decision, or was refused or withdrawn, is not in the queue."""
+    wait(status=status)
+    _, request_id = wait("ds_b")
+    change(at, request_id, status=status)
+    assert due(at) == []
+    with at.database.reading() as session:
+        assert open_erasures(session) == 0
+    change(at, request_id, status=Status.ACCEPTED)
+    assert due(at) == ["ds_b"]
+
+
+@pytest.mark.parametrize("status", list(Status))
+@pytest.mark.parametrize("held_until", [None, DAY, -DAY])
+def test_the_queue_follows_the_request(
+    at: Installation, wait: Wait, status: Status, held_until: datetime.timedelta | None
+) -> None:
+    """However a request is changed, its erasures stand in the queue as if they had been stored with it now."""
+    _, request_id = wait()
+    change(at, request_id, status=status, held_until=held_until, deadline=3 * DAY)
+    with at.database.reading() as session:
+        erasure = session.scalars(sa.select(Erasure)).one()
+        stored = erasure.deadline, erasure.ready_at
+        deletion.line_up(session.get_one(DeletionRequest, request_id), [erasure])
+        assert stored == (erasure.deadline, erasure.ready_at)
+
+
+def test_those_who_are_due_first_are_taken(at: Installation, wait: Wait) -> None:
+    """A run that takes two of three takes those whose deadlines are first, whenever they came."""
+    wait(due_in=20 * DAY, made=-9 * DAY)
+    near = {wait(due_in=days * DAY)[1] for days in (3, 5)}
+    with at.database.reading() as session:
+        taken = deletion.pending_erasures(session, dataset_id="ds_a", limit=2)
+        assert {request.id for _, request in taken} == near
+
+
+def test_all_of_one_person_are_taken(at: Installation, wait: Wait) -> None:
+    """A run takes all requests of a person, though it takes no other of those that are due as late."""
+    first, later = wait(due_in=DAY, subject_ref="sub_1")[1], wait(due_in=20 * DAY, subject_ref="sub_1")[1]
+    wait(due_in=2 * DAY)
+    with at.database.reading() as session:
+        taken = deletion.pending_erasures(session, dataset_id="ds_a", limit=1)
+        assert {request.id for _, request in taken} == {first, later}
+
+
+def test_tenants_take_turns(at: Installation, wait: Wait) -> None:
+    """A tenant with fifty datasets that are due does not hold up another, whose one is next or next but one."""
+    for number in range(50):
+        wait(f"ds_many_{number:02}", "tn_many", due_in=(10 + number / 10) * DAY)
+    assert due(at)[0] == "ds_many_00"
+    assert claim(at) == "ds_many_00"
+    wait("ds_one", "tn_one", due_in=30 * DAY)
+    assert due(at)[0] == "ds_one"
+    assert [claim(at), claim(at), claim(at)] == ["ds_one", "ds_many_01", "ds_many_02"]
+    wait("ds_one", "tn_one", due_in=30 * DAY)
+    assert claim(at) == "ds_one"
+
+
+def test_a_deadline_that_is_near_goes_before_turns(at: Installation, wait: Wait) -> None:
+    """What is due within a week is done first, though its tenant had the last run; an extension puts it back."""
+    wait("ds_a", "tn_a")
+    wait("ds_b", "tn_b")
+    assert claim(at) == "ds_a"
+    _, request_id = wait("ds_a", "tn_a", due_in=6 * DAY)
+    assert due(at) == ["ds_a", "ds_b"]
+    change(at, request_id, deadline=60 * DAY)
+    assert due(at) == ["ds_b", "ds_a"]
+
+
+@pytest.mark.parametrize(("max_requests", "waits"), [(None, True), (3, True), (2, False)])
+def test_a_patient_model_counts_who_may_be_taken(
+    at: Installation, wait: Wait, max_requests: int | None, waits: bool
+) -> None:
+    """A request in its grace time counts for nothing where requests wait for each other."""
+    for _ in range(2):
+        wait()
+    wait(held_until=DAY)
+    with at.database.writing() as session:
+        moment = now(session)
+        model = {"name": "", "mechanism": {}, "epsilon": 1.0, "delta": 0.1, "status": "live", "live_version": 1}
+        model |= {"max_requests": max_requests, "max_wait_seconds": 2 * 86400, "created_at": moment}
+        session.add(Model(id="mdl_a", tenant_id="tn_a", dataset_id="ds_a", **model))
+        session.flush()
+        run = {"kind": "learn", "status": "published", "revision": 0, "version_id": "ver_a", "steps_total": 1}
+        run |= {"steps_done": 1, "records": 0, "reason": "", "worker": "w", "lease_expires_at": moment}
+        session.add(Run(id="run_a", tenant_id="tn_a", dataset_id="ds_a", started_at=moment, **run))
+        session.flush()
+        version = {"number": 1, "status": "live", "run_id": "run_a", "revision": 0, "weights_sha256": "", "metrics": {}}
+        session.add(Version(id="ver_a", model_id="mdl_a", published_at=moment, **version))
+    assert due(at) == ([] if waits else ["ds_a"])

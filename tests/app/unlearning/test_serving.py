@@ -1,0 +1,139 @@
+"""Which version may be served, beside real requests and a real worker."""
+
+import datetime
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from app.db import Actor
+from app.db.tables import DeletionRequest
+from app.errors import VersionUnknown
+from app.installation import Installation
+from app.registry import service as registry
+from app.unlearning import serving
+from app.unlearning.serving import Refusal, Serving
+
+Make = Callable[..., dict[str, Any]]
+Ask = Callable[..., Serving]
+Work = Callable[[], int]
+
+LONG_AGO = "2020-01-01T00:00:00Z"
+
+
+@pytest.fixture
+def model(new_dataset: Make, new_model: Make) -> dict[str, Any]:
+    return new_model(new_dataset()["id"])
+
+
+@pytest.fixture
+def ask(at: Installation, by: Actor, model: dict[str, Any]) -> Ask:
+    def of_model(**named: Any) -> Serving:
+        with at.database.reading(by=by) as session:
+            return serving.of_model(session, registry.get_model(session, model["id"]), **named)
+
+    return of_model
+
+
+def minutes_left(found: Serving) -> float:
+    assert found.valid_until is not None
+    return (found.valid_until - datetime.datetime.now(datetime.UTC)).total_seconds() / 60
+
+
+def test_nothing_is_served_before_the_first_version(ask: Ask, work: Work) -> None:
+    """A model without a version is refused, to be asked again soon; its first version may be served for an hour."""
+    found = ask()
+    assert (found.version, found.refusal, found.certified, found.valid_until) == (None, Refusal.NOT_LIVE, False, None)
+    assert found.retry_after_seconds
+    work()
+    found = ask()
+    assert (found.version, found.refusal, found.certified) == (1, None, True)
+    assert 59 < minutes_left(found) <= 60
+    assert found.retry_after_seconds is None
+    assert 59 < found.fresh_seconds / 60 <= 60
+
+
+def test_a_version_is_served_until_the_first_deadline_and_no_longer(
+    at: Installation, ask: Ask, forget: Make, work: Work
+) -> None:
+    """While a request is owed the version is not certified; it may be served until the request is due, and not after;
+    the version without the person may be served at once."""
+    work()
+    forget("p1")
+    request = forget("p2")
+    due(at, request, in_minutes=20)
+    found = ask()
+    assert (found.refusal, found.certified) == (None, False)
+    assert 19 < minutes_left(found) <= 20
+    due(at, request, in_minutes=-1)
+    found = ask()
+    assert (found.version, found.refusal, found.valid_until) == (1, Refusal.FORGETTING_OVERDUE, None)
+    assert (found.fresh_seconds, bool(found.retry_after_seconds)) == (0, True)
+    work()
+    found = ask()
+    assert (found.version, found.refusal, found.certified) == (2, None, True)
+
+
+def test_rows_that_are_gone_are_owed_until_a_version_lacks_them(
+    at: Installation, ask: Ask, forget: Make, new_model: Make, model: dict[str, Any], work: Work
+) -> None:
+    """A model that lags behind another of its dataset is refused past the deadline, though the rows are null; the other
+    is not."""
+    from worker import runner
+
+    other = new_model(model["dataset_id"], name="other")
+    work()
+    forget("p1", submitted_at=LONG_AGO)
+    assert runner.run_next(at, worker="test")
+    with at.database.reading() as session:
+        found = {
+            one: serving.of_model(session, registry.get_model(session, one)).refusal
+            for one in (model["id"], other["id"])
+        }
+    assert sorted(found.values(), key=str) == sorted([None, Refusal.FORGETTING_OVERDUE], key=str)
+    work()
+    assert ask().refusal is None
+
+
+def test_what_is_not_accepted_is_not_owed(at: Installation, ask: Ask, forget: Make, gateway: Any, work: Work) -> None:
+    """A request in review, paused or not, and one that was cancelled, stop no model; an approved one does."""
+    work()
+    reviewed = forget("p1", identity_verified=False, submitted_at=LONG_AGO)
+    assert reviewed["status"] == "in_review"
+    cancelled = forget("p2", submitted_at=LONG_AGO)
+    assert ask().refusal is Refusal.FORGETTING_OVERDUE
+    assert gateway.post(f"/v1/deletion-requests/{cancelled['id']}/cancel").status_code == 200
+    assert (ask().refusal, ask().certified) == (None, True)
+    assert gateway.post(f"/v1/deletion-requests/{reviewed['id']}/approve").status_code == 200
+    due(at, reviewed, in_minutes=-1)
+    assert ask().refusal is Refusal.FORGETTING_OVERDUE
+
+
+def test_a_version_that_was_superseded_is_not_served(ask: Ask, forget: Make, work: Work, at: Installation) -> None:
+    """A named version that is not the live one is refused, for good; by number and by digest alike."""
+    work()
+    first = ask()
+    assert {ask(**named).refusal for named in ({"number": 1}, {"weights_sha256": first.weights_sha256})} == {None}
+    forget("p1")
+    work()
+    for named in ({"number": 1}, {"weights_sha256": first.weights_sha256}):
+        found = ask(**named)
+        assert found.refusal in (Refusal.SUPERSEDED, Refusal.WEIGHTS_DESTROYED)
+        assert (found.version, found.certified, found.valid_until) == (1, False, None)
+        assert found.retry_after_seconds is None
+    assert ask(number=2).refusal is None
+
+
+def test_a_version_that_never_was_is_unknown(ask: Ask, work: Work) -> None:
+    """A number or a digest that this model never had, or that do not belong together, names nothing."""
+    work()
+    for named in ({"number": 2}, {"weights_sha256": "0" * 64}, {"number": 1, "weights_sha256": "0" * 64}):
+        with pytest.raises(VersionUnknown):
+            ask(**named)
+
+
+def due(at: Installation, request: dict[str, Any], *, in_minutes: float) -> None:
+    moment = datetime.datetime.now(datetime.UTC) + datetime.timedelta(minutes=in_minutes)
+    with at.database.writing() as session:
+        session.execute(sa.update(DeletionRequest).where(DeletionRequest.id == request["id"]).values(deadline=moment))

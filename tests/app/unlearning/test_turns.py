@@ -1,0 +1,129 @@
+"""Whose turn it is: deadlines that are near go first, then tenants take turns, and nobody waits for ever."""
+
+import datetime
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.deletion.deadlines import BEFORE_THE_DEADLINE
+from app.unlearning.turns import Due, Standing, in_turn
+
+NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+DAY = datetime.timedelta(days=1)
+HOUR = datetime.timedelta(hours=1)
+
+
+def due(dataset_id: str, tenant_id: str, days: float | None, *, learning: float | None = None) -> Due:
+    """A dataset that is due in so many days."""
+    return Due(
+        dataset_id=dataset_id,
+        tenant_id=tenant_id,
+        deadline=None if days is None else NOW + days * DAY,
+        learning=None if learning is None else NOW + learning * DAY,
+    )
+
+
+def names(found: list[Due]) -> list[str]:
+    return [one.dataset_id for one in found]
+
+
+def test_a_backlog_of_one_tenant_does_not_hold_up_another() -> None:
+    """Of a tenant with fifty datasets and one with a single one, due last, the latter is next or next but one."""
+    backlog = [due(f"a{number}", "a", 10 + number / 10) for number in range(50)]
+    quiet = due("b0", "b", 30)
+    ran_last = {"a": Standing(last_began_at=NOW - HOUR), "b": Standing(last_began_at=NOW - DAY)}
+    assert names(in_turn([*backlog, quiet], ran_last, at=NOW))[0] == "b0"
+    just_ran = {"a": Standing(last_began_at=NOW - DAY), "b": Standing(last_began_at=NOW - HOUR)}
+    assert names(in_turn([*backlog, quiet], just_ran, at=NOW))[:3] == ["a0", "b0", "a1"]
+
+
+def test_a_deadline_that_is_near_goes_first() -> None:
+    """What is due within a week goes before all the rest; among it tenants take turns, whatever their deadlines."""
+    found = [due("a0", "a", 6), due("a1", "a", -1), due("a2", "a", 8), due("b0", "b", 7), due("b1", "b", 20)]
+    ran = {"a": Standing(running=3, last_began_at=NOW)}
+    assert names(in_turn(found, ran, at=NOW)) == ["b0", "a1", "a0", "b1", "a2"]
+    overdue = [due(f"a{number}", "a", -20_000) for number in range(9)]
+    assert names(in_turn([*overdue, due("b0", "b", 6)], {}, at=NOW)).index("b0") <= 1
+
+
+def test_learning_is_never_pressing() -> None:
+    """A model that was asked to learn long ago goes by its tenant's turn, and within it before what is due later."""
+    found = [due("a0", "a", None, learning=-100), due("a1", "a", 20), due("b0", "b", 6)]
+    assert names(in_turn(found, {}, at=NOW)) == ["b0", "a0", "a1"]
+
+
+def test_who_has_least_under_way_is_next() -> None:
+    """With several workers, a tenant without a run goes before one that has some, whoever began last."""
+    found = [due("a0", "a", 9), due("b0", "b", 30), due("b1", "b", 31), due("b2", "b", 32)]
+    ran = {"a": Standing(running=2, last_began_at=NOW - DAY), "b": Standing(last_began_at=NOW)}
+    assert names(in_turn(found, ran, at=NOW)) == ["b0", "b1", "a0", "b2"]
+
+
+anybody = st.sampled_from("abcd")
+some_due = st.lists(st.tuples(anybody, st.floats(-5, 40)), max_size=20).map(
+    lambda made: [due(f"{tenant_id}{number}", tenant_id, days) for number, (tenant_id, days) in enumerate(made)]
+)
+some_standings = st.dictionaries(
+    anybody,
+    st.builds(Standing, running=st.integers(0, 3), last_began_at=st.floats(0, 9).map(lambda days: NOW - days * DAY)),
+)
+
+
+@given(some_due, some_standings)
+def test_the_order_is_the_law(found: list[Due], standings: dict[str, Standing]) -> None:
+    """Nothing is lost; near deadlines come first; what is of one tenant comes in the order of its deadlines."""
+    ordered = in_turn(found, standings, at=NOW)
+    assert sorted(names(ordered)) == sorted(names(found))
+    near = [one.first <= NOW + BEFORE_THE_DEADLINE for one in ordered]
+    assert near == sorted(near, reverse=True)
+    for tenant_id in "abcd":
+        own = [one.first for one in ordered if one.tenant_id == tenant_id]
+        assert own == sorted(own)
+
+
+@given(st.integers(1, 4), st.lists(st.tuples(anybody, st.integers(1, 6)), min_size=20, max_size=60), st.data())
+def test_tenants_take_turns(workers: int, arrivals: list[tuple[str, int]], data: st.DataObject) -> None:
+    """While a tenant that has nothing under way waits, no other begins two runs, however many workers there are."""
+    waiting: list[Due] = []
+    running: list[tuple[int, str]] = []  # until when, and whose
+    began: dict[str, datetime.datetime] = {}
+    since: dict[str, list[str]] = {}  # tenants that wait with nothing under way, and who began a run meanwhile
+    for step, (tenant_id, length) in enumerate(arrivals):
+        at = NOW + step * datetime.timedelta(seconds=1)
+        running = [(until, whose) for until, whose in running if until > step]
+        busy = [whose for _, whose in running]
+        waiting.append(due(f"{tenant_id}{step}", tenant_id, data.draw(st.floats(8, 40))))
+        for one in waiting:
+            if one.tenant_id not in busy:
+                since.setdefault(one.tenant_id, [])
+        while waiting and len(running) < workers:
+            busy = [whose for _, whose in running]
+            standings = {
+                whose: Standing(running=busy.count(whose), last_began_at=last) for whose, last in began.items()
+            }
+            first = in_turn(waiting, standings, at=at)[0]
+            waiting.remove(first)
+            at += datetime.timedelta(milliseconds=1)
+            began[first.tenant_id] = at
+            running.append((step + length, first.tenant_id))
+            since.pop(first.tenant_id, None)
+            for others in since.values():
+                others.append(first.tenant_id)
+                assert len(others) == len(set(others))
+
+
+@given(st.integers(1, 3), st.floats(0.2, 45), st.floats(8, 45))
+def test_nobody_waits_for_ever(per_step: int, limit: float, mine: float) -> None:
+    """A tenant that asks for more than can be done, and for sooner than anybody, does not keep another from ever having
+    its turn: at the latest what was asked for before its deadline goes before it."""
+    waiting = [due("quiet", "b", mine)]
+    ran = {"b": Standing(last_began_at=NOW)}
+    for step in range(int(per_step * 2 * (mine + 45) * 4)):
+        at = NOW + step * 6 * HOUR
+        waiting += [due(f"a{step}.{number}", "a", (at - NOW) / DAY + limit) for number in range(per_step)]
+        first = in_turn(waiting, ran, at=at)[0]
+        waiting.remove(first)
+        ran[first.tenant_id] = Standing(last_began_at=at)
+        if first.dataset_id == "quiet":
+            return
+    raise AssertionError("It never had its turn.")

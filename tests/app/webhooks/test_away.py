@@ -1,0 +1,52 @@
+import socket
+import time
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+from pydantic import SecretStr
+
+from app import installation
+from app.config import Settings
+from app.main import create_app
+from tests.app.webhooks import servers
+from tests.app.webhooks.servers import serving
+from tests.faults.processes import wait_until
+from tests.postgres import server
+
+pytestmark = pytest.mark.postgres
+
+
+def test_a_database_that_goes_away_while_something_is_sent(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """What arrived meanwhile is noted when the database is back, and not sent again; the log says so once."""
+    with server.running() as mortal, mortal.database() as name:
+        settings = Settings(
+            data_dir=tmp_path / "data",
+            database_url=SecretStr(mortal.url(name)),
+            webhook_allowed_networks="127.0.0.0/8",
+        )
+        installation.set_up(settings)
+        key = settings.resolved_admin_key_file().read_text().strip()
+
+        def answer(connection: socket.socket) -> None:
+            if len(receiver.calls) == 1:
+                mortal.stop()
+            servers.status(200)(connection)
+
+        headers = {"Authorization": f"Bearer {key}"}
+        with serving(answer) as receiver, TestClient(create_app(settings), headers=headers) as gateway:
+            asked = {"subject_id": "nobody", "callback_url": f"http://127.0.0.1:{receiver.port}/hook"}
+            assert gateway.post("/v1/deletion-requests", json=asked).status_code == 202
+            wait_until(lambda: receiver.calls and not mortal.answers())
+            time.sleep(4)
+            mortal.start()
+
+            def all_delivered() -> bool:
+                items = gateway.get("/v1/webhook-deliveries").json()["items"]
+                return [item["status"] for item in items] == ["delivered", "delivered"]
+
+            wait_until(all_delivered)
+            assert len(receiver.calls) == 2
+    logged = capfd.readouterr().err
+    assert logged.count('"webhooks.database_unavailable"') == 1
+    assert '"webhooks.round_failed"' not in logged

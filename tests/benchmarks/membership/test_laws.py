@@ -1,0 +1,51 @@
+import numpy as np
+import pytest
+
+from benchmarks.membership import laws, problems, requests
+from benchmarks.membership.laws import Method
+
+PROBLEM = problems.digits(seed=3, l2=0.02)
+REQUEST = requests.drawn(PROBLEM, seed=3)["group"]
+
+
+def test_every_kind_of_model_is_learned() -> None:
+    """Each method has as many models of each kind as asked for, all different, in as many steps as foretold."""
+    steps: list[int] = []
+    found = laws.models(PROBLEM, [REQUEST], {"group": 3}, done=steps.append)["group"]
+    assert sum(steps) == laws.num_steps(PROBLEM, [REQUEST], {"group": 3})
+    every = np.concatenate([kind[method] for kind in (found.members, found.nonmembers) for method in Method])
+    assert every.shape == (18, 65)
+    assert len(np.unique(every, axis=0)) == 18
+    assert found.retrained is found.nonmembers[Method.NOTHING]
+
+
+def test_fine_tuning_is_descent_on_what_is_left() -> None:
+    """Fine-tuning takes noiseless gradient steps on the rows that are not null."""
+    left = PROBLEM.rows.nulled(REQUEST.slots)
+    start = np.random.default_rng(0).normal(size=(1, 65))
+    expected, features = start[0].copy(), left.features.astype(float)
+    mechanism = PROBLEM.mechanism
+    for _ in range(REQUEST.steps):
+        residuals = 1 / (1 + np.exp(-features @ expected)) - left.labels
+        slope = residuals @ features / mechanism.num_slots + mechanism.l2 * expected
+        expected -= mechanism.step_size * slope
+    tuned = laws.go_on(PROBLEM, left, REQUEST, Method.FINE_TUNING, start, lambda steps: None)
+    assert tuned[0] == pytest.approx(expected, abs=1e-5)
+
+
+def test_unlearning_adds_noise() -> None:
+    """Unlearning the same model twice gives two models; doing nothing gives the model itself."""
+    left = PROBLEM.rows.nulled(REQUEST.slots)
+    start = np.zeros((1, 65))
+    one, other = (laws.go_on(PROBLEM, left, REQUEST, Method.UNLEARNING, start, lambda steps: None) for _ in "ab")
+    assert (one != other).all()
+    assert laws.go_on(PROBLEM, left, REQUEST, Method.NOTHING, start, lambda steps: None) is start
+
+
+def test_null_rows_are_gone() -> None:
+    """Nulled slots have no features, the others are as they were, and the rows themselves are untouched."""
+    left = PROBLEM.rows.nulled(REQUEST.slots)
+    assert not left.features[REQUEST.slots].any()
+    kept = np.setdiff1d(np.arange(PROBLEM.mechanism.num_slots), REQUEST.slots)
+    assert (left.features[kept] == PROBLEM.rows.features[kept]).all()
+    assert PROBLEM.rows.features[REQUEST.slots].any(axis=1).all()

@@ -1,0 +1,69 @@
+from functools import partial
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from app.privacy import audit
+from benchmarks.membership import likelihood
+from benchmarks.membership.likelihood import Normal, Rule, fixed_on
+
+PROVES_MU = partial(audit.mu_at_least, error=0.05)
+
+
+def scores(seed: int, mean: float = 0.0, std: float = 1.0, models: int = 4000) -> np.ndarray:
+    return np.random.default_rng(seed).normal(mean, std, size=models)
+
+
+def test_the_ratio_is_that_of_normal_densities() -> None:
+    """The log of the likelihood ratio is the difference of two normal log densities."""
+    rule = Rule(members=Normal(mean=1.0, std=0.5), nonmembers=Normal(mean=-0.5, std=2.0))
+    at = np.linspace(-3, 3, 7)
+    expected = stats.norm.logpdf(at, 1.0, 0.5) - stats.norm.logpdf(at, -0.5, 2.0)
+    assert rule.log_ratio(at) == pytest.approx(expected)
+
+
+def test_the_shadows_law_is_fitted() -> None:
+    """The rule has the means and standard deviations of the shadow models."""
+    rule = fixed_on(members=scores(1, 2.0, 0.3), nonmembers=scores(2), proves=PROVES_MU)
+    assert (rule.members.mean, rule.members.std) == pytest.approx((2.0, 0.3), abs=0.02)
+    assert (rule.nonmembers.mean, rule.nonmembers.std) == pytest.approx((0.0, 1.0), abs=0.05)
+
+
+def test_what_is_proved_is_close_to_the_truth() -> None:
+    """From thousands of models that did not fix the rule, most of the mu between two normal laws is proved, no more."""
+    rule = fixed_on(members=scores(1, 1.0), nonmembers=scores(2), proves=PROVES_MU)
+    proved = PROVES_MU(rule.guess(members=scores(3, 1.0), nonmembers=scores(4)))
+    assert 0.8 < proved <= 1.0
+
+
+def test_a_law_of_the_same_mean_is_told_by_its_spread() -> None:
+    """Models that differ in variance alone, as after fine-tuning without noise, are told apart."""
+    rule = fixed_on(members=scores(1, 0.0, 0.2), nonmembers=scores(2), proves=PROVES_MU)
+    assert PROVES_MU(rule.guess(members=scores(3, 0.0, 0.2), nonmembers=scores(4))) > 1
+
+
+def test_where_nothing_is_proved_the_threshold_is_zero() -> None:
+    """Shadow models of one law leave the rule at even odds."""
+    rule = fixed_on(members=scores(1, models=20), nonmembers=scores(2, models=20), proves=lambda guesses: 0.0)
+    assert rule.threshold == 0
+
+
+def test_guesses_lie_on_the_curve() -> None:
+    """The rates of the rule are a point of its receiver operating characteristic, which rises from near 0 to 1."""
+    members, nonmembers = scores(1, 0.7, models=300), scores(2, models=300)
+    rule = fixed_on(members=members, nonmembers=nonmembers, proves=PROVES_MU)
+    guesses = rule.guess(members=members, nonmembers=nonmembers)
+    false, true = likelihood.roc(rule, members=members, nonmembers=nonmembers)
+    assert (false[0], true[0]) == (1, 1)
+    assert (np.diff(false) <= 0).all()
+    assert (np.diff(true) <= 0).all()
+    at = np.isclose(false, guesses.false_positives / 300)
+    assert np.isclose(true[at], guesses.true_positives / 300).any()
+
+
+def test_separation_is_the_distance_in_standard_deviations() -> None:
+    """The point estimate of laws one and a half standard deviations apart is one and a half."""
+    assert likelihood.separation(members=scores(1, 3.0, 2.0), nonmembers=scores(2, 0.0, 2.0)) == pytest.approx(
+        1.5, abs=0.1
+    )

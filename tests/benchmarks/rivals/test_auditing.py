@@ -1,0 +1,55 @@
+"""The audit of rivals by a planted record."""
+
+import math
+
+import pytest
+
+from benchmarks.rivals import chains, problems, refits
+from benchmarks.rivals.auditing import Audited, audit
+from benchmarks.rivals.problems import Problem
+from benchmarks.rivals.refits import RandomModel
+from benchmarks.rivals.removal import CertifiedRemoval
+from benchmarks.rivals.rival import Rival
+
+
+@pytest.fixture(scope="module")
+def problem() -> Problem:
+    return problems.planted(0)[0]
+
+
+def audited(rival: Rival, problem: Problem) -> Audited:
+    return audit(rival, problem, 0, choosing=60, counting=120, error=1e-6)
+
+
+def test_a_refit_hides_the_record_but_not_what_it_said_before(problem: Problem) -> None:
+    """A deterministic refit equals retraining with certainty, and with the version before it tells with certainty."""
+    found = audited(refits.lbfgs(problem.setting), problem)
+    assert found.after.deterministic
+    assert (found.after.epsilon, found.both.epsilon) == (0.0, math.inf)
+
+
+def test_a_plain_fit_that_does_nothing_tells(problem: Problem) -> None:
+    """Without noise and without work the record is seen with certainty."""
+    assert audited(refits.nothing(problem.setting), problem).after.epsilon == math.inf
+
+
+def test_noise_that_is_shared_by_versions_cancels(problem: Problem) -> None:
+    """Two versions of certified removal tell the record beyond the epsilon that holds of the last one."""
+    found = audited(CertifiedRemoval(problem.setting, problem.train), problem)
+    assert found.after.epsilon <= 1 < found.both.epsilon
+
+
+def test_a_random_model_tells_nothing(problem: Problem) -> None:
+    """No bound is claimed where there is nothing to find."""
+    found = audited(RandomModel(setting=problem.setting), problem)
+    assert (found.after.epsilon, found.both.epsilon) == (0.0, 0.0)
+
+
+@pytest.mark.slow
+def test_ours_stays_within_both_certificates(problem: Problem) -> None:
+    """Neither the version after the request nor both versions prove more than is certified."""
+    found = audited(chains.ours(problem.setting), problem)
+    assert found.certified_epsilon is not None
+    assert found.certified_adaptive_epsilon is not None
+    assert found.after.epsilon <= found.certified_epsilon
+    assert found.both.epsilon <= found.certified_adaptive_epsilon

@@ -1,0 +1,62 @@
+"""Rivals that run the service's chain."""
+
+from itertools import pairwise
+
+import pytest
+
+from benchmarks.rivals import chains, problems
+from benchmarks.rivals.problems import Problem
+from benchmarks.rivals.rival import Certified
+
+
+@pytest.fixture(scope="module")
+def problem() -> Problem:
+    return problems.digits(0, (3, 8), 6)
+
+
+def served(rival: chains.NoisyChain, problem: Problem) -> tuple[list[int], list[Certified]]:
+    """Passes and promises, request by request."""
+    rows = problem.train.copy()
+    state, passes, promised = rival.learn(rows), [], []
+    for slot in problem.forgotten:
+        state = rival.forget(state, rows, rows.take(int(slot)))
+        passes.append(state.passes)
+        promised.append(rival.certified(state))
+    return passes, promised
+
+
+def test_ours_meets_the_target_at_every_request(problem: Problem) -> None:
+    """Every version is certified at the target, for fewer steps than learning, and the adaptive epsilon adds up."""
+    rival = chains.ours(problem.setting)
+    passes, promised = served(rival, problem)
+    assert max(passes) < rival.mechanism.learn_steps
+    assert all(one.forgotten is not None and one.forgotten <= 1 for one in promised)
+    adaptive = [one.adaptive for one in promised]
+    assert all(a is not None and b is not None and a < b for a, b in pairwise(adaptive))
+
+
+def test_learning_again_leaves_nothing_but_what_was_published(problem: Problem) -> None:
+    """Its epsilon against retraining is 0 always, its adaptive one grows with every version."""
+    _, promised = served(chains.learn_again(problem.setting), problem)
+    assert [one.forgotten for one in promised] == [0.0] * 6
+    assert promised[0].adaptive is not None
+    assert promised[-1].adaptive is not None
+    assert 0 < promised[0].adaptive < promised[-1].adaptive
+
+
+def test_doing_nothing_is_certified_worse_and_worse(problem: Problem) -> None:
+    """Noise of learning alone promises little for one record, less for each more, and no version is added."""
+    _, promised = served(chains.nothing(problem.setting), problem)
+    epsilons = [one.forgotten for one in promised]
+    assert all(a is not None and b is not None and 1 < a < b for a, b in pairwise(epsilons))
+    assert len({one.adaptive for one in promised}) == 1
+
+
+def test_the_papers_steps_grow_until_learning_again_is_no_dearer(problem: Problem) -> None:
+    """Steps by Algorithm 6 never fall and never pass those of learning; with our noise even the first would."""
+    rival = chains.published(problem.setting)
+    passes, _ = served(rival, problem)
+    assert passes == sorted(passes)
+    assert max(passes) <= rival.mechanism.learn_steps
+    ours = chains.ours(problem.setting).mechanism
+    assert chains.papers_steps(problem.setting, ours.noise_scale)[0] > ours.learn_steps

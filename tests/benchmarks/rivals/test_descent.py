@@ -1,0 +1,50 @@
+"""Descent-to-Delete and fine-tuning."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from benchmarks.rivals import chains, descent, problems, refits
+from benchmarks.rivals.problems import Problem
+from benchmarks.rivals.rival import Setting
+
+
+@pytest.fixture(scope="module")
+def problem() -> Problem:
+    return problems.digits(0, (3, 8), 1)
+
+
+def test_descending_on_ends_where_the_fit_ends(problem: Problem) -> None:
+    """Many steps without noise reach the minimiser that scikit-learn finds."""
+    setting = problem.setting
+    steps = {"l2": setting.l2, "step_size": setting.step_size, "steps": 2000}
+    found = descent.descend(problem.train, np.zeros(setting.shape), **steps)
+    assert np.allclose(found, refits.fitted(problem.train, setting.l2)[0], atol=1e-3)
+
+
+def test_with_a_secret_state_the_noise_is_no_more_than_ours(problem: Problem) -> None:
+    """It takes the fewest iterations at which that holds, and keeps the noiseless iterate, which is not published."""
+    ours = chains.ours(problem.setting).noise_std
+    rival = descent.with_secret_state(problem.setting, ours)
+    assert rival.iterations is not None
+    assert rival.noise_std <= ours
+    state = rival.learn(problem.train.copy())
+    assert not np.array_equal(state.kept.noiseless, state.weights)
+
+
+def test_without_a_secret_state_nothing_is_kept(problem: Problem) -> None:
+    """What is published is all that the next request starts from."""
+    assert descent.without_secret_state(problem.setting).learn(problem.train.copy()).kept.noiseless is None
+
+
+@pytest.mark.parametrize("make", [descent.negative_gradient, descent.pseudo_label])
+def test_fine_tuning_moves_away_from_the_record_and_stays_near(
+    problem: Problem, make: Callable[[Setting], descent.FineTuning]
+) -> None:
+    """A few steps change the fit, by no more than a record can, and leave it elsewhere than a refit."""
+    rival, rows = make(problem.setting), problem.train.copy()
+    before = rival.learn(rows)
+    after = rival.forget(before, rows, rows.take(0))
+    assert 0 < np.linalg.norm(after.weights - before.weights) < 2 / (rival.l2 * len(rows))
+    assert not np.allclose(after.weights, refits.fitted(rows, rival.l2)[0], atol=1e-6)

@@ -1,0 +1,26 @@
+"""Plain fits, and SISA."""
+
+import numpy as np
+
+from benchmarks.rivals import problems, refits
+
+
+def test_a_refit_is_the_fit_without_the_record_to_the_bit() -> None:
+    """Whether the record was there before makes no difference to the weights after it has gone."""
+    problem = problems.digits(0, (3, 8), 1)
+    rival, rows = refits.lbfgs(problem.setting), problem.train.copy()
+    before = rival.learn(rows)
+    after = rival.forget(before, rows, rows.take(0))
+    assert not np.array_equal(before.weights, after.weights)
+    assert np.array_equal(after.weights, rival.learn(rows).weights)
+
+
+def test_sisa_fits_one_shard_again() -> None:
+    """All shards but the one that held the record keep their weights."""
+    problem = problems.digits(0, range(10), 1)
+    rival, rows = refits.Sisa(setting=problem.setting), problem.train.copy()
+    before = rival.learn(rows)
+    after = rival.forget(before, rows, rows.take(0))
+    changed = [not np.array_equal(*pair) for pair in zip(before.weights, after.weights, strict=True)]
+    assert sum(changed) == 1
+    assert 0 not in np.concatenate(after.kept)

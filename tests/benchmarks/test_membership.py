@@ -1,0 +1,95 @@
+"""That docs/evidence/membership.md says what happens, and what its JSON says."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import page
+from benchmarks.membership import __main__ as membership
+from benchmarks.membership import figures, problems, tables
+
+PAGE = Path("docs/evidence/membership.md")
+SIZE = membership.Size(digits=(192, 12), others=(0, 0), repeats=2, l2=0.02)
+
+
+@pytest.fixture(scope="module")
+def results() -> dict[str, Any]:
+    """Of the digits alone, strongly regularised."""
+    return membership.run([problems.digits(seed=0, l2=SIZE.l2)], SIZE, seed=0)
+
+
+@pytest.fixture
+def group(results: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = results["problems"][0]["requests"]["group"]
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["nothing", "fine-tuning"])
+def test_without_noise_a_group_is_found(group: dict[str, Any], method: str) -> None:
+    """Models left alone and models fine-tuned without noise give a group away, beyond what is certified of ours."""
+    assert group["attack"][method]["mu_at_least"] > 2 * group["attack"]["unlearning"]["certified_mu"]
+
+
+@pytest.mark.slow
+def test_unlearned_models_keep_their_certificate(results: dict[str, Any]) -> None:
+    """No attack proves more than the certificate of unlearning, but for a family-wise error of 5 %."""
+    for request in results["problems"][0]["requests"].values():
+        attack = request["attack"]["unlearning"]
+        assert attack["mu_at_least"] <= attack["certified_mu"]
+
+
+@pytest.mark.slow
+def test_epsilon_hat_is_biased_and_the_bound_is_not(results: dict[str, Any]) -> None:
+    """Models of one law are given an epsilon-hat well above 0 and a bound of 0, and unlearned models hardly more."""
+    same, unlearned = (results["competition"][entry] for entry in ("retrained", "unlearning"))
+    assert 0.8 < same["one_threshold"]["mean"] < same["epsilon_hat"]["mean"]
+    assert abs(unlearned["epsilon_hat"]["mean"] - same["epsilon_hat"]["mean"]) < 1
+    assert unlearned["epsilon_at_least"]["greatest"] <= unlearned["certified_epsilon"]
+    for entry in ("nothing", "fine-tuning"):
+        assert results["competition"][entry]["epsilon_hat"]["mean"] > same["epsilon_hat"]["mean"] + 1
+        assert results["competition"][entry]["epsilon_at_least"]["greatest"] > 0
+
+
+@pytest.mark.slow
+def test_what_was_forgotten_is_as_strange_as_if_never_seen(group: dict[str, Any]) -> None:
+    """The loss on forgotten rows rises to that of models that never saw them; retained and test rows stay known."""
+    forgotten = group["remembered"]["forgotten"]
+    before, unlearned, retrained = (forgotten[stage] for stage in ("before", "unlearned", "retrained"))
+    error = math.hypot(unlearned["loss_std"], retrained["loss_std"]) / math.sqrt(group["models"])
+    assert before["loss"] < retrained["loss"] - 10 * error
+    assert abs(unlearned["loss"] - retrained["loss"]) < 5 * error
+    for rows in ("retained", "test"):
+        stages = group["remembered"][rows]
+        assert abs(stages["unlearned"]["accuracy"] - stages["retrained"]["accuracy"]) < 0.01
+
+
+@pytest.mark.slow
+def test_figures_are_drawn(results: dict[str, Any], tmp_path: Path) -> None:
+    """Every figure of the page is drawn from other numbers, too, and the page shows them all."""
+    figures.draw(results, tmp_path)
+    drawn = sorted(path.name for path in tmp_path.iterdir())
+    assert drawn == sorted(path.name for path in page.EVIDENCE.glob("membership*.svg"))
+    assert drawn == ["membership-epsilon-hat.svg", "membership-roc.svg", "membership.svg"]
+    assert all(f"({name})" in PAGE.read_text() for name in drawn)
+
+
+def test_the_page_says_what_was_proved() -> None:
+    """In the full run doing nothing is refuted for every group, and unlearning for no request."""
+    problems_of_page = page.read("membership")["problems"]
+    assert {problem["name"] for problem in problems_of_page} == {"digits 3/8", "Adult", "MNIST 3/8"}
+    for problem in problems_of_page:
+        for name, request in problem["requests"].items():
+            nothing, unlearning = (request["attack"][method] for method in ("nothing", "unlearning"))
+            assert unlearning["mu_at_least"] == 0
+            assert unlearning["separation"] < unlearning["certified_mu"]
+            if name == "group":
+                assert nothing["mu_at_least"] > unlearning["certified_mu"]
+
+
+@pytest.mark.parametrize("table", tables.ALL, ids=lambda table: table.__name__)
+def test_the_page_has_the_numbers_of_its_run(table: Any) -> None:
+    """Every table of the page is the one that follows from the JSON of the full run."""
+    assert table(page.read("membership")) in PAGE.read_text()

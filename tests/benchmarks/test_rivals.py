@@ -1,0 +1,87 @@
+"""That docs/evidence/rivals.md says what its JSON says, and that the experiment runs."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import page
+from benchmarks.rivals import __main__ as rivals
+from benchmarks.rivals import figures, problems, tables
+
+PAGE = Path("docs/evidence/rivals.md")
+
+
+@pytest.fixture(scope="module")
+def results() -> dict[str, Any]:
+    """Of the full run, as the page quotes it."""
+    return page.read("rivals")
+
+
+def of(problem: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {row["rival"]: row for row in problem["rivals"]}
+
+
+def test_the_page_has_the_tables_of_its_run(results: dict[str, Any]) -> None:
+    """Every table of the page is the one that follows from the JSON of the full run."""
+    text = PAGE.read_text()
+    assert tables.promises(results) in text
+    assert tables.audits(results) in text
+    assert all(tables.costs(problem) in text for problem in results["problems"])
+
+
+@pytest.mark.slow
+def test_figures_are_drawn(results: dict[str, Any], tmp_path: Path) -> None:
+    """Both figures are drawn, and the page shows them."""
+    figures.draw(results, tmp_path)
+    drawn = sorted(path.name for path in tmp_path.iterdir())
+    assert drawn == ["rivals-audit.svg", "rivals-seconds.svg"]
+    assert all(f"({name})" in PAGE.read_text() for name in drawn)
+
+
+def test_no_audit_refutes_a_certificate(results: dict[str, Any]) -> None:
+    """What samples prove stays below what is certified, of the last version and of both."""
+    for row in results["audit"]["rivals"]:
+        for question, certified in (("after", "certified_epsilon"), ("both", "certified_adaptive_epsilon")):
+            if row[certified] is not None:
+                assert row[question]["epsilon"] <= row[certified]
+
+
+def test_who_promises_nothing_about_both_versions_is_seen_through(results: dict[str, Any]) -> None:
+    """Plain fits, SISA, certified removal and fine-tuning give the record away to whoever has both versions."""
+    audited = of(results["audit"])
+    for name in ("retrain_lbfgs", "negative_gradient", "pseudo_label", "nothing_fit"):
+        assert audited[name]["both"]["epsilon"] == "inf"
+    for name in ("sisa", "certified_removal"):
+        assert audited[name]["both"]["epsilon"] > 4
+    for name in ("negative_gradient", "pseudo_label", "nothing_fit"):
+        assert audited[name]["after"]["epsilon"] == "inf"
+
+
+def test_rivals_win_where_the_page_says_so(results: dict[str, Any]) -> None:
+    """Certified removal is quicker than ours at every problem, and no chain with noise beats the best plain refit."""
+    for problem in results["problems"]:
+        row = of(problem)
+        assert row["certified_removal"]["seconds"] < row["langevin_ours"]["seconds"]
+        assert row["lbfgs_c1"]["accuracy"] >= max(r["accuracy"] for name, r in row.items() if "langevin" in name)
+
+
+def test_ours_takes_fewer_passes_than_the_other_noisy_rivals(results: dict[str, Any]) -> None:
+    """At equal noise ours takes fewer passes than Descent-to-Delete, with or without a secret, and than learning."""
+    for problem in results["problems"]:
+        row = of(problem)
+        assert row["langevin_ours"]["passes"] < row["d2d_secret"]["passes"] < row["d2d"]["passes"]
+        assert row["langevin_quiet"]["passes"] < row["d2d"]["passes"]
+        assert row["langevin_ours"]["passes"] < row["retrain_chain"]["passes"]
+        assert problem["papers"]["steps_at_our_noise"][0] > problem["ours"]["learn_steps"]
+
+
+@pytest.mark.slow
+def test_the_harness_measures_every_rival() -> None:
+    """On the digits each rival serves each request, and whoever certifies meets the target, but for doing nothing."""
+    problem = replace(problems.digits(seed=0, kept=(3, 8), requests=2), repeats=1)
+    found = rivals.measured_problem(problem, 10.0)
+    assert {row["requests"] for row in found["rivals"]} == {2}
+    for row in found["rivals"]:
+        assert row["epsilon"] is None or row["epsilon"] <= 1 or row["rival"] == "nothing_chain"

@@ -1,0 +1,146 @@
+"""A real browser before a real gateway and a real worker: what people do, and what is wrong with what they see."""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from app.config import Settings
+from tests.conftest import npz
+from tests.faults import processes
+
+AXE = Path(__file__).parent / "axe" / "axe.min.js"
+TOUR = Path(__file__).parents[2] / "docs" / "tour"
+SIZES = {"phone": 390, "laptop": 1280, "wide": 1920}
+_RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+_FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """Debian's Chromium; whoever has none is told how to get it."""
+    executable = shutil.which("chromium")
+    assert executable, "These tests need a browser: apt-get install --no-install-recommends chromium"
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=executable, headless=True, args=_FLAGS)
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """A gateway, its admin's key, and calls to its API. `settings`: for starting workers beside it."""
+
+    url: str
+    key: str
+    settings: Settings
+    gateway: processes.Child
+    api: httpx.Client
+
+    def upload(self, name: str = "people", **shape: int) -> str:
+        answer = self.api.post("/v1/datasets", data={"name": name}, files={"file": ("people.npz", npz(**shape))})
+        return str(answer.raise_for_status().json()["id"])
+
+    def model(self, dataset_id: str, **asked: Any) -> str:
+        body = {"name": "churn", "dataset_id": dataset_id, "l2": 0.05} | asked
+        return str(self.api.post("/v1/models", json=body).raise_for_status().json()["id"])
+
+    def live_model(self) -> str:
+        """A model that a worker has learned."""
+        made = self.model(self.upload())
+        self.until(f"/v1/models/{made}", lambda model: model["live_version"])
+        return made
+
+    def forget(self, subject_id: str, **asked: Any) -> str:
+        answer = self.api.post("/v1/deletion-requests", json={"subject_id": subject_id} | asked)
+        return str(answer.raise_for_status().json()["id"])
+
+    def until(self, path: str, so: Callable[[Any], Any]) -> Any:
+        """Ask until it is so."""
+        return processes.wait_until(lambda: so(self.api.get(path).raise_for_status().json()))
+
+
+@contextmanager
+def served(settings: Settings) -> Iterator[Site]:
+    key = settings.resolved_admin_key_file().read_text().strip()
+    with (
+        processes.gateway(settings) as (child, url),
+        httpx.Client(base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=60) as api,
+    ):
+        yield Site(url=url, key=key, settings=settings, gateway=child, api=api)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Visitor:
+    """Somebody at a browser. `complaints`: what the browser said about our pages that it should not have to say."""
+
+    page: Page
+    site: Site
+    complaints: list[str] = field(default_factory=list)
+
+    def opens(self, path: str) -> None:
+        self.page.goto(self.site.url + path)
+
+    def logs_in(self, key: str | None = None) -> None:
+        self.opens("/admin/login")
+        self.page.get_by_label("API key").fill(key or self.site.key)
+        self.page.get_by_role("button", name="Log in").click()
+
+    def faults(self) -> list[str]:
+        """What axe-core finds wrong with the page as it is, in light and in dark."""
+        found = []
+        for scheme in ("light", "dark"):
+            self.page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+            if not self.page.evaluate("typeof axe === 'object'"):
+                self.page.evaluate(AXE.read_text())  # by the debugger: the policy of our pages lets no script in
+            result = self.page.evaluate("rules => axe.run(document, {runOnly: rules})", _RULES)
+            places = [(one["id"], node["target"]) for one in result["violations"] for node in one["nodes"]]
+            found += [f"{scheme}: {rule}: {target}" for rule, target in places]
+        self.page.emulate_media(color_scheme="light")
+        return found
+
+    def overflows(self) -> list[str]:
+        """At which sizes the page is wider than the screen."""
+        found = []
+        for name, width in SIZES.items():
+            self.page.set_viewport_size({"width": width, "height": 900})
+            if self.page.evaluate("document.documentElement.scrollWidth > innerWidth"):
+                found.append(name)
+        self.page.set_viewport_size({"width": SIZES["laptop"], "height": 900})
+        return found
+
+    def shows(self, name: str | None = None, *, at: str = "body") -> None:
+        """The page is as it should be, on every screen; with LETHE_TOUR=1 its part `at` becomes
+        the picture `name` of the tour."""
+        faults = self.faults()
+        assert not faults, faults
+        assert self.overflows() == []
+        assert self.complaints == []
+        if name and os.environ.get("LETHE_TOUR"):
+            TOUR.mkdir(exist_ok=True)
+            self.page.evaluate("document.activeElement?.blur()")
+            self.page.set_viewport_size({"width": 1160, "height": 540})
+            self.page.locator(at).first.evaluate("part => part.scrollIntoView()")
+            self.page.screenshot(path=TOUR / f"{name}.png")
+            self.page.set_viewport_size({"width": SIZES["laptop"], "height": 900})
+            assert (TOUR / f"{name}.png").stat().st_size < 150_000
+
+
+def visitor(browser: Browser, site: Site) -> Visitor:
+    """Somebody new, whose browser's complaints are kept."""
+    context = browser.new_context(viewport={"width": SIZES["laptop"], "height": 900}, locale="en-GB", timezone_id="UTC")
+    somebody = Visitor(page=context.new_page(), site=site)
+    somebody.page.set_default_timeout(15_000)
+    somebody.page.on(
+        "console", lambda said: somebody.complaints.append(said.text) if said.type in ("error", "warning") else None
+    )
+    somebody.page.on("pageerror", lambda error: somebody.complaints.append(str(error)))
+    return somebody

@@ -1,0 +1,52 @@
+"""The story of getting in, and of not getting in."""
+
+from playwright.sync_api import expect
+
+from tests.browser.browsing import Visitor
+
+
+def test_logging_in_and_out(anybody: Visitor) -> None:
+    """A wrong key is refused, a right one leads to where one wanted to go, and after logging out nothing is seen."""
+    anybody.opens("/admin/requests")
+    expect(anybody.page.get_by_role("heading", name="Log in")).to_be_visible()
+    anybody.shows("login")
+    anybody.page.get_by_label("API key").fill("lethe_wrong")
+    anybody.page.keyboard.press("Enter")
+    expect(anybody.page.get_by_role("alert")).to_contain_text("not in force")
+    assert anybody.complaints.pop().count("401") == 1
+    anybody.shows()
+    anybody.page.get_by_label("API key").fill(anybody.site.key)
+    anybody.page.get_by_role("button", name="Log in").click()
+    expect(anybody.page.get_by_role("heading", name="Requests", exact=True)).to_be_visible()
+    anybody.page.get_by_role("button", name="Log out").click()
+    expect(anybody.page.get_by_text("You are logged out.")).to_be_visible()
+    anybody.opens("/admin")
+    expect(anybody.page.get_by_role("heading", name="Log in")).to_be_visible()
+
+
+def test_by_keyboard(officer: Visitor) -> None:
+    """The first key stroke leads past the menu."""
+    officer.page.keyboard.press("Tab")
+    expect(officer.page.get_by_role("link", name="Skip to the content")).to_be_focused()
+    officer.page.keyboard.press("Enter")
+    assert officer.page.evaluate("document.activeElement.id") == "main"
+
+
+def test_what_a_key_may_not_see(officer: Visitor, anybody: Visitor) -> None:
+    """Somebody whose key has no scope for a page is told so, in the frame of the others."""
+    made = officer.site.api.post("/v1/api-keys", json={"name": "ml", "scopes": ["models:read"]}).json()
+    officer.page.get_by_role("button", name="Log out").click()
+    anybody.logs_in(made["key"])
+    anybody.opens("/admin/requests")
+    expect(anybody.page.get_by_role("heading", name="Your key may not see this")).to_be_visible()
+    assert anybody.complaints.pop().count("403") == 1
+    anybody.shows("refused")
+
+
+def test_a_page_that_is_not_there(officer: Visitor) -> None:
+    """An unknown address leads back."""
+    officer.opens("/admin/nowhere")
+    officer.complaints.clear()
+    officer.shows()
+    officer.page.get_by_role("link", name="Back to the overview").click()
+    expect(officer.page.get_by_role("heading", name="Overview")).to_be_visible()

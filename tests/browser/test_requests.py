@@ -1,0 +1,98 @@
+"""The story of requests: found, decided, forgotten, proven."""
+
+import re
+
+from playwright.sync_api import expect
+
+from tests.browser.browsing import Visitor
+from tests.faults.processes import Child
+
+
+def test_deciding_about_many(officer: Visitor) -> None:
+    """An officer chooses requests in a list, rejects them on a ground, and sees what became of them."""
+    for n in range(4):
+        officer.site.forget(f"p{n}", identity_verified=False, external_id=f"case-{n}")
+    officer.page.get_by_role("link", name="Requests", exact=True).click()
+    officer.shows("requests")
+    page = officer.page
+    page.get_by_label(re.compile("^Choose dr_")).first.check()
+    expect(page.get_by_text("1 request chosen")).to_be_visible()
+    page.get_by_label("Choose all requests on this page").check()
+    expect(page.get_by_text("4 requests chosen")).to_be_visible()
+    page.get_by_text("Reject …").click()
+    page.get_by_label("On what ground").select_option("legal_claims")
+    page.get_by_label("For the person: why they are not forgotten").fill("A case is before court.")
+    officer.shows("requests-rejecting")
+    page.get_by_role("button", name="Reject what is chosen").click()
+    expect(page.get_by_role("status").filter(has_text="4 requests rejected.")).to_be_visible()
+    officer.shows()
+
+
+def test_finding_a_person(officer: Visitor) -> None:
+    """A person's request is found by their id, which is in no address; a filter is chosen by choosing it."""
+    made = officer.site.forget("ann@example.com", identity_verified=False)
+    officer.site.forget("bob@example.com")
+    officer.opens("/admin/requests")
+    officer.page.get_by_label("Whom").fill("ann@example.com")
+    officer.page.get_by_role("button", name="Search").click()
+    expect(officer.page.get_by_role("link", name=made)).to_be_visible()
+    assert "ann" not in officer.page.url
+    assert "ann@" not in officer.page.content()
+    assert "ann@" not in officer.site.gateway.log.read_text()
+    officer.shows()
+    officer.opens("/admin/requests")
+    officer.page.get_by_label("Status").select_option("in_review")
+    officer.page.wait_for_url("**status=in_review**")
+    expect(officer.page.get_by_role("link", name=re.compile("^dr_"))).to_have_count(1)
+    officer.page.get_by_label("Status").select_option("running")
+    expect(officer.page.get_by_text("No request is like that")).to_be_visible()
+    officer.shows()
+
+
+def test_from_the_review_to_the_proof(officer: Visitor, worker: Child) -> None:
+    """An officer approves a request, sees it done without asking again, reads what it proves, and verifies it."""
+    officer.site.live_model()
+    made = officer.site.forget("p1", identity_verified=False, external_id="case-1", metadata={"note": "<b>urgent</b>"})
+    officer.opens(f"/admin/requests/{made}")
+    page = officer.page
+    officer.shows("request-in-review")
+    page.get_by_text("Reject …").click()
+    officer.shows("request-rejecting")
+    page.get_by_text("Reject …").click()
+    page.get_by_role("button", name="Approve").click()
+    expect(page.get_by_text("The request is approved.")).to_be_visible()
+    expect(page.get_by_role("heading", name=re.compile("has forgotten this person"))).to_be_visible(timeout=30_000)
+    expect(page.get_by_text("<b>urgent</b>")).to_be_visible()
+    page.get_by_role("button", name="Verify now").click()
+    expect(page.get_by_text("It holds.")).to_be_visible()
+    officer.shows("request-completed")
+    page.wait_for_timeout(3_000)
+    expect(page.get_by_text("It holds.")).to_be_visible()
+    officer.shows("certificate", at="article")
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Download as JSON").click()
+    assert download.value.suggested_filename.startswith("crt_")
+
+
+def test_a_request_that_is_not_there(officer: Visitor) -> None:
+    """An unknown id is answered by a page that leads back."""
+    officer.opens("/admin/requests/dr_none")
+    expect(officer.page.get_by_role("heading", name="Nothing is here")).to_be_visible()
+
+
+def test_without_scripts(officer: Visitor) -> None:
+    """Everything but what is live can be done in a browser that runs no script."""
+    made = officer.site.forget("p1", identity_verified=False)
+    browser = officer.page.context.browser
+    assert browser
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(f"{officer.site.url}/admin/requests/{made}")
+    page.get_by_label("API key").fill(officer.site.key)
+    page.get_by_role("button", name="Log in").click()
+    page.get_by_text("Reject …").click()
+    page.get_by_label("On what ground").select_option("legal_claims")
+    page.get_by_label("For the person: why they are not forgotten").fill("A case is before court.")
+    page.get_by_role("button", name="Reject the request").click()
+    expect(page.get_by_text("A case is before court.")).to_be_visible()
+    context.close()

@@ -1,0 +1,91 @@
+"""A worker is killed (-9), or sleeps, somewhere on the way of rows into a dataset that exists."""
+
+import io
+import signal
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import sqlalchemy as sa
+from fastapi.testclient import TestClient
+
+from app.config import Settings
+from app.db.tables import Addition, Record, Run, Version
+from app.installation import Installation
+from tests.conftest import people
+from tests.faults import hops, processes
+from tests.faults.checks import assert_all_done_once
+from tests.faults.processes import wait_until
+
+Make = Callable[..., dict[str, Any]]
+Get = Callable[[str], Any]
+KILLED = -signal.SIGKILL
+
+
+@pytest.fixture
+def waiting(
+    gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]
+) -> dict[str, Any]:
+    """A dataset with two live models, four slots that became null, rows of three people that wait for these, and a
+    request of one of the three that came before them: its dataset, addition and request."""
+    dataset = new_dataset(rows=60, rows_each=2)
+    for _ in range(2):
+        new_model(dataset["id"], noise_scale=0.02)
+    assert work() == 2
+    for subject in ("p3", "p20"):
+        forget(subject)
+    assert work() == 2
+    rows = people("new1", "new2", "new3")
+    addition = gateway.post(f"/v1/datasets/{dataset['id']}/records", files={"file": ("p.npz", rows)}).json()
+    return {"dataset": dataset["id"], "addition": addition["id"], "request": forget("new2")["id"]}
+
+
+def _assert_added_and_erased(at: Installation, get: Get, waiting: dict[str, Any]) -> None:
+    """The rows are in their slots, but for the one that was to be erased; no model's chain goes on over them."""
+    assert_all_done_once(at)
+    assert at.rows.dataset_ids() == {waiting["dataset"]}
+    with at.database.reading() as session:
+        addition = session.get_one(Addition, waiting["addition"])
+        assert (addition.status, addition.staged) == ("applied", False)
+        came = sa.select(Record.slot).where(Record.addition_id == addition.id).order_by(Record.slot)
+        slots = list(session.scalars(came))
+        runs = session.execute(
+            sa.select(Run.kind, Run.revision).join(Version, Version.run_id == Run.id).order_by(Run.started_at)
+        ).all()
+    assert len(slots) == 2
+    rows = at.rows.open(waiting["dataset"])
+    expected = np.load(io.BytesIO(people("new1", "new2", "new3")))["y"][[0, 2]]
+    assert rows.labels[slots].tolist() == expected.tolist()
+    assert addition.revision is not None
+    assert [kind for kind, revision in runs if revision >= addition.revision] == ["relearn", "relearn"]
+    assert get(f"/datasets/{waiting['dataset']}")["num_records"] == 58
+    assert get(f"/deletion-requests/{waiting['request']}")["status"] == "completed"
+
+
+@pytest.mark.parametrize("hop", hops.OF_ADDING)
+def test_worker_killed_while_adding(
+    hop: str, settings: Settings, at: Installation, waiting: dict[str, Any], get: Get
+) -> None:
+    """Wherever the worker is killed, another brings the rows into their slots once and ends whoever asked null."""
+    with processes.worker(settings, name="first", hop=hop) as first:
+        assert first.died() == KILLED, first.log.read_text()
+    with processes.worker(settings, name="second") as second:
+        wait_until(lambda: second.logged("worker.started"))
+        wait_until(lambda: get(f"/deletion-requests/{waiting['request']}")["status"] == "completed")
+        assert second.stop() == 0
+    _assert_added_and_erased(at, get, waiting)
+
+
+@pytest.mark.parametrize("hop", ["claimed", "about to fill", "slots filled", "about to destroy the batch", "confirmed"])
+def test_a_worker_sleeps_while_it_adds(
+    hop: str, settings: Settings, at: Installation, waiting: dict[str, Any], get: Get, work: Callable[[], int]
+) -> None:
+    """A worker that wakes when another has written and erased writes nothing of what it was about to write."""
+    with processes.worker(settings, name="sleeper", hop=hop, act=hops.stop) as sleeper:
+        sleeper.pause()
+        wait_until(lambda: work() and get(f"/deletion-requests/{waiting['request']}")["status"] == "completed")
+        sleeper.wake()
+        wait_until(lambda: sleeper.logged("unlearning.run_lost"))
+        assert sleeper.stop() == 0
+    _assert_added_and_erased(at, get, waiting)

@@ -1,0 +1,85 @@
+"""The memory of a live process, searched as an examiner with root would: every page that it has.
+
+Whatever a process has mapped is looked at: its heaps, stacks, anonymous memory, the pages of files. The search reads by
+`/proc/PID/mem` into a buffer of its own, and leaves nothing in the process that is searched.
+"""
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+
+import numpy as np
+
+from tests.forensics.finder import Finder
+
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_PAGES = 1024
+"""As many are read at once."""
+_THERE, _OF_A_FILE = np.uint64(0b11 << 62), np.uint64(1 << 61)
+"""Bits of a page in `/proc/PID/pagemap`: it is in memory, or swapped out (others: never touched); it is a file's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hit:
+    """Where a needle is: a mapping (`[heap]`, a path, nothing for anonymous memory), and bytes around it."""
+
+    name: str
+    mapping: str
+    address: int
+    around: bytes
+
+
+def search(pid: int, needles: Mapping[str, bytes]) -> Counter[str]:
+    """How often each needle is in the memory of the process; equal to `{}` if none is.
+
+    Raises `PermissionError` unless this process may read it, which for a hardened one takes root.
+    """
+    return Counter(hit.name for hit in find(pid, needles))
+
+
+def find(pid: int, needles: Mapping[str, bytes], *, around: int = 0) -> Iterator[Hit]:
+    """Each place of each needle, with so many bytes before and after it."""
+    finder = Finder(needles)
+    with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
+        for mapping, start, end in _touched(pid):
+            content = _read(memory.fileno(), start, end + finder.longest - 1)
+            for name, place in finder.places(content):
+                if place < end - start:  # else it is in the next piece
+                    seen = content[max(0, place - around) : place + len(needles[name]) + around]
+                    yield Hit(name=name, mapping=mapping, address=start + place, around=seen)
+
+
+def _touched(pid: int) -> Iterator[tuple[str, int, int]]:
+    """Mapping, start and end of runs of pages that have a content, none too long to be read at once.
+
+    But for private pages of files that nobody has written to, such as a library's code.
+    """
+    with open(f"/proc/{pid}/pagemap", "rb", buffering=0) as pagemap:
+        for mapping, start, end, shared in _mappings(pid):
+            for first in range(start // _PAGE, end // _PAGE, _PAGES):
+                count = min(_PAGES, end // _PAGE - first)
+                entries = np.frombuffer(os.pread(pagemap.fileno(), 8 * count, 8 * first), np.uint64)
+                there = np.flatnonzero((entries & _THERE != 0) & (shared | (entries & _OF_A_FILE == 0)))
+                for _, run in groupby(enumerate(there.tolist()), lambda one: one[1] - one[0]):
+                    pages = [page for _, page in run]
+                    yield mapping, (first + pages[0]) * _PAGE, (first + pages[-1] + 1) * _PAGE
+
+
+def _mappings(pid: int) -> Iterator[tuple[str, int, int, bool]]:
+    """Name, start and end of what the process can read, and whether it shares it with others, as a mapped file."""
+    for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
+        limits, rights, _offset, _device, _inode, *name = line.split(maxsplit=5)
+        if "r" in rights and name != ["[vsyscall]"]:  # that one is the kernel's, and above what can be read
+            start, end = (int(limit, 16) for limit in limits.split("-"))
+            yield name[0] if name else "", start, end, rights.endswith("s")
+
+
+def _read(memory: int, start: int, end: int) -> bytes:
+    """What is there; less, where it was unmapped meanwhile or the mapping ends."""
+    try:
+        return os.pread(memory, end - start, start)
+    except OSError:
+        return b""

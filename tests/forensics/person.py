@@ -1,0 +1,178 @@
+"""A person with unmistakable bytes, the files they are in, and everything by which they would be recognised."""
+
+import csv
+import io
+import json
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from app.registry import encoding
+from tests.forensics import forms
+from tests.forensics.forms import Patterns
+
+NUM_FEATURES = 5
+NUM_CLASSES = 7
+LABELS = (6, 4, 5, 6, 4, 4, 5, 6)
+"""Of the person's rows, one after the other; next to nobody else has these classes."""
+COLUMNS = [f"f{number}" for number in range(NUM_FEATURES)]
+SCHEMA: dict[str, Any] = {
+    "columns": {name: {"kind": "numeric", "min": 0, "max": 100} for name in COLUMNS}
+    | {
+        "group": {"role": "label", "values": [f"group-{number}" for number in range(NUM_CLASSES)]},
+        "person": {"role": "subject"},
+        "note": {"role": "ignored"},
+    }
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Person:
+    subject_id: str
+    external_id: str
+    idempotency_key: str
+    file_name: str  # of what they are uploaded in
+    note: str  # in a column that is ignored
+    metadata: dict[str, str]
+    callback_path: str
+    extension_reason: str
+    explanation: str  # why they are not forgotten: they ask twice
+    rows: NDArray[np.float64]  # (8, 5)
+    added: NDArray[np.float64]  # (1, 5), which comes later
+
+    def texts(self) -> dict[str, str]:
+        """Whatever somebody wrote about them."""
+        written = {f"metadata {number}": text for number, text in enumerate(self.metadata.values())}
+        return written | {
+            "subject id": self.subject_id,
+            "external id": self.external_id,
+            "key of metadata": next(iter(self.metadata)),
+            "idempotency key": self.idempotency_key,
+            "name of the file": self.file_name,
+            "ignored column": self.note,
+            "callback": self.callback_path,
+            "reason of the extension": self.extension_reason,
+            "explanation of the rejection": self.explanation,
+        }
+
+    def patterns(self) -> Patterns:
+        """Everything by which they would be recognised."""
+        found = forms.of_guess("subject id", self.subject_id)
+        for name, text in self.texts().items():
+            found |= forms.of_text(name, text)
+        return found | self.patterns_of_rows()
+
+    def patterns_of_rows(self) -> Patterns:
+        """As they were uploaded, and as they are learned from."""
+        found: Patterns = {}
+        for name, rows in {"row": self.rows, "added row": self.added}.items():
+            for number, row in enumerate(rows):
+                found |= forms.of_numbers(f"{name} {number}", row)
+                for column in {0, number % NUM_FEATURES}:
+                    found |= forms.of_number(f"{name} {number} column {column}", row[column])
+        found |= patterns_of_encoded("of vectors", np.vstack([self.rows, self.added]))
+        found |= patterns_of_encoded("of the schema", np.vstack([self.rows, self.added]) / 100)
+        for kind in ("<i4", "<i8"):
+            found[f"labels, {kind}"] = np.asarray(LABELS, dtype=kind).tobytes()
+        return found
+
+    def encoded(self) -> NDArray[np.float32]:
+        """Their first rows as they lie in a dataset with the schema  # (8, 6)"""
+        return encoding.encode_vectors(self.rows / 100)
+
+
+def patterns_of_encoded(name: str, vectors: NDArray[np.float64]) -> Patterns:
+    """Of rows (n, 5) with their bias and scaled to norm <= 1: as they are stored, and before they were rounded."""
+    found: Patterns = {}
+    wide = np.hstack([vectors, np.ones((len(vectors), 1))])
+    wide /= np.abs(wide).max(axis=1, keepdims=True)
+    wide *= encoding.SHRINK / np.sqrt(np.square(wide).sum(axis=1, keepdims=True))
+    for number, (stored, exact) in enumerate(zip(encoding.encode_vectors(vectors), wide, strict=True)):
+        found |= forms.of_numbers(f"encoded row {number} {name}", stored)
+        found |= forms.of_numbers(f"exact row {number} {name}", exact)
+    return found
+
+
+def new() -> Person:
+    """Somebody nobody has ever heard of."""
+
+    def token() -> str:
+        return secrets.token_urlsafe(15)
+
+    return Person(
+        subject_id=f"Žofie+{token()}&{token()}@forget.example",
+        external_id=f"CRM/{token()} {token()}",
+        idempotency_key=f"once-{token()}",
+        file_name=f"export of {token()}",
+        note=f"allergic to {token()}, {token()}",
+        metadata={f"ticket {token()}": f'"{token()}" \\ Łódź {token()}', "mail": f"{token()}\n{token()} é {token()}"},
+        callback_path=f"/hook/{token()}?token={token()}",
+        extension_reason=f"She said: {token()}, and {token()}.",
+        explanation=f"Her claim {token()} is before the court of {token()}.",
+        rows=_numbers(len(LABELS)),
+        added=_numbers(1),
+    )
+
+
+def _numbers(count: int) -> NDArray[np.float64]:
+    """From 10 to 90, with all 53 bits."""
+    return np.random.default_rng(secrets.randbits(128)).uniform(10, 90, size=(count, NUM_FEATURES))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """What is uploaded."""
+
+    rows: NDArray[np.float64]  # (n, 5)
+    labels: NDArray[np.int64]  # (n,)
+    subjects: Sequence[str]
+    notes: Sequence[str]
+
+    def csv(self) -> bytes:
+        text = io.StringIO()
+        writer = csv.writer(text)
+        writer.writerow([*COLUMNS, "group", "person", "note"])
+        for row, label, subject, note in zip(self.rows, self.labels, self.subjects, self.notes, strict=True):
+            writer.writerow([*map(repr, map(float, row)), f"group-{label}", subject, note])
+        return text.getvalue().encode()
+
+    def parquet(self, compression: str = "zstd") -> bytes:
+        columns = {name: pa.array(self.rows[:, number]) for number, name in enumerate(COLUMNS)}
+        texts = {"group": [f"group-{label}" for label in self.labels], "person": self.subjects, "note": self.notes}
+        buffer = io.BytesIO()
+        pq.write_table(pa.table(columns | texts), buffer, compression=compression)
+        return buffer.getvalue()
+
+    def npz(self) -> bytes:
+        buffer = io.BytesIO()
+        np.savez_compressed(buffer, x=self.rows, y=self.labels, subject=np.array(self.subjects))
+        return buffer.getvalue()
+
+
+def among_others(person: Person, *, others: int = 300) -> Table:
+    """The person in the middle of other people, who have a row each."""
+    generator = np.random.default_rng(7)
+    half = others // 2
+    labels = generator.integers(0, 4, size=others)
+    labels[:NUM_CLASSES] = np.arange(NUM_CLASSES)
+    return Table(
+        rows=np.insert(generator.uniform(0, 100, size=(others, NUM_FEATURES)), half, person.rows, axis=0),
+        labels=np.insert(labels, half, LABELS),
+        subjects=[*(f"p{n}" for n in range(half)), *[person.subject_id] * 8, *(f"p{n}" for n in range(half, others))],
+        notes=[*["-"] * half, *[person.note] * 8, *["-"] * (others - half)],
+    )
+
+
+def alone(person: Person) -> Table:
+    """The row of theirs that comes later."""
+    return Table(rows=person.added, labels=np.array([6]), subjects=[person.subject_id], notes=[person.note])
+
+
+def schema() -> str:
+    return json.dumps(SCHEMA)

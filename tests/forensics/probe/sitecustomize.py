@@ -1,0 +1,74 @@
+"""Put on PYTHONPATH by tests, so that every process of an installation has it: whichever takes the steps of a chain
+notes, in the folder FORENSIC_PROBE, what no one may ever read: gradients, iterates before their noise, iterates.
+
+Of each kind the first three and the last three of a process. What is noted is masked, or it would be found here.
+"""
+
+import importlib.abc
+import importlib.util
+import os
+import sys
+from collections import Counter
+
+MASK = 0xA5
+KEPT = 3
+
+
+class _Watching(importlib.abc.MetaPathFinder):
+    """Wraps the step as soon as the chain's module is there."""
+
+    def find_spec(self, name, path, target=None):
+        if name != "worker.langevin.chain":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        executed = spec.loader.exec_module
+
+        def exec_module(module):
+            executed(module)
+            module.projected_noisy_step = _watched(module.projected_noisy_step)
+
+        spec.loader.exec_module = exec_module
+        return spec
+
+
+def _watched(step):
+    noted = Counter()
+
+    def note(kind, tensor):
+        """As it stands in memory, masked on its way."""
+        count = noted[kind]
+        noted[kind] += 1
+        number = count if count < KEPT else KEPT + count % KEPT
+        descriptor = os.open(
+            os.path.join(os.environ["FORENSIC_PROBE"], f"{os.getpid()}.{kind}.{number}"),
+            os.O_WRONLY | os.O_CREAT,
+            0o600,
+        )
+        os.write(descriptor, (tensor.numpy().view("u1") ^ MASK).tobytes())
+        os.close(descriptor)
+
+    class Rows:
+        def __init__(self, rows, named):
+            self._rows, self._named = rows, named
+
+        def gradient(self, parameters):
+            summed = self._rows.gradient(parameters)
+            named = self._named
+            note("gradient", summed)
+            before_noise = summed.mul(-named["step_size"] / named["num_slots"])
+            before_noise.add_(parameters, alpha=1 - named["step_size"] * named["l2"])
+            note("before noise", before_noise)
+            before_noise.zero_()
+            return summed
+
+    def watched(noise, state, *, rows, **named):
+        after = step(noise, state, rows=Rows(rows, named), **named)
+        note("iterate", after.parameters)
+        return after
+
+    return watched
+
+
+if "FORENSIC_PROBE" in os.environ:
+    sys.meta_path.insert(0, _Watching())

@@ -1,0 +1,89 @@
+"""Every file below some folders, searched as an examiner would who has the disks.
+
+What it cannot find: what somebody enciphered or hashed under a key, which is the point; blocks of the device that no
+file has any more, old copies that the device or a snapshot kept, swap; what a pattern's every window is split or
+referred back in (`forms`); values of fewer bytes than a pattern has.
+"""
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from tests.forensics import containers, memory
+from tests.forensics.finder import Finder
+
+Residue = dict[str, Counter[str]]
+"""From a place to how often each pattern is there; empty if nothing is."""
+
+_WAL_PAGE = 8192
+
+
+def folders(paths: Iterable[Path], finder: Finder) -> Residue:
+    """What is in the files below, in their names, and in what is compressed in them."""
+    residue: Residue = {}
+    for path in files(paths):
+        for place, content in contents(path):
+            if found := finder.found(os.fsencode(place) + b"\n" + content):
+                residue.setdefault(place, Counter()).update(found)
+    return residue
+
+
+def held_open(pid: int, finder: Finder) -> Residue:
+    """What is in the files that a process has open, also in those that have no name any more."""
+    residue: Residue = {}
+    for path in Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            name = os.readlink(path)
+            if path.is_file() and (found := finder.found(path.read_bytes())):
+                residue[f"{name} of process {pid}"] = found
+        except OSError:  # closed meanwhile, or no file that can be read
+            continue
+    return residue
+
+
+def memory_of(pid: int, finder: Finder) -> Residue:
+    """What is in the memory of a live process."""
+    residue: Residue = {}
+    for hit in memory.find(pid, finder.patterns):
+        residue.setdefault(f"{hit.mapping or 'memory'} of process {pid}", Counter())[hit.name] += 1
+    return residue
+
+
+def texts(named: Iterable[tuple[str, bytes]], finder: Finder) -> Residue:
+    """What is in what a store says of itself (`stores`)."""
+    residue: Residue = {}
+    for name, content in named:
+        if found := finder.found(content):
+            residue.setdefault(name, Counter()).update(found)
+    return residue
+
+
+def files(paths: Iterable[Path]) -> Iterator[Path]:
+    """All files that are there or below."""
+    for top in paths:
+        if not top.is_dir():
+            yield top
+        for folder, _, names in os.walk(top):
+            yield from (Path(folder) / name for name in names)
+
+
+def contents(path: Path) -> Iterator[tuple[str, bytes]]:
+    """What is in a file, and in the containers in it; nothing of one that went meanwhile, or is none."""
+    try:
+        content = path.read_bytes() if path.is_file() else b""
+    except FileNotFoundError:
+        return
+    yield str(path), content
+    if path.parent.name == "pg_wal":
+        content = _without_page_headers(content)
+        yield f"{path}, without page headers", content
+    for kind, inside in containers.unpacked(content):
+        yield f"{path}, {kind}", inside
+
+
+def _without_page_headers(segment: bytes) -> bytes:
+    """Records of PostgreSQL's log as they were written: each page of it begins with 24 bytes of its own, the first of
+    a segment with 40."""
+    pages = (segment[start : start + _WAL_PAGE] for start in range(0, len(segment), _WAL_PAGE))
+    return b"".join(page[40 if number == 0 else 24 :] for number, page in enumerate(pages))

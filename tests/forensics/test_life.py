@@ -1,0 +1,251 @@
+"""A person's whole life with an installation, and what is left of them when it is over: nothing that can be found."""
+
+import json
+import os
+import sys
+import urllib.parse
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from safetensors.numpy import load
+
+from app.accounting import certificates
+from tests.app.webhooks import servers as receivers
+from tests.faults.processes import wait_until
+from tests.forensics import captured, deployments, person, search
+from tests.forensics.deployments import Installation
+from tests.forensics.finder import Finder
+from tests.forensics.person import Person
+from tests.forensics.search import Residue
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="processes are watched by /proc"),
+]
+
+MAY_READ_MEMORY = os.geteuid() == 0
+"""Of processes that let nobody else."""
+LEARNED = {"l2": 1e-3, "noise_scale": 0.002}
+"""So that a run takes long enough to be hit."""
+UPLOADS: dict[str, Callable[[person.Table], bytes]] = {
+    "csv": person.Table.csv,
+    "parquet": person.Table.parquet,
+    "npz": person.Table.npz,
+}
+
+
+class Life:
+    """What callers do, one after the other."""
+
+    def __init__(self, installation: Installation, somebody: Person, receiver: receivers.Server) -> None:
+        self.installation = installation
+        self.somebody = somebody
+        self.receiver = receiver
+        self.datasets: dict[str, str] = {}  # by kind
+        self.models: dict[str, str] = {}
+        self.weights: dict[str, bytes] = {}
+        self.request: str = ""
+
+    def call(self, method: str, path: str, *, expect: int = 200, **given: Any) -> Any:
+        """The JSON of an answer that must have this status."""
+        with self.installation.client() as client:
+            answer = client.request(method, f"/v1{path}", **given)
+        assert answer.status_code == expect, answer.text
+        return answer.json()
+
+    def learn(self) -> None:
+        """The person is uploaded in three files, and a model learns from each."""
+        self.call("PATCH", "/tenant", json={"policy": {"retain_details_days": 0, "auto_accept": False}})
+        table = person.among_others(self.somebody)
+        for kind, written in UPLOADS.items():
+            self.datasets[kind] = self._upload("/datasets", kind, written(table), name=kind)["id"]
+            asked = {"name": kind, "dataset_id": self.datasets[kind]} | LEARNED
+            self.models[kind] = self.call("POST", "/models", json=asked, expect=202)["id"]
+        self.all_live()
+
+    def add(self) -> None:
+        """Somebody else is forgotten, in whose slot a row of the person comes; a worker and a gateway are killed."""
+        request = self.ask("p1", approve=True, callback_url=f"http://127.0.0.1:{self.receiver.port}/p1")
+        self.installation.kill_worker()
+        self.completed(request)
+        path = f"/datasets/{self.datasets['csv']}/records"
+        self._upload(path, "csv", person.alone(self.somebody).csv(), expect=202)
+        self.installation.kill_gateway()
+        wait_until(lambda: self._additions() == ["applied"])
+        self.all_live()
+
+    def use(self) -> None:
+        """Their records are predicted, they are looked up, and the weights that know them are handed out."""
+        record = dict(zip(person.COLUMNS, map(float, self.somebody.rows[0]), strict=True))
+        self.call("POST", f"/models/{self.models['csv']}/predictions", json={"records": [record]})
+        vectors = {"records": self.somebody.rows.tolist()}
+        self.call("POST", f"/models/{self.models['npz']}/predictions", json=vectors)
+        with self.installation.client() as client:
+            found = client.get(
+                f"/v1/datasets/{self.datasets['npz']}/subjects/{urllib.parse.quote(self.somebody.subject_id)}"
+            )
+            assert found.json() == {"num_records": 8}
+            for kind, model in self.models.items():
+                self.weights[kind] = self._weights(model)
+
+    def ask_for_it(self) -> None:
+        """They ask twice to be forgotten: one request is rejected, one extended; both are looked for."""
+        refused = self.ask(self.somebody.subject_id, **self._particulars())
+        explained = {"ground": "legal_claims", "explanation": self.somebody.explanation}
+        self.call("POST", f"/deletion-requests/{refused}/reject", json=explained)
+        once = {"Idempotency-Key": self.somebody.idempotency_key}
+        self.request, again = (
+            self.ask(self.somebody.subject_id, headers=once, **self._particulars()) for _ in range(2)
+        )
+        assert self.request == again
+        self.call("POST", f"/deletion-requests/{self.request}/extend", json={"reason": self.somebody.extension_reason})
+        for name in ("subject_id", "external_id"):
+            query = {name: getattr(self.somebody, name)}
+            assert len(self.call("GET", "/deletion-requests", params=query)["items"]) == 2
+
+    def forget(self) -> None:
+        """The request is approved and done, while a worker and a broker are killed; the certificate verifies."""
+        self.call("POST", f"/deletion-requests/{self.request}/approve")
+        self.control_of_run()
+        self.installation.kill_worker()
+        if self.installation.redis:
+            self.installation.redis.kill()
+            self.installation.redis.start()
+        self.completed(self.request)
+        keys = httpx.get(f"http://127.0.0.1:{self.installation.settings.port}/.well-known/jwks.json").json()
+        found = self.call("GET", f"/deletion-requests/{self.request}/certificate")["certificates"]
+        assert len(found) == len(self.models)
+        assert all(certificates.verify(one["jws"], keys).guarantees for one in found)
+        for kind, model in self.models.items():
+            number = self.call("GET", f"/models/{model}")["live_version"] - 1
+            gone = self.call("GET", f"/models/{model}/versions/{number}/weights", expect=410)
+            assert (kind in self.weights, gone["code"]) == (True, "weights_destroyed")
+
+    def end(self) -> None:
+        """Everything was told to whoever asked to be told, and nothing more is to be kept."""
+        wait_until(lambda: {"accepted", "completed"} <= {kind for kind, _ in self.told()})
+        wait_until(lambda: not self.call("GET", f"/deletion-requests/{self.request}")["metadata"], seconds=90)
+
+    def told(self) -> set[tuple[str, str]]:
+        """Kinds of events and the requests that they are of, as the receiver has them."""
+        bodies = [json.loads(call.body) for call in self.receiver.calls]
+        return {(body["type"].removeprefix("deletion_request."), body["data"]["id"]) for body in bodies}
+
+    def ask(self, subject_id: str, *, approve: bool = False, headers: Any = None, **particulars: Any) -> str:
+        body = {"subject_id": subject_id} | particulars
+        made: str = self.call("POST", "/deletion-requests", json=body, headers=headers, expect=202)["id"]
+        if approve:
+            self.call("POST", f"/deletion-requests/{made}/approve")
+        return made
+
+    def completed(self, request: str) -> None:
+        wait_until(lambda: self.call("GET", f"/deletion-requests/{request}")["status"] == "completed", seconds=120)
+
+    def all_live(self) -> None:
+        for model in self.models.values():
+            wait_until(lambda model=model: self.call("GET", f"/models/{model}")["status"] == "live", seconds=120)
+
+    def _particulars(self) -> dict[str, Any]:
+        return {
+            "external_id": self.somebody.external_id,
+            "metadata": self.somebody.metadata,
+            "callback_url": f"http://127.0.0.1:{self.receiver.port}{self.somebody.callback_path}",
+        }
+
+    def _upload(self, path: str, kind: str, content: bytes, *, expect: int = 201, **form: str) -> Any:
+        files = {"file": (f"{self.somebody.file_name}.{kind}", content)}
+        described = {"schema": person.schema()} if kind != "npz" and form else {}
+        once = {"Idempotency-Key": f"{self.somebody.idempotency_key} {kind} {path}"}
+        return self.call("POST", path, data=form | described, files=files, headers=once, expect=expect)
+
+    def _additions(self) -> list[str]:
+        found = self.call("GET", f"/datasets/{self.datasets['csv']}/additions")["items"]
+        return [one["status"] for one in found]
+
+    def control_of_run(self) -> None:
+        """What a run must not leave behind is found in its memory as long as it lives."""
+        noted = self.installation.noted()
+        run = wait_until(lambda: [one for one in self.installation.runs() if list(noted.glob(f"{one.pid}.iterate.5"))])[
+            0
+        ]
+        run.suspend()
+        if MAY_READ_MEMORY:
+            assert search.memory_of(run.pid, Finder(captured.patterns(noted.glob(f"{run.pid}.*"))))
+
+    def live_weights(self) -> list[bytes]:
+        """As they are in memory, of all models."""
+        return [_parameters(self._weights(model)).tobytes() for model in self.models.values()]
+
+    def _weights(self, model: str) -> bytes:
+        number = self.call("GET", f"/models/{model}")["live_version"]
+        with self.installation.client() as client:
+            return client.get(f"/v1/models/{model}/versions/{number}/weights").content
+
+
+def _parameters(content: bytes) -> NDArray[np.float64]:
+    return np.asarray(load(content)["parameters"])
+
+
+def _names(residue: Residue) -> set[str]:
+    return {name for found in residue.values() for name in found}
+
+
+def _listed(residue: Residue) -> list[str]:
+    """To be read when there is any."""
+    return [f"{place}: {', '.join(sorted(found)[:9])}" for place, found in residue.items()]
+
+
+def _assert_present(residue: Residue) -> None:
+    """The person's rows and labels are in the files of the datasets, encoded, and nothing of them is anywhere else."""
+    assert {Path(place).parts[-3] for place in residue} == {"datasets"}
+    assert {Path(place).name for place in residue} == {"features.f32", "labels.i32"}
+    for way in ("of the schema", "of vectors"):
+        assert {f"encoded row {row} {way}[0], <f4" for row in range(8)} <= _names(residue)
+    assert "encoded row 8 of the schema[0], <f4" in _names(residue)  # which came later
+    assert "labels, <i4" in _names(residue)
+
+
+def _assert_told(residue: Residue) -> None:
+    """What callers wrote is answered to them again, and stored sealed; what they need not be told is nowhere."""
+    places = {"answered" if place.startswith("GET ") else place.split(" in ")[0] for place in residue}
+    assert places == {"answered", "opened"}
+    said = {name.split(",")[0] for name in _names(residue)}
+    said.discard("explanation of the rejection")  # of a request that has ended, which may have been purged already
+    assert said == {"external id", "key of metadata", "metadata 0", "metadata 1", "callback", "reason of the extension"}
+
+
+@pytest.fixture(params=["sqlite", pytest.param("production", marks=[pytest.mark.postgres, pytest.mark.redis])])
+def life(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Life]:
+    deployed = {"sqlite": deployments.small, "production": deployments.production}[request.param]
+    with receivers.serving(receivers.status(200)) as receiver, deployed(tmp_path / "examined") as installation:
+        yield Life(installation, person.new(), receiver)
+
+
+def test_nothing_is_left(life: Life) -> None:
+    """Of a person who was forgotten nothing is found in any file, store, answer, trace or memory, nor of the weights
+    that knew them, nor of what was computed on the way; before, all of it is found where it may be."""
+    installation, finder = life.installation, Finder(life.somebody.patterns())
+    life.learn()
+    life.add()
+    life.use()
+    present = installation.examine(finder)
+    _assert_present(present)
+    life.ask_for_it()
+    asked = installation.examine(finder)
+    _assert_told({place: found for place, found in asked.items() if place not in present})
+    life.forget()
+    life.end()
+
+    patterns = finder.patterns | captured.patterns(installation.noted().iterdir(), but=life.live_weights())
+    for name, content in life.weights.items():
+        patterns |= captured.of_weights(f"old weights of {name}", _parameters(content))
+    everything = Finder(patterns)
+    assert _listed(installation.examine(everything, live=MAY_READ_MEMORY)) == []
+    for service in installation.services.values():
+        service.stop()
+    assert _listed(installation.examine_disks(everything)) == []

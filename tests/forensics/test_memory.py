@@ -1,0 +1,121 @@
+"""The search of memory, tried on what holds and on what has freed something; then on all processes of the service."""
+
+import os
+import secrets
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tests.forensics import memory
+
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux" or os.getuid() != 0, reason="reading memory takes Linux and root"
+)
+
+VICTIM = """
+import os
+if {hardened}:
+    from app import hardening
+    hardening.ensure()
+print("ready", flush=True)
+held = [os.read(0, 64) + number.to_bytes(2) for number in range(100)]
+small = [one[:40] for one in held]
+large = b"".join(held) * 100
+text = [one.decode("latin-1") for one in held]
+print("held", flush=True)
+os.read(0, 64)
+del small, large, text, held
+print("freed", flush=True)
+os.read(0, 64)
+"""
+
+
+@contextmanager
+def _victim(*, hardened: bool) -> Iterator[tuple[subprocess.Popen[bytes], bytes]]:
+    """A process that holds a needle in many places, and the needle; a line to it, and it has freed them all."""
+    needle = secrets.token_bytes(64)
+    with subprocess.Popen(
+        [sys.executable, "-c", VICTIM.format(hardened=hardened)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        bufsize=0,
+    ) as process:
+        try:
+            assert process.stdin
+            _hear(process, "ready")
+            for _ in range(100):
+                process.stdin.write(needle)
+            _hear(process, "held")
+            yield process, needle
+        finally:
+            process.kill()
+
+
+def _hear(process: subprocess.Popen[bytes], what: str) -> None:
+    assert process.stdout
+    while (line := process.stdout.readline().decode().strip()) != what:
+        assert line, f"The process ended before it said {what}"
+
+
+def _free(process: subprocess.Popen[bytes]) -> None:
+    assert process.stdin
+    process.stdin.write(b"\n")
+    _hear(process, "freed")
+
+
+@pytest.mark.parametrize("hardened", [False, True])
+def test_what_a_process_holds_is_found(hardened: bool) -> None:
+    """The search finds what a process holds, as often as it does, and where, hardened or not; nothing else."""
+    with _victim(hardened=hardened) as (process, needle):
+        needles = {"whole": needle, "end": needle[-20:], "nowhere": needle[::-1]}
+        found = memory.search(process.pid, needles)
+        assert found["whole"] >= 100 + 10_000 + 100
+        assert found["end"] >= found["whole"]
+        assert "nowhere" not in found
+        hits = list(memory.find(process.pid, needles, around=8))
+        assert all(hit.around[8:-8].endswith(needle[-20:]) for hit in hits if hit.name == "whole")
+
+
+def test_what_a_process_has_freed_is_found() -> None:
+    """A process that is not hardened still has what it has freed: the search finds it."""
+    with _victim(hardened=False) as (process, needle):
+        _free(process)
+        assert memory.search(process.pid, {"start": needle[16:40]})["start"] > 10
+
+
+def test_what_a_hardened_process_has_freed_is_not_there() -> None:
+    """A hardened process has nothing of what it has freed."""
+    with _victim(hardened=True) as (process, needle):
+        _free(process)
+        assert memory.search(process.pid, {f"at {at}": needle[at : at + 12] for at in range(0, 52, 4)}) == {}
+
+
+def test_a_needle_at_any_place_of_a_page_is_found() -> None:
+    """What lies across the borders of pages, and of the pieces that are read at once, is found once."""
+    program = """
+import mmap, os
+needle, anonymous = os.read(0, 64), mmap.mmap(-1, 20 * 2**20)
+for page in range(1, 5120):
+    anonymous[page * 4096 - page % 64 : page * 4096 - page % 64 + 64] = needle
+del needle
+print("held", flush=True)
+os.read(0, 1)
+"""
+    needle = secrets.token_bytes(64)
+    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdin
+            process.stdin.write(needle)
+            process.stdin.flush()
+            _hear(process, "held")
+            places = {
+                hit.address
+                for hit in memory.find(process.pid, {"needle": needle})
+                if hit.mapping == "/dev/zero (deleted)"
+            }
+            assert len(places) == 5119
+        finally:
+            process.kill()

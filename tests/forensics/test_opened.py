@@ -1,0 +1,41 @@
+"""What is sealed is no secret from whoever has the disks, as long as its key is on them."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from app.config import Settings
+from app.installation import Installation
+from tests.forensics import forms, opened, person, search
+from tests.forensics.finder import Finder
+
+NOTE = person.new().note
+FINDER = Finder(forms.of_text("note", NOTE))
+COPIES = {
+    "whole": lambda sealed: sealed,
+    "cut off": lambda sealed: sealed[:-30],
+    "among others": lambda sealed: bytes(999) + sealed + b"so it goes",
+    "in hex": lambda sealed: f"parameters: $1 = '\\x{sealed.hex()}', $2 = 3".encode(),
+}
+
+
+@pytest.mark.parametrize("copy", COPIES)
+def test_sealed_text_is_found_until_its_key_is_destroyed(
+    settings: Settings, at: Installation, tmp_path: Path, copy: str
+) -> None:
+    """A copy of a sealed text, however it came about, is opened with its key, and by nothing when that is destroyed."""
+    sealed = at.vault.seal(json.dumps({"note": NOTE, "more": "so it goes, " * 9}).encode())
+    (tmp_path / "copy").write_bytes(COPIES[copy](sealed))
+    assert search.folders([tmp_path], FINDER) == {}
+    assert search.texts(opened.everything(settings, [tmp_path]), FINDER)
+    at.vault.destroy([at.vault.key_of(sealed)])
+    assert search.texts(opened.everything(settings, [tmp_path]), FINDER) == {}
+
+
+def test_weights_are_found_until_they_are_destroyed(settings: Settings, at: Installation, tmp_path: Path) -> None:
+    """Sealed weights are opened with their key, and are gone with it."""
+    at.weights.put("ver_1", NOTE.encode())
+    assert search.texts(opened.everything(settings, [tmp_path]), FINDER)
+    at.weights.destroy("ver_1")
+    assert search.texts(opened.everything(settings, [tmp_path]), FINDER) == {}

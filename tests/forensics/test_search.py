@@ -1,0 +1,196 @@
+"""The search finds what it is to find, wherever it lies and however it is written: else its silence says nothing."""
+
+import base64
+import gzip
+import hashlib
+import io
+import json
+import os
+import secrets
+import sys
+import tempfile
+import urllib.parse
+import zipfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.forensics import forms, person, search
+from tests.forensics.containers import unpacked
+from tests.forensics.finder import Finder
+
+SOMEBODY = person.new()
+SURROUNDINGS = os.urandom(5000), b"<p>so it goes</p>" * 500, bytes(5000)
+
+
+def _found(tmp_path: Path, content: bytes, patterns: forms.Patterns) -> set[str]:
+    """Names of the patterns in a file with this content."""
+    (tmp_path / "file").write_bytes(content)
+    residue = search.folders([tmp_path], Finder(patterns))
+    return {name for found in residue.values() for name in found}
+
+
+WRITTEN: dict[str, Callable[[str], bytes]] = {
+    "as it is": lambda text: text.encode(),
+    "UTF-16, little-endian": lambda text: text.encode("utf-16-le"),
+    "UTF-16, big-endian": lambda text: text.encode("utf-16-be"),
+    "UTF-32, as numpy does": lambda text: np.array([text]).tobytes(),
+    "base64": lambda text: base64.b64encode(text.encode()),
+    "base64, after one byte": lambda text: base64.b64encode(b"x" + text.encode()),
+    "base64, after two bytes": lambda text: base64.b64encode(b"xy" + text.encode() + b"z"),
+    "urlsafe base64": lambda text: base64.urlsafe_b64encode(text.encode()),
+    "hex": lambda text: text.encode().hex().encode(),
+    "HEX": lambda text: text.encode().hex().upper().encode(),
+    "an address": lambda text: urllib.parse.quote(text, safe="").encode(),
+    "a path": lambda text: urllib.parse.quote(text).encode(),
+    "a form": lambda text: urllib.parse.urlencode({"subject": text}).encode(),
+    "JSON": lambda text: json.dumps({"subject": text}).encode(),
+    "JSON with the letters themselves": lambda text: json.dumps({"subject": text}, ensure_ascii=False).encode(),
+    "JSON in JSON": lambda text: json.dumps(json.dumps({"subject": text})).encode(),
+    "upper case": lambda text: text.upper().encode(),
+    "lower case": lambda text: text.lower().encode(),
+    "cut off in the middle": lambda text: text.encode()[: len(text.encode()) // 2 + 13],
+    "gzip": lambda text: gzip.compress(text.encode()),
+    "zlib": lambda text: zlib.compress(text.encode()),
+    "gzip, cut off": lambda text: gzip.compress(text.encode() + os.urandom(100))[:-60],
+    "gzip in gzip": lambda text: gzip.compress(b"x" + gzip.compress(text.encode())),
+    "zip": lambda text: _zipped(text.encode()),
+    "a base64 of JSON": lambda text: base64.b64encode(json.dumps([[], {"subject": text}]).encode()),
+}
+
+
+def _zipped(content: bytes) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("member", content)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("way", WRITTEN)
+def test_text_is_found(tmp_path: Path, way: str) -> None:
+    """Every text of the person is found however it is written, in the middle of whatever else there is."""
+    before, *after = SURROUNDINGS
+    for name, text in SOMEBODY.texts().items():
+        content = before + WRITTEN[way](text) + b"".join(after)
+        assert _found(tmp_path, content, forms.of_text(name, text)), name
+
+
+@pytest.mark.parametrize("kind", ["<f8", ">f8", "<f4", ">f4"])
+@pytest.mark.parametrize("offset", range(4))
+def test_rows_are_found(tmp_path: Path, kind: str, offset: int) -> None:
+    """Each row is found in float64 and float32 of either byte order, wherever it begins; uploaded or encoded."""
+    for rows in (SOMEBODY.rows, SOMEBODY.added, SOMEBODY.encoded()):
+        content = SURROUNDINGS[0][: 1000 + offset] + rows.astype(kind).tobytes() + SURROUNDINGS[2]
+        assert _found(tmp_path, content, SOMEBODY.patterns_of_rows())
+
+
+@pytest.mark.parametrize("way", ["hex", "base64"])
+def test_encoded_numbers_are_found(tmp_path: Path, way: str) -> None:
+    """A row that was written into a text is found there."""
+    for kind in ("<f8", "<f4"):
+        row = SOMEBODY.encoded()[3].astype(kind).tobytes()
+        content = row.hex().encode() if way == "hex" else base64.b64encode(b"{" + row)
+        assert _found(tmp_path, b"features: " + content, SOMEBODY.patterns_of_rows())
+
+
+def test_column_is_found(tmp_path: Path) -> None:
+    """One number of the person among those of others is found: columns do not keep rows together."""
+    column = np.random.default_rng(0).uniform(size=99)
+    column[40] = SOMEBODY.rows[2, 2]
+    assert _found(tmp_path, column.tobytes(), SOMEBODY.patterns_of_rows())
+
+
+def test_digits_are_found(tmp_path: Path) -> None:
+    """A number in digits is found."""
+    assert _found(tmp_path, b'{"age": %r}' % float(SOMEBODY.rows[0, 0]), SOMEBODY.patterns_of_rows())
+
+
+@pytest.mark.parametrize("kind", [np.int32, np.int64])
+def test_label_pattern_is_found(tmp_path: Path, kind: type) -> None:
+    """The sequence of the person's labels is found among those of others, which alone do not have it."""
+    labels = person.among_others(SOMEBODY).labels.astype(kind)
+    others = np.delete(labels, slice(150, 158))
+    patterns = {name: one for name, one in SOMEBODY.patterns_of_rows().items() if name.startswith("labels")}
+    assert _found(tmp_path, labels.tobytes(), patterns)
+    assert not _found(tmp_path, others.tobytes(), patterns)
+
+
+@pytest.mark.parametrize("hashed", ["sha256", "sha1", "md5"])
+def test_hash_without_a_key_is_found(tmp_path: Path, hashed: str) -> None:
+    """A hash by which a guess is confirmed is found in bytes, in hex and in base64."""
+    digest = hashlib.new(hashed, SOMEBODY.subject_id.encode()).digest()
+    for written in (digest, digest.hex().encode(), base64.b64encode(digest)):
+        assert _found(tmp_path, b"ref=" + written, forms.of_guess("subject id", SOMEBODY.subject_id))
+
+
+UPLOADS: dict[str, Callable[[person.Table], bytes]] = {
+    "csv": lambda table: table.csv(),
+    "npz": lambda table: table.npz(),
+    **{
+        f"parquet, {codec}": (lambda table, codec=codec: table.parquet(codec))
+        for codec in ("zstd", "snappy", "gzip", "lz4", "none")
+    },
+}
+
+
+@pytest.mark.parametrize("kind", UPLOADS)
+def test_upload_is_found(tmp_path: Path, kind: str) -> None:
+    """Of an upload that somebody kept, or part of it, the person's id and rows are found; without them, nothing is."""
+    table = person.among_others(SOMEBODY)
+    content = UPLOADS[kind](table)
+    patterns = forms.of_text("id", SOMEBODY.subject_id) | SOMEBODY.patterns_of_rows()
+    patterns = {name: one for name, one in patterns.items() if not name.startswith("labels")}  # which all share
+    found = _found(tmp_path, b"--boundary\r\n\r\n" + content + b"\r\n--boundary--\r\n", patterns)
+    assert any(name.startswith("id") for name in found)
+    assert any(name.startswith("row") for name in found)
+    assert not _found(tmp_path, UPLOADS[kind](person.among_others(person.new())), patterns)
+
+
+def test_names_of_files_are_searched(tmp_path: Path) -> None:
+    """A person whose id is the name of a file is found."""
+    (tmp_path / SOMEBODY.note).touch()
+    assert search.folders([tmp_path], Finder(forms.of_text("note", SOMEBODY.note)))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="what is open is found by /proc")
+def test_files_without_a_name_are_searched(tmp_path: Path) -> None:
+    """What a process holds in a file that it has removed is found."""
+    finder = Finder(forms.of_text("note", SOMEBODY.note))
+    with tempfile.TemporaryFile(dir=tmp_path) as file:
+        file.write(SOMEBODY.note.encode())
+        file.flush()
+        assert not search.folders([tmp_path], finder)
+        assert search.held_open(os.getpid(), finder)
+
+
+def test_compressed_text_of_redis_is_found(tmp_path: Path) -> None:
+    """What is referred back to in a compressed string of a Redis dump is found in what it unpacks to."""
+    packed = bytes.fromhex("02414243e00300")  # ABC, then 12 bytes of what was three... before
+    dump = b"REDIS0009\xfa" + b"\xc3" + bytes([len(packed) + 0]) + bytes([15]) + packed + b"\xff"
+    assert (b"ABC" + b"CCCCCCCCCCCC") in [inside for _, inside in unpacked(dump)]
+
+
+def test_nothing_is_found_where_nothing_is(tmp_path: Path) -> None:
+    """In other people, in noise, and in what looks like it, nobody is found."""
+    finder = Finder(SOMEBODY.patterns())
+    for content in (os.urandom(2**22), person.among_others(person.new()).csv(), bytes(2**20), *SURROUNDINGS):
+        (tmp_path / "file").write_bytes(content)
+        assert search.folders([tmp_path], finder) == {}
+
+
+def test_patterns_must_be_long_enough() -> None:
+    """What would be found anywhere is no pattern."""
+    with pytest.raises(ValueError, match="7 bytes or more"):
+        Finder({"short": b"abc"})
+
+
+def test_every_place_is_found() -> None:
+    """A pattern is found at each place, on both sides of and across the blocks that are looked at together."""
+    pattern = secrets.token_bytes(16)
+    for at in (0, 1, 2**22 - 17, 2**22 - 8, 2**22 - 2, 2**22 - 1, 2**22, 2**22 + 3):
+        content = bytes(at) + pattern + bytes(11)
+        assert list(Finder({"it": pattern}).places(content)) == [("it", at)]
+    assert Finder({"it": pattern}).found(pattern * 3) == {"it": 3}

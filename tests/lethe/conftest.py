@@ -1,0 +1,45 @@
+"""The SDK over real HTTP: beside a real gateway (and worker), or beside a server that misbehaves on purpose."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from app.config import Settings
+from lethe import Client
+from tests.conftest import npz
+from tests.faults import processes
+from tests.lethe import scripted
+from tests.lethe.scripted import Script
+
+
+@pytest.fixture
+def client(settings: Settings, admin_key: str) -> Iterator[Client]:
+    """With the admin key, beside a gateway; nothing works there but what the test runs (see `work`)."""
+    with processes.gateway(settings) as (_, address), Client(address, admin_key) as opened:
+        yield opened
+
+
+@pytest.fixture
+def worker(settings: Settings) -> Iterator[None]:
+    with processes.worker(settings):
+        yield
+
+
+@pytest.fixture
+def people(tmp_path: Path) -> Path:
+    file = tmp_path / "people.npz"
+    file.write_bytes(npz())
+    return file
+
+
+@pytest.fixture
+def script() -> Iterator[Script]:
+    with scripted.running() as started:
+        yield started
+
+
+@pytest.fixture
+def scripted_client(script: Script) -> Iterator[Client]:
+    with Client(script.url, "lethe_key", retry_seconds=5.0) as opened:
+        yield opened

@@ -1,0 +1,215 @@
+"""The SDK against a live gateway: review, keys, tenants, logs, and what else those do who run it."""
+
+import base64
+import datetime
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from joserfc.jwk import OKPKey
+
+from lethe import Client
+from lethe.errors import Conflict, NotAllowed, NotFound
+
+
+def test_review(client: Client) -> None:
+    """What is in review is paused, resumed, extended, approved or rejected, with reasons for the person."""
+    requests = client.deletion_requests
+    made = requests.create(subject_id="p1", identity_verified=False)
+    assert (made.status, made.clock.state) == ("in_review", "paused")
+    assert made.clock.paused_since is not None
+    resumed = requests.resume(made.id)
+    assert (resumed.clock.state, resumed.clock.paused_since) == ("on_time", None)
+    assert requests.pause(made.id).clock.state == "paused"
+    assert requests.pause(made.id).clock.state == "paused"
+    requests.resume(made.id)
+    extended = requests.extend(made.id, reason="there are many")
+    assert extended.extended_due_at is not None
+    assert extended.clock.deadline == extended.extended_due_at > extended.due_at
+    assert extended.extension_reason == "there are many"
+    with pytest.raises(Conflict) as refused:
+        requests.extend(made.id, reason="again")
+    assert refused.value.code == "already_extended"
+    assert requests.approve(made.id).status == "completed"
+    assert {event.actor for event in requests.events(made.id)} >= {"lethe"}
+
+    other = requests.create(subject_id="p2", identity_verified=False, refers_to=None)
+    rejected = requests.reject(other.id, ground="legal_claims", explanation="a case is pending")
+    assert rejected.rejection is not None
+    assert (rejected.status, rejected.rejection.ground) == ("rejected", "legal_claims")
+    assert "pending" not in repr(rejected)
+    follows = requests.create(subject_id="p2", refers_to=other.id)
+    assert list(requests.list(refers_to=other.id)) == [requests.get(follows.id)]
+    with pytest.raises(NotFound):
+        requests.create(subject_id="p3", refers_to="dr_none")
+
+
+def test_a_person_is_found_by_id_or_hash(client: Client) -> None:
+    """A request about the hash of an id is one about the id; lists are cut by person, regulation and deadline."""
+    sha256 = "86ae1a69137a78a0f03bb85ec40e2f13c0e9b3fbd4c8b8a0f8be8e0eb7eb02b2"
+    requests = client.deletion_requests
+    by_hash = requests.create(subject_sha256=sha256, regulation="ccpa")
+    assert [one.id for one in requests.list(subject_sha256=sha256)] == [by_hash.id]
+    assert [one.id for one in requests.list(regulation="ccpa")] == [by_hash.id]
+    assert list(requests.list(subject_id="p1")) == []
+    assert list(requests.list(due_before=datetime.datetime.now(datetime.UTC))) == []
+
+
+def test_overview(client: Client) -> None:
+    """The numbers of a tenant are read as they are served, and open requests come by their deadlines."""
+    later = client.deletion_requests.create(subject_id="p1", identity_verified=False)
+    earlier = client.deletion_requests.create(subject_id="p2", identity_verified=False, regulation="other")
+    found = client.overview.get()
+    assert (found.open["in_review"], found.ended["completed"], found.running) == (2, 0, 0)
+    ordered = [one.id for one in client.deletion_requests.list(order="deadline")]
+    assert sorted(ordered) == sorted([later.id, earlier.id])
+    assert list(client.runs.list(status="running")) == []
+
+
+def test_suppressions_and_lineage(client: Client, people: Path, tmp_path: Path, worker: None) -> None:
+    """Who is forgotten is not taken in again until they consent; lineage says what their rows fed; others may
+    have their slots."""
+    dataset = client.datasets.upload(people)
+    model = client.models.wait(client.models.create(name="m", dataset_id=dataset.id, l2=0.05).id, timeout_seconds=60)
+    [before] = client.lineage.of_person(subject_id="p3").models
+    assert (before.model_id, before.num_versions, before.first_without, before.owed) == (model.id, 1, None, False)
+    client.models.weights(model.id, 1)
+    [handed_out] = client.models.exports(model.id)
+    assert list(client.models.exports(model.id, version=2)) == []
+    made = client.deletion_requests.wait(client.deletion_requests.create(subject_id="p3").id, timeout_seconds=60)
+    traces = client.lineage.of_request(made.id)
+    assert [one.id for one in traces.datasets] == [dataset.id]
+    [fed] = traces.models
+    assert fed.first_without is not None
+    assert (fed.first_without.number, fed.copies_outside) == (2, (handed_out,))
+    serving = client.models.serving(model.id)
+    assert (serving.may_serve, serving.version, serving.certified) == (True, 2, True)
+    assert client.models.serving(model.id, version=1).reason in ("superseded", "weights_destroyed")
+
+    [suppression] = client.suppressions.list()
+    assert suppression.request_id == made.id
+    assert list(client.suppressions.list(subject_id="p4")) == []
+    with pytest.raises(Conflict) as refused:
+        client.datasets.upload(people)
+    assert refused.value.code == "subject_suppressed"
+    assert client.datasets.upload(people, suppressed="skip").num_suppressed == 1
+    assert client.suppressions.lift(subject_id="p3").num_lifted == 1
+    assert client.datasets.upload(people).num_suppressed == 0
+
+    newcomer = tmp_path / "newcomer.npz"
+    rows = dict(np.load(people))
+    np.savez(newcomer, x=rows["x"][:1], y=rows["y"][:1], subject=np.array(["new"]))
+    added = client.datasets.add(dataset.id, newcomer, idempotency_key="once")
+    assert client.datasets.add(dataset.id, newcomer, idempotency_key="once") == added
+    assert (added.num_records, added.num_suppressed, added.dataset_id) == (1, 0, dataset.id)
+    [listed] = client.datasets.additions(dataset.id)
+    assert listed.id == client.datasets.addition(dataset.id, added.id).id == added.id
+
+
+def test_api_keys(client: Client) -> None:
+    """A key does what its scopes say, until it is rotated or revoked; it is shown once and not in a `repr`."""
+    until = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=1)
+    made = client.api_keys.create(
+        name="app", scopes=["requests:write", "requests:read"], expires_at=until, calls_per_minute=100
+    )
+    assert (set(made.scopes), made.expires_at, made.calls_per_minute) == (
+        {"requests:read", "requests:write"},
+        until,
+        100,
+    )
+    assert made.key not in repr(made)
+    url = str(client._http._httpx.base_url)
+    with Client(url, made.key) as app:
+        request = app.deletion_requests.create(subject_id="p1")
+        assert (request.outcome, request.models) == (None, ())
+        with pytest.raises(NotAllowed):
+            app.deletion_requests.approve(request.id)
+    rotated = client.api_keys.rotate(made.id, overlap_seconds=60, expires_at=until)
+    assert rotated.scopes == made.scopes
+    with Client(url, rotated.key) as app, Client(url, made.key) as before:
+        assert app.deletion_requests.get(request.id) == before.deletion_requests.get(request.id)
+        client.api_keys.revoke(rotated.id)
+        with pytest.raises(NotAllowed):
+            app.deletion_requests.get(request.id)
+    found = {one.id: one for one in client.api_keys.list()}
+    assert found[rotated.id].revoked_at is not None
+    assert found[made.id].revoked_at is None
+
+
+def test_tenants(client: Client) -> None:
+    """The operator makes tenants; an admin reads and changes the policy of their own, and sees no other."""
+    made = client.tenants.create(name="other", policy={"grace_seconds": 60})
+    assert made.policy.grace_seconds == 60
+    assert made.admin_key not in repr(made)
+    assert client.tenants.get(made.id).name == "other"
+    assert {one.name for one in client.tenants.list()} == {"default", "other"}
+    with Client(str(client._http._httpx.base_url), made.admin_key) as admin:
+        assert admin.tenants.own().id == made.id
+        changed = admin.tenants.set_policy(
+            {"auto_accept": False, "regulations": {"lgpd": {"days": 15, "may_pause": True}}}
+        )
+        assert (changed.policy.auto_accept, changed.policy.grace_seconds) == (False, 60)
+        assert changed.policy.regulations["lgpd"].days == 15
+        assert admin.tenants.own() == changed
+        assert admin.deletion_requests.create(subject_id="p1", regulation="lgpd").status == "in_review"
+    assert list(client.deletion_requests.list()) == []
+
+
+def test_the_audit_log(client: Client) -> None:
+    """What callers did is listed, newest first, each entry with the hash of the one before."""
+    made = client.api_keys.create(name="app", scopes=["requests:read"])
+    client.api_keys.revoke(made.id)
+    entries = list(client.audit_log.list(object_id=made.id))
+    assert [entry.action for entry in entries] == ["api_key.revoked", "api_key.created"]
+    assert entries[0].previous_hash == entries[1].hash
+    assert list(client.audit_log.list(action="api_key.revoked")) == entries[:1]
+    assert list(client.audit_log.list(actor="nobody")) == []
+    assert all(point.sequence >= 1 for point in client.audit_log.checkpoints())
+    verdict = client.audit_log.verify()
+    assert (verdict.valid, verdict.head, verdict.fault) == (True, next(client.audit_log.list()).hash, None)
+
+
+def test_identity_issuers(client: Client) -> None:
+    """An issuer is registered once under its key, listed, and deleted."""
+    jwks = {"keys": [OKPKey.generate_key("Ed25519", private=False, auto_kid=True).as_dict(private=False)]}
+    asked = {"issuer": "https://id.example", "audience": "lethe"}
+    made = client.identity_issuers.create(**asked, jwks=jwks, idempotency_key="once")
+    assert client.identity_issuers.create(**asked, jwks=jwks, idempotency_key="once") == made
+    assert list(client.identity_issuers.list()) == [made]
+    client.identity_issuers.delete(made.id)
+    assert list(client.identity_issuers.list()) == []
+    with pytest.raises(NotFound):
+        client.identity_issuers.delete(made.id)
+
+
+def test_agents(client: Client) -> None:
+    """An agent of the Data Rights Protocol is registered, listed and removed."""
+    verify_key = base64.b64encode(Ed25519PrivateKey.generate().public_key().public_bytes_raw()).decode()
+    made = client.agents.register(agent_id="agent-1", name="Agent", verify_key=verify_key, idempotency_key="once")
+    assert (made.agent_id, made.api_key_id) == ("agent-1", None)
+    assert list(client.agents.list()) == [made]
+    client.agents.remove(made.id)
+    assert list(client.agents.list()) == []
+
+
+def test_webhooks(client: Client) -> None:
+    """Deliveries are listed, read and sent again; the secret is read and rotated, once for each generation."""
+    made = client.deletion_requests.create(subject_id="p1", callback_url="https://hooks.example.org/hook")
+    deliveries = list(client.webhooks.list(request_id=made.id))
+    assert deliveries
+    assert {one.host for one in deliveries} == {"hooks.example.org"}
+    sent = client.webhooks.get(deliveries[0].id)
+    assert sent.body is not None
+    assert json.loads(sent.body)
+    assert sent.url == "https://hooks.example.org/hook"
+    assert "/hook" not in repr(sent)
+    assert client.webhooks.replay(sent.id).id == sent.id
+    assert list(client.webhooks.list(status="delivered")) == []
+    secret = client.webhooks.secret()
+    assert secret.secret not in repr(secret)
+    rotated = client.webhooks.rotate_secret(generation=secret.generation)
+    assert client.webhooks.rotate_secret(generation=secret.generation) == rotated
+    assert (rotated.generation, rotated.secret == secret.secret) == (secret.generation + 1, False)
+    assert client.webhooks.secret() == rotated

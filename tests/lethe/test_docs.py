@@ -1,0 +1,70 @@
+"""docs/sdk.md does what it says."""
+
+import contextlib
+import io
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.config import Settings
+from lethe import Client
+from tests.faults import processes
+
+ROOT = Path(__file__).parents[2]
+BLOCK = re.compile(r"^```(python|text)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.slow
+def test_the_examples_print_what_is_printed_under_them(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The examples run in their order, and print the same words; numbers and ids are of the day."""
+    monkeypatch.chdir(ROOT)
+    names: dict[str, Any] = {}
+    printed = io.StringIO()
+    compared = 0
+    with processes.gateway(settings) as (_, address), processes.worker(settings), contextlib.ExitStack() as at_the_end:
+        at_the_end.callback(lambda: names["client"].close())
+        for kind, block in BLOCK.findall((ROOT / "docs" / "sdk.md").read_text()):
+            if kind == "python":
+                here = block.replace("http://127.0.0.1:8000", address).replace("/tmp/", f"{tmp_path}/")
+                here = here.replace(".lethe/keys/admin.key", str(settings.resolved_admin_key_file()))
+                with contextlib.redirect_stdout(printed):
+                    exec(here, names)
+            else:
+                assert words(printed.getvalue()) == words(block)
+                printed = io.StringIO()
+                compared += 1
+    assert compared == 4
+
+
+def test_every_method_is_listed() -> None:
+    """The table of docs/sdk.md names each resource of a client and each of its methods, and nothing else."""
+    table = (ROOT / "docs" / "sdk.md").read_text().split("## Everything that is there")[1].split("\n\n")[1]
+    listed: dict[str, set[str]] = {}
+    names: list[str] = []
+    for row in table.splitlines()[2:]:
+        first, methods, _ = row.strip("|").split("|")
+        names = re.findall(r"`(\w+)`", first) or names
+        for name in names:
+            listed.setdefault(name, set()).update(re.findall(r"`([\w.]+)`", methods))
+    with Client("http://127.0.0.1:1", "lethe_key") as client:
+        there = {name: public(resource) for name, resource in vars(client).items() if not name.startswith("_")}
+    for name, methods in there.items():
+        assert methods <= listed[name] | {one.removeprefix(f"{name}.") for one in listed[name]}, name
+    both = there["datasets"] | there["models"] | {"datasets.subject"}
+    for name, said in listed.items():
+        assert said <= (both if name in ("datasets", "models") else there[name]), name
+    assert listed.keys() == there.keys()
+
+
+def public(resource: object) -> set[str]:
+    return {name for name in vars(type(resource)) if not name.startswith("_")}
+
+
+def words(text: str) -> list[str]:
+    """Without numbers, ids, and lines about progress, of which there are more or fewer."""
+    text = re.sub(r"\b(ds|mdl|dr|run)_[0-9a-f]{20}\b", "ID", re.sub(r"^  .*\n", "", text, flags=re.MULTILINE))
+    return re.sub(r"[0-9][0-9.,e-]*", "N", text).split()

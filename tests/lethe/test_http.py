@@ -1,0 +1,331 @@
+"""Rules about calls, beside a server that misbehaves on purpose."""
+
+import logging
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from lethe import Client
+from lethe.errors import (
+    AnswerInvalid,
+    Conflict,
+    Gone,
+    Malformed,
+    NotAllowed,
+    NotFound,
+    Problem,
+    Refused,
+    Unavailable,
+    Unreachable,
+)
+from tests.lethe.scripted import Reply, Script
+
+EMPTY = Reply(body={"items": [], "next_cursor": None})
+DROP = Reply(drop=True)
+ANNA = "anna@example.org"
+REQUEST: dict[str, Any] = {
+    "id": "dr_1",
+    "status": "received",
+    "outcome": None,
+    "subject_ref": "0f" * 16,
+    "regulation": "gdpr",
+    "ground": None,
+    "external_id": ANNA,
+    "metadata": {"who": ANNA},
+    "submitted_at": "2026-01-01T00:00:00Z",
+    "due_at": "2026-02-01T00:00:00Z",
+    "extended_due_at": None,
+    "extension_reason": ANNA,
+    "clock": {"state": "on_time", "deadline": "2026-02-01T00:00:00Z", "paused_since": None, "days_left": 31},
+    "held_until": None,
+    "rejection": {"ground": "legal_claims", "explanation": ANNA},
+    "source": None,
+    "refers_to": None,
+    "created_at": "2026-01-01T00:00:00Z",
+    "completed_at": None,
+    "kept": "request",
+    "estimate": None,
+    "models": [],
+}
+DATASET = {
+    "id": "ds_1",
+    "name": "people",
+    "num_records": 1,
+    "num_slots": 1,
+    "num_features": 3,
+    "num_classes": 2,
+    "classes": ["a", "b"],
+    "num_subjects": 1,
+    "revision": 0,
+    "digest": "0f",
+    "schema": None,
+    "created_at": "2026-01-01T00:00:00Z",
+}
+
+
+def problem(status: int, code: str = "busy", **more: Any) -> Reply:
+    headers = more.pop("headers", {})
+    return Reply(
+        status=status,
+        body={"title": "Not now", "status": status, "detail": "Again.", "code": code} | more,
+        headers=headers,
+    )
+
+
+@pytest.mark.parametrize("failure", [DROP, problem(429), problem(502), problem(503), Reply(status=504, body=b"<html>")])
+def test_a_reading_call_is_made_again(script: Script, scripted_client: Client, failure: Reply) -> None:
+    """A GET that was dropped, or answered 429, 502, 503 or 504, is made again until it is answered."""
+    script.says(failure, failure, EMPTY)
+    assert list(scripted_client.runs.list()) == []
+    assert [call.method for call in script.calls] == ["GET"] * 3
+
+
+@pytest.mark.parametrize("failure", [DROP, problem(429), problem(503)])
+def test_a_creating_call_is_made_again_under_its_key(script: Script, scripted_client: Client, failure: Reply) -> None:
+    """A POST that creates is repeated with the same body under one Idempotency-Key; another call has another."""
+    script.says(failure, failure, Reply(status=202, body=REQUEST))
+    assert scripted_client.deletion_requests.create(subject_id="p3").id == "dr_1"
+    assert len(script.calls) == 3
+    assert len({(call.headers["Idempotency-Key"], call.body) for call in script.calls}) == 1
+    scripted_client.deletion_requests.create(subject_id="p3")
+    scripted_client.deletion_requests.create(subject_id="p3", idempotency_key="mine")
+    keys = [call.headers["Idempotency-Key"] for call in script.calls[2:]]
+    assert len(set(keys)) == 3
+    assert keys[-1] == "mine"
+
+
+def test_an_upload_is_made_again_whole(script: Script, scripted_client: Client, tmp_path: Path) -> None:
+    """Every attempt of an upload carries the whole file, and the same name, schema and key."""
+    file = tmp_path / "people.csv"
+    file.write_text("age\n" * 50_000)
+    script.says(problem(503), DROP, Reply(status=201, body=DATASET | {"num_suppressed": 0}))
+    scripted_client.datasets.upload(file, schema={"columns": {}})
+    assert len(script.calls) == 3
+    for call in script.calls:
+        assert call.body.count(b"age\n") == 50_000
+        assert b'name="name"\r\n\r\npeople\r\n' in call.body
+        assert b'name="schema"\r\n\r\n{"columns": {}}\r\n' in call.body
+    assert len({call.headers["Idempotency-Key"] for call in script.calls}) == 1
+
+
+@pytest.mark.parametrize("failure", [DROP, problem(429), problem(503)])
+def test_other_calls_are_made_once(script: Script, scripted_client: Client, failure: Reply) -> None:
+    """Withdrawing a request changes something and has no key: it is never repeated."""
+    script.says(failure)
+    with pytest.raises((Unreachable, Unavailable)):
+        scripted_client.deletion_requests.cancel("dr_1")
+    assert len(script.calls) == 1
+
+
+def test_a_post_that_changes_nothing_is_made_again(script: Script, scripted_client: Client) -> None:
+    """Predictions change nothing, so that they may be asked for again."""
+    script.says(problem(503), Reply(body={"version": 1, "predictions": []}))
+    assert scripted_client.models.predictions("mdl_1", [[1.0]]).version == 1
+    assert len(script.calls) == 2
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 410, 413, 422, 500])
+def test_refusals_are_final(script: Script, scripted_client: Client, status: int) -> None:
+    """What would be refused again, or may have been a defect, is asked once."""
+    script.says(problem(status))
+    with pytest.raises(Problem):
+        scripted_client.models.get("mdl_1")
+    assert len(script.calls) == 1
+
+
+def test_retry_after_is_obeyed(script: Script, scripted_client: Client) -> None:
+    """A server that asks for a second gets one."""
+    script.says(problem(429, headers={"Retry-After": "1"}), EMPTY)
+    began = time.monotonic()
+    assert list(scripted_client.runs.list()) == []
+    assert 1.0 <= time.monotonic() - began < 4.0
+
+
+def test_retry_after_beyond_the_end_is_not_waited_for(script: Script, scripted_client: Client) -> None:
+    """Who asks for more time than the call has is told so at once, by a problem that says how long."""
+    script.says(problem(503, headers={"Retry-After": "3600"}))
+    began = time.monotonic()
+    with pytest.raises(Unavailable) as refused:
+        list(scripted_client.runs.list())
+    assert time.monotonic() - began < 2.0
+    assert refused.value.retry_after == 3600.0
+    assert len(script.calls) == 1
+
+
+@pytest.mark.parametrize("failure", [DROP, problem(503)])
+def test_repetition_ends(script: Script, failure: Reply) -> None:
+    """A server that never answers is given up within the time that was allowed; with none, after one call."""
+    script.says(failure)
+    for seconds, least in ((0.0, 1), (1.0, 3)):
+        script.calls.clear()
+        began = time.monotonic()
+        with Client(script.url, "k", retry_seconds=seconds) as client, pytest.raises((Unreachable, Unavailable)):
+            client.models.get("mdl_1")
+        assert time.monotonic() - began < seconds + 1.0
+        assert len(script.calls) >= least
+    assert least <= len(script.calls) < 10
+
+
+def test_a_silent_server_is_given_up(script: Script) -> None:
+    """An attempt lasts no longer than its timeout."""
+    script.says(Reply(body={}, headers={"Transfer-Encoding": "chunked"}))  # and then no chunk
+    client = Client(script.url, "k", timeout_seconds=0.2, retry_seconds=0.0)
+    with client, pytest.raises(Unreachable) as silent:
+        client.models.get("mdl_1")
+    assert silent.value.code == "unreachable"
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (400, Malformed),
+        (401, NotAllowed),
+        (403, NotAllowed),
+        (404, NotFound),
+        (409, Conflict),
+        (410, Gone),
+        (413, Malformed),
+        (418, Refused),
+        (422, Malformed),
+        (429, Unavailable),
+        (500, Unavailable),
+        (503, Unavailable),
+        (307, AnswerInvalid),
+    ],
+)
+def test_problems_by_kind(script: Script, status: int, kind: type[Problem]) -> None:
+    """The class of a problem says what to do about it; its attributes are what the gateway said."""
+    script.says(problem(status, code="the_code", errors=[{"path": "body.l2", "message": "too small"}]))
+    with Client(script.url, "k", retry_seconds=0.0) as client, pytest.raises(Problem) as refused:
+        client.models.get("mdl_1")
+    error = refused.value
+    assert type(error) is kind
+    assert (error.code, error.title, error.status, error.detail) == ("the_code", "Not now", status, "Again.")
+    assert str(error) == "the_code: Again.; body.l2: too small"
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        Reply(body=f"<html>{ANNA}".encode()),
+        Reply(body=[ANNA]),
+        Reply(body={ANNA: ANNA}),
+        Reply(body=REQUEST | {"status": [ANNA]}),
+        Reply(body=REQUEST | {"metadata": {ANNA: [ANNA]}}),
+        Reply(body=REQUEST | {"due_at": ANNA}),
+        Reply(body={name: value for name, value in REQUEST.items() if name != "models"}),
+        Reply(status=307, body=ANNA, headers={"Location": f"/{ANNA}"}),
+        Reply(status=404, body=f"<html>{ANNA}".encode()),
+        Reply(status=404, body={"detail": ANNA}),
+        Reply(status=404, body={"title": "", "detail": [ANNA], "code": ANNA}),
+        Reply(status=503, body=f"<html>{ANNA}".encode()),
+        Reply(body=ANNA, headers={"Content-Encoding": "gzip"}),
+        DROP,
+    ],
+)
+def test_no_problem_quotes_what_was_sent_or_answered(script: Script, reply: Reply) -> None:
+    """An answer that is none of Lethe's is refused without repeating a word of it, or of the call: nor does a trace."""
+    script.says(reply)
+    calls: list[Callable[[Client], Any]] = [
+        lambda client: client.deletion_requests.get(ANNA),
+        lambda client: client.deletion_requests.create(subject_id=ANNA),
+        lambda client: list(client.deletion_requests.list(subject_id=ANNA)),
+        lambda client: client.datasets.subject("ds_1", ANNA),
+    ]
+    with Client(script.url, "k", retry_seconds=0.0) as client:
+        for call in calls:
+            with pytest.raises(Problem) as refused:
+                call(client)
+            said, error = "", refused.value.__cause__ or refused.value.__context__
+            while error is not None:  # also what a trace would not show
+                said += str(error)
+                error = error.__cause__ or error.__context__
+            assert "anna" not in (said + "".join(traceback.format_exception_only(refused.value))).lower()
+
+
+def test_nothing_is_logged_about_people(
+    script: Script, scripted_client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Not even at the lowest level is a subject, which some URLs have to name, in a log; other users of httpx are
+    logged as ever."""
+    caplog.set_level(logging.DEBUG)
+    script.says(EMPTY, Reply(body={"num_records": 1}), DROP, Reply(status=202, body=REQUEST), EMPTY)
+    list(scripted_client.deletion_requests.list(subject_id=ANNA))
+    scripted_client.datasets.subject("ds_1", ANNA)
+    made = scripted_client.deletion_requests.create(subject_id=ANNA, external_id=ANNA, metadata={"who": ANNA})
+    logging.getLogger("test").info("made %s", made)
+    assert made.external_id == ANNA
+    assert "made DeletionRequest(id='dr_1'" in caplog.text
+    assert "anna" not in caplog.text.lower()
+    httpx.get(script.url, timeout=5.0)
+    assert "HTTP Request: GET" in caplog.text
+
+
+def test_fields_of_a_newer_gateway_are_ignored(script: Script, scripted_client: Client) -> None:
+    """What is added to an answer does no harm, at any depth."""
+    owed = {"model_id": "m", "status": "new", "run_id": None, "version": 1, "certificate_id": None, "added": 1}
+    script.says(Reply(body=REQUEST | {"status": "never_heard_of", "added": {"a": 1}, "models": [owed]}))
+    found = scripted_client.deletion_requests.get("dr_1")
+    assert (found.status, found.models[0].status) == ("never_heard_of", "new")
+
+
+def test_values_are_frozen(script: Script, scripted_client: Client) -> None:
+    """What was answered is not changed by who reads it."""
+    script.says(Reply(body=REQUEST))
+    found = scripted_client.deletion_requests.get("dr_1")
+    with pytest.raises(AttributeError):
+        found.status = "completed"  # type: ignore[misc]
+
+
+def test_ids_stay_in_their_place(script: Script, scripted_client: Client) -> None:
+    """An id cannot lead to another path, whatever it is made of."""
+    script.says(problem(404))
+    for strange in ("a/b", "../models", "a?b=c", "a#b", "a%2Fb", "é"):
+        with pytest.raises(NotFound):
+            scripted_client.models.get(strange)
+        prefix, _, last = script.calls[-1].path.rpartition("/")
+        assert prefix == "/v1/models"
+        assert not set("?#") & set(last)
+    for empty in ("", ".", ".."):
+        with pytest.raises(Malformed):
+            scripted_client.models.get(empty)
+    assert len(script.calls) == 6
+
+
+@pytest.mark.parametrize("url", ["ftp://127.0.0.1", "nonsense", "", "http://", "http://[", "http://127.0.0.1:99999999"])
+def test_urls_that_are_none(url: str) -> None:
+    """What is no URL is said when the client is made."""
+    with pytest.raises(Unreachable) as refused:
+        Client(url, "k")
+    assert str(refused.value).startswith("unreachable: ")
+
+
+def test_a_password_in_the_url_is_not_repeated() -> None:
+    """The address in an error text is scheme, host and port."""
+    client = Client("http://user:secret@127.0.0.1:1/prefix", "k", retry_seconds=0.0)
+    with client, pytest.raises(Unreachable) as refused:
+        client.models.get("mdl_1")
+    assert str(refused.value) == "unreachable: no answer from http://127.0.0.1:1 (ConnectError)"
+
+
+@pytest.mark.parametrize("key", ["", " k", "k\n", "k\r\nX: y", "clé"])
+def test_keys_that_are_none(script: Script, key: str) -> None:
+    """A key, or an idempotency key, that fits no header is refused without a call and not repeated."""
+    with pytest.raises(NotAllowed) as refused:
+        Client(script.url, key)
+    assert refused.value.code == "unauthenticated"
+    with Client(script.url, "k") as client, pytest.raises(Malformed):
+        client.models.relearn("mdl_1", idempotency_key=key or "\0")
+    assert script.calls == []
+
+
+def test_text_that_is_not_unicode(script: Script, scripted_client: Client) -> None:
+    """Half a surrogate pair cannot be sent, which is said in one line."""
+    with pytest.raises(Malformed):
+        scripted_client.deletion_requests.create(subject_id="\udcff")
+    assert script.calls == []

@@ -1,0 +1,106 @@
+"""Certificates verified by whoever has them: the answer is the gateway's own, and needs no gateway."""
+
+import base64
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from joserfc.jwk import OKPKey
+
+from app.accounting import certificates
+from app.errors import CertificateInvalid as RefusedByGateway
+from app.installation import Installation
+from app.keys import Keys
+from lethe import Client, verification
+from lethe.errors import CertificateInvalid, Problem
+
+Make = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def certificate(
+    gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int], get: Any
+) -> Any:
+    """Of a person whom a model has forgotten."""
+    new_model(new_dataset()["id"])
+    assert work() == 1
+    request = forget("p3")
+    assert work() == 1
+    [one] = get(f"/deletion-requests/{request['id']}/certificate")["certificates"]
+    return one
+
+
+@pytest.fixture
+def jwks(gateway: TestClient) -> Any:
+    return gateway.get("/.well-known/jwks.json").json()
+
+
+def test_a_certificate_is_verified_here(certificate: Any, jwks: Any, at: Installation) -> None:
+    """With the issuer's keys the verdict is the gateway's: the same guarantees, recomputed, and the same statement."""
+    verdict = verification.verify(certificate["jws"], jwks)
+    verified = certificates.verify(certificate["jws"], jwks)
+    assert verdict.valid
+    assert verdict.key_id == verified.key_id
+    assert verdict.statement == verified.statement == certificate["statement"]
+    assert [vars_of(one) for one in verdict.guarantees] == [one.to_json() for one in verified.guarantees]
+    assert {one.notion for one in verdict.guarantees} == {"unlearning", "deletion", "adaptive", "release"}
+
+
+def test_no_gateway_is_asked(certificate: Any, jwks: Any) -> None:
+    """Given the keys, a client verifies without a call: its gateway need not exist, and cannot say yes instead."""
+    with Client("http://127.0.0.1:1", "k", retry_seconds=0.0) as client:
+        assert client.certificates.verify(certificate["jws"], jwks=jwks).statement == certificate["statement"]
+        with pytest.raises(CertificateInvalid):
+            client.certificates.verify(certificate["jws"], jwks={"keys": []})
+        with pytest.raises(Problem) as refused:
+            client.certificates.verify(certificate["jws"])
+    assert refused.value.code == "unreachable"
+
+
+def vars_of(value: Any) -> dict[str, Any]:
+    return {name: getattr(value, name) for name in value.__slots__}
+
+
+def signed(keys: Keys, statement: Any, **header: Any) -> str:
+    """A statement under the installation's own signature, whatever it says."""
+    from joserfc import jws
+
+    full = {"alg": "Ed25519", "typ": "lethe-certificate+jws", "kid": keys.signing_key.kid} | header
+    return jws.serialize_compact(full, json.dumps(statement), keys.signing_key, algorithms=["Ed25519"])
+
+
+def test_both_verifiers_refuse_the_same(certificate: Any, jwks: Any, at: Installation) -> None:
+    """Whatever does not hold is refused here as by the gateway, and for the same reason."""
+    compact, statement = certificate["jws"], certificate["statement"]
+    header, payload, signature = compact.split(".")
+    better = statement | {"target": statement["target"] | {"epsilon": statement["target"]["epsilon"] / 2}}
+    forged = base64.urlsafe_b64encode(json.dumps(better).encode()).decode().rstrip("=")
+    stranger = OKPKey.generate_key("Ed25519", private=False, auto_kid=True).as_dict(private=False)
+    impostor = stranger | {"kid": jwks["keys"][0]["kid"]}
+    cases: list[tuple[str, Any]] = [
+        (f"{header}.{forged}.{signature}", jwks),
+        (f"{header}.{payload}.{'A' * len(signature)}", jwks),
+        (f"{header}.{payload}", jwks),
+        ("", jwks),
+        ("garbage", jwks),
+        (signed(at.keys, better), jwks),
+        (signed(at.keys, statement | {"added": 1}), jwks),
+        (signed(at.keys, {name: value for name, value in statement.items() if name != "evidence"}), jwks),
+        (signed(at.keys, []), jwks),
+        (signed(at.keys, statement, typ="JWT"), jwks),
+        (compact, {"keys": [stranger]}),
+        (compact, {"keys": [impostor]}),
+        (compact, {"keys": []}),
+        (compact, {"keys": 3}),
+        (compact, {}),
+        (compact, []),
+        (compact, None),
+    ]
+    for jws, keys in cases:
+        with pytest.raises(RefusedByGateway) as by_gateway:
+            certificates.verify(jws, keys)
+        with pytest.raises(CertificateInvalid) as here:
+            verification.verify(jws, keys)
+        assert (here.value.code, here.value.detail) == (by_gateway.value.code, by_gateway.value.detail)

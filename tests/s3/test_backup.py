@@ -1,0 +1,44 @@
+"""Backups of an installation whose rows are in a bucket."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from app import installation
+from app.backup import restoring, service, tombstones
+from app.config import Settings
+from app.installation import Installation
+from tests.app.backup.conftest import quietly
+from tests.faults.checks import assert_all_done_once
+from tests.s3.server import Server
+from worker import runner
+
+Make = Callable[..., dict[str, Any]]
+
+
+def test_from_a_bucket_into_a_bucket(
+    s3: Server,
+    at: Installation,
+    tmp_path: Path,
+    new_dataset: Make,
+    new_model: Make,
+    forget: Make,
+    work: Callable[[], int],
+) -> None:
+    """Rows that were in a bucket are restored into another one, but for those of whoever was forgotten since."""
+    dataset = new_dataset(rows=5000)
+    new_model(dataset["id"])
+    work()
+    archive, key_file = tmp_path / "archive", tmp_path / "key"
+    service.back_up(at, archive, key_file=key_file, progress=quietly)
+    forget("p4500")
+    work()
+    tombstones.record(at)
+    other = Settings(data_dir=tmp_path / "other", store_url=f"s3://{s3.new_bucket()}/lethe")
+    own = at.settings.resolved_tombstones()
+    restoring.restore(other, archive, key_file=key_file, remembered_in=own, progress=quietly)
+    with installation.opened(other) as again:
+        assert not again.rows.open(dataset["id"]).features[4500].any()
+        while runner.run_next(again, worker="test"):
+            pass
+        assert_all_done_once(again)

@@ -1,0 +1,59 @@
+"""A small problem whose runs are audited."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from app.privacy.audit import AuditPlan
+from app.privacy.mechanism import Mechanism, Objective, finest_grid
+from worker.audit import lanes
+from worker.langevin import chain
+from worker.langevin.noise import Noise, SystemNoise
+
+LEARNING = AuditPlan(lanes=256, steps_before=0, steps=40)
+FORGETTING = AuditPlan(lanes=256, steps_before=40, steps=20)
+
+
+@pytest.fixture
+def mechanism() -> Mechanism:
+    """Of 40 slots and 5 columns; a step keeps 0.96 of a lane."""
+    return Mechanism(
+        objective=Objective.LOGISTIC_REGRESSION,
+        num_slots=40,
+        num_classes=2,
+        l2=0.02,
+        step_size=2.0,
+        noise_scale=0.05,
+        radius=10.0,
+        learn_steps=40,
+        grid=finest_grid(noise_std=0.1, radius=10.0),
+        num_parameters=5,
+    )
+
+
+@pytest.fixture
+def ran(mechanism: Mechanism) -> Callable[..., chain.Ran]:
+    """What a run of the chain on rows of norm 1 gives, with the lanes of a plan or without."""
+    features = np.random.default_rng(0).standard_normal((40, 5))
+    features *= (1 - 2**-20) / np.linalg.norm(features, axis=1, keepdims=True)
+
+    def run(
+        plan: AuditPlan | None, *, steps: int | None = None, noise: Noise | None = None, **changed: Any
+    ) -> chain.Ran:
+        names = ("num_slots", "num_classes", "l2", "step_size", "noise_scale", "radius", "grid")
+        settings = {name: getattr(mechanism, name) for name in names} | {
+            "features": features.astype(np.float32),
+            "labels": (features[:, 0] > 0).astype(np.int32),
+            "initial": np.zeros((1, 5)),
+            "on_progress": lambda steps_done: None,
+        }
+        return chain.run(
+            steps=steps or (plan.steps if plan else 20),
+            noise=noise or SystemNoise(),
+            lanes=lanes.of(mechanism, plan) if plan else None,
+            **settings | changed,
+        )
+
+    return run

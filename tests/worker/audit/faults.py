@@ -1,0 +1,84 @@
+"""Faults to plant in the chain that runs."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from tests.worker.langevin.conftest import SilentNoise
+from worker.audit import lanes
+from worker.langevin import chain
+from worker.langevin.noise import SystemNoise
+from worker.langevin.step import State, projected_noisy_step
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def _copied(state: State) -> State:
+    """A step that goes nowhere."""
+    parameters, here = state.parameters.clone(), state.lanes.clone()
+    return State(parameters=parameters, steps_done=state.steps_done + 1, lanes=here)
+
+
+def _stepping(step: Callable[..., State]) -> Plant:
+    """Take `step(noise, state, **settings)` instead of the chain's."""
+    return lambda patch: patch.setattr(chain, "projected_noisy_step", step)
+
+
+def _with(**changed: Callable[[Any], Any]) -> Plant:
+    """Take the chain's step with other settings."""
+
+    def step(noise: Any, state: State, **settings: Any) -> State:
+        return projected_noisy_step(noise, state, **settings | {k: f(settings[k]) for k, f in changed.items()})
+
+    return _stepping(step)
+
+
+class Repeating:
+    """Noise that is drawn once, and then the same at every step."""
+
+    def __init__(self) -> None:
+        self._drawn: dict[int, torch.Tensor] = {}
+
+    def normal(self, size: int) -> torch.Tensor:
+        if size not in self._drawn:
+            self._drawn[size] = SystemNoise().normal(size)
+        return self._drawn[size].clone()
+
+    def rounded_normal(self, size: int, spread: float) -> torch.Tensor:
+        return self.normal(size).mul_(spread).round_()
+
+
+def _noise(make: Callable[[], Any]) -> Plant:
+    def plant(patch: pytest.MonkeyPatch) -> None:
+        noise = make()
+        _stepping(lambda _, state, **settings: projected_noisy_step(noise, state, **settings))(patch)
+
+    return plant
+
+
+def _every_second(noise: Any, state: State, **settings: Any) -> State:
+    return _copied(state) if state.steps_done % 2 else projected_noisy_step(noise, state, **settings)
+
+
+def _canary_stays(patch: pytest.MonkeyPatch) -> None:
+    def push(self: lanes.Lanes) -> torch.Tensor:
+        return (1 - self._law.keep) * self._law.start * self._canaries
+
+    patch.setattr(lanes.Lanes, "push", property(push))
+
+
+FAULTS: dict[str, Plant] = {
+    "does nothing": _stepping(lambda _, state, **settings: _copied(state)),
+    "no noise": _noise(SilentNoise),
+    "noise x 0.5": _with(noise_scale=lambda scale: 0.5 * scale),
+    "noise x 2": _with(noise_scale=lambda scale: 2 * scale),
+    "noise reused": _noise(Repeating),
+    "half the steps": _stepping(_every_second),
+    "canary stays": _canary_stays,
+    "contracts too little": _with(l2=lambda l2: l2 / 3),
+    "lanes pushed": _with(push=lambda push: push + 0.05),
+}
+OF_FORGETTING = ("canary stays",)
+"""What is no fault while canaries are to be there."""

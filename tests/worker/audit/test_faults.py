@@ -1,0 +1,272 @@
+"""Faults planted in the chain and in the worker: the audit finds them, nothing is published, and nobody is told that
+they were forgotten."""
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from multiprocessing import Pipe
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import sqlalchemy as sa
+from fastapi.testclient import TestClient
+
+from app.db.tables import Dataset, Model
+from app.installation import Installation
+from app.privacy.audit import AuditPlan
+from app.privacy.mechanism import Mechanism
+from app.registry.rows import RowStore
+from tests.faults.checks import assert_all_done_once
+from tests.worker.audit.conftest import FORGETTING, LEARNING
+from tests.worker.audit.faults import FAULTS, OF_FORGETTING
+from worker import ranks, runner
+from worker.langevin import chain
+
+Run = Callable[..., chain.Ran]
+Make = Callable[..., dict[str, Any]]
+Get = Callable[[str], Any]
+
+
+# --- faults in the chain ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("plan", "fault"),
+    [
+        *(pytest.param(FORGETTING, fault, id=f"forgetting: {fault}") for fault in FAULTS),
+        *(pytest.param(LEARNING, fault, id=f"learning: {fault}") for fault in FAULTS if fault not in OF_FORGETTING),
+    ],
+)
+def test_a_fault_in_the_chain_is_found(
+    plan: AuditPlan, fault: str, mechanism: Mechanism, ran: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each planted fault of the steps is found by the audit of one run (256 lanes, one false alarm in a million), and
+    once it is removed nothing is."""
+    with monkeypatch.context() as patch:
+        FAULTS[fault](patch)
+        found = ran(plan).observed
+    assert found is not None
+    assert found.findings(mechanism)
+    again = ran(plan).observed
+    assert again is not None
+    assert again.findings(mechanism) == ()
+
+
+def test_a_run_that_does_nothing_refutes_the_guarantee(
+    mechanism: Mechanism, ran: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After no step at all, 4,096 lanes with and without a canary are told apart better than is certified."""
+    FAULTS["does nothing"](monkeypatch)
+    observed = ran(replace(FORGETTING, lanes=4096)).observed
+    assert observed is not None
+    assert "guarantee" in observed.findings(mechanism)
+
+
+# --- faults in a run of the worker -----------------------------------------------------------------------------------
+
+
+class _Here:
+    """Runs in a thread of this process instead of a process of their own, so that they have what was planted."""
+
+    @contextlib.contextmanager
+    def start(self, *descriptors: int) -> Iterator[Any]:
+        mine, theirs = Pipe()
+        running = threading.Thread(target=ranks.main, args=(theirs, *descriptors))
+        running.start()
+        try:
+            yield SimpleNamespace(connection=mine)
+        finally:
+            running.join()
+            mine.close()
+            theirs.close()
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ranks, "_FORKER", _Here())
+
+
+def _forget_pauses(at: Installation) -> None:
+    with at.database.writing() as session:
+        session.execute(sa.update(Model).values(not_before=None))
+        session.execute(sa.update(Dataset).values(not_before=None))
+
+
+def _null_nothing(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(RowStore, "make_null", lambda self, dataset_id, slots, *, admit: admit())
+
+
+def _null_neighbours(patch: pytest.MonkeyPatch) -> None:
+    make_null = RowStore.make_null
+
+    def neighbours(self: RowStore, dataset_id: str, slots: Any, **named: Any) -> None:
+        make_null(self, dataset_id, [slot + 1 for slot in slots], **named)
+
+    patch.setattr(RowStore, "make_null", neighbours)
+
+
+class Stale:
+    """What the runs of a worker read, if it is kept from a time when everybody was there."""
+
+    def __init__(self, at: Installation, dataset_id: str) -> None:
+        rows = at.rows.open(dataset_id)
+        self._features, self._labels = np.array(rows.features), np.array(rows.labels)
+
+    def file(self, patch: pytest.MonkeyPatch) -> None:
+        """The whole run reads an old copy."""
+        kept = {"<f4": self._features, "<i4": self._labels}
+        patch.setattr(ranks.np, "memmap", lambda name, dtype, **_: kept[dtype])
+        patch.setattr(ranks.hardening, "pageable", lambda *_: None)
+
+    def resident(self, patch: pytest.MonkeyPatch) -> None:
+        """The steps read an old copy, and all else what there is now."""
+        opened = chain._opened
+        patch.setattr(chain, "_opened", lambda x, y, **named: opened(self._features, self._labels, **named))
+
+
+def _assert_open(at: Installation, get: Get, model_id: str, request_id: str, code: str) -> None:
+    """The last run failed, of a code, and there is nothing that came of it."""
+    [last] = get("/runs?limit=1")["items"]
+    assert (last["status"], last["error_code"]) == ("failed", code)
+    model = get(f"/models/{model_id}")
+    assert (model["live_version"], model["error_code"]) == (1, code)
+    assert len(at.weights.version_ids()) == 1
+    assert get(f"/deletion-requests/{request_id}")["status"] == "accepted"
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("fault", ["does nothing", "no noise", "noise x 0.5", "canary stays"])
+def test_a_run_that_fails_its_audit_publishes_nothing(
+    fault: str,
+    gateway: TestClient,
+    at: Installation,
+    new_dataset: Make,
+    new_model: Make,
+    forget: Make,
+    get: Get,
+    work: Callable[[], int],
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """A run with a fault ends failed with an alarm and what its audit found, as often as it is tried, and the request
+    stays open; once the fault is gone the request completes."""
+    dataset = new_dataset()
+    model = new_model(dataset["id"], noise_scale=0.02)
+    assert work() == 1
+    request = forget("p3")
+    with monkeypatch.context() as patch:
+        FAULTS[fault](patch)
+        for _ in range(2):
+            assert runner.run_next(at, worker="w") is True
+            _assert_open(at, get, model["id"], request["id"], "audit_failed")
+            [last] = get("/runs?limit=1")["items"]
+            assert last["audit"]["findings"]
+            _forget_pauses(at)
+        assert "audit.failed" in "".join(capfd.readouterr())
+    assert work() == 1
+    done = get(f"/deletion-requests/{request['id']}")
+    assert done["status"] == "completed"
+    [certified] = get(f"/deletion-requests/{request['id']}/certificate")["certificates"]
+    assert gateway.post("/v1/certificates:verify", json={"jws": certified["jws"]}).json()["valid"] is True
+    assert get("/runs?limit=1")["items"][0]["audit"]["findings"] == []
+    assert_all_done_once(at)
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize(
+    ("fault", "code"),
+    [
+        ("nothing nulled", "run_differs_from_plan"),
+        ("an old copy", "run_differs_from_plan"),
+        ("an old copy in memory", "audit_failed"),
+    ],
+)
+def test_a_run_on_other_rows_publishes_nothing(
+    fault: str,
+    code: str,
+    at: Installation,
+    new_dataset: Make,
+    new_model: Make,
+    forget: Make,
+    get: Get,
+    work: Callable[[], int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where the row of who is to be forgotten is still there, on disk or for the steps alone, the run fails, and
+    completes once it is gone."""
+    dataset = new_dataset()
+    model = new_model(dataset["id"], noise_scale=0.02)
+    stale = Stale(at, dataset["id"])
+    assert work() == 1
+    request = forget("p3")
+    plant = {"nothing nulled": _null_nothing, "an old copy": stale.file, "an old copy in memory": stale.resident}[fault]
+    with monkeypatch.context() as patch:
+        plant(patch)
+        assert runner.run_next(at, worker="w") is True
+        _assert_open(at, get, model["id"], request["id"], code)
+    _forget_pauses(at)
+    assert work() == 1
+    assert get(f"/deletion-requests/{request['id']}")["status"] == "completed"
+    assert not at.rows.open(dataset["id"]).features[3].any()
+    assert_all_done_once(at)
+
+
+@pytest.mark.usefixtures("here")
+def test_erasing_somebody_else_is_noticed(
+    at: Installation,
+    new_dataset: Make,
+    new_model: Make,
+    forget: Make,
+    get: Get,
+    work: Callable[[], int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where another row than the one asked for became null the run fails before it is confirmed; and since a row that
+    is on record is lost, no later run publishes either."""
+    dataset = new_dataset()
+    model = new_model(dataset["id"], noise_scale=0.02)
+    assert work() == 1
+    request = forget("p3")
+    with monkeypatch.context() as patch:
+        _null_neighbours(patch)
+        assert runner.run_next(at, worker="w") is True
+    _assert_open(at, get, model["id"], request["id"], "run_differs_from_plan")
+    assert at.rows.open(dataset["id"]).features[3].any()
+    _forget_pauses(at)
+    assert runner.run_next(at, worker="w") is True
+    _assert_open(at, get, model["id"], request["id"], "run_differs_from_plan")
+
+
+def test_a_run_without_its_audit_publishes_nothing(
+    at: Installation, new_dataset: Make, new_model: Make, get: Get, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run whose lanes were left out, or were fewer than planned, is not published."""
+    model = new_model(new_dataset()["id"])
+    original = ranks.run
+    for lanes_ran in (0, 2):
+
+        def run(*given: Any, audit: AuditPlan, lanes_ran: int = lanes_ran, **named: Any) -> ranks.Ran:
+            return original(*given, audit=replace(audit, lanes=lanes_ran) if lanes_ran else None, **named)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(ranks, "run", run)
+            assert runner.run_next(at, worker="w") is True
+        assert get(f"/models/{model['id']}")["error_code"] == "run_differs_from_plan"
+        _forget_pauses(at)
+    assert runner.run_next(at, worker="w") is True
+    assert get(f"/models/{model['id']}")["live_version"] == 1
+
+
+@pytest.mark.usefixtures("here")
+def test_a_model_without_lanes_is_not_audited(
+    at: Installation, new_dataset: Make, new_model: Make, get: Get, work: Callable[[], int]
+) -> None:
+    """A model that is asked for with no lanes runs without, and says so."""
+    model = new_model(new_dataset()["id"], audit={"lanes": 0})
+    assert work() == 1
+    assert get("/runs?limit=1")["items"][0]["audit"] is None
+    assert get(f"/models/{model['id']}")["audit"]["last"] is None
+    assert_all_done_once(at)

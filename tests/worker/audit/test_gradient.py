@@ -1,0 +1,82 @@
+"""The second gradient tells other rows from those that were used, and rounding from neither."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from app.privacy.mechanism import Objective, gradient_bound
+from worker.audit.gradient import differs
+from worker.langevin.gradient import Rows
+
+Made = tuple[Any, Any, Any, float]
+
+
+@pytest.fixture(params=[(2, 300), (5, 300), (2, 20_000)])
+def made(request: pytest.FixtureRequest) -> Made:
+    """Rows, labels, parameters, and the most that one record may contribute."""
+    classes, rows = request.param
+    generator = np.random.default_rng(1)
+    features = generator.standard_normal((rows, 12))
+    features *= (1 - 2**-20) / np.linalg.norm(features, axis=1, keepdims=True)
+    parameters = 3 * generator.standard_normal((1 if classes == 2 else classes, 12))
+    labels = generator.integers(0, classes, rows).astype(np.int32)
+    bound = gradient_bound(Objective.LOGISTIC_REGRESSION, classes)
+    return features.astype(np.float32), labels, parameters, bound
+
+
+def gradient(features: Any, labels: Any, parameters: Any) -> Any:
+    with Rows(features, labels, num_classes=max(2, len(parameters)), threads=1) as rows:
+        return rows.gradient(torch.from_numpy(parameters)).numpy()
+
+
+def test_both_gradients_agree(made: Made) -> None:
+    """What the engine sums up is what numpy does, null rows among them."""
+    features, labels, parameters, bound = made
+    features[5] = 0
+    ours = gradient(features, labels, parameters)
+    assert not differs(ours, parameters, features=features, labels=labels, bound=bound)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_rows_that_are_all_alike_are_no_fault(classes: int) -> None:
+    """Where every row is the same, rounding to single precision adds up instead of cancelling; it is still rounding."""
+    features = np.tile(np.float32([[0.1, 0.3, 0.948]]), (300_000, 1))
+    labels = (np.arange(len(features)) % 7 == 0).astype(np.int32)
+    parameters = np.random.default_rng(2).normal(size=(1 if classes == 2 else classes, 3)) * 9
+    ours = gradient(features, labels, parameters)
+    bound = gradient_bound(Objective.LOGISTIC_REGRESSION, classes)
+    assert not differs(ours, parameters, features=features, labels=labels, bound=bound)
+
+
+def test_large_scores_do_not_overflow(made: Made) -> None:
+    """Weights so large that every exponential would overflow change nothing about that."""
+    features, labels, parameters, bound = made
+    parameters = parameters * 1e4
+    ours = gradient(features, labels, parameters)
+    assert not differs(ours, parameters, features=features, labels=labels, bound=bound)
+
+
+@pytest.mark.parametrize("spoil", ["row", "label", "nan", "one more"])
+def test_one_other_row_is_seen(made: Made, spoil: str) -> None:
+    """A row that was not nulled, one with another label, one twice, and what is no number: each is seen."""
+    features, labels, parameters, bound = made
+    here: Callable[[], Any] = lambda: gradient(features, labels, parameters)  # noqa: E731
+    ours = here()
+    # the record that the parameters know least about, whose gradient is not small
+    scores = features @ parameters.T.astype(np.float32)
+    wrong = int(np.argmax(scores[:, 0] * (1 - 2 * labels)) if len(parameters) == 1 else np.argmin(scores.max(1)))
+    if spoil == "nan":
+        ours[0, 0] = math.nan
+    elif spoil == "one more":
+        ours = ours + gradient(features[[wrong]], labels[[wrong]], parameters)
+    elif spoil == "row":
+        features = features.copy()
+        features[wrong] = 0
+    else:
+        labels = labels.copy()
+        labels[wrong] = (labels[wrong] + 1) % max(2, len(parameters))
+    assert differs(ours, parameters, features=features, labels=labels, bound=bound)

@@ -1,0 +1,165 @@
+"""Lanes in the chain that runs: their law is the law, and nothing else notices them."""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from app.privacy import audit, calibration
+from app.privacy.audit import AuditPlan
+from app.privacy.mechanism import Mechanism
+from app.registry.rows import BLOCK_ROWS, Rows
+from tests.worker.audit.conftest import FORGETTING, LEARNING
+from worker import ranks
+from worker.audit import lanes
+from worker.langevin import chain
+from worker.langevin.device import DeviceRows, choose
+from worker.langevin.noise import SystemNoise
+
+Run = Callable[..., chain.Ran]
+BOTH = pytest.mark.parametrize("plan", [LEARNING, FORGETTING], ids=["learning", "forgetting"])
+
+
+@pytest.fixture(params=["cpu", "as on a device"])
+def computing(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Where steps are taken; CPU tensors stand for a device."""
+
+    def opened(features: Any, labels: Any, *, num_classes: int, **_: Any) -> DeviceRows:
+        return DeviceRows(features, labels, num_classes=num_classes, device=choose("cpu"))
+
+    if request.param != "cpu":
+        monkeypatch.setattr(chain, "_opened", opened)
+    return request.param
+
+
+@BOTH
+@pytest.mark.parametrize("grid", [0.0, None, 2.0**-12], ids=["no grid", "production's grid", "coarse grid"])
+def test_the_law_in_the_chain(
+    plan: AuditPlan, grid: float | None, computing: str, mechanism: Mechanism, ran: Run
+) -> None:
+    """Of 4,096 lanes those with a canary end as N(mean, variance) and the others as N(0, variance), on any grid, by
+    Kolmogorov and Smirnov at a false-alarm rate of 1e-6 each; the audit finds nothing."""
+    plan = replace(plan, lanes=4096)
+    law, found = audit.law(mechanism, plan), ran(plan, **{} if grid is None else {"grid": grid})
+    assert found.lanes is not None
+    assert found.observed is not None
+    ends, std = found.lanes.numpy(), math.sqrt(law.variance)
+    assert law.mean > 2.5 * std
+    assert stats.kstest(ends[:2048], "norm", args=(law.mean, std)).pvalue > 1e-6
+    assert stats.kstest(ends[2048:], "norm", args=(0, std)).pvalue > 1e-6
+    assert found.observed.findings(mechanism) == ()
+
+
+@BOTH
+@pytest.mark.parametrize("steps", [1, 2, 7])
+def test_short_runs_are_audited_too(
+    plan: AuditPlan, steps: int, computing: str, mechanism: Mechanism, ran: Run
+) -> None:
+    """However few steps a run has, its audit is of these and finds nothing."""
+    plan = replace(plan, steps=steps)
+    found = ran(plan)
+    assert found.observed is not None
+    assert (found.observed.plan, found.steps, found.records) == (plan, steps, 40)
+    assert found.observed.findings(mechanism) == ()
+
+
+class TwoSources:
+    """Noise of the five parameters from one seed, of what comes after them from another."""
+
+    def __init__(self, seed: int) -> None:
+        self._parameters, self._others = np.random.default_rng(seed), np.random.default_rng(seed + 1)
+
+    def normal(self, size: int) -> torch.Tensor:
+        if size == LEARNING.lanes:  # where the lanes are at first
+            return torch.from_numpy(self._others.standard_normal(size))
+        drawn = [self._parameters.standard_normal(5), self._others.standard_normal(size - 5)]
+        return torch.from_numpy(np.concatenate(drawn))
+
+    def rounded_normal(self, size: int, spread: float) -> torch.Tensor:
+        return self.normal(size).mul_(spread).round_()
+
+
+@BOTH
+def test_lanes_do_not_touch_the_parameters(plan: AuditPlan, ran: Run) -> None:
+    """With the same noise for the parameters, a run ends with the same bits, with lanes or without."""
+    audited = ran(plan, noise=TwoSources(3))
+    alone = ran(None, steps=plan.steps, noise=TwoSources(3))
+    assert np.array_equal(audited.parameters, alone.parameters)
+    assert (alone.lanes, alone.observed) == (None, None)
+
+
+def test_lanes_are_not_projected(mechanism: Mechanism, ran: Run) -> None:
+    """Where the parameters are held in a small ball at every step, lanes far outside go on as ever."""
+    small, plan = 0.05, FORGETTING
+    found = ran(plan, radius=small)
+    assert np.linalg.norm(found.parameters) == pytest.approx(small)
+    assert found.lanes is not None
+    assert found.lanes.abs().max() > 10 * small
+    assert found.observed is not None
+    assert found.observed.findings(mechanism) == ()
+
+
+@pytest.mark.parametrize("asked", [1, 3])
+def test_ranks_share_the_lanes(asked: int, mechanism: Mechanism, tmp_path: Path) -> None:
+    """A run of one or three ranks, in processes of its own, counts all rows that are not null, and its lanes obey."""
+    slots = 2 * BLOCK_ROWS + 700
+    features = np.random.default_rng(0).standard_normal((slots, 5)).astype(np.float32)
+    features /= 1.001 * np.linalg.norm(features, axis=1, keepdims=True)
+    features[::7] = 0
+    features.tofile(tmp_path / "features")
+    np.zeros(slots, np.int32).tofile(tmp_path / "labels")
+    rows = Rows(
+        features=np.memmap(tmp_path / "features", dtype="<f4", mode="r", shape=features.shape),
+        labels=np.memmap(tmp_path / "labels", dtype="<i4", mode="r", shape=(slots,)),
+        num_slots=slots,
+        num_columns=5,
+    )
+    wide = replace(mechanism, num_slots=slots)
+    for plan in (LEARNING, FORGETTING):
+        found = ranks.run(
+            wide,
+            rows=rows,
+            initial=np.zeros((1, 5)),
+            steps=plan.steps,
+            ranks=asked,
+            audit=plan,
+            on_progress=lambda steps_done: None,
+        )
+        assert found.records == slots - len(range(0, slots, 7))
+        assert found.observed is not None
+        assert found.observed.plan == plan
+        assert found.observed.findings(wide) == ()
+
+
+@pytest.mark.parametrize("steps", [1, 9_000, 46_500, 60_000])
+def test_drift_is_standard_normal_however_long_the_run(steps: int) -> None:
+    """Also where what was foreseen is below the smallest number, or so small that its square is, drift of 4,000 correct
+    audits is standard normal (false alarm 1e-6), and they are quiet."""
+    mechanism = calibration.mechanism_for(num_slots=1000, num_classes=2, epsilon=1.0, delta=1e-5)
+    plan = AuditPlan(lanes=64, steps_before=2601, steps=steps)
+    law, one, noise = audit.law(mechanism, plan), lanes.of(mechanism, plan), SystemNoise()
+    drifts = []
+    for _ in range(4000):
+        start = one.start(noise)
+        observed = one.observed(start, law.decay * start + law.unforeseen**0.5 * noise.normal(64))
+        drifts.append(observed.drift)
+        assert len(drifts) > 100 or observed.findings(mechanism) == ()
+    assert stats.kstest(drifts, "norm").pvalue > 1e-6
+    assert np.abs(drifts).max() < 6
+
+
+def test_where_lanes_are_is_what_was_given(mechanism: Mechanism) -> None:
+    """Lanes start where they are told to be, and learning lanes at the origin; what they hand out is a copy."""
+    law, known = audit.law(mechanism, FORGETTING), torch.arange(256, dtype=torch.float64)
+    given = lanes.Lanes(law, FORGETTING, start=known)
+    given.start(SystemNoise()).zero_()
+    assert torch.equal(given.start(SystemNoise()), known)
+    assert not lanes.of(mechanism, LEARNING).start(SystemNoise()).any()
+    assert lanes.of(mechanism, LEARNING).push.count_nonzero() == 128
+    assert not lanes.of(mechanism, FORGETTING).push.any()
