@@ -26,6 +26,7 @@ FROM python AS wheel
 WORKDIR /src
 COPY pyproject.toml README.md ./
 COPY app app
+COPY lethe lethe
 COPY migrations migrations
 COPY worker worker
 RUN --mount=type=cache,target=/root/.cache/pip pip wheel --no-deps --wheel-dir /wheel .
