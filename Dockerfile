@@ -40,7 +40,10 @@ RUN useradd --uid 10001 --user-group --no-create-home --home-dir /var/lib/lethe 
 COPY --chmod=0755 deploy/make-secrets /usr/local/bin/make-secrets
 ENV LETHE_DATA_DIR=/var/lib/lethe \
     LETHE_HOST=0.0.0.0 \
-    NUMBA_CACHE_DIR=/tmp/numba
+    NUMBA_CACHE_DIR=/tmp/numba \
+    PYTHONMALLOC=malloc \
+    GLIBC_TUNABLES=glibc.malloc.perturb=165:glibc.malloc.tcache_count=0 \
+    ARROW_DEFAULT_MEMORY_POOL=system
 WORKDIR /var/lib/lethe
 
 FROM runtime AS worker

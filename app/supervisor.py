@@ -33,6 +33,7 @@ WORKER = f"embedded@{socket.gethostname()}"
 """The name under which the one worker of a data folder claims its runs: another host's is another's."""
 
 _LONGEST_PAUSE = 15.0
+_MOST_PUT_OFF = 10
 
 
 def up(settings: Settings, *, on_ready: Callable[[str], None]) -> None:
@@ -68,11 +69,11 @@ def serve(
         log_config=None,
         access_log=False,
         loop="asyncio",  # uvloop keeps the last 256 kB that it has received
-        callback_notify=_forget,
         timeout_notify=1,
         timeout_graceful_shutdown=10,
     )
     server = uvicorn.Server(config)
+    config.callback_notify = _Forgetting(server)
     ready = threading.Thread(target=_when_started, args=(server, on_ready), daemon=True)
     ready.start()
 
@@ -87,9 +88,26 @@ def serve(
         server.run(sockets=[listening])
 
 
-async def _forget() -> None:
-    """Every second: an event loop that idles would neither collect nor overwrite what the last request left."""
-    hardening.forget()
+class _Forgetting:
+    """Every second: an event loop that idles would neither collect nor overwrite what the last request left.
+
+    One that is busy does both by itself as it goes, and callers would wait for it: it is put off, ten times in a row at
+    most.
+    """
+
+    def __init__(self, server: uvicorn.Server) -> None:
+        self._state = server.server_state
+        self._answered = 0
+        self._put_off = 0
+
+    async def __call__(self) -> None:
+        is_busy = self._state.total_requests != self._answered
+        self._answered = self._state.total_requests
+        if is_busy and self._put_off < _MOST_PUT_OFF:
+            self._put_off += 1
+            return
+        self._put_off = 0
+        hardening.forget()
 
 
 class Worker:

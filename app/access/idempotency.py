@@ -9,7 +9,6 @@ from sqlalchemy.orm import Session
 
 from app.access import repository
 from app.db import now
-from app.db.tables import IdempotentAnswer
 from app.errors import IdempotencyConflict
 
 
@@ -41,8 +40,8 @@ def replay(session: Session, once: Once) -> Answer | None:
 def replay_all(session: Session, calls: Sequence[Once]) -> list[Answer | IdempotencyConflict | None]:
     """For each call its first answer, None if it was not made before, or the conflict if that was another call."""
     names = [once.name for once in calls if once.name is not None]
-    rows = {row.name: row for row in repository.answers(session, names)} if names else {}
-    return [_replayed(once, rows.get(once.name) if once.name else None) for once in calls]
+    answered = repository.answers(session, names) if names else {}
+    return [_replayed(once, answered.get(once.name) if once.name else None) for once in calls]
 
 
 def remember(session: Session, once: Once, answer: Answer) -> Answer:
@@ -75,7 +74,7 @@ def remember_all(
     )
 
 
-def _replayed(once: Once, row: IdempotentAnswer | None) -> Answer | IdempotencyConflict | None:
+def _replayed(once: Once, row: Any) -> Answer | IdempotencyConflict | None:
     if row is None:
         return None
     if row.fingerprint != once.fingerprint:

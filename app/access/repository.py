@@ -7,6 +7,7 @@ from typing import Any, cast
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
+from app.db import bulk
 from app.db.paging import Page, page
 from app.db.tables import ApiKey, DashboardSession, IdempotentAnswer, Tenant
 
@@ -62,13 +63,14 @@ def used(session: Session, key_ids: Sequence[str], *, at: datetime.datetime, unl
     session.connection().execute(_USED, rows)
 
 
-_ANSWERS = sa.select(IdempotentAnswer).where(IdempotentAnswer.name.in_(sa.bindparam("names", expanding=True)))
-_ADD_ANSWERS = sa.insert(IdempotentAnswer.metadata.tables[IdempotentAnswer.__tablename__])
+_ANSWERS = sa.select(*IdempotentAnswer.__table__.columns).where(
+    IdempotentAnswer.name.in_(sa.bindparam("names", expanding=True))
+)
 
 
-def answers(session: Session, names: Sequence[str]) -> list[IdempotentAnswer]:
-    """What was answered to the calls of these names."""
-    return list(session.scalars(_ANSWERS, {"names": names}))
+def answers(session: Session, names: Sequence[str]) -> dict[str, Any]:
+    """What was answered to the calls of these names: rows of `IdempotentAnswer`, by name."""
+    return {row.name: row for row in session.connection().execute(_ANSWERS, {"names": names})}
 
 
 def is_any_answer_older(session: Session, *, than: datetime.datetime) -> bool:
@@ -84,8 +86,7 @@ def drop_answers(session: Session, *, before: datetime.datetime, limit: int) -> 
 
 
 def add_answers(session: Session, rows: Sequence[dict[str, Any]]) -> None:
-    if rows:
-        session.connection().execute(_ADD_ANSWERS, rows)
+    bulk.store(session, IdempotentAnswer, rows)
 
 
 def dashboard_session(session: Session, token_hash: str) -> DashboardSession | None:

@@ -21,7 +21,7 @@ def last(session: Session, *, tenant_ids: Collection[str]) -> dict[str, tuple[in
     """Sequence and hash of the last entry of each of these tenants that has one."""
     found: dict[str, tuple[int, str]] = {}
     for tenant_id in sorted(tenant_ids):
-        for sequence, digest in session.execute(_LAST, {"tenant_id": tenant_id}):
+        for sequence, digest in session.connection().execute(_LAST, {"tenant_id": tenant_id}):
             found[tenant_id] = sequence, digest
     return found
 

@@ -1,5 +1,5 @@
 """The database: its tables, and the only two ways to talk to it."""
 
-from app.db.session import Actor, Database, actor, now
+from app.db.session import Actor, Database, actor, now, rows
 
-__all__ = ["Actor", "Database", "actor", "now"]
+__all__ = ["Actor", "Database", "actor", "now", "rows"]

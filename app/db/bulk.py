@@ -2,7 +2,8 @@
 
 import functools
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import sqlalchemy as sa
@@ -12,6 +13,7 @@ from sqlalchemy.orm import Session
 from app.db.tables import Table
 
 _BATCH = 10_000
+_WAITING = "bulk.waiting"
 
 
 def insert(session: Session, table: type[Table], *, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
@@ -36,13 +38,31 @@ def store(session: Session, table: type[Table], rows: Sequence[Table] | Sequence
             row if isinstance(row, Mapping) else {column: getattr(row, name) for column, name in attributes}
             for row in rows
         ]
-        session.connection().execute(statement, values)
+        _run(session, statement, values)
 
 
 def store_missing(session: Session, table: type[Table], rows: Sequence[Mapping[str, Any]]) -> None:
     """Add those of the new rows whose key is not taken yet, as `store` does."""
     if rows:
-        session.connection().execute(_insertion_of_missing(table, session.get_bind().dialect.name), rows)
+        _run(session, _insertion_of_missing(table, session.get_bind().dialect.name), rows)
+
+
+@contextmanager
+def together(session: Session) -> Iterator[None]:
+    """Whatever is stored in the block goes to the database when it ends, in its order: in one round trip to PostgreSQL.
+
+    So nothing in the block may read what was stored in it.
+    """
+    waiting: list[tuple[sa.Insert, Any]] = []
+    session.info[_WAITING] = waiting
+    try:
+        yield
+    finally:
+        del session.info[_WAITING]
+    connection = session.connection()
+    with _pipeline(connection):
+        for statement, values in waiting:
+            connection.execute(statement, values)
 
 
 def count_on(session: Session) -> None:
@@ -55,6 +75,35 @@ def count_on(session: Session) -> None:
             sequence = sa.func.pg_get_serial_sequence(table.name, column.name)
             last = sa.func.max(column)
             session.execute(sa.select(sa.func.setval(sequence, sa.func.coalesce(last, 1), last.is_not(None))))
+
+
+def _run(session: Session, statement: sa.Insert, values: Sequence[Mapping[str, Any]]) -> None:
+    waiting = session.info.get(_WAITING)
+    if waiting is None:
+        session.connection().execute(statement, values)
+    else:
+        waiting.append((statement, values))
+
+
+@contextmanager
+def _pipeline(connection: sa.Connection) -> Iterator[None]:
+    """Statements that give nothing back are sent without a wait for each; what one raises is raised at the end."""
+    if connection.dialect.name != "postgresql":
+        yield
+        return
+    driver: Any = connection.connection.driver_connection
+    with _translated(connection, None), driver.pipeline():
+        yield
+
+
+@contextmanager
+def _translated(connection: sa.Connection, statement: str | None) -> Iterator[None]:
+    """What the driver raises, as what SQLAlchemy raises."""
+    errors: Any = connection.dialect.dbapi
+    try:
+        yield
+    except errors.Error as error:
+        raise sa.exc.DBAPIError.instance(statement, None, error, errors.Error, hide_parameters=True) from error
 
 
 @functools.cache
@@ -70,7 +119,7 @@ def _insertion(table: type[Table]) -> tuple[sa.Insert, list[tuple[str, str]]]:
     """The statement, and which attribute goes into which column."""
     columns = [(attribute.columns[0], attribute.key) for attribute in sa.inspect(table).column_attrs]
     attributes = [(column.key, name) for column, name in columns if column.autoincrement is not True]
-    return sa.insert(table.metadata.tables[table.__tablename__]), attributes
+    return sa.insert(table.metadata.tables[table.__tablename__]).inline(), attributes
 
 
 def _copy(session: Session, table: type[Table], columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
@@ -78,13 +127,9 @@ def _copy(session: Session, table: type[Table], columns: Sequence[str], rows: Se
     names = [connection.dialect.identifier_preparer.quote(name) for name in (table.__tablename__, *columns)]
     statement = f"COPY {names[0]} ({', '.join(names[1:])}) FROM STDIN"
     driver: Any = connection.connection
-    errors: Any = connection.dialect.dbapi
-    try:
-        with driver.cursor() as cursor, cursor.copy(statement) as copy:
-            for row in rows:
-                copy.write_row(row)
-    except errors.Error as error:
-        raise sa.exc.DBAPIError.instance(statement, None, error, errors.Error, hide_parameters=True) from error
+    with _translated(connection, statement), driver.cursor() as cursor, cursor.copy(statement) as copy:
+        for row in rows:
+            copy.write_row(row)
 
 
 def _insert(session: Session, table: type[Table], columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:

@@ -7,7 +7,7 @@ import datetime
 import functools
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +22,8 @@ from app.errors import DatabaseUnreadable, LetheError
 
 UTC = datetime.UTC
 
+_CLOCK = sa.select(sa.func.clock_timestamp())
+_SQLITE_CLOCK = sa.text("SELECT strftime('%Y-%m-%dT%H:%M:%f', 'now')")
 _READ_ONLY = "25006"
 """PostgreSQL's code for a server, such as a standby, that refuses to change anything now."""
 _NOT_ITS_OWN = "A statement for one tenant reaches what belongs to all; it must select by the classes of app.db.tables."
@@ -104,6 +106,15 @@ def actor(session: Session) -> Actor:
     return found
 
 
+def rows(session: Session, statement: sa.Executable, parameters: Mapping[str, Any]) -> Iterable[Any]:
+    """What a statement that selects columns finds, as `session.execute` does; for a session that acts for nobody in
+    half the time, because nothing is left for the ORM to do."""
+    if session.info.get("actor") is not None:
+        return session.execute(statement, parameters)
+    session.flush()
+    return session.connection().execute(statement, parameters)
+
+
 def _of_its_tenant(execution: ORMExecuteState) -> None:
     """Whatever a session asks for, however it is joined, of a tenant's things it gets only its own tenant's."""
     by: Actor | None = execution.session.info.get("actor")
@@ -148,9 +159,9 @@ def _mentions() -> re.Pattern[str]:
 def now(session: Session) -> datetime.datetime:
     """The database's clock (aware UTC): leases are compared on it, whatever the hosts believe."""
     if session.get_bind().dialect.name == "sqlite":
-        text = session.scalar(sa.text("SELECT strftime('%Y-%m-%dT%H:%M:%f', 'now')"))
+        text = session.connection().scalar(_SQLITE_CLOCK)
         return datetime.datetime.fromisoformat(str(text)).replace(tzinfo=UTC)
-    stamp = session.scalar(sa.select(sa.func.clock_timestamp()))
+    stamp = session.connection().scalar(_CLOCK)
     assert isinstance(stamp, datetime.datetime)
     return stamp.astimezone(UTC)
 

@@ -9,8 +9,8 @@ from sqlalchemy.orm import Session
 from app.access.policy import Policy
 from app.db import bulk
 from app.db.tables import DeletionRequest, Erasure, RequestModel, new_id
-from app.deletion import completion, deadlines, repository, status, suppression
-from app.deletion.history import Change, tell
+from app.deletion import completion, deadlines, history, repository, status, suppression
+from app.deletion.history import Change
 from app.deletion.repository import Claimed, LookedUp
 from app.deletion.status import Status
 
@@ -64,15 +64,20 @@ def change(new: Submitted, wanted: Status, *, at: datetime.datetime, verb: str |
     new.changes.append(Change(request=new.request, status=wanted, actor=new.actor, at=at, verb=verb))
 
 
-def store(session: Session, submitted: Sequence[Submitted], *, at: datetime.datetime) -> None:
-    """Store what was asked, and tell what happened, of requests that are stored."""
-    tell(session, [change for one in submitted for change in one.changes])
+def store(session: Session, submitted: Sequence[Submitted], *, at: datetime.datetime, new: bool = False) -> None:
+    """Store what was asked, and tell what happened, of requests that are stored, or are `new` and stored with it."""
+    changes = [change for one in submitted for change in one.changes]
     for one in submitted:
         repository.line_up(one.request, one.erasures)
-    bulk.store(session, Erasure, [erasure for one in submitted for erasure in one.erasures])
-    bulk.store(session, RequestModel, [model for one in submitted for model in one.models])
-    accepted = [one.request for one in submitted if one.request.status != Status.IN_REVIEW]
-    suppression.add(session, accepted, at=at)
+    with bulk.together(session):
+        if new:
+            bulk.store(session, DeletionRequest, [one.request for one in submitted])
+        history.record(session, changes)
+        bulk.store(session, Erasure, [erasure for one in submitted for erasure in one.erasures])
+        bulk.store(session, RequestModel, [model for one in submitted for model in one.models])
+        accepted = [one.request for one in submitted if one.request.status != Status.IN_REVIEW]
+        suppression.add(session, accepted, at=at)
+    history.announce(session, changes)
 
 
 def _asks_for(request: DeletionRequest, dataset_id: str) -> bool:

@@ -37,7 +37,13 @@ class Change:
 
 
 def tell(session: Session, changes: Sequence[Change]) -> None:
-    """Record changes, oldest first, of requests that are stored."""
+    """Record changes, oldest first, of requests that are stored, and announce them."""
+    record(session, changes)
+    announce(session, changes)
+
+
+def record(session: Session, changes: Sequence[Change]) -> None:
+    """Write changes, oldest first, into the events of their requests and into the audit log."""
     if not changes:
         return
     events = [
@@ -52,6 +58,10 @@ def tell(session: Session, changes: Sequence[Change]) -> None:
     ]
     bulk.store(session, RequestEvent, events)
     audit.record_all(session, [_deed(change) for change in changes if change.verb], at=changes[-1].at)
+
+
+def announce(session: Session, changes: Sequence[Change]) -> None:
+    """Tell of changes that are recorded whoever wants to be called."""
     callbacks.announce(
         session, [_announcement(change) for change in changes if change.request.particulars.callback_urls]
     )

@@ -8,7 +8,7 @@ from typing import cast
 import sqlalchemy as sa
 from sqlalchemy.orm import Session, aliased
 
-from app.db import now, sealed
+from app.db import now, rows, sealed
 from app.db.likely import usually
 from app.db.paging import Page, page
 from app.db.tables import (
@@ -233,9 +233,9 @@ def look_up(session: Session, *, subject_refs: Iterable[str], dataset_ids: Colle
     """Of these people; and which of these datasets there are."""
     found = LookedUp(datasets={}, holding={}, models={}, claimed={}, owed={})
     if dataset_ids:
-        rows = session.execute(_DATASETS, {"these": list(dataset_ids)})
-        found.datasets.update((dataset_id, tenant_id) for dataset_id, tenant_id in rows)
-    for subject_ref, dataset_id, request_id, *claimed in session.execute(_PEOPLE, {"these": list(subject_refs)}):
+        of_tenants = rows(session, _DATASETS, {"these": list(dataset_ids)})
+        found.datasets.update((dataset_id, tenant_id) for dataset_id, tenant_id in of_tenants)
+    for subject_ref, dataset_id, request_id, *claimed in rows(session, _PEOPLE, {"these": list(subject_refs)}):
         if request_id is None:
             found.holding.setdefault(subject_ref, []).append(dataset_id)
             continue
@@ -251,11 +251,11 @@ def look_up(session: Session, *, subject_refs: Iterable[str], dataset_ids: Colle
             )
     holders = {dataset_id for dataset_ids in found.holding.values() for dataset_id in dataset_ids}
     if holders:
-        for dataset_id, model_id in session.execute(_MODELS, {"these": list(holders)}):
+        for dataset_id, model_id in rows(session, _MODELS, {"these": list(holders)}):
             found.models.setdefault(dataset_id, []).append(model_id)
     first = {claimed.request_id for of_person in found.claimed.values() for claimed in of_person.values()}
     if first:
-        for request_id, dataset_id, model_id in session.execute(_OWED, {"these": list(first)}):
+        for request_id, dataset_id, model_id in rows(session, _OWED, {"these": list(first)}):
             found.owed.setdefault((request_id, dataset_id), []).append(model_id)
     return found
 

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from app.access import service as access
 from app.audit import service as audit
-from app.db import bulk, now
+from app.db import now
 from app.db.sealed import Particulars
 from app.db.tables import DeletionRequest
 from app.deletion import acceptance, repository, retention, retention_repository
@@ -101,8 +101,7 @@ def _make_again(session: Session, remembered: Sequence[Remembered]) -> int:
     at = now(session)
     found = repository.look_up(session, subject_refs={one.subject_ref for one in remembered}, dataset_ids=())
     made = [_made(session, one, found, at=at) for one in remembered]
-    bulk.store(session, DeletionRequest, [one.request for one in made])
-    acceptance.store(session, made, at=at)
+    acceptance.store(session, made, at=at, new=True)
     session.flush()
     return len(made)
 

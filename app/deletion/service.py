@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from app.access.policy import Policy
-from app.db import Actor, bulk, now
+from app.db import Actor, now
 from app.db.sealed import Particulars
 from app.db.tables import DeletionRequest, new_id
 from app.deletion import (
@@ -97,8 +97,7 @@ def submit_all(session: Session, asked: Sequence[Asked]) -> list[Submitted | Let
     known = _look_up(session, asked)
     made = [_made(one, known) for one in asked]
     submitted = [one for one in made if isinstance(one, Submitted)]
-    bulk.store(session, DeletionRequest, [one.request for one in submitted])
-    acceptance.store(session, submitted, at=known.at)
+    acceptance.store(session, submitted, at=known.at, new=True)
     used = [one.statement for one, new in zip(asked, made, strict=True) if isinstance(new, Submitted)]
     identity.use(session, [statement for statement in used if isinstance(statement, Statement)])
     return made

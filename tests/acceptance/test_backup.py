@@ -120,7 +120,7 @@ def lethe(*words: Any, data: Path, **settings: str) -> subprocess.CompletedProce
         env=processes.environment_of(data, **settings),
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=360,
         check=False,
     )
 

@@ -62,7 +62,7 @@ def test_the_demo_holds(tmp_path: Path) -> None:
 def run(script: str, service: Service) -> str:
     environment = os.environ | {"LETHE_DATA_DIR": str(service.data_dir)}
     done = subprocess.run(
-        ["bash", "-c", script], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=False
+        ["bash", "-c", script], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=360, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -13,7 +13,7 @@ LETHE = str(Path(sys.executable).with_name("lethe"))
 
 
 def lethe(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([LETHE, "account", *arguments], capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run([LETHE, "account", *arguments], capture_output=True, text=True, timeout=240, check=False)
 
 
 def test_a_theorem_is_evaluated() -> None:

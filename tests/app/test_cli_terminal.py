@@ -35,7 +35,7 @@ def test_progress_on_a_terminal(settings: Settings, admin_key: str, people: Path
                 seen += piece
         except OSError:  # Linux says so that nobody writes to a terminal any more
             pass
-        out, _ = waiting.communicate(timeout=60)
+        out, _ = waiting.communicate(timeout=240)
     assert waiting.returncode == 0
     assert json.loads(out)["status"] == "live"
     text = seen.decode()

@@ -24,7 +24,7 @@ def _run(command: str, data: Path, **settings: str) -> subprocess.CompletedProce
         env=processes.environment_of(data, **settings),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from app.config import Settings
 from tests.conftest import npz
@@ -73,7 +73,7 @@ def served(settings: Settings) -> Iterator[Site]:
     key = settings.resolved_admin_key_file().read_text().strip()
     with (
         processes.gateway(settings) as (child, url),
-        httpx.Client(base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=60) as api,
+        httpx.Client(base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=240) as api,
     ):
         yield Site(url=url, key=key, settings=settings, gateway=child, api=api)
 
@@ -134,11 +134,14 @@ class Visitor:
             assert (TOUR / f"{name}.png").stat().st_size < 150_000
 
 
+expect.set_options(timeout=60_000)  # a slow machine is no fault
+
+
 def visitor(browser: Browser, site: Site) -> Visitor:
     """Somebody new, whose browser's complaints are kept."""
     context = browser.new_context(viewport={"width": SIZES["laptop"], "height": 900}, locale="en-GB", timezone_id="UTC")
     somebody = Visitor(page=context.new_page(), site=site)
-    somebody.page.set_default_timeout(15_000)
+    somebody.page.set_default_timeout(60_000)
     somebody.page.on(
         "console", lambda said: somebody.complaints.append(said.text) if said.type in ("error", "warning") else None
     )

@@ -115,7 +115,7 @@ def test_a_curve_that_does_not_come(officer: Visitor, worker: Child) -> None:
     officer.complaints.clear()  # that the curve did not come
     officer.shows()
     officer.page.unroute("**/curve")
-    expect(officer.page.locator("#curve canvas")).to_have_count(2, timeout=10_000)
+    expect(officer.page.locator("#curve canvas")).to_have_count(2, timeout=120_000)
 
 
 def test_a_gateway_that_goes_away(officer: Visitor, worker: Child) -> None:

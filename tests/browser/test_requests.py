@@ -61,7 +61,7 @@ def test_from_the_review_to_the_proof(officer: Visitor, worker: Child) -> None:
     page.get_by_text("Reject …").click()
     page.get_by_role("button", name="Approve").click()
     expect(page.get_by_text("The request is approved.")).to_be_visible()
-    expect(page.get_by_role("heading", name=re.compile("has forgotten this person"))).to_be_visible(timeout=30_000)
+    expect(page.get_by_role("heading", name=re.compile("has forgotten this person"))).to_be_visible(timeout=120_000)
     expect(page.get_by_text("<b>urgent</b>")).to_be_visible()
     page.get_by_role("button", name="Verify now").click()
     expect(page.get_by_text("It holds.")).to_be_visible()

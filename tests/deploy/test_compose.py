@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from app import hardening
 from app.config import Settings
 
 ROOT = Path(__file__).parents[2]
@@ -57,6 +58,12 @@ def test_what_is_copied_is_sent_to_the_engine() -> None:
     assert ignored == "*"
     sent = {line.removeprefix("!") for line in others if line.startswith("!")}
     assert sent == {Path(source).parts[0] for sources in copied for source in sources.split()}
+
+
+def test_programs_need_not_start_twice() -> None:
+    """The images set what our programs want of the allocator, or start themselves again for."""
+    text = (ROOT / "Dockerfile").read_text()
+    assert all(f"    {name}={value}" in text for name, value in hardening.OVERWRITING.items())
 
 
 @every_service

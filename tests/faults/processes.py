@@ -34,7 +34,7 @@ from worker import embedded
 LETHE = Path(sys.executable).with_name("lethe")
 
 
-def wait_until(happened: Callable[[], Any], *, seconds: float = 60.0) -> Any:
+def wait_until(happened: Callable[[], Any], *, seconds: float = 180.0) -> Any:
     """What `happened` returns, as soon as that is true."""
     ends = time.monotonic() + seconds
     while not (found := happened()):
@@ -202,7 +202,7 @@ class Redis:
         settings = ["--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--dir", str(self._folder)]
         with (self._folder / "redis.log").open("ab") as log:
             process = subprocess.Popen([binary, *settings], stdout=log, stderr=log)
-        wait_until(self.answers, seconds=15)
+        wait_until(self.answers, seconds=60)
         return process
 
     def answers(self) -> bool:

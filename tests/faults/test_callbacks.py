@@ -34,7 +34,7 @@ def settings(settings: Settings) -> Settings:
 def submit(address: str, admin_key: str, subject: str, server: Server) -> str:
     body = {"subject_id": subject, "callback_url": f"http://127.0.0.1:{server.port}/hook"}
     headers = {"Authorization": f"Bearer {admin_key}"}
-    answer = httpx.post(f"{address}/v1/deletion-requests", json=body, headers=headers, timeout=60)
+    answer = httpx.post(f"{address}/v1/deletion-requests", json=body, headers=headers, timeout=240)
     assert answer.status_code == 202
     request_id: str = answer.json()["id"]
     return request_id

@@ -35,7 +35,7 @@ def test_killed_under_load(settings: Settings, at: Installation, admin_key: str)
         upload(client)
 
         def ask(caller: int) -> None:
-            with httpx.Client(base_url=address, headers=headers, timeout=30) as mine:
+            with httpx.Client(base_url=address, headers=headers, timeout=120) as mine:
                 for number in range(100):
                     try:
                         once = {"Idempotency-Key": f"{caller}-{number}"}
@@ -77,13 +77,13 @@ def test_killed_in_a_batch(settings: Settings, at: Installation, admin_key: str)
             return session.scalars(sa.select(sa.func.count()).select_from(DeletionRequest)).one()
 
     with processes.gateway(settings) as (child, address), ThreadPoolExecutor(1) as caller:
-        call = caller.submit(httpx.post, f"{address}/v1/deletion-requests:batch", json=batch, headers=once, timeout=60)
+        call = caller.submit(httpx.post, f"{address}/v1/deletion-requests:batch", json=batch, headers=once, timeout=240)
         processes.wait_until(lambda: count() > 0)
         child.kill()
         assert isinstance(call.exception(), httpx.TransportError)
     assert 0 < count() < 5000
     with processes.gateway(settings) as (_, address):
-        answer = httpx.post(f"{address}/v1/deletion-requests:batch", json=batch, headers=once, timeout=60)
+        answer = httpx.post(f"{address}/v1/deletion-requests:batch", json=batch, headers=once, timeout=240)
         assert (answer.status_code, answer.json()["accepted"]) == (202, 5000)
     with at.database.reading() as session:
         written = session.scalars(sa.select(DeletionRequest.particulars))
@@ -97,7 +97,7 @@ def test_more_calls_than_it_can_take(settings: Settings, at: Installation, admin
     limits = httpx.Limits(max_connections=None)
     with (
         processes.gateway(settings) as (_, address),
-        httpx.Client(base_url=address, headers=headers, timeout=60, limits=limits) as client,
+        httpx.Client(base_url=address, headers=headers, timeout=240, limits=limits) as client,
     ):
         upload(client)
 

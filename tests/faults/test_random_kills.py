@@ -52,7 +52,7 @@ def test_worker_killed_at_random(
     with processes.worker(settings, name="last") as last:
         for request in made:
             path = f"/deletion-requests/{request['id']}"
-            wait_until(lambda path=path: get(path)["status"] == "completed", seconds=180)
+            wait_until(lambda path=path: get(path)["status"] == "completed", seconds=540)
         assert last.stop() == 0
     assert len(made) == REQUESTS
     assert any(run["status"] == "abandoned" for run in get("/runs?limit=500")["items"])

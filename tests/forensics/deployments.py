@@ -133,7 +133,7 @@ class Installation:
         """Of the gateway, with the key of its admin."""
         key = self.settings.resolved_admin_key_file().read_text().strip()
         headers = {"Authorization": f"Bearer {key}"}
-        return httpx.Client(base_url=f"http://127.0.0.1:{self.settings.port}", headers=headers, timeout=60)
+        return httpx.Client(base_url=f"http://127.0.0.1:{self.settings.port}", headers=headers, timeout=240)
 
     def folders(self) -> list[Path]:
         return [self.folder, *([self.postgres.folder / name for name in ("data", "log")] if self.postgres else [])]

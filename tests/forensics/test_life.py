@@ -129,7 +129,7 @@ class Life:
     def end(self) -> None:
         """Everything was told to whoever asked to be told, and nothing more is to be kept."""
         wait_until(lambda: {"accepted", "completed"} <= {kind for kind, _ in self.told()})
-        wait_until(lambda: not self.call("GET", f"/deletion-requests/{self.request}")["metadata"], seconds=90)
+        wait_until(lambda: not self.call("GET", f"/deletion-requests/{self.request}")["metadata"], seconds=270)
 
     def told(self) -> set[tuple[str, str]]:
         """Kinds of events and the requests that they are of, as the receiver has them."""
@@ -144,11 +144,11 @@ class Life:
         return made
 
     def completed(self, request: str) -> None:
-        wait_until(lambda: self.call("GET", f"/deletion-requests/{request}")["status"] == "completed", seconds=120)
+        wait_until(lambda: self.call("GET", f"/deletion-requests/{request}")["status"] == "completed", seconds=360)
 
     def all_live(self) -> None:
         for model in self.models.values():
-            wait_until(lambda model=model: self.call("GET", f"/models/{model}")["status"] == "live", seconds=120)
+            wait_until(lambda model=model: self.call("GET", f"/models/{model}")["status"] == "live", seconds=360)
 
     def _particulars(self) -> dict[str, Any]:
         return {

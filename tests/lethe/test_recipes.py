@@ -53,7 +53,7 @@ def shell(settings: Settings, admin_key: str, tmp_path: Path) -> Iterator[Callab
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,
-                timeout=200,
+                timeout=600,
                 check=False,
             )
             assert done.returncode == 0, done.stdout

@@ -32,7 +32,7 @@ def gateways(settings: Settings, admin_key: str) -> Iterator[list[httpx.Client]]
             apart = settings.model_copy(update={"log_level": "error"})
             _, address = stack.enter_context(processes.gateway(apart))
             headers = {"Authorization": f"Bearer {admin_key}", "Idempotency-Key": "once"}
-            clients.append(stack.enter_context(httpx.Client(base_url=address, headers=headers, timeout=60)))
+            clients.append(stack.enter_context(httpx.Client(base_url=address, headers=headers, timeout=240)))
             assert clients[number].get("/healthz").status_code == 200
         yield clients
 

@@ -117,7 +117,7 @@ def test_a_server_that_crashes_under_load(
     accepted: dict[str, str] = {}
 
     def ask(address: str, first: int) -> None:
-        with httpx.Client(base_url=address, headers={"Authorization": f"Bearer {admin_key}"}, timeout=30) as client:
+        with httpx.Client(base_url=address, headers={"Authorization": f"Bearer {admin_key}"}, timeout=120) as client:
             person = first
             while not ended.is_set():
                 key = {"Idempotency-Key": f"key {person}"}
@@ -201,7 +201,7 @@ def test_lethe_up_outlives_an_outage(settings: Settings, mortal: Server, at: Ins
     environment = {"database_url": settings.database_url.get_secret_value(), "poll_seconds": "0.1"}
     with processes.up(settings.data_dir, **environment) as lethe:
         headers = {"Authorization": f"Bearer {admin_key}"}
-        with httpx.Client(base_url=f"{lethe.address()}/v1", headers=headers, timeout=60) as client:
+        with httpx.Client(base_url=f"{lethe.address()}/v1", headers=headers, timeout=240) as client:
             files = {"file": ("people.npz", npz())}
             dataset = client.post("/datasets", data={"name": "people"}, files=files).json()
             lethe.worker()

@@ -154,7 +154,7 @@ def test_an_outage_loses_nothing(
     assert get(f"/models/{model['id']}")["error_code"] == "StoreUnavailable"
     for name, value in s3.environment.items():
         monkeypatch.setenv(name, value)
-    wait_until(lambda: work() and get(f"/deletion-requests/{request['id']}")["status"] == "completed", seconds=30)
+    wait_until(lambda: work() and get(f"/deletion-requests/{request['id']}")["status"] == "completed", seconds=90)
     assert_all_done_once(at)
 
 

@@ -386,7 +386,7 @@ def test_a_worker_refuses_its_device_in_one_line(tmp_path: Path, command: tuple[
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=240,
     )
     assert done.returncode == 1
     assert done.stderr.startswith("settings_invalid: LETHE_DEVICE ")

@@ -126,7 +126,7 @@ def test_a_run_that_cannot_write_its_weights_is_tried_again(
     assert get(f"/models/{model['id']}")["error_code"] == "NotADirectoryError"
     keys.unlink()
     keys.mkdir(0o700)
-    wait_until(work, seconds=10)
+    wait_until(work, seconds=60)
     assert get(f"/models/{model['id']}")["live_version"] == 1
     assert_all_done_once(at)
 
@@ -159,7 +159,7 @@ def test_a_lost_lease_stops_the_chain(at: Installation, new_dataset: Make, new_m
     assert claimed
     with Lease(at, claimed) as lease:
         lease.progressed(7)
-        wait_until(lambda: _newest_run(get)["steps_done"] == 7, seconds=10)
+        wait_until(lambda: _newest_run(get)["steps_done"] == 7, seconds=60)
         with at.database.writing() as session:
             assert unlearning.take_back(session, worker="w") == 1
 
@@ -170,7 +170,7 @@ def test_a_lost_lease_stops_the_chain(at: Installation, new_dataset: Make, new_m
                 return True
             return False
 
-        wait_until(lost, seconds=10)
+        wait_until(lost, seconds=60)
     assert _newest_run(get)["status"] == "abandoned"
 
 

@@ -171,7 +171,7 @@ def test_a_dead_redis_slows_nobody(limited: Limited, server: processes.Redis, fa
         server.process.send_signal(signal.SIGCONT)
     gateway.count(caller("key_3"))
     with redis.Redis(port=server.port) as client:
-        wait_until(lambda: any(name.endswith(b":key_3") for name in client.scan_iter()), seconds=15)
+        wait_until(lambda: any(name.endswith(b":key_3") for name in client.scan_iter()), seconds=60)
 
 
 @pytest.mark.redis

@@ -110,7 +110,7 @@ class World:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("LETHE_")}
         environment |= {"LETHE_DATA_DIR": str(self.settings.data_dir)} | more
         done = subprocess.run(
-            [processes.LETHE, *words], env=environment, capture_output=True, text=True, timeout=60, check=False
+            [processes.LETHE, *words], env=environment, capture_output=True, text=True, timeout=240, check=False
         )
         assert done.returncode == 1
         return done.stderr.removeprefix("error: ").partition(":")[0]

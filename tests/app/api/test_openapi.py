@@ -83,7 +83,7 @@ class Service:
     numbers: Iterator[int] = field(default_factory=itertools.count)
 
     def call(self, method: str, path: str, **asked: Any) -> dict[str, Any]:
-        answer = requests.request(method, f"{self.url}/v1{path}", headers=self.admin, timeout=30, **asked)
+        answer = requests.request(method, f"{self.url}/v1{path}", headers=self.admin, timeout=120, **asked)
         assert answer.ok, answer.text
         document: dict[str, Any] = answer.json()
         return document
@@ -125,7 +125,7 @@ class Service:
         match parameter:
             case "request_id" if number % 2:
                 asked = {"subject_id": f"p{number % 40}", "identity_verified": False}
-                answer = requests.post(f"{self.url}/v1/deletion-requests", headers=self.admin, json=asked, timeout=30)
+                answer = requests.post(f"{self.url}/v1/deletion-requests", headers=self.admin, json=asked, timeout=120)
                 if not answer.ok:  # the tenant's policy has been changed
                     return self.ids[parameter]
                 made = answer.json()

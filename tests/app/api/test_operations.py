@@ -24,7 +24,6 @@ from app.unlearning import service as unlearning
 
 Make = Callable[..., dict[str, Any]]
 Sample = Callable[..., float]
-NOW = datetime.datetime.now(datetime.UTC)
 DAY = datetime.timedelta(days=1)
 
 
@@ -50,12 +49,16 @@ def alive(settings: Settings) -> None:
     (folder / "host").touch()
 
 
-def add_runs(at: Installation, *statuses: str, ended_at: datetime.datetime = NOW) -> None:
+def now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)
+
+
+def add_runs(at: Installation, *statuses: str, ago: datetime.timedelta = datetime.timedelta(0)) -> None:
     """Runs of one second that ended in these states, one after the other."""
     with at.database.writing() as session:
         dataset = session.scalars(sa.select(Dataset)).one()
         for number, status in enumerate(statuses):
-            began_at = ended_at + datetime.timedelta(seconds=number - 1)
+            began_at = now() - ago + datetime.timedelta(seconds=number - 1)
             run = {"kind": "unlearn", "status": status, "dataset_id": dataset.id, "revision": 1, "version_id": "ver_x"}
             run |= {"steps_total": 9, "steps_done": 9, "records": 1, "reason": "-", "worker": "w"}
             run |= {"started_at": began_at, "lease_expires_at": began_at, "finished_at": began_at + DAY / 86400}
@@ -104,9 +107,9 @@ def test_requests_that_are_late_or_soon_will_be(
     with at.database.writing() as session:
         for request_id, left in zip(made, due, strict=True):
             request = session.get_one(DeletionRequest, request_id)
-            request.due_at = request.deadline = NOW + left
+            request.due_at = request.deadline = now() + left
         request = session.get_one(DeletionRequest, made[4])
-        request.extended_due_at = request.deadline = NOW + 2 * DAY
+        request.extended_due_at = request.deadline = now() + 2 * DAY
     ready = gateway.get("/readyz")
     assert (ready.status_code, ready.json()["overdue"], ready.json()["at_risk"]) == (200, 2, 3)
     assert [sample("lethe_requests_overdue", regulation=law) for law in ("gdpr", "ccpa", "other")] == [1, 1, 0]
@@ -123,14 +126,14 @@ def test_what_no_worker_may_take_does_not_age_the_queue(
     in_review, held = forget("p1")["id"], forget("p2")["id"]
     with at.database.writing() as session:
         request = session.get_one(DeletionRequest, in_review)
-        request.status, request.paused_at, request.deadline = "in_review", NOW - 2 * DAY, NOW - DAY
-        session.get_one(DeletionRequest, held).held_until = NOW + DAY
+        request.status, request.paused_at, request.deadline = "in_review", now() - 2 * DAY, now() - DAY
+        session.get_one(DeletionRequest, held).held_until = now() + DAY
     ready = gateway.get("/readyz").json()
     assert (ready["queue_age_seconds"], ready["overdue"], ready["at_risk"]) == (0, 0, 0)
     assert sample("lethe_requests_open", status="in_review", regulation="gdpr") == 1
     with at.database.writing() as session:
         session.get_one(DeletionRequest, in_review).paused_at = None
-        session.get_one(DeletionRequest, held).held_until = NOW - DAY / 2
+        session.get_one(DeletionRequest, held).held_until = now() - DAY / 2
     ready = gateway.get("/readyz").json()
     assert (ready["overdue"], ready["at_risk"]) == (1, 0)
     assert ready["queue_age_seconds"] == pytest.approx(DAY.total_seconds() / 2, rel=0.1)
@@ -208,7 +211,7 @@ def test_a_worker_that_dies_again_and_again(
     """Three runs in a row that came to nothing, lately, are seen although the worker was alive a moment ago."""
     new_dataset()
     alive(settings)
-    add_runs(at, *statuses, ended_at=NOW - ago)
+    add_runs(at, *statuses, ago=ago)
     assert gateway.get("/readyz").json()["workers"] == workers
     assert sample("lethe_workers_failing") == (workers == "failing")
 
@@ -218,7 +221,7 @@ def test_runs_are_counted_once(
 ) -> None:
     """Totals are those of the database, however often and by however many gateways they are read."""
     model = new_model(new_dataset()["id"])
-    add_runs(at, "published", "abandoned", ended_at=NOW - DAY)
+    add_runs(at, "published", "abandoned", ago=DAY)
     for runs in (1, 2, 2):
         assert sample("lethe_runs_total", kind="unlearn", status="published") == runs
         assert sample("lethe_run_steps_total", kind="unlearn") == 9 * runs
@@ -256,7 +259,7 @@ def test_audits_are_counted_once(
     for _ in range(2):
         assert [sample("lethe_audits_total", result=result) for result in ("passed", "failed")] == [1, 1]
     with at.database.writing() as session:  # another gateway finds them in the past
-        session.execute(sa.update(Run).values(started_at=NOW - DAY, finished_at=NOW - DAY))
+        session.execute(sa.update(Run).values(started_at=now() - DAY, finished_at=now() - DAY))
     with TestClient(create_app(settings)) as another:
         text = another.get("/metrics").text
     assert 'lethe_audits_total{result="passed"} 1.0' in text

@@ -35,7 +35,7 @@ def ended(get: Get, *, count: int) -> list[dict[str, Any]]:
         items: list[dict[str, Any]] = get("/webhook-deliveries")["items"]
         return items if len(items) == count and all(item["ended_at"] for item in items) else None
 
-    items = wait_until(found, seconds=20)
+    items = wait_until(found, seconds=60)
     assert isinstance(items, list)
     return items
 

@@ -60,7 +60,7 @@ def test_migrations_at_once(database: Database, new_url: str, tmp_path: Path) ->
     """When several processes migrate a new database at the same moment, all find it migrated and none fails."""
     environment = environment_of(tmp_path / "data", database_url=new_url)
     migrating = [subprocess.Popen([LETHE, "migrate"], env=environment, stdout=subprocess.PIPE) for _ in range(3)]
-    said = [process.communicate(timeout=60)[0] for process in migrating]
+    said = [process.communicate(timeout=240)[0] for process in migrating]
     assert [process.returncode for process in migrating] == [0, 0, 0]
     assert said == [b"The database has this release's schema.\n"] * 3
     assert migrate.is_current(database.engine)

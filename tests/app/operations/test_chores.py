@@ -145,7 +145,7 @@ def test_they_are_done_without_being_asked(at: Installation, settings: Settings,
     """While the thread lives, what is due is done; when the block is left, it has ended."""
     before = threading.active_count()
     with Chores(settings, seconds=0.05):
-        wait_until(lambda: statuses(at) == ["destroyed", "live"], seconds=20)
+        wait_until(lambda: statuses(at) == ["destroyed", "live"], seconds=60)
     assert threading.active_count() == before
 
 

@@ -25,7 +25,7 @@ def test_a_file_is_wiped_by_whoever_comes(tmp_path: Path) -> None:
     for path in paths:
         path.write_bytes(b"secret")
     with ThreadPoolExecutor(WORKERS) as threads:
-        assert all(not any(still) for still in threads.map(wipe, range(WORKERS), timeout=60))
+        assert all(not any(still) for still in threads.map(wipe, range(WORKERS), timeout=240))
 
 
 def test_a_folder_is_wiped_by_whoever_comes(tmp_path: Path) -> None:
@@ -46,4 +46,4 @@ def test_a_folder_is_wiped_by_whoever_comes(tmp_path: Path) -> None:
         for name in ("features", "labels"):
             (folder / name).write_bytes(b"secret")
     with ThreadPoolExecutor(WORKERS) as threads:
-        assert all(not any(still) for still in threads.map(wipe, range(WORKERS), timeout=60))
+        assert all(not any(still) for still in threads.map(wipe, range(WORKERS), timeout=240))

@@ -530,7 +530,7 @@ def test_a_bomb_is_read_in_little_memory(tmp_path: Path, bomb: str) -> None:
         cwd=Path(__file__).parents[3],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=360,
         check=False,
     )
     assert result.returncode == 0, result.stderr[-2000:]

@@ -30,7 +30,7 @@ def ended(deliveries: Deliveries) -> Callable[[], list[WebhookDelivery]]:
     """All deliveries, once none is pending."""
 
     def wait() -> list[WebhookDelivery]:
-        found = wait_until(lambda: (rows := deliveries()) and all(row.ended_at for row in rows) and rows, seconds=30)
+        found = wait_until(lambda: (rows := deliveries()) and all(row.ended_at for row in rows) and rows, seconds=90)
         assert isinstance(found, list)
         return found
 

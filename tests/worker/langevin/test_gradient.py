@@ -279,7 +279,7 @@ def test_rows_that_cannot_be_read_in_place_are_refused(random_rows: RandomRows) 
 def test_compiled_code_needs_no_place_to_be_kept() -> None:
     """Where there is no folder that can be written the loops are compiled all the same."""
     program = "import numba.core.caching as c; c.CacheImpl._locator_classes = []; from worker.langevin import kernels"
-    subprocess.run([sys.executable, "-W", "error", "-c", program], check=True, timeout=120)
+    subprocess.run([sys.executable, "-W", "error", "-c", program], check=True, timeout=360)
 
 
 def test_labels_that_change_on_disk_do_no_harm(random_rows: RandomRows) -> None:
