@@ -5,6 +5,7 @@ callers cost little more than one. Nobody is answered before the commit that hol
 """
 
 import asyncio
+import contextlib
 import dataclasses
 import datetime
 import threading
@@ -25,6 +26,7 @@ from app.api.schemas import (
     RejectionOut,
     RequestModelOut,
 )
+from app.db import Database
 from app.db.tables import DeletionRequest, RequestModel
 from app.deletion import service as deletion
 from app.deletion.service import Asked, Submitted
@@ -39,14 +41,26 @@ _FRESH_SECONDS = 1.0
 _LEAST_BETWEEN = 20.0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Estimate:
+    """What a model would run. `renew_at`: from then on it is worked out anew beside the calls; `old_at`: before the
+    next answer (both on the monotonic clock)."""
+
+    model: EstimateModelOut | None
+    renew_at: float
+    old_at: float
+
+
 class Estimates:
     """What models would run now, as this process last worked it out.
 
-    That was a second ago at most; longer where it takes long, so that at most a twentieth of the time goes into it.
+    That was a second ago, or five where nobody asked meanwhile; longer where it takes long, so that at most a twentieth
+    of the time goes into it.
     """
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[float, EstimateModelOut | None]] = {}
+        self._known: dict[str, _Estimate] = {}
+        self._due: Sequence[str] = ()
 
     def of(self, session: Session, request: DeletionRequest, owed: Sequence[RequestModel]) -> EstimateOut | None:
         """What is left for `owed`, the models of `request`; None if there is nothing to do, or it cannot be said."""
@@ -54,26 +68,36 @@ class Estimates:
             return None
         waiting = [model.model_id for model in owed if model.status in ("pending", "running")]
         at = time.monotonic()
-        if any(self._known.get(model_id, (0.0, None))[0] < at for model_id in waiting):
-            self._known |= _estimated(session, request, waiting)
-        models = [self._known[model_id][1] for model_id in waiting]
+        if not all(model_id in self._known and at < self._known[model_id].old_at for model_id in waiting):
+            self._known |= _estimated(session, waiting)
+        elif any(self._known[model_id].renew_at < at for model_id in waiting):
+            self._due = waiting
+        models = [self._known[model_id].model for model_id in waiting]
         known = [model for model in models if model is not None]
         return EstimateOut(steps=sum(m.steps for m in known), models=known) if len(known) == len(models) else None
 
+    def renew(self, database: Database) -> None:
+        """Work out anew what was asked for and is not fresh; without a database that has time."""
+        due, self._due = self._due, ()
+        if due:
+            with contextlib.suppress(OperationalError), database.reading() as session:
+                self._known |= _estimated(session, due)
 
-def _estimated(
-    session: Session, request: DeletionRequest, waiting: Sequence[str]
-) -> dict[str, tuple[float, EstimateModelOut | None]]:
+
+def _estimated(session: Session, model_ids: Sequence[str]) -> dict[str, _Estimate]:
     began = time.monotonic()
-    found: dict[str, EstimateModelOut | None] = dict.fromkeys(waiting)
+    found: dict[str, EstimateModelOut | None] = dict.fromkeys(model_ids)
     try:
-        for model_id, plan in unlearning.estimate(session, request_id=request.id):
+        for model_id, plan in unlearning.estimate(session, model_ids=model_ids):
             found[model_id] = EstimateModelOut(model_id=model_id, kind=plan.kind, steps=plan.steps)
     except PrivacyError:  # the worker will say so; a request is never refused for it
         pass
     ended = time.monotonic()
-    until = ended + max(_FRESH_SECONDS, _LEAST_BETWEEN * (ended - began))
-    return {model_id: (until, model) for model_id, model in found.items()}
+    fresh = max(_FRESH_SECONDS, _LEAST_BETWEEN * (ended - began))
+    return {
+        model_id: _Estimate(model=model, renew_at=ended + fresh, old_at=ended + 5 * fresh)
+        for model_id, model in found.items()
+    }
 
 
 def shown(
@@ -135,7 +159,7 @@ class _Call:
 
 
 class Intake:
-    """The thread that stores deletion requests, and one that rings the bell, which may take its time."""
+    """The thread that stores deletion requests, and one for what may take its time: it rings the bell and estimates."""
 
     def __init__(self, at: Installation) -> None:
         self.estimates = Estimates()
@@ -238,6 +262,7 @@ class Intake:
             self._stored.wait()
             self._stored.clear()
             self._at.bell.wake()
+            self.estimates.renew(self._at.database)
 
 
 def _unwritten(answer: Answer) -> Answer:

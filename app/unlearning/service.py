@@ -5,6 +5,7 @@ was taken from it changes nothing.
 """
 
 import datetime
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -374,14 +375,9 @@ def get(session: Session, run_id: str) -> Run:
     return run
 
 
-def estimate(session: Session, *, request_id: str) -> list[tuple[str, Plan]]:
-    """What each model that still owes something to a request would run if it ran now, for all who wait on it."""
-    plans = []
-    for owed in deletion_repository.request_models(session, request_id=request_id):
-        if owed.status not in ("pending", "running"):
-            continue
-        plans.append((owed.model_id, next_run(session, registry.get_model(session, owed.model_id))[0]))
-    return plans
+def estimate(session: Session, *, model_ids: Iterable[str]) -> list[tuple[str, Plan]]:
+    """What each of these models would run if it ran now, for all who wait on it."""
+    return [(model_id, next_run(session, registry.get_model(session, model_id))[0]) for model_id in model_ids]
 
 
 def next_run(session: Session, model: Model) -> tuple[Plan, int]:

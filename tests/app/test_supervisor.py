@@ -1,6 +1,8 @@
 """`lethe up` and `lethe serve` as processes: they start, answer, end, and refuse in one line."""
 
+import asyncio
 import fcntl
+import gc
 import os
 import signal
 import socket
@@ -12,7 +14,10 @@ from pathlib import Path
 import httpx
 import psutil
 import pytest
+import uvicorn
+from fastapi import FastAPI
 
+from app import supervisor
 from tests.conftest import npz
 from tests.faults import processes
 from tests.faults.processes import wait_until
@@ -130,3 +135,23 @@ def test_port_in_use(command: str, tmp_path: Path, taken_port: int) -> None:
         " set LETHE_PORT or LETHE_HOST.\n"
     )
     assert (done.returncode, done.stdout, done.stderr) == (1, "", refusal)
+
+
+def test_a_busy_gateway_puts_off_what_an_idle_one_does_each_second() -> None:
+    """Memory is cleaned at every tick without calls, and at the eleventh where calls come between all of them."""
+    server = uvicorn.Server(uvicorn.Config(FastAPI()))
+    forgetting, cleaned = supervisor._Forgetting(server), []
+
+    def note(phase: str, info: dict[str, int]) -> None:
+        if phase == "stop" and info["generation"] == 2:
+            cleaned.append(tick)
+
+    gc.callbacks.append(note)
+    try:
+        for tick in range(30):
+            server.server_state.total_requests += tick >= 5
+            asyncio.run(forgetting())
+    finally:
+        gc.callbacks.remove(note)
+    assert {0, 1, 2, 3, 4, 15, 26} <= set(cleaned)
+    assert len(set(cleaned)) < 15  # the collector may come by itself

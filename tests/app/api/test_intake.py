@@ -1,5 +1,6 @@
 """Many deletion requests at once, at one gateway."""
 
+import itertools
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -14,10 +15,12 @@ from fastapi.testclient import TestClient
 from app.access import service as access
 from app.access.callers import Callers
 from app.access.service import Scope
+from app.api import intake
 from app.db import Actor
 from app.db.tables import DeletionRequest, RequestEvent
 from app.errors import Unauthenticated
 from app.installation import Installation
+from tests.faults.processes import wait_until
 
 PLACE = "/v1/deletion-requests"
 Make = Callable[..., dict[str, Any]]
@@ -69,9 +72,14 @@ def test_one_person_at_once(
 
 
 def test_a_page_takes_as_many_statements_as_one_request(
-    gateway: TestClient, live: dict[str, Any], forget: Make, get: Callable[[str], Any]
+    gateway: TestClient,
+    live: dict[str, Any],
+    forget: Make,
+    get: Callable[[str], Any],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """However long a page is, what its requests ask of models is read at once."""
+    monkeypatch.setattr(intake, "_FRESH_SECONDS", 3600.0)  # nothing is estimated beside it
     engine = gateway.app.state.installation.database.engine  # type: ignore[attr-defined]
     for number in range(5):
         forget(f"p{number}")
@@ -90,6 +98,13 @@ def test_a_page_takes_as_many_statements_as_one_request(
             len([statement for statement in statements if "deletion_requests" in statement or "models" in statement])
         )
     assert counts[0] == counts[1] == 2
+
+
+def test_an_estimate_is_renewed_beside_the_calls(live: dict[str, Any], forget: Make) -> None:
+    """What is answered to a caller may be some seconds old, but counts those who asked before."""
+    first = forget("p0")["estimate"]["steps"]
+    people = (f"p{number}" for number in itertools.count(1))
+    wait_until(lambda: time.sleep(0.3) or forget(next(people))["estimate"]["steps"] > first, seconds=15)
 
 
 def test_a_key_is_believed_for_a_second(at: Installation, by: Actor, monkeypatch: pytest.MonkeyPatch) -> None:

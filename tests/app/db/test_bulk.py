@@ -1,11 +1,17 @@
+import datetime
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from app.access.service import DEFAULT_TENANT
 from app.db import Actor, bulk, now
-from app.db.tables import ApiKey, Dataset, Record, Suppression
+from app.db.tables import ApiKey, Dataset, Record, RequestEvent, Suppression
 from app.installation import Installation
+
+AT = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 
 
 def test_many_rows_are_added(at: Installation, by: Actor) -> None:
@@ -52,3 +58,50 @@ def test_they_go_with_their_transaction(at: Installation, by: Actor) -> None:
     with at.database.reading() as session:
         assert session.get(ApiKey, "key_1") is None
         assert session.scalar(sa.select(sa.func.count()).select_from(Record)) == 0
+
+
+def _suppressions(*people: str) -> list[dict[str, Any]]:
+    row = {"dataset_id": "*", "request_id": "dr_1", "tenant_id": DEFAULT_TENANT, "created_at": AT}
+    return [row | {"id": f"sup_{place}", "subject_ref": who} for place, who in enumerate(people)]
+
+
+def test_what_is_stored_together_is_there_after_the_block(at: Installation, forget: Callable[[str], Any]) -> None:
+    """In the order in which it was stored, one row or many; what waits is not seen before."""
+    request_id = forget("somebody")["id"]
+    event = {"request_id": request_id, "detail": None, "actor": "a", "at": AT}
+    people = sa.select(Suppression.subject_ref).where(Suppression.request_id == "dr_1").order_by(Suppression.id)
+    events = sa.select(RequestEvent.status).where(RequestEvent.actor == "a").order_by(RequestEvent.id)
+    with at.database.writing() as session:
+        with bulk.together(session):
+            bulk.store(session, Suppression, _suppressions("a"))
+            bulk.store_missing(session, Suppression, _suppressions("a", "b", "c"))
+            for status in ("running", "completed"):
+                bulk.store(session, RequestEvent, [event | {"status": status}])
+            assert session.scalars(people).all() == []
+        assert session.scalars(people).all() == ["a", "b", "c"]
+        assert session.scalars(events).all() == ["running", "completed"]
+
+
+def test_a_block_that_fails_stores_nothing(at: Installation) -> None:
+    """What one of its rows breaks is raised at its end, as the usual error; after an error of its own nothing is stored."""
+
+    def twice() -> None:
+        with at.database.writing() as session, bulk.together(session):
+            bulk.store(session, Suppression, _suppressions("a"))
+            bulk.store(session, Suppression, _suppressions("a"))
+            bulk.store(session, Suppression, _suppressions("b"))
+
+    def not_at_all() -> None:
+        with at.database.writing() as session:
+            try:
+                with bulk.together(session):
+                    bulk.store(session, Suppression, _suppressions("a"))
+                    raise KeyError
+            finally:
+                bulk.store(session, Suppression, _suppressions("b"))
+
+    for fail, error in ((twice, IntegrityError), (not_at_all, KeyError)):
+        with pytest.raises(error):
+            fail()
+    with at.database.reading() as session:
+        assert session.scalar(sa.select(sa.func.count()).select_from(Suppression)) == 0

@@ -384,7 +384,8 @@ def test_estimate_is_what_will_run(claim: Claim, live: Any, forget: Make, get: G
     forget("p3")
     request = forget("p4")
     with at.database.reading() as session:
-        [(model_id, plan)] = unlearning.estimate(session, request_id=request["id"])
+        waiting = [model["model_id"] for model in request["models"]]
+        [(model_id, plan)] = unlearning.estimate(session, model_ids=waiting)
     claimed = claim()
     assert claimed
     assert (claimed.model_id, claimed.kind, claimed.steps) == (model_id, plan.kind, plan.steps)
