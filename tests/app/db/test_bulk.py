@@ -83,7 +83,7 @@ def test_what_is_stored_together_is_there_after_the_block(at: Installation, forg
 
 
 def test_a_block_that_fails_stores_nothing(at: Installation) -> None:
-    """What one of its rows breaks is raised at its end, as the usual error; after an error of its own nothing is stored."""
+    """What one of its rows breaks is raised at its end, as the usual error; an error of its own stores nothing."""
 
     def twice() -> None:
         with at.database.writing() as session, bulk.together(session):
