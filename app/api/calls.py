@@ -74,15 +74,6 @@ async def identified(known: Known, key: str | None, address: str) -> Caller:
         raise
 
 
-async def _caller(request: Request, header: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]) -> Caller:
-    """Whose key it is, and that it may still call in this minute."""
-    known: Known = request.app.state.known
-    address = request.client.host if request.client else ""
-    caller = await identified(known, header.credentials if header else None, address)
-    request.scope[WINDOW] = known.rates.count(caller)
-    return caller
-
-
 At = Annotated[Installation, Depends(_installation)]
 
 
@@ -110,9 +101,16 @@ def call_with(scope: Scope) -> Any:
 
 @functools.cache
 def _authenticated(scope: Scope) -> Callable[..., Any]:
-    async def authenticated(at: At, caller: Annotated[Caller, Depends(_caller)]) -> Call:
+    async def authenticated(
+        request: Request, header: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
+    ) -> Call:
+        """Whose key it is, that it may still call in this minute, and may do this."""
+        known: Known = request.app.state.known
+        address = request.client.host if request.client else ""
+        caller = await identified(known, header.credentials if header else None, address)
+        request.scope[WINDOW] = known.rates.count(caller)
         caller.require(scope)
-        return Call(at=at, caller=caller)
+        return Call(at=request.app.state.installation, caller=caller)
 
     return authenticated
 

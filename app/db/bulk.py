@@ -59,6 +59,8 @@ def together(session: Session) -> Iterator[None]:
         yield
     finally:
         del session.info[_WAITING]
+    if not waiting:
+        return
     connection = session.connection()
     with _pipeline(connection):
         for statement, values in waiting:
