@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterator
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
+from app.db import rows
 from app.db.tables import AuditCheckpoint, AuditEntry, Tenant
 
 _OF_TENANT = sa.bindparam("tenant_id", type_=sa.String)
@@ -21,7 +22,7 @@ def last(session: Session, *, tenant_ids: Collection[str]) -> dict[str, tuple[in
     """Sequence and hash of the last entry of each of these tenants that has one."""
     found: dict[str, tuple[int, str]] = {}
     for tenant_id in sorted(tenant_ids):
-        for sequence, digest in session.connection().execute(_LAST, {"tenant_id": tenant_id}):
+        for sequence, digest in rows(session, _LAST, {"tenant_id": tenant_id}):
             found[tenant_id] = sequence, digest
     return found
 

@@ -159,9 +159,9 @@ def _mentions() -> re.Pattern[str]:
 def now(session: Session) -> datetime.datetime:
     """The database's clock (aware UTC): leases are compared on it, whatever the hosts believe."""
     if session.get_bind().dialect.name == "sqlite":
-        text = session.connection().scalar(_SQLITE_CLOCK)
+        text = session.scalar(_SQLITE_CLOCK)
         return datetime.datetime.fromisoformat(str(text)).replace(tzinfo=UTC)
-    stamp = session.connection().scalar(_CLOCK)
+    stamp = session.scalar(_CLOCK)
     assert isinstance(stamp, datetime.datetime)
     return stamp.astimezone(UTC)
 

@@ -177,10 +177,12 @@ def up(data_dir: Path, **environment: str) -> Iterator[Up]:
 
 
 def environment_of(data_dir: Path, **settings: str) -> dict[str, str]:
-    """This process's environment without settings of Lethe but these; a free port, no colours."""
+    """This process's environment without settings of Lethe but these; a free port, no colours; and what a service would
+    start itself again for."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("LETHE_")}
     given = {"data_dir": str(data_dir), "port": "0"} | settings
-    return clean | {"NO_COLOR": "1"} | {f"LETHE_{name.upper()}": value for name, value in given.items()}
+    named = {f"LETHE_{name.upper()}": value for name, value in given.items()}
+    return clean | hardening.OVERWRITING | {"NO_COLOR": "1"} | named
 
 
 class Redis:
