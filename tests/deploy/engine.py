@@ -96,7 +96,7 @@ def _throwaway(folder: Path) -> Iterator[Engine]:
         subprocess.Popen(daemon, env=environment, stdout=log, stderr=log, start_new_session=True) as process,
     ):
         try:
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + 240
             while _run(["docker", "info"], environment, check=False).returncode != 0:
                 running = process.poll() is None and time.monotonic() < deadline
                 assert running, (folder / "dockerd.log").read_text()[-1000:]

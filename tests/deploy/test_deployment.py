@@ -185,8 +185,8 @@ def learns_though_a_worker_is_killed(deployment: Deployment, client: Client) -> 
     with deployment.shell("worker") as tell:
         model = client.models.create(name="income", dataset_id=people.id)
         kill_at_work(client, tell)
-    wait("the worker is started again", lambda: deployment.inspect("worker")["RestartCount"], seconds=60)
-    learned = client.models.wait(model.id, timeout_seconds=180)
+    wait("the worker is started again", lambda: deployment.inspect("worker")["RestartCount"], seconds=300)
+    learned = client.models.wait(model.id, timeout_seconds=600)
     assert learned.status == "live"
     assert {run.status for run in client.runs.list()} == {"abandoned", "published"}
     return learned
@@ -196,14 +196,14 @@ def kill_at_work(client: Client, tell: Callable[[str], None]) -> None:
     def running() -> bool:
         return any(run.status == "running" for run in itertools.islice(client.runs.list(), 5))
 
-    wait("a run is under way", running, seconds=60, pause=0.01)
+    wait("a run is under way", running, seconds=300, pause=0.01)
     tell("kill -9 $(cat /proc/1/task/1/children)")
 
 
 def forgets(deployment: Deployment, client: Client, model: Model, folder: Path) -> None:
     """A request goes in and a certificate comes out, which verifies offline; both services say the same."""
     request = client.deletion_requests.create(subject_id="train-00042", regulation="gdpr")
-    assert client.deletion_requests.wait(request.id, timeout_seconds=120).outcome == "forgotten"
+    assert client.deletion_requests.wait(request.id, timeout_seconds=600).outcome == "forgotten"
     certificates = to_json(client.deletion_requests.certificates(request.id))
     (folder / "certificate.json").write_text(json.dumps({"certificates": certificates}))
     with Client(f"http://127.0.0.1:{deployment.accounting_port}", admin_key(deployment)) as accounting:
@@ -229,7 +229,7 @@ def forgets_though_a_worker_is_killed(deployment: Deployment, client: Client) ->
     with deployment.shell("worker") as tell:
         kill_at_work(client, tell)
     for request in requests:
-        assert client.deletion_requests.wait(request.id, timeout_seconds=180).status == "completed"
+        assert client.deletion_requests.wait(request.id, timeout_seconds=600).status == "completed"
         [certificate] = client.deletion_requests.certificates(request.id)
         signed = certificate.jws.split(".")[1]
         statement = json.loads(base64.urlsafe_b64decode(signed + "=" * (-len(signed) % 4)))
@@ -245,7 +245,7 @@ def stops_gracefully(deployment: Deployment, client: Client, dataset_id: str) ->
         progress = client.models.get(model.id).progress
         return progress.steps_done if progress else 0
 
-    wait("it is being learned", steps_done, seconds=60, pause=0.02)
+    wait("it is being learned", steps_done, seconds=300, pause=0.02)
     deployment.compose("stop", "worker")
     assert deployment.inspect("worker")["State"]["ExitCode"] == 0
     assert client.models.get(model.id).status == "live"
@@ -259,7 +259,7 @@ def comes_back_whole(deployment: Deployment) -> None:
     deployment.compose("down", "--timeout", "20")
     deployment.up()
     with Client(f"http://127.0.0.1:{deployment.port}", key) as client:
-        assert client.deletion_requests.wait(request.id, timeout_seconds=120).status == "completed"
+        assert client.deletion_requests.wait(request.id, timeout_seconds=600).status == "completed"
     assert "valid" in deployment.inside("gateway", "lethe", "ledger", "verify")
 
 

@@ -57,7 +57,7 @@ class Server:
         local = ("listen_addresses=127.0.0.1", "unix_socket_directories=")
         options = [part for setting in (*quick, *local) for part in ("-c", setting)]
         self._process = self._run("postgres", "-p", str(self.port), *options)
-        ends = time.monotonic() + 30
+        ends = time.monotonic() + 120
         while not self.answers():
             assert self._process.poll() is None, self.log()
             assert time.monotonic() < ends, self.log()

@@ -87,7 +87,7 @@ def running() -> Iterator[Server]:
 
 
 def _wait_for(endpoint: str, process: subprocess.Popen[bytes]) -> None:
-    ends = time.monotonic() + 60
+    ends = time.monotonic() + 180
     while True:
         try:
             urllib.request.urlopen(endpoint, timeout=5).close()

@@ -3,6 +3,7 @@
 import datetime
 import shutil
 import subprocess
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -271,7 +272,8 @@ def test_scrapes_do_not_ask_the_database_each_time(gateway: TestClient, at: Inst
     counted = []
 
     def count(*_: object) -> None:
-        counted.append(1)
+        if threading.current_thread().name.startswith("AnyIO"):  # chores ask when they like
+            counted.append(1)
 
     gateway.get("/metrics")
     sa.event.listen(sa.Engine, "before_cursor_execute", count)
