@@ -91,7 +91,7 @@ def test_ringing_without_a_broker_is_quick_and_quiet(capfd: pytest.CaptureFixtur
         started = time.monotonic()
         CeleryBell(url).wake()
         CeleryBell(url).wake()
-    assert time.monotonic() - started < 3
+    assert time.monotonic() - started < 10
     dispatch.celery_client(url).close()
     said = "".join(capfd.readouterr())
     assert "secret" not in said

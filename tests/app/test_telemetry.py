@@ -363,7 +363,7 @@ def test_a_collector_that_is_away(settings: Settings, collector: Collector) -> N
     collector.close()
     with TestClient(create_app(settings.model_copy(update={"otlp_endpoint": collector.endpoint}))) as client:
         for _ in range(20):
-            assert client.get("/healthz").elapsed.total_seconds() < 1
+            assert client.get("/healthz").elapsed.total_seconds() < 5
 
 
 def test_no_traces_unless_asked_for(settings: Settings) -> None:

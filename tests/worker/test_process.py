@@ -70,7 +70,7 @@ def test_a_child_is_gone_when_its_block_ends(forker: Forker) -> None:
         assert not _gone(pid)
         started = time.monotonic()
     assert _gone(pid)
-    assert time.monotonic() - started < 1
+    assert time.monotonic() - started < 10
 
 
 def test_a_child_that_nobody_listens_to(forker: Forker) -> None:
@@ -79,7 +79,7 @@ def test_a_child_that_nobody_listens_to(forker: Forker) -> None:
         child.connection.send("say much")
         assert child.connection.poll(10)
         started = time.monotonic()
-    assert time.monotonic() - started < 1
+    assert time.monotonic() - started < 10
 
 
 def test_a_killed_child_ends_its_connection(forker: Forker) -> None:

@@ -163,7 +163,7 @@ def test_a_dead_redis_slows_nobody(limited: Limited, server: processes.Redis, fa
         gateway.count(caller())
         slowest = max(slowest, time.perf_counter() - began)
         time.sleep(0.001)
-    assert slowest < 0.5  # a busy machine may be late; a timeout of Redis is a second
+    assert slowest < 0.9  # a busy machine may be late; a timeout of Redis is a second
     assert _allowed(limited(10, redis_url=server.url), caller("key_2")) == 10
     if failure == "killed":
         server.start()
@@ -183,5 +183,5 @@ def test_a_gateway_closes_while_redis_is_away(limited: Limited, server: processe
     time.sleep(0.7)
     began = time.monotonic()
     gateway.close()
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 15
     server.process.send_signal(signal.SIGCONT)
