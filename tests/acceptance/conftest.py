@@ -32,4 +32,4 @@ def service(tmp_path: Path) -> Iterator[Service]:
         with Client(address, (data_dir / "keys" / "admin.key").read_text().strip()) as client:
             yield Service(address, data_dir, client)
         process.terminate()
-        assert process.wait(30) == 0
+        assert process.wait(120) == 0

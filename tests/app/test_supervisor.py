@@ -49,8 +49,8 @@ def test_starts_answers_and_ends(tmp_path: Path, number: signal.Signals) -> None
     data = tmp_path / "data"
     with processes.up(data) as up:
         address = up.address()
-        assert httpx.get(f"{address}/healthz").json() == {"status": "ok"}
-        assert httpx.get(f"{address}/readyz").json()["status"] == "ready"
+        assert httpx.get(f"{address}/healthz", timeout=120).json() == {"status": "ok"}
+        assert httpx.get(f"{address}/readyz", timeout=120).json()["status"] == "ready"
         assert up.process.stdout
         assert up.process.stdout.readline() == f"Admin key:  {data / 'keys' / 'admin.key'}\n"
         worker = up.worker()
@@ -68,7 +68,7 @@ def test_ending_lets_the_run_finish(tmp_path: Path) -> None:
     with processes.up(data) as up:
         address = up.address()
         headers = {"Authorization": f"Bearer {(data / 'keys' / 'admin.key').read_text().strip()}"}
-        with httpx.Client(base_url=address, headers=headers) as client:
+        with httpx.Client(base_url=address, headers=headers, timeout=120) as client:
             dataset = client.post("/v1/datasets", data={"name": "d"}, files={"file": ("d.npz", npz(rows=2000))}).json()
             asked = {"name": "m", "dataset_id": dataset["id"], "l2": 5e-5, "noise_scale": 5e-4}
             model = client.post("/v1/models", json=asked).json()
@@ -84,7 +84,7 @@ def test_data_folder_is_kept(tmp_path: Path) -> None:
     kept = []
     for _ in range(2):
         with processes.up(tmp_path / "data") as up:
-            keys = httpx.get(f"{up.address()}/.well-known/jwks.json").json()
+            keys = httpx.get(f"{up.address()}/.well-known/jwks.json", timeout=120).json()
             kept.append((keys, (tmp_path / "data" / "keys" / "admin.key").read_text()))
             assert up.end() == 0
     assert kept[0] == kept[1]
@@ -99,7 +99,7 @@ def test_a_worker_that_is_told_to_end_is_started_again(tmp_path: Path) -> None:
         first.terminate()
         wait_until(lambda: not first.is_running() or first.status() == psutil.STATUS_ZOMBIE)
         wait_until(lambda: up.worker().pid != first.pid)
-        assert httpx.get(f"{address}/healthz").status_code == 200
+        assert httpx.get(f"{address}/healthz", timeout=120).status_code == 200
         assert up.end() == 0
 
 
@@ -123,7 +123,7 @@ def test_second_up_leaves_the_first_alone(tmp_path: Path) -> None:
         assert (done.returncode, done.stdout) == (1, "")
         assert done.stderr.startswith("error: already_running: ")
         assert done.stderr.count("\n") == 1
-        assert httpx.get(f"{address}/healthz").status_code == 200
+        assert httpx.get(f"{address}/healthz", timeout=120).status_code == 200
 
 
 @pytest.mark.parametrize("command", ["up", pytest.param("serve", marks=pytest.mark.slow)])

@@ -198,7 +198,7 @@ def test_celery_logs_the_same_way(settings: Settings, tmp_path: Path) -> None:
             worker = subprocess.Popen(command, env=environment, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=output)
         wait_until(lambda: heartbeat.this_host_is_alive(settings.data_dir))
         worker.terminate()
-        assert worker.wait(30) == 0
+        assert worker.wait(120) == 0
     finally:
         worker.kill()
         worker.wait()

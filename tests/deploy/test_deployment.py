@@ -88,7 +88,7 @@ class Deployment:
 
             yield tell
             process.stdin.close()
-            process.wait(30)
+            process.wait(120)
 
 
 def free_port() -> int:

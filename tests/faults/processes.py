@@ -59,12 +59,12 @@ class Child:
     def stop(self) -> int | None:
         """SIGTERM; the exit code, None if it does not end."""
         self.process.terminate()
-        self.process.join(30)
+        self.process.join(120)
         return self.process.exitcode
 
     def died(self) -> int | None:
         """Wait until it has ended by itself; the exit code."""
-        self.process.join(30)
+        self.process.join(120)
         return self.process.exitcode
 
     def pause(self) -> None:
@@ -98,7 +98,7 @@ def gateway(settings: Settings) -> Iterator[tuple[Child, str]]:
         says,
         _forked(_gateway, settings, says, log=settings.data_dir.parent / "gateway.log") as child,
     ):
-        assert hears.poll(30), child.log.read_text()
+        assert hears.poll(120), child.log.read_text()
         yield child, hears.recv()
 
 
@@ -160,7 +160,7 @@ class Up:
         """Send a signal to `lethe up` alone; its exit code."""
         if self.process.poll() is None:
             self.process.send_signal(number)
-        code = self.process.wait(60)
+        code = self.process.wait(240)
         assert self.process.stdout
         self.process.stdout.close()
         return code

@@ -148,7 +148,7 @@ def test_a_gateway_that_stops_notes_what_arrived(settings: Settings, at: Install
         stopping.start()
         time.sleep(0.5)
         answered.set()
-        stopping.join(30)
+        stopping.join(120)
         assert child.process.exitcode == 0
         with at.database.reading() as session:
             statuses = session.scalars(sa.select(WebhookDelivery.status).order_by(WebhookDelivery.created_at)).all()

@@ -31,7 +31,10 @@ def test_killed_under_load(settings: Settings, at: Installation, admin_key: str)
     answered: list[str] = []
     enough = threading.Event()
     headers = {"Authorization": f"Bearer {admin_key}"}
-    with processes.gateway(settings) as (child, address), httpx.Client(base_url=address, headers=headers) as client:
+    with (
+        processes.gateway(settings) as (child, address),
+        httpx.Client(base_url=address, headers=headers, timeout=120) as client,
+    ):
         upload(client)
 
         def ask(caller: int) -> None:

@@ -255,7 +255,10 @@ def test_gateway_killed_while_it_accepts(
 
     there = assert_whole()
     assert set(answered.values()) <= there
-    with processes.gateway(settings) as (_, address), httpx.Client(base_url=address, headers=headers) as client:
+    with (
+        processes.gateway(settings) as (_, address),
+        httpx.Client(base_url=address, headers=headers, timeout=120) as client,
+    ):
         again = {person: submit(client, person) for person in range(asked)}
     assert again | answered == again
     assert assert_whole() == set(again.values()) >= there

@@ -124,7 +124,7 @@ class Installation:
     def ready(self) -> None:
         def answers() -> bool:
             with contextlib.suppress(httpx.TransportError):
-                return httpx.get(f"http://127.0.0.1:{self.settings.port}/readyz").status_code == 200
+                return httpx.get(f"http://127.0.0.1:{self.settings.port}/readyz", timeout=120).status_code == 200
             return False
 
         wait_until(answers)

@@ -117,7 +117,9 @@ class Life:
             self.installation.redis.kill()
             self.installation.redis.start()
         self.completed(self.request)
-        keys = httpx.get(f"http://127.0.0.1:{self.installation.settings.port}/.well-known/jwks.json").json()
+        keys = httpx.get(
+            f"http://127.0.0.1:{self.installation.settings.port}/.well-known/jwks.json", timeout=120
+        ).json()
         found = self.call("GET", f"/deletion-requests/{self.request}/certificate")["certificates"]
         assert len(found) == len(self.models)
         assert all(certificates.verify(one["jws"], keys).guarantees for one in found)

@@ -67,7 +67,7 @@ class Server:
         """SIGINT: whatever is connected is cut off; SIGQUIT: at once, as in a crash."""
         assert self._process
         self._process.send_signal(number)
-        self._process.wait(30)
+        self._process.wait(120)
 
     def answers(self) -> bool:
         with contextlib.suppress(psycopg.OperationalError):

@@ -103,7 +103,7 @@ def test_setting_up_waits_for_the_database(settings: Settings, mortal: Server) -
         assert migrating.stdout
         assert b"database.unreachable" in migrating.stdout.readline()
         mortal.start()
-        assert migrating.wait(30) == 0
+        assert migrating.wait(120) == 0
 
 
 def test_a_server_that_crashes_under_load(

@@ -148,11 +148,12 @@ def test_gateways_share_a_limit(settings: Settings, admin_key: str, tmp_path: Pa
         with processes.gateway(shared) as (_, one), processes.gateway(shared) as (_, other):
             asked = {"name": "a", "scopes": ["models:read"]}
             first, second = (
-                _as(httpx.post(f"{one}/v1/api-keys", json=asked, headers=_as(admin_key)).json()["key"]) for _ in "ab"
+                _as(httpx.post(f"{one}/v1/api-keys", json=asked, headers=_as(admin_key), timeout=120).json()["key"])
+                for _ in "ab"
             )
 
             def calls(address: str, key: dict[str, str], times: int) -> list[int]:
-                return [httpx.get(f"{address}/v1/models", headers=key).status_code for _ in range(times)]
+                return [httpx.get(f"{address}/v1/models", headers=key, timeout=120).status_code for _ in range(times)]
 
             if time.time() % 60 > 40:
                 time.sleep(20)

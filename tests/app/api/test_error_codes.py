@@ -351,7 +351,9 @@ def too_many_calls(w: World) -> str:
             call.sendall(f"{head}Content-Type: application/json\r\nContent-Length: 2\r\n\r\n".encode())
 
         def refused() -> str | None:
-            answer = httpx.get(f"{url}/v1/models", headers={"Authorization": w.gateway.headers["Authorization"]})
+            answer = httpx.get(
+                f"{url}/v1/models", timeout=120, headers={"Authorization": w.gateway.headers["Authorization"]}
+            )
             return None if answer.is_success else str(answer.json()["code"])
 
         return str(processes.wait_until(refused))
