@@ -1,4 +1,7 @@
-"""The Celery application of a worker: `celery -A worker.celery_app worker --pool solo`."""
+"""The Celery application of a worker: `celery -A worker.celery_app worker --pool solo`.
+
+What only a worker needs is imported when one begins: a beat, which rings, and a health check are there in a second.
+"""
 
 import threading
 from typing import Any
@@ -8,8 +11,6 @@ from pydantic import ValidationError
 
 from app import dispatch, hardening, heartbeat, telemetry
 from app.config import Settings
-from app.operations import chores
-from worker import ranks
 
 try:
     settings = Settings()
@@ -34,6 +35,9 @@ def _logs_are_set_up(**_: object) -> None:
 def _configure(sender: Any, **_: object) -> None:
     sender.quiet = True  # its banner is no log line
     hardening.ensure()
+    from app.operations import chores
+    from worker import ranks
+
     ranks.prepare(device=settings.device)
     telemetry.trace_to(settings.otlp_endpoint, service="lethe-worker")
     heartbeat.Heartbeat(settings.data_dir).start()

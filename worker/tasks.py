@@ -6,13 +6,15 @@ A worker that is told to stop finishes the run in progress and leaves the others
 import os
 import socket
 
-from app import dispatch, installation
-from worker import runner
+from app import dispatch
 from worker.celery_app import app, settings, stopping
 
 
 @app.task(name=dispatch.TASK, ignore_result=True)  # type: ignore[untyped-decorator]
 def work() -> None:
+    from app import installation  # not before: who only rings knows this module too
+    from worker import runner
+
     with installation.opened(settings, patience_seconds=30.0) as at:
         runner.destroy_retired(at)
         while not stopping.is_set() and runner.run_next(at, worker=f"{socket.gethostname()}:{os.getpid()}"):
