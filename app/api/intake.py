@@ -5,7 +5,6 @@ callers cost little more than one. Nobody is answered before the commit that hol
 """
 
 import asyncio
-import contextlib
 import dataclasses
 import datetime
 import threading
@@ -16,6 +15,7 @@ from dataclasses import dataclass
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
+from app import telemetry
 from app.access import idempotency
 from app.access.idempotency import Answer, Once
 from app.api.schemas import (
@@ -67,29 +67,39 @@ class Estimates:
         if request.status not in (Status.ACCEPTED, Status.RUNNING):
             return None
         waiting = [model.model_id for model in owed if model.status in ("pending", "running")]
-        at = time.monotonic()
-        if not all(model_id in self._known and at < self._known[model_id].old_at for model_id in waiting):
-            self._known |= _estimated(session, waiting)
-        elif any(self._known[model_id].renew_at < at for model_id in waiting):
+        at, known = time.monotonic(), self._known
+        if not all(model_id in known and at < known[model_id].old_at for model_id in waiting):
+            self._known = known = known | _estimated(session, waiting)
+        elif any(known[model_id].renew_at < at for model_id in waiting):
             self._due = waiting
-        models = [self._known[model_id].model for model_id in waiting]
-        known = [model for model in models if model is not None]
-        return EstimateOut(steps=sum(m.steps for m in known), models=known) if len(known) == len(models) else None
+        models = [known[model_id].model for model_id in waiting]
+        said = [model for model in models if model is not None]
+        return EstimateOut(steps=sum(m.steps for m in said), models=said) if len(said) == len(models) else None
 
     def renew(self, database: Database) -> None:
-        """Work out anew what was asked for and is not fresh; without a database that has time."""
+        """Work out anew what was asked for and is not fresh. What cannot be said now, because nobody waits any more or
+        for any other reason, is worked out for whoever asks next."""
         due, self._due = self._due, ()
-        if due:
-            with contextlib.suppress(OperationalError), database.reading() as session:
-                self._known |= _estimated(session, due)
+        if not due:
+            return
+        found: dict[str, _Estimate] = {}
+        try:
+            with database.reading() as session:
+                found = _estimated(session, due, least=1)
+        except Exception as error:  # noqa: BLE001  whoever asks next is told, or finds it gone
+            telemetry.logger().warning("intake.estimates_not_renewed", error=type(error).__name__)
+        others = {model_id: one for model_id, one in self._known.items() if model_id not in due}
+        self._known = others | {model_id: one for model_id, one in found.items() if one.model is not None}
 
 
-def _estimated(session: Session, model_ids: Sequence[str]) -> dict[str, _Estimate]:
+def _estimated(session: Session, model_ids: Sequence[str], *, least: int = 0) -> dict[str, _Estimate]:
+    """None for a model that has fewer than `least` records to forget, or of which it cannot be said."""
     began = time.monotonic()
     found: dict[str, EstimateModelOut | None] = dict.fromkeys(model_ids)
     try:
-        for model_id, plan in unlearning.estimate(session, model_ids=model_ids):
-            found[model_id] = EstimateModelOut(model_id=model_id, kind=plan.kind, steps=plan.steps)
+        for model_id, plan, records in unlearning.estimate(session, model_ids=model_ids):
+            if records >= least:
+                found[model_id] = EstimateModelOut(model_id=model_id, kind=plan.kind, steps=plan.steps)
     except PrivacyError:  # the worker will say so; a request is never refused for it
         pass
     ended = time.monotonic()

@@ -375,9 +375,10 @@ def get(session: Session, run_id: str) -> Run:
     return run
 
 
-def estimate(session: Session, *, model_ids: Iterable[str]) -> list[tuple[str, Plan]]:
-    """What each of these models would run if it ran now, for all who wait on it."""
-    return [(model_id, next_run(session, registry.get_model(session, model_id))[0]) for model_id in model_ids]
+def estimate(session: Session, *, model_ids: Iterable[str]) -> list[tuple[str, Plan, int]]:
+    """What each of these models would run if it ran now, for all who wait on it; and how many records it would
+    forget."""
+    return [(model_id, *next_run(session, registry.get_model(session, model_id))) for model_id in model_ids]
 
 
 def next_run(session: Session, model: Model) -> tuple[Plan, int]:

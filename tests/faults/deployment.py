@@ -6,11 +6,11 @@ Two gateways, the accounting service, three Celery workers, beat; Redis; Postgre
 import contextlib
 import os
 import socket
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
+import redis
 from pydantic import SecretStr
 
 from app import installation
@@ -54,9 +54,15 @@ class Service:
         return True
 
     def ready(self) -> None:
-        """Wait until a Celery worker hears the broker: until its first message would find it."""
-        wait_until(lambda: [one for one in self.process().net_connections() if one.raddr])
-        time.sleep(0.5)
+        """Wait until a Celery worker hears the broker: until it waits for a message there."""
+        broker_url = self._settings.broker_url
+        assert broker_url
+        with redis.Redis.from_url(broker_url.get_secret_value()) as client:
+            wait_until(lambda: self._ports() & {_port(one) for one in client.client_list() if "b" in one["flags"]})
+
+    def _ports(self) -> set[int]:
+        """That its connections come from."""
+        return {one.laddr.port for one in self.process().net_connections() if one.raddr}
 
     def process(self) -> psutil.Process:
         """The latest."""
@@ -73,6 +79,11 @@ class Service:
             socket.create_connection(("127.0.0.1", self.port), 1).close()
             return True
         return False
+
+
+def _port(client: dict[str, str]) -> int:
+    """That one of Redis's clients comes from."""
+    return int(client["addr"].rpartition(":")[2])
 
 
 def celery_worker(name: str, settings: Settings, *, folder: Path) -> Service:

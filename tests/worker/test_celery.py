@@ -233,7 +233,9 @@ def test_a_message_lost_with_its_worker(
     one.process().suspend()
     request = forget("p3")
     with redis.Redis(port=broker.port) as client:
-        wait_until(lambda: client.llen("celery") == 0)  # it is with the worker
+        one.process().resume()
+        while client.llen("celery"):  # until it is with the worker
+            pass
         one.kill()
         client.flushall()
     two = worker("two")

@@ -385,10 +385,11 @@ def test_estimate_is_what_will_run(claim: Claim, live: Any, forget: Make, get: G
     request = forget("p4")
     with at.database.reading() as session:
         waiting = [model["model_id"] for model in request["models"]]
-        [(model_id, plan)] = unlearning.estimate(session, model_ids=waiting)
+        [(model_id, plan, records)] = unlearning.estimate(session, model_ids=waiting)
     claimed = claim()
     assert claimed
     assert (claimed.model_id, claimed.kind, claimed.steps) == (model_id, plan.kind, plan.steps)
+    assert records == 2
 
 
 def test_an_unknown_run_is_named(at: Installation) -> None:
