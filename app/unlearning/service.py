@@ -198,7 +198,7 @@ def renew(session: Session, *, run_id: str, steps_done: int, lease_seconds: floa
 
 def check_held(session: Session, *, run_id: str) -> None:
     """Raises `LeaseLost` if the run was taken away: whoever took it may write rows from now on."""
-    _held(session, run_id)
+    _held(session, run_id, lock=False)
 
 
 def confirm_added(session: Session, *, run_id: str, digest: str) -> None:
@@ -234,7 +234,7 @@ def examine(session: Session, *, run_id: str, records: int, observed: Observed |
     Raises `LeaseLost` if the run was taken away, `RunDiffersFromPlan` if it used other rows than are on record, or was
     not audited as its model is to be.
     """
-    run = _held(session, run_id)
+    run = _held(session, run_id, lock=False)
     if run.kind != "audit" and records != registry_repository.count_rows(session, dataset_id=run.dataset_id):
         raise RunDiffersFromPlan(f"Run {run_id} read another number of records than are on record.")
     return audits.findings(session, run, session.get_one(Model, run.model_id), observed)
@@ -405,8 +405,9 @@ def _plan(session: Session, model: Model, *, records: int) -> Plan:
             return planner.forget(chain, records=records, epsilon=model.epsilon, delta=model.delta)
 
 
-def _held(session: Session, run_id: str) -> Run:
-    run = session.get_one(Run, run_id, with_for_update=True)
+def _held(session: Session, run_id: str, *, lock: bool = True) -> Run:
+    """Without `lock` for whoever only reads: on a snapshot PostgreSQL refuses to lock what a heartbeat changed since."""
+    run = session.get_one(Run, run_id, with_for_update=True if lock else None)
     if run.status != "running":
         raise LeaseLost(f"Run {run_id} is {run.status}: it was taken from this worker.")
     return run

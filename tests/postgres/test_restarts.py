@@ -103,12 +103,7 @@ def test_setting_up_waits_for_the_database(settings: Settings, mortal: Server) -
         assert migrating.stdout
         assert b"database.unreachable" in migrating.stdout.readline()
         mortal.start()
-        assert migrating.wait(120) == 0
-
-
-def _is_all_done(at: Installation) -> bool:
-    with at.database.reading() as session:
-        return set(session.scalars(sa.select(DeletionRequest.status))) == {"completed"}
+        assert migrating.wait(30) == 0
 
 
 def test_a_server_that_crashes_under_load(
@@ -149,7 +144,8 @@ def test_a_server_that_crashes_under_load(
             thread.join()
     assert set(answers) <= {202, 503}
     assert len(accepted) >= 3
-    wait_until(lambda: not work() and _is_all_done(at))  # a run that fails is tried again after a pause
+    while work():
+        pass
     with at.database.reading() as session:
         stored = list(session.scalars(sa.select(DeletionRequest)))
         assert set(accepted.values()) <= {request.id for request in stored}
