@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from app.accounting.certificates import sha256
 from app.db import now
-from app.db.tables import Dataset, LedgerEntry, Model, Version
+from app.db.tables import Dataset, LedgerEntry, Model, Run, Version
 from app.errors import LeaseLost, RunDiffersFromPlan, RunUnknown
 from app.installation import Installation
 from app.registry import weights
@@ -390,6 +390,21 @@ def test_estimate_is_what_will_run(claim: Claim, live: Any, forget: Make, get: G
     assert claimed
     assert (claimed.model_id, claimed.kind, claimed.steps) == (model_id, plan.kind, plan.steps)
     assert records == 2
+
+
+def test_a_heartbeat_disturbs_nobody_who_reads(
+    claim: Claim, new_dataset: Make, new_model: Make, at: Installation
+) -> None:
+    """Whether a run is still held, and what its audit found, can be read while a heartbeat changes the run."""
+    new_model(new_dataset(rows=60)["id"], audit={"lanes": 0})
+    claimed = claim()
+    assert claimed
+    with at.database.reading() as session:
+        session.execute(sa.select(Run.id)).all()  # from here on it sees one snapshot
+        with at.database.writing(in_turn=False) as beating:
+            unlearning.renew(beating, run_id=claimed.run_id, steps_done=1, lease_seconds=30)
+        unlearning.check_held(session, run_id=claimed.run_id)
+        assert unlearning.examine(session, run_id=claimed.run_id, records=60, observed=None) == ()
 
 
 def test_an_unknown_run_is_named(at: Installation) -> None:
