@@ -406,7 +406,7 @@ def _plan(session: Session, model: Model, *, records: int) -> Plan:
 
 
 def _held(session: Session, run_id: str, *, lock: bool = True) -> Run:
-    """Without `lock` for whoever only reads: on a snapshot PostgreSQL refuses to lock what a heartbeat changed since."""
+    """Without `lock` for who only reads: on a snapshot PostgreSQL refuses to lock what a heartbeat changed since."""
     run = session.get_one(Run, run_id, with_for_update=True if lock else None)
     if run.status != "running":
         raise LeaseLost(f"Run {run_id} is {run.status}: it was taken from this worker.")
