@@ -30,12 +30,14 @@ class Service:
         self._words = words
         self._log = folder / f"{name}.log"
         self._stack = contextlib.ExitStack()
+        self._began = 0
         self.child: Child
         self.sessions: list[int] = []
         """Of all its processes so far: whatever a process starts is in its session."""
 
     def start(self, *, hop: str | None = None, act: hops.Act = hops.die) -> None:
         """A Celery worker does `act` to itself when it first comes to `hop`."""
+        self._began = len(self.log()) if self._log.exists() else 0
         started = processes.command(self._settings, *self._words, log=self._log, hop=hop, act=act)
         self.child = self._stack.enter_context(started)
         assert self.child.process.pid
@@ -45,13 +47,14 @@ class Service:
         """kill -9."""
         self._stack.close()
 
-    def restart_if_ended(self) -> bool:
-        """Whether it had ended by itself."""
+    def restart_if_ended(self) -> str | None:
+        """What it had said since it was started, if it had ended by itself."""
         if self.child.process.is_alive():
-            return False
+            return None
         self.kill()
+        said = self.log()[self._began :]
         self.start()
-        return True
+        return said
 
     def ready(self) -> None:
         """Wait until a Celery worker hears the broker: until it waits for a message there."""
