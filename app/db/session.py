@@ -23,7 +23,6 @@ from app.errors import DatabaseUnreadable, LetheError
 UTC = datetime.UTC
 
 _CLOCK = sa.select(sa.func.clock_timestamp())
-_SQLITE_CLOCK = sa.text("SELECT strftime('%Y-%m-%dT%H:%M:%f', 'now')")
 _READ_ONLY = "25006"
 """PostgreSQL's code for a server, such as a standby, that refuses to change anything now."""
 _NOT_ITS_OWN = "A statement for one tenant reaches what belongs to all; it must select by the classes of app.db.tables."
@@ -157,10 +156,9 @@ def _mentions() -> re.Pattern[str]:
 
 
 def now(session: Session) -> datetime.datetime:
-    """The database's clock (aware UTC): leases are compared on it, whatever the hosts believe."""
+    """The database's clock (aware UTC): leases are compared on it, whatever the hosts believe. SQLite has no own."""
     if session.get_bind().dialect.name == "sqlite":
-        text = session.scalar(_SQLITE_CLOCK)
-        return datetime.datetime.fromisoformat(str(text)).replace(tzinfo=UTC)
+        return datetime.datetime.now(UTC)
     stamp = session.scalar(_CLOCK)
     assert isinstance(stamp, datetime.datetime)
     return stamp.astimezone(UTC)
