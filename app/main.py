@@ -1,10 +1,12 @@
 """The gateway: `create_app(settings)` is the whole HTTP surface."""
 
-from collections.abc import AsyncIterator
+import functools
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from fastapi.concurrency import run_in_threadpool
+from starlette.routing import BaseRoute
 
 from app import installation, telemetry, tracing
 from app.api import (
@@ -92,6 +94,21 @@ def create_app(settings: Settings) -> FastAPI:
     document.install(gateway)
     docs.install(gateway)
     problems.install(gateway)
+    gateway.router.routes += _routes()
+    gateway.add_middleware(BodyLimit, max_bytes=settings.max_upload_bytes, answered=site.refused)
+    gateway.add_middleware(KeyFirst)
+    gateway.add_middleware(pressure.Pressure)
+    allow_origins(gateway, settings.cors_origins)
+    gateway.add_middleware(CallLog)
+    gateway.add_middleware(Headers)
+    return gateway
+
+
+@functools.cache
+def _routes() -> Sequence[BaseRoute]:
+    """What is served under whatever settings: the first call of an application lets the framework analyse it, which
+    takes a quarter of a second, and is done once for all applications of a process."""
+    api = APIRouter(generate_unique_id_function=document.operation_id)
     for router in (
         datasets.router,
         additions.router,
@@ -116,16 +133,10 @@ def create_app(settings: Settings) -> FastAPI:
         overview.router,
         agents.router,
     ):
-        gateway.include_router(router, prefix="/v1")
-    gateway.include_router(operations.router)
+        api.include_router(router, prefix="/v1")
+    api.include_router(operations.router)
     for prefix in ("/opendsr/v2", "/opendsr"):  # documents of their own describe these, not ours
-        gateway.include_router(opendsr.router, prefix=prefix, include_in_schema=False)
-    gateway.include_router(drp.router, prefix="/drp/v1", include_in_schema=False)
-    site.install(gateway)
-    gateway.add_middleware(BodyLimit, max_bytes=settings.max_upload_bytes, answered=site.refused)
-    gateway.add_middleware(KeyFirst)
-    gateway.add_middleware(pressure.Pressure)
-    allow_origins(gateway, settings.cors_origins)
-    gateway.add_middleware(CallLog)
-    gateway.add_middleware(Headers)
-    return gateway
+        api.include_router(opendsr.router, prefix=prefix, include_in_schema=False)
+    api.include_router(drp.router, prefix="/drp/v1", include_in_schema=False)
+    site.install(api)
+    return api.routes

@@ -24,8 +24,8 @@ from app.deletion import repository as deletion
 from app.installation import Installation
 from app.operations import repository as operations
 from app.privacy import calibration
+from app.unlearning import queue
 from app.unlearning import repository as unlearning
-from app.unlearning import service
 from benchmarks.installed import bearer, served
 
 
@@ -68,17 +68,17 @@ def stored(settings: Settings, *, number: int, waiting: int) -> dict[str, Any]:
     with installation.opened(settings) as at:
         asked: dict[str, Callable[[Session], object]] = {
             "datasets_due": lambda session: unlearning.datasets_due(session, at=now(session)),
-            "anything_to_do": service.anything_to_do,
+            "anything_to_do": queue.anything_to_do,
             "pending_erasures": lambda s: deletion.pending_erasures(s, dataset_id="ds_bench_0", limit=500),
             "expired_runs": lambda session: unlearning.expired_runs(session, at=now(session)),
-            "count_waiting": lambda session: deletion.count_waiting(session, dataset_id="ds_bench_0"),
+            "count_waiting": lambda s: deletion.count_waiting(s, dataset_id="ds_bench_0", at_most=500),
             "waiting": lambda s: operations.waiting(s, at=now(s), horizon=datetime.timedelta(days=7)),
         }
         for name, ask in asked.items():
             found["worker"][name] = timed(lambda ask=ask: in_session(at, ask), times=15)  # type: ignore[misc]
         with at.database.writing() as session:
             session.execute(sa.update(Model).values(max_wait_seconds=30 * 86400, max_requests=number))
-        idle = timed(lambda: in_session(at, service.anything_to_do), times=15)
+        idle = timed(lambda: in_session(at, queue.anything_to_do), times=15)
         found["worker"]["anything_to_do, where all wait for each other"] = idle
         with at.database.writing() as session:
             held_until = now(session) + datetime.timedelta(days=1)
@@ -86,7 +86,7 @@ def stored(settings: Settings, *, number: int, waiting: int) -> dict[str, Any]:
                 sa.update(DeletionRequest).where(DeletionRequest.status == "accepted").values(held_until=held_until)
             )
         found["worker"]["anything_to_do, where all are held"] = timed(
-            lambda: in_session(at, service.anything_to_do), times=15
+            lambda: in_session(at, queue.anything_to_do), times=15
         )
     return found
 

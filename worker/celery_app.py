@@ -1,4 +1,4 @@
-"""The Celery application of a worker: `celery -A worker.celery_app worker --pool solo`.
+"""The Celery application of a worker: `celery -A worker.celery_app worker --pool threads --concurrency 1`.
 
 What only a worker needs is imported when one begins: a beat, which rings, and a health check are there in a second.
 """

@@ -28,7 +28,7 @@ def main(settings: Settings, *, name: str) -> None:
     descriptor = bell.listen()
     try:
         with installation.opened(settings, patience_seconds=30.0) as at:
-            runner.destroy_retired(at)
+            runner.destroy_unneeded(at)
             heartbeat.Heartbeat(settings.data_dir).start()
             chores.Chores(settings).start()
             telemetry.logger().info("worker.started", worker=name)

@@ -21,8 +21,9 @@ from app.privacy.audit import Observed
 from app.privacy.mechanism import Mechanism
 from app.registry import weights
 from app.registry.rows import BLOCK_ROWS
+from app.unlearning import queue
 from app.unlearning import service as unlearning
-from app.unlearning.service import Claimed
+from app.unlearning.queue import Claimed
 from worker import ranks, shadow
 from worker.langevin import init
 from worker.langevin.evaluate import accuracy
@@ -43,17 +44,17 @@ def run_next(at: Installation, *, worker: str) -> bool:
 
 def _run_next(at: Installation, *, worker: str) -> bool:
     with at.database.reading() as session:
-        if not unlearning.anything_to_do(session):
+        if not queue.anything_to_do(session):
             return False
     lease_seconds, max_requests = at.settings.lease_seconds, at.settings.max_requests_per_run
     with tracing.span("run") as span:
         with tracing.span("claim"), at.database.writing() as session:
-            claimed = unlearning.claim(session, worker=worker, lease_seconds=lease_seconds, max_requests=max_requests)
+            claimed = queue.claim(session, worker=worker, lease_seconds=lease_seconds, max_requests=max_requests)
         if claimed is None:
             return False
         _name(span, claimed)
         _do(at, claimed, span)
-    destroy_retired(at)
+    destroy_unneeded(at)
     return True
 
 
@@ -92,7 +93,7 @@ def _name(span: tracing.Span, claimed: Claimed) -> None:
     span.set_attribute("lethe.records", len(claimed.slots_to_null))
 
 
-def destroy_retired(at: Installation) -> None:
+def destroy_unneeded(at: Installation) -> None:
     """Destroy superseded weights, and those of runs that ended without publishing: the database says which."""
     chores.destroy_retired(at)
     chores.destroy_orphans(at)

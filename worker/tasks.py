@@ -16,6 +16,6 @@ def work() -> None:
     from worker import runner
 
     with installation.opened(settings, patience_seconds=30.0) as at:
-        runner.destroy_retired(at)
+        runner.destroy_unneeded(at)
         while not stopping.is_set() and runner.run_next(at, worker=f"{socket.gethostname()}:{os.getpid()}"):
             pass

@@ -43,8 +43,7 @@ from app.privacy.accountant import Chain, Exposure
 from app.privacy.guarantees import Guarantee, Notion
 from app.registry import datasets
 from app.registry import service as registry
-from app.unlearning import planner
-from app.unlearning import service as unlearning
+from app.unlearning import planner, queue
 
 router = APIRouter(prefix="/accounting", tags=["Accounting"], dependencies=[call_with(Scope.ACCOUNTING_READ)])
 
@@ -147,7 +146,14 @@ def get_dataset_account(
         exposed = service.exposures(session, dataset_id=dataset.id, records=1)
         models = repository.models_of(session, dataset_id=dataset.id)  # without those that a restore has lost
         budgets = [
-            _budget(session, model, exposed[model.id], epsilon=adaptive_epsilon, delta=adaptive_delta)
+            _budget(
+                session,
+                model,
+                exposed[model.id],
+                epsilon=adaptive_epsilon,
+                delta=adaptive_delta,
+                max_requests=call.at.settings.max_requests_per_run,
+            )
             for model in models
         ]
     used = None
@@ -159,9 +165,15 @@ def get_dataset_account(
 
 
 def _budget(
-    session: Session, model: Model, exposed: Exposure, *, epsilon: float | None, delta: float | None
+    session: Session,
+    model: Model,
+    exposed: Exposure,
+    *,
+    epsilon: float | None,
+    delta: float | None,
+    max_requests: int,
 ) -> ModelBudgetOut:
-    plan, records = unlearning.next_run(session, model)
+    plan, records = queue.next_run(session, model, max_requests=max_requests)
     waits = records > 0 or model.wanted is not None
     room = left = None
     large: list[tuple[str, int]] = []

@@ -34,11 +34,13 @@ from app.deletion.status import Status
 from app.deletion.views import View
 from app.installation import Installation
 from app.privacy.errors import PrivacyError
-from app.unlearning import service as unlearning
+from app.unlearning import queue
 
 _MOST_AT_ONCE = 100
 _FRESH_SECONDS = 1.0
 _LEAST_BETWEEN = 20.0
+_WRITTEN = ("subject_ref", "external_id", "metadata", "refers_to")
+"""What of an answer comes from the caller."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,13 +54,14 @@ class _Estimate:
 
 
 class Estimates:
-    """What models would run now, as this process last worked it out.
+    """What models would run now, for `max_requests` at most, as this process last worked it out.
 
     That was a second ago, or five where nobody asked meanwhile; longer where it takes long, so that at most a twentieth
     of the time goes into it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, max_requests: int) -> None:
+        self._max_requests = max_requests
         self._known: dict[str, _Estimate] = {}
         self._due: Sequence[str] = ()
 
@@ -69,7 +72,7 @@ class Estimates:
         waiting = [model.model_id for model in owed if model.status in ("pending", "running")]
         at, known = time.monotonic(), self._known
         if not all(model_id in known and at < known[model_id].old_at for model_id in waiting):
-            self._known = known = known | _estimated(session, waiting)
+            self._known = known = known | _estimated(session, waiting, max_requests=self._max_requests)
         elif any(known[model_id].renew_at < at for model_id in waiting):
             self._due = waiting
         models = [known[model_id].model for model_id in waiting]
@@ -85,19 +88,21 @@ class Estimates:
         found: dict[str, _Estimate] = {}
         try:
             with database.reading() as session:
-                found = _estimated(session, due, least=1)
+                found = _estimated(session, due, max_requests=self._max_requests, least=1)
         except Exception as error:  # noqa: BLE001  whoever asks next is told, or finds it gone
             telemetry.logger().warning("intake.estimates_not_renewed", error=type(error).__name__)
         others = {model_id: one for model_id, one in self._known.items() if model_id not in due}
         self._known = others | {model_id: one for model_id, one in found.items() if one.model is not None}
 
 
-def _estimated(session: Session, model_ids: Sequence[str], *, least: int = 0) -> dict[str, _Estimate]:
+def _estimated(
+    session: Session, model_ids: Sequence[str], *, max_requests: int, least: int = 0
+) -> dict[str, _Estimate]:
     """None for a model that has fewer than `least` records to forget, or of which it cannot be said."""
     began = time.monotonic()
     found: dict[str, EstimateModelOut | None] = dict.fromkeys(model_ids)
     try:
-        for model_id, plan, records in unlearning.estimate(session, model_ids=model_ids):
+        for model_id, plan, records in queue.estimate(session, model_ids=model_ids, max_requests=max_requests):
             if records >= least:
                 found[model_id] = EstimateModelOut(model_id=model_id, kind=plan.kind, steps=plan.steps)
     except PrivacyError:  # the worker will say so; a request is never refused for it
@@ -172,7 +177,7 @@ class Intake:
     """The thread that stores deletion requests, and one for what may take its time: it rings the bell and estimates."""
 
     def __init__(self, at: Installation) -> None:
-        self.estimates = Estimates()
+        self.estimates = Estimates(max_requests=at.settings.max_requests_per_run)
         self._at = at
         self._waiting: list[_Call] = []
         self._changed = threading.Condition()
@@ -186,7 +191,7 @@ class Intake:
     async def submit(self, once: Once, asked: Asked) -> Answer:
         """The answer, after the commit; the first one, if the call was made before.
 
-        Raises `IdempotencyConflict`, what `deletion.submit` raises, and `OperationalError` without a database.
+        Raises `IdempotencyConflict`, what `deletion.submit_all` returns, and `OperationalError` without a database.
         """
         call = _Call(once=once, asked=asked, answered=self._loop.create_future())
         with self._changed:
@@ -273,17 +278,17 @@ class Intake:
             self._stored.clear()
             self._at.bell.wake()
             self.estimates.renew(self._at.database)
+        self._at.bell.wake()  # for what was stored while it renewed
 
 
 def _unwritten(answer: Answer) -> Answer:
-    """What is kept of an answer: what the caller wrote comes again with a repetition, which is the same call."""
-    return dataclasses.replace(answer, body=answer.body | {"external_id": None, "metadata": {}})
+    """What is kept of an answer: what the caller wrote, and whom it was about, comes again with a repetition, which is
+    the same call."""
+    return dataclasses.replace(answer, body=answer.body | dict.fromkeys(_WRITTEN))
 
 
 def _written_by(asked: Asked, answer: Answer) -> Answer:
-    return dataclasses.replace(
-        answer, body=answer.body | {"external_id": asked.external_id, "metadata": asked.metadata}
-    )
+    return dataclasses.replace(answer, body=answer.body | {name: getattr(asked, name) for name in _WRITTEN})
 
 
 def _deliver(calls: Sequence[_Call], answers: Sequence[Answer | Exception]) -> None:

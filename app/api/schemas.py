@@ -272,7 +272,7 @@ class SubjectIn(Body):
 class DeletionRequestIn(SubjectIn):
     model_config = _example(subject_id="customer-4711", regulation="gdpr", ground="consent_withdrawn")
 
-    dataset_ids: Annotated[list[str], Field(min_length=1, max_length=1000)] | None = None
+    dataset_ids: Annotated[list[Name], Field(min_length=1, max_length=1000)] | None = None
     regulation: RegulationName = Field("gdpr", description="gdpr, ccpa, other, or one of the tenant's policy.")
     ground: Ground | None = None
     submitted_at: Moment | None = None
@@ -280,7 +280,7 @@ class DeletionRequestIn(SubjectIn):
     metadata: Annotated[dict[Name, Annotated[Text, Field(max_length=2000)]], Field(max_length=50)] = Field(
         default_factory=dict, description="The caller's own words: kept, shown again, and never looked at."
     )
-    refers_to: str | None = Field(None, description="An ended request about the same subject that this one follows.")
+    refers_to: Name | None = Field(None, description="An ended request about the same subject that this one follows.")
     callback_url: Annotated[Text, Field(max_length=2048)] | None = Field(
         None, description="Where to report what becomes of the request."
     )

@@ -145,7 +145,7 @@ def _check_place(settings: Settings, remembered_in: Path | None) -> None:
         return
     folders = {settings.data_dir} if settings.in_bucket else {settings.data_dir, settings.store_folder()}
     for folder in folders:
-        if any(path.name != own.name or path.parent.resolve() != own.parent.resolve() for path in _entries(folder)):
+        if any(path.resolve() != own.resolve() and not _is_empty_folder(path) for path in _entries(folder)):
             raise BackupRefused(f"{folder} is not empty: a backup is restored where nothing is.")
     if _tables(settings):
         raise BackupRefused("The database is not empty: a backup is restored where nothing is.")
@@ -153,6 +153,11 @@ def _check_place(settings: Settings, remembered_in: Path | None) -> None:
 
 def _entries(folder: Path) -> list[Path]:
     return list(folder.iterdir()) if folder.exists() else []
+
+
+def _is_empty_folder(path: Path) -> bool:
+    """As a volume is that is mounted in a data folder."""
+    return path.is_dir() and not any(path.iterdir())
 
 
 def _tables(settings: Settings) -> list[str]:

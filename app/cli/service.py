@@ -35,7 +35,7 @@ def up() -> None:
 
 @commands.command()
 def serve() -> None:
-    """Run the gateway alone; workers are started with `celery -A worker.celery_app worker --pool solo --beat`."""
+    """Run only the gateway; workers: `celery -A worker.celery_app worker --pool threads --concurrency 1`, a `beat`."""
     settings = _of_a_service()
     from app import installation, supervisor
 

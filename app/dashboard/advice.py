@@ -20,6 +20,10 @@ _DISK_OR_DATABASE = Advice(
     means="Usually a full disk, or the database.",
     todo="Look at the free space of the data folder, and whether the database answers.",
 )
+_NO_ACCESS = Advice(
+    means="A file or folder is not there, or may not be used: often that of the tombstones.",
+    todo="See that the folder of LETHE_TOMBSTONES exists, and that workers can write there.",
+)
 _WEIGHTS_LOST = Advice(means="The live weights are lost or damaged.", todo="Nothing: the model is learned again.")
 _UNKNOWN = Advice(means="A defect.", todo="Report it, with the log line unlearning.run_failed and its places.")
 
@@ -38,6 +42,20 @@ _ADVICE: Mapping[str, Advice] = {
         means="The rows on disk are not those on record. Nothing is learned from them.",
         todo="Restore the data folder that belongs to the database.",
     ),
+    "database_put_back": Advice(
+        means="The tombstones know requests that the database does not: an older state of it was put back.",
+        todo="Back it up as it is with lethe backup, and restore that with the tombstones.",
+    ),
+    "tombstones_damaged": Advice(
+        means="The tombstones were changed, have lost lines, or are another installation's. Nobody is erased.",
+        todo="Put back a copy of them that is whole.",
+    ),
+    "dataset_unknown": Advice(
+        means="Rows on record, of a dataset or of a batch that waits to be added, are not there.",
+        todo="Restore them, or the installation with lethe restore.",
+    ),
+    "FileNotFoundError": _NO_ACCESS,
+    "PermissionError": _NO_ACCESS,
     "run_differs_from_plan": Advice(
         means="What ran is not what was planned. Nothing was certified or published.",
         todo="Compare the versions of gateway and worker; report it.",

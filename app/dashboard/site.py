@@ -1,6 +1,6 @@
 """All pages below /admin."""
 
-from fastapi import FastAPI, Request, Response
+from fastapi import APIRouter, Request, Response
 
 from app.api import problems
 from app.dashboard import (
@@ -58,13 +58,13 @@ _PAGES = (
 """Modules with a `router`."""
 
 
-def install(gateway: FastAPI) -> None:
+def install(served: APIRouter) -> None:
     """Serve the pages below /admin."""
     pages.environment().globals |= {"menu_of": menu_of, "is_at": is_at, "between": audits.between}
-    gateway.mount(f"{ROOT}/static", pages.Assets())
+    served.mount(f"{ROOT}/static", pages.Assets())
     for module in _PAGES:
-        gateway.include_router(module.router)
-    gateway.include_router(_elsewhere)
+        served.include_router(module.router)
+    served.include_router(_elsewhere)
 
 
 def refused(request: Request, error: LetheError) -> Response:

@@ -79,16 +79,13 @@ class _Insertion:
     """A statement for a driver, and how it gets its values: out of what, and through what."""
 
     sql: str
-    keys: tuple[str, ...]
-    is_positional: bool
     of_mapping: Callable[[Any], tuple[Any, ...]]
     of_object: Callable[[Any], tuple[Any, ...]]
     processors: tuple[Callable[[Any], Any] | None, ...]
 
-    def values(self, row: Table | Mapping[str, Any]) -> Sequence[Any] | dict[str, Any]:
+    def values(self, row: Table | Mapping[str, Any]) -> list[Any]:
         found = self.of_object(row) if isinstance(row, Table) else self.of_mapping(row)
-        values = [process(value) if process else value for value, process in zip(found, self.processors, strict=True)]
-        return values if self.is_positional else dict(zip(self.keys, values, strict=True))
+        return [process(value) if process else value for value, process in zip(found, self.processors, strict=True)]
 
 
 def _store(
@@ -118,25 +115,20 @@ def _run(connection: sa.Connection, table: type[Table], rows: Sequence[Any], *, 
 
 
 def _insertion(table: type[Table], dialect: sa.Dialect, *, unless_there: bool) -> _Insertion:
-    names = {
-        attribute.columns[0].key: attribute.key
-        for attribute in sa.inspect(table).column_attrs
-        if attribute.columns[0].autoincrement is not True
-    }
     into = table.metadata.tables[table.__tablename__]
     insert = postgresql.insert if dialect.name == "postgresql" else sqlite.insert
     statement = insert(into).inline()
     if unless_there:
         statement = statement.on_conflict_do_nothing()
-    compiled = statement.compile(dialect=dialect, column_keys=list(names))
-    keys = tuple(compiled.positiontup or names)
+    columns = [column for column in into.c if column.autoincrement is not True]
+    keys = [column.key for column in columns]
+    same: Any = type(dialect)
+    by_place = same(paramstyle="format" if dialect.name == "postgresql" else "qmark")
     return _Insertion(
-        sql=str(compiled),
-        keys=keys,
-        is_positional=compiled.positiontup is not None,
+        sql=str(statement.compile(dialect=by_place, column_keys=keys)),
         of_mapping=operator.itemgetter(*keys),
-        of_object=operator.attrgetter(*(names[key] for key in keys)),
-        processors=tuple(into.c[key].type.dialect_impl(dialect).bind_processor(dialect) for key in keys),
+        of_object=operator.attrgetter(*keys),
+        processors=tuple(column.type.dialect_impl(dialect).bind_processor(dialect) for column in columns),
     )
 
 
@@ -158,7 +150,10 @@ def _translated(connection: sa.Connection, statement: str | None) -> Iterator[No
     try:
         yield
     except errors.Error as error:
-        raise sa.exc.DBAPIError.instance(statement, None, error, errors.Error, hide_parameters=True) from error
+        cause: Any = error
+        while type(cause).__name__ == "PipelineAborted" and isinstance(cause.__context__, errors.Error):
+            cause = cause.__context__  # a pipeline says at its end that it failed, and not why
+        raise sa.exc.DBAPIError.instance(statement, None, cause, errors.Error, hide_parameters=True) from error
 
 
 def _copy(session: Session, table: type[Table], columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:

@@ -23,8 +23,9 @@ from app.errors import DatabaseUnreadable, LetheError
 UTC = datetime.UTC
 
 _CLOCK = sa.select(sa.func.clock_timestamp())
-_READ_ONLY = "25006"
-"""PostgreSQL's code for a server, such as a standby, that refuses to change anything now."""
+_UNABLE_NOW = ("25006", "25P03", "25P04")
+"""PostgreSQL's codes for a server, such as a standby, that refuses to change anything now; and for one that has ended a
+transaction that was silent for too long, or too long."""
 _NOT_ITS_OWN = "A statement for one tenant reaches what belongs to all; it must select by the classes of app.db.tables."
 
 
@@ -185,7 +186,7 @@ def _named() -> Iterator[None]:
     try:
         yield
     except sa.exc.InternalError as error:
-        if error.orig is None or getattr(error.orig, "sqlstate", None) != _READ_ONLY:
+        if error.orig is None or getattr(error.orig, "sqlstate", None) not in _UNABLE_NOW:
             raise
         raise sa.exc.OperationalError(None, None, error.orig) from error
     except sa.exc.StatementError as error:

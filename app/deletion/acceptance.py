@@ -11,7 +11,7 @@ from app.db import bulk
 from app.db.tables import DeletionRequest, Erasure, RequestModel, new_id
 from app.deletion import completion, deadlines, history, repository, status, suppression
 from app.deletion.history import Change
-from app.deletion.repository import Claimed, LookedUp
+from app.deletion.repository import LookedUp, UnderWay
 from app.deletion.status import Status
 
 
@@ -84,7 +84,7 @@ def _asks_for(request: DeletionRequest, dataset_id: str) -> bool:
     return request.dataset_ids is None or dataset_id in request.dataset_ids
 
 
-def _want(new: Submitted, dataset_id: str, *, models: Sequence[str], first: Claimed | None = None) -> None:
+def _want(new: Submitted, dataset_id: str, *, models: Sequence[str], first: UnderWay | None = None) -> None:
     """Ask for one dataset's rows and of the models that may carry them; or join `first`, which has claimed the rows."""
     new.erasures.append(
         Erasure(

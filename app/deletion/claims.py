@@ -88,7 +88,7 @@ def hand_back(session: Session, *, run_id: str, dataset_id: str) -> None:
 
 def _follow(session: Session, erasure: Erasure, request: DeletionRequest) -> None:
     """Ask of models what the request that took the rows still waits for; nothing where that was served."""
-    found = repository.look_up(session, subject_refs=[request.subject_ref], dataset_ids=())
+    found = repository.look_up(session, subject_refs=[request.subject_ref])
     first = found.claimed.get(request.subject_ref, {}).get(erasure.dataset_id)
     wanted = found.owed.get((first.request_id, first.dataset_id), []) if first else []
     repository.drop_owed(session, erasure=erasure, besides=wanted)

@@ -187,7 +187,7 @@ def request_models(session: Session, *, request_id: str) -> list[RequestModel]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claimed:
+class UnderWay:
     """An erasure of an open request that has claimed its rows."""
 
     request_id: str
@@ -204,12 +204,12 @@ class LookedUp:
     datasets: dict[str, str]  # and whose they are
     holding: dict[str, list[str]]  # subject_ref: datasets with rows that nobody has claimed
     models: dict[str, list[str]]  # dataset: models that may carry its rows
-    claimed: dict[str, dict[str, Claimed]]  # subject_ref: of each dataset, the last
+    claimed: dict[str, dict[str, UnderWay]]  # subject_ref: of each dataset, the last
     owed: dict[tuple[str, str], list[str]]  # request and dataset of those: models that still carry the rows
 
 
 _THESE: sa.BindParameter[Sequence[str]] = sa.bindparam("these", expanding=True)
-_DATASETS = sa.select(Dataset.id, Dataset.tenant_id).where(Dataset.id.in_(_THESE))
+_DATASETS = sa.select(Dataset.id, Dataset.tenant_id).where(Dataset.tenant_id.in_(_THESE))
 _CLAIMED = (Erasure.request_id, Erasure.revision, Erasure.num_records, Erasure.nulled_at)
 _PEOPLE = sa.union_all(
     sa.select(DeletionRequest.subject_ref, Erasure.dataset_id, *_CLAIMED)
@@ -229,11 +229,11 @@ _OWED = (
 """Made once: making a statement anew takes longer than running it."""
 
 
-def look_up(session: Session, *, subject_refs: Iterable[str], dataset_ids: Collection[str]) -> LookedUp:
-    """Of these people; and which of these datasets there are."""
+def look_up(session: Session, *, subject_refs: Iterable[str], tenant_ids: Collection[str] = ()) -> LookedUp:
+    """Of these people; and which datasets these tenants have: they are few, however many a caller names."""
     found = LookedUp(datasets={}, holding={}, models={}, claimed={}, owed={})
-    if dataset_ids:
-        of_tenants = rows(session, _DATASETS, {"these": list(dataset_ids)})
+    if tenant_ids:
+        of_tenants = rows(session, _DATASETS, {"these": list(tenant_ids)})
         found.datasets.update((dataset_id, tenant_id) for dataset_id, tenant_id in of_tenants)
     for subject_ref, dataset_id, request_id, *claimed in rows(session, _PEOPLE, {"these": list(subject_refs)}):
         if request_id is None:
@@ -242,7 +242,7 @@ def look_up(session: Session, *, subject_refs: Iterable[str], dataset_ids: Colle
         revision, num_records, nulled_at = claimed
         of_person = found.claimed.setdefault(subject_ref, {})
         if dataset_id not in of_person or of_person[dataset_id].revision <= revision:
-            of_person[dataset_id] = Claimed(
+            of_person[dataset_id] = UnderWay(
                 request_id=request_id,
                 dataset_id=dataset_id,
                 revision=revision,
@@ -314,9 +314,8 @@ def pending_erasures(session: Session, *, dataset_id: str, limit: int) -> list[t
     return sorted(found.values(), key=lambda pair: (pair[1].created_at, pair[1].id))
 
 
-def count_waiting(session: Session, *, dataset_id: str, at_most: int = 500) -> int:
-    """Rows of a dataset that accepted requests wait to have erased: of the `at_most` that are due first, which is what
-    one run takes."""
+def count_waiting(session: Session, *, dataset_id: str, at_most: int) -> int:
+    """Rows of a dataset that accepted requests wait to have erased: of the `at_most` requests that are due first."""
     waiting = (
         sa.select(DeletionRequest.subject_ref)
         .select_from(_MINE)

@@ -99,7 +99,7 @@ def _asks(remembered: Remembered) -> bool:
 
 def _make_again(session: Session, remembered: Sequence[Remembered]) -> int:
     at = now(session)
-    found = repository.look_up(session, subject_refs={one.subject_ref for one in remembered}, dataset_ids=())
+    found = repository.look_up(session, subject_refs={one.subject_ref for one in remembered})
     made = [_made(session, one, found, at=at) for one in remembered]
     acceptance.store(session, made, at=at, new=True)
     session.flush()
@@ -133,7 +133,7 @@ def _bring(session: Session, request: DeletionRequest, remembered: Remembered) -
         setattr(request, name, getattr(remembered, name))
     if request.status == Status.IN_REVIEW and remembered.status != Status.IN_REVIEW:
         new = Submitted(actor=audit.SERVICE, request=request, erasures=[], models=[], changes=[])
-        found = repository.look_up(session, subject_refs=[request.subject_ref], dataset_ids=())
+        found = repository.look_up(session, subject_refs=[request.subject_ref])
         _accept(session, new, found, at=at)
         acceptance.store(session, [new], at=at)
         return True

@@ -159,7 +159,7 @@ def _look_up(session: Session, asked: Sequence[Asked]) -> _Known:
     found = repository.look_up(
         session,
         subject_refs={one.subject_ref for one in asked},
-        dataset_ids={dataset_id for one in asked for dataset_id in one.dataset_ids or ()},
+        tenant_ids={one.by.tenant_id for one in asked if one.dataset_ids},
     )
     referred = {one.refers_to for one in asked if one.refers_to is not None}
     statements = [one.statement for one in asked if isinstance(one.statement, Statement)]

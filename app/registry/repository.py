@@ -3,7 +3,6 @@
 import datetime
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
@@ -11,8 +10,6 @@ from sqlalchemy.orm import Session
 from app.db import bulk
 from app.db.paging import Page, page
 from app.db.tables import Addition, Dataset, Export, Model, Record, Run, Version
-
-T = TypeVar("T")
 
 
 def dataset(session: Session, dataset_id: str) -> Dataset | None:
@@ -107,11 +104,6 @@ def model(session: Session, model_id: str) -> Model | None:
 
 def models(session: Session, *, limit: int, cursor: str | None) -> Page[Model]:
     return page(session, sa.select(Model), Model.created_at, Model.id, limit=limit, cursor=cursor)
-
-
-def models_of(session: Session, *, dataset_ids: Iterable[str]) -> list[Model]:
-    query = sa.select(Model).where(Model.dataset_id.in_(list(dataset_ids))).order_by(Model.created_at, Model.id)
-    return list(session.scalars(query))
 
 
 def live_version(session: Session, model: Model) -> Version | None:

@@ -19,6 +19,7 @@ from app.registry import rows
 from app.registry.rows import RowStore
 from app.registry.sealing import Sealed
 from app.registry.weights import WeightStore
+from app.unlearning import queue
 from app.unlearning import service as unlearning
 from worker import ranks, runner
 
@@ -109,7 +110,7 @@ def _inside_destroy(act: Hop) -> None:
 def _before_destroying(act: Hop) -> None:
     """The first call, when the worker starts, goes through."""
     calls = iter([lambda: None])
-    _before(runner, "destroy_retired", lambda: next(calls, act)())
+    _before(runner, "destroy_unneeded", lambda: next(calls, act)())
 
 
 def _one_writes_at_a_time() -> None:
@@ -134,7 +135,7 @@ def _one_writes_at_a_time() -> None:
 
 
 INSTALL: dict[str, Callable[[Hop], None]] = {
-    "claim not committed": functools.partial(_after, unlearning, "claim"),
+    "claim not committed": functools.partial(_after, queue, "claim"),
     "claimed": functools.partial(_before, runner.Lease, "__enter__"),
     "features null and labels not": functools.partial(_after, rows, "zero_and_verify"),
     "rows null": functools.partial(_after, RowStore, "make_null"),

@@ -16,8 +16,8 @@ from app.db import now
 from app.db.tables import Run, Version
 from app.dispatch import PipeBell
 from app.installation import Installation
-from app.unlearning import service as unlearning
-from app.unlearning.service import Claimed
+from app.unlearning import queue
+from app.unlearning.queue import Claimed
 from tests.faults import hops, processes
 from tests.faults.checks import assert_all_done_once
 from tests.faults.processes import wait_until
@@ -57,7 +57,7 @@ def test_workers_race_to_claim(settings: Settings, two_by_two: list[dict[str, An
         with installation.opened(settings) as mine:
             together.wait()
             with mine.database.writing() as session:
-                return unlearning.claim(session, worker=f"w{number}", lease_seconds=30, max_requests=100)
+                return queue.claim(session, worker=f"w{number}", lease_seconds=30, max_requests=100)
 
     with ThreadPoolExecutor(8) as threads:
         claimed = [found for found in threads.map(claim, range(8)) if found]

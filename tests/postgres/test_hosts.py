@@ -17,8 +17,9 @@ from app.config import Settings
 from app.db import now
 from app.db.tables import DeletionRequest, Run
 from app.installation import Installation
+from app.unlearning import queue
 from app.unlearning import service as unlearning
-from app.unlearning.service import Claimed
+from app.unlearning.queue import Claimed
 from tests.faults import hops, processes
 from tests.faults.checks import assert_all_done_once
 from tests.faults.processes import environment_of, wait_until
@@ -108,11 +109,11 @@ CLAIM = """
 import datetime
 from app import installation
 from app.config import Settings
-from app.unlearning import service as unlearning
+from app.unlearning import queue
 
 print(datetime.datetime.now(datetime.UTC).isoformat())
 with installation.opened(Settings()) as at, at.database.writing() as session:
-    claimed = unlearning.claim(session, worker="skewed", lease_seconds=30, max_requests=10)
+    claimed = queue.claim(session, worker="skewed", lease_seconds=30, max_requests=10)
 print(claimed.run_id if claimed else "nothing")
 """
 
@@ -130,7 +131,7 @@ def claim_on_skewed_host(settings: Settings, clock: str) -> str:
 
 def claim(at: Installation, *, lease_seconds: float) -> Claimed | None:
     with at.database.writing() as session:
-        return unlearning.claim(session, worker="honest", lease_seconds=lease_seconds, max_requests=10)
+        return queue.claim(session, worker="honest", lease_seconds=lease_seconds, max_requests=10)
 
 
 @WITH_LIBFAKETIME

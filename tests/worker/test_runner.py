@@ -16,6 +16,7 @@ from app.db.tables import Dataset, Model, Run
 from app.errors import LeaseLost
 from app.installation import Installation
 from app.registry import weights
+from app.unlearning import queue
 from app.unlearning import service as unlearning
 from tests.faults.checks import assert_all_done_once
 from tests.faults.processes import wait_until
@@ -155,7 +156,7 @@ def test_a_lost_lease_stops_the_chain(at: Installation, new_dataset: Make, new_m
     """Once its run was taken, a worker's next step raises `LeaseLost`, as soon as a heartbeat has told it."""
     new_model(new_dataset()["id"])
     with at.database.writing() as session:
-        claimed = unlearning.claim(session, worker="w", lease_seconds=30, max_requests=10)
+        claimed = queue.claim(session, worker="w", lease_seconds=30, max_requests=10)
     assert claimed
     with Lease(at, claimed) as lease:
         lease.progressed(7)
@@ -182,17 +183,17 @@ def test_weights_of_dead_runs_and_old_versions_are_destroyed(
     assert work() == 1
     new_model(new_dataset()["id"])
     with at.database.writing() as session:
-        claimed = unlearning.claim(session, worker="w", lease_seconds=30, max_requests=10)
+        claimed = queue.claim(session, worker="w", lease_seconds=30, max_requests=10)
     assert claimed
     at.weights.put(claimed.version_id, weights.to_safetensors(np.zeros((1, 4))))
     at.weights.put("ver_of_a_dead_run", b"left over")
     for _ in range(2):
-        runner.destroy_retired(at)
+        runner.destroy_unneeded(at)
         assert len(at.weights.version_ids()) == 2
         assert claimed.version_id in at.weights.version_ids()
     with at.database.writing() as session:
         unlearning.take_back(session, worker="w")
-    runner.destroy_retired(at)
+    runner.destroy_unneeded(at)
     assert len(at.weights.version_ids()) == 1
 
 
@@ -226,7 +227,7 @@ def test_a_run_that_stands_still_is_let_go(at: Installation, new_dataset: Make, 
     kept."""
     new_model(new_dataset()["id"])
     with at.database.writing() as session:
-        claimed = unlearning.claim(session, worker="w", lease_seconds=30, max_requests=500)
+        claimed = queue.claim(session, worker="w", lease_seconds=30, max_requests=500)
     assert claimed is not None
     impatient = at.settings.model_copy(update={"stall_seconds": 1.5, "lease_seconds": 0.3})
     with Lease(dataclasses.replace(at, settings=impatient), claimed) as lease:

@@ -5,14 +5,17 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
 from app.access.policy import Policy
 from app.access.service import Scope
 from app.accounting.certificates import statement_in
+from app.db.tables import IdempotentAnswer
 from app.installation import Installation
+from app.unlearning import queue
 from app.unlearning import service as unlearning
-from app.unlearning.service import Claimed
+from app.unlearning.queue import Claimed
 from tests.app.deletion import people
 
 Make = Callable[..., dict[str, Any]]
@@ -29,7 +32,7 @@ def claim(at: Installation) -> Callable[[], Claimed]:
 
     def take() -> Claimed:
         with at.database.writing() as session:
-            claimed = unlearning.claim(session, worker="silent", lease_seconds=60, max_requests=10)
+            claimed = queue.claim(session, worker="silent", lease_seconds=60, max_requests=10)
         assert claimed
         return claimed
 
@@ -115,6 +118,9 @@ MALFORMED = {
     "no datasets": {"subject_id": "p1", "dataset_ids": []},
     "metadata that are no texts": {"subject_id": "p1", "metadata": {"a": 1}},
     "NUL in an id": {"subject_id": "p1", "external_id": "a\0"},
+    "NUL in a dataset's id": {"subject_id": "p1", "dataset_ids": ["ds_\0"]},
+    "NUL in the id of another request": {"subject_id": "p1", "refers_to": "dr_\0"},
+    "an id that is too long": {"subject_id": "p1", "refers_to": "d" * 201},
 }
 
 
@@ -126,6 +132,39 @@ def test_a_malformed_request_is_refused(
     problem = refused(gateway.post(PLACE, json=MALFORMED[case]), 422, "input_invalid")
     assert "p1" not in str(problem)
     assert stored()["deletion_requests"] == 0
+
+
+def test_many_datasets_are_named(gateway: TestClient, live: dict[str, Any]) -> None:
+    """However many datasets are named that there are not, whoever asks beside that is answered."""
+    asked: list[dict[str, Any]] = [
+        {"subject_id": "p1", "dataset_ids": [f"ds_{item}_{number}" for number in range(1000)]} for item in range(70)
+    ]
+    asked.append({"subject_id": "p2", "dataset_ids": [live["dataset_id"]]})
+    answer = gateway.post(f"{PLACE}:batch", json={"requests": asked})
+    assert answer.status_code == 207
+    items = answer.json()["items"]
+    assert {item["code"] for item in items[:70]} == {"dataset_unknown"}
+    assert items[70]["status"] == 202
+
+
+def test_one_that_cannot_be_read_harms_no_other(gateway: TestClient, live: dict[str, Any]) -> None:
+    """A text that no database stores is refused by itself, wherever it stands in a batch."""
+    asked = [{"subject_id": "p1"}, {"subject_id": "p2", "refers_to": "\0"}, {"subject_id": "p3"}]
+    answer = gateway.post(f"{PLACE}:batch", json={"requests": asked})
+    assert [item["status"] for item in answer.json()["items"]] == [202, 422, 202]
+
+
+def test_what_is_remembered_of_an_answer_names_nobody(
+    gateway: TestClient, live: dict[str, Any], at: Installation
+) -> None:
+    """An answer that is kept for repetitions says of nobody that they asked, and a repetition reads as the first."""
+    once = {"Idempotency-Key": "k"}
+    first = gateway.post(PLACE, json={"subject_id": "p1", "metadata": {"desk": "4"}}, headers=once).json()
+    with at.database.reading() as session:
+        [kept] = session.scalars(sa.select(IdempotentAnswer.answer))
+    assert first["id"] in str(kept)
+    assert first["subject_ref"] not in str(kept)
+    assert gateway.post(PLACE, json={"subject_id": "p1", "metadata": {"desk": "4"}}, headers=once).json() == first
 
 
 def test_asking_twice_is_asking_once(

@@ -7,6 +7,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from app.installation import Installation
+from app.unlearning import queue
 from app.unlearning import service as unlearning
 
 Make = Callable[..., dict[str, Any]]
@@ -172,7 +173,7 @@ def test_a_request_that_comes_during_an_audit(
     """The model stays live; who asks meanwhile is next, also if the audit is cut off and has to be made again."""
     gateway.post(f"/v1/models/{live['id']}/audit")
     with at.database.writing() as session:
-        claimed = unlearning.claim(session, worker="test", lease_seconds=60, max_requests=10)
+        claimed = queue.claim(session, worker="test", lease_seconds=60, max_requests=10)
     assert claimed
     assert (claimed.kind, claimed.slots_to_null) == ("audit", ())
     request = forget("p1")

@@ -11,6 +11,7 @@ from fastapi.testclient import TestClient
 from safetensors.numpy import load
 
 from app.installation import Installation
+from app.unlearning import queue
 from app.unlearning import service as unlearning
 
 Make = Callable[..., dict[str, Any]]
@@ -61,7 +62,7 @@ def test_progress_is_shown_while_a_worker_runs(
 
     def during_a_run() -> dict[str, Any]:
         with at.database.writing() as session:
-            claimed = unlearning.claim(session, worker="test", lease_seconds=60, max_requests=10)
+            claimed = queue.claim(session, worker="test", lease_seconds=60, max_requests=10)
             assert claimed
             unlearning.renew(session, run_id=claimed.run_id, steps_done=1, lease_seconds=60)
         shown: dict[str, Any] = get(f"/models/{model['id']}")

@@ -21,6 +21,7 @@ from app.errors import AuditFailed
 from app.installation import Installation
 from app.main import create_app
 from app.operations import service as operations
+from app.unlearning import queue
 from app.unlearning import service as unlearning
 
 Make = Callable[..., dict[str, Any]]
@@ -185,7 +186,7 @@ def test_a_worker_that_shares_no_folder(
     new_model(new_dataset()["id"])
     with at.database.writing() as session:
         lease_seconds = at.settings.lease_seconds
-        assert unlearning.claim(session, worker="far away", lease_seconds=lease_seconds, max_requests=1)
+        assert queue.claim(session, worker="far away", lease_seconds=lease_seconds, max_requests=1)
     assert gateway.get("/readyz").json()["workers"] == "alive"
 
 
@@ -232,7 +233,7 @@ def test_runs_are_counted_once(
     assert sample("lethe_run_seconds_count", kind="unlearn") == 1
     assert sample("lethe_run_seconds_sum", kind="unlearn") == pytest.approx(1)
     with at.database.writing() as session:
-        assert unlearning.claim(session, worker="w", lease_seconds=30, max_requests=1)
+        assert queue.claim(session, worker="w", lease_seconds=30, max_requests=1)
     assert (sample("lethe_runs_running"), sample("lethe_runs_total", kind="learn", status="abandoned")) == (1, 0)
     with at.database.writing() as session:
         unlearning.take_back(session, worker="w")

@@ -12,8 +12,9 @@ from fastapi.testclient import TestClient
 from app.db.tables import Certificate, LedgerEntry, Run, Version
 from app.errors import LeaseLost, LetheError, RunDiffersFromPlan
 from app.installation import Installation
+from app.unlearning import queue
 from app.unlearning import service as unlearning
-from app.unlearning.service import Claimed
+from app.unlearning.queue import Claimed
 from tests.app.privacy import lanes
 
 Make = Callable[..., dict[str, Any]]
@@ -46,7 +47,7 @@ def claimed(at: Installation, live: dict[str, Any], forget: Make) -> Claimed:
     """A run that a worker has claimed to make a live model forget somebody, the rows already erased."""
     forget("p1")
     with at.database.writing() as session:
-        run = unlearning.claim(session, worker="test", lease_seconds=60, max_requests=10)
+        run = queue.claim(session, worker="test", lease_seconds=60, max_requests=10)
     assert run
     at.rows.make_null(run.dataset_id, run.slots_to_null)
     with at.database.writing() as session:

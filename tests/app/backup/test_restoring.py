@@ -313,6 +313,17 @@ def test_it_is_restored_where_nothing_is(
     restore()
 
 
+def test_empty_folders_are_in_nobodys_way(
+    new_dataset: Make, back_up: Callable[[], Backup], restore: Callable[[], Restored], other: Settings
+) -> None:
+    """A data folder in which volumes are mounted that are empty is one in which nothing is."""
+    new_dataset()
+    back_up()
+    for name in ("keys", "sealing"):
+        (other.data_dir / name).mkdir(parents=True, mode=0o700)
+    assert restore().num_datasets == 1
+
+
 def test_tombstones_must_reach_back_to_the_backup(
     at: Installation, new_dataset: Make, forget: Make, back_up: Callable[[], Backup], restore: Callable[[], Restored]
 ) -> None:

@@ -17,7 +17,7 @@ from app.config import Settings
 from app.errors import BackupRefused, DatasetDamaged
 from app.installation import Installation
 from app.keys import KeyEncryptionFile
-from app.unlearning import service as unlearning
+from app.unlearning import queue
 from tests.app.backup.conftest import quietly
 from tests.conftest import people
 from tests.faults.checks import assert_all_done_once
@@ -157,7 +157,7 @@ def test_an_erasure_that_was_under_way_goes_on(
     forget("p1")
     forget("p2")
     with at.database.writing() as session:
-        claimed = unlearning.claim(session, worker="w", lease_seconds=60, max_requests=10)
+        claimed = queue.claim(session, worker="w", lease_seconds=60, max_requests=10)
     assert claimed
     at.rows.make_null(dataset["id"], claimed.slots_to_null[:1])
     back_up()

@@ -10,6 +10,7 @@ import pytest
 from app.access.service import Scope
 from app.config import Settings
 from app.installation import Installation
+from app.unlearning import queue
 from app.unlearning import service as unlearning
 from tests.app.dashboard.browsing import Browser
 
@@ -24,7 +25,7 @@ def model(new_dataset: Make, new_model: Make) -> dict[str, Any]:
 
 def _claimed(at: Installation) -> str:
     with at.database.writing() as session:
-        claimed = unlearning.claim(session, worker="blue", lease_seconds=60, max_requests=1)
+        claimed = queue.claim(session, worker="blue", lease_seconds=60, max_requests=1)
     assert claimed is not None
     return claimed.run_id
 

@@ -2,16 +2,17 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from sqlalchemy.exc import DBAPIError, OperationalError
+from psycopg.errors import PipelineAborted, UniqueViolation
+from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
 
 import app
 from app.access import service as access
-from app.db import Actor, Database
+from app.db import Actor, Database, bulk
 from app.db.tables import ApiKey
 from app.errors import DatabaseUnreadable
 from app.installation import Installation
@@ -36,9 +37,8 @@ def setting(database: Database, name: str) -> str:
 
 @contextmanager
 def opened(url: str, **options: object) -> Iterator[Database]:
-    database = Database(url, **options)  # type: ignore[arg-type]
-    yield database
-    database.close()
+    with closing(Database(url, **options)) as database:  # type: ignore[arg-type]
+        yield database
 
 
 def test_a_connection_has_safe_limits(url: str) -> None:
@@ -76,6 +76,36 @@ def test_a_writer_waits_only_so_long_for_its_turn(url: str) -> None:
                 second.execute(sa.text("SELECT 1"))
         with database.writing() as third:
             assert third.scalar(sa.text("SELECT 1")) == 1
+
+
+def test_a_session_that_was_silent_for_too_long(url: str) -> None:
+    """Whoever falls silent in a transaction finds the database gone, and finds it again when they begin anew."""
+    with opened(url + "?options=-c%20idle_in_transaction_session_timeout%3D100ms") as database:
+
+        def fall_silent() -> None:
+            with database.writing() as session:
+                session.execute(sa.text("SELECT 1"))
+                time.sleep(1)
+                session.execute(sa.text("SELECT 1"))
+
+        with pytest.raises(OperationalError):
+            fall_silent()
+        with database.writing() as session:
+            assert session.scalar(sa.text("SELECT 1")) == 1
+
+
+def test_an_aborted_pipeline_is_raised_as_what_aborted_it(url: str) -> None:
+    """Where the driver says at the end only that its pipeline was aborted, the error is the one that came before."""
+
+    def end() -> None:
+        with opened(url) as database, database.writing() as session, bulk._translated(session.connection(), None):
+            try:
+                raise UniqueViolation
+            finally:
+                raise PipelineAborted
+
+    with pytest.raises(IntegrityError):
+        end()
 
 
 def test_a_heartbeat_needs_no_turn(url: str) -> None:

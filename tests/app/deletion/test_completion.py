@@ -9,6 +9,7 @@ from app.db.tables import DeletionRequest
 from app.deletion import completion
 from app.deletion import service as deletion
 from app.installation import Installation
+from app.unlearning import queue
 from app.unlearning import service as unlearning
 from tests.app.deletion import people
 from tests.app.deletion.people import OFFICER
@@ -45,7 +46,7 @@ def test_a_request_that_follows_another_keeps_its_grace_time(at: Installation) -
     with at.database.writing() as session:
         people.hold(session, ["sub_a"])
         people.ask(session, "sub_a", Policy())
-        run = unlearning.claim(session, worker="test", lease_seconds=60, max_requests=9)
+        run = queue.claim(session, worker="test", lease_seconds=60, max_requests=9)
         assert run
         patient = Policy(grace_seconds=3600)
         people.obey(session, patient)
@@ -88,7 +89,7 @@ def test_a_request_waits_for_every_dataset_and_model(at: Installation) -> None:
         for dataset_id in ("ds_1", "ds_2"):
             completion.complete_if_done(session, request)
             assert request.status != "completed"
-            run = unlearning.claim(session, worker="test", lease_seconds=60, max_requests=9)
+            run = queue.claim(session, worker="test", lease_seconds=60, max_requests=9)
             assert run
             unlearning.confirm_erased(session, run_id=run.run_id, digest=dataset_id)
             unlearning.finish(session, run_id=run.run_id)

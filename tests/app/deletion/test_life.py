@@ -35,6 +35,7 @@ from app.deletion.views import View
 from app.errors import Conflict
 from app.keys import KeyEncryptionFile
 from app.registry.vault import Vault
+from app.unlearning import queue
 from app.unlearning import service as unlearning
 from tests.app.deletion import people
 from tests.app.deletion.people import OFFICER
@@ -144,7 +145,7 @@ class Life(RuleBasedStateMachine):
     @rule()
     def claim(self) -> None:
         with self.database.writing() as session:
-            run = unlearning.claim(session, worker="test", lease_seconds=10**9, max_requests=2)
+            run = queue.claim(session, worker="test", lease_seconds=10**9, max_requests=2)
             self.runs += [run.run_id] if run else []
 
     @precondition(lambda self: self.runs)

@@ -13,6 +13,7 @@ from app.deletion.deadlines import Regulation
 from app.deletion.service import Asked
 from app.errors import DatasetUnknown, RequestUnknown
 from app.installation import Installation
+from app.unlearning import queue
 from app.unlearning import service as unlearning
 
 Make = Callable[..., dict[str, Any]]
@@ -59,7 +60,7 @@ def test_a_model_that_never_learns_is_owed_nothing(
     for _ in range(3):
         with at.database.writing() as session:
             session.get_one(Model, model["id"]).not_before = None  # without waiting for the pause between attempts
-            run = unlearning.claim(session, worker="test", lease_seconds=60, max_requests=10)
+            run = queue.claim(session, worker="test", lease_seconds=60, max_requests=10)
         assert run
         at.rows.make_null(run.dataset_id, run.slots_to_null)
         with at.database.writing() as session:
@@ -80,6 +81,6 @@ def test_at_most_so_many_people_are_taken_at_once(at: Installation, new_dataset:
     new_dataset()
     requests = [forget(person)["id"] for person in ("p1", "p2", "p1", "p3")]
     with at.database.writing() as session:
-        unlearning.claim(session, worker="test", lease_seconds=60, max_requests=2)
+        queue.claim(session, worker="test", lease_seconds=60, max_requests=2)
     statuses = [get(f"/deletion-requests/{request}")["status"] for request in requests]
     assert statuses == ["running", "running", "running", "accepted"]

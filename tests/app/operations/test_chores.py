@@ -37,7 +37,7 @@ def superseded(
     new_model(new_dataset()["id"])
     work()
     forget("p1")
-    monkeypatch.setattr(runner, "destroy_retired", lambda at: None)
+    monkeypatch.setattr(runner, "destroy_unneeded", lambda at: None)
     work()
     assert statuses(at) == ["retired", "live"]
     with at.database.reading() as session:

@@ -26,6 +26,7 @@ from app.main import create_app
 from app.operations import chores
 from app.privacy.mechanism import Mechanism
 from app.registry.rows import RowStore
+from app.unlearning import queue
 from app.unlearning import service as unlearning
 from tests.app.privacy import lanes
 from tests.conftest import npz, people
@@ -59,9 +60,9 @@ def live(new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], in
     return model
 
 
-def _claim(at: Installation) -> unlearning.Claimed:
+def _claim(at: Installation) -> queue.Claimed:
     with at.database.writing() as session:
-        claimed = unlearning.claim(session, worker="w", lease_seconds=0.0, max_requests=100)
+        claimed = queue.claim(session, worker="w", lease_seconds=0.0, max_requests=100)
     assert claimed
     return claimed
 

@@ -17,8 +17,9 @@ from app.privacy.audit import AuditPlan, Observed
 from app.privacy.errors import PreconditionError
 from app.privacy.mechanism import Mechanism
 from app.registry import service as registry
+from app.unlearning import queue
 from app.unlearning import service as unlearning
-from app.unlearning.service import Claimed
+from app.unlearning.queue import Claimed
 from tests.app.privacy import lanes
 
 Make = Callable[..., dict[str, Any]]
@@ -32,7 +33,7 @@ def claim(at: Installation) -> Claim:
 
     def claimed() -> Claimed:
         with at.database.writing() as session:
-            found = unlearning.claim(session, worker="w", lease_seconds=30, max_requests=100)
+            found = queue.claim(session, worker="w", lease_seconds=30, max_requests=100)
         assert found
         return found
 

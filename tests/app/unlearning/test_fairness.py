@@ -11,8 +11,9 @@ from app.config import Settings
 from app.db.tables import Dataset, Model
 from app.installation import Installation
 from app.registry.weights import WeightStore
+from app.unlearning import queue
 from app.unlearning import service as unlearning
-from app.unlearning.service import Claimed
+from app.unlearning.queue import Claimed
 from worker import runner
 
 Make = Callable[..., dict[str, Any]]
@@ -32,7 +33,7 @@ def claim(at: Installation) -> Callable[[], Claimed]:
         with at.database.writing() as session:
             session.execute(sa.update(Model).values(not_before=None))
             session.execute(sa.update(Dataset).values(not_before=None))
-            claimed = unlearning.claim(session, worker="w", lease_seconds=30, max_requests=500)
+            claimed = queue.claim(session, worker="w", lease_seconds=30, max_requests=500)
         assert claimed is not None
         return claimed
 

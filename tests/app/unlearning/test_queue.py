@@ -2,20 +2,23 @@
 
 import datetime
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
+from app.api import intake
 from app.db import now
 from app.db.tables import Dataset, DeletionRequest, Erasure, Model, Run, Tenant, Version, new_id
 from app.deletion import repository as deletion
 from app.deletion.status import Status
 from app.installation import Installation
-from app.unlearning import repository
-from app.unlearning import service as unlearning
+from app.unlearning import queue, repository
+from worker import runner
 
 DAY = datetime.timedelta(days=1)
+Make = Callable[..., dict[str, Any]]
 Wait = Callable[..., tuple[str, str]]
 
 
@@ -69,7 +72,7 @@ def due(at: Installation) -> list[str]:
     """The datasets that are due; that there are any is said if and only if there are."""
     with at.database.reading() as session:
         found = [one.dataset_id for one in repository.datasets_due(session, at=now(session))]
-        assert unlearning.anything_to_do(session) == bool(found)
+        assert queue.anything_to_do(session) == bool(found)
         return found
 
 
@@ -84,7 +87,7 @@ def change(at: Installation, request_id: str, **columns: object) -> None:
 def claim(at: Installation, limit: int = 500) -> str | None:
     """The dataset of the next run, which is over at once."""
     with at.database.writing() as session:
-        claimed = unlearning.claim(session, worker="w", lease_seconds=30, max_requests=limit)
+        claimed = queue.claim(session, worker="w", lease_seconds=30, max_requests=limit)
         if claimed is None:
             return None
         session.get_one(Run, claimed.run_id).status = "published"
@@ -202,3 +205,32 @@ def test_a_patient_model_counts_who_may_be_taken(
         version = {"number": 1, "status": "live", "run_id": "run_a", "revision": 0, "weights_sha256": "", "metrics": {}}
         session.add(Version(id="ver_a", model_id="mdl_a", published_at=moment, **version))
     assert due(at) == ([] if waits else ["ds_a"])
+
+
+@pytest.fixture
+def two_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An installation whose runs take two requests at most, and whose estimates are never older than the question."""
+    monkeypatch.setenv("LETHE_MAX_REQUESTS_PER_RUN", "2")
+    monkeypatch.setattr(intake, "_FRESH_SECONDS", 0.0)
+    monkeypatch.setattr(intake, "_LEAST_BETWEEN", 0.0)
+
+
+@pytest.mark.usefixtures("two_at_once")
+def test_nobody_is_told_of_a_run_for_more_than_one_takes(
+    at: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Callable[[str], Any]
+) -> None:
+    """What a request and its dataset's account say will run is for as many as one run takes, and is what then runs."""
+    model = new_model(new_dataset()["id"], noise_scale=0.02)
+    assert runner.run_next(at, worker="w")
+    request = [forget(f"p{person}") for person in range(5)][-1]
+    with at.database.reading() as session:
+        [(_, for_all, waiting)] = queue.estimate(session, model_ids=[model["id"]], max_requests=500)
+    estimate = get(f"/deletion-requests/{request['id']}")["estimate"]
+    [budget] = get(f"/accounting/datasets/{model['dataset_id']}")["models"]
+    assert runner.run_next(at, worker="w")
+    [run, *_] = get("/runs")["items"]
+    told = {name: budget["next_run"][name] for name in ("kind", "steps", "records")}
+    assert told == {"kind": run["kind"], "steps": run["steps_total"], "records": 2}
+    assert estimate["models"] == [{"model_id": model["id"], "kind": run["kind"], "steps": run["steps_total"]}]
+    assert (waiting, run["kind"]) == (5, "unlearn")
+    assert for_all.steps > run["steps_total"]

@@ -15,8 +15,9 @@ from app.db.tables import Dataset, LedgerEntry, Model, Run, Version
 from app.errors import LeaseLost, RunDiffersFromPlan, RunUnknown
 from app.installation import Installation
 from app.registry import weights
+from app.unlearning import queue
 from app.unlearning import service as unlearning
-from app.unlearning.service import Claimed
+from app.unlearning.queue import Claimed
 from tests.app.privacy import lanes
 
 Make = Callable[..., dict[str, Any]]
@@ -30,7 +31,7 @@ def claim(at: Installation) -> Claim:
 
     def claimed(*, worker: str = "w", lease_seconds: float = 30.0, max_requests: int = 100) -> Claimed | None:
         with at.database.writing() as session:
-            return unlearning.claim(session, worker=worker, lease_seconds=lease_seconds, max_requests=max_requests)
+            return queue.claim(session, worker=worker, lease_seconds=lease_seconds, max_requests=max_requests)
 
     return claimed
 
@@ -385,7 +386,7 @@ def test_estimate_is_what_will_run(claim: Claim, live: Any, forget: Make, get: G
     request = forget("p4")
     with at.database.reading() as session:
         waiting = [model["model_id"] for model in request["models"]]
-        [(model_id, plan, records)] = unlearning.estimate(session, model_ids=waiting)
+        [(model_id, plan, records)] = queue.estimate(session, model_ids=waiting, max_requests=100)
     claimed = claim()
     assert claimed
     assert (claimed.model_id, claimed.kind, claimed.steps) == (model_id, plan.kind, plan.steps)

@@ -19,6 +19,7 @@ from app.deletion.service import Asked, Submitted
 from app.errors import DeliveryUnknown
 from app.installation import Installation
 from app.operations import chores
+from app.unlearning import queue
 from app.unlearning import service as unlearning
 from app.webhooks import repository, service
 
@@ -155,7 +156,7 @@ def test_a_worker_that_died_is_nobody_elses_business(
     submit(at, by, asked(at, by, "p1"))
     for _ in range(2):
         with at.database.writing() as session:
-            assert unlearning.claim(session, worker="test", lease_seconds=60, max_requests=10)
+            assert queue.claim(session, worker="test", lease_seconds=60, max_requests=10)
         with at.database.writing() as session:
             assert unlearning.take_back(session, worker="test") == 1
     assert told(deliveries) == [("accepted", "accepted")]

@@ -1,0 +1,197 @@
+"""Which run comes next: claim it under a lease, with the rows of all who wait; or say what it would be now."""
+
+import datetime
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sqlalchemy.orm import Session
+
+from app import telemetry
+from app.accounting import ledger
+from app.accounting import repository as accounting_repository
+from app.db import now
+from app.db.tables import Dataset, Model, Run, Version, new_id
+from app.deletion import claims
+from app.deletion import repository as deletion_repository
+from app.errors import LetheError
+from app.privacy.audit import AuditPlan
+from app.privacy.errors import PrivacyError
+from app.privacy.mechanism import Mechanism
+from app.registry import additions
+from app.registry import service as registry
+from app.registry.additions import Taken
+from app.unlearning import audits, planner, repository, service
+from app.unlearning.planner import Plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claimed:
+    """A run that this worker holds: all it needs to know, so that nothing is read from the database while it runs.
+
+    `additions`: batches of rows to write into their slots, before anything is erased. `digest`: of the rows as they
+    must be before; None where a dead run may have written or erased some.
+    """
+
+    run_id: str
+    kind: str
+    dataset_id: str
+    additions: tuple[Taken, ...]
+    erases: bool
+    slots_to_null: tuple[int, ...]
+    digest: str | None
+    model_id: str | None
+    evaluation_dataset_id: str | None
+    mechanism: Mechanism | None
+    steps: int
+    ranks: int
+    parent_version_id: str | None
+    version_id: str
+    audit: AuditPlan | None
+
+
+def claim(session: Session, *, worker: str, lease_seconds: float, max_requests: int) -> Claimed | None:
+    """Take the next run that is due, with the rows of everybody who waits on its dataset; None if nothing is due.
+
+    Workers claim in turn (`Database.writing`): what one has taken is not due for the next. Also takes back runs whose
+    lease is over. At most one run per dataset is under way: rows are overwritten in place, and no other run may be
+    reading them.
+    """
+    at = now(session)
+    for run in repository.expired_runs(session, at=at):
+        service.abandon(session, run, error_code="lease_expired")
+    for due in repository.datasets_due(session, at=at):
+        dataset = session.get_one(Dataset, due.dataset_id)
+        try:
+            with session.begin_nested():
+                if due.audit:
+                    return _claim_audit(session, dataset, worker=worker, lease_seconds=lease_seconds)
+                return _claim(session, dataset, worker=worker, lease_seconds=lease_seconds, max_requests=max_requests)
+        except (LetheError, PrivacyError) as error:  # what is wrong with one dataset must not stop the others
+            code = error.code if isinstance(error, LetheError) else type(error).__name__
+            telemetry.logger().error("unlearning.dataset_put_off", dataset_id=dataset.id, error=code)
+            dataset.attempts, dataset.not_before = service.back_off(session, dataset.attempts)
+    return None
+
+
+def anything_to_do(session: Session) -> bool:
+    """Whether `claim` would find something: asked in a reading session, so that an idle worker disturbs nobody."""
+    at = now(session)
+    return bool(repository.expired_runs(session, at=at)) or repository.anything_due(session, at=at)
+
+
+def _claim(session: Session, dataset: Dataset, *, worker: str, lease_seconds: float, max_requests: int) -> Claimed:
+    at = now(session)
+    unsure = bool(deletion_repository.unconfirmed_erasures(session, dataset_id=dataset.id))
+    unsure = unsure or additions.is_any_under_way(session, dataset_id=dataset.id)
+    additions.take(session, dataset=dataset)
+    claims.claim_erasures(session, dataset=dataset, limit=max_requests)
+    models = repository.models_due(session, dataset=dataset, at=at)
+    if models:
+        model, live = models[0]
+        records = accounting_repository.records_waiting_for(session, model)
+        plan = _plan(session, model, records=records)
+    else:
+        model, live, records = None, None, 0
+        erases = bool(deletion_repository.unconfirmed_erasures(session, dataset_id=dataset.id))
+        plan = Plan(kind="erase" if erases else "add", steps=0, reason="no model of this dataset is to be run")
+    run = _begin(session, dataset, model, plan, live=live, records=records, worker=worker, lease_seconds=lease_seconds)
+    if model:
+        claims.start_models(session, model_id=model.id, revision=run.revision, run_id=run.id)
+    return _claimed(session, run, dataset, model, digest=None if unsure else dataset.digest)
+
+
+def _claim_audit(session: Session, dataset: Dataset, *, worker: str, lease_seconds: float) -> Claimed:
+    """No row is taken: requests that wait for each other go on waiting."""
+    model = repository.model_to_audit(session, dataset_id=dataset.id)
+    assert model is not None
+    plan = planner.audit(registry.mechanism_of(model), epsilon=model.epsilon, delta=model.delta)
+    run = _begin(session, dataset, model, plan, live=None, records=0, worker=worker, lease_seconds=lease_seconds)
+    return _claimed(session, run, dataset, model, digest=dataset.digest)
+
+
+def _begin(
+    session: Session,
+    dataset: Dataset,
+    model: Model | None,
+    plan: Plan,
+    *,
+    live: Version | None,
+    records: int,
+    worker: str,
+    lease_seconds: float,
+) -> Run:
+    at = now(session)
+    run = Run(
+        id=new_id("run"),
+        tenant_id=dataset.tenant_id,
+        kind=plan.kind,
+        status="running",
+        dataset_id=dataset.id,
+        model_id=model.id if model else None,
+        revision=dataset.revision,
+        parent_version_id=live.id if live and plan.kind == "unlearn" else None,
+        version_id=new_id("ver"),
+        steps_total=plan.steps,
+        steps_done=0,
+        records=records,
+        reason=plan.reason,
+        worker=worker,
+        lease_expires_at=at + datetime.timedelta(seconds=lease_seconds),
+        started_at=at,
+    )
+    session.add(run)
+    session.flush()  # request_models refer to it
+    return run
+
+
+def _claimed(session: Session, run: Run, dataset: Dataset, model: Model | None, *, digest: str | None) -> Claimed:
+    return Claimed(
+        run_id=run.id,
+        kind=run.kind,
+        dataset_id=dataset.id,
+        additions=tuple(additions.taken(session, dataset_id=dataset.id)),
+        erases=bool(deletion_repository.unconfirmed_erasures(session, dataset_id=dataset.id)),
+        slots_to_null=tuple(deletion_repository.slots_to_null(session, dataset_id=dataset.id)),
+        digest=digest,
+        model_id=run.model_id,
+        evaluation_dataset_id=model.evaluation_dataset_id if model else None,
+        mechanism=registry.mechanism_of(model) if model else None,
+        steps=run.steps_total,
+        ranks=model.ranks if model else 1,
+        parent_version_id=run.parent_version_id,
+        version_id=run.version_id,
+        audit=audits.planned(session, run, model) if model else None,
+    )
+
+
+def estimate(session: Session, *, model_ids: Iterable[str], max_requests: int) -> list[tuple[str, Plan, int]]:
+    """Of each of these models, what `next_run` says."""
+    return [
+        (model_id, *next_run(session, registry.get_model(session, model_id), max_requests=max_requests))
+        for model_id in model_ids
+    ]
+
+
+def next_run(session: Session, model: Model, *, max_requests: int) -> tuple[Plan, int]:
+    """What a model would run if it ran now, for as many who wait on it as one run takes, and how many records that
+    would forget."""
+    records = deletion_repository.count_waiting(session, dataset_id=model.dataset_id, at_most=max_requests)
+    records += accounting_repository.records_waiting_for(session, model)
+    return _plan(session, model, records=records), records
+
+
+def _plan(session: Session, model: Model, *, records: int) -> Plan:
+    mechanism = registry.mechanism_of(model)
+    match model.wanted:
+        case "learn":
+            return planner.learn(mechanism, kind="learn")
+        case "relearn":
+            return planner.learn(mechanism, kind="relearn")
+        case _:
+            began = accounting_repository.chain_began_at(session, model_id=model.id)
+            if began is not None and accounting_repository.is_anything_added_since(
+                session, dataset_id=model.dataset_id, revision=began
+            ):
+                return planner.learn(mechanism, kind="relearn", reason="rows were added since it learned")
+            chain = ledger.chain_of(session, model_id=model.id, mechanism=mechanism)
+            return planner.forget(chain, records=records, epsilon=model.epsilon, delta=model.delta)
