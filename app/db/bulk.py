@@ -30,7 +30,8 @@ def insert(session: Session, table: type[Table], *, columns: Sequence[str], rows
 
 
 def store(session: Session, table: type[Table], rows: Sequence[Table] | Sequence[Mapping[str, Any]]) -> None:
-    """Add new rows, as the driver takes them: SQLAlchemy takes twice as long to make that of what it is given.
+    """Add new rows, after what the session has yet to flush. They are made as the driver takes them: SQLAlchemy takes
+    twice as long to do it.
 
     Rows that nobody looks at are cheaper as mappings, of all columns (but a number that the database gives).
     """
@@ -56,6 +57,7 @@ def together(session: Session) -> Iterator[None]:
         del session.info[_WAITING]
     if not waiting:
         return
+    session.flush()
     connection = session.connection()
     with _pipeline(connection):
         for table, rows, unless_there in waiting:
@@ -97,6 +99,7 @@ def _store(
     if not rows:
         return
     if waiting is None:
+        session.flush()
         _run(session.connection(), table, rows, unless_there=unless_there)
     else:
         waiting.append((table, rows, unless_there))
