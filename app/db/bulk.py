@@ -1,4 +1,4 @@
-"""Many rows at once: an upload holds its turn for seconds, not for minutes."""
+"""Many rows at once, and new rows in few round trips: whoever writes holds the turn no longer than need be."""
 
 import itertools
 import operator
@@ -29,18 +29,26 @@ def insert(session: Session, table: type[Table], *, columns: Sequence[str], rows
         add(session, table, columns, batch)
 
 
-def store(session: Session, table: type[Table], rows: Sequence[Table] | Sequence[Mapping[str, Any]]) -> None:
-    """Add new rows, after what the session has yet to flush. They are made as the driver takes them: SQLAlchemy takes
-    twice as long to do it.
+def store(
+    session: Session,
+    table: type[Table],
+    rows: Sequence[Table] | Sequence[Mapping[str, Any]],
+    *,
+    unless_there: bool = False,
+) -> None:
+    """Add new rows, after what the session has yet to flush; with `unless_there` those whose key is not taken yet.
 
-    Rows that nobody looks at are cheaper as mappings, of all columns (but a number that the database gives).
+    Rows that nobody looks at are cheaper as mappings, of all columns (but a number that the database gives). A column's
+    default is not applied. The driver gets values as it takes them: SQLAlchemy takes twice as long to make them so.
     """
-    _store(session, table, rows, unless_there=False)
-
-
-def store_missing(session: Session, table: type[Table], rows: Sequence[Mapping[str, Any]]) -> None:
-    """Add those of the new rows whose key is not taken yet, as `store` does."""
-    _store(session, table, rows, unless_there=True)
+    if not rows:
+        return
+    waiting = session.info.get(_WAITING)
+    if waiting is None:
+        session.flush()
+        _run(session.connection(), table, rows, unless_there=unless_there)
+    else:
+        waiting.append((table, rows, unless_there))
 
 
 @contextmanager
@@ -90,19 +98,6 @@ class _Insertion:
         return tuple(
             process(value) if process else value for value, process in zip(found, self.processors, strict=True)
         )
-
-
-def _store(
-    session: Session, table: type[Table], rows: Sequence[Table] | Sequence[Mapping[str, Any]], *, unless_there: bool
-) -> None:
-    waiting = session.info.get(_WAITING)
-    if not rows:
-        return
-    if waiting is None:
-        session.flush()
-        _run(session.connection(), table, rows, unless_there=unless_there)
-    else:
-        waiting.append((table, rows, unless_there))
 
 
 def _run(connection: sa.Connection, table: type[Table], rows: Sequence[Any], *, unless_there: bool) -> None:

@@ -36,7 +36,7 @@ def add(session: Session, requests: Sequence[DeletionRequest], *, at: datetime.d
         for request in requests
         for dataset_id in _where(request)
     ]
-    bulk.store_missing(session, Suppression, rows)
+    bulk.store(session, Suppression, rows, unless_there=True)
 
 
 def withdraw(session: Session, request: DeletionRequest) -> None:

@@ -37,7 +37,7 @@ def test_what_is_there_stays(at: Installation) -> None:
                 | {"created_at": now(session)}
                 for who in batch
             ]
-            bulk.store_missing(session, Suppression, rows)
+            bulk.store(session, Suppression, rows, unless_there=True)
     with at.database.reading() as session:
         found = session.execute(sa.select(Suppression.subject_ref, Suppression.id).order_by(Suppression.subject_ref))
         assert [tuple(row) for row in found] == [("a", "sup_a"), ("b", "sup_a"), ("c", "sup_b")]
@@ -74,7 +74,7 @@ def test_what_is_stored_together_is_there_after_the_block(at: Installation, forg
     with at.database.writing() as session:
         with bulk.together(session):
             bulk.store(session, Suppression, _suppressions("a"))
-            bulk.store_missing(session, Suppression, _suppressions("a", "b", "c"))
+            bulk.store(session, Suppression, _suppressions("a", "b", "c"), unless_there=True)
             for status in ("running", "completed"):
                 bulk.store(session, RequestEvent, [event | {"status": status}])
             assert session.scalars(people).all() == []
