@@ -40,7 +40,7 @@ _ADVICE: Mapping[str, Advice] = {
     ),
     "dataset_damaged": Advice(
         means="The rows on disk are not those on record. Nothing is learned from them.",
-        todo="Restore the data folder that belongs to the database.",
+        todo="Put back the data folder that belongs to the database, or restore a backup with the tombstones.",
     ),
     "database_put_back": Advice(
         means="The tombstones know requests that the database does not: an older state of it was put back.",
