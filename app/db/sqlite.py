@@ -5,6 +5,7 @@ What is deleted or updated is overwritten in the pages of the file (`secure_dele
 that they left may keep a copy, in space that nothing uses, until the file is written anew.
 """
 
+import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,9 +31,11 @@ def engine(url: sa.URL, *, read_only: bool) -> sa.Engine:
     @sa.event.listens_for(engine, "connect")
     def _configure(connection: Any, _record: Any) -> None:
         connection.isolation_level = None
-        pragmas = ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "secure_delete=ON")
+        pragmas = ("synchronous=FULL", "foreign_keys=ON", "secure_delete=ON")
         for pragma in ("temp_store=MEMORY", *(("query_only=ON",) if read_only else pragmas)):
             connection.execute(f"PRAGMA {pragma}")
+        if not read_only:
+            _log_ahead(connection)
 
     @sa.event.listens_for(engine, "begin")
     def _begin(connection: sa.Connection) -> None:
@@ -40,6 +43,20 @@ def engine(url: sa.URL, *, read_only: bool) -> sa.Engine:
         connection.exec_driver_sql("BEGIN DEFERRED" if reads else "BEGIN IMMEDIATE")
 
     return engine
+
+
+def _log_ahead(connection: sqlite3.Connection) -> None:
+    """Make a new database one with a log (WAL); others stay what they are. SQLite waits for no other process that does
+    so at the same moment, whatever the timeout says: this does."""
+    until = time.monotonic() + _PATIENCE_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                raise
+            time.sleep(0.01)
 
 
 def scrub(engine: sa.Engine) -> bool:

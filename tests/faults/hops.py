@@ -135,6 +135,7 @@ def _one_writes_at_a_time() -> None:
 
 
 INSTALL: dict[str, Callable[[Hop], None]] = {
+    "heard": functools.partial(_before, runner, "destroy_unneeded"),
     "claim not committed": functools.partial(_after, queue, "claim"),
     "claimed": functools.partial(_before, runner.Lease, "__enter__"),
     "features null and labels not": functools.partial(_after, rows, "zero_and_verify"),

@@ -26,6 +26,7 @@ Get = Callable[[str], Any]
 KILLED = -signal.SIGKILL
 
 AT_DEATH = {
+    "heard": (0, 0, 2),
     "claim not committed": (0, 0, 2),
     "claimed": (1, 0, 2),
     "features null and labels not": (1, 0, 2),

@@ -228,15 +228,12 @@ def test_a_message_lost_with_its_worker(
     get: Get,
 ) -> None:
     """A request whose only message was given to a worker that died before it looked is done by the next sweep."""
-    one = worker("one")
-    one.ready()
-    one.process().suspend()
-    request = forget("p3")
     with redis.Redis(port=broker.port) as client:
-        one.process().resume()
-        while client.llen("celery"):  # until it is with the worker
-            pass
-        one.kill()
+        client.flushall()  # what was rung for the model
+        one = worker("one", hop="heard", act=hops.die)
+        one.ready()
+        request = forget("p3")
+        assert one.child.died() == -signal.SIGKILL
         client.flushall()
     two = worker("two")
     two.ready()

@@ -1,8 +1,11 @@
 import random
 import re
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -82,6 +85,23 @@ def test_sqlite_loses_nothing(closed: Database) -> None:
         "secure_delete": 1,
         "temp_store": 2,
     }
+
+
+def test_a_database_is_new_to_several_at_once(tmp_path: Path) -> None:
+    """Whoever opens a new database at the same moment as others waits for them; nobody finds it locked."""
+    together = threading.Barrier(4)
+    for number in range(20):
+        engines = [sqlite.engine(sa.make_url(f"sqlite:///{tmp_path}/{number}.db"), read_only=False) for _ in range(4)]
+
+        def journal(engine: sa.Engine) -> Any:
+            together.wait()
+            with engine.begin() as connection:
+                return connection.exec_driver_sql("PRAGMA journal_mode").scalar()
+
+        with ThreadPoolExecutor(4) as threads:
+            assert list(threads.map(journal, engines)) == ["wal"] * 4
+        for engine in engines:
+            engine.dispose()
 
 
 def test_the_space_between_rows_is_cleared_too(closed: Database, tmp_path: Path) -> None:
