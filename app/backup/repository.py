@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.orm import Session, defer
+from sqlalchemy.orm import Session
 
 from app.db.tables import (
     Addition,
@@ -21,6 +21,7 @@ from app.db.tables import (
     Version,
 )
 from app.deletion import repository as deletion_repository
+from app.deletion.restoration import REMEMBERED, Remembered
 from app.deletion.retention_repository import NOBODY
 from app.deletion.status import EXTENDED, OPEN, PAUSED, RESUMED, Status
 from app.registry import additions
@@ -41,14 +42,16 @@ def last_event(session: Session) -> int:
     return session.scalar(sa.select(sa.func.max(RequestEvent.id))) or 0
 
 
-def telling_events(session: Session, *, after: int, limit: int) -> list[tuple[RequestEvent, DeletionRequest]]:
-    """The next of them, with their requests as they stand."""
-    query = sa.select(RequestEvent, DeletionRequest).join(
-        DeletionRequest, DeletionRequest.id == RequestEvent.request_id
-    )
-    query = query.options(defer(DeletionRequest.particulars, raiseload=True))  # nobody's words are remembered
+def telling_events(session: Session, *, after: int, limit: int) -> list[tuple[int, datetime.datetime, Remembered]]:
+    """The next of them: number, time, and the request as it stands."""
+    asked = [getattr(DeletionRequest, name) for name in REMEMBERED]  # nobody's words are among them
+    query = sa.select(RequestEvent.id, RequestEvent.at, *asked)
+    query = query.join(DeletionRequest, DeletionRequest.id == RequestEvent.request_id)
     query = query.where(RequestEvent.id > after, _TELLING).order_by(RequestEvent.id).limit(limit)
-    return [(found, request) for found, request in session.execute(query)]
+    return [
+        (number, at, Remembered(**dict(zip(REMEMBERED, request, strict=True))))
+        for number, at, *request in session.execute(query)
+    ]
 
 
 def releases(session: Session) -> list[tuple[datetime.datetime, dict[str, Any]]]:

@@ -6,7 +6,7 @@ by when.
 
 import datetime
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any, Self
 
 from sqlalchemy.orm import Session
@@ -48,15 +48,9 @@ class Remembered:
     paused_at: datetime.datetime | None
     held_until: datetime.datetime | None
 
-    @classmethod
-    def of(cls, request: DeletionRequest) -> Self:
-        return cls(**{one.name: getattr(request, one.name) for one in fields(cls)})
-
     def to_json(self) -> dict[str, Any]:
-        return {
-            name: value.isoformat() if isinstance(value, datetime.datetime) else value
-            for name, value in asdict(self).items()
-        }
+        values = ((name, getattr(self, name)) for name in REMEMBERED)
+        return {name: value.isoformat() if isinstance(value, datetime.datetime) else value for name, value in values}
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> Self:
@@ -66,6 +60,8 @@ class Remembered:
         return cls(**given)
 
 
+REMEMBERED = tuple(one.name for one in fields(Remembered))
+"""The columns of `deletion_requests` that are remembered."""
 _MOMENTS = {one.name for one in fields(Remembered) if one.type in (datetime.datetime, datetime.datetime | None)}
 
 
@@ -107,7 +103,7 @@ def _make_again(session: Session, remembered: Sequence[Remembered]) -> int:
 
 
 def _made(session: Session, remembered: Remembered, found: repository.LookedUp, *, at: datetime.datetime) -> Submitted:
-    given = {one.name: getattr(remembered, one.name) for one in fields(remembered) if one.name != "status"}
+    given = {name: getattr(remembered, name) for name in REMEMBERED if name != "status"}
     request = DeletionRequest(
         **given, status=Status.RECEIVED, particulars=Particulars(), kept=retention.kept(Particulars())
     )

@@ -46,6 +46,17 @@ def test_each_event_is_remembered_once(at: Installation, new_dataset: Make, forg
     assert "case-77" not in written
 
 
+def test_who_lags_behind_catches_up(
+    at: Installation, monkeypatch: pytest.MonkeyPatch, new_dataset: Make, forget: Make
+) -> None:
+    """More than is written at once is written one portion after the other, in order, all of it."""
+    monkeypatch.setattr(tombstones, "_AT_ONCE", 2)
+    new_dataset()
+    asked = [forget(f"p{person}")["id"] for person in range(5)]
+    tombstones.record(at)
+    assert statuses(at) == [(request_id, "accepted") for request_id in asked]
+
+
 def test_what_happens_to_a_request_is_remembered(
     at: Installation, gateway: TestClient, new_dataset: Make, forget: Make
 ) -> None:
