@@ -110,12 +110,12 @@ def _routes() -> Sequence[BaseRoute]:
     takes a quarter of a second, and is done once for all applications of a process."""
     api = APIRouter(generate_unique_id_function=document.operation_id)
     for router in (
+        batches.router,
+        deletion_requests.router,  # what is called most is matched first
         datasets.router,
         additions.router,
         models.router,
         serving.router,
-        batches.router,
-        deletion_requests.router,
         lineage.router,
         suppressions.router,
         leaving_reasons.router,

@@ -156,11 +156,9 @@ def _requests_of_model(session: Session, model_id: str, *, limit: int, cursor: s
     """Along the model's own list, in the order of the requests, which are its tenant's."""
     if session.scalars(sa.select(Model.id).where(Model.id == model_id)).first() is None:  # or it is another tenant's
         return Page([], None)
-    owed = sa.select(RequestModel).where(RequestModel.model_id == model_id)
-    found = page(session, owed, RequestModel.requested_at, RequestModel.request_id, limit=limit, cursor=cursor)
-    ids = [one.request_id for one in found.items]
-    by_id = {one.id: one for one in session.scalars(sa.select(DeletionRequest).where(DeletionRequest.id.in_(ids)))}
-    return Page([by_id[request_id] for request_id in ids], found.next_cursor)
+    query = sa.select(DeletionRequest).join(RequestModel, RequestModel.request_id == DeletionRequest.id)
+    query = query.where(RequestModel.model_id == model_id)
+    return page(session, query, RequestModel.requested_at, RequestModel.request_id, limit=limit, cursor=cursor)
 
 
 def _asks(session: Session, model_id: str) -> sa.ColumnElement[bool]:
