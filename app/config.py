@@ -23,7 +23,9 @@ class Settings(BaseSettings):
     host: str = Field("127.0.0.1", description="Address the gateway listens on.")
     port: int = Field(8000, ge=0, le=65535, description="Port the gateway listens on.")
     database_url: SecretStr | None = Field(None, description="SQLAlchemy URL; default: SQLite in the data folder.")
-    broker_url: SecretStr | None = Field(None, description="Celery broker; default: none, the worker runs embedded.")
+    broker_url: SecretStr | None = Field(
+        None, description="Celery broker: redis:// or amqp:// (RabbitMQ); default: none, the worker runs embedded."
+    )
     admin_key_file: Path | None = Field(None, description="The first admin key; default: keys/admin.key in data_dir.")
     store_url: str | None = Field(
         None,

@@ -9,6 +9,7 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
+import kombu
 import psutil
 import redis
 from pydantic import SecretStr
@@ -60,7 +61,13 @@ class Service:
         """Wait until a Celery worker hears the broker: until it waits for a message there."""
         broker_url = self._settings.broker_url
         assert broker_url
-        with redis.Redis.from_url(broker_url.get_secret_value()) as client:
+        url = broker_url.get_secret_value()
+        if url.startswith("amqp:"):
+            with kombu.Connection(url) as connection:
+                channel = connection.default_channel
+                wait_until(lambda: channel.queue_declare("celery", passive=True).consumer_count)
+            return
+        with redis.Redis.from_url(url) as client:
             wait_until(lambda: self._ports() & {_port(one) for one in client.client_list() if "b" in one["flags"]})
 
     def _ports(self) -> set[int]:

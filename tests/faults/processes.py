@@ -1,7 +1,8 @@
-"""Real processes for tests: workers that stop where they are told to, gateways, commands, `lethe up`, Redis.
+"""Real processes for tests: workers that stop where they are told to, gateways, commands, `lethe up`, Redis,
+RabbitMQ.
 
 Workers, gateways and commands are forked from a process that has imported everything already, so that starting one
-takes milliseconds; `lethe up` and Redis are started as people start them.
+takes milliseconds; the others are started as people start them.
 """
 
 import contextlib
@@ -24,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import celery.__main__
+import kombu
 import psutil
 
 from app import cli, hardening, supervisor, telemetry
@@ -220,6 +222,60 @@ class Redis:
     def start(self) -> None:
         """Come back empty, on the same port."""
         self.process = self._started()
+
+    def send(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+
+class RabbitMQ:
+    """A RabbitMQ server (Debian's, which no wheel brings) on ports of its own, that can go away and come back."""
+
+    def __init__(self, folder: Path) -> None:
+        self._server = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
+        needed = "These tests need RabbitMQ: apt-get install --no-install-recommends rabbitmq-server"
+        assert self._server.exists(), needed
+        with contextlib.ExitStack() as probes:
+            found = [probes.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(3)]
+            self._port, between_nodes, self._epmd = (str(probe.getsockname()[1]) for probe in found)
+        self._environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(folder),
+            "RABBITMQ_NODENAME": f"lethe{self._port}@localhost",
+            "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
+            "RABBITMQ_NODE_PORT": self._port,
+            "RABBITMQ_DIST_PORT": between_nodes,
+            "RABBITMQ_MNESIA_BASE": str(folder / "rabbitmq"),
+            "RABBITMQ_LOG_BASE": str(folder),
+            "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "no_plugins"),
+            "ERL_EPMD_PORT": self._epmd,
+            "ERL_EPMD_ADDRESS": "127.0.0.1",
+        }
+        self._log = folder / "rabbitmq.log"
+        self.url = f"amqp://guest:guest@127.0.0.1:{self._port}//"
+        self.start()
+
+    def start(self) -> None:
+        """On the same port; come back with what it had written down."""
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [self._server], env=self._environment, stdout=log, stderr=log, start_new_session=True
+            )
+        wait_until(self.answers)
+
+    def answers(self) -> bool:
+        with contextlib.suppress(OSError), kombu.Connection(self.url) as connection:
+            connection.connect()
+            return True
+        return False
+
+    def kill(self) -> None:
+        self.send(signal.SIGKILL)
+        self._process.wait()
+        subprocess.run(["epmd", "-port", self._epmd, "-kill"], check=False, capture_output=True)
+
+    def send(self, number: signal.Signals) -> None:
+        """To all its processes."""
+        os.killpg(self._process.pid, number)
 
 
 _OF_COMMANDS = (

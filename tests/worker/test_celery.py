@@ -1,4 +1,4 @@
-"""The worker behind a broker: a real Redis, a real Celery worker, and either of them dying."""
+"""The worker behind a broker: a real Redis or RabbitMQ, a real Celery worker, and either of them dying."""
 
 import base64
 import contextlib
@@ -25,22 +25,27 @@ from tests.faults.checks import assert_all_done_once
 from tests.faults.deployment import Service
 from tests.faults.processes import wait_until
 
-pytestmark = pytest.mark.redis
-
 Make = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
 Worker = Callable[..., Service]
+Broker = processes.Redis | processes.RabbitMQ
+
+pytestmark = pytest.mark.redis
+BOTH_BROKERS = pytest.mark.parametrize(
+    "broker", [processes.Redis, pytest.param(processes.RabbitMQ, marks=pytest.mark.rabbitmq)], indirect=True
+)
 
 
 @pytest.fixture
-def broker(tmp_path: Path) -> Iterator[processes.Redis]:
-    server = processes.Redis(tmp_path)
+def broker(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Broker]:
+    """A Redis, if a test asks for nothing else."""
+    server: Broker = getattr(request, "param", processes.Redis)(tmp_path)
     yield server
     server.kill()
 
 
 @pytest.fixture
-def settings(settings: Settings, broker: processes.Redis) -> Iterator[Settings]:
+def settings(settings: Settings, broker: Broker) -> Iterator[Settings]:
     """An installation that rings through the broker, and whose leases are short."""
     changed = {"broker_url": SecretStr(broker.url), "lease_seconds": 1.5, "poll_seconds": 0.1}
     yield settings.model_copy(update=changed)
@@ -105,10 +110,11 @@ def test_message_says_nothing(
             assert name.encode() not in everything
 
 
+@BOTH_BROKERS
 @pytest.mark.slow
 def test_request_completes(
     settings: Settings,
-    broker: processes.Redis,
+    broker: Broker,
     at: Installation,
     tmp_path: Path,
     new_dataset: Make,
@@ -135,10 +141,11 @@ def test_request_completes(
     assert_all_done_once(at)
 
 
+@BOTH_BROKERS
 def test_work_from_before_any_worker_is_found(
     worker: Worker,
     beat: Service,
-    broker: processes.Redis,
+    broker: Broker,
     at: Installation,
     new_dataset: Make,
     new_model: Make,
@@ -157,13 +164,14 @@ def test_work_from_before_any_worker_is_found(
     assert_all_done_once(at)
 
 
+@BOTH_BROKERS
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["gone", "silent"])
 def test_broker_away_while_submitting(
     how: str,
     worker: Worker,
     beat: Service,
-    broker: processes.Redis,
+    broker: Broker,
     at: Installation,
     live: dict[str, Any],
     forget: Make,
@@ -176,7 +184,7 @@ def test_broker_away_while_submitting(
     if how == "gone":
         broker.kill()
     else:
-        broker.process.send_signal(signal.SIGSTOP)
+        broker.send(signal.SIGSTOP)
     made = []
     for person in range(3):
         started = time.monotonic()
@@ -185,7 +193,7 @@ def test_broker_away_while_submitting(
     if how == "gone":
         broker.start()
     else:
-        broker.process.send_signal(signal.SIGCONT)
+        broker.send(signal.SIGCONT)
     beat.start()
 
     def all_completed() -> bool:
