@@ -249,6 +249,7 @@ class RabbitMQ:
             "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "no_plugins"),
             "ERL_EPMD_PORT": self._epmd,
             "ERL_EPMD_ADDRESS": "127.0.0.1",
+            "ERL_EPMD_RELAXED_COMMAND_CHECK": "true",  # it may be killed before it knows that the server is dead
         }
         self._log = folder / "rabbitmq.log"
         self.url = f"amqp://guest:guest@127.0.0.1:{self._port}//"
@@ -271,7 +272,7 @@ class RabbitMQ:
     def kill(self) -> None:
         self.send(signal.SIGKILL)
         self._process.wait()
-        subprocess.run(["epmd", "-port", self._epmd, "-kill"], check=False, capture_output=True)
+        subprocess.run(["epmd", "-port", self._epmd, "-kill"], check=True, capture_output=True)
 
     def send(self, number: signal.Signals) -> None:
         """To all its processes."""
