@@ -80,7 +80,7 @@ def _do(at: Installation, claimed: Claimed, span: tracing.Span) -> None:
         else:
             log("unlearning.run_lost")
     else:
-        log("unlearning.run_published", seconds=round(time.monotonic() - started, 3))
+        log("unlearning.run_ended", kind=claimed.kind, seconds=round(time.monotonic() - started, 3))
 
 
 def _name(span: tracing.Span, claimed: Claimed) -> None:

@@ -74,7 +74,7 @@ def test_ending_lets_the_run_finish(tmp_path: Path) -> None:
             model = client.post("/v1/models", json=asked).json()
             wait_until(lambda: client.get(f"/v1/models/{model['id']}").json()["progress"])
         assert up.end() == 0
-    assert "unlearning.run_published" in up.log.read_text()
+    assert "unlearning.run_ended" in up.log.read_text()
     assert "worker.died" not in up.log.read_text()
 
 

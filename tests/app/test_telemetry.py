@@ -171,7 +171,7 @@ def test_no_line_names_anybody(tmp_path: Path) -> None:
             database.close()
         assert up.end() == 0
     events = {line["event"] for line in parsed(up.log)}
-    assert {"gateway.call_answered", "unlearning.run_published", "library.logged"} <= events
+    assert {"gateway.call_answered", "unlearning.run_ended", "library.logged"} <= events
     assert {"gateway.database_unavailable", "worker.database_lost"} <= events
     for secret in SECRETS:
         assert secret not in (up.log.read_text() + metrics).lower()

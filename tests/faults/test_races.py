@@ -176,7 +176,7 @@ def test_a_late_worker_that_nobody_replaced_goes_on(
 
         wait_until(lease_is_over)
         sleeper.wake()
-        wait_until(lambda: sleeper.logged("unlearning.run_published"))
+        wait_until(lambda: sleeper.logged("unlearning.run_ended"))
         assert sleeper.stop() == 0
     assert_all_done_once(at)
     assert [run["status"] for run in get("/runs")["items"]] == ["published", "published"]

@@ -105,7 +105,7 @@ def test_a_person_is_never_named(
     ):
         get(path)
     gateway.get("/metrics")
-    assert {"gateway.call_answered", "unlearning.run_published"} <= {
+    assert {"gateway.call_answered", "unlearning.run_ended"} <= {
         json.loads(line)["event"] for line in log.getvalue().splitlines()
     }
     for secret in (SUBJECT, AGE, NOTE):
