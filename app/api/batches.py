@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 from fastapi import Body as HttpBody
-from fastapi.responses import JSONResponse, StreamingResponse
+from fastapi.responses import Response, StreamingResponse
 from pydantic import ValidationError
 
 from app.access import idempotency
@@ -66,7 +66,7 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {207: {"model": BatchOut, "descrip
 )
 def create_batch(
     call: Writing, body: BatchIn, once: Annotated[Once, once_with(Scope.REQUESTS_WRITE)], source: Source = None
-) -> JSONResponse:
+) -> Response:
     """Ask for up to 10,000 people to be forgotten: 202 if all were accepted, 207 if some were, 422 if none was."""
     return _submit(call, once, [_Item(place=place, body=one) for place, one in enumerate(body.requests)], source)
 
@@ -82,7 +82,7 @@ def create_batch_from_csv(
     body: Annotated[bytes, HttpBody(media_type="text/csv")],
     once: Annotated[Once, once_with(Scope.REQUESTS_WRITE)],
     source: Source = None,
-) -> JSONResponse:
+) -> Response:
     """The same from CSV with a header: the fields of a request, `dataset_ids` joined by `;`, `metadata.<name>`."""
     return _submit(call, once, _read(body), source)
 
@@ -112,7 +112,7 @@ class _Item:
     line: int | None = None
 
 
-def _submit(call: Call, once: Once, items: Sequence[_Item], source: str | None) -> JSONResponse:
+def _submit(call: Call, once: Once, items: Sequence[_Item], source: str | None) -> Response:
     if source in (opendsr.SOURCE, drp.SOURCE):
         raise InputInvalid("This source is a protocol's.", [FieldError("source", "expected another name")])
     found: list[BatchItemOut] = []
@@ -125,7 +125,8 @@ def _submit(call: Call, once: Once, items: Sequence[_Item], source: str | None) 
     if accepted == 0:
         raise BatchRefused("None of the requests was accepted.", [fault for item in found for fault in _faults(item)])
     out = BatchOut(accepted=accepted, refused=len(found) - accepted, items=found)
-    return JSONResponse(out.model_dump(mode="json", exclude_none=True), 202 if out.refused == 0 else 207)
+    status = 202 if out.refused == 0 else 207
+    return Response(out.model_dump_json(exclude_none=True), status, media_type="application/json")
 
 
 def _asked(call: Call, item: _Item, source: str | None) -> Asked | LetheError:
@@ -151,17 +152,20 @@ def _store(call: Call, once: Once, start: int, group: Sequence[tuple[_Item, Aske
     if not ready and name is None:
         return [_refused(item, one) for item, one in group if isinstance(one, LetheError)]
     with call.at.database.writing() as session:
-        answer = idempotency.replay(session, once)
-        if answer is None:
+        before = idempotency.replay(session, once)
+        if before is not None:
+            items = [BatchItemOut.model_validate(item) for item in before.body["items"]]
+        else:
             made = iter(deletion.submit_all(session, ready) if ready else ())
             view = view_of(session, call)
             items = [_answered(item, next(made) if isinstance(one, Asked) else one, view) for item, one in group]
-            body = {"items": [item.model_dump(mode="json", exclude_none=True) for item in items]}
-            answer = Answer(status=202, location=None, body=body)
-            if ready:
-                idempotency.remember(session, once, answer)
-    kept = [BatchItemOut.model_validate(item) for item in answer.body["items"]]
-    return [_written_by(one, item) for (_, one), item in zip(group, kept, strict=True)]
+            if ready and name is not None:
+                body = {"items": [item.model_dump(mode="json", exclude_none=True) for item in items]}
+                idempotency.remember(session, once, Answer(status=202, location=None, body=body))
+    for (_, one), item in zip(group, items, strict=True):
+        if isinstance(one, Asked) and item.id is not None:  # what the caller wrote is not kept with the answer
+            item.external_id = one.external_id
+    return items
 
 
 def _answered(item: _Item, made: Submitted | LetheError, view: View) -> BatchItemOut:
@@ -175,13 +179,6 @@ def _answered(item: _Item, made: Submitted | LetheError, view: View) -> BatchIte
         id=request.id,
         request_status=view.status(request),
     )
-
-
-def _written_by(asked: Asked | LetheError, kept: BatchItemOut) -> BatchItemOut:
-    """With what the caller wrote, which is not kept with the answer: it comes again with a repetition."""
-    if isinstance(asked, LetheError) or kept.id is None:
-        return kept
-    return kept.model_copy(update={"external_id": asked.external_id})
 
 
 def _refused(item: _Item, error: LetheError) -> BatchItemOut:

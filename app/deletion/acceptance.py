@@ -87,7 +87,8 @@ def _asks_for(request: DeletionRequest, dataset_id: str) -> bool:
 def _want(new: Submitted, dataset_id: str, *, models: Sequence[str], first: UnderWay | None = None) -> None:
     """Ask for one dataset's rows and of the models that may carry them; or join `first`, which has claimed the rows."""
     new.erasures.append(
-        Erasure(
+        bulk.new(
+            Erasure,
             id=new_id("era"),
             request_id=new.request.id,
             dataset_id=dataset_id,
@@ -98,8 +99,12 @@ def _want(new: Submitted, dataset_id: str, *, models: Sequence[str], first: Unde
         )
     )
     new.models.extend(
-        RequestModel(
-            request_id=new.request.id, model_id=model_id, status="pending", requested_at=new.request.created_at
+        bulk.new(
+            RequestModel,
+            request_id=new.request.id,
+            model_id=model_id,
+            status="pending",
+            requested_at=new.request.created_at,
         )
         for model_id in models
     )

@@ -8,7 +8,8 @@ from sqlalchemy.exc import IntegrityError
 
 from app.access.service import DEFAULT_TENANT
 from app.db import Actor, bulk, now
-from app.db.tables import ApiKey, Dataset, Record, RequestEvent, Suppression
+from app.db.sealed import Particulars
+from app.db.tables import ApiKey, Dataset, DeletionRequest, Record, RequestEvent, Suppression
 from app.installation import Installation
 
 AT = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
@@ -80,6 +81,33 @@ def test_what_is_stored_together_is_there_after_the_block(at: Installation, forg
             assert session.scalars(people).all() == []
         assert session.scalars(people).all() == ["a", "b", "c"]
         assert session.scalars(events).all() == ["running", "completed"]
+
+
+def test_many_rows_are_stored_as_few_are(at: Installation) -> None:
+    """Objects and mappings arrive with their text, lists, truths and times; a column that is not given is NULL; what is
+    written is sealed for each row by itself. One that breaks a rule is the usual error."""
+    written = Particulars(external_id="\t\\N\n'é")
+    times = {"submitted_at": AT, "due_at": AT + datetime.timedelta(days=30), "deadline": AT, "created_at": AT}
+    shape = {"tenant_id": DEFAULT_TENANT, "regulation": "gdpr", "status": "received", "kept": "details"}
+
+    def requests(number: int) -> list[DeletionRequest]:
+        given = shape | times | {"particulars": written, "discreet": False}
+        named = [{"id": f"dr_{place:03}", "subject_ref": f"sub_{place}\t\\N"} for place in range(number)]
+        return [bulk.new(DeletionRequest, **given, **one, dataset_ids=["ds_1", "é"]) for one in named]
+
+    with at.database.writing() as session, bulk.together(session):
+        bulk.store(session, DeletionRequest, requests(150))
+        bulk.store(session, Suppression, _suppressions("a", "a", "b"), unless_there=True)
+    with at.database.reading() as session:
+        found = session.scalars(sa.select(DeletionRequest).order_by(DeletionRequest.id)).all()
+        assert [one.subject_ref for one in found] == [f"sub_{place}\t\\N" for place in range(150)]
+        assert {name: getattr(found[7], name) for name in times} == times
+        assert (found[7].dataset_ids, found[7].discreet, found[7].particulars) == (["ds_1", "é"], False, written)
+        assert (found[7].ground, found[7].held_until) == (None, None)
+        assert len({one.particulars.key for one in found}) == 150
+        assert session.scalar(sa.select(sa.func.count()).select_from(Suppression)) == 2
+    with pytest.raises(IntegrityError), at.database.writing() as session:
+        bulk.store(session, DeletionRequest, requests(150))
 
 
 def test_a_block_that_fails_stores_nothing(at: Installation) -> None:
