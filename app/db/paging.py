@@ -4,8 +4,9 @@ import base64
 import binascii
 import datetime
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, TypeVarTuple
 
 import sqlalchemy as sa
 from sqlalchemy.orm import InstrumentedAttribute, Session
@@ -13,6 +14,7 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 from app.errors import FieldError, InputInvalid
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +37,34 @@ def page(
 
     Raises `InputInvalid` for a cursor that no page gave.
     """
+    query = ordered(query, at, key, limit=limit, cursor=cursor, ascending=ascending)
+    return cut(session.scalars(query), at, key, limit=limit)
+
+
+def ordered(
+    query: sa.Select[*Ts],
+    at: InstrumentedAttribute[datetime.datetime],
+    key: InstrumentedAttribute[str],
+    *,
+    limit: int,
+    cursor: str | None,
+    ascending: bool = False,
+) -> sa.Select[*Ts]:
+    """The statement of a page, which finds one row more than `limit` if there is a next one. Raises as `page` does."""
     if cursor is not None:
         last_at, last_key = _decode(cursor)
         last = sa.tuple_(sa.literal(last_at, at.type), sa.literal(last_key, key.type))
         here = sa.tuple_(at, key)
         query = query.where(here > last if ascending else here < last)  # one range of an index, which an OR is not
     order = (at.asc(), key.asc()) if ascending else (at.desc(), key.desc())
-    rows = list(session.scalars(query.order_by(*order).limit(limit + 1)))
+    return query.order_by(*order).limit(limit + 1)
+
+
+def cut(
+    found: Iterable[T], at: InstrumentedAttribute[datetime.datetime], key: InstrumentedAttribute[str], *, limit: int
+) -> Page[T]:
+    """The page of what such a statement found; for rows of another table, which has the same under names of its own."""
+    rows = list(found)
     more = len(rows) > limit
     rows = rows[:limit]
     return Page(rows, _encode(getattr(rows[-1], at.key), getattr(rows[-1], key.key)) if more else None)

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session, aliased
 
 from app.db import now, rows, sealed
 from app.db.likely import usually
-from app.db.paging import Page, page
+from app.db.paging import Page, cut, ordered, page
 from app.db.tables import (
     Dataset,
     DeletionRequest,
@@ -40,6 +40,20 @@ _HAS_OR_MAY = sa.or_(Model.status != "failed", Model.live_version.is_not(None))
 
 def request(session: Session, request_id: str) -> DeletionRequest | None:
     return session.get(DeletionRequest, request_id)
+
+
+_WITH_MODELS = (
+    sa.select(DeletionRequest, RequestModel)
+    .outerjoin(RequestModel, RequestModel.request_id == DeletionRequest.id)
+    .where(DeletionRequest.id == sa.bindparam("request_id"))
+    .order_by(RequestModel.model_id)
+)
+
+
+def request_with_models(session: Session, request_id: str) -> tuple[DeletionRequest, list[RequestModel]] | None:
+    """`request` and `request_models` in one statement."""
+    found = session.execute(_WITH_MODELS, {"request_id": request_id}).all()
+    return (found[0][0], [owed for _, owed in found if owed is not None]) if found else None
 
 
 def requests_by_id(session: Session, request_ids: Collection[str]) -> dict[str, DeletionRequest]:
@@ -156,9 +170,15 @@ def _requests_of_model(session: Session, model_id: str, *, limit: int, cursor: s
     """Along the model's own list, in the order of the requests, which are its tenant's."""
     if session.scalars(sa.select(Model.id).where(Model.id == model_id)).first() is None:  # or it is another tenant's
         return Page([], None)
-    query = sa.select(DeletionRequest).join(RequestModel, RequestModel.request_id == DeletionRequest.id)
-    query = query.where(RequestModel.model_id == model_id)
-    return page(session, query, RequestModel.requested_at, RequestModel.request_id, limit=limit, cursor=cursor)
+    at, key = RequestModel.requested_at, RequestModel.request_id
+    of_model = sa.select(at, key).where(RequestModel.model_id == model_id)
+    listed = ordered(of_model, at, key, limit=limit, cursor=cursor).subquery()
+    query = (
+        sa.select(DeletionRequest)
+        .join(listed, listed.c.request_id == DeletionRequest.id)
+        .order_by(listed.c.requested_at.desc(), listed.c.request_id.desc())
+    )
+    return cut(session.scalars(query), DeletionRequest.created_at, DeletionRequest.id, limit=limit)
 
 
 def _asks(session: Session, model_id: str) -> sa.ColumnElement[bool]:
@@ -258,11 +278,13 @@ def look_up(session: Session, *, subject_refs: Iterable[str], tenant_ids: Collec
     return found
 
 
+_MODELS_OF_THESE = sa.select(RequestModel).where(RequestModel.request_id.in_(_THESE)).order_by(RequestModel.model_id)
+
+
 def models_of_requests(session: Session, *, request_ids: Sequence[str]) -> dict[str, list[RequestModel]]:
     """What each of these requests asks of models, for those that ask anything."""
-    query = sa.select(RequestModel).where(RequestModel.request_id.in_(request_ids)).order_by(RequestModel.model_id)
     found: dict[str, list[RequestModel]] = {}
-    for owed in session.scalars(query):
+    for owed in session.scalars(_MODELS_OF_THESE, {"these": request_ids}):
         found.setdefault(owed.request_id, []).append(owed)
     return found
 
