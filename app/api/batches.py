@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 from fastapi import Body as HttpBody
-from fastapi.responses import Response, StreamingResponse
+from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import ValidationError
 
 from app.access import idempotency
@@ -66,7 +66,7 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {207: {"model": BatchOut, "descrip
 )
 def create_batch(
     call: Writing, body: BatchIn, once: Annotated[Once, once_with(Scope.REQUESTS_WRITE)], source: Source = None
-) -> Response:
+) -> JSONResponse:
     """Ask for up to 10,000 people to be forgotten: 202 if all were accepted, 207 if some were, 422 if none was."""
     return _submit(call, once, [_Item(place=place, body=one) for place, one in enumerate(body.requests)], source)
 
@@ -82,7 +82,7 @@ def create_batch_from_csv(
     body: Annotated[bytes, HttpBody(media_type="text/csv")],
     once: Annotated[Once, once_with(Scope.REQUESTS_WRITE)],
     source: Source = None,
-) -> Response:
+) -> JSONResponse:
     """The same from CSV with a header: the fields of a request, `dataset_ids` joined by `;`, `metadata.<name>`."""
     return _submit(call, once, _read(body), source)
 
@@ -112,7 +112,7 @@ class _Item:
     line: int | None = None
 
 
-def _submit(call: Call, once: Once, items: Sequence[_Item], source: str | None) -> Response:
+def _submit(call: Call, once: Once, items: Sequence[_Item], source: str | None) -> JSONResponse:
     if source in (opendsr.SOURCE, drp.SOURCE):
         raise InputInvalid("This source is a protocol's.", [FieldError("source", "expected another name")])
     found: list[BatchItemOut] = []
@@ -125,8 +125,7 @@ def _submit(call: Call, once: Once, items: Sequence[_Item], source: str | None) 
     if accepted == 0:
         raise BatchRefused("None of the requests was accepted.", [fault for item in found for fault in _faults(item)])
     out = BatchOut(accepted=accepted, refused=len(found) - accepted, items=found)
-    status = 202 if out.refused == 0 else 207
-    return Response(out.model_dump_json(exclude_none=True), status, media_type="application/json")
+    return JSONResponse(out.model_dump(mode="json", exclude_none=True), 202 if out.refused == 0 else 207)
 
 
 def _asked(call: Call, item: _Item, source: str | None) -> Asked | LetheError:

@@ -12,10 +12,11 @@ from typing import Annotated, Any, Literal
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, Field
 
 from app.db.tables import DeletionRequest
 from app.errors import FieldError, InputInvalid, MessageEarly, MessageExpired, MessageRefused
+from app.protocols.parsing import Message
 
 SOURCE = "drp"
 """Of deletion requests that came this way."""
@@ -31,11 +32,7 @@ _Id = Annotated[str, Field(min_length=1, max_length=200)]
 _Claim = Annotated[str, Field(min_length=1, max_length=500)]
 
 
-class _Message(BaseModel):
-    model_config = ConfigDict(frozen=True, strict=True, hide_input_in_errors=True, regex_engine="python-re")
-
-
-class Envelope(_Message):
+class Envelope(Message):
     """Who speaks to whom, and until when."""
 
     agent_id: _Id = Field(alias="agent-id")
@@ -60,7 +57,7 @@ class Exercise(Envelope):
     customer_id_verified: bool | None = None
 
 
-class Revocation(_Message):
+class Revocation(Message):
     """`reason` is the person's own words: read to be thrown away."""
 
     reason: Annotated[str, Field(max_length=10_000)] | None = None

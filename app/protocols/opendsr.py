@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, Field
 
 from app.db.tables import DeletionRequest
 from app.errors import FieldError, InputInvalid
 from app.keys import Keys
-from app.protocols.parsing import parsed
+from app.protocols.parsing import Message, parsed
 
 SOURCE = "opendsr"
 """Of deletion requests that came this way; their `external_id` is the subject request's id."""
@@ -46,17 +46,13 @@ _Moment = Annotated[  # what calendars can count from, in every time zone
 ]
 
 
-class _Message(BaseModel):
-    model_config = ConfigDict(frozen=True, strict=True, hide_input_in_errors=True, regex_engine="python-re")
-
-
-class RawIdentity(_Message):
+class RawIdentity(Message):
     identity_type: _IDENTITY_TYPES
     identity_format: Literal["raw"]
     identity_value: Annotated[str, Field(min_length=1, max_length=500)]
 
 
-class HashedIdentity(_Message):
+class HashedIdentity(Message):
     """`identity_value`: the SHA-256 of what would be the raw value, in hex."""
 
     identity_type: _IDENTITY_TYPES
@@ -64,7 +60,7 @@ class HashedIdentity(_Message):
     identity_value: Annotated[str, Field(pattern=_SHA256, max_length=64)]
 
 
-class SubjectRequest(_Message):
+class SubjectRequest(Message):
     subject_request_id: SubjectRequestId
     regulation: Literal["gdpr", "ccpa"]
     subject_request_type: Literal["erasure"]
@@ -74,7 +70,7 @@ class SubjectRequest(_Message):
         Field(min_length=1, max_length=100),
     ]
     api_version: Annotated[str, Field(pattern=r"^2(\.\d{1,3})?$")] | None = None
-    status_callback_urls: Annotated[list[str], Field(max_length=10)] = []
+    status_callback_urls: Annotated[list[str], Field(max_length=10, default_factory=list)]
     extensions: dict[str, Any] | None = None
 
 

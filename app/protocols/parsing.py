@@ -2,14 +2,23 @@
 
 from typing import TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from app.errors import FieldError, InputInvalid
 
-Message = TypeVar("Message", bound=BaseModel)
+
+class Message(BaseModel):
+    """Nothing of it is quoted in errors, or stays where pydantic remembers strings that it has read."""
+
+    model_config = ConfigDict(
+        frozen=True, strict=True, hide_input_in_errors=True, regex_engine="python-re", cache_strings="keys"
+    )
 
 
-def parsed(model: type[Message], body: bytes) -> Message:
+Sent = TypeVar("Sent", bound=Message)
+
+
+def parsed(model: type[Sent], body: bytes) -> Sent:
     """Raises `InputInvalid`, which says where the body is wrong and repeats nothing of it."""
     try:
         return model.model_validate_json(body)

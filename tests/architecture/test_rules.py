@@ -45,6 +45,14 @@ def test_only_the_command_line_prints() -> None:
     assert all(path.startswith("app/cli/") for path in callers("print") if path.startswith("app/"))
 
 
+def test_json_of_people_is_not_made_or_read_where_it_stays() -> None:
+    """pydantic writes JSON in memory that nothing overwrites, and remembers strings of what it reads: only what says
+    otherwise (`protocols.parsing.Message`), or tells of no person, is read by it."""
+    assert {path for path in callers("model_dump_json") if path.startswith("app/")} == set()
+    reads = {"app/protocols/parsing.py", "app/dashboard/settings_in_force.py"}
+    assert {path for path in callers("model_validate_json") if path.startswith("app/")} <= reads
+
+
 def test_nothing_reads_the_environment_but_the_settings() -> None:
     """There is one list of what an operator may choose; what the allocator is told is no choice."""
     reads = {str(path.relative_to(ROOT)) for path in SOURCES if "os.environ" in path.read_text()}

@@ -99,11 +99,13 @@ def _serve(connection: socket.socket, answer: Answer, server: Server, tls: ssl.S
 
 
 def _read(connection: socket.socket) -> Call | None:
+    """None of a call whose caller died before it was whole."""
     with connection.makefile("rb") as stream:
         line = stream.readline().decode("latin-1").strip()
         headers = {}
-        while header := stream.readline().decode("latin-1").strip():
+        while header := (written := stream.readline()).decode("latin-1").strip():
             name, _, value = header.partition(":")
             headers[name.lower()] = value.strip()
-        body = stream.read(int(headers.get("content-length", 0)))
-    return Call(line=line, headers=headers, body=body) if line else None
+        length = int(headers.get("content-length", 0))
+        body = stream.read(length)
+    return Call(line=line, headers=headers, body=body) if written and len(body) == length else None
