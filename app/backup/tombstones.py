@@ -199,10 +199,11 @@ def record(at: Installation) -> None:
                 ),
             ]
 
-    began = time.monotonic()
-    while journal(at).append(next_ones) >= _AT_ONCE:
-        time.sleep(time.monotonic() - began)  # who catches up leaves others their time
+    while True:
         began = time.monotonic()
+        if journal(at).append(next_ones) < _AT_ONCE:
+            return
+        time.sleep(time.monotonic() - began)  # who catches up leaves others their time
 
 
 def record_release(at: Installation, release: Release) -> None:
