@@ -58,9 +58,9 @@ def test_a_fault_in_the_chain_is_found(
 def test_a_run_that_does_nothing_refutes_the_guarantee(
     mechanism: Mechanism, ran: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After no step at all, 4,096 lanes with and without a canary are told apart better than is certified."""
+    """After no step at all, 16,384 lanes with and without a canary are told apart better than is certified."""
     FAULTS["does nothing"](monkeypatch)
-    observed = ran(replace(FORGETTING, lanes=4096)).observed
+    observed = ran(replace(FORGETTING, lanes=16384)).observed
     assert observed is not None
     assert "guarantee" in observed.findings(mechanism)
 
