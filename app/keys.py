@@ -13,7 +13,7 @@ import json
 import os
 import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Protocol
@@ -85,7 +85,7 @@ class KeyEncryptionKeyLost(OSError):
     """The key that something is wrapped under is not where it should be; nothing is lost if it comes back."""
 
 
-class KeyEncryption(Protocol):
+class Wrapping(Protocol):
     """Wraps the keys of sealed things, so that a copy of a wrapped key is worth nothing where this is not.
 
     `context` is the name of what the key seals; a key wrapped for one name unwraps for no other.
@@ -96,6 +96,14 @@ class KeyEncryption(Protocol):
 
     def unwrap(self, wrapped: bytes, context: str) -> bytes:
         """Raises `ValueError` for what was never wrapped, `KeyEncryptionKeyLost`."""
+
+
+class KeyEncryption(Wrapping, Protocol):
+    """Wraps under the key as it is at each use, and changes it."""
+
+    def held(self) -> Wrapping:
+        """The same with the key as it is now, for many at once: to be let go of when these are done, since a key that
+        is changed meanwhile would live on in it. Raises `KeyEncryptionKeyLost`."""
 
     def begin_rotation(self) -> None:
         """Make the next key the present one, and keep the one before; once, however often it is called."""
@@ -124,26 +132,13 @@ class KeyEncryptionFile:
         self._keys()
 
     def wrap(self, key: bytes, context: str) -> bytes:
-        present, nonce = self._keys()[0], secrets.token_bytes(_NONCE_BYTES)
-        return _id_of(present) + nonce + AESGCM(present).encrypt(nonce, key, context.encode())
+        return self.held().wrap(key, context)
 
     def unwrap(self, wrapped: bytes, context: str) -> bytes:
-        name, nonce, sealed = (
-            wrapped[:_ID_BYTES],
-            wrapped[_ID_BYTES : _ID_BYTES + _NONCE_BYTES],
-            wrapped[_ID_BYTES + _NONCE_BYTES :],
-        )
-        if len(sealed) != _KEY_BYTES + 16 or not any(wrapped):
-            raise ValueError("This is no wrapped key.")
-        for key in self._keys():
-            if hmac.compare_digest(name, _id_of(key)):
-                try:
-                    return AESGCM(key).decrypt(nonce, sealed, context.encode())
-                except InvalidTag as error:
-                    raise ValueError("This key was wrapped for something else, or is damaged.") from error
-        raise KeyEncryptionKeyLost(
-            f"{self._path} holds another key-encryption key than what is there was wrapped with."
-        )
+        return self.held().unwrap(wrapped, context)
+
+    def held(self) -> Wrapping:
+        return _Held(self._path, self._keys())
 
     def begin_rotation(self) -> None:
         self._keys()
@@ -169,6 +164,34 @@ class KeyEncryptionFile:
         if not all(_SECRET.fullmatch(text) for text in texts):
             raise KeyEncryptionKeyLost(f"Expected 64 hex digits in the key-encryption key {self._path}.")
         return [bytes.fromhex(text) for text in texts]
+
+
+class _Held:
+    """The present key, and the one before it while it is changed, as they were read from a file."""
+
+    def __init__(self, path: Path, keys: Sequence[bytes]) -> None:
+        self._path, self._keys = path, keys
+
+    def wrap(self, key: bytes, context: str) -> bytes:
+        present, nonce = self._keys[0], secrets.token_bytes(_NONCE_BYTES)
+        return _id_of(present) + nonce + AESGCM(present).encrypt(nonce, key, context.encode())
+
+    def unwrap(self, wrapped: bytes, context: str) -> bytes:
+        name, nonce, sealed = (
+            wrapped[:_ID_BYTES],
+            wrapped[_ID_BYTES : _ID_BYTES + _NONCE_BYTES],
+            wrapped[_ID_BYTES + _NONCE_BYTES :],
+        )
+        if len(sealed) != _KEY_BYTES + 16 or not any(wrapped):
+            raise ValueError("This is no wrapped key.")
+        for key in self._keys:
+            with contextlib.suppress(InvalidTag):
+                return AESGCM(key).decrypt(nonce, sealed, context.encode())
+        if name in map(_id_of, self._keys):
+            raise ValueError("This key was wrapped for something else, or is damaged.")
+        raise KeyEncryptionKeyLost(
+            f"{self._path} holds another key-encryption key than what is there was wrapped with."
+        )
 
 
 def read_or_create(path: Path, make: Callable[[], str]) -> str:

@@ -4,13 +4,13 @@ import base64
 import binascii
 import datetime
 import json
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar, TypeVarTuple
 
 import sqlalchemy as sa
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
+from app.db import sealed
 from app.errors import FieldError, InputInvalid
 
 T = TypeVar("T")
@@ -38,7 +38,7 @@ def page(
     Raises `InputInvalid` for a cursor that no page gave.
     """
     query = ordered(query, at, key, limit=limit, cursor=cursor, ascending=ascending)
-    return cut(session.scalars(query), at, key, limit=limit)
+    return cut(session, query, at, key, limit=limit)
 
 
 def ordered(
@@ -61,10 +61,16 @@ def ordered(
 
 
 def cut(
-    found: Iterable[T], at: InstrumentedAttribute[datetime.datetime], key: InstrumentedAttribute[str], *, limit: int
+    session: Session,
+    query: sa.Select[T],
+    at: InstrumentedAttribute[datetime.datetime],
+    key: InstrumentedAttribute[str],
+    *,
+    limit: int,
 ) -> Page[T]:
-    """The page of what such a statement found; for rows of another table, which has the same under names of its own."""
-    rows = list(found)
+    """The page of what such a statement finds; for rows of another table, which has the same under names of its own."""
+    with sealed.opening(session):
+        rows = list(session.scalars(query))
     more = len(rows) > limit
     rows = rows[:limit]
     return Page(rows, _encode(getattr(rows[-1], at.key), getattr(rows[-1], key.key)) if more else None)

@@ -71,13 +71,17 @@ def engine(url: sa.URL, *, read_only: bool, patience_seconds: float) -> sa.Engin
     @sa.event.listens_for(engine, "begin")
     def _begin(connection: sa.Connection) -> None:
         options = connection.get_execution_options()
-        if options.get("lethe_read_only", False):
-            connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-        elif options.get("lethe_migrating", False):  # takes as long as it takes, and so does waiting for it
+        reads = options.get("lethe_read_only", False)
+        driver, levels = connection.connection.driver_connection, connection.dialect.dbapi
+        assert driver and levels
+        level = levels.IsolationLevel.REPEATABLE_READ if reads else None
+        if driver.isolation_level != level:
+            driver.isolation_level = level  # goes with the BEGIN that the first statement sends
+        if options.get("lethe_migrating", False):  # takes as long as it takes, and so does waiting for it
             connection.exec_driver_sql("SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0")
             connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_TURN})")
             connection.exec_driver_sql("SET LOCAL lock_timeout TO DEFAULT")
-        elif options.get("lethe_in_turn", True):
+        elif not reads and options.get("lethe_in_turn", True):
             connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_TURN})")
 
     return engine

@@ -178,7 +178,7 @@ def _requests_of_model(session: Session, model_id: str, *, limit: int, cursor: s
         .join(listed, listed.c.request_id == DeletionRequest.id)
         .order_by(listed.c.requested_at.desc(), listed.c.request_id.desc())
     )
-    return cut(session.scalars(query), DeletionRequest.created_at, DeletionRequest.id, limit=limit)
+    return cut(session, query, DeletionRequest.created_at, DeletionRequest.id, limit=limit)
 
 
 def _asks(session: Session, model_id: str) -> sa.ColumnElement[bool]:

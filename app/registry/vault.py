@@ -11,13 +11,14 @@ import os
 import secrets
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from app.keys import KeyEncryption, KeyEncryptionKeyLost
+from app.keys import KeyEncryption, KeyEncryptionKeyLost, Wrapping
 from app.registry.files import created, locked, replace, sync_folder, wipe_file, zero_and_verify
 
 LINES = 256
@@ -37,6 +38,7 @@ class Vault:
         self._key_encryption = key_encryption
         self._reference = reference
         self._lock = threading.Lock()
+        self._held = threading.local()  # within `at_once`: the key-encryption key, once it was needed
         self._blank: list[tuple[bytes, bytes]] = []  # names and keys of this process's page that seal nothing yet
 
     def seal(self, content: bytes, *, key: str | None = None) -> bytes:
@@ -61,6 +63,15 @@ class Vault:
             return AESGCM(key).decrypt(nonce, sealed[_NAME + _NONCE :], name)
         except InvalidTag as error:
             raise ValueError("A sealed text is damaged.") from error
+
+    @contextmanager
+    def at_once(self) -> Iterator[None]:
+        """While the block lasts, all that this thread opens costs one look at the key-encryption key."""
+        self._held.wrapping = None
+        try:
+            yield
+        finally:
+            del self._held.wrapping
 
     @staticmethod
     def key_of(sealed: bytes) -> str:
@@ -91,7 +102,7 @@ class Vault:
             with locked(self._folder):  # no page is written again meanwhile
                 lines = _lines(path)
             page = bytes.fromhex(path.stem)
-            found = [self._unwrapped(_named(page, number), line) for number, line in enumerate(lines)]
+            found = [_unwrapped(self._key_encryption, _named(page, number), line) for number, line in enumerate(lines)]
             yield path.stem, b"".join(bytes(_KEY) if key is None else key for key in found)
 
     def put_page(self, name: str, keys: bytes) -> None:
@@ -123,7 +134,7 @@ class Vault:
                 replace(_changing(path), path)
 
     def _rewrapped(self, name: bytes, line: bytes) -> bytes:
-        key = self._unwrapped(name, line)
+        key = _unwrapped(self._key_encryption, name, line)
         return bytes(_LINE) if key is None else self._key_encryption.wrap(key, name.hex())
 
     def _next_key(self) -> tuple[bytes, bytes]:
@@ -137,8 +148,9 @@ class Vault:
         page = secrets.token_bytes(_PAGE_ID)
         keys = [(_named(page, number), secrets.token_bytes(_KEY)) for number in reversed(range(LINES))]
         with locked(self._folder):  # the key-encryption key does not change meanwhile
+            held = self._key_encryption.held()
             with created(self._path(page)) as file:
-                file.write(b"".join(self._key_encryption.wrap(key, name.hex()) for name, key in reversed(keys)))
+                file.write(b"".join(held.wrap(key, name.hex()) for name, key in reversed(keys)))
             sync_folder(self._folder)
         return keys
 
@@ -148,15 +160,17 @@ class Vault:
         if not any(line):  # destroyed; or the page was just replaced, and zeroed
             line = self._line(name)
         try:
-            return self._unwrapped(name, line)
-        except KeyEncryptionKeyLost:
-            rewrapped = self._line(name)  # the key-encryption key may have been changed meanwhile
-            if rewrapped == line:
-                raise
-            return self._unwrapped(name, rewrapped)
+            return _unwrapped(self._wrapping(), name, line)
+        except KeyEncryptionKeyLost:  # it may have been changed meanwhile
+            return _unwrapped(self._key_encryption, name, self._line(name))
 
-    def _unwrapped(self, name: bytes, line: bytes) -> bytes | None:
-        return self._key_encryption.unwrap(line, name.hex()) if any(line) else None
+    def _wrapping(self) -> Wrapping:
+        if not hasattr(self._held, "wrapping"):
+            return self._key_encryption
+        if self._held.wrapping is None:
+            self._held.wrapping = self._key_encryption.held()
+        held: Wrapping = self._held.wrapping
+        return held
 
     def _line(self, name: bytes) -> bytes:
         descriptor = os.open(self._path(name[:_PAGE_ID]), os.O_RDONLY)
@@ -167,6 +181,10 @@ class Vault:
 
     def _path(self, page: bytes) -> Path:
         return self._folder / f"{page.hex()}{_PAGE}"
+
+
+def _unwrapped(wrapping: Wrapping, name: bytes, line: bytes) -> bytes | None:
+    return wrapping.unwrap(line, name.hex()) if any(line) else None
 
 
 def _changing(path: Path) -> Path:

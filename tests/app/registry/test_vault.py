@@ -1,6 +1,7 @@
 """The vault: what it seals can be opened until its key is destroyed, and then by nobody."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -119,6 +120,27 @@ def test_the_key_encryption_key_can_be_changed(vault: Vault, tmp_path: Path, key
     page.write_bytes(copy)
     with pytest.raises(KeyEncryptionKeyLost):
         vault.open(kept)
+
+
+def test_many_are_opened_at_once(vault: Vault, key_encryption: KeyEncryptionFile, tmp_path: Path) -> None:
+    """While many are opened the key-encryption key is looked at once, then never again; a change of it meanwhile is
+    noticed, and another thread looks for itself."""
+    sealed = [vault.seal(b"one"), vault.seal(b"two")]
+    file = tmp_path / "keys" / "kek"
+    with vault.at_once():
+        assert vault.open(sealed[0]) == b"one"
+        moved = file.rename(file.with_suffix(".elsewhere"))
+        assert vault.open(sealed[1]) == b"two"
+        with ThreadPoolExecutor() as others, pytest.raises(KeyEncryptionKeyLost):
+            others.submit(vault.open, sealed[1]).result()
+        moved.rename(file)
+        key_encryption.begin_rotation()
+        vault.rewrap()
+        key_encryption.end_rotation()
+        assert [vault.open(one) for one in sealed] == [b"one", b"two"]
+    file.unlink()
+    with pytest.raises(KeyEncryptionKeyLost):
+        vault.open(sealed[0])
 
 
 def test_a_change_that_was_cut_off_keeps_no_key(
