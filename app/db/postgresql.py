@@ -72,9 +72,9 @@ def engine(url: sa.URL, *, read_only: bool, patience_seconds: float) -> sa.Engin
     def _begin(connection: sa.Connection) -> None:
         options = connection.get_execution_options()
         reads = options.get("lethe_read_only", False)
-        driver, levels = connection.connection.driver_connection, connection.dialect.dbapi
-        assert driver and levels
-        level = levels.IsolationLevel.REPEATABLE_READ if reads else None
+        driver: Any = connection.connection.driver_connection
+        psycopg: Any = connection.dialect.dbapi
+        level = psycopg.IsolationLevel.REPEATABLE_READ if reads else None
         if driver.isolation_level != level:
             driver.isolation_level = level  # goes with the BEGIN that the first statement sends
         if options.get("lethe_migrating", False):  # takes as long as it takes, and so does waiting for it

@@ -8,7 +8,7 @@ from app.db import now
 from app.db.tables import Dataset, DeletionRequest, Erasure, RequestModel
 from app.deletion import completion, history, repository
 from app.deletion import service as deletion
-from app.deletion.status import OPEN, Status
+from app.deletion.status import HANDED_BACK, OPEN, Status
 
 
 def claim_erasures(session: Session, *, dataset: Dataset, limit: int) -> None:
@@ -20,6 +20,7 @@ def claim_erasures(session: Session, *, dataset: Dataset, limit: int) -> None:
     if not waiting:
         return
     dataset.revision += 1
+    told = repository.hand_backs_told(session, request_ids=[request.id for _, request in waiting])
     for erasure, request in waiting:
         erasure.revision = dataset.revision
         repository.claim_records(session, erasure=erasure, subject_ref=request.subject_ref)
@@ -30,16 +31,18 @@ def claim_erasures(session: Session, *, dataset: Dataset, limit: int) -> None:
         models = repository.models_of(session, dataset_id=dataset.id)
         _owe(session, request, [model.id for model in models if model.id not in owed])
         if request.status != Status.RUNNING:
-            history.move(session, request, Status.RUNNING)
+            history.move(session, request, Status.RUNNING, told=told[request.id] < len(HANDED_BACK))
 
 
 def start_models(session: Session, *, model_id: str, revision: int, run_id: str) -> None:
     """Note that a run serves everything its model owes at `revision`."""
     at = now(session)
-    for owed, _, request in repository.awaiting_model(session, model_id=model_id, revision=revision):
+    awaiting = repository.awaiting_model(session, model_id=model_id, revision=revision)
+    told = repository.hand_backs_told(session, request_ids=[request.id for _, _, request in awaiting])
+    for owed, _, request in awaiting:
         owed.status, owed.run_id = "running", run_id
         if request.status != Status.RUNNING and not completion.is_held(request, at=at):  # it may still be cancelled
-            history.move(session, request, Status.RUNNING, at=at)
+            history.move(session, request, Status.RUNNING, at=at, told=told[request.id] < len(HANDED_BACK))
 
 
 def confirm_erasures(session: Session, *, dataset: Dataset, digest: str) -> None:
@@ -50,7 +53,8 @@ def confirm_erasures(session: Session, *, dataset: Dataset, digest: str) -> None
         erasure.nulled_at = at
         request = deletion.get(session, erasure.request_id)
         if request.status in OPEN:  # else it was withdrawn in its grace time, while it followed another request
-            detail = f"{erasure.num_records} rows erased from dataset {dataset.id}"
+            rows = "1 row" if erasure.num_records == 1 else f"{erasure.num_records} rows"
+            detail = f"{rows} erased from dataset {dataset.id}"
             history.note(session, request, at=at, detail=detail)
     repository.drop_records(session, erasure_ids=[erasure.id for erasure in erasures])
     dataset.digest = digest
@@ -73,17 +77,21 @@ def give_up_model(session: Session, *, model_id: str, revision: int) -> None:
     repository.drop_pending(session, model_id=model_id)
 
 
-def hand_back(session: Session, *, run_id: str, dataset_id: str) -> None:
-    """Put everything that a dead run served back in the queue."""
+def hand_back(session: Session, *, run_id: str, dataset_id: str, why: str) -> None:
+    """Put everything that a run served which ended before its time back in the queue. Requests are told twice, with
+    `why`: what fails for ever would fill their histories."""
     owed_by_run = repository.request_models_of_run(session, run_id=run_id)
     for owed in owed_by_run:
         owed.status = "pending"
     touched = {owed.request_id for owed in owed_by_run}
     touched |= {erasure.request_id for erasure in repository.unconfirmed_erasures(session, dataset_id=dataset_id)}
+    told = repository.hand_backs_told(session, request_ids=touched)
     for request_id in sorted(touched):
         request = deletion.get(session, request_id)
         if request.status == Status.RUNNING and not repository.is_running(session, request_id=request_id):
-            history.move(session, request, Status.ACCEPTED, detail="its worker stopped; it will be tried again")
+            times = told[request_id]
+            detail = why + HANDED_BACK[times] if times < len(HANDED_BACK) else None
+            history.move(session, request, Status.ACCEPTED, detail=detail, told=detail is not None)
 
 
 def _follow(session: Session, erasure: Erasure, request: DeletionRequest) -> None:

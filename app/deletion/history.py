@@ -75,11 +75,13 @@ def move(
     at: datetime.datetime | None = None,
     detail: str | None = None,
     verb: str | None = None,
+    told: bool = True,
 ) -> None:
-    """Change the status of a request, and tell. Raises `TransitionForbidden`."""
+    """Change the status of a request, and tell unless that was told before. Raises `TransitionForbidden`."""
     status.check(request.status, wanted)
     request.status = wanted
-    note(session, request, at=at, detail=detail, verb=verb)
+    if told:
+        note(session, request, at=at, detail=detail, verb=verb)
 
 
 def note(

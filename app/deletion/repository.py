@@ -1,6 +1,7 @@
 """All SQL about deletion requests, their erasures and their models."""
 
 import datetime
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import cast
@@ -21,7 +22,7 @@ from app.db.tables import (
     RequestModel,
     Run,
 )
-from app.deletion.status import OPEN, Status
+from app.deletion.status import HANDED_BACK, OPEN, Status
 from app.deletion.views import View
 
 _FEW = 1000
@@ -193,6 +194,15 @@ def _asks(session: Session, model_id: str) -> sa.ColumnElement[bool]:
 def events(session: Session, *, request_id: str) -> list[RequestEvent]:
     query = sa.select(RequestEvent).where(RequestEvent.request_id == request_id).order_by(RequestEvent.id)
     return list(session.scalars(query))
+
+
+def hand_backs_told(session: Session, *, request_ids: Collection[str]) -> Counter[str]:
+    """How many events of each of these requests say that a run which served it did not end well."""
+    said = sa.or_(*(RequestEvent.detail.endswith(end) for end in HANDED_BACK))
+    query = sa.select(RequestEvent.request_id).where(
+        RequestEvent.request_id.in_(request_ids), RequestEvent.status == Status.ACCEPTED, said
+    )
+    return Counter(session.scalars(query))
 
 
 def erasures(session: Session, *, request_id: str) -> list[Erasure]:

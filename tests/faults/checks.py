@@ -52,7 +52,7 @@ def assert_all_done_once(at: Installation) -> None:
             assert seen == {request.id: 1 for request in requests}
         erasures = list(session.scalars(sa.select(Erasure)))
         assert all(erasure.nulled_at and erasure.revision is not None for erasure in erasures)
-        noted = Counter(event.request_id for event in events if "rows erased" in (event.detail or ""))
+        noted = Counter(event.request_id for event in events if " erased from dataset " in (event.detail or ""))
         assert noted == Counter(erasure.request_id for erasure in erasures)
 
         owed = list(session.scalars(sa.select(RequestModel)))

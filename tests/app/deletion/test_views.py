@@ -58,7 +58,7 @@ def test_the_events_of_an_app() -> None:
         event(Status.RECEIVED, actor="key_1"),
         event(Status.ACCEPTED, actor="key_1"),
         event(Status.RUNNING),
-        event(Status.RUNNING, "1 rows erased from dataset ds_1"),
+        event(Status.RUNNING, "1 row erased from dataset ds_1"),
         event(Status.RUNNING, EXTENDED, actor="key_2"),
         event(Status.RUNNING, "the deadline is near"),
         event(Status.ACCEPTED, "its worker stopped; it will be tried again"),

@@ -277,6 +277,28 @@ def test_a_failed_run_backs_off_and_is_tried_again(
     assert get(f"/models/{live[1]['id']}")["error_code"] is None
 
 
+def test_who_waits_is_told_twice_that_a_run_failed(
+    claim: Claim, fail: Callable[[Claimed | None], None], live: Any, forget: Make, get: Get, work: Callable[[], int]
+) -> None:
+    """A request whose runs fail says why, and then that they are tried until one succeeds; however often they fail
+    after that, it says no more before it is completed."""
+    request = forget("p3")
+    for _ in range(5):
+        fail(claim())
+        assert get(f"/deletion-requests/{request['id']}")["status"] == "accepted"
+    failures = [("running", None), ("accepted", "its run failed (OSError); it will be tried again")]
+    failures += [("running", None), ("accepted", "its run failed (OSError) again; it is tried until it succeeds")]
+
+    def told() -> list[tuple[str, str | None]]:
+        events = get(f"/deletion-requests/{request['id']}/events")["items"]
+        return [(event["status"], event["detail"]) for event in events][2:]
+
+    assert told() == failures
+    assert work() == 1
+    erased = ("running", f"1 row erased from dataset {live[0]['id']}")
+    assert told() == [*failures, erased, ("completed", None)]
+
+
 def _confirm_by_an_erase_run(claim: Claim, at: Installation) -> None:
     """While the model backs off, the rows that nobody has nulled yet are erased without it."""
     claimed = claim()
