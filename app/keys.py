@@ -170,11 +170,13 @@ class _Held:
     """The present key, and the one before it while it is changed, as they were read from a file."""
 
     def __init__(self, path: Path, keys: Sequence[bytes]) -> None:
-        self._path, self._keys = path, keys
+        self._path = path
+        self._keys = {_id_of(key): AESGCM(key) for key in keys}
 
     def wrap(self, key: bytes, context: str) -> bytes:
-        present, nonce = self._keys[0], secrets.token_bytes(_NONCE_BYTES)
-        return _id_of(present) + nonce + AESGCM(present).encrypt(nonce, key, context.encode())
+        name, present = next(iter(self._keys.items()))
+        nonce = secrets.token_bytes(_NONCE_BYTES)
+        return name + nonce + present.encrypt(nonce, key, context.encode())
 
     def unwrap(self, wrapped: bytes, context: str) -> bytes:
         name, nonce, sealed = (
@@ -184,14 +186,14 @@ class _Held:
         )
         if len(sealed) != _KEY_BYTES + 16 or not any(wrapped):
             raise ValueError("This is no wrapped key.")
-        for key in self._keys:
-            with contextlib.suppress(InvalidTag):
-                return AESGCM(key).decrypt(nonce, sealed, context.encode())
-        if name in map(_id_of, self._keys):
-            raise ValueError("This key was wrapped for something else, or is damaged.")
-        raise KeyEncryptionKeyLost(
-            f"{self._path} holds another key-encryption key than what is there was wrapped with."
-        )
+        if name not in self._keys:
+            raise KeyEncryptionKeyLost(
+                f"{self._path} holds another key-encryption key than what is there was wrapped with."
+            )
+        try:
+            return self._keys[name].decrypt(nonce, sealed, context.encode())
+        except InvalidTag as error:
+            raise ValueError("This key was wrapped for something else, or is damaged.") from error
 
 
 def read_or_create(path: Path, make: Callable[[], str]) -> str:
