@@ -5,6 +5,7 @@ import typing
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from fastapi import Response
 from fastapi.params import Security
 
 from app.access.idempotency import Once
@@ -44,7 +45,7 @@ def require(call: Call, endpoint: Callable[..., Any]) -> None:
 def ask(call: Call, intake: Intake, endpoint: Callable[..., T], /, **arguments: Any) -> T:
     """What `endpoint` answers to `call`, as if it had come over HTTP. Raises `ScopeMissing`, and what it raises."""
     require(call, endpoint)
-    known = {Call: call, Intake: intake, Once: Once(name=None, fingerprint="")}
+    known = {Call: call, Intake: intake, Once: Once(name=None, fingerprint=""), Response: Response()}
     given = {name: known[annotation] for name, annotation in _types(endpoint).items() if annotation in known}
     return endpoint(**given, **arguments)
 

@@ -11,7 +11,7 @@ from app.api.schemas import AuditOut, ModelOut
 from app.dashboard import pages
 from app.dashboard.pages import ROOT
 from app.dashboard.visits import TheVisit
-from app.dashboard.wording import at_least, at_most, count
+from app.dashboard.wording import at_least, at_most, count, given
 
 router = pages.new_router()
 
@@ -74,6 +74,24 @@ def between(audit: AuditOut) -> str:
     """What is proved and what is certified, on one line; the latter alone where chance proved more."""
     certified = f"ε ≤ {at_most(audit.epsilon, 3)}"
     return certified if _is_beyond(audit) else f"{at_least(audit.epsilon_lower_bound, 3)} ≤ {certified}"
+
+
+def of_certified_run(audit: AuditOut) -> str:
+    """What an audit adds to a certificate of the run that it was of."""
+    attack = (
+        f"An audit attacked the run: canaries were in {audit.guesses.members:,} of {audit.lanes:,} lanes beside it."
+    )
+    certified = f"ε ≤ {at_most(audit.epsilon, 3)}"
+    error = f"{given(100 * audit.error)} %"
+    if _is_beyond(audit):
+        return (
+            f"{attack} By chance it seems to show more of one record than the {certified} that is certified, as up to "
+            f"{error} of all audits do; a run is refused where it would in one of a million."
+        )
+    return (
+        f"{attack} It proves that of one record at least ε = {at_least(audit.epsilon_lower_bound, 3)} is left, and is "
+        f"wrong with a probability of {error} at most; certified is {certified} for one record."
+    )
 
 
 def _is_beyond(audit: AuditOut) -> bool:

@@ -38,7 +38,7 @@ class Plot:
 def list_bounds(visit: TheVisit, sought: Annotated[str, Query(max_length=100)] = "") -> Response:
     """Those whose name, title or reference has all words that are sought."""
     words = sought.lower().split()
-    known = visit.ask(bounds.list_bounds)
+    known = visit.ask(bounds.list_bounds).items
     found = [one for one in known if all(word in f"{one.name} {one.title} {one.reference}".lower() for word in words)]
     return visit.page("calculator/list.html", bounds=found, sought=sought, of=len(known))
 
@@ -46,7 +46,7 @@ def list_bounds(visit: TheVisit, sought: Annotated[str, Query(max_length=100)] =
 @router.get("/calculator/{name}")
 def show_bound(visit: TheVisit, name: str) -> Response:
     """A theorem with its form; evaluated as soon as its numbers are in the address, so that they can be passed on."""
-    bound = next((one for one in visit.ask(bounds.list_bounds) if one.name == name), None)
+    bound = next((one for one in visit.ask(bounds.list_bounds).items if one.name == name), None)
     if bound is None:
         raise BoundUnknown("There is no such theorem in the calculator.")
     written = dict(visit.request.query_params)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from fastapi import Response
 
 from app.api import certificates
-from app.api.schemas import CertificateIn, CertificateOut, GuaranteeOut
-from app.dashboard import pages
+from app.api.schemas import AuditOut, CertificateIn, CertificateOut, GuaranteeOut
+from app.dashboard import audits, pages
 from app.dashboard.visits import TheVisit
 from app.dashboard.wording import at_most, count
 from app.errors import CertificateInvalid
@@ -51,6 +51,7 @@ def told(certificate: CertificateOut) -> Told:
         f"Whoever looks at that version can hardly tell it from one learned without everybody who has asked: it moves "
         f"nobody's odds by more than a factor of {odds}, but for a probability of {chance}. This counts requests "
         "that were not chosen by what published versions look like.",
+        *([audits.of_certified_run(AuditOut(**statement["audit"]))] if statement["audit"] else []),
         "The service checked its own conditions in that run, and signed all of this. Every number follows from "
         "what the certificate itself contains, and anybody can compute it again.",
     ]

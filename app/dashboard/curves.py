@@ -8,7 +8,7 @@ from fastapi import Response
 
 from app.api import curves, models
 from app.api.calls import Cursor
-from app.api.curves import CurveOut, PointOut, SegmentOut
+from app.api.curves import PointOut, SegmentOut, TrajectoryOut
 from app.dashboard import pages
 from app.dashboard.visits import TheVisit
 from app.dashboard.wording import count, given
@@ -40,13 +40,13 @@ def show_curve(
     model = visit.ask(models.get_model, model_id=model_id)
     if known is not None and known == (model.live_version or 0):
         return Response(status_code=204)
-    curve = visit.ask(curves.get_curve, model_id=model_id, points=_POINTS, limit=_RUNS, cursor=cursor)
+    curve = visit.ask(curves.get_trajectory, model_id=model_id, points=_POINTS, limit=_RUNS, cursor=cursor)
     return visit.page(
         "models/curve.html", model=model, curve=curve, drawing=drawn(curve, axis), axis=axis, cursor=cursor
     )
 
 
-def drawn(curve: CurveOut, axis: Axis) -> Drawing:
+def drawn(curve: TrajectoryOut, axis: Axis) -> Drawing:
     """Both plots of a curve.
 
     On the axis `runs` each run is as wide as any other and its steps are spaced by their logarithm: a run that forgets

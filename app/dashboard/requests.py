@@ -1,7 +1,9 @@
 """Requests: found, listed, and many decided at once."""
 
+import csv
 import datetime
-from collections.abc import Callable
+import io
+from collections.abc import AsyncIterable, AsyncIterator, Callable
 from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi import Query, Response
@@ -26,14 +28,19 @@ M = TypeVar("M", bound=BaseModel)
 _PER_PAGE = 50
 _MOST_FOUND = 500
 _SOUGHT = {"subject_id": "subject id", "subject_sha256": "SHA-256 of the subject id", "external_id": "external id"}
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+"""How a cell begins that a spreadsheet computes instead of showing it."""
+
+ByStatus = Status | Literal[""]
+ByRegulation = Annotated[str, Query(pattern="^[a-z0-9_]{0,31}$")]
 Due = Literal["", "soon", "overdue"]
 
 
 @router.get("/requests")
 def list_requests(
     visit: TheVisit,
-    status: Status | Literal[""] = "",
-    regulation: Annotated[str, Query(pattern="^[a-z0-9_]{0,31}$")] = "",
+    status: ByStatus = "",
+    regulation: ByRegulation = "",
     due: Due = "",
     order: Order = "newest",
     cursor: Cursor = None,
@@ -89,9 +96,19 @@ def decide_requests(visit: TheVisit, form: Form) -> Response:
 
 
 @router.get("/requests.csv")
-def export_requests(visit: TheVisit) -> Response:
-    """All of them, as the API gives them out."""
-    return visit.ask(batches.export_deletion_requests)
+def export_requests(
+    visit: TheVisit, status: ByStatus = "", regulation: ByRegulation = "", due: Due = "", order: Order = "newest"
+) -> Response:
+    """What the list shows, all pages of it, newest first; for a spreadsheet."""
+    ever = datetime.datetime.max.replace(tzinfo=datetime.UTC) if order == "deadline" else None
+    found = visit.ask(
+        batches.export_deletion_requests,
+        status=status or None,
+        regulation=regulation or None,
+        due_before=_due_before(visit, due) or ever,
+    )
+    found.body_iterator = _without_formulas(found.body_iterator)
+    return found
 
 
 def text(form: FormData, name: str) -> str:
@@ -117,6 +134,20 @@ def _due_before(visit: Visit, due: Due) -> datetime.datetime | None:
         return None
     days = visit.call.at.settings.risk_days if due == "soon" else 0
     return datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=days)
+
+
+async def _without_formulas(parts: AsyncIterable[Any]) -> AsyncIterator[str]:
+    """CSV, in parts of whole lines, with an apostrophe before each cell that would be a formula, and all quoted:
+    some spreadsheets take a semicolon for the end of a cell."""
+    async for part in parts:
+        text = io.StringIO()
+        lines = csv.reader(io.StringIO(part, newline=""))
+        csv.writer(text, quoting=csv.QUOTE_ALL).writerows([_shown_as_text(cell) for cell in line] for line in lines)
+        yield text.getvalue()
+
+
+def _shown_as_text(cell: str) -> str:
+    return f"'{cell}" if cell.startswith(_FORMULA) else cell
 
 
 def _list(

@@ -92,7 +92,7 @@ def create_tenant(visit: TheVisit, form: Form) -> Response:
     """Make a tenant, and show the key of its first admin this once."""
     try:
         body = checked(TenantIn, name=text(form, "name"))
-        made = visit.ask(tenants.create_tenant, body=body, response=Response())
+        made = visit.ask(tenants.create_tenant, body=body)
     except LetheError as error:
         return _all(visit, error=error)
     return visit.page("tenants/made.html", status=201, made=made)

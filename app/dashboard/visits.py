@@ -46,7 +46,7 @@ class Visit:
         asking.require(self.call, endpoint)
 
     def ask(self, endpoint: Callable[..., T], /, **arguments: Any) -> T:
-        """What `endpoint` of the API answers; `call`, `intake` and `once` are given to it."""
+        """What `endpoint` of the API answers; `call`, `intake`, `once` and `response` are given to it."""
         return asking.ask(self.call, self.intake, endpoint, **arguments)
 
     def page(self, template: str, /, *, status: int = 200, **shown: Any) -> HTMLResponse:

@@ -147,9 +147,18 @@
 
   /* --- curves --- */
 
+  /* On paper a plot is light, and as wide as any paper has room for: its page is laid out when it has been drawn. */
+  const PAPER = 640;
+  let onPaper = false;
+
+  function widthOf(place) {
+    return onPaper ? PAPER : place.clientWidth || 600;
+  }
+
   /* A canvas knows no variables: an element says what they are in the reader's scheme. */
   function colours() {
     const probe = document.body.appendChild(document.createElement("i"));
+    if (onPaper) probe.style.colorScheme = "light";
     const colour = (name) => {
       probe.style.color = `var(${name})`;
       return getComputedStyle(probe).color;
@@ -230,7 +239,7 @@
       const named = (_plot, value, _series, at) => asked.names?.[at] ?? shown(_plot, value);
       const axis = (label) => ({ label: label || undefined, stroke: paint.text, grid: { stroke: paint.grid, width: 1 }, ticks: { stroke: paint.grid, width: 1 } });
       const options = {
-        width: place.clientWidth || 600,
+        width: widthOf(place),
         height: asked.height,
         padding: asked.marks ? [26, 12, 0, 0] : undefined,
         scales: { x: { time: false, distr: asked.logx ? 3 : 1 }, y: asked.log ? { distr: 3, range: (_plot, low, high) => powers(asked, low, high) } : {} },
@@ -249,7 +258,7 @@
   function redraw() {
     for (const one of plots) {
       if (!one.place.isConnected) plots.delete(one);
-      else one.plot.setSize({ width: one.place.clientWidth, height: one.height });
+      else one.plot.setSize({ width: widthOf(one.place), height: one.height });
     }
   }
 
@@ -261,7 +270,8 @@
 
   window.addEventListener("resize", redraw);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
-  window.addEventListener("beforeprint", repaint);
+  window.addEventListener("beforeprint", () => { onPaper = true; repaint(); });
+  window.addEventListener("afterprint", () => { onPaper = false; repaint(); });
 
   localise(document);
   draw(document);

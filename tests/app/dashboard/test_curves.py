@@ -47,7 +47,7 @@ def test_what_is_drawn(officer: Browser, forgotten: dict[str, Any], get: Get) ->
     assert places == sorted(places)
     assert len(rows) == len(epsilons["names"]) == page.count('<tr><th scope="row" class="number">') - 2
     assert rows[0][1:] == [None, None, None, rows[0][4], None]
-    forgetting, learning = get(f"/accounting/models/{forgotten['id']}/curve?points=60&limit=12")["items"]
+    forgetting, learning = get(f"/accounting/models/{forgotten['id']}/trajectory?points=60&limit=12")["items"]
     said = [point["epsilon"]["unlearning"] or None for point in learning["points"] + forgetting["points"]]
     assert [row[1] for row in rows] == said
 

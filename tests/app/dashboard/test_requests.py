@@ -1,15 +1,22 @@
 """Requests on pages: found, listed, decided, and never more of them than the key may see."""
 
+import csv
+import html
+import io
 import json
 import re
 from collections.abc import Callable
 from typing import Any
 
+import httpx
 import pytest
 import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
 from app.access.service import Scope
+from app.api.schemas import AuditOut, CertificateOut
+from app.dashboard import audits, certificates
+from app.dashboard.wording import at_most
 from app.db.tables import Certificate
 from app.installation import Installation
 from tests.app.dashboard.browsing import Browser
@@ -207,12 +214,59 @@ def test_verifying(officer: Browser, gateway: TestClient, at: Installation, forg
     assert "It does not hold." in officer.post(f"{path}/verify").text
 
 
+def test_what_an_audit_adds_to_a_certificate(officer: Browser, gateway: TestClient, forgotten: dict[str, Any]) -> None:
+    """What the lanes proved at least stands beside what is certified; of a run without an audit there is no word."""
+    [found] = gateway.get(f"/v1/deletion-requests/{forgotten['id']}/certificate").json()["certificates"]
+    audit = found["statement"]["audit"]
+    page = html.unescape(officer.get(f"/admin/requests/{forgotten['id']}").text)
+    assert f"canaries were in {audit['guesses']['members']} of {audit['lanes']} lanes beside it." in page
+    assert f"ε ≤ {at_most(audit['epsilon'], 3)}" in audits.of_certified_run(AuditOut(**audit))
+    assert audits.of_certified_run(AuditOut(**audit)) in page
+    certificate = CertificateOut.model_validate(found)
+    unlike = certificate.model_copy(update={"statement": found["statement"] | {"audit": None}})
+    assert len(certificates.told(certificate).proves) == len(certificates.told(unlike).proves) + 1
+    assert not any("audit" in line for line in certificates.told(unlike).proves)
+
+
+def _rows(answer: httpx.Response) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(answer.text, newline="")))
+
+
 def test_exporting(officer: Browser, forget: Make) -> None:
-    """The list goes out as the API's CSV."""
-    made = forget("p1")
+    """What the list shows goes out as CSV: its link passes on what the list is filtered by."""
+    waits = forget("p1", identity_verified=False)["id"]
+    late = forget("p2", identity_verified=False, submitted_at="2026-01-01T00:00:00Z")["id"]
+    done = forget("p3", regulation="ccpa")["id"]
+    for query, found in {
+        "": {waits, late, done},
+        "status=in_review": {waits, late},
+        "regulation=ccpa": {done},
+        "due=overdue": {late},
+        "status=in_review&regulation=ccpa": set(),
+        "order=deadline": {waits, late},
+        "order=newest": {waits, late, done},
+    }.items():
+        page = officer.get(f"/admin/requests?{query}").text
+        assert {one for one in (waits, late, done) if f'href="/admin/requests/{one}"' in page} == found, query
+        [link] = re.findall(r'href="(/admin/requests\.csv[^"]*)"', page)
+        answer = officer.get(html.unescape(link))
+        assert answer.headers["content-type"].startswith("text/csv")
+        assert {row["id"] for row in _rows(answer)} == found, query
+    assert "requests.csv" not in officer.post("/admin/requests/search", by="subject_id", sought="p1").text
+    assert officer.get("/admin/requests.csv?status=nonsense").status_code == 422
+
+
+def test_no_formula_is_exported(officer: Browser, gateway: TestClient, forget: Make) -> None:
+    """A cell that a spreadsheet would compute begins with an apostrophe; others, and the API's, are as callers wrote
+    them."""
+    formulas = ["=1+1", '=HYPERLINK("https://a.example","open")', "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "＝1"]
+    harmless = ["case-1", "'=1", " =1", "1=1", "a,b;=1\nc"]
+    for n, external_id in enumerate([*formulas, *harmless]):
+        forget(f"p{n}", external_id=external_id)
     answer = officer.get("/admin/requests.csv")
-    assert answer.headers["content-type"].startswith("text/csv")
-    assert made["id"] in answer.text
+    assert {row["external_id"] for row in _rows(answer)} == {*(f"'{one}" for one in formulas), *harmless}
+    assert ',"a,b;=1\nc",' in answer.text
+    assert {row["external_id"] for row in _rows(gateway.get("/v1/deletion-requests.csv"))} == {*formulas, *harmless}
 
 
 def test_a_reader_decides_nothing(somebody_with: Callable[..., Browser], officer: Browser, forget: Make) -> None:

@@ -1,0 +1,95 @@
+"""The story of whoever prints a page: everything fits the paper, and is light on it."""
+
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.browsing import SIZES, Visitor
+from tests.faults.processes import Child
+
+LIGHT = {0x0B6E75, 0xB4531B, 0x5B4AA8}
+DARK = {0x5CC8D0, 0xF3A878, 0xB7A9F5}
+"""The colours of a plot's first lines, in either scheme."""
+
+A4_WITH_WIDE_MARGINS = 642
+DRAWN = """() => [...document.querySelectorAll(".curves canvas")].map((canvas) => {
+  const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+  const colours = new Set();
+  for (let at = 0; at < data.length; at += 4)
+    if (data[at + 3] === 255) colours.add((data[at] << 16) | (data[at + 1] << 8) | data[at + 2]);
+  return { width: canvas.width / devicePixelRatio, colours: [...colours] };
+})"""
+
+
+def drawn(page: Page) -> list[dict[str, Any]]:
+    """Each plot: how wide it is drawn, and in which colours."""
+    found: list[dict[str, Any]] = page.evaluate(DRAWN)
+    return found
+
+
+def are_light(plots: list[dict[str, Any]]) -> bool:
+    return all(LIGHT & set(plot["colours"]) and not DARK & set(plot["colours"]) for plot in plots)
+
+
+def are_dark(plots: list[dict[str, Any]]) -> bool:
+    return all(DARK & set(plot["colours"]) and not LIGHT & set(plot["colours"]) for plot in plots)
+
+
+@pytest.fixture
+def printer(officer: Visitor, worker: Child) -> Visitor:
+    """An officer whose screen is dark, at a model."""
+    made = officer.site.live_model()
+    officer.page.emulate_media(color_scheme="dark")
+    officer.opens(f"/admin/models/{made}")
+    expect(officer.page.locator("#curve canvas")).to_have_count(2)
+    return officer
+
+
+def prints_its_plots(visitor: Visitor) -> None:
+    page = visitor.page
+    before = drawn(page)
+    assert before
+    assert are_dark(before)
+    page.evaluate(f"addEventListener('beforeprint', () => {{ window.printed = ({DRAWN})(); }}, {{ once: true }})")
+    page.pdf(format="A4")
+    printed = page.evaluate("printed")
+    assert len(printed) == len(before)
+    assert are_light(printed)
+    assert all(600 <= plot["width"] <= A4_WITH_WIDE_MARGINS for plot in printed)
+    assert drawn(page) == before
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    page.emulate_media(media="print", color_scheme="dark")
+    page.set_viewport_size({"width": A4_WITH_WIDE_MARGINS, "height": 900})
+    places = page.locator(".curves")
+    expect(places).to_have_count(len(before))
+    assert all(place.evaluate("place => place.scrollWidth <= place.clientWidth") for place in places.all())
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    for role in ("button", "slider", "navigation"):
+        for control in page.get_by_role(role).filter(visible=True).all():  # type: ignore[arg-type]
+            assert control.get_attribute("aria-label") == "What the axis shows"
+    page.emulate_media(media="screen", color_scheme="dark")
+    page.set_viewport_size({"width": SIZES["laptop"], "height": 900})
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert drawn(page) == before
+    assert visitor.complaints == []
+
+
+def test_the_curves_of_a_model(printer: Visitor) -> None:
+    """They are printed whole and in light colours from a dark screen, which has them back as they were."""
+    prints_its_plots(printer)
+
+
+def test_a_choice_is_printed_as_words(printer: Visitor) -> None:
+    """Of links that choose what is shown, paper has the one that was chosen."""
+    printer.page.emulate_media(media="print")
+    expect(printer.page.get_by_text("Every run as wide")).to_be_visible()
+    expect(printer.page.get_by_text("Every step as wide")).to_be_hidden()
+
+
+def test_the_curve_of_a_theorem(officer: Visitor) -> None:
+    """It is printed as the curves of a model are."""
+    officer.page.emulate_media(color_scheme="dark")
+    officer.opens("/admin/calculator/gdp_eps?delta=1e-5&plot-over=mu&plot-low=0.1&plot-high=10")
+    expect(officer.page.locator(".plot canvas")).to_have_count(1)
+    prints_its_plots(officer)
