@@ -298,12 +298,12 @@ class Sweep:
 MODEL = Endpoint("GET", "/v1/accounting/models/{model_id}", Account)
 LEDGER = Endpoint("GET", "/v1/accounting/models/{model_id}/ledger", Page[LedgerEntry])
 VERDICT = Endpoint("GET", "/v1/accounting/models/{model_id}/ledger/verdict", LedgerVerdict)
-CURVE = Endpoint("GET", "/v1/accounting/models/{model_id}/curve", Page[Segment])
+TRAJECTORY = Endpoint("GET", "/v1/accounting/models/{model_id}/trajectory", Page[Segment])
 RIVALS = Endpoint("GET", "/v1/accounting/models/{model_id}/rivals", Rivals)
 DATASET = Endpoint("GET", "/v1/accounting/datasets/{dataset_id}", AccountOfDataset)
 DELETION_REQUEST = Endpoint("GET", "/v1/accounting/deletion-requests/{request_id}", AccountOfRequest)
 PREVIEW = Endpoint("POST", "/v1/accounting/preview", Preview, idempotent=True)
-BOUNDS = Endpoint("GET", "/v1/accounting/bounds", tuple[Bound, ...])
+BOUNDS = Endpoint("GET", "/v1/accounting/bounds", Page[Bound])
 EVALUATE = Endpoint("POST", "/v1/accounting/bounds/{name}", dict[str, Any], idempotent=True)
 SWEEP = Endpoint("POST", "/v1/accounting/bounds/{name}/sweep", Sweep, idempotent=True)
 
@@ -329,10 +329,10 @@ class Accounting:
         """Have the service recompute every hash and number of the ledger."""
         return self._http.call(VERDICT, model_id)
 
-    def curve(self, model_id: str, *, points: int | None = None) -> Iterator[Segment]:
+    def trajectory(self, model_id: str, *, points: int | None = None) -> Iterator[Segment]:
         """Influence and epsilon after each step of the model's life, run by run, newest first: for plots, with at most
         `points` of each run."""
-        return self._http.pages(CURVE, model_id, points=points)
+        return self._http.pages(TRAJECTORY, model_id, points=points)
 
     def rivals(
         self, model_id: str, *, num_records: int | None = None, epsilon: float | None = None, delta: float | None = None
@@ -377,9 +377,9 @@ class Accounting:
         )
         return self._http.call(PREVIEW, json=body)
 
-    def bounds(self) -> tuple[Bound, ...]:
+    def bounds(self) -> Iterator[Bound]:
         """Every theorem of the calculator."""
-        return self._http.call(BOUNDS)
+        return self._http.pages(BOUNDS)
 
     def evaluate(self, name: str, params: dict[str, Any]) -> dict[str, Any]:
         """A theorem's outputs: infinity is "inf", and "1/n" stands for the reciprocal of the parameter n."""

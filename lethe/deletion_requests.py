@@ -230,14 +230,28 @@ class DeletionRequests:
         to: str | Path | BinaryIO,
         *,
         status: str | None = None,
-        regulation: str | None = None,
+        subject_id: str | None = None,
+        subject_sha256: str | None = None,
+        model_id: str | None = None,
+        external_id: str | None = None,
         source: str | None = None,
+        regulation: str | None = None,
+        refers_to: str | None = None,
         due_before: datetime.datetime | None = None,
     ) -> None:
         """Write all requests, or those that are so, as CSV, newest first, in flat memory. A file that is named is
         complete or left as it was."""
         pieces = self._http.pieces(
-            EXPORT, status=status, regulation=regulation, source=source, due_before=_text(due_before)
+            EXPORT,
+            status=status,
+            subject_id=subject_id,
+            subject_sha256=subject_sha256,
+            model_id=model_id,
+            external_id=external_id,
+            source=source,
+            regulation=regulation,
+            refers_to=refers_to,
+            due_before=_text(due_before),
         )
         files.write(to, pieces)
 

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from app.access.service import Scope
 from app.accounting import repository, service, verify
-from app.api.calls import Call, Cursor, Limit, call_with
+from app.api.calls import Call, Cursor, Limit, call_with, number_in
 from app.api.problems import responses
 from app.api.schemas import (
     AccountOut,
@@ -31,7 +31,6 @@ from app.api.schemas import (
 from app.db.tables import Model
 from app.errors import (
     DatasetUnknown,
-    FieldError,
     InputInvalid,
     LedgerCorrupt,
     ModelNotLive,
@@ -85,7 +84,7 @@ def get_ledger(
     call: Annotated[Call, call_with(Scope.ACCOUNTING_READ)], model_id: str, limit: Limit = 50, cursor: Cursor = None
 ) -> LedgerOut:
     """The hash-chained entries of a model, oldest first, so that they can be replayed as they come."""
-    after = sequence_in(cursor) or 0
+    after = number_in(cursor) or 0
     with call.reading() as session:
         registry.get_model(session, model_id)
         found = repository.entries(session, model_id=model_id, after=after, limit=limit + 1)
@@ -203,16 +202,6 @@ def _left(
     epsilon, delta = epsilon or model.epsilon, delta or model.delta
     count = service.releases_left(session, model, records=1, steps=plan.steps, epsilon=epsilon, delta=delta)
     return ReleasesLeftOut(epsilon=epsilon, delta=delta, steps_per_release=plan.steps, records=1, count=count)
-
-
-def sequence_in(cursor: str | None) -> int | None:
-    """The place in the ledger at which a page begins. Raises `InputInvalid`."""
-    if cursor is None:
-        return None
-    if not (cursor.isdecimal() and len(cursor) < 10):
-        message = "Expected the next_cursor of an earlier page"
-        raise InputInvalid(message, [FieldError("cursor", message)])
-    return int(cursor)
 
 
 def shown_guarantees(found: list[Guarantee]) -> list[GuaranteeOut]:

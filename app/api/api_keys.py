@@ -3,7 +3,7 @@
 import datetime
 from typing import Annotated
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Response
 from pydantic import BaseModel, Field, Strict
 
 from app.access import repository
@@ -52,7 +52,7 @@ class RotationIn(Body):
 
 
 @router.post("", status_code=201, responses=responses())
-def create_api_key(call: Annotated[Call, call_with(Scope.ADMIN)], body: ApiKeyIn) -> NewApiKeyOut:
+def create_api_key(call: Annotated[Call, call_with(Scope.ADMIN)], body: ApiKeyIn, response: Response) -> NewApiKeyOut:
     """Make a key. It is shown once: what is lost is revoked and made anew.
 
     No `Idempotency-Key` is taken, for no key is kept to be shown again.
@@ -69,7 +69,7 @@ def create_api_key(call: Annotated[Call, call_with(Scope.ADMIN)], body: ApiKeyIn
             expires_at=body.expires_at,
             calls_per_minute=body.calls_per_minute,
         )
-    return _new(row, key)
+    return _new(row, key, response)
 
 
 @router.get("", responses=responses())
@@ -84,7 +84,9 @@ def list_api_keys(
 
 
 @router.post("/{key_id}/rotate", status_code=201, responses=responses(KeyUnknown, LastAdminKey))
-def rotate_api_key(call: Annotated[Call, call_with(Scope.ADMIN)], key_id: str, body: RotationIn) -> NewApiKeyOut:
+def rotate_api_key(
+    call: Annotated[Call, call_with(Scope.ADMIN)], key_id: str, body: RotationIn, response: Response
+) -> NewApiKeyOut:
     """Make a key that may do the same, and let the old one expire after an overlap. No `Idempotency-Key` is taken."""
     key = access.new_key()
     with call.writing() as session:
@@ -96,7 +98,7 @@ def rotate_api_key(call: Annotated[Call, call_with(Scope.ADMIN)], key_id: str, b
             overlap_seconds=body.overlap_seconds,
             expires_at=body.expires_at,
         )
-    return _new(row, key)
+    return _new(row, key, response)
 
 
 @router.delete("/{key_id}", status_code=204, responses=responses(KeyUnknown, LastAdminKey))
@@ -106,5 +108,6 @@ def revoke_api_key(call: Annotated[Call, call_with(Scope.ADMIN)], key_id: str) -
         access.revoke_key(session, key_id)
 
 
-def _new(row: ApiKey, key: str) -> NewApiKeyOut:
+def _new(row: ApiKey, key: str, response: Response) -> NewApiKeyOut:
+    response.headers["Location"] = f"/v1/api-keys/{row.id}"
     return NewApiKeyOut(**ApiKeyOut.model_validate(row, from_attributes=True).model_dump(), key=key)

@@ -7,7 +7,7 @@ cut off goes on where it was when it is repeated with its Idempotency-Key, and n
 import csv
 import datetime
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
@@ -21,9 +21,20 @@ from app.access.idempotency import Answer, Once
 from app.access.service import Scope
 from app.api import problems
 from app.api.calls import Call, call_with, once_with
-from app.api.deletion_requests import asked, checked_statement, view_of
+from app.api.deletion_requests import (
+    DueBefore,
+    HashSought,
+    ModelSought,
+    SubjectSought,
+    asked,
+    check_model_sought,
+    checked_statement,
+    subject_sought,
+    view_of,
+)
 from app.api.problems import responses
-from app.api.schemas import MOST_AT_ONCE, BatchIn, BatchItemOut, BatchOut, DeletionRequestIn, Moment, Name
+from app.api.schemas import MOST_AT_ONCE, BatchIn, BatchItemOut, BatchOut, DeletionRequestIn, Name
+from app.audit import looks
 from app.db.tables import DeletionRequest
 from app.deletion import repository
 from app.deletion import service as deletion
@@ -67,7 +78,10 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {207: {"model": BatchOut, "descrip
 def create_batch(
     call: Writing, body: BatchIn, once: Annotated[Once, once_with(Scope.REQUESTS_WRITE)], source: Source = None
 ) -> JSONResponse:
-    """Ask for up to 10,000 people to be forgotten: 202 if all were accepted, 207 if some were, 422 if none was."""
+    """Ask for up to 10,000 people to be forgotten: 202 if all were accepted, 207 if some were, 422 if none was.
+
+    There is no `Location`: each request has an id of its own.
+    """
     return _submit(call, once, [_Item(place=place, body=one) for place, one in enumerate(body.requests)], source)
 
 
@@ -91,14 +105,33 @@ def create_batch_from_csv(
 def export_deletion_requests(
     call: Annotated[Call, call_with(Scope.REQUESTS_READ)],
     status: Status | None = None,
-    regulation: str | None = None,
+    subject_id: SubjectSought = None,
+    subject_sha256: HashSought = None,
+    model_id: ModelSought = None,
+    external_id: str | None = None,
     source: str | None = None,
-    due_before: Annotated[Moment | None, Query(description="Open requests with an earlier deadline.")] = None,
+    regulation: str | None = None,
+    refers_to: str | None = None,
+    due_before: DueBefore = None,
 ) -> StreamingResponse:
-    """All requests as CSV, newest first, in flat memory however many there are."""
+    """All requests as CSV, or those that satisfy all filters, newest first, in flat memory however many there are. The
+    audit log says who got them."""
+    check_model_sought(call, model_id)
+    sought = {
+        "status": status,
+        "subject_ref": subject_sought(call, subject_id, subject_sha256),
+        "model_id": model_id,
+        "external_id": external_id,
+        "source": source,
+        "regulation": regulation,
+        "refers_to": refers_to,
+        "due_before": due_before,
+    }
+    with call.writing() as session:
+        looks.at_requests(session, sought_by=[name for name, value in sought.items() if value is not None])
     with call.reading() as session:
         view = view_of(session, call)
-    pages = _pages(call, view, status=status, regulation=regulation, source=source, due_before=due_before)
+    pages = _pages(call, view, sought)
     headers = {"Content-Disposition": 'attachment; filename="deletion-requests.csv"'}
     return StreamingResponse(_written(pages, view), media_type="text/csv; charset=utf-8", headers=headers)
 
@@ -235,29 +268,12 @@ def _of_row(row: dict[str | Any, str | Any]) -> dict[str, Any] | InputInvalid:
     return body | ({"metadata": metadata} if metadata else {})
 
 
-def _pages(
-    call: Call,
-    view: View,
-    *,
-    status: str | None,
-    regulation: str | None,
-    source: str | None,
-    due_before: datetime.datetime | None,
-) -> Iterator[list[DeletionRequest]]:
+def _pages(call: Call, view: View, sought: Mapping[str, Any]) -> Iterator[list[DeletionRequest]]:
     """Each page in a session of its own: a reader that is slow holds up nobody."""
     cursor = None
     while True:
         with call.reading() as session:
-            page = repository.requests(
-                session,
-                view=view,
-                status=status,
-                regulation=regulation,
-                source=source,
-                due_before=due_before,
-                limit=_PAGE,
-                cursor=cursor,
-            )
+            page = repository.requests(session, view=view, **sought, limit=_PAGE, cursor=cursor)
         yield page.items
         if (cursor := page.next_cursor) is None:
             return

@@ -6,9 +6,9 @@ from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
 from app.access.service import Scope
-from app.api.calls import Call, call_with
+from app.api.calls import Call, Cursor, Limit, call_with, page_of
 from app.api.problems import responses
-from app.api.schemas import BoundIn, SweepIn
+from app.api.schemas import BoundIn, PageOut, SweepIn
 from app.errors import BoundUnknown, FieldError, InputInvalid, PreconditionFailed
 from app.privacy.bounds import CALCULATOR, Bound, evaluate
 from app.privacy.bounds.sweep import sweep
@@ -69,9 +69,11 @@ class SweepOut(BaseModel):
 
 
 @router.get("", responses=responses())
-def list_bounds(call: Asked) -> list[BoundOut]:
-    """The calculator: every theorem, what it assumes, its parameters."""
-    return [BoundOut.model_validate(bound, from_attributes=True) for bound in CALCULATOR.values()]
+def list_bounds(call: Asked, limit: Limit = 500, cursor: Cursor = None) -> PageOut[BoundOut]:
+    """The calculator: every theorem, what it assumes, its parameters. Without `limit` all are on one page."""
+    page = page_of(list(CALCULATOR.values()), limit=limit, cursor=cursor)
+    items = [BoundOut.model_validate(bound, from_attributes=True) for bound in page.items]
+    return PageOut(items=items, next_cursor=page.next_cursor)
 
 
 @router.post("/{name}", responses=responses(BoundUnknown, PreconditionFailed))

@@ -1,13 +1,15 @@
 """What every endpoint is given: the installation, the caller, and whether the call was made before."""
 
 import functools
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, Header, Query, Request, Security
 from fastapi.concurrency import run_in_threadpool
+from fastapi.dependencies.models import Dependant
 from fastapi.responses import JSONResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from sqlalchemy.orm import Session
@@ -16,15 +18,35 @@ from app.access.callers import Callers, LastUses
 from app.access.idempotency import Answer, Once
 from app.access.rates import Rates
 from app.access.service import Caller, Scope
-from app.errors import Unauthenticated
+from app.db.paging import Page
+from app.errors import FieldError, InputInvalid, Unauthenticated
 from app.installation import Installation
 
 _bearer = HTTPBearer(auto_error=False, description="An API key")
 
 WINDOW = "lethe.window"
 """Where the scope of a call says what is left of its key's minute."""
+_MOST_FAULTS = 10
 Limit = Annotated[int, Query(ge=1, le=500)]
 Cursor = Annotated[str | None, Query(max_length=500)]
+T = TypeVar("T")
+
+
+def number_in(cursor: str | None) -> int | None:
+    """A place in what is numbered. Raises `InputInvalid` for a cursor that no page gave."""
+    if cursor is None:
+        return None
+    if not (cursor.isdecimal() and cursor.isascii() and len(cursor) < 10):
+        message = "Expected the next_cursor of an earlier page"
+        raise InputInvalid(message, [FieldError("cursor", message)])
+    return int(cursor)
+
+
+def page_of(found: Sequence[T], *, limit: int, cursor: str | None) -> Page[T]:
+    """A page of a short list that only ever grows at its end."""
+    start = number_in(cursor) or 0
+    end = start + limit
+    return Page(list(found[start:end]), str(end) if len(found) > end else None)
 
 
 @contextmanager
@@ -110,9 +132,31 @@ def _authenticated(scope: Scope) -> Callable[..., Any]:
         caller = await identified(known, header.credentials if header else None, address)
         request.scope[WINDOW] = known.rates.count(caller)
         caller.require(scope)
+        if request.scope["query_string"] and request.scope["path"].startswith("/v1/"):
+            _check_query(request)
         return Call(at=request.app.state.installation, caller=caller)
 
     return authenticated
+
+
+def _check_query(request: Request) -> None:
+    """Raises `InputInvalid` for a parameter that the route does not know, or that is there more than once."""
+    known = set(_query_of(request.scope["route"].dependant))
+    expected = f"expected one of {', '.join(sorted(known))}" if known else "this call has no parameters in its query"
+    faults = [
+        FieldError(name, "expected it once" if name in known else expected)
+        for name, times in Counter(name for name, _ in request.query_params.multi_items()).items()
+        if name not in known or times > 1
+    ]
+    if faults:
+        raise InputInvalid("The query has what this call does not know, or the same twice.", faults[:_MOST_FAULTS])
+
+
+def _query_of(dependant: Dependant) -> Iterator[str]:
+    """The query parameters of a route and of what it depends on. Each has one value."""
+    yield from (field.alias for field in dependant.query_params)
+    for one in dependant.dependencies:
+        yield from _query_of(one)
 
 
 def once_with(scope: Scope) -> Any:

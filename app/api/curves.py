@@ -1,4 +1,4 @@
-"""`/accounting/models/{id}/curve`: a model's life step by step, for plots."""
+"""`/accounting/models/{id}/trajectory`: a model's life step by step, for plots."""
 
 import datetime
 from typing import Annotated
@@ -9,8 +9,8 @@ from pydantic import BaseModel, Field
 from app.access.service import Scope
 from app.accounting import curve
 from app.accounting.curve import Segment
-from app.api.accounting import sequence_in, shown_guarantees
-from app.api.calls import Call, Cursor, Limit, call_with
+from app.api.accounting import shown_guarantees
+from app.api.calls import Call, Cursor, Limit, call_with, number_in
 from app.api.problems import responses
 from app.api.schemas import GuaranteeOut, TargetOut
 from app.errors import InputInvalid, ModelUnknown
@@ -66,31 +66,31 @@ class SegmentOut(BaseModel):
     points: list[PointOut]
 
 
-class CurveOut(BaseModel):
+class TrajectoryOut(BaseModel):
     model_id: str
     target: TargetOut
     items: list[SegmentOut] = Field(description="Newest first")
     next_cursor: str | None
 
 
-@router.get("/models/{model_id}/curve", responses=responses(ModelUnknown, InputInvalid))
-def get_curve(
+@router.get("/models/{model_id}/trajectory", responses=responses(ModelUnknown, InputInvalid))
+def get_trajectory(
     call: Annotated[Call, call_with(Scope.ACCOUNTING_READ)],
     model_id: str,
     points: Annotated[int, Query(ge=2, le=500)] = 50,
     limit: Limit = 50,
     cursor: Cursor = None,
-) -> CurveOut:
+) -> TrajectoryOut:
     """Influence and epsilon after each step of learning and of every deletion since, with its release, from the ledger
     alone: what a certificate would say had the run been planned to end there. At most `points` of each run, closest
     where they change most, and 10,000 in all; newest run first."""
-    before = sequence_in(cursor)
+    before = number_in(cursor)
     with call.reading() as session:
         model = registry.get_model(session, model_id)
         found, earlier = curve.segments(
             session, model, points=max(2, min(points, _MOST_POINTS // limit)), limit=limit, before=before
         )
-    return CurveOut(
+    return TrajectoryOut(
         model_id=model.id,
         target=TargetOut(epsilon=model.epsilon, delta=model.delta),
         items=[_shown(segment) for segment in found],

@@ -14,6 +14,7 @@ from app.api import uploads
 from app.api.calls import Call, Cursor, Limit, call_with, once_with, respond
 from app.api.problems import responses
 from app.api.schemas import DatasetOut, NewDatasetOut, PageOut, SubjectOut
+from app.audit import looks
 from app.db import now
 from app.db.tables import Dataset
 from app.deletion import suppression
@@ -111,7 +112,10 @@ def get_dataset(call: Annotated[Call, call_with(Scope.MODELS_READ)], dataset_id:
     responses=responses(DatasetUnknown, SubjectUnknown),
 )
 def get_subject(call: Annotated[Call, call_with(Scope.ADMIN)], dataset_id: str, subject_id: str) -> SubjectOut:
-    """How many rows are held about a person; for admins, because it tells who is in the data."""
+    """How many rows are held about a person; for admins, because it tells who is in the data. The audit log says that
+    somebody looked, not at whom."""
+    with call.writing() as session:
+        looks.at_subject(session, dataset_id=datasets.get(session, dataset_id).id)
     with call.reading() as session:
         reference = call.subject_ref(subject_id)
         count = datasets.count_records_of(session, dataset_id=dataset_id, subject_ref=reference)

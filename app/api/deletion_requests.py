@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 from app.access.idempotency import Once
 from app.access.service import Scope
 from app.accounting import repository as accounting_repository
-from app.api.calls import Call, Cursor, Limit, call_with, once_with, respond
+from app.api.calls import Call, Cursor, Limit, call_with, once_with, page_of, respond
 from app.api.certificates import shown as certificate_shown
 from app.api.intake import Intake, shown
 from app.api.problems import responses
@@ -90,6 +90,10 @@ Deciding = Annotated[Call, call_with(Scope.ADMIN)]
 """Whoever decides about requests is not the app that makes them: its key would approve what it asks for itself."""
 TheIntake = Annotated[Intake, Depends(_intake)]
 Order = Literal["newest", "deadline"]
+SubjectSought = Annotated[str | None, Query(min_length=1, max_length=500)]
+HashSought = Annotated[Sha256 | None, Query()]
+ModelSought = Annotated[str | None, Query(description="Needs the scope accounting:read.")]
+DueBefore = Annotated[Moment | None, Query(description="Open requests with an earlier deadline.")]
 
 
 @router.post(
@@ -159,25 +163,21 @@ def asked(
 def list_deletion_requests(
     call: Reading,
     status: Status | None = None,
-    subject_id: Annotated[str | None, Query(min_length=1, max_length=500)] = None,
-    subject_sha256: Annotated[Sha256 | None, Query()] = None,
-    model_id: Annotated[str | None, Query(description="Needs the scope accounting:read.")] = None,
+    subject_id: SubjectSought = None,
+    subject_sha256: HashSought = None,
+    model_id: ModelSought = None,
     external_id: str | None = None,
     source: str | None = None,
     regulation: str | None = None,
     refers_to: str | None = None,
-    due_before: Annotated[Moment | None, Query(description="Open requests with an earlier deadline.")] = None,
+    due_before: DueBefore = None,
     order: Annotated[Order, Query(description="deadline: open requests alone, the most urgent first.")] = "newest",
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> PageOut[DeletionRequestOut]:
     """Newest first, if nothing else is asked for; of several filters, those that satisfy all."""
-    if model_id is not None:
-        call.caller.require(Scope.ACCOUNTING_READ)
-    if subject_id is not None and subject_sha256 is not None:
-        fault = FieldError("subject_sha256", "expected either subject_id or subject_sha256")
-        raise InputInvalid("Name the subject once.", [fault])
-    subject = subject_ref_of(call, subject_id, subject_sha256) if subject_id or subject_sha256 else None
+    check_model_sought(call, model_id)
+    subject = subject_sought(call, subject_id, subject_sha256)
     with call.reading() as session:
         view = view_of(session, call)
         page = repository.requests(
@@ -210,13 +210,14 @@ def get_deletion_request(call: Reading, intake: TheIntake, request_id: str) -> D
 
 
 @router.get("/{request_id}/events", responses=responses(RequestUnknown))
-def list_events(call: Reading, request_id: str) -> PageOut[RequestEventOut]:
-    """Every change of the request, oldest first; there are never so many that they need another page."""
+def list_events(call: Reading, request_id: str, limit: Limit = 500, cursor: Cursor = None) -> PageOut[RequestEventOut]:
+    """Every change of the request, oldest first."""
     with call.reading() as session:
         request = deletion.get(session, request_id)
         events = view_of(session, call).events(request, repository.events(session, request_id=request_id))
-    items = [RequestEventOut(at=one.at, status=one.status, detail=one.detail, actor=one.actor) for one in events]
-    return PageOut(items=items, next_cursor=None)
+    page = page_of(events, limit=limit, cursor=cursor)
+    items = [RequestEventOut(at=one.at, status=one.status, detail=one.detail, actor=one.actor) for one in page.items]
+    return PageOut(items=items, next_cursor=page.next_cursor)
 
 
 @router.post("/{request_id}/cancel", responses=responses(RequestUnknown, TransitionForbidden))
@@ -290,6 +291,20 @@ def get_certificates(call: Annotated[Call, call_with(Scope.ACCOUNTING_READ)], re
         deletion.get(session, request_id)
         found = accounting_repository.certificates_of(session, request_id=request_id)
         return CertificatesOut(request_id=request_id, certificates=[certificate_shown(c) for c in found])
+
+
+def subject_sought(call: Call, subject_id: str | None, subject_sha256: str | None) -> str | None:
+    """Whose requests a list is asked for, if anybody's. Raises `InputInvalid`."""
+    if subject_id is not None and subject_sha256 is not None:
+        fault = FieldError("subject_sha256", "expected either subject_id or subject_sha256")
+        raise InputInvalid("Name the subject once.", [fault])
+    return subject_ref_of(call, subject_id, subject_sha256) if subject_id or subject_sha256 else None
+
+
+def check_model_sought(call: Call, model_id: str | None) -> None:
+    """Raises `ScopeMissing` for a list of the requests of a model: it tells of whom rows are held."""
+    if model_id is not None:
+        call.caller.require(Scope.ACCOUNTING_READ)
 
 
 def subject_ref(call: Call, body: SubjectIn) -> str:

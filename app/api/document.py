@@ -41,9 +41,17 @@ _LEADS = {
     "add_records": {
         "get_addition": {"dataset_id": "$request.path.dataset_id", "addition_id": "$response.body#/id"},
     },
-    "list_bounds": {"evaluate_bound": {"name": "$response.body#/0/name"}},
+    "list_bounds": {"evaluate_bound": {"name": "$response.body#/items/0/name"}},
 }
 """What an answer leads to besides what the rule in `_link` finds."""
+
+_QUERIES = "A query parameter that a call below `/v1` does not know, or one that comes twice, is refused by name (422)."
+_LOCATION = {
+    "description": "Where it is. API keys, agents and identity issuers have no page there: lists show them, and "
+    "`DELETE` takes that path.",
+    "required": True,
+    "schema": {"type": "string", "pattern": "^/v1/"},
+}
 
 Operation = dict[str, Any]
 
@@ -59,9 +67,11 @@ def install(app: FastAPI) -> None:
     @functools.cache
     def described() -> dict[str, Any]:
         document = generate()
+        document["info"]["description"] += f"\n\n{_QUERIES}"
         operations = {operation["operationId"]: operation for _, _, operation in _operations(document)}
         for operation in operations.values():
             _describe(operation)
+            _locate(document, operation)
         _link(document, operations)
         used = {tag for operation in operations.values() for tag in operation["tags"]}
         document["tags"] = [{"name": name, "description": text} for name, text in TAGS.items() if name in used]
@@ -84,6 +94,15 @@ def _describe(operation: Operation) -> None:
     conditions = [*([Unavailable, Busy] if scopes else []), *([UploadTooLarge] if "requestBody" in operation else [])]
     for status, answer in problems.declared(*conditions).items():
         operation["responses"].setdefault(str(status), answer)
+
+
+def _locate(document: dict[str, Any], operation: Operation) -> None:
+    """What makes one thing, or sets it going, has its id in the answer and its place in a header."""
+    for status in {"201", "202"} & operation["responses"].keys():
+        answer = operation["responses"][status]
+        name = answer["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
+        if "id" in document["components"]["schemas"][name]["properties"]:
+            answer["headers"] = {"Location": _LOCATION}
 
 
 def _link(document: dict[str, Any], operations: dict[str, Operation]) -> None:

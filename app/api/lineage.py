@@ -12,6 +12,7 @@ from app.api.deletion_requests import subject_ref
 from app.api.models import ExportOut
 from app.api.problems import responses
 from app.api.schemas import SubjectIn
+from app.audit import looks
 from app.deletion import lineage
 from app.deletion import service as deletion
 from app.deletion.lineage import FirstWithout, Lineage, ModelLineage
@@ -68,7 +69,10 @@ def get_request_lineage(call: Annotated[Call, call_with(Scope.ACCOUNTING_READ)],
 
 @router.post("/lineage", responses=responses())
 def trace_lineage(call: Annotated[Call, call_with(Scope.ADMIN)], body: SubjectIn) -> LineageOut:
-    """The same of anybody, in all datasets, whether they asked to be forgotten or not; nothing is changed."""
+    """The same of anybody, in all datasets, whether they asked to be forgotten or not. The audit log says that somebody
+    looked, not at whom."""
+    with call.writing() as session:
+        looks.at_lineage(session)
     with call.reading() as session:
         return _shown(lineage.of_person(session, subject_ref=subject_ref(call, body)))
 

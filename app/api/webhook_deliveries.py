@@ -4,7 +4,7 @@ import datetime
 from enum import StrEnum
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, Field
 from sqlalchemy.orm import Session
 
@@ -90,11 +90,12 @@ def get_webhook_delivery(call: Reading, delivery_id: str) -> SentOut:
 
 
 @router.post("/webhook-deliveries/{delivery_id}/replay", status_code=202, responses=responses(DeliveryUnknown))
-def replay_webhook_delivery(call: Deciding, delivery_id: str) -> SentOut:
+def replay_webhook_delivery(call: Deciding, delivery_id: str, response: Response) -> SentOut:
     """Send again, under the same id, what was delivered or given up. One that is still to be sent is left alone."""
     with call.writing() as session:
         row = service.get(session, delivery_id)
         service.replay(session, row)
+    response.headers["Location"] = f"/v1/webhook-deliveries/{row.id}"
     return _sent(row, call.caller)
 
 

@@ -39,8 +39,8 @@ def account_dataset(dataset_id: str, url: Url = None, key: Key = None) -> None:
         show(client.accounting.dataset(dataset_id))
 
 
-@account.command("curve")
-def account_curve(
+@account.command("trajectory")
+def account_trajectory(
     model_id: str,
     points: Annotated[int, typer.Option(min=2, max=500, help="Of each run, at most")] = 20,
     runs: Annotated[int, typer.Option(min=1, help="How many, from the newest")] = 10,
@@ -49,7 +49,7 @@ def account_curve(
 ) -> None:
     """Influence and epsilon step by step, run by run, newest first."""
     with connect(url, key) as client:
-        show(list(itertools.islice(client.accounting.curve(model_id, points=points), runs)))
+        show(list(itertools.islice(client.accounting.trajectory(model_id, points=points), runs)))
 
 
 Records = Annotated[int, typer.Option(min=1, help="How many records would be forgotten")]

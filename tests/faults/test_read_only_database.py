@@ -65,6 +65,24 @@ def test_the_gateway_says_when_to_come_back(
     assert_all_done_once(at)
 
 
+def test_nobody_looks_unseen(gateway: TestClient, read_only: Switch, new_dataset: Make) -> None:
+    """A look at who is there that cannot be recorded is refused with 503, and tells nothing."""
+    dataset_id = new_dataset()["id"]
+    gateway.post("/v1/deletion-requests", json={"subject_id": "p3"})
+    looks = [
+        lambda: gateway.get(f"/v1/datasets/{dataset_id}/subjects/p1"),
+        lambda: gateway.get("/v1/deletion-requests.csv"),
+        lambda: gateway.post("/v1/lineage", json={"subject_id": "p1"}),
+    ]
+    read_only(True)
+    for look in looks:
+        answer = look()
+        assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
+        assert int(answer.headers["retry-after"]) > 0
+    read_only(False)
+    assert [look().status_code for look in looks] == [200, 200, 200]
+
+
 def test_the_accounting_service_does_not_notice(
     settings: Settings, admin_key: str, read_only: Switch, new_dataset: Make, new_model: Make, work: Callable[[], int]
 ) -> None:

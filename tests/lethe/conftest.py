@@ -41,5 +41,5 @@ def script() -> Iterator[Script]:
 
 @pytest.fixture
 def scripted_client(script: Script) -> Iterator[Client]:
-    with Client(script.url, "lethe_key", retry_seconds=5.0) as opened:
+    with Client(script.url, "lethe_key", retry_seconds=60.0) as opened:
         yield opened

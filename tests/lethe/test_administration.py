@@ -72,13 +72,13 @@ def test_suppressions_and_lineage(client: Client, people: Path, tmp_path: Path, 
     """Who is forgotten is not taken in again until they consent; lineage says what their rows fed; others may
     have their slots."""
     dataset = client.datasets.upload(people)
-    model = client.models.wait(client.models.create(name="m", dataset_id=dataset.id, l2=0.05).id, timeout_seconds=60)
+    model = client.models.wait(client.models.create(name="m", dataset_id=dataset.id, l2=0.05).id, timeout_seconds=240)
     [before] = client.lineage.of_person(subject_id="p3").models
     assert (before.model_id, before.num_versions, before.first_without, before.owed) == (model.id, 1, None, False)
     client.models.weights(model.id, 1)
     [handed_out] = client.models.exports(model.id)
     assert list(client.models.exports(model.id, version=2)) == []
-    made = client.deletion_requests.wait(client.deletion_requests.create(subject_id="p3").id, timeout_seconds=60)
+    made = client.deletion_requests.wait(client.deletion_requests.create(subject_id="p3").id, timeout_seconds=240)
     traces = client.lineage.of_request(made.id)
     assert [one.id for one in traces.datasets] == [dataset.id]
     [fed] = traces.models

@@ -104,6 +104,8 @@ def test_csv_in_and_out(client: Client, tmp_path: Path) -> None:
         ({"source": "list 8"}, [one.items[0].id]),
         ({"source": "list 7", "regulation": "ccpa"}, [made.items[0].id]),
         ({"status": "rejected"}, []),
+        ({"subject_id": "p1", "source": "list 7"}, [made.items[0].id]),
+        ({"external_id": "nobody's", "refers_to": one.items[0].id}, []),
     ):
         written = io.BytesIO()
         requests.export(written, **asked)

@@ -14,11 +14,14 @@ import pytest
 from safetensors.numpy import load
 
 import lethe
+from app.config import Settings
 from lethe import Client
 from lethe.errors import CertificateInvalid, Conflict, Gone, Malformed, NotAllowed, NotFound, WaitTimedOut
 from lethe.models import Model
 from lethe.values import to_json
 from tests.conftest import ADULT, npz
+from tests.faults import processes
+from tests.faults.processes import wait_until
 
 
 @pytest.fixture
@@ -33,7 +36,7 @@ def strangers(tmp_path: Path) -> Path:
 def model(client: Client, people: Path, worker: None) -> Model:
     """A live model of made-up people."""
     dataset = client.datasets.upload(people)
-    return client.models.wait(client.models.create(name="m", dataset_id=dataset.id, l2=0.05).id, timeout_seconds=60)
+    return client.models.wait(client.models.create(name="m", dataset_id=dataset.id, l2=0.05).id, timeout_seconds=240)
 
 
 def test_datasets(client: Client, people: Path, tmp_path: Path) -> None:
@@ -101,7 +104,7 @@ def test_models(client: Client, model: Model, strangers: Path) -> None:
     assert (frozen.l2, frozen.noise_scale, frozen.step_size, frozen.radius) == (0.06, 0.03, 1.0, 3.0)
     assert frozen.learn_steps == 700
     assert asked.evaluation_dataset_id == others.id
-    assert client.models.wait(asked.id, timeout_seconds=60).metrics["accuracy"] > 0
+    assert client.models.wait(asked.id, timeout_seconds=240).metrics["accuracy"] > 0
     assert [one.id for one in client.models.list()] == [asked.id, model.id]
 
     said = client.models.predictions(model.id, [[1.0, 0.0, 0.0], (0.0, 1.0, 0.0)])
@@ -122,19 +125,22 @@ def test_models(client: Client, model: Model, strangers: Path) -> None:
     assert client.runs.get(newest.id) == newest
 
 
-def test_an_audit_is_asked_for_and_waited_for(client: Client, people: Path, worker: None) -> None:
+def test_an_audit_is_asked_for_and_waited_for(client: Client, people: Path, settings: Settings) -> None:
     """A model is audited when it is live, at once or later; who waits is told of the run's steps, and given the run."""
     model = client.models.create(
         name="m", dataset_id=client.datasets.upload(people).id, l2=0.05, audit_lanes=4096, audit_chains=8
     )
     assert client.models.wait_for_audit(model.id) is None
-    client.models.wait(model.id, timeout_seconds=60)
+    with processes.worker(settings) as first:
+        client.models.wait(model.id, timeout_seconds=240)
+        assert first.stop() == 0
     asked = client.models.audit(model.id, idempotency_key="a")
     assert asked.audit.asked_at
     with pytest.raises(WaitTimedOut):
         client.models.wait_for_audit(model.id, timeout_seconds=0)
     seen: list[tuple[str, int, int | None]] = []
-    run = client.models.wait_for_audit(model.id, timeout_seconds=60, progress=lambda *state: seen.append(state))
+    with processes.worker(settings, name="second"):
+        run = client.models.wait_for_audit(model.id, timeout_seconds=240, progress=lambda *state: seen.append(state))
     assert run
     assert run.audit
     assert (run.kind, run.status, run.audit.lanes, run.audit.findings) == ("audit", "published", 8 * 4096, ())
@@ -148,10 +154,8 @@ def test_an_audit_is_asked_for_and_waited_for(client: Client, people: Path, work
 
 
 def wait_for_version(client: Client, model_id: str, number: int) -> None:
-    while client.models.wait(model_id, timeout_seconds=60).live_version != number:
-        pass
-    while [one.status for one in client.models.versions(model_id)][1] != "destroyed":
-        pass
+    wait_until(lambda: client.models.wait(model_id, timeout_seconds=240).live_version == number)
+    wait_until(lambda: [one.status for one in client.models.versions(model_id)][1] == "destroyed")
 
 
 def test_progress_of_learning(client: Client, people: Path, worker: None) -> None:
@@ -183,7 +187,7 @@ def test_a_request_from_creation_to_certificate(client: Client, model: Model) ->
     assert (made.regulation, made.ground, made.external_id) == ("ccpa", "objection", "ticket 7")
     assert (made.metadata, made.submitted_at) == ({"channel": "mail"}, submitted_at)
     seen: list[tuple[str, int, int | None]] = []
-    done = client.deletion_requests.wait(made.id, timeout_seconds=60, progress=lambda *state: seen.append(state))
+    done = client.deletion_requests.wait(made.id, timeout_seconds=240, progress=lambda *state: seen.append(state))
     assert (done.status, done.outcome) == ("completed", "forgotten")
     assert done == client.deletion_requests.get(made.id)
     [owed] = done.models
@@ -250,7 +254,7 @@ def test_accounting(client: Client, model: Model) -> None:
     assert (entry.sequence, len(entry.hash)) == (1, 64)
     verdict = client.accounting.verify_ledger(model.id)
     assert (verdict.valid, verdict.entries, verdict.head) == (True, 1, entry.hash)
-    [learned] = client.accounting.curve(model.id, points=10)
+    [learned] = client.accounting.trajectory(model.id, points=10)
     assert 2 <= len(learned.points) <= 10
     assert learned.points[-1].step == learned.steps == model.mechanism.learn_steps
     tried = client.accounting.preview(model.id, num_records=4, steps=preview.steps, batch=2)

@@ -41,11 +41,11 @@ def test_every_answer_is_exactly_as_likely_as_is_said(monkeypatch: pytest.Monkey
 
 
 def test_the_system_draws_evenly() -> None:
-    """10,000 answers are as even as chance has them; a good sampler fails here once in a million times."""
+    """10,000 answers are as even as chance has them; a good sampler fails here once in a billion times."""
     sent = Counter(randomise("cost").answer for _ in range(10_000))
     response = RandomisedResponse(odds=ODDS, num_answers=len(REASONS))
     expected = [10_000 * float(response.truth if one == "cost" else response.other) for one in REASONS]
-    assert stats.chisquare([sent[one] for one in REASONS], expected).pvalue > 1e-6
+    assert stats.chisquare([sent[one] for one in REASONS], expected).pvalue > 1e-9
 
 
 @pytest.mark.parametrize(("reason", "odds"), [("boredom", 3), ("cost", 1), ("cost", 2.5), ("cost", True)])

@@ -1,5 +1,6 @@
 """Waiting, beside a server whose models take as long as the test says."""
 
+import statistics
 import time
 from typing import Any
 
@@ -96,14 +97,17 @@ def test_pauses_grow(script: Script, scripted_client: Client) -> None:
     rarely."""
     script.says(RUNNING)
     with pytest.raises(WaitTimedOut):
-        scripted_client.deletion_requests.wait("dr_1", timeout_seconds=2.0)
+        scripted_client.deletion_requests.wait("dr_1", timeout_seconds=3.0)
     assert 4 <= len(script.calls) <= 20
 
 
 def test_the_first_pause_is_short() -> None:
     """What is over in a twentieth of a second is not waited for much longer."""
-    watch = Watch(what="it", timeout_seconds=None)
-    began = time.monotonic()
-    watch.pause(status="learning")
-    assert 0.05 <= time.monotonic() - began < 0.5
-    assert watch.left is None
+    waits = []
+    for _ in range(9):
+        watch = Watch(what="it", timeout_seconds=None)
+        began = time.monotonic()
+        watch.pause(status="learning")
+        waits.append(time.monotonic() - began)
+        assert watch.left is None
+    assert 0.05 <= min(waits) <= statistics.median(waits) < 0.5  # the machine itself may be late now and then

@@ -64,7 +64,7 @@ def test_the_accounting_service_needs_no_more(
     with TestClient(accounting_main.create_app(as_reader), headers=headers) as alone:
         for path in (
             f"/v1/accounting/models/{model['id']}",
-            f"/v1/accounting/models/{model['id']}/curve",
+            f"/v1/accounting/models/{model['id']}/trajectory",
             f"/v1/accounting/models/{model['id']}/rivals",
             f"/v1/accounting/datasets/{model['dataset_id']}",
             f"/v1/accounting/models/{model['id']}/ledger",

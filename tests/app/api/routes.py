@@ -49,7 +49,7 @@ NEEDS = {
     "GET /v1/accounting/models/{model_id}": Scope.ACCOUNTING_READ,
     "GET /v1/accounting/models/{model_id}/ledger": Scope.ACCOUNTING_READ,
     "GET /v1/accounting/models/{model_id}/ledger/verdict": Scope.ACCOUNTING_READ,
-    "GET /v1/accounting/models/{model_id}/curve": Scope.ACCOUNTING_READ,
+    "GET /v1/accounting/models/{model_id}/trajectory": Scope.ACCOUNTING_READ,
     "GET /v1/accounting/models/{model_id}/rivals": Scope.ACCOUNTING_READ,
     "GET /v1/accounting/datasets/{dataset_id}": Scope.ACCOUNTING_READ,
     "GET /v1/accounting/deletion-requests/{request_id}": Scope.ACCOUNTING_READ,

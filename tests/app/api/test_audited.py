@@ -1,4 +1,4 @@
-"""Whatever a caller changes over HTTP is in the audit log: every route that changes something is called here."""
+"""Whatever a caller changes over HTTP, or looks up about people, is in the audit log: every such route is called."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,7 +24,6 @@ CHANGE_NOTHING = {
     "POST /v1/accounting/bounds/{name}",
     "POST /v1/accounting/bounds/{name}/sweep",
     "POST /v1/accounting/preview",
-    "POST /v1/lineage",
     "POST /v1/audit-log:verify",
 }
 """They ask with a body."""
@@ -59,6 +58,10 @@ Calls = dict[str, Callable[[There], httpx.Request]]
 
 def _post(path: Callable[[There], str] | str, **sent: Any) -> Callable[[There], httpx.Request]:
     return lambda there: there.client.build_request("POST", path if isinstance(path, str) else path(there), **sent)
+
+
+def _get(path: Callable[[There], str]) -> Callable[[There], httpx.Request]:
+    return lambda there: there.client.build_request("GET", path(there))
 
 
 def _delete(path: Callable[[There], str]) -> Callable[[There], httpx.Request]:
@@ -121,6 +124,17 @@ CALLS: Calls = {
     "DELETE /v1/agents/{id}": _delete(lambda there: f"/v1/agents/{there.made('/agents', **_AGENT)}"),
 }
 """A call of each route that changes something, which succeeds."""
+LOOKS: Calls = {
+    "GET /v1/datasets/{dataset_id}/subjects/{subject_id}": _get(
+        lambda there: f"/v1/datasets/{_dataset(there)}/subjects/p1"
+    ),
+    "GET /v1/deletion-requests.csv": _get(lambda there: "/v1/deletion-requests.csv"),
+    "GET /v1/models/{model_id}/versions/{number}/weights": _get(
+        lambda there: f"/v1/models/{_live_model(there)}/versions/1/weights"
+    ),
+    "POST /v1/lineage": _post("/v1/lineage", json={"subject_id": "p1"}),
+}
+"""A call of each route that tells who is there, or gives out what cannot be taken back."""
 
 
 def _dataset(there: There) -> str:
@@ -159,15 +173,15 @@ def there(gateway: TestClient, at: Installation, new_dataset: Make, new_model: M
 def test_every_route_that_changes_something_is_called() -> None:
     """A route that is no GET is called here, or known to change nothing, or nothing that is about anybody."""
     changing = {route for route in NEEDS if not route.startswith("GET")}
-    assert changing == CALLS.keys() | CHANGE_NOTHING | ADD_TO_A_COUNTER
+    assert changing == CALLS.keys() | CHANGE_NOTHING | ADD_TO_A_COUNTER | {"POST /v1/lineage"}
 
 
-@pytest.mark.parametrize("route", sorted(CALLS))
-def test_what_a_caller_changes_is_recorded(
+@pytest.mark.parametrize("route", sorted(CALLS | LOOKS))
+def test_what_a_caller_changes_or_looks_up_is_recorded(
     there: There, gateway: TestClient, at: Installation, by: Actor, route: str
 ) -> None:
-    """A call that changes something leaves an entry of its key, and the log is whole."""
-    call = CALLS[route](there)
+    """A call that changes something, or tells who is there, leaves an entry of its key, and the log is whole."""
+    call = (CALLS | LOOKS)[route](there)
     key_id = gateway.get("/v1/api-keys").json()["items"][-1]["id"]
     before = gateway.get("/v1/audit-log").json()["items"][0]["sequence"]
     answer = gateway.send(call)
@@ -177,3 +191,39 @@ def test_what_a_caller_changes_is_recorded(
     assert {entry["actor"] for entry in entries if entry["sequence"] > before} == {key_id}
     with at.database.reading() as session:
         verify.verify(by.tenant_id, repository.all_entries(session, tenant_id=by.tenant_id), [], KeySet([]))
+
+
+def test_a_look_is_recorded_without_whom_it_was_at(there: There, gateway: TestClient) -> None:
+    """The log, which is kept for ever, says who looked, when, and by what; neither at whom nor what they found."""
+    dataset_id = _dataset(there)
+    reference = there.client.post("/v1/deletion-requests", json={"subject_id": "p3"}).json()["subject_ref"]
+    for person, status in (("p1", 200), ("nobody", 404)):
+        assert gateway.get(f"/v1/datasets/{dataset_id}/subjects/{person}").status_code == status
+        assert gateway.post("/v1/lineage", json={"subject_id": person}).status_code == 200
+    sought = {"subject_id": "p3", "status": "accepted", "source": "the list of Jane Doe"}
+    assert gateway.get("/v1/deletion-requests.csv", params=sought).status_code == 200
+    entries = gateway.get("/v1/audit-log?limit=5").json()["items"]
+    tenant_id = entries[0]["tenant_id"]
+    assert [(one["action"], one["object_id"], one["detail"]) for one in entries] == [
+        ("deletion_requests.exported", tenant_id, {"sought_by": ["source", "status", "subject_ref"]}),
+        *2 * [("lineage.read", tenant_id, {}), ("subject.looked_up", dataset_id, {})],
+    ]
+    assert not [secret for secret in ("'p1'", "'p3'", "nobody", "Jane", reference) if secret in str(entries)]
+
+
+def test_what_is_refused_was_no_look(there: There, gateway: TestClient) -> None:
+    """Whoever may not look, asks about no dataset, or asks for what cannot be sought, is told nothing: no entry."""
+    key = gateway.post("/v1/api-keys", json={"name": "app", "scopes": ["requests:read"]}).json()["key"]
+    app = {"Authorization": f"Bearer {key}"}
+    before = gateway.get("/v1/audit-log").json()["items"][0]["sequence"]
+    for path, headers, status in (
+        (f"/v1/datasets/{_dataset(there)}/subjects/p1", app, 403),
+        ("/v1/datasets/ds_0/subjects/p1", {}, 404),
+        ("/v1/deletion-requests.csv?model_id=mdl_0", app, 403),
+        (f"/v1/deletion-requests.csv?subject_id=p1&subject_sha256={'0' * 64}", {}, 422),
+        ("/v1/deletion-requests.csv?external=x", {}, 422),
+    ):
+        assert gateway.get(path, headers=headers).status_code == status
+    assert gateway.post("/v1/lineage", headers=app, json={"subject_id": "p1"}).status_code == 403
+    after = gateway.get("/v1/audit-log").json()["items"]
+    assert {one["action"] for one in after if one["sequence"] > before} == {"dataset.created"}

@@ -178,6 +178,32 @@ def test_the_export_has_everything_once(ask: Ask, gateway: TestClient) -> None:
     assert gateway.get("/v1/deletion-requests.csv?status=running").text.count("\n") == 1
 
 
+@pytest.mark.usefixtures("live")
+def test_the_export_finds_what_the_list_finds(ask: Ask, gateway: TestClient, work: Callable[[], int]) -> None:
+    """Each filter of the list holds for the CSV, alone and with others: neither has a request that the other lacks."""
+    first = ask({"subject_id": "p1", "external_id": "a", "regulation": "ccpa"}, source="one").json()["items"][0]["id"]
+    work()
+    ask({"subject_id": "p1", "refers_to": first}, {"subject_id": "p2", "external_id": "a"}, source="two")
+    model_id = gateway.get("/v1/models").json()["items"][0]["id"]
+    sha256 = hashlib.sha256(b"p1").hexdigest()
+    for sought, count in (
+        ({}, 3),
+        ({"external_id": "a"}, 2),
+        ({"external_id": "b"}, 0),
+        ({"refers_to": first}, 1),
+        ({"subject_id": "p1"}, 2),
+        ({"subject_sha256": sha256}, 2),
+        ({"model_id": model_id}, 2),
+        ({"model_id": model_id, "status": "accepted", "external_id": "a"}, 1),
+        ({"due_before": "2100-01-01T00:00:00Z"}, 1),
+        ({"source": "two", "regulation": "gdpr"}, 2),
+    ):
+        listed = [one["id"] for one in gateway.get("/v1/deletion-requests", params=sought).json()["items"]]
+        exported = gateway.get("/v1/deletion-requests.csv", params=sought).text
+        assert [row["id"] for row in csv.DictReader(io.StringIO(exported))] == listed, sought
+        assert len(listed) == count, sought
+
+
 def test_an_app_exports_what_it_may_see(
     ask: Ask, gateway: TestClient, new_dataset: Callable[..., dict[str, Any]], key_with: Callable[..., dict[str, str]]
 ) -> None:

@@ -17,7 +17,7 @@ def test_a_life_in_a_curve(new_dataset: Make, new_model: Make, forget: Make, get
     work()
     forget("p3")
     work()
-    curve = get(f"/accounting/models/{model['id']}/curve?points=20")
+    curve = get(f"/accounting/models/{model['id']}/trajectory?points=20")
     assert (curve["model_id"], curve["target"], curve["next_cursor"]) == (model["id"], model["target"], None)
     forgetting, learning = curve["items"]
     assert (learning["kind"], learning["records"], learning["requests"], learning["largest"]) == ("learn", 0, 0, None)
@@ -43,7 +43,7 @@ def test_a_curve_names_nobody(
     work()
     request = forget("p3")
     work()
-    said = str(get(f"/accounting/models/{model['id']}/curve"))
+    said = str(get(f"/accounting/models/{model['id']}/trajectory"))
     assert request["id"] not in said
     assert request["subject_ref"] not in said
 
@@ -52,7 +52,7 @@ def test_pages_of_a_curve(live: dict[str, Any], forget: Make, get: Get, work: Ca
     """Pages go from the newest run to the first."""
     forget("p1")
     work()
-    path = f"/accounting/models/{live['id']}/curve?limit=1"
+    path = f"/accounting/models/{live['id']}/trajectory?limit=1"
     first = get(path)
     second = get(f"{path}&cursor={first['next_cursor']}")
     assert [page["items"][0]["version"] for page in (first, second)] == [2, 1]
@@ -62,7 +62,7 @@ def test_pages_of_a_curve(live: dict[str, Any], forget: Make, get: Get, work: Ca
 @pytest.mark.parametrize("query", ["points=1", "points=501", "limit=0", "cursor=x", "cursor=-1"])
 def test_a_malformed_curve_is_refused(gateway: TestClient, live: dict[str, Any], query: str, refused: Refused) -> None:
     """One point is no curve, and a cursor comes from a page before."""
-    refused(gateway.get(f"/v1/accounting/models/{live['id']}/curve?{query}"), 422, "input_invalid")
+    refused(gateway.get(f"/v1/accounting/models/{live['id']}/trajectory?{query}"), 422, "input_invalid")
 
 
 def test_the_curve_of_nothing(
@@ -70,5 +70,5 @@ def test_the_curve_of_nothing(
 ) -> None:
     """A model that is still learning has an empty curve; an unknown one is a 404."""
     model = new_model(new_dataset()["id"])
-    assert get(f"/accounting/models/{model['id']}/curve")["items"] == []
-    refused(gateway.get("/v1/accounting/models/mdl_0/curve"), 404, "model_unknown")
+    assert get(f"/accounting/models/{model['id']}/trajectory")["items"] == []
+    refused(gateway.get("/v1/accounting/models/mdl_0/trajectory"), 404, "model_unknown")

@@ -73,6 +73,19 @@ def test_what_is_made_leads_on() -> None:
             assert operation["operationId"] in links, route
 
 
+def test_what_is_made_says_where_it_is() -> None:
+    """All that makes one thing, or sets it going, announces `Location`; what makes many, or nothing, does not."""
+    located = {
+        route
+        for route, operation in OPERATIONS.items()
+        for answer in operation["responses"].values()
+        if "Location" in answer.get("headers", {})
+    }
+    starts = {route for route, operation in OPERATIONS.items() if operation["responses"].keys() & {"201", "202"}}
+    assert starts - located == {"POST /v1/deletion-requests:batch", "POST /v1/deletion-requests.csv"}
+    assert located <= starts
+
+
 def described() -> list[type[BaseModel]]:
     return [one for one in vars(schemas).values() if isinstance(one, type) and issubclass(one, schemas.Body)]
 

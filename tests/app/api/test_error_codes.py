@@ -202,7 +202,8 @@ def weights_destroyed(w: World) -> str:
 def weights_unreadable(w: World) -> str:
     model_id = w.live()
     [sealed] = (w.settings.data_dir / "weights").glob("*.sealed")
-    sealed.write_bytes(sealed.read_bytes()[:-1] + b"!")
+    content = sealed.read_bytes()
+    sealed.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     return w.code("GET", f"/models/{model_id}/versions/1/weights")
 
 

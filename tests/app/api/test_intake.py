@@ -104,7 +104,7 @@ def test_an_estimate_is_renewed_beside_the_calls(live: dict[str, Any], forget: M
     """What is answered to a caller may be some seconds old, but counts those who asked before."""
     first = forget("p0")["estimate"]["steps"]
     people = (f"p{number}" for number in itertools.count(1))
-    wait_until(lambda: time.sleep(0.3) or forget(next(people))["estimate"]["steps"] > first, seconds=15)
+    wait_until(lambda: time.sleep(0.3) or forget(next(people))["estimate"]["steps"] > first)
 
 
 def test_a_key_is_believed_for_a_second(at: Installation, by: Actor, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -138,6 +138,9 @@ REFUSED: dict[str, Callable[[TestClient, dict[str, Any]], httpx.Response]] = {
     "a subject that nobody knows": lambda gateway, model: gateway.get(
         f"/v1/datasets/{model['dataset_id']}/subjects/x{SUBJECT}"
     ),
+    "a filter that is misspelled": lambda gateway, model: gateway.get(
+        "/v1/deletion-requests", params={"subjectid": SUBJECT, "external-id": NOTE}
+    ),
     "a path that is none": lambda gateway, model: gateway.get(f"/v1/people/{SUBJECT}"),
 }
 

@@ -150,7 +150,7 @@ def test_rivals_are_asked_the_same(gateway: TestClient, ask: Make, live: dict[st
     assert list(rows) == ["lethe", "relearning", "langevin_unlearning", "data_deletion", "descent_to_delete"]
     assert rows["lethe"]["steps"] == ask(num_records=2)["steps"]
     assert rows["relearning"]["steps"] == live["mechanism"]["learn_steps"]
-    bounds = {bound["name"]: bound for bound in get("/accounting/bounds")}
+    bounds = {bound["name"]: bound for bound in get("/accounting/bounds")["items"]}
     for row in found["rivals"]:
         assert (row["steps"] is None) == (row["seconds"] is None) == (row["refused"] is not None)
         assert row["reference_process"]

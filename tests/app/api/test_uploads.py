@@ -52,8 +52,8 @@ def test_nothing_of_a_file_lies_on_the_disk_while_it_comes_in(gateway: TestClien
 
     async def receive() -> dict[str, Any]:
         for content in open_files(folder):
-            assert b"7319" not in content
-            assert b"4242" not in content
+            assert b"0.7319,p" not in content
+            assert b"0.4242,n" not in content
             seen.append(len(content))
         assert list(folder.iterdir()) == []
         piece = next(pieces, None)

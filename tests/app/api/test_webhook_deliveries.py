@@ -58,6 +58,7 @@ def test_what_is_dead_is_listed_and_sent_again(
         assert (dead["id"], dead["attempts"], dead["error"]) == (accepted["id"], 10, "timeout")
         answer = gateway.post(f"/v1/webhook-deliveries/{dead['id']}/replay")
         assert (answer.status_code, answer.json()["id"]) == (202, dead["id"])
+        assert answer.headers["Location"] == f"/v1/webhook-deliveries/{dead['id']}"
         wait_until(lambda: len(server.calls) == 3)
         assert {item["status"] for item in ended(get, count=2)} == {"delivered"}
         assert [call.headers["webhook-id"] for call in server.calls] == [

@@ -105,7 +105,7 @@ def test_no_other_signature_is_a_checkpoint(
         jws.serialize_compact(certificate, payload, at.keys.signing_key, algorithms=["Ed25519"]),
         "",
         "a.b.c",
-        row.jws[:-4] + "AAAA",
+        row.jws[:-8] + "AAAAAAAA",
     ):
         assert not checkpoints.is_signed(
             AuditCheckpoint(

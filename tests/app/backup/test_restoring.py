@@ -151,7 +151,7 @@ def test_models_that_were_lost_are_counted(
         verified = client.post("/v1/certificates:verify", json={"jws": certificate["jws"]})
         assert verified.status_code == 200, verified.text
         assert client.get(f"/v1/accounting/datasets/{dataset['id']}").status_code == 200
-        assert client.get(f"/v1/accounting/models/{kept['id']}/curve").status_code == 200
+        assert client.get(f"/v1/accounting/models/{kept['id']}/trajectory").status_code == 200
 
 
 def adaptive(client: TestClient, request: dict[str, Any]) -> float:

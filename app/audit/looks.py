@@ -1,0 +1,23 @@
+"""Looks at who is there, recorded before they are answered. Whom they were about is not: this log is kept for ever."""
+
+from collections.abc import Iterable
+
+from sqlalchemy.orm import Session
+
+from app.audit.service import record
+from app.db import actor
+
+
+def at_subject(session: Session, *, dataset_id: str) -> None:
+    """The session's actor asks how much a dataset holds about a person."""
+    record(session, "subject.looked_up", dataset_id)
+
+
+def at_lineage(session: Session) -> None:
+    """The session's actor asks where a person's rows went."""
+    record(session, "lineage.read", actor(session).tenant_id)
+
+
+def at_requests(session: Session, *, sought_by: Iterable[str]) -> None:
+    """The session's actor is given a list of requests. `sought_by`: the names of the filters that chose them."""
+    record(session, "deletion_requests.exported", actor(session).tenant_id, sought_by=sorted(sought_by))

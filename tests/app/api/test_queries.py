@@ -1,0 +1,95 @@
+"""What may stand in the query of a call: what the call knows, once."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from app.access.service import Scope
+from app.config import Settings
+from app.main import create_app
+from tests.app.api.routes import NEEDS
+
+Refused = Callable[..., dict[str, Any]]
+Get = Callable[[str], Any]
+DOCUMENT = create_app(Settings()).openapi()
+
+
+def queries(route: str) -> dict[str, Any]:
+    """The schemas of the query parameters that the document has for a route."""
+    method, path = route.split()
+    parameters = DOCUMENT["paths"][path][method.lower()].get("parameters", ())
+    return {one["name"]: one["schema"] for one in parameters if one["in"] == "query"}
+
+
+@pytest.mark.parametrize("route", NEEDS)
+def test_a_parameter_that_is_not_known_is_refused(gateway: TestClient, refused: Refused, route: str) -> None:
+    """Whatever else the call has, it is not made: the answer names the parameter, and those that there are."""
+    method, path = route.split()
+    problem = refused(gateway.request(method, f"{path}?limitt=secret&cursor=x"), 422, "input_invalid")
+    faults = {fault["path"]: fault["message"] for fault in problem["errors"]}
+    known = queries(route)
+    assert faults.keys() == ({"limitt"} if "cursor" in known else {"limitt", "cursor"})
+    assert [name for name in known if name not in faults["limitt"]] == []
+    assert "secret" not in str(problem)
+
+
+@pytest.mark.parametrize("route", [route for route in NEEDS if queries(route)])
+def test_a_parameter_that_comes_twice_is_refused(gateway: TestClient, refused: Refused, route: str) -> None:
+    """Each parameter has one value: of two the call would choose one in silence."""
+    assert all(schema.get("type") != "array" for schema in queries(route).values())
+    method, path = route.split()
+    name = next(iter(queries(route)))
+    problem = refused(gateway.request(method, f"{path}?{name}=1&{name}=2"), 422, "input_invalid")
+    assert problem["errors"] == [{"path": name, "message": "expected it once"}]
+
+
+def test_a_misspelled_filter_shows_nothing(gateway: TestClient, refused: Refused) -> None:
+    """Neither a list nor an export gives out everything because a filter was not understood."""
+    for path in ("/v1/deletion-requests", "/v1/deletion-requests.csv"):
+        problem = refused(gateway.get(path, params={"statsu": "completed"}), 422, "input_invalid")
+        [fault] = problem["errors"]
+        assert fault["path"] == "statsu"
+        assert {"status", "external_id"} <= set(fault["message"].replace(",", "").split())
+
+
+def test_many_are_not_all_named(gateway: TestClient, refused: Refused) -> None:
+    """An answer does not grow with what was sent."""
+    query = "&".join(f"q{number}=1" for number in range(2000))
+    assert len(refused(gateway.get(f"/v1/models?{query}"), 422, "input_invalid")["errors"]) == 10
+
+
+def test_who_calls_comes_first(gateway: TestClient, refused: Refused, key_with: Callable[..., dict[str, str]]) -> None:
+    """Whoever has no key, or no scope, is not told which parameters there are."""
+    path = "/v1/audit-log?who=me"
+    refused(gateway.get(path, headers={"Authorization": "Bearer none"}), 401, "unauthenticated")
+    refused(gateway.get(path, headers=key_with(Scope.REQUESTS_READ)), 403, "scope_missing")
+
+
+def test_others_take_what_their_specifications_say(gateway: TestClient) -> None:
+    """Calls that are not below /v1 are as they were."""
+    for path in ("/healthz", "/metrics", "/.well-known/jwks.json", "/opendsr/v2/discovery", "/docs", "/admin/login"):
+        plain, asked = gateway.get(path), gateway.get(f"{path}?utm=1")
+        assert asked.status_code == plain.status_code == 200, path
+
+
+def test_the_document_says_so() -> None:
+    """Whoever reads /docs learns it."""
+    assert "query parameter" in DOCUMENT["info"]["description"]
+
+
+def test_short_lists_have_pages_too(gateway: TestClient, get: Get, refused: Refused) -> None:
+    """Theorems and events come in pages like everything else, if somebody asks for fewer than there are."""
+    request = gateway.post("/v1/deletion-requests", json={"subject_id": "nobody"}).json()
+    for path in ("/accounting/bounds", f"/deletion-requests/{request['id']}/events"):
+        whole, found, cursor = get(path), [], ""
+        assert whole["next_cursor"] is None
+        while cursor is not None:
+            page = get(f"{path}?limit=1{cursor and f'&cursor={cursor}'}")
+            assert len(page["items"]) == 1
+            found, cursor = found + page["items"], page["next_cursor"]
+        assert found == whole["items"]
+        assert len(found) > 1
+        refused(gateway.get(f"/v1{path}?cursor=x"), 422, "input_invalid")
+        refused(gateway.get(f"/v1{path}?limit=501"), 422, "input_invalid")
