@@ -26,7 +26,9 @@ def agent_of_key(session: Session, api_key_id: str) -> Agent | None:
 
 
 def requests(session: Session, *, source: str, external_id: str) -> list[DeletionRequest]:
-    """What came by this protocol under this id, oldest first."""
+    """What came by this protocol under this id, oldest first, as long as it is kept what was written about it: the key
+    is destroyed a moment before the reference by which it is found."""
     named = sealed.refers_to(session, DeletionRequest.external_ref, external_id)
     query = sa.select(DeletionRequest).where(named, DeletionRequest.source == source)
-    return list(session.scalars(query.order_by(DeletionRequest.created_at, DeletionRequest.id)))
+    found = session.scalars(query.order_by(DeletionRequest.created_at, DeletionRequest.id))
+    return [request for request in found if request.particulars.external_id == external_id]

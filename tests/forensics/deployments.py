@@ -3,7 +3,6 @@
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -22,6 +21,7 @@ from tests.faults.processes import CELERY_BEAT, CELERY_WORKER, LETHE, wait_until
 from tests.forensics import captured, opened, search, servers, stores
 from tests.forensics.finder import Finder
 from tests.forensics.search import Residue
+from tests.ports import free_port
 
 OF_ALL = {
     "lease_seconds": "2",
@@ -205,7 +205,7 @@ def production(folder: Path) -> Iterator[Installation]:
             services = {
                 "gateway": Service("gateway", [LETHE, "serve"], environment, folder),
                 "accounting": Service(
-                    "accounting", [LETHE, "serve-accounting"], environment | {"LETHE_PORT": str(_free_port())}, folder
+                    "accounting", [LETHE, "serve-accounting"], environment | {"LETHE_PORT": str(free_port())}, folder
                 ),
                 "worker": Service("worker", [*celery, *CELERY_WORKER], environment, folder),
                 "beat": Service("beat", [*celery, *CELERY_BEAT], environment, folder),
@@ -233,7 +233,7 @@ def _environment(folder: Path, telemetry: receivers.Server, **further: str) -> t
     """Of every process, and its settings."""
     for name in ("working", "temporary", "home", "probe"):
         (folder / name).mkdir(parents=True)
-    given = OF_ALL | further | {"port": str(_free_port()), "otlp_endpoint": f"http://127.0.0.1:{telemetry.port}"}
+    given = OF_ALL | further | {"port": str(free_port()), "otlp_endpoint": f"http://127.0.0.1:{telemetry.port}"}
     environment = processes.environment_of(folder / "data", **given) | {
         "TMPDIR": str(folder / "temporary"),
         "HOME": str(folder / "home"),
@@ -249,10 +249,3 @@ def _telemetry() -> Iterator[receivers.Server]:
     """Keeps every trace that it is sent."""
     with receivers.serving(receivers.status(200)) as server:
         yield server
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port

@@ -39,10 +39,13 @@ def of_text(name: str, text: str) -> Patterns:
         for at, window in _windows(one.encode()):
             patterns[f"{name}, {way} at {at}"] = window
     patterns[f"{name}, address in lower case"] = _middle(_lower_escapes(written["address"]).encode())
-    for encoding, width in {"utf-16-le": 2, "utf-16-be": 2, "utf-32-le": 4}.items():
+    encodings = {"utf-16-le": 2, "utf-16-be": 2, "utf-32-le": 4}
+    if max(map(ord, text), default=0) < 256:
+        encodings["latin-1"] = 1  # as Python keeps it in memory
+    for encoding, width in encodings.items():
         for at, window in _windows(text.encode(encoding), width * _WINDOW):
             patterns[f"{name}, {encoding} at {at}"] = window
-    patterns |= of_bytes(name, text.encode())
+    patterns |= of_bytes(name, text.encode()) | of_bytes(f"{name}, JSON", as_json.encode())
     return _distinct(patterns)
 
 

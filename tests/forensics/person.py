@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import secrets
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -43,12 +44,19 @@ class Person:
     callback_path: str
     extension_reason: str
     explanation: str  # why they are not forgotten: they ask twice
+    subject_request_id: str  # of the controller by which they ask
+    other_id: str  # by which that controller, and their agent, know them too
+    extension: dict[str, str]  # what that controller tells others besides
+    agent_request_id: str
+    claims: dict[str, str]  # what their agent says of them
+    second_thoughts: str  # why they take one of their agent's requests back
     rows: NDArray[np.float64]  # (8, 5)
     added: NDArray[np.float64]  # (1, 5), which comes later
 
     def texts(self) -> dict[str, str]:
         """Whatever somebody wrote about them."""
         written = {f"metadata {number}": text for number, text in enumerate(self.metadata.values())}
+        written |= {f"claim {name}": text for name, text in self.claims.items()}
         return written | {
             "subject id": self.subject_id,
             "external id": self.external_id,
@@ -59,6 +67,12 @@ class Person:
             "callback": self.callback_path,
             "reason of the extension": self.extension_reason,
             "explanation of the rejection": self.explanation,
+            "subject request id": self.subject_request_id,
+            "other id": self.other_id,
+            "key of an extension": next(iter(self.extension)),
+            "extension": next(iter(self.extension.values())),
+            "agent request id": self.agent_request_id,
+            "reason of the revocation": self.second_thoughts,
         }
 
     def patterns(self) -> Patterns:
@@ -115,6 +129,12 @@ def new() -> Person:
         callback_path=f"/hook/{token()}?token={token()}",
         extension_reason=f"She said: {token()}, and {token()}.",
         explanation=f"Her claim {token()} is before the court of {token()}.",
+        subject_request_id=str(uuid.uuid4()),
+        other_id=f'"{token()}" \\ {token()}\té 😀 {token()}',
+        extension={f"né {token()}": f'{token()} "{token()}" 😀 {token()}'},
+        agent_request_id=f"{token()} / {token()} 😀 {token()}",
+        claims={"phone_number": f'+420 "{token()}" é {token()}', "name": f"Žofie {token()}\n😀 {token()}"},
+        second_thoughts=f'She: "{token()}, {token()}", é 😀 {token()}',
         rows=_numbers(len(LABELS)),
         added=_numbers(1),
     )

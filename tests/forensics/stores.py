@@ -79,7 +79,7 @@ def _filled(path: str, known: Mapping[str, Iterable[str]]) -> list[str]:
 def _pages(client: httpx.Client, path: str, name: str, known: dict[str, set[str]]) -> Iterator[Said]:
     cursor: dict[str, str] = {}
     while True:
-        answer = client.get(path, params={"limit": "100"} | cursor if name else {})
+        answer = client.get(path, params=cursor)
         assert answer.status_code < 500, f"{path}: {answer.text}"
         yield f"GET {path}", answer.content + json.dumps(dict(answer.headers)).encode()
         said: Any = answer.json() if "json" in answer.headers.get("content-type", "") else {}

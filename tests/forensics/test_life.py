@@ -1,7 +1,9 @@
 """A person's whole life with an installation, and what is left of them when it is over: nothing that can be found."""
 
+import contextlib
 import json
 import os
+import socket
 import sys
 import urllib.parse
 from collections.abc import Callable, Iterator
@@ -17,7 +19,7 @@ from safetensors.numpy import load
 from app.accounting import certificates
 from tests.app.webhooks import servers as receivers
 from tests.faults.processes import wait_until
-from tests.forensics import captured, deployments, person, search
+from tests.forensics import captured, deployments, forms, person, protocols, search
 from tests.forensics.deployments import Installation
 from tests.forensics.finder import Finder
 from tests.forensics.person import Person
@@ -32,6 +34,7 @@ MAY_READ_MEMORY = os.geteuid() == 0
 """Of processes that let nobody else."""
 LEARNED = {"l2": 1e-3, "noise_scale": 0.002}
 """So that a run takes long enough to be hit."""
+POLICY = protocols.POLICY | {"retain_details_days": 0, "auto_accept": False}
 UPLOADS: dict[str, Callable[[person.Table], bytes]] = {
     "csv": person.Table.csv,
     "parquet": person.Table.parquet,
@@ -42,7 +45,9 @@ UPLOADS: dict[str, Callable[[person.Table], bytes]] = {
 class Life:
     """What callers do, one after the other."""
 
-    def __init__(self, installation: Installation, somebody: Person, receiver: receivers.Server) -> None:
+    def __init__(
+        self, installation: Installation, client: httpx.Client, somebody: Person, receiver: receivers.Server
+    ) -> None:
         self.installation = installation
         self.somebody = somebody
         self.receiver = receiver
@@ -50,6 +55,9 @@ class Life:
         self.models: dict[str, str] = {}
         self.weights: dict[str, bytes] = {}
         self.request: str = ""
+        self.controller = protocols.Controller(client, somebody)
+        self.agent = protocols.Agent(client, somebody)
+        self.by_protocols: set[str] = set()
 
     def call(self, method: str, path: str, *, expect: int = 200, **given: Any) -> Any:
         """The JSON of an answer that must have this status."""
@@ -60,7 +68,7 @@ class Life:
 
     def learn(self) -> None:
         """The person is uploaded in three files, and a model learns from each."""
-        self.call("PATCH", "/tenant", json={"policy": {"retain_details_days": 0, "auto_accept": False}})
+        self.call("PATCH", "/tenant", json={"policy": POLICY})
         table = person.among_others(self.somebody)
         for kind, written in UPLOADS.items():
             self.datasets[kind] = self._upload("/datasets", kind, written(table), name=kind)["id"]
@@ -108,15 +116,48 @@ class Life:
             query = {name: getattr(self.somebody, name)}
             assert len(self.call("GET", "/deletion-requests", params=query)["items"]) == 2
 
+    def ask_by_protocols(self) -> None:
+        """They ask by a controller and by an agent too, by two ids; one of the agent's requests is taken back."""
+        before = self._requests()
+        self.agent.set_up()
+        if MAY_READ_MEMORY:
+            self.control_of_messages()
+        self.controller.ask(callback_url=self._callback_url("opendsr"))
+        request, revoked = self.agent.ask(status_callback=self._callback_url("drp")), self.agent.ask_and_revoke()
+        assert (self.controller.status(), self.agent.status(request)) == ("pending", "in_progress")
+        self.by_protocols = self._requests() - before - {revoked}
+        assert len(self.by_protocols) == 3  # two of the controller's, which named one person twice
+
+    def control_of_messages(self) -> None:
+        """What their messages say is found in the memory of a gateway to which the last byte has not come."""
+        settings, texts = self.installation.settings, self.somebody.texts()
+        admin_key = settings.resolved_admin_key_file().read_text().strip()
+        messages = [
+            (self.controller.PATH, admin_key, self.controller.message(callback_url=self._callback_url("opendsr"))),
+            (self.agent.PATH, self.agent.token, self.agent.message(status_callback=self._callback_url("drp"))),
+        ]
+        names = {"subject request id", "other id", "key of an extension", "extension", "agent request id", "callback"}
+        names |= {name for name in texts if name.startswith("claim")}
+        finder = Finder({key: one for name in names for key, one in forms.of_text(name, texts[name]).items()})
+        gateway = self.installation.gateway.processes()[0].pid
+        with contextlib.ExitStack() as stack:
+            for path, key, content in messages:
+                connection = stack.enter_context(socket.create_connection(("127.0.0.1", settings.port)))
+                head = f"POST {path} HTTP/1.1\r\nHost: here\r\nAuthorization: Bearer {key}\r\n"
+                connection.sendall(f"{head}Content-Length: {len(content)}\r\n\r\n".encode() + content[:-1])
+            wait_until(lambda: {name.split(",")[0] for name in _names(search.memory_of(gateway, finder))} == names)
+
     def forget(self) -> None:
-        """The request is approved and done, while a worker and a broker are killed; the certificate verifies."""
-        self.call("POST", f"/deletion-requests/{self.request}/approve")
+        """The requests are approved and done, while a worker and a broker are killed; the certificate verifies."""
+        for request in (self.request, *self.by_protocols):
+            self.call("POST", f"/deletion-requests/{request}/approve")
         self.control_of_run()
         self.installation.kill_worker()
         if self.installation.redis:
             self.installation.redis.kill()
             self.installation.redis.start()
-        self.completed(self.request)
+        for request in (self.request, *self.by_protocols):
+            self.completed(request)
         keys = httpx.get(
             f"http://127.0.0.1:{self.installation.settings.port}/.well-known/jwks.json", timeout=120
         ).json()
@@ -130,13 +171,15 @@ class Life:
 
     def end(self) -> None:
         """Everything was told to whoever asked to be told, and nothing more is to be kept."""
-        wait_until(lambda: {"accepted", "completed"} <= {kind for kind, _ in self.told()})
-        wait_until(lambda: not self.call("GET", f"/deletion-requests/{self.request}")["metadata"], seconds=270)
+        wait_until(lambda: {"accepted", "completed", "opendsr completed", "drp fulfilled"} <= self.told())
+        wait_until(lambda: not self._requests(kept="details"), seconds=270)
 
-    def told(self) -> set[tuple[str, str]]:
-        """Kinds of events and the requests that they are of, as the receiver has them."""
+    def told(self) -> set[str]:
+        """What the receivers have heard: kinds of events, and how requests by protocols stand."""
         bodies = [json.loads(call.body) for call in self.receiver.calls]
-        return {(body["type"].removeprefix("deletion_request."), body["data"]["id"]) for body in bodies}
+        ours = {body["type"].removeprefix("deletion_request.") for body in bodies if "type" in body}
+        opendsr = {f"opendsr {body['request_status']}" for body in bodies if "request_status" in body}
+        return ours | opendsr | {f"drp {body['status']}" for body in bodies if "status" in body}
 
     def ask(self, subject_id: str, *, approve: bool = False, headers: Any = None, **particulars: Any) -> str:
         body = {"subject_id": subject_id} | particulars
@@ -156,8 +199,16 @@ class Life:
         return {
             "external_id": self.somebody.external_id,
             "metadata": self.somebody.metadata,
-            "callback_url": f"http://127.0.0.1:{self.receiver.port}{self.somebody.callback_path}",
+            "callback_url": self._callback_url("ours"),
         }
+
+    def _callback_url(self, of: str) -> str:
+        return f"http://127.0.0.1:{self.receiver.port}{self.somebody.callback_path}&of={of}"
+
+    def _requests(self, **having: str) -> set[str]:
+        """The ids of all requests of which this is told."""
+        found = self.call("GET", "/deletion-requests", params={"limit": 100})["items"]
+        return {one["id"] for one in found if having.items() <= one.items()}
 
     def _upload(self, path: str, kind: str, content: bytes, *, expect: int = 201, **form: str) -> Any:
         files = {"file": (f"{self.somebody.file_name}.{kind}", content)}
@@ -218,14 +269,19 @@ def _assert_told(residue: Residue) -> None:
     assert places == {"answered", "opened"}
     said = {name.split(",")[0] for name in _names(residue)}
     said.discard("explanation of the rejection")  # of a request that has ended, which may have been purged already
-    assert said == {"external id", "key of metadata", "metadata 0", "metadata 1", "callback", "reason of the extension"}
+    ids = {"external id", "subject request id", "agent request id"}
+    assert said == ids | {"key of metadata", "metadata 0", "metadata 1", "callback", "reason of the extension"}
 
 
 @pytest.fixture(params=["sqlite", pytest.param("production", marks=[pytest.mark.postgres, pytest.mark.redis])])
 def life(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Life]:
     deployed = {"sqlite": deployments.small, "production": deployments.production}[request.param]
-    with receivers.serving(receivers.status(200)) as receiver, deployed(tmp_path / "examined") as installation:
-        yield Life(installation, person.new(), receiver)
+    with (
+        receivers.serving(receivers.status(200)) as receiver,
+        deployed(tmp_path / "examined") as installation,
+        installation.client() as client,
+    ):
+        yield Life(installation, client, person.new(), receiver)
 
 
 def test_nothing_is_left(life: Life) -> None:
@@ -237,16 +293,20 @@ def test_nothing_is_left(life: Life) -> None:
     life.use()
     present = installation.examine(finder)
     _assert_present(present)
+    weights: forms.Patterns = {}
+    for name, content in life.weights.items():
+        weights |= captured.of_weights(f"old weights of {name}", _parameters(content))
+    known = _names(installation.examine_disks(Finder(weights)))
+    assert {f"old weights of {name}[0], <f8" for name in life.weights} <= known
     life.ask_for_it()
+    life.ask_by_protocols()
     asked = installation.examine(finder)
     _assert_told({place: found for place, found in asked.items() if place not in present})
     life.forget()
     life.end()
 
-    patterns = finder.patterns | captured.patterns(installation.noted().iterdir(), but=life.live_weights())
-    for name, content in life.weights.items():
-        patterns |= captured.of_weights(f"old weights of {name}", _parameters(content))
-    everything = Finder(patterns)
+    computed = captured.patterns(installation.noted().iterdir(), but=life.live_weights())
+    everything = Finder(finder.patterns | weights | computed)
     assert _listed(installation.examine(everything, live=MAY_READ_MEMORY)) == []
     for service in installation.services.values():
         service.stop()

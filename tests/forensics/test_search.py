@@ -78,6 +78,26 @@ def test_text_is_found(tmp_path: Path, way: str) -> None:
         assert _found(tmp_path, content, forms.of_text(name, text)), name
 
 
+IN_MEMORY = {
+    way: WRITTEN[way]
+    for way in ("as it is", "UTF-32, as numpy does", "JSON", "JSON with the letters themselves", "a base64 of JSON")
+} | {"as Python keeps it": lambda text: _kept_by_python(text)}
+
+
+def _kept_by_python(text: str) -> bytes:
+    """Characters of one, two or four bytes, whatever the widest takes."""
+    widest = max(map(ord, text))
+    return text.encode("latin-1" if widest < 2**8 else "utf-16-le" if widest < 2**16 else "utf-32-le")
+
+
+@pytest.mark.parametrize("way", IN_MEMORY)
+def test_text_is_found_where_nothing_is_unpacked(way: str) -> None:
+    """In memory, which is searched as it is, every text of the person is found in the ways in which it comes there."""
+    for name, text in SOMEBODY.texts().items():
+        content = SURROUNDINGS[0] + IN_MEMORY[way](text) + SURROUNDINGS[2]
+        assert Finder(forms.of_text(name, text)).found(content), name
+
+
 @pytest.mark.parametrize("kind", ["<f8", ">f8", "<f4", ">f4"])
 @pytest.mark.parametrize("offset", range(4))
 def test_rows_are_found(tmp_path: Path, kind: str, offset: int) -> None:
