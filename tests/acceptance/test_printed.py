@@ -1,0 +1,85 @@
+"""What differs each time may differ; anything else is noticed."""
+
+import pytest
+
+from tests.acceptance.printed import documents, lines, shortened, steady
+
+PRINTED = """\
+POST /v1/deletion-requests -> 202 dr_7ca497657147699f768c, due 2026-12-22
+completed: version 2 is published, 0.44 s after the request
+│ accuracy            │ 84.61%     │ 84.55%     │
+│ steps               │ 12,116     │ 347        │
+│ seconds             │ 5.26       │ 0.32       │
+valid  crt_6829c7589ec935488e11  request dr_9d77f4e4cd832161e60c  version 2  key etEVGvp-5-Dd
+       audit       epsilon <= 0.9998 certified, >= 0.746 proved by 256 lanes
+"""
+ANSWER = {
+    "id": "ds_ce9592d35a43c584fa17",
+    "digest": "73722e79b9ce" + "0" * 52,
+    "due_at": "2026-12-20T12:49:02.116000Z",
+    "epsilon": 1695.0460396336612,
+    "steps": 347,
+    "predictions": [{"label": ">50K", "probabilities": {"<=50K": 0.1732, ">50K": 0.8267}}],
+    "source": None,
+}
+STATED = """{"id": "ds_00000000000000000000", "digest": "0123456789ab...", "due_at": "2027-01-01T00:00:00Z",
+    "epsilon": 1695.046, "steps": 347,
+    "predictions": [{"label": ">50K", "probabilities": {"<=50K": 0.19, ">50K": 0.81}}], "...": "..."}"""
+
+
+def test_another_day_prints_the_same() -> None:
+    """Ids, hashes, times, seconds, decimals of accuracies, signers and what an audit proved may be others."""
+    later = PRINTED
+    for old, new in {
+        "dr_7ca497657147699f768c": "dr_00000000000000000000",
+        "2026-12-22": "2027-01-31",
+        "0.44 s": "10.4 s",
+        "84.61%": "84.49%",
+        "│ 5.26       │": "│ 16.29      │",
+        "etEVGvp-5-Dd": "_-0123456789",
+        "0.746": "0.8244",
+    }.items():
+        assert old in later
+        later = later.replace(old, new)
+    assert lines(later) == lines(PRINTED)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("347", "348"),
+        ("12,116", "12,117"),
+        ("version 2 is", "version 3 is"),
+        ("0.9998", "0.9999"),
+        ("256 lanes", "128 lanes"),
+        ("84.61%", "94.61%"),
+        ("audit  ", "audits "),
+    ],
+)
+def test_other_numbers_are_noticed(old: str, new: str) -> None:
+    """Steps, versions, epsilons, counts and words are the same each time."""
+    assert lines(PRINTED.replace(old, new)) != lines(PRINTED)
+
+
+def test_answers_are_compared_but_for_what_is_left_out() -> None:
+    """An answer may have more fields only where it is printed with three dots."""
+    [stated] = documents(STATED)
+    assert steady(stated) == steady(shortened(ANSWER, like=stated))
+    del stated["..."]
+    assert steady(stated) != steady(shortened(ANSWER, like=stated))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"steps": 347', '"steps": 346'),
+        ("1695.046", "1695.146"),
+        (">50K", ">60K"),
+        ('"steps"', '"step"'),
+        ("ds_", "mdl_"),
+    ],
+)
+def test_other_answers_are_noticed(old: str, new: str) -> None:
+    """A number or a word that is another, a field that is not answered."""
+    [stated] = documents(STATED.replace(old, new))
+    assert steady(stated) != steady(shortened(ANSWER, like=stated))

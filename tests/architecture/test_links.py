@@ -1,0 +1,44 @@
+"""Links between pages lead somewhere."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")])
+SOURCES = sorted(file for folder in ("app", "lethe", "worker") for file in (ROOT / folder).rglob("*.py"))
+BLOCK = re.compile(r"^( *)(```|~~~).*?^\1\2$", re.DOTALL | re.MULTILINE)
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+
+
+def prose(page: Path) -> str:
+    """A page without its blocks of code."""
+    return BLOCK.sub("", page.read_text())
+
+
+def anchors(page: Path) -> list[str]:
+    """What GitHub makes of the page's headings."""
+    headings = re.findall(r"^#{1,6} +(.+)$", prose(page), re.MULTILINE)
+    texts = [re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).lower() for heading in headings]
+    names = [re.sub(r"[^\w\- ]", "", text).replace(" ", "-") for text in texts]
+    return [f"{name}-{names[:at].count(name)}" if name in names[:at] else name for at, name in enumerate(names)]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    """Each link to a file of ours names one that is there, and a heading that it has."""
+    for link in LINK.findall(re.sub(r"`[^`\n]*`", "", prose(page))):
+        if re.match(r"[a-z]+:", link):
+            continue
+        file, _, anchor = link.partition("#")
+        target = page.parent / file if file else page
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), link
+
+
+def test_programs_name_pages_that_are_there() -> None:
+    """A page that a program's text or comment names exists."""
+    named = {name for source in SOURCES for name in re.findall(r"\bdocs/[\w/-]+\.md\b", source.read_text())}
+    assert named
+    assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
