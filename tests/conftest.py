@@ -27,7 +27,11 @@ from tests.postgres import server
 from tests.postgres.server import Server
 from worker import runner
 
-hypothesis.settings.register_profile("lethe", deadline=None)
+hypothesis.settings.register_profile(
+    "lethe",
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],  # the machine may be slow
+)
 hypothesis.settings.load_profile("lethe")
 
 ADULT = Path(__file__).parent.parent / "examples" / "adult"

@@ -1,5 +1,6 @@
 """The command line on a real terminal."""
 
+import contextlib
 import json
 import os
 import pty
@@ -18,7 +19,11 @@ from tests.faults import processes
 def test_progress_on_a_terminal(settings: Settings, admin_key: str, people: Path) -> None:
     """Whoever waits at a terminal sees a bar with status and steps grow, and it is gone at the end; what is answered
     goes to standard output, where nobody else writes."""
-    with processes.gateway(settings) as (_, address), processes.worker(settings), Client(address, admin_key) as client:
+    with (
+        processes.gateway(settings) as (_, address),
+        Client(address, admin_key) as client,
+        contextlib.ExitStack() as working,
+    ):
         dataset = client.datasets.upload(people)
         model = client.models.create(name="m", dataset_id=dataset.id, learn_steps=60_000)
         ours, theirs = pty.openpty()
@@ -29,10 +34,13 @@ def test_progress_on_a_terminal(settings: Settings, admin_key: str, people: Path
             env=os.environ | {"TERM": "xterm-256color", "COLUMNS": "100"},
         )
         os.close(theirs)
-        seen = b""
+        seen, is_watched = b"", False
         try:
             while piece := os.read(ours, 4096):
                 seen += piece
+                if not is_watched and b"learning" in seen:
+                    is_watched = True
+                    working.enter_context(processes.worker(settings))  # not before
         except OSError:  # Linux says so that nobody writes to a terminal any more
             pass
         out, _ = waiting.communicate(timeout=240)

@@ -118,16 +118,21 @@ class Visitor:
         return found
 
     def shows(self, name: str | None = None, *, at: str = "body") -> None:
-        """The page is as it should be, on every screen; with LETHE_TOUR=1 its part `at` becomes
-        the picture `name` of the tour."""
+        """The page is as it should be, on every screen; its part `at` becomes the picture `name` of the tour."""
+        self.page.wait_for_load_state()
         faults = self.faults()
         assert not faults, faults
         assert self.overflows() == []
         assert self.complaints == []
-        if name and os.environ.get("LETHE_TOUR"):
+        if name:
+            self.is_pictured(name, at=at)
+
+    def is_pictured(self, name: str, *, at: str = "body", width: int = 1160, height: int = 540) -> None:
+        """With LETHE_TOUR=1, what the page shows from `at` on becomes the picture `name` of the tour."""
+        if os.environ.get("LETHE_TOUR"):
             TOUR.mkdir(exist_ok=True)
             self.page.evaluate("document.activeElement?.blur()")
-            self.page.set_viewport_size({"width": 1160, "height": 540})
+            self.page.set_viewport_size({"width": width, "height": height})
             self.page.locator(at).first.evaluate("part => part.scrollIntoView()")
             self.page.screenshot(path=TOUR / f"{name}.png")
             self.page.set_viewport_size({"width": SIZES["laptop"], "height": 900})

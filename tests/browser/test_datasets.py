@@ -53,7 +53,7 @@ def test_how_far_a_large_file_is(officer: Visitor) -> None:
     officer.opens("/admin/datasets/new")
     session = page.context.new_cdp_session(page)
     session.send("Network.enable")
-    slow = {"offline": False, "latency": 20, "downloadThroughput": -1, "uploadThroughput": 400_000}
+    slow = {"offline": False, "latency": 20, "downloadThroughput": -1, "uploadThroughput": 50_000}
     session.send("Network.emulateNetworkConditions", slow)
     _fills(officer, ROWS * 300)
     page.get_by_role("button", name="Upload").click()
@@ -61,6 +61,7 @@ def test_how_far_a_large_file_is(officer: Visitor) -> None:
     expect(bar).to_be_visible()
     wait_until(lambda: bar.evaluate("bar => bar.value > 0.1"))
     expect(page.get_by_role("button", name="Upload")).to_be_disabled()
+    session.send("Network.emulateNetworkConditions", slow | {"uploadThroughput": -1})
     officer.page.wait_for_url("**/admin/datasets/ds_*", timeout=120_000)
     officer.opens("/admin/datasets/new")
     page.evaluate("document.querySelector('form[data-upload]').dataset.upload = 100")

@@ -4,7 +4,7 @@ import re
 
 from playwright.sync_api import expect
 
-from tests.browser.browsing import Visitor
+from tests.browser.browsing import SIZES, Visitor
 from tests.faults import processes
 
 
@@ -32,6 +32,7 @@ def test_it_follows_the_work(officer: Visitor) -> None:
         expect(page.get_by_role("link", name=re.compile("^1 ?Completed$"))).to_be_visible(timeout=120_000)
         expect(page.get_by_text("days overdue")).to_be_visible()
         officer.shows("overview")
+        officer.is_pictured("overview-phone", width=SIZES["phone"], height=780)
         assert site.api.get(f"/v1/deletion-requests/{made}").json()["status"] == "completed"
 
 

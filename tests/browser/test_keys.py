@@ -5,6 +5,7 @@ import re
 from playwright.sync_api import Browser, expect
 
 from tests.browser.browsing import Site, Visitor, visitor
+from tests.faults.processes import wait_until
 
 
 def test_the_life_of_a_key(officer: Visitor, browser: Browser, site: Site) -> None:
@@ -18,8 +19,15 @@ def test_the_life_of_a_key(officer: Visitor, browser: Browser, site: Site) -> No
     officer.shows("keys")
     page.get_by_role("button", name="Make the key").click()
     expect(page.get_by_text("The key is shown this once")).to_be_visible()
-    page.get_by_role("button", name="Copy the key").click()
-    expect(page.get_by_role("button", name="Copied")).to_be_visible()
+    copy = page.get_by_role("button", name="Copy the key")
+    copy.evaluate(
+        """button => {
+          window.said = [];
+          new MutationObserver(() => window.said.push(button.textContent)).observe(button, { childList: true });
+        }"""
+    )
+    copy.click()
+    wait_until(lambda: "Copied" in page.evaluate("window.said"))  # for a moment
     key = page.evaluate("navigator.clipboard.readText()")
     assert re.fullmatch(r"lethe_[\w-]{43}", key)
     officer.shows()

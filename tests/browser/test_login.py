@@ -29,14 +29,16 @@ def test_by_keyboard(officer: Visitor) -> None:
     officer.page.keyboard.press("Tab")
     expect(officer.page.get_by_role("link", name="Skip to the content")).to_be_focused()
     officer.page.keyboard.press("Enter")
-    assert officer.page.evaluate("document.activeElement.id") == "main"
+    expect(officer.page.locator("#main")).to_be_focused()
 
 
 def test_what_a_key_may_not_see(officer: Visitor, anybody: Visitor) -> None:
     """Somebody whose key has no scope for a page is told so, in the frame of the others."""
     made = officer.site.api.post("/v1/api-keys", json={"name": "ml", "scopes": ["models:read"]}).json()
     officer.page.get_by_role("button", name="Log out").click()
+    expect(officer.page.get_by_text("You are logged out.")).to_be_visible()
     anybody.logs_in(made["key"])
+    anybody.page.wait_for_url("**/admin")
     anybody.opens("/admin/requests")
     expect(anybody.page.get_by_role("heading", name="Your key may not see this")).to_be_visible()
     assert anybody.complaints.pop().count("403") == 1

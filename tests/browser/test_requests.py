@@ -68,7 +68,8 @@ def test_from_the_review_to_the_proof(officer: Visitor, worker: Child) -> None:
     officer.shows("request-completed")
     page.wait_for_timeout(3_000)
     expect(page.get_by_text("It holds.")).to_be_visible()
-    officer.shows("certificate", at="article")
+    officer.shows()
+    officer.is_pictured("certificate", at="article", height=460)
     with page.expect_download() as download:
         page.get_by_role("link", name="Download as JSON").click()
     assert download.value.suggested_filename.startswith("crt_")

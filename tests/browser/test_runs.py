@@ -5,7 +5,7 @@ import re
 from playwright.sync_api import expect
 
 from tests.browser.browsing import Site, Visitor
-from tests.faults import processes
+from tests.faults import hops, processes
 from tests.faults.processes import Child
 
 
@@ -16,13 +16,13 @@ def test_a_worker_that_dies(officer: Visitor, site: Site) -> None:
     expect(page.get_by_text("Nothing has run yet")).to_be_visible()
     expect(page.get_by_text("No worker has given a sign of life")).to_be_visible()
     officer.shows()
-    with processes.worker(site.settings, name="blue") as blue:
-        site.model(site.upload(rows=3000, features=20), l2=0.002, learn_steps=150_000)
+    with processes.worker(site.settings, name="blue", hop="mid-chain", act=hops.halt) as blue:
+        site.model(site.upload(rows=3000, features=20), l2=0.002, learn_steps=20_000)
         expect(page.get_by_role("progressbar", name=re.compile("^Learning of mdl_"))).to_be_visible(timeout=120_000)
         expect(page.get_by_text("blue", exact=True)).to_be_visible()
         site.until("/v1/runs", lambda runs: runs["items"][0]["steps_done"])
         blue.kill()
-    with processes.worker(site.settings, name="green"):
+    with processes.worker(site.settings, name="green", hop="mid-chain", act=hops.halt):
         expect(page.get_by_text("green", exact=True)).to_be_visible(timeout=120_000)
         expect(page.get_by_text("lease_expired").first).to_be_visible()
         expect(page.get_by_text("another run does the work again")).to_be_visible()

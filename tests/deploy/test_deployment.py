@@ -4,7 +4,6 @@ import base64
 import itertools
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -20,6 +19,7 @@ from lethe.errors import Gone
 from lethe.models import Model
 from lethe.values import to_json
 from tests.deploy.engine import ROOT, Engine, NoEngine, engine
+from tests.ports import free_port
 
 pytestmark = pytest.mark.slow
 
@@ -89,12 +89,6 @@ class Deployment:
             yield tell
             process.stdin.close()
             process.wait(120)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def wait(what: str, holds: Callable[[], Any], *, seconds: float, pause: float = 0.2) -> Any:

@@ -18,6 +18,7 @@ from app import installation
 from app.config import Settings
 from tests.faults import hops, processes
 from tests.faults.processes import CELERY_BEAT, CELERY_WORKER, Child, Redis, wait_until
+from tests.ports import free_port
 from tests.postgres.server import Server
 
 
@@ -114,7 +115,7 @@ class Deployment:
         self.broker = broker
 
         def serving(name: str, word: str) -> Service:
-            return Service(name, settings.model_copy(update={"port": _free_port()}), "lethe", word, folder=folder)
+            return Service(name, settings.model_copy(update={"port": free_port()}), "lethe", word, folder=folder)
 
         self.gateways = [serving(f"gateway{number}", "serve") for number in range(2)]
         self.accounting = serving("accounting", "serve-accounting")
@@ -162,13 +163,6 @@ def deployed(settings: Settings, database: Server, folder: Path) -> Iterator[Dep
         for service in whole.services:
             service.kill()
         broker.kill()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
 
 
 def _session(process: psutil.Process) -> int | None:

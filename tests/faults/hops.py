@@ -1,4 +1,4 @@
-"""The hops of the walk at which a worker can be made to die, to stop or to dawdle, that worker only.
+"""The hops of the walk at which a worker can be made to die or to stop, that worker only.
 
 All are in its own process but `mid-chain`, which is in the process of the run.
 """
@@ -42,8 +42,9 @@ def stop(worker: int) -> None:
         os.kill(worker, signal.SIGSTOP)
 
 
-def dawdle(worker: int) -> None:
-    time.sleep(3)
+def halt(worker: int) -> None:
+    """Only the process that comes to the hop: where that is a run's, its worker goes on."""
+    os.kill(os.getpid(), signal.SIGSTOP)
 
 
 def linger(worker: int) -> None:

@@ -24,6 +24,7 @@ from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 from typing import Any
 
+import amqp
 import celery.__main__
 import kombu
 import psutil
@@ -31,6 +32,7 @@ import psutil
 from app import cli, hardening, supervisor, telemetry
 from app.config import Settings
 from tests.faults import hops
+from tests.ports import free_port
 from worker import embedded
 
 LETHE = Path(sys.executable).with_name("lethe")
@@ -77,6 +79,20 @@ class Child:
     def wake(self) -> None:
         assert self.process.pid
         os.kill(self.process.pid, signal.SIGCONT)
+
+    def halted_run(self) -> psutil.Process:
+        """The process of a worker's run, once that has stopped itself."""
+
+        def found() -> psutil.Process | None:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                for server in psutil.Process(self.process.pid).children():
+                    for run in server.children():
+                        if run.status() == psutil.STATUS_STOPPED:
+                            return run
+            return None
+
+        run: psutil.Process = wait_until(found)
+        return run
 
     def logged(self, event: str) -> bool:
         return f'"{event}"' in self.log.read_text()
@@ -162,7 +178,7 @@ class Up:
         """Send a signal to `lethe up` alone; its exit code."""
         if self.process.poll() is None:
             self.process.send_signal(number)
-        code = self.process.wait(240)
+        code = self.process.wait(600)
         assert self.process.stdout
         self.process.stdout.close()
         return code
@@ -192,9 +208,7 @@ class Redis:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = free_port()
         self.url = f"redis://127.0.0.1:{self.port}/0"
         self.process = self._started()
 
@@ -234,9 +248,7 @@ class RabbitMQ:
         self._server = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
         needed = "These tests need RabbitMQ: apt-get install --no-install-recommends rabbitmq-server"
         assert self._server.exists(), needed
-        with contextlib.ExitStack() as probes:
-            found = [probes.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(3)]
-            self._port, between_nodes, self._epmd = (str(probe.getsockname()[1]) for probe in found)
+        self._port, between_nodes, self._epmd = (str(free_port()) for _ in range(3))
         self._environment = {
             "PATH": os.environ["PATH"],
             "HOME": str(folder),
@@ -264,7 +276,7 @@ class RabbitMQ:
         wait_until(self.answers)
 
     def answers(self) -> bool:
-        with contextlib.suppress(OSError), kombu.Connection(self.url) as connection:
+        with contextlib.suppress(OSError, amqp.AMQPError), kombu.Connection(self.url) as connection:
             connection.connect()
             return True
         return False

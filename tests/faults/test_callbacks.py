@@ -27,7 +27,7 @@ from tests.faults.processes import wait_until
 @pytest.fixture
 def settings(settings: Settings) -> Settings:
     return settings.model_copy(
-        update={"webhook_allowed_networks": "127.0.0.0/8", "webhook_timeout_seconds": 5.0, "calls_per_minute": 0}
+        update={"webhook_allowed_networks": "127.0.0.0/8", "webhook_timeout_seconds": 60.0, "calls_per_minute": 0}
     )
 
 
@@ -54,6 +54,13 @@ def end_leases(at: Installation) -> None:
         )
 
 
+def listens(address: str) -> bool:
+    with contextlib.suppress(OSError):
+        socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2])), 1).close()
+        return True
+    return False
+
+
 def ids(server: Server) -> list[str]:
     return [call.headers["webhook-id"] for call in server.calls]
 
@@ -77,8 +84,9 @@ def test_killed_between_sending_and_noting(settings: Settings, at: Installation,
             assert child.died() == -signal.SIGKILL
         assert len(server.calls) == 1
         assert pending(at) == 2
-        with processes.gateway(settings):
-            time.sleep(1.5)
+        with processes.gateway(settings) as (_, address), serving(servers.status(200)) as other:
+            submit(address, admin_key, "somebody", other)
+            wait_until(lambda: len(other.calls) == 2)  # this gateway has looked for what is due, and again
             assert len(server.calls) == 1  # the dead gateway's lease lasts
             end_leases(at)
             wait_until(lambda: pending(at) == 0)
@@ -138,15 +146,16 @@ def test_a_gateway_that_stops_notes_what_arrived(settings: Settings, at: Install
 
     def answer(connection: socket.socket) -> None:
         arrived.set()
-        answered.wait(4)
+        answered.wait(50)
         servers.status(200)(connection)
 
     with serving(answer) as server, processes.gateway(settings) as (child, address):
         submit(address, admin_key, "nobody", server)
-        assert arrived.wait(20)
+        assert arrived.wait(60)
         stopping = threading.Thread(target=child.stop)
         stopping.start()
-        time.sleep(0.5)
+        wait_until(lambda: not listens(address))
+        time.sleep(2)  # a moment after it has ceased to listen it takes nothing more to send
         answered.set()
         stopping.join(120)
         assert child.process.exitcode == 0

@@ -95,7 +95,7 @@ class Clients:
         """Wait until whoever has asked has been answered. Raises what went wrong in asking."""
         self._ended.set()
         for thread in self._threads:
-            thread.join(120)
+            thread.join(240)
         if self._failures:
             raise self._failures[0]
 
@@ -242,7 +242,7 @@ def test_everything_is_killed_at_random(whole: Deployment, tmp_path: Path) -> No
             chaos.supervise()
             return not _open(whole)
 
-        wait_until(all_completed, seconds=360)
+        wait_until(all_completed, seconds=600)
         print(f"{time.monotonic() - ended:.0f} s more to complete the rest")
         _deliver_what_the_dead_were_sending(whole)
         wait_until(lambda: not _pending(whole))

@@ -13,7 +13,6 @@ import pwd
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -24,6 +23,8 @@ from typing import Any
 
 import psycopg
 from psycopg import sql
+
+from tests.ports import free_port
 
 
 class Server:
@@ -40,9 +41,7 @@ class Server:
             self._as_user = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
             os.chown(self._data, nobody.pw_uid, nobody.pw_gid)
         self._environment = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", "HOME": str(self._data)}
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
         made = self._run("initdb", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync")
         assert made.wait() == 0, self.log()

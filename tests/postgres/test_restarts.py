@@ -1,6 +1,8 @@
 """A database server that is not there yet, goes away, crashes, and comes back."""
 
+import functools
 import signal
+import statistics
 import subprocess
 import threading
 import time
@@ -63,14 +65,24 @@ def test_a_gateway_without_its_database(gateway: TestClient, mortal: Server) -> 
         assert int(answer.headers["retry-after"]) > 0
         assert answer.json()["code"] == "unavailable"
     assert gateway.get("/healthz").status_code == 200
-    started = time.monotonic()
-    assert gateway.post("/v1/deletion-requests", json={"subject_id": "p"}).status_code == 503
-    assert time.monotonic() - started < 1.9
+    waited = []
+    for _ in range(5):
+        started = time.monotonic()
+        assert gateway.post("/v1/deletion-requests", json={"subject_id": "p"}).status_code == 503
+        waited.append(time.monotonic() - started)
+    assert statistics.median(waited) < 1.9  # an outage is waited for once, for two seconds
     mortal.start()
     assert gateway.get("/v1/models").status_code == 200
     assert gateway.get("/readyz").status_code == 200
 
 
+@pytest.fixture
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gateways wait for a server for as long as it may take to start on a slow machine."""
+    monkeypatch.setattr(installation, "opened", functools.partial(installation.opened, patience_seconds=60.0))
+
+
+@pytest.mark.usefixtures("patience")
 def test_a_short_restart_is_waited_for(gateway: TestClient, mortal: Server) -> None:
     """A call that comes while the server restarts takes longer, and is answered."""
     assert gateway.get("/v1/models").status_code == 200
@@ -103,7 +115,7 @@ def test_setting_up_waits_for_the_database(settings: Settings, mortal: Server) -
         assert migrating.stdout
         assert b"database.unreachable" in migrating.stdout.readline()
         mortal.start()
-        assert migrating.wait(30) == 0
+        assert migrating.wait(120) == 0
 
 
 def test_a_server_that_crashes_under_load(
@@ -138,7 +150,7 @@ def test_a_server_that_crashes_under_load(
             time.sleep(0.4)
             mortal.stop(signal.SIGQUIT)
             mortal.start()
-        time.sleep(0.5)
+        wait_until(lambda: len(accepted) >= 3)
         ended.set()
         for thread in asking:
             thread.join()
@@ -168,11 +180,11 @@ def test_a_run_outlives_a_restart(
     assert work() == 1
     request = forget("p3")
     patient = settings.model_copy(update={"lease_seconds": 30.0})
-    with processes.worker(patient, name="long", hop="mid-chain", act=hops.dawdle) as long:
-        wait_until(lambda: long.logged("unlearning.run_claimed"))
-        time.sleep(0.5)
+    with processes.worker(patient, name="long", hop="mid-chain", act=hops.halt) as long:
+        halted = long.halted_run()
         mortal.stop()
         mortal.start()
+        halted.resume()
         wait_until(lambda: get(f"/deletion-requests/{request['id']}")["status"] == "completed")
         assert long.stop() == 0
     assert_all_done_once(at)

@@ -8,7 +8,6 @@ import ctypes
 import os
 import secrets
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -20,6 +19,8 @@ from typing import Any
 import boto3
 import botocore.config
 import pytest
+
+from tests.ports import free_port
 
 REGION = "us-east-1"
 
@@ -68,9 +69,7 @@ def running() -> Iterator[Server]:
     if endpoint := os.environ.get("LETHE_TEST_S3_ENDPOINT"):
         yield Server(endpoint, os.environ["AWS_ACCESS_KEY_ID"], os.environ["AWS_SECRET_ACCESS_KEY"])
         return
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     process = subprocess.Popen(
         [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
         stdout=subprocess.DEVNULL,

@@ -208,7 +208,8 @@ def test_damaged_weights_are_never_continued(
     if damage == "destroyed":
         sealed.unlink()
     else:
-        sealed.write_bytes(sealed.read_bytes()[:-1] + b"!")
+        content = sealed.read_bytes()
+        sealed.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     request = forget("p3")
     assert runner.run_next(at, worker="w")
     found = get(f"/models/{model['id']}")
@@ -229,11 +230,11 @@ def test_a_run_that_stands_still_is_let_go(at: Installation, new_dataset: Make, 
     with at.database.writing() as session:
         claimed = queue.claim(session, worker="w", lease_seconds=30, max_requests=500)
     assert claimed is not None
-    impatient = at.settings.model_copy(update={"stall_seconds": 1.5, "lease_seconds": 0.3})
+    impatient = at.settings.model_copy(update={"stall_seconds": 3.0, "lease_seconds": 0.3})
     with Lease(dataclasses.replace(at, settings=impatient), claimed) as lease:
         for steps in range(20):
             lease.progressed(steps)
-            time.sleep(0.1)
+            time.sleep(0.2)
 
         def stopped() -> bool:
             try:

@@ -154,7 +154,7 @@ def test_nothing_written_is_in_the_database(at: Installation) -> None:
         names = sa.inspect(session.get_bind()).get_table_names()
         rows = "".join(str(session.execute(sa.text(f"SELECT * FROM {name}")).all()) for name in names)
     files = b"".join(path.read_bytes() for path in at.settings.data_dir.rglob("*") if path.is_file())
-    for word in ("Jane", "ticket 7", "receiver.example/"):
+    for word in ("Jane Roe", "ticket 7", "receiver.example/"):
         assert word not in rows
         assert word.encode() not in files
 

@@ -22,7 +22,7 @@ from tests.faults.processes import wait_until
 
 @pytest.fixture
 def settings(settings: Settings) -> Settings:
-    return settings.model_copy(update={"webhook_allowed_networks": "127.0.0.0/8", "webhook_timeout_seconds": 30.0})
+    return settings.model_copy(update={"webhook_allowed_networks": "127.0.0.0/8", "webhook_timeout_seconds": 60.0})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,7 @@ class Receiver:
     def url(self) -> str:
         return f"http://{self.host}:{self.server.port}/hook?token=t0ken"
 
-    def got(self, count: int, *, seconds: float = 20) -> list[dict[str, Any]]:
+    def got(self, count: int, *, seconds: float = 60) -> list[dict[str, Any]]:
         """What it was told by its first calls, as soon as there are so many."""
         wait_until(lambda: len(self.server.calls) >= count, seconds=seconds)
         return [json.loads(call.body) for call in self.server.calls[:count]]

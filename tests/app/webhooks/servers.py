@@ -50,8 +50,8 @@ def dripping(start: bytes, *, stop: threading.Event) -> Answer:
 
 
 def silent(stop: threading.Event) -> Answer:
-    """Take the call, and answer nothing."""
-    return lambda connection: (stop.wait(), None)[1]
+    """Take the call, and answer nothing, until `stop`; where a test fails before that, not for ever."""
+    return lambda connection: (stop.wait(240), None)[1]
 
 
 @contextlib.contextmanager

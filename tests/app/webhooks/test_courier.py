@@ -1,6 +1,5 @@
 import datetime
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +15,7 @@ from app.db import Actor
 from app.db.tables import DeletionRequest, WebhookDelivery
 from app.installation import Installation
 from app.main import create_app
+from app.webhooks import courier, schedule
 from lethe import webhooks
 from tests.app.webhooks import servers
 from tests.faults.processes import wait_until
@@ -23,6 +23,12 @@ from tests.faults.processes import wait_until
 Make = Callable[..., dict[str, Any]]
 Receiving = Callable[..., Any]
 Deliveries = Callable[[], list[WebhookDelivery]]
+
+
+@pytest.fixture(autouse=True)
+def long_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What failed is tried again when a test lets time pass, and not before."""
+    monkeypatch.setattr(schedule, "_PAUSES", (datetime.timedelta(days=1),) * len(schedule._PAUSES))
 
 
 @pytest.fixture
@@ -74,17 +80,18 @@ def test_from_the_request_to_the_receiver(
         assert call.body.decode() == row.letter.body
 
 
+@pytest.fixture
+def looks_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(courier, "_POLL_SECONDS", 600.0)
+
+
+@pytest.mark.usefixtures("looks_rarely")
 def test_the_first_attempt_follows_the_commit(forget: Make, receiving: Receiving) -> None:
-    """The courier is woken by the commit: the median first call comes long before it would have looked by itself."""
+    """The courier is woken by each commit: it need not look by itself."""
     with receiving() as receiver:
-        waits = []
         for number in range(7):
-            began = time.monotonic()
             forget(f"p{number}", callback_url=receiver.url)
-            receiver.got(2 * number + 1)
-            waits.append(time.monotonic() - began)
             receiver.got(2 * number + 2)
-    assert sorted(waits)[3] < 0.5
 
 
 def test_a_receiver_that_recovers_gets_all_in_order(
@@ -195,7 +202,8 @@ def test_a_slow_receiver_keeps_nobody_waiting(forget: Make, receiving: Receiving
             for number in range(30):
                 forget(f"p{number}", callback_url=slow.url)
             forget("nobody", callback_url=quick.url)
-            quick.got(1, seconds=15)
+            quick.got(1, seconds=40)  # sooner than a slow one is given up
+            wait_until(lambda: len(slow.server.connections) >= 4)
             assert len(slow.server.connections) == 4
         finally:
             stop.set()
@@ -220,34 +228,39 @@ def test_the_log_names_no_receiver(
 def test_callers_who_may_not_know_are_told_when_everybody_is(
     gateway: TestClient,
     new_dataset: Make,
+    forget: Make,
     work: Callable[[], int],
     at: Installation,
     by: Actor,
     receiving: Receiving,
     deliveries: Deliveries,
+    let_time_pass: Callable[[], None],
 ) -> None:
     """A receiver of an app's request hears of the end at the reporting time, in the same words whether anything was
     held or not; the app sees no delivery before."""
     new_dataset()
-    assert gateway.patch("/v1/tenant", json={"policy": {"report_seconds": 4}}).status_code == 200
+    assert gateway.patch("/v1/tenant", json={"policy": {"report_seconds": 3600}}).status_code == 200
     key = access.new_key()
     with at.database.writing(by=by) as session:
         access.add_key(session, name="app", key=key, scopes=[Scope.REQUESTS_WRITE, Scope.REQUESTS_READ])
     app = {"Authorization": f"Bearer {key}"}
-    with receiving() as receiver:
+    with receiving() as receiver, receiving() as of_an_officer:
         for subject in ("p1", "nobody"):
             asked = {"subject_id": subject, "callback_url": receiver.url}
             assert gateway.post("/v1/deletion-requests", json=asked, headers=app).status_code == 202
         receiver.got(2)
         assert work() == 1
-        assert receiver.types() == ["accepted", "accepted"]
         assert len(deliveries()) == 4
+        forget("nobody", callback_url=of_an_officer.url)
+        of_an_officer.got(2)  # the courier has looked since
+        assert receiver.types() == ["accepted", "accepted"]
         seen = gateway.get("/v1/webhook-deliveries", headers=app).json()["items"]
         assert [row["event"] for row in seen] == ["deletion_request.accepted"] * 2
-        hidden = next(row for row in deliveries() if row.event.endswith("completed"))
-        assert gateway.get(f"/v1/webhook-deliveries/{hidden.id}", headers=app).status_code == 404
+        ends = [row for row in deliveries() if row.event.endswith("completed") and row.letter.url == receiver.url]
+        for end in ends:
+            assert gateway.get(f"/v1/webhook-deliveries/{end.id}", headers=app).status_code == 404
+        let_time_pass()
         told = receiver.got(4)[2:]
-        arrived = datetime.datetime.now(datetime.UTC)
     with at.database.reading() as session:
         requests = {one.id: one for one in session.scalars(sa.select(DeletionRequest))}
     for body in told:
@@ -263,10 +276,9 @@ def test_callers_who_may_not_know_are_told_when_everybody_is(
             "refers_to",
         }
         assert request.reported_at is not None
-        assert arrived >= request.reported_at
         assert body["timestamp"] == body["data"]["completed_at"]
         assert datetime.datetime.fromisoformat(body["timestamp"]) == request.reported_at.replace(
             microsecond=request.reported_at.microsecond // 1000 * 1000
         )
-    ends = [row for row in deliveries() if row.event.endswith("completed")]
-    assert [row.created_at for row in ends] == [requests[row.request_id].reported_at for row in ends]
+    reported = [requests[row.request_id].reported_at for row in ends]
+    assert [row.created_at for row in ends] == [row.next_attempt_at for row in ends] == reported

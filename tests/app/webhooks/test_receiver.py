@@ -273,7 +273,7 @@ def test_a_slow_resolver_is_not_waited_for() -> None:
     try:
         with pytest.raises(TimeoutError):
             receiver.addresses(receiver.parse("https://hooks.test", []), [], resolve=slow, seconds=0.2)
-        assert time.monotonic() - begun < 5
+        assert time.monotonic() - begun < 20
     finally:
         answered.set()
 

@@ -243,7 +243,7 @@ def test_an_address_that_is_silent_does_not_use_up_the_time() -> None:
         url = f"http://{NAME}:{server.port}/"
         outcomes = [
             sender.send(url, BODY, {}, allowed=ALLOWED, timeout_seconds=seconds, resolve=lambda _: next(answers))
-            for seconds in (2, 0.3)
+            for seconds in (8, 0.3)
         ]
     assert outcomes == [Outcome(verdict=Verdict.DELIVERED, status=200), failed("timeout")]
 
@@ -272,15 +272,15 @@ def test_dripping_bytes_do_not_stretch_the_time(start: bytes, stop: threading.Ev
         took = time.monotonic() - begun
         stop.set()
     assert outcome == failed("timeout")
-    assert took < 5
+    assert took < 20
 
 
 def test_a_silent_receiver_is_not_waited_for(stop: threading.Event) -> None:
     """A receiver that takes the call and answers nothing costs no more than the time that was given."""
     with serving(servers.silent(stop)) as server:
         begun = time.monotonic()
-        assert post(server, seconds=0.3) == failed("timeout")
-        assert 0.3 <= time.monotonic() - begun < 5
+        assert post(server, seconds=2) == failed("timeout")
+        assert 2 <= time.monotonic() - begun < 20
         stop.set()
     assert server.calls[0].body == BODY
 
@@ -292,7 +292,7 @@ def test_a_receiver_that_does_not_read_is_not_waited_for() -> None:
         begun = time.monotonic()
         url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
         assert send(url, seconds=0.3, body=bytes(64 << 20)) == failed("timeout")
-        assert time.monotonic() - begun < 5
+        assert time.monotonic() - begun < 20
 
 
 def test_a_slow_resolver_counts(stop: threading.Event) -> None:
@@ -305,7 +305,7 @@ def test_a_slow_resolver_counts(stop: threading.Event) -> None:
     begun = time.monotonic()
     outcome = sender.send("https://receiver.test/", BODY, {}, allowed=ALLOWED, timeout_seconds=0.3, resolve=slow)
     assert outcome == failed("timeout")
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 20
 
 
 def test_the_status_decides_whatever_follows(stop: threading.Event) -> None:
@@ -313,8 +313,8 @@ def test_the_status_decides_whatever_follows(stop: threading.Event) -> None:
     head = b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n"
     with serving(servers.dripping(head, stop=stop)) as dripping:
         begun = time.monotonic()
-        assert post(dripping, seconds=1) == Outcome(verdict=Verdict.DELIVERED, status=200)
-        assert time.monotonic() - begun < 5
+        assert post(dripping, seconds=3) == Outcome(verdict=Verdict.DELIVERED, status=200)
+        assert time.monotonic() - begun < 20
         stop.set()
     chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"
     for rest in (head, head + b"x", chunked):
@@ -474,7 +474,7 @@ def test_a_slow_handshake_does_not_stretch_the_time(trusting: ssl.SSLContext) ->
     with socket.create_server(("127.0.0.1", 0)) as listener:
         begun = time.monotonic()
         assert secure(Server(port=listener.getsockname()[1]), trusting, seconds=0.3) == failed("timeout")
-        assert time.monotonic() - begun < 5
+        assert time.monotonic() - begun < 20
 
 
 def test_dripping_over_tls_does_not_stretch_the_time(
@@ -485,7 +485,7 @@ def test_dripping_over_tls_does_not_stretch_the_time(
     with serving(answer, tls=certified(authority, NAME)) as server:
         begun = time.monotonic()
         assert secure(server, trusting, seconds=0.3) == failed("timeout")
-        assert time.monotonic() - begun < 5
+        assert time.monotonic() - begun < 20
         stop.set()
 
 

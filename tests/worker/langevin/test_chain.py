@@ -17,7 +17,7 @@ Rows = Callable[..., tuple[Any, Any]]
 @pytest.mark.parametrize(("l2", "steps"), [(0.05, 1), (0.05, 200), (1e-9, 30)])
 def test_without_data_the_law_is_the_stationary_one(l2: float, steps: int) -> None:
     """On null rows every coordinate ends as N(0, nu^2 (1 - c^2T) / (1 - c^2)), c = 1 - eta * l2: chi-squared of the
-    variance and Kolmogorov-Smirnov of the law on 20,000 coordinates, each at a false-alarm rate of 1e-6."""
+    variance and Kolmogorov-Smirnov of the law on 20,000 coordinates, each at a false-alarm rate of 1e-9."""
     width, step_size, noise_scale = 20_000, 2.0, 0.3
     ran = chain.run(
         features=np.zeros((1, width), np.float32),
@@ -37,8 +37,8 @@ def test_without_data_the_law_is_the_stationary_one(l2: float, steps: int) -> No
     squared = (1 - step_size * l2) ** 2
     std = math.sqrt(2 * step_size * noise_scale**2 * sum(squared**t for t in range(steps)))
     spread = float((ran.parameters**2).sum()) / std**2
-    assert stats.chi2.ppf(5e-7, width) < spread < stats.chi2.isf(5e-7, width)
-    assert stats.kstest(ran.parameters.ravel(), "norm", args=(0, std)).pvalue > 1e-6
+    assert stats.chi2.ppf(5e-10, width) < spread < stats.chi2.isf(5e-10, width)
+    assert stats.kstest(ran.parameters.ravel(), "norm", args=(0, std)).pvalue > 1e-9
 
 
 @pytest.mark.parametrize(("num_classes", "curvature"), [(2, 0.25), (3, 0.5)])

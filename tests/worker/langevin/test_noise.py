@@ -11,7 +11,7 @@ from scipy import stats
 from worker.langevin.noise import SystemNoise
 
 SIZE = 1_000_000
-FALSE_ALARM = 1e-6  # of each statistical test below: the chance that it fails although the source is right
+FALSE_ALARM = 1e-9  # of each statistical test below: the chance that it fails although the source is right
 
 
 class ConstantKeystream:
@@ -23,25 +23,25 @@ class ConstantKeystream:
 
 
 def test_numbers_follow_the_standard_normal_law() -> None:
-    """A million numbers pass the Kolmogorov-Smirnov test at a false-alarm rate of 1e-6."""
+    """A million numbers pass the Kolmogorov-Smirnov test at a false-alarm rate of 1e-9."""
     assert stats.kstest(SystemNoise().normal(SIZE).numpy(), "norm").pvalue > FALSE_ALARM
 
 
 def test_every_thousandth_of_the_law_is_hit_equally_often() -> None:
-    """A million numbers fill a thousand equally likely cells evenly, by chi-squared at a false-alarm rate of 1e-6."""
+    """A million numbers fill a thousand equally likely cells evenly, by chi-squared at a false-alarm rate of 1e-9."""
     cells = np.floor(stats.norm.cdf(SystemNoise().normal(SIZE).numpy()) * 1000).astype(int)
     assert stats.chisquare(np.bincount(cells, minlength=1000)).pvalue > FALSE_ALARM
 
 
 def test_tails_have_their_weight() -> None:
-    """As many of a million numbers lie beyond 3.5 on each side as the law says, at a false-alarm rate of 1e-6 each."""
+    """As many of a million numbers lie beyond 3.5 on each side as the law says, at a false-alarm rate of 1e-9 each."""
     numbers, weight = SystemNoise().normal(SIZE).numpy(), stats.norm.sf(3.5)
     for beyond in (numbers > 3.5, numbers < -3.5):
         assert stats.binomtest(int(beyond.sum()), SIZE, weight).pvalue > FALSE_ALARM
 
 
 def test_neighbours_are_uncorrelated() -> None:
-    """Numbers and their squares tell nothing of the next ones: correlations within the 1e-6 bounds of independence."""
+    """Numbers and their squares tell nothing of the next ones: correlations within the 1e-9 bounds of independence."""
     numbers = SystemNoise().normal(SIZE).numpy()
     bound = stats.norm.isf(FALSE_ALARM / 2) / np.sqrt(SIZE - 1)
     for signal in (numbers, numbers**2):

@@ -63,14 +63,14 @@ def test_without_data_it_is_decay_plus_noise(random_rows: Rows, replayable_noise
 @pytest.mark.parametrize("grid", [0.0, 2.0**-34])
 def test_what_the_step_adds_is_gaussian_with_the_stated_variance(grid: float, silent_noise: Any) -> None:
     """With production noise a step, rounded to a grid or not, differs from the noiseless one by N(0, 2 eta sigma^2):
-    Kolmogorov-Smirnov on 100,000 coordinates at a false-alarm rate of 1e-6."""
+    Kolmogorov-Smirnov on 100,000 coordinates at a false-alarm rate of 1e-9."""
     width = 100_000
     features = np.zeros((2, width), np.float32)
     features[:, 0] = 1
     data = {"features": features, "labels": np.array([0, 1], np.int32), "num_slots": 2, "radius": 1e6}
     here = state_at(np.ones((1, width)))
     noisy, plain = (step(noise, here, **data, grid=grid).parameters.numpy() for noise in (SystemNoise(), silent_noise))
-    assert stats.kstest((noisy - plain).ravel(), "norm", args=(0, math.sqrt(2 * 1.5) * 0.2)).pvalue > 1e-6
+    assert stats.kstest((noisy - plain).ravel(), "norm", args=(0, math.sqrt(2 * 1.5) * 0.2)).pvalue > 1e-9
 
 
 def test_on_a_grid_the_result_is_the_rounded_mean_plus_whole_steps(random_rows: Rows, replayable_noise: Any) -> None:
