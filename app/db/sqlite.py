@@ -22,6 +22,10 @@ _REWRITE_SHARE = 1000
 """The file is written anew every hour; where that keeps writers waiting for more than a thousandth of the time, more
 rarely, but every day."""
 
+_LOG_PAGES = 8192
+"""Pages (4 KiB) in the log from which on the one who commits copies it into the file: with SQLite's own 1000 a batch of
+requests would do so some ten times."""
+
 
 def engine(url: sa.URL, *, read_only: bool) -> sa.Engine:
     """WAL, every commit synced, deleted content overwritten, foreign keys enforced, no temporary files."""
@@ -31,7 +35,7 @@ def engine(url: sa.URL, *, read_only: bool) -> sa.Engine:
     @sa.event.listens_for(engine, "connect")
     def _configure(connection: Any, _record: Any) -> None:
         connection.isolation_level = None
-        pragmas = ("synchronous=FULL", "foreign_keys=ON", "secure_delete=ON")
+        pragmas = ("synchronous=FULL", "foreign_keys=ON", "secure_delete=ON", f"wal_autocheckpoint={_LOG_PAGES}")
         for pragma in ("temp_store=MEMORY", *(("query_only=ON",) if read_only else pragmas)):
             connection.execute(f"PRAGMA {pragma}")
         if not read_only:
