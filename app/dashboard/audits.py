@@ -85,12 +85,12 @@ def of_certified_run(audit: AuditOut) -> str:
     error = f"{given(100 * audit.error)} %"
     if _is_beyond(audit):
         return (
-            f"{attack} By chance it seems to show more of one record than the {certified} that is certified, as up to "
-            f"{error} of all audits do; a run is refused where it would in one of a million."
+            f"{attack} By chance it seems to show more of a record at its worst than the {certified} that is "
+            f"certified, as up to {error} of all audits do; a run is refused where it would in one of a million."
         )
     return (
-        f"{attack} It proves that of one record at least ε = {at_least(audit.epsilon_lower_bound, 3)} is left, and is "
-        f"wrong with a probability of {error} at most; certified is {certified} for one record."
+        f"{attack} It proves that of a record at its worst at least ε = {at_least(audit.epsilon_lower_bound, 3)} is "
+        f"left, and is wrong with a probability of {error} at most; certified is {certified} for any one."
     )
 
 

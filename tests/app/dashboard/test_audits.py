@@ -108,12 +108,10 @@ def test_no_number_is_rounded_in_our_favour() -> None:
     assert audits.told(lucky).is_beyond
     attack = "An audit attacked the run: canaries were in 1 of 2 lanes beside it. "
     assert audits.of_certified_run(audit) == (
-        attack
-        + "It proves that of one record at least ε = 0.612 is left, and is wrong with a probability of 5 % at most; "
-        "certified is ε ≤ 0.934 for one record."
+        attack + "It proves that of a record at its worst at least ε = 0.612 is left, and is wrong with a "
+        "probability of 5 % at most; certified is ε ≤ 0.934 for any one."
     )
     assert audits.of_certified_run(lucky) == (
-        attack
-        + "By chance it seems to show more of one record than the ε ≤ 0.934 that is certified, as up to 5 % of all "
-        "audits do; a run is refused where it would in one of a million."
+        attack + "By chance it seems to show more of a record at its worst than the ε ≤ 0.934 that is certified, as up "
+        "to 5 % of all audits do; a run is refused where it would in one of a million."
     )
