@@ -21,6 +21,10 @@ if settings.broker_url is None:
     raise SystemExit("LETHE_BROKER_URL is not set: a Celery worker needs a broker; without one, use 'lethe up'.")
 telemetry.configure(settings.log_level)  # Celery warns before its first signal
 app = dispatch.celery_client(settings.broker_url.get_secret_value())
+app.conf.worker_consumer = "worker.broker:Consumer"
+app.conf.worker_enable_remote_control = False  # by which a message could end a worker
+if settings.broker_url.get_secret_value().startswith(("redis://", "rediss://")):
+    app.conf.broker_transport = "worker.broker:RedisTransport"
 stopping = threading.Event()
 app.conf.imports = ["worker.tasks"]
 app.conf.beat_schedule = {"sweep": {"task": dispatch.TASK, "schedule": settings.poll_seconds * 10}}

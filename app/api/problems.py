@@ -10,6 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ValidationError
 from starlette.exceptions import HTTPException
+from starlette.routing import Match, Mount
 
 from app import errors, telemetry
 from app.errors import FieldError, LetheError
@@ -34,6 +35,7 @@ STATUS: dict[type[LetheError], int] = {
 """A class that is not listed has the status of its nearest listed base."""
 
 MEDIA_TYPE = "application/problem+json"
+_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 
 
 class Problem(BaseModel):
@@ -105,18 +107,30 @@ def install(app: FastAPI) -> None:
         return problem(errors.InputInvalid("The call does not have the form that the documentation asks for.", found))
 
     @app.exception_handler(HTTPException)
-    def _http(_request: Request, error: HTTPException) -> JSONResponse:
+    def _http(request: Request, error: HTTPException) -> JSONResponse:
         if error.status_code == 400:  # the framework could not read the body
             return problem(errors.InputInvalid("The body is not what its content type says."))
         if error.status_code == 405:
-            answer = problem(errors.MethodNotAllowed("The header Allow names the methods that this path knows."))
-            answer.headers.update(error.headers or {})
+            known = ", ".join(_methods_at(request))
+            answer = problem(errors.MethodNotAllowed(f"This path knows {known}."))
+            answer.headers["Allow"] = known
             return answer
         return problem(errors.NotFound("There is nothing at this path."))
 
     @app.exception_handler(sqlalchemy.exc.OperationalError)
     def _database(_request: Request, error: sqlalchemy.exc.OperationalError) -> JSONResponse:
         return problem(unavailable(error))
+
+
+def _methods_at(request: Request) -> list[str]:
+    """What can be asked of a path, over all routes that it has. What is mounted there is read alone."""
+    routes = [route for route in request.app.router.routes if not isinstance(route, Mount)]
+    known = [
+        method
+        for method in _METHODS
+        if any(route.matches({**request.scope, "method": method})[0] is Match.FULL for route in routes)
+    ]
+    return known or ["GET", "HEAD"]
 
 
 def unavailable(error: sqlalchemy.exc.OperationalError) -> errors.Unavailable:

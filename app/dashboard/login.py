@@ -79,6 +79,8 @@ def _asked(request: Request, onward: str, *, error: LetheError | None = None) ->
         onward=_inside(onward),
         form_token=sessions.form_token(token),
     )
+    if isinstance(error, RateLimited):
+        answer.headers["Retry-After"] = str(error.retry_after)
     answer.set_cookie(_BEFORE, token, path=ROOT, httponly=True, samesite="strict", max_age=3600)
     return answer
 

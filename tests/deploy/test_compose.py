@@ -117,6 +117,29 @@ def test_migrations_come_first(name: str) -> None:
     assert {SERVICES[before]["restart"] for before in ONCE} == {"no"}
 
 
+def test_broker_asks_for_a_password(tmp_path: Path) -> None:
+    """Redis asks for a password that is made once; its URL is a file for whoever rings or hears."""
+    for folder in ("database", "lethe", "accounting", "redis", "sweeper"):
+        (tmp_path / folder).mkdir()
+    made: list[str] = []
+    for _ in range(2):
+        subprocess.run([ROOT / "deploy" / "make-secrets", tmp_path], check=True)
+        made.append((tmp_path / "redis" / "redis.conf").read_text())
+    asked, password = made[0].split()
+    assert asked == "requirepass"
+    assert len(password) == 64
+    assert made[1] == made[0]
+    assert "/run/secrets/redis.conf" in SERVICES["redis"]["command"]
+    for service, folder in (("gateway", "lethe"), ("worker", "lethe"), ("sweeper", "sweeper")):
+        assert any(volume.startswith(f"secrets-{folder}:/run/secrets:") for volume in SERVICES[service]["volumes"])
+        assert (tmp_path / folder / "lethe_broker_url").read_text() == f"redis://:{password}@redis:6379/0"
+
+
+def test_worker_is_watched_by_its_own_signs_of_life() -> None:
+    """The health of a worker is asked of its host's sign of life, and of no broker."""
+    assert SERVICES["worker"]["healthcheck"]["test"] == ["CMD", "lethe", "health", "worker"]
+
+
 def test_accounting_sees_neither_rows_nor_weights() -> None:
     """The accounting service has the keys, read-only, and a database role of its own; no data, no owner's password."""
     assert SERVICES["accounting"]["volumes"] == ["keys:/var/lib/lethe/keys:ro", "secrets-accounting:/run/secrets:ro"]

@@ -11,6 +11,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import amqp
+import kombu
+import kombu.pidbox
 import pytest
 import redis
 import sqlalchemy as sa
@@ -302,6 +305,90 @@ def test_a_message_delayed(
     assert one.child.stop() == 0
     assert (_versions(at), _runs(get)) == before
     assert_all_done_once(at)
+
+
+_NO_RINGS = [
+    b"",
+    b"no JSON",
+    b"\xff\xfe",
+    b"[" * 100_000,
+    *(b"null", b"5", b'"text"', b"[]", b"{}", b'{"properties": null}', b'{"properties": {}}'),
+    b'{"properties": {"delivery_tag": {"a": 1}}, "body": 7}',
+    b'{"properties": {"delivery_tag": "a", "body_encoding": "base64"}, "body": "%%%"}',
+    b'{"properties": {"delivery_tag": "b"}, "headers": null, "body": "x"}',
+    b'{"properties": {"delivery_tag": "c"}, "headers": {"task": "lethe.work"}, "body": "x"}',
+    b'{"properties": {"delivery_tag": "d"}, "headers": {"task": ["lethe.work"]}, "body": "W10="}',
+    b'{"__type__": "datetime", "__value__": "never"}',
+]
+"""What is no message, what is none of Celery's, and what is none of ours; for RabbitMQ they are bodies."""
+
+
+def _headers(number: int) -> dict[str, Any]:
+    ours = {"task": dispatch.TASK}
+    strange: list[dict[str, Any]] = [
+        {"task": "celery.nothing"},
+        {"task": 5},
+        {"id": "x"},
+        {},
+        ours,
+        ours | {"id": 5, "eta": "never"},
+        ours | {"id": "x", "retries": "many", "expires": []},
+    ]
+    return strange[number % len(strange)]
+
+
+def _no_rings(broker: Broker) -> None:
+    if isinstance(broker, processes.Redis):
+        with redis.Redis(port=broker.port) as client:
+            client.lpush("celery", *_NO_RINGS)
+        return
+    with kombu.Connection(broker.url) as connection:
+        channel = connection.channel()
+        for number, body in enumerate(_NO_RINGS * 2):
+            kinds = {"content_type": ("application/json", "application/x-python-serialize", "", "x")[number % 4]}
+            message = amqp.Message(body, application_headers=_headers(number), content_encoding="utf-8", **kinds)
+            channel.basic_publish(message, routing_key="celery")
+
+
+def _waiting(broker: Broker) -> int:
+    if isinstance(broker, processes.Redis):
+        with redis.Redis(port=broker.port) as client:
+            return int(client.llen("celery")) + int(client.hlen("unacked"))
+    with kombu.Connection(broker.url) as connection:
+        return int(connection.default_channel.queue_declare("celery", passive=True).message_count)
+
+
+@BOTH_BROKERS
+def test_worker_outlives_whatever_is_in_the_broker(
+    worker: Worker, broker: Broker, at: Installation, live: dict[str, Any], forget: Make, get: Get
+) -> None:
+    """Strings that are no JSON, messages of others and broken ones are dropped; the worker that read them goes on, and
+    does what the next ring is about."""
+    one = worker("one")
+    one.ready()
+    _no_rings(broker)
+    wait_until(lambda: _waiting(broker) == 0)
+    request = forget("p3")
+    wait_until(lambda: _completed(get, request))
+    assert one.child.logged("worker.message_dropped")
+    assert not one.child.logged("worker.consumer_begins_anew")
+    assert "no JSON" not in one.log()
+    assert one.child.stop() == 0
+    assert_all_done_once(at)
+
+
+def test_no_message_ends_a_worker(
+    worker: Worker, broker: processes.Redis, live: dict[str, Any], forget: Make, get: Get
+) -> None:
+    """A worker takes no commands by the broker: one that should shut it down, as Celery's remote control does, changes
+    nothing."""
+    one = worker("one")
+    one.ready()
+    with kombu.Connection(broker.url) as connection:
+        kombu.pidbox.Mailbox("celery", type="fanout", accept=["json"])(connection)._broadcast("shutdown")
+    request = forget("p3")
+    wait_until(lambda: _completed(get, request))
+    assert one.child.stop() == 0
 
 
 def test_celery_worker_without_a_broker_says_what_to_do(tmp_path: Path) -> None:

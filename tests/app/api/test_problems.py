@@ -33,9 +33,28 @@ def test_the_type_is_named_after_the_code(gateway: TestClient, refused: Refused)
 def test_what_the_framework_refuses_is_a_problem_too(gateway: TestClient, refused: Refused) -> None:
     """An unknown path is a 404 and a wrong method a 405 in the same form."""
     refused(gateway.get("/v1/nothing"), 404, "not_found")
-    answer = gateway.put("/v1/models")
-    refused(answer, 405, "method_not_allowed")
-    assert answer.headers["allow"]
+    refused(gateway.put("/v1/models"), 405, "method_not_allowed")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "known"),
+    [
+        ("PUT", "/v1/models", "GET, POST"),
+        ("DELETE", "/v1/deletion-requests", "GET, POST"),
+        ("POST", "/v1/runs/run_0", "GET"),
+        ("GET", "/v1/deletion-requests/dr_0/cancel", "POST"),
+        ("OPHELIA", "/openapi.json", "GET, HEAD"),
+        ("POST", "/admin/static/style.css", "GET, HEAD"),
+    ],
+)
+def test_a_wrong_method_names_those_that_exist(
+    gateway: TestClient, refused: Refused, method: str, path: str, known: str
+) -> None:
+    """A 405 names every method of the path, of whichever of its routes, in the header Allow and in its detail."""
+    answer = gateway.request(method, path)
+    problem = refused(answer, 405, "method_not_allowed")
+    assert answer.headers["allow"] == known
+    assert problem["detail"] == f"This path knows {known}."
 
 
 UNREADABLE = {

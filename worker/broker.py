@@ -1,0 +1,84 @@
+"""A Celery worker that outlives whatever lies in its broker: what is no ring is dropped, and logged without its text.
+
+Whoever can write to the broker can ring, and nothing else: remote control, by which a message could end a worker, is
+switched off.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import redis
+from celery.worker import consumer
+from kombu.transport import redis as kombu_redis
+
+from app import telemetry
+
+_MALFORMED = (ValueError, TypeError, LookupError, AttributeError, RecursionError, OverflowError, redis.DataError)
+"""What the libraries raise for a message that is not what they write themselves."""
+
+
+class Consumer(consumer.Consumer):  # type: ignore[misc]
+    """Drops a message that no task can be made of; whatever else its loop raises is a lost connection."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        loop: Callable[..., None] = self.loop  # type: ignore[has-type]
+
+        def outliving(*loop_arguments: Any) -> None:
+            try:
+                loop(*loop_arguments)
+            except self.connection_errors:
+                raise
+            except Exception as error:
+                telemetry.logger().error("worker.consumer_begins_anew", error=type(error).__name__)
+                raise ConnectionResetError("The consumer failed") from error
+
+        self.loop = outliving
+
+    def create_task_handler(self, *arguments: Any, **options: Any) -> Callable[[Any], None]:
+        handle = super().create_task_handler(*arguments, **options)
+
+        def handled(message: Any) -> None:
+            try:
+                handle(message)
+            except Exception as error:  # noqa: BLE001  whatever it is, it must not end the worker
+                _dropped(error)
+                if not message.acknowledged:
+                    message.reject()
+
+        return handled
+
+    def _drop(self, message: Any) -> None:
+        _dropped(None)
+        message.reject()
+
+    def on_decode_error(self, message: Any, exc: Exception) -> None:
+        self._drop(message)
+
+    def on_unknown_message(self, body: object, message: Any) -> None:
+        self._drop(message)
+
+    def on_unknown_task(self, body: object, message: Any, exc: Exception) -> None:
+        self._drop(message)
+
+    def on_invalid_task(self, body: object, message: Any, exc: Exception) -> None:
+        self._drop(message)
+
+
+class _Channel(kombu_redis.Channel):
+    """Reads past what is no message: it has left its list when it is looked at."""
+
+    def _brpop_read(self, **options: Any) -> Any:
+        try:
+            return super()._brpop_read(**options)  # type: ignore[no-untyped-call]
+        except _MALFORMED as error:
+            _dropped(error)
+            return True
+
+
+class RedisTransport(kombu_redis.Transport):
+    Channel = _Channel
+
+
+def _dropped(error: Exception | None) -> None:
+    telemetry.logger().warning("worker.message_dropped", error=type(error).__name__ if error else None)
