@@ -67,6 +67,12 @@ class Settings(BaseSettings):
     max_upload_bytes: int = Field(1 << 30, gt=0, description="Largest upload that is accepted (413 above it).")
     max_steps: int = Field(1_000_000, gt=0, description="Most steps that one run may take.")
     max_requests_per_run: int = Field(500, gt=0, description="Most deletion requests that one run coalesces.")
+    workers: int = Field(
+        1,
+        ge=1,
+        le=64,
+        description="How many workers `lethe up` runs, each a process; the second of them takes deletions only.",
+    )
     device: str = Field(
         "auto",
         pattern="^(auto|cpu|cuda(:[0-9]{1,3})?)$",

@@ -24,7 +24,7 @@ class Bell(Protocol):
 
 
 class PipeBell:
-    """Embedded: rung by the gateway, heard by the one worker of the data folder."""
+    """Embedded: rung by the gateway, heard by those workers of the data folder that listen just then."""
 
     def __init__(self, data_dir: Path) -> None:
         self._path = data_dir / "bell"

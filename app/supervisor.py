@@ -1,6 +1,7 @@
 """`lethe up`: gateway and worker as one command, on SQLite and without a broker.
 
-One process per data folder (a lock says so); the worker is a child that dies with it and is started again when it dies.
+One process per data folder (a lock says so); the workers are children that die with it and are started again when they
+die.
 """
 
 import contextlib
@@ -29,9 +30,6 @@ from app.installation import Installation
 from app.operations import chores
 from app.unlearning import service as unlearning
 
-WORKER = f"embedded@{socket.gethostname()}"
-"""The name under which the one worker of a data folder claims its runs: another host's is another's."""
-
 _LONGEST_PAUSE = 15.0
 _MOST_PUT_OFF = 10
 
@@ -44,14 +42,18 @@ def up(settings: Settings, *, on_ready: Callable[[str], None]) -> None:
         installation.set_up(settings)
         with installation.opened(settings) as at:
             chores.sweep_rows(at, unclaimed_for=datetime.timedelta(0))
-            worker = Worker(settings, at)
-            worker.start()
+            workers = [Worker(settings, at, number=number) for number in range(1, settings.workers + 1)]
+            for worker in workers:
+                worker.start()
             try:
                 host, port = listener.getsockname()[:2]
                 address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
                 serve(settings, listener=listener, on_ready=lambda: on_ready(address))
             finally:
-                worker.stop()
+                for worker in workers:
+                    worker.stop()
+                for worker in workers:
+                    worker.join()
 
 
 def serve(
@@ -111,9 +113,13 @@ class _Forgetting:
 
 
 class Worker:
-    """The child process that does the runs: started, watched, started again, stopped."""
+    """A child process that does runs: started, watched, started again, stopped. The second one (`number`) takes no run
+    that honours no deletion, so that nobody waits for a model that learns."""
 
-    def __init__(self, settings: Settings, at: Installation) -> None:
+    def __init__(self, settings: Settings, at: Installation, *, number: int = 1) -> None:
+        which = "" if number == 1 else f"-{number}"
+        self.name = f"embedded{which}@{socket.gethostname()}"  # no other process claims runs under it
+        self._arguments = [self.name, *(["--deletions-only"] if number == 2 else [])]
         self._settings = settings
         self._at = at
         self._stopping = threading.Event()
@@ -125,10 +131,13 @@ class Worker:
         self._thread.start()
 
     def stop(self) -> None:
-        """Let the child finish its run, then end it."""
+        """Let the child finish its run, then end."""
         self._stopping.set()
         if self._child and self._child.poll() is None:
             self._child.terminate()
+
+    def join(self) -> None:
+        """Wait until it has."""
         self._thread.join()
 
     def _watch(self) -> None:
@@ -137,7 +146,7 @@ class Worker:
             self._take_back()
             started = time.monotonic()
             self._child = subprocess.Popen(  # noqa: S603  our own interpreter and module
-                [sys.executable, "-m", "worker", WORKER],
+                [sys.executable, "-m", "worker", *self._arguments],
                 env=_environment(self._settings),
                 preexec_fn=functools.partial(_die_with_parent, os.getpid()),
             )
@@ -147,7 +156,7 @@ class Worker:
             if self._stopping.is_set():
                 break
             pause = 0.25 if time.monotonic() - started > 10 else min(pause * 2, _LONGEST_PAUSE)
-            telemetry.logger().warning("worker.died", status=status, again_in_seconds=pause)
+            telemetry.logger().warning("worker.died", worker=self.name, status=status, again_in_seconds=pause)
             self._take_back()
             self._stopping.wait(pause)
         self._take_back()
@@ -156,7 +165,7 @@ class Worker:
         """The child is dead: what it held is handed back at once, not when its lease is over."""
         try:
             with self._at.database.writing() as session:
-                unlearning.take_back(session, worker=WORKER)
+                unlearning.take_back(session, worker=self.name)
         except Exception as error:  # noqa: BLE001  then the lease will end by itself
             telemetry.logger().error("worker.runs_not_taken_back", error=type(error).__name__)
 

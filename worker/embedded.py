@@ -1,4 +1,4 @@
-"""The worker of the embedded default: one process beside the gateway, woken through a pipe."""
+"""A worker of the embedded default: a process beside the gateway, woken through a pipe."""
 
 import os
 import signal
@@ -10,8 +10,9 @@ from app.operations import chores
 from worker import ranks, runner
 
 
-def main(settings: Settings, *, name: str) -> None:
-    """Work until SIGTERM or SIGINT; the run in progress is finished first."""
+def main(settings: Settings, *, name: str, deletions_only: bool = False) -> None:
+    """Work until SIGTERM or SIGINT; the run in progress is finished first. With `deletions_only` no run is taken but
+    those that somebody waits for who asked to be forgotten."""
     telemetry.configure(settings.log_level)
     hardening.ensure()
     ranks.prepare(device=settings.device)
@@ -33,7 +34,7 @@ def main(settings: Settings, *, name: str) -> None:
             chores.Chores(settings).start()
             telemetry.logger().info("worker.started", worker=name)
             while not stopping.is_set():
-                if not runner.run_next(at, worker=name):
+                if not runner.run_next(at, worker=name, deletions_only=deletions_only):
                     dispatch.wait(descriptor, seconds=settings.poll_seconds)
     finally:
         os.close(descriptor)

@@ -89,8 +89,8 @@ def run(
 
     With an `audit` its lanes take part in the run.
     `threads`: CPU threads of all processes together; None for all that this process may use. `on_progress` is told the
-    count, about twenty times a second, and ends the run by raising. When this returns or raises, the processes are
-    gone. Raises `ChainFailed`.
+    count, about twenty times a second; until it returns the processes stand still, and it ends the run by raising. When
+    this returns or raises, they are gone. Raises `ChainFailed`.
     """
     ranks = min(ranks, num_blocks(rows.num_slots))
     with contextlib.ExitStack() as stack:
@@ -206,15 +206,16 @@ def _device_of(ranks: Ranks, device: str) -> str:
     return f"cuda:{ranks.rank % torch.cuda.device_count()}" if several else device
 
 
-def _news(connection: Connection) -> Callable[[int], None]:
-    """Tells the count of steps, not more often than somebody wants to read it."""
+def _news(connection: Connection, *, seconds_between: float = _SECONDS_BETWEEN_NEWS) -> Callable[[int], None]:
+    """Tells the count of steps, not more often than somebody wants to read it, and waits until that is done."""
     told = time.monotonic()
 
     def progressed(steps_done: int) -> None:
         nonlocal told
-        if (now := time.monotonic()) - told >= _SECONDS_BETWEEN_NEWS:
-            told = now
+        if time.monotonic() - told >= seconds_between:
             connection.send_bytes(json.dumps(steps_done).encode())
+            connection.recv_bytes()
+            told = time.monotonic()
 
     return progressed
 
@@ -224,6 +225,7 @@ def _answers(connections: Sequence[Connection], on_progress: Callable[[int], Non
     answers: dict[Connection, dict[str, Any]] = {}
     failures: list[str] = []
     steps_done = 0
+    waiting: list[Connection] = []
 
     def hear(ready: Container[object]) -> None:
         nonlocal steps_done
@@ -232,6 +234,7 @@ def _answers(connections: Sequence[Connection], on_progress: Callable[[int], Non
                 said = _heard(connection)
                 if isinstance(said, int):
                     steps_done = said
+                    waiting.append(connection)
                     continue
                 answers[connection] = said
                 if "failed" in said:
@@ -243,6 +246,9 @@ def _answers(connections: Sequence[Connection], on_progress: Callable[[int], Non
             hear(connections)  # whoever made another rank fail was first to say so, or to end
             raise ChainFailed(next((code for code in failures if code != RankLost.__name__), DIED))
         on_progress(steps_done)
+        while waiting:
+            with contextlib.suppress(OSError):  # it has ended, which is heard next
+                waiting.pop().send_bytes(b"")
     return [answers[connection] for connection in connections]
 
 

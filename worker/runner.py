@@ -30,41 +30,48 @@ from worker.langevin.evaluate import accuracy
 from worker.ranks import ChainFailed, Ran
 
 
-def run_next(at: Installation, *, worker: str) -> bool:
+def run_next(at: Installation, *, worker: str, deletions_only: bool = False) -> bool:
     """Do the next run that is due; False if there is none. Never raises for a run that fails: it is handed back.
+    With `deletions_only`, the next that somebody waits for who asked to be forgotten.
 
     While the database cannot be reached nothing is due. What it cut off is a run whose lease will end.
     """
     try:
-        return _run_next(at, worker=worker)
+        return _run_next(at, worker=worker, deletions_only=deletions_only)
     except OperationalError as error:
         telemetry.logger().warning("worker.database_lost", error=type(error.orig).__name__)
         return False
 
 
-def _run_next(at: Installation, *, worker: str) -> bool:
+def _run_next(at: Installation, *, worker: str, deletions_only: bool) -> bool:
     with at.database.reading() as session:
-        if not queue.anything_to_do(session):
+        if not queue.anything_to_do(session, deletions_only=deletions_only):
             return False
     lease_seconds, max_requests = at.settings.lease_seconds, at.settings.max_requests_per_run
     with tracing.span("run") as span:
         with tracing.span("claim"), at.database.writing() as session:
-            claimed = queue.claim(session, worker=worker, lease_seconds=lease_seconds, max_requests=max_requests)
+            claimed = queue.claim(
+                session,
+                worker=worker,
+                lease_seconds=lease_seconds,
+                max_requests=max_requests,
+                deletions_only=deletions_only,
+            )
         if claimed is None:
             return False
         _name(span, claimed)
-        _do(at, claimed, span)
+        _do(at, claimed, span, worker=worker)
     destroy_unneeded(at)
     return True
 
 
-def _do(at: Installation, claimed: Claimed, span: tracing.Span) -> None:
+def _do(at: Installation, claimed: Claimed, span: tracing.Span, *, worker: str) -> None:
     log = functools.partial(telemetry.logger().info, run_id=claimed.run_id, model_id=claimed.model_id)
     log("unlearning.run_claimed", kind=claimed.kind, steps=claimed.steps, rows=len(claimed.slots_to_null))
     started = time.monotonic()
     try:
         with Lease(at, claimed) as lease:
-            _work(at, claimed, lease)
+            _work(at, claimed, _GivesWay(at, lease, worker=worker) if claimed.gives_way else lease)
     except LeaseLost:
         log("unlearning.run_lost")
     except Exception as error:  # noqa: BLE001  a run that fails is handed back, whatever went wrong
@@ -99,7 +106,7 @@ def destroy_unneeded(at: Installation) -> None:
     chores.destroy_orphans(at)
 
 
-def _work(at: Installation, claimed: Claimed, lease: "Lease") -> None:
+def _work(at: Installation, claimed: Claimed, holder: "Lease | _GivesWay") -> None:
     tombstones.record(at)  # what is erased must be erased again if a backup brings it back
     if claimed.digest is not None:
         with tracing.span("verify"):
@@ -111,10 +118,10 @@ def _work(at: Installation, claimed: Claimed, lease: "Lease") -> None:
             unlearning.finish(session, run_id=claimed.run_id)
         return
     if claimed.kind == "audit":
-        _audit(at, claimed, claimed.mechanism, lease)
+        _audit(at, claimed, claimed.mechanism, on_progress=holder.progressed)
         return
     with tracing.span("steps"):
-        ran = _run_chain(at, claimed, claimed.mechanism, on_progress=lease.progressed)
+        ran = _run_chain(at, claimed, claimed.mechanism, on_progress=holder.progressed)
     _examine(at, claimed, records=ran.records, observed=ran.observed)
     with tracing.span("evaluate"):
         metrics = _evaluate(at, claimed, ran)
@@ -168,14 +175,14 @@ def _fill(at: Installation, claimed: Claimed, admit: Callable[[], None]) -> None
             at.rows.fill(claimed.dataset_id, addition.slots, at.rows.open(addition.addition_id), admit=admit)
 
 
-def _audit(at: Installation, claimed: Claimed, mechanism: Mechanism, lease: "Lease") -> None:
+def _audit(at: Installation, claimed: Claimed, mechanism: Mechanism, *, on_progress: Callable[[int], None]) -> None:
     """One that was asked for. It ends with what it found, and is not tried again."""
     assert claimed.audit is not None
     observed: Observed | None = None
     error_code: str | None = None
     try:
         with tracing.span("steps"):
-            observed = shadow.run(mechanism, claimed.audit, on_progress=lease.progressed)
+            observed = shadow.run(mechanism, claimed.audit, on_progress=on_progress)
         _examine(at, claimed, records=0, observed=observed)
     except (AuditFailed, Refuted) as error:
         error_code = error.code
@@ -291,6 +298,10 @@ class Lease:
         if self._lost:
             raise LeaseLost(f"Run {self._run_id} was taken from this worker.")
 
+    def stand_still(self) -> None:
+        """Miss no progress until there is some again."""
+        self._moved_at = math.inf
+
     def _beat(self) -> None:
         seconds = self._at.settings.lease_seconds
         while not self._stopped.wait(min(seconds / 3, 0.5)):
@@ -306,3 +317,33 @@ class Lease:
                 return
             except Exception as error:  # noqa: BLE001  the database may be back before the lease is over
                 telemetry.logger().warning("unlearning.heartbeat_missed", error=type(error).__name__)
+
+
+class _GivesWay:
+    """What a run that honours no deletion does between two steps: it stands still while its worker honours those that
+    are due on other datasets, and then goes on from where it is, in the memory of its own process.
+
+    It looks before its first step and whenever `poll_seconds` are over. After each run that it let go first it takes
+    steps for a tenth of that time at least, so that learning ends however many ask to be forgotten.
+    """
+
+    _SHARE = 0.1
+
+    def __init__(self, at: Installation, lease: Lease, *, worker: str) -> None:
+        self._at = at
+        self._lease = lease
+        self._worker = worker
+        self._look_at = 0.0
+
+    def progressed(self, steps_done: int) -> None:
+        """Called many times a second. Raises as `Lease.progressed`."""
+        self._lease.progressed(steps_done)
+        if (began := time.monotonic()) < self._look_at:
+            return
+        self._lease.stand_still()
+        if run_next(self._at, worker=self._worker, deletions_only=True):
+            ended = time.monotonic()
+            self._look_at = ended + self._SHARE * (ended - began)
+        else:
+            self._look_at = time.monotonic() + self._at.settings.poll_seconds
+        self._lease.progressed(steps_done)

@@ -21,9 +21,16 @@ def _of_a_service() -> Settings:
 
 
 @commands.command()
-def up() -> None:
+def up(
+    workers: Annotated[
+        int | None,
+        typer.Option(min=1, max=64, help="How many (LETHE_WORKERS); the second takes deletions only"),
+    ] = None,
+) -> None:
     """Run gateway and worker as one command (SQLite, no broker); Ctrl-C ends it."""
     settings = _of_a_service()
+    if workers is not None:
+        settings = settings.model_copy(update={"workers": workers})
     from app import supervisor  # not before: the process may have been started again
 
     def ready(address: str) -> None:

@@ -29,7 +29,8 @@ class Claimed:
     """A run that this worker holds: all it needs to know, so that nothing is read from the database while it runs.
 
     `additions`: batches of rows to write into their slots, before anything is erased. `digest`: of the rows as they
-    must be before; None where a dead run may have written or erased some.
+    must be before; None where a dead run may have written or erased some. `gives_way`: it honours no deletion, and
+    stands still while its worker does one.
     """
 
     run_id: str
@@ -47,10 +48,14 @@ class Claimed:
     parent_version_id: str | None
     version_id: str
     audit: AuditPlan | None
+    gives_way: bool
 
 
-def claim(session: Session, *, worker: str, lease_seconds: float, max_requests: int) -> Claimed | None:
+def claim(
+    session: Session, *, worker: str, lease_seconds: float, max_requests: int, deletions_only: bool = False
+) -> Claimed | None:
     """Take the next run that is due, with the rows of everybody who waits on its dataset; None if nothing is due.
+    With `deletions_only`, the next that somebody waits for who asked to be forgotten.
 
     Workers claim in turn (`Database.writing`): what one has taken is not due for the next. Also takes back runs whose
     lease is over. At most one run per dataset is under way: rows are overwritten in place, and no other run may be
@@ -59,13 +64,20 @@ def claim(session: Session, *, worker: str, lease_seconds: float, max_requests: 
     at = now(session)
     for run in repository.expired_runs(session, at=at):
         service.abandon(session, run, error_code="lease_expired")
-    for due in repository.datasets_due(session, at=at):
+    for due in repository.datasets_due(session, at=at, deletions_only=deletions_only):
         dataset = session.get_one(Dataset, due.dataset_id)
         try:
             with session.begin_nested():
                 if due.audit:
                     return _claim_audit(session, dataset, worker=worker, lease_seconds=lease_seconds)
-                return _claim(session, dataset, worker=worker, lease_seconds=lease_seconds, max_requests=max_requests)
+                return _claim(
+                    session,
+                    dataset,
+                    worker=worker,
+                    lease_seconds=lease_seconds,
+                    max_requests=max_requests,
+                    deletions_only=deletions_only,
+                )
         except (LetheError, PrivacyError) as error:  # what is wrong with one dataset must not stop the others
             code = error.code if isinstance(error, LetheError) else type(error).__name__
             telemetry.logger().error("unlearning.dataset_put_off", dataset_id=dataset.id, error=code)
@@ -73,19 +85,23 @@ def claim(session: Session, *, worker: str, lease_seconds: float, max_requests: 
     return None
 
 
-def anything_to_do(session: Session) -> bool:
+def anything_to_do(session: Session, *, deletions_only: bool = False) -> bool:
     """Whether `claim` would find something: asked in a reading session, so that an idle worker disturbs nobody."""
     at = now(session)
-    return bool(repository.expired_runs(session, at=at)) or repository.anything_due(session, at=at)
+    return bool(repository.expired_runs(session, at=at)) or repository.anything_due(
+        session, at=at, deletions_only=deletions_only
+    )
 
 
-def _claim(session: Session, dataset: Dataset, *, worker: str, lease_seconds: float, max_requests: int) -> Claimed:
+def _claim(
+    session: Session, dataset: Dataset, *, worker: str, lease_seconds: float, max_requests: int, deletions_only: bool
+) -> Claimed:
     at = now(session)
     unsure = bool(deletion_repository.unconfirmed_erasures(session, dataset_id=dataset.id))
     unsure = unsure or additions.is_any_under_way(session, dataset_id=dataset.id)
     additions.take(session, dataset=dataset)
     claims.claim_erasures(session, dataset=dataset, limit=max_requests)
-    models = repository.models_due(session, dataset=dataset, at=at)
+    models = repository.models_due(session, dataset=dataset, at=at, deletions_only=deletions_only)
     if models:
         model, live = models[0]
         records = accounting_repository.records_waiting_for(session, model)
@@ -145,6 +161,7 @@ def _begin(
 
 
 def _claimed(session: Session, run: Run, dataset: Dataset, model: Model | None, *, digest: str | None) -> Claimed:
+    learns = run.kind in ("learn", "relearn", "audit")
     return Claimed(
         run_id=run.id,
         kind=run.kind,
@@ -161,6 +178,7 @@ def _claimed(session: Session, run: Run, dataset: Dataset, model: Model | None, 
         parent_version_id=run.parent_version_id,
         version_id=run.version_id,
         audit=audits.planned(session, run, model) if model else None,
+        gives_way=learns and not deletion_repository.request_models_of_run(session, run_id=run.id),
     )
 
 

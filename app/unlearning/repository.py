@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from app.db.likely import usually
 from app.db.paging import Page, page
-from app.db.tables import Addition, Dataset, Erasure, Model, Run, Tenant, Version
+from app.db.tables import Addition, Dataset, Erasure, Model, RequestModel, Run, Tenant, Version
 from app.deletion.deadlines import BEFORE_THE_DEADLINE
 from app.unlearning import turns
 from app.unlearning.turns import Due, Standing
@@ -41,13 +41,14 @@ def running_runs_of(session: Session, *, worker: str) -> list[Run]:
     return list(session.scalars(sa.select(Run).where(Run.status == "running", Run.worker == worker)))
 
 
-def datasets_due(session: Session, *, at: datetime.datetime) -> list[Due]:
-    """Datasets with something to do and nothing running, in the order of `turns.in_turn`.
+def datasets_due(session: Session, *, at: datetime.datetime, deletions_only: bool = False) -> list[Due]:
+    """Datasets with something to do and nothing running, in the order of `turns.in_turn`; with `deletions_only`, those
+    that somebody waits for who asked to be forgotten.
 
     Rows are erased as soon as one model of the dataset runs, or none is there to wait for.
     """
     found: dict[str, Due] = {}
-    for due in _due(session, at=at):
+    for due in _due(session, at=at, deletions_only=deletions_only):
         known = found.get(due.dataset_id, due)
         found[due.dataset_id] = Due(
             dataset_id=due.dataset_id,
@@ -60,16 +61,18 @@ def datasets_due(session: Session, *, at: datetime.datetime) -> list[Due]:
     return turns.in_turn(found.values(), standings, at=at)
 
 
-def anything_due(session: Session, *, at: datetime.datetime) -> bool:
+def anything_due(session: Session, *, at: datetime.datetime, deletions_only: bool = False) -> bool:
     """Whether `datasets_due` would find any: looks no further than the first."""
-    return next(_due(session, at=at, limit=1), None) is not None
+    return next(_due(session, at=at, deletions_only=deletions_only, limit=1), None) is not None
 
 
 def _earlier(one: datetime.datetime | None, other: datetime.datetime | None) -> datetime.datetime | None:
     return min((moment for moment in (one, other) if moment), default=None)
 
 
-def _due(session: Session, *, at: datetime.datetime, limit: int | None = None) -> Iterator[Due]:
+def _due(
+    session: Session, *, at: datetime.datetime, deletions_only: bool = False, limit: int | None = None
+) -> Iterator[Due]:
     """What is due, for each reason; `limit`: at most so many for each. It looks only as far as it is asked."""
     waiting = _waiting_models(session, at=at)
     requested, behind = _REQUESTED, _BEHIND
@@ -79,7 +82,7 @@ def _due(session: Session, *, at: datetime.datetime, limit: int | None = None) -
     for query in (requested, _UNCONFIRMED, behind):
         for dataset_id, tenant_id, deadline in session.execute(query.limit(limit), {"at": at}):
             yield Due(dataset_id=dataset_id, tenant_id=tenant_id, deadline=deadline)
-    for to_learn in (_TO_LEARN, _TO_ADD, _TO_LEARN_AGAIN, _TO_AUDIT):
+    for to_learn in () if deletions_only else (_TO_LEARN, _TO_ADD, _TO_LEARN_AGAIN, _TO_AUDIT):
         for dataset_id, tenant_id, asked_at in session.execute(to_learn.limit(limit), {"at": at}):
             learning, audit = asked_at + _LEARNING_MAY_WAIT, to_learn is _TO_AUDIT
             yield Due(dataset_id=dataset_id, tenant_id=tenant_id, deadline=None, learning=learning, audit=audit)
@@ -242,8 +245,19 @@ def first_deadline_owed(session: Session, model: Model) -> datetime.datetime | N
     )
 
 
-def models_due(session: Session, *, dataset: Dataset, at: datetime.datetime) -> list[tuple[Model, Version | None]]:
-    """Models of a dataset that must run now, the one that is furthest behind first: none waits for ever."""
+_FORGETS = sa.or_(
+    sa.exists().where(RequestModel.model_id == Model.id, RequestModel.status.in_(("pending", "running"))),
+    sa.exists().where(Erasure.dataset_id == Model.dataset_id, Erasure.revision > Version.revision),
+)
+"""Of models and their live versions: somebody waits for it who asked to be forgotten."""
+
+
+def models_due(
+    session: Session, *, dataset: Dataset, at: datetime.datetime, deletions_only: bool = False
+) -> list[tuple[Model, Version | None]]:
+    """Models of a dataset that must run now: those that have somebody to forget before those that are only to learn,
+    among each the one that is furthest behind first. None waits for ever: what is to learn has somebody to forget once
+    somebody more has asked."""
     query = (
         sa.select(Model, Version)
         .outerjoin(Version, sa.and_(Version.model_id == Model.id, Version.number == Model.live_version))
@@ -253,8 +267,10 @@ def models_due(session: Session, *, dataset: Dataset, at: datetime.datetime) -> 
             Model.id.not_in(_waiting_models(session, at=at, dataset_id=dataset.id)),
             sa.or_(Model.wanted.is_not(None), Version.revision < dataset.revision),
         )
-        .order_by(sa.func.coalesce(Version.revision, -1), Model.created_at, Model.id)
+        .order_by(_FORGETS.desc(), sa.func.coalesce(Version.revision, -1), Model.created_at, Model.id)
     )
+    if deletions_only:
+        query = query.where(_FORGETS)
     return [(model, version) for model, version in session.execute(query, {"at": at})]
 
 

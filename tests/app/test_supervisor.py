@@ -104,6 +104,23 @@ def test_a_worker_that_is_told_to_end_is_started_again(tmp_path: Path) -> None:
         assert up.end() == 0
 
 
+@pytest.mark.slow
+def test_several_workers(tmp_path: Path) -> None:
+    """It runs as many workers as it is told, of which the second takes deletions alone, and ends with all of them."""
+    data = tmp_path / "data"
+    with processes.up(data, workers="2") as up:
+        up.address()
+        wait_until(lambda: up.log.read_text().count('"worker.started"') == 2)
+        workers = [
+            child for child in psutil.Process(up.process.pid).children() if child.cmdline()[1:3] == ["-m", "worker"]
+        ]
+        names = sorted(worker.cmdline()[3:] for worker in workers)
+        host = socket.gethostname()
+        assert names == [[f"embedded-2@{host}", "--deletions-only"], [f"embedded@{host}"]]
+        assert up.end() == 0
+        assert not any(worker.is_running() for worker in workers)
+
+
 def test_one_process_per_data_folder(tmp_path: Path) -> None:
     """Where another process serves the data folder, it says so in one line and ends with exit code 1."""
     lock = os.open(tmp_path / "lethe.lock", os.O_RDWR | os.O_CREAT, 0o600)

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
+from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -391,3 +392,18 @@ def test_a_worker_refuses_its_device_in_one_line(tmp_path: Path, command: tuple[
     assert done.returncode == 1
     assert done.stderr.startswith("settings_invalid: LETHE_DEVICE ")
     assert done.stderr.count("\n") == 1
+
+
+def test_no_step_is_taken_until_news_are_heard() -> None:
+    """While its owner does something else between two counts, a run stands still: the next step is not taken."""
+    mine, theirs = Pipe()
+    progressed = ranks._news(theirs, seconds_between=0.0)
+    telling = threading.Thread(target=progressed, args=(1,))
+    with mine, theirs:
+        telling.start()
+        assert mine.recv_bytes() == b"1"
+        telling.join(0.2)
+        assert telling.is_alive()
+        mine.send_bytes(b"")
+        telling.join(60)
+        assert not telling.is_alive()

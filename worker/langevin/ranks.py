@@ -9,9 +9,6 @@ from torch import Tensor
 
 from worker.langevin.gradient import BLOCK_ROWS
 
-_PATIENCE_SECONDS = 600.0
-"""How long a rank waits for another in one step, if that one does not end."""
-
 
 class Ranks(Protocol):
     @property
@@ -42,7 +39,7 @@ ALONE: Ranks = _Alone()
 
 
 class RankLost(RuntimeError):
-    """Another rank has ended, or has not answered for ten minutes: this one cannot go on."""
+    """Another rank has ended: this one cannot go on."""
 
 
 class LinkedRanks:
@@ -61,8 +58,6 @@ class LinkedRanks:
         self.rank = rank
         self.size = size
         self._links = links
-        for link in links:
-            link.settimeout(_PATIENCE_SECONDS)
 
     def total(self, tensor: Tensor) -> None:
         """Raises `RankLost`, which leaves the tensor undefined."""
