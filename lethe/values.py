@@ -46,8 +46,9 @@ class Guesses:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audit:
-    """What the lanes of a run showed. `mu`, `epsilon`: certified for one record. `mu_lower_bound`,
-    `epsilon_lower_bound`: proved, wrong with probability `error` at most. `findings`: what is not as it should be."""
+    """What the lanes of a run showed. `notion`: the guarantee they could refute. `mu`, `epsilon`: certified for one
+    record. `mu_lower_bound`, `epsilon_lower_bound`: proved, wrong with probability `error` at most, and in a run that
+    was published never above what is certified. `findings`: what is not as it should be."""
 
     lanes: int
     steps_before: int
@@ -56,6 +57,7 @@ class Audit:
     guesses: Guesses
     squares: float
     drift: float
+    notion: str
     mu: float
     epsilon: float
     mu_lower_bound: float

@@ -188,11 +188,14 @@ class AuditOut(BaseModel):
     guesses: GuessesOut
     squares: float = Field(description="Of what was not foreseen, normalised: chi-squared, `lanes` degrees of freedom.")
     drift: float = Field(description="Along where the lanes came from: standard normal.")
+    notion: str = Field(description="deletion: of canaries that were forgotten; release: of canaries still there.")
     mu: float = Field(description="Certified, for one record (zero_out).")
     epsilon: float
-    mu_lower_bound: float = Field(description="Proved from the guesses, for one record.")
+    mu_lower_bound: float = Field(
+        description="Proved from the guesses, for one record; never above mu in a run that was published."
+    )
     epsilon_lower_bound: float
-    error: float = Field(description="The probability at most with which a lower bound is wrong.")
+    error: float = Field(description="The probability at most with which a run that is right reports a false bound.")
     findings: list[str] = Field(description="Of guarantee, noise and forgetting, what is not as it should be.")
 
 

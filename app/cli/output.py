@@ -7,6 +7,7 @@ from typing import Any
 import typer
 from rich.console import Console
 
+from app.privacy.guarantees import Notion
 from lethe.values import to_json
 
 console = Console(soft_wrap=True)
@@ -17,13 +18,16 @@ def new_group(help: str | None = None) -> typer.Typer:  # noqa: A002  Typer's wo
 
 
 def in_words(audit: Mapping[str, Any] | None) -> str:
-    """One line about an audit: for one record, what was certified and what was proved; and what was refuted, if any."""
+    """One line about an audit: what was certified and what was proved of a canary that was forgotten, or is still
+    there; and what was refuted, if any."""
     if audit is None:
         return "not audited"
     refuted = f"; refuted: {', '.join(audit['findings'])}" if audit["findings"] else ""
+    there = " of a record still there" if audit["notion"] == Notion.RELEASE else ""
+    error = f"wrong once in {1 / audit['error']:,.0f} runs at most"
     return (
-        f"epsilon <= {audit['epsilon']:.4g} certified, >= {audit['epsilon_lower_bound']:.4g} proved"
-        f" by {audit['lanes']} lanes{refuted}"
+        f"epsilon <= {audit['epsilon']:.4g} certified{there}, >= {audit['epsilon_lower_bound']:.4g} proved"
+        f" by {audit['lanes']} lanes ({error}){refuted}"
     )
 
 

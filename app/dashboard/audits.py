@@ -11,7 +11,8 @@ from app.api.schemas import AuditOut, ModelOut
 from app.dashboard import pages
 from app.dashboard.pages import ROOT
 from app.dashboard.visits import TheVisit
-from app.dashboard.wording import at_least, at_most, count, given
+from app.dashboard.wording import at_least, at_most, count
+from app.privacy.guarantees import Notion
 
 router = pages.new_router()
 
@@ -25,7 +26,7 @@ _REFUTES = {
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
     """An audit and what it says. `wrong`: what refuted the run; `noise_off`: standard deviations from what was to be
-    expected; `share`: of what is certified, proved, a third more at most; `is_beyond`: by chance, more is proved."""
+    expected; `share`: of what is certified, proved, a third more at most."""
 
     audit: AuditOut
     wrong: list[str]
@@ -33,7 +34,6 @@ class Told:
     guessed: str
     noise_off: float
     share: float
-    is_beyond: bool
 
 
 def told(audit: AuditOut) -> Told:
@@ -52,7 +52,6 @@ def told(audit: AuditOut) -> Told:
         f"{guesses.false_positives:,} of {guesses.nonmembers:,} that were not.",
         noise_off=(audit.squares - lanes) / math.sqrt(2 * lanes),
         share=min(4 / 3, audit.epsilon_lower_bound / audit.epsilon) if audit.epsilon else 0.0,
-        is_beyond=_is_beyond(audit),
     )
 
 
@@ -71,31 +70,22 @@ def tally(some: Iterable[ModelOut]) -> Tally:
 
 
 def between(audit: AuditOut) -> str:
-    """What is proved and what is certified, on one line; the latter alone where chance proved more."""
+    """What is proved and what is certified, on one line; the latter alone where a run was refused for more."""
     certified = f"ε ≤ {at_most(audit.epsilon, 3)}"
-    return certified if _is_beyond(audit) else f"{at_least(audit.epsilon_lower_bound, 3)} ≤ {certified}"
+    if audit.epsilon_lower_bound > audit.epsilon:
+        return certified
+    return f"{at_least(audit.epsilon_lower_bound, 3)} ≤ {certified}"
 
 
 def of_certified_run(audit: AuditOut) -> str:
     """What an audit adds to a certificate of the run that it was of."""
-    attack = (
-        f"An audit attacked the run: canaries were in {audit.guesses.members:,} of {audit.lanes:,} lanes beside it."
-    )
-    certified = f"ε ≤ {at_most(audit.epsilon, 3)}"
-    error = f"{given(100 * audit.error)} %"
-    if _is_beyond(audit):
-        return (
-            f"{attack} By chance it seems to show more of a record at its worst than the {certified} that is "
-            f"certified, as up to {error} of all audits do; a run is refused where it would in one of a million."
-        )
+    whose = "of a record still in the data" if audit.notion == Notion.RELEASE else "of a record at its worst"
     return (
-        f"{attack} It proves that of a record at its worst at least ε = {at_least(audit.epsilon_lower_bound, 3)} is "
-        f"left, and is wrong with a probability of {error} at most; certified is {certified} for any one."
+        f"An audit attacked the run: canaries were in {audit.guesses.members:,} of {audit.lanes:,} lanes beside it. It "
+        f"proves that {whose} at least ε = {at_least(audit.epsilon_lower_bound, 3)} is left, which of a run that is "
+        f"right is wrong once in {1 / audit.error:,.0f} times at most; certified is ε ≤ {at_most(audit.epsilon, 3)} "
+        "for any one."
     )
-
-
-def _is_beyond(audit: AuditOut) -> bool:
-    return audit.epsilon_lower_bound > audit.epsilon
 
 
 @router.post("/models/{model_id}/audit")

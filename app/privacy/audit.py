@@ -23,6 +23,7 @@ from app.privacy.errors import (
     require_fraction,
     require_nonnegative,
 )
+from app.privacy.guarantees import Notion
 from app.privacy.mechanism import Adjacency, Mechanism
 
 
@@ -101,11 +102,12 @@ def _corner(guesses: Guesses, error: float) -> tuple[float, float]:
 
 FALSE_ALARM = 1e-6
 """The probability at most with which a run that is as it should be fails its audit: one run in a million."""
-ERROR = 0.05
-"""The probability at most with which a reported lower bound is wrong."""
 _TESTS = 3
+ERROR = FALSE_ALARM / _TESTS
+"""The probability at most with which a reported lower bound is wrong: that of the test which refuses a run for its
+guesses, so that whatever exceeds what is certified is refused and never reported."""
 _DOWN = 1 - 2.0**-40
-"""`gdp_epsilon` rounds up; a bound from below goes down."""
+"""A bound from below goes down by more than its arithmetic rounds."""
 _APART = 2.5
 """Standard deviations between lanes with and without a canary at the end, where a bound from few samples is tightest,
 and some hundreds of them can refute a guarantee."""
@@ -129,6 +131,11 @@ class AuditPlan:
         require_count(1, steps=self.steps)
         if self.lanes % 2:
             raise DomainError(f"Expected lanes={self.lanes} even")
+
+    @property
+    def notion(self) -> Notion:
+        """The guarantee that the lanes can refute: of a canary that was forgotten, or of one that is still there."""
+        return Notion.DELETION if self.steps_before else Notion.RELEASE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,7 +231,7 @@ class Observed:
         """
         return _findings(self, mechanism, FALSE_ALARM / _TESTS)
 
-    def deviations(self, error: float = FALSE_ALARM / _TESTS) -> tuple[str, ...]:
+    def deviations(self, error: float = ERROR) -> tuple[str, ...]:
         """Of the findings those about the law of the lanes, whatever their canaries stood for; each is wrong with
         probability <= `error`."""
         lanes = self.plan.lanes
@@ -243,13 +250,15 @@ class Observed:
         return asdict(self.plan) | counts | {"squares": self.squares, "drift": self.drift}
 
     def to_json(self, mechanism: Mechanism, *, delta: float) -> dict[str, Any]:
-        """With everything that follows: for one record, what is certified, and what the lanes prove at least."""
-        mu, proved = certified_mu(mechanism, self.plan), self.proved(ERROR) / self.records
+        """With everything that follows: for one record, what is certified, and what the lanes prove at least. Without
+        a finding about the guarantee the second is no more than the first."""
+        mu, proved = certified_mu(mechanism, self.plan), self.proved(ERROR) / self.records * _DOWN
         return self.counted() | {
+            "notion": self.plan.notion.value,
             "mu": mu,
             "epsilon": conversion.gdp_epsilon(mu=mu, delta=delta),
             "mu_lower_bound": proved,
-            "epsilon_lower_bound": conversion.gdp_epsilon(mu=proved, delta=delta) * _DOWN,
+            "epsilon_lower_bound": conversion.gdp_epsilon_below(mu=proved, delta=delta),
             "error": ERROR,
             "findings": list(self.findings(mechanism)),
         }

@@ -10,7 +10,7 @@ from app.privacy.audit import Observed
 from app.privacy.errors import PreconditionError, PrivacyError
 from app.privacy.guarantees import Evidence, Guarantee, Notion
 
-FORMAT = "lethe-certificate/1"
+FORMAT = "lethe-certificate/2"
 
 INVARIANTS = {
     "rows_null_read_back": "before the first step the person's rows were overwritten in place and read back as null",
@@ -132,10 +132,16 @@ def _check_complete(document: dict[str, Any]) -> None:
 
 
 def _check_audit(stated: dict[str, Any] | None, run: dict[str, Any], evidence: Evidence) -> None:
-    """The audit, if the run had one, was of this run, and found nothing."""
+    """The audit, if the run had one, proves no more than is certified, was of this run, and found nothing."""
     if stated is None:
         return
     observed = Observed.from_json(stated)
+    certified = [(stated["mu"], stated["epsilon"])]
+    if observed.plan.notion is Notion.RELEASE or evidence.steps_present == observed.plan.steps_before:
+        certified += [(g.mu, g.epsilon) for g in evidence.guarantees() if g.notion is observed.plan.notion]
+    for mu, epsilon in certified:
+        if stated["mu_lower_bound"] > mu or stated["epsilon_lower_bound"] > epsilon:
+            raise PreconditionError("audit_within_guarantee", "Expected no more to be proved than is certified")
     guarantees.confirm("audit", stated=stated, recomputed=observed.to_json(evidence.mechanism, delta=evidence.delta))
     steps = [run.steps for run in evidence.history]
     if (observed.plan.steps_before, observed.plan.steps) != (sum(steps[:-1]), run["steps"]):

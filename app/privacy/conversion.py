@@ -142,6 +142,25 @@ def gdp_epsilon(*, mu: float, delta: float) -> float:
     return _up(mu * (x + mu / 2))
 
 
+def gdp_epsilon_below(*, mu: float, delta: float) -> float:
+    """As `gdp_epsilon`, rounded down: what a guarantee of this mu must state at least.
+
+    Symbols, assumptions and reference as in `gdp_epsilon`.
+
+    Formal Guarantee: for delta <= 1 - 1e-6 never above the exact value, and so never above `gdp_epsilon` of the same or
+    of a larger mu.
+
+    Edge cases: as `gdp_epsilon`.
+
+    >>> round(gdp_epsilon_below(mu=1.0, delta=1e-5), 6)
+    4.377178
+    """
+    require_nonnegative(mu=mu)
+    require_fraction(delta=delta)
+    larger = delta + 2 * _MARGIN * delta * (1 - delta)  # `gdp_epsilon` aims less than 1.2 margins below it
+    return gdp_epsilon(mu=mu, delta=larger) * (1 - 2.0**-40)
+
+
 def gdp_mu(*, epsilon: float, delta: float) -> float:
     """The largest mu for which mu-GDP implies (epsilon, delta)-indistinguishability: a target to stay under.
 

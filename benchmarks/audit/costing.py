@@ -125,8 +125,6 @@ def asked_for(name: str) -> Row:
     mechanism, plans = planned(*SHAPES[name])
     plan = replace(plans["forgetting"], lanes=4096)
     started = time.process_time()
-    observed = shadow.run(mechanism, plan, on_progress=lambda steps_done: None)
+    shadow.run(mechanism, plan, on_progress=lambda steps_done: None)
     seconds = time.process_time() - started
-    document = observed.to_json(mechanism, delta=1e-5)
-    share = document["mu_lower_bound"] / document["mu"]
-    return {"shape": name, "steps": plan.steps_before + plan.steps, "lanes": 4096, "seconds": seconds, "proved": share}
+    return {"shape": name, "steps": plan.steps_before + plan.steps, "lanes": 4096, "seconds": seconds}

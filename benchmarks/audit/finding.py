@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from rich.progress import track
+from scipy import special, stats
 
 from app.privacy import audit
 from app.privacy.audit import AuditPlan, Law, Observed
@@ -95,13 +96,19 @@ def in_the_chain(audits: int) -> Iterator[Row]:
         yield shares
 
 
-def proved(mechanism: Mechanism, plans: dict[str, AuditPlan], audits: int) -> Iterator[Row]:
-    """The reported bound, over what is certified of one record."""
+def proved(mechanism: Mechanism, plans: dict[str, AuditPlan]) -> Iterator[Row]:
+    """The reported bound over what is certified of one record, by the exact law of a right run's guesses; and the
+    probability that it is above the truth."""
     for run, plan in plans.items():
-        certified = audit.certified_mu(mechanism, plan)
+        law, certified = audit.law(mechanism, plan), audit.certified_mu(mechanism, plan)
+        truth = law.mean / math.sqrt(law.variance)
         for number in (*LANES, 4 * LANES[-1]):
-            audited = observe(mechanism, replace(plan, lanes=number), audits)
-            bounds = [one.to_json(mechanism, delta=1e-5)["mu_lower_bound"] / certified for one in audited]
-            low, middle, high = (float(np.quantile(bounds, share)) for share in (0.05, 0.5, 0.95))
-            wrong = sum(bound > 1 for bound in bounds) / audits
+            guesses = stats.binom(number, special.ndtr(truth / 2))
+
+            def bound(right: float, number: int = number) -> float:
+                return audit.mu_of_right_guesses(int(right), number, error=audit.ERROR)
+
+            low, middle, high = (bound(guesses.ppf(q)) / law.records / certified for q in (0.05, 0.5, 0.95))
+            too_many = next((k for k in range(number // 2, number + 1) if bound(k) > truth), number + 1)
+            wrong = float(guesses.sf(too_many - 1))
             yield {"run": run, "lanes": number, "median": middle, "low": low, "high": high, "wrong": wrong}

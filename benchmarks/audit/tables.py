@@ -38,14 +38,14 @@ def tables(results: Row) -> dict[str, str]:
             ],
         ),
         "proved": page.table(
-            ["run", "lanes", "median", "5 to 95 %", "above 1"],
+            ["run", "lanes", "median", "5 to 95 %", "false"],
             [
                 [
                     row["run"],
                     row["lanes"],
                     f"{row['median']:.2f}",
                     f"{row['low']:.2f} to {row['high']:.2f}",
-                    _percent(row["wrong"], 1),
+                    f"{row['wrong']:.1e}" if row["wrong"] else "0",
                 ]
                 for row in results["proved"]
             ],
@@ -84,11 +84,8 @@ def tables(results: Row) -> dict[str, str]:
             ],
         ),
         "asked": page.table(
-            ["asked for", "steps", "lanes", "CPU seconds", "proved / certified"],
-            [
-                [row["shape"], row["steps"], row["lanes"], f"{row['seconds']:.1f}", f"{row['proved']:.2f}"]
-                for row in results["asked"]
-            ],
+            ["asked for", "steps", "lanes", "CPU seconds"],
+            [[row["shape"], row["steps"], row["lanes"], f"{row['seconds']:.1f}"] for row in results["asked"]],
         ),
     }
 

@@ -38,14 +38,14 @@ def _ask(gateway: TestClient, model: dict[str, Any]) -> None:
 @pytest.mark.parametrize("plan", [FORGETTING, AuditPlan(lanes=4096, steps_before=0, steps=80)])
 def test_all_steps_are_taken(plan: AuditPlan) -> None:
     """Canaries are learned and forgotten step by step, which is told, and what they show is of the whole plan: the
-    bound of one audit is wrong once in twenty times, and here it is 0.8 of what is certified, or more."""
+    bound is three quarters of what is certified, or more, and never more than that."""
     told: list[int] = []
     observed = shadow.run(MECHANISM, plan, on_progress=told.append)
     assert told == list(range(1, plan.steps_before + plan.steps + 1))
     assert observed.plan == plan
     assert observed.findings(MECHANISM) == ()
     document = observed.to_json(MECHANISM, delta=1e-3)
-    assert 0.8 < document["mu_lower_bound"] / document["mu"] < 1.1
+    assert 0.75 < document["mu_lower_bound"] / document["mu"] <= 1
 
 
 def test_progress_may_stop_it() -> None:

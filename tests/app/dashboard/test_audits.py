@@ -99,19 +99,16 @@ def test_without_audits(
 def test_no_number_is_rounded_in_our_favour() -> None:
     """What is proved is rounded down, and what is certified up."""
     guesses = GuessesOut(true_positives=1, members=1, false_positives=0, nonmembers=1)
-    counted = {"lanes": 2, "steps_before": 0, "steps": 1, "records": 1, "squares": 2.0, "drift": 0.0, "error": 0.05}
+    counted = {"lanes": 2, "steps_before": 9, "steps": 1, "records": 1, "squares": 2.0, "drift": 0.0, "error": 1e-6 / 3}
     bounds = {"mu": 0.1, "epsilon": 0.93301, "mu_lower_bound": 0.1, "epsilon_lower_bound": 0.61299, "findings": []}
-    audit = AuditOut(guesses=guesses, **counted, **bounds)
+    audit = AuditOut(guesses=guesses, notion="deletion", **counted, **bounds)
     assert audits.between(audit) == "0.612 ≤ ε ≤ 0.934"
-    lucky = audit.model_copy(update={"epsilon_lower_bound": 1.05})
-    assert audits.between(lucky) == "ε ≤ 0.934"
-    assert audits.told(lucky).is_beyond
-    attack = "An audit attacked the run: canaries were in 1 of 2 lanes beside it. "
+    refused = audit.model_copy(update={"epsilon_lower_bound": 1.05, "findings": ["guarantee"]})
+    assert audits.between(refused) == "ε ≤ 0.934"
     assert audits.of_certified_run(audit) == (
-        attack + "It proves that of a record at its worst at least ε = 0.612 is left, and is wrong with a "
-        "probability of 5 % at most; certified is ε ≤ 0.934 for any one."
+        "An audit attacked the run: canaries were in 1 of 2 lanes beside it. It proves that of a record at its worst "
+        "at least ε = 0.612 is left, which of a run that is right is wrong once in 3,000,000 times at most; certified is "
+        "ε ≤ 0.934 for any one."
     )
-    assert audits.of_certified_run(lucky) == (
-        attack + "By chance it seems to show more of a record at its worst than the ε ≤ 0.934 that is certified, as up "
-        "to 5 % of all audits do; a run is refused where it would in one of a million."
-    )
+    learned = audit.model_copy(update={"notion": "release"})
+    assert "of a record still in the data at least ε = 0.612 is left" in audits.of_certified_run(learned)

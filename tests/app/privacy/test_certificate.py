@@ -157,7 +157,7 @@ def test_every_number_of_every_guarantee_is_recomputed(path, value):
 @pytest.mark.parametrize(
     ("path", "value", "named"),
     [
-        ("format", "lethe-certificate/2", "format_known"),
+        ("format", "lethe-certificate/1", "format_known"),
         ("theorem", "folklore/1", "format_known"),
         ("evidence/mechanism/noise_scale", 0.2, "constants_follow: Expected step_variance"),
         ("evidence/mechanism/l2", 0.06, "constants_follow: Expected strong_convexity"),
@@ -234,11 +234,12 @@ def test_every_number_of_every_guarantee_is_recomputed(path, value):
         ("audit/drift", -8.0, "audit.findings"),
         ("audit/drift", math.inf, "drift"),
         ("audit/records", 1, "records_of_plan"),
-        ("audit/mu", 0.0, "audit.mu="),
-        ("audit/epsilon", 0.0, "audit.epsilon="),
+        ("audit/mu", 9.0, "audit.mu="),
+        ("audit/epsilon", 9.0, "audit.epsilon="),
         ("audit/mu_lower_bound", 0.0, "audit.mu_lower_bound="),
         ("audit/epsilon_lower_bound", 0.0, "audit.epsilon_lower_bound="),
-        ("audit/error", 1e-9, "audit.error="),
+        ("audit/error", 0.05, "audit.error="),
+        ("audit/notion", "release", "audit.notion="),
         ("audit/findings", ["noise"], "audit.findings"),
         ("audit/findings", None, "audit.findings"),
         ("audit/note", "fine", "audit"),
@@ -388,9 +389,20 @@ def test_an_audit_with_a_finding_gets_no_statement(changed, finding):
     """An audit that refutes what is certified is refused, whether it says so or hides it."""
     document = audited(**changed)
     assert document["audit"]["findings"] == [finding]
-    assert "audit_passed" in refusal(document)
+    assert ("audit_within_guarantee" if finding == "guarantee" else "audit_passed") in refusal(document)
     document["audit"]["findings"] = []
     refusal(document)
+
+
+@pytest.mark.parametrize(
+    ("name", "notion"), [("mu", None), ("epsilon", None), ("mu", "deletion"), ("epsilon", "deletion")]
+)
+def test_a_statement_that_contradicts_itself_is_refused(name, notion):
+    """What is said to be proved of a canary exceeds neither what is certified of it, nor of the person."""
+    document = statement()
+    above = next((one[name] for one in document["guarantees"] if one["notion"] == notion), document["audit"][name])
+    document["audit"] |= {f"{name}_lower_bound": above * 1.01} | ({name: above * 2} if notion else {})
+    assert "audit_within_guarantee" in refusal(document)
 
 
 def test_what_misses_its_target_gets_no_statement():

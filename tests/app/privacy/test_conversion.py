@@ -189,6 +189,16 @@ def test_epsilon_certifies_delta(mu, delta):
     assert conversion.gdp_log_delta(epsilon=epsilon, mu=mu) <= math.log(delta)
 
 
+@given(mu=powers_of_ten(-6, 2), delta=powers_of_ten(-300, -0.31) | powers_of_ten(-6, -0.31).map(lambda rest: 1 - rest))
+def test_epsilon_is_bounded_from_below(mu, delta):
+    """At what gdp_epsilon_below returns, the exact delta is no less than asked for; gdp_epsilon is no less either."""
+    below = conversion.gdp_epsilon_below(mu=mu, delta=delta)
+    above = conversion.gdp_epsilon(mu=mu, delta=delta)
+    assert below == 0 or exact(below, mu)[0] >= delta
+    assert below <= above
+    assert below == pytest.approx(above, rel=1e-6, abs=1e-7 * mu)
+
+
 @given(epsilon=epsilons, delta=deltas)
 def test_mu_certifies_delta(epsilon, delta):
     """What gdp_mu returns, gdp_log_delta and gdp_epsilon confirm."""
