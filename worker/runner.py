@@ -298,6 +298,20 @@ class Lease:
         if self._lost:
             raise LeaseLost(f"Run {self._run_id} was taken from this worker.")
 
+    def renew(self) -> bool:
+        """Keep the run for another lease; False while the database does not answer. Raises `LeaseLost`."""
+        seconds = self._at.settings.lease_seconds
+        try:
+            with self._at.database.writing(in_turn=False) as session:
+                unlearning.renew(session, run_id=self._run_id, steps_done=self._steps_done, lease_seconds=seconds)
+        except LeaseLost:
+            self._lost = True
+            raise
+        except Exception as error:  # noqa: BLE001  the database may be back before the lease is over
+            telemetry.logger().warning("unlearning.heartbeat_missed", error=type(error).__name__)
+            return False
+        return True
+
     def stand_still(self) -> None:
         """Miss no progress until there is some again."""
         self._moved_at = math.inf
@@ -310,13 +324,9 @@ class Lease:
                 self._lost = True
                 return
             try:
-                with self._at.database.writing(in_turn=False) as session:
-                    unlearning.renew(session, run_id=self._run_id, steps_done=self._steps_done, lease_seconds=seconds)
+                self.renew()
             except LeaseLost:
-                self._lost = True
                 return
-            except Exception as error:  # noqa: BLE001  the database may be back before the lease is over
-                telemetry.logger().warning("unlearning.heartbeat_missed", error=type(error).__name__)
 
 
 class _GivesWay:
@@ -341,7 +351,8 @@ class _GivesWay:
         if (began := time.monotonic()) < self._look_at:
             return
         self._lease.stand_still()
-        if run_next(self._at, worker=self._worker, deletions_only=True):
+        is_held = self._lease.renew()  # whoever claims takes back what seems to be nobody's, this run too
+        if is_held and run_next(self._at, worker=self._worker, deletions_only=True):
             ended = time.monotonic()
             self._look_at = ended + self._SHARE * (ended - began)
         else:
