@@ -73,6 +73,7 @@ COLUMNS = {
     "replace": "ours, replace",
     "zero_out": "ours, zero_out",
 }
+_FORM = {"name": "people", "classes": '["0", "1"]'}
 
 
 def main() -> None:
@@ -263,7 +264,7 @@ def what_if_milliseconds() -> float:
         with installation.opened(settings) as at, TestClient(create_app(settings)) as client:
             client.headers["Authorization"] = f"Bearer {key}"
             upload = {"file": ("people.npz", people())}
-            dataset = client.post("/v1/datasets", data={"name": "people"}, files=upload).json()
+            dataset = client.post("/v1/datasets", data=_FORM, files=upload).json()
             asked = {"name": "model", "dataset_id": dataset["id"], "l2": 0.05}
             model = client.post("/v1/models", json=asked).json()
             while runner.run_next(at, worker="benchmark"):

@@ -9,7 +9,8 @@ import pyarrow.csv
 from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 
-from app.registry.encoding import Features, Labels, parse_schema
+from app.registry.encoding import Features, Labels
+from app.registry.schema import parse_schema
 
 ADULT = Path(__file__).parent.parent / "examples" / "adult"
 
@@ -35,5 +36,6 @@ def adult(part: str) -> tuple[Features, Labels]:
     """As the service encodes them; `part`: train or test."""
     schema = parse_schema(json.loads((ADULT / "schema.json").read_text()))
     table = pyarrow.csv.read_csv(ADULT / f"{part}.csv")
-    features, labels, _ = schema.encode_labelled({name: table[name] for name in schema.used}, range(len(table)))
+    rows = schema.encode_labelled({name: table[name] for name in schema.used}, range(len(table)))
+    features, labels = rows.features, rows.labels
     return features, labels

@@ -23,7 +23,8 @@ from sklearn.linear_model import LogisticRegression
 
 from app.privacy import accountant, calibration, conversion
 from app.privacy.mechanism import Mechanism
-from app.registry.encoding import Features, Labels, Schema, parse_schema
+from app.registry.encoding import Features, Labels, Schema
+from app.registry.schema import parse_schema
 from worker.langevin import chain
 from worker.langevin.evaluate import accuracy
 from worker.langevin.init import origin
@@ -104,7 +105,8 @@ def recommended_l2(num_rows: int) -> float:
 
 def read(schema: Schema, path: Path) -> Rows:
     table = pyarrow.csv.read_csv(path)
-    features, labels, _ = schema.encode_labelled({name: table[name] for name in schema.used}, range(len(table)))
+    rows = schema.encode_labelled({name: table[name] for name in schema.used}, range(len(table)))
+    features, labels = rows.features, rows.labels
     return features, labels
 
 

@@ -60,6 +60,7 @@ function done(summary, latency)
         summary.errors.connect + summary.errors.read + summary.errors.write + summary.errors.timeout), "\\n")
 end
 """
+_FORM = {"name": "people", "classes": '["0", "1"]'}
 
 
 class Rows(DeclarativeBase):
@@ -199,7 +200,7 @@ def learn(settings: Settings, client: httpx.Client) -> None:
     x = generator.normal(size=(PEOPLE, 3)).astype(np.float32)
     np.savez(file, x=x, y=(x[:, 0] > 0).astype(int), subject=np.array([f"p{number}" for number in range(PEOPLE)]))
     with file.open("rb") as content:
-        dataset = client.post("/v1/datasets", data={"name": "people"}, files={"file": content}).raise_for_status()
+        dataset = client.post("/v1/datasets", data=_FORM, files={"file": content}).raise_for_status()
     file.unlink()
     body = {"name": "model", "dataset_id": dataset.json()["id"], "l2": 0.05}
     client.post("/v1/models", json=body).raise_for_status()

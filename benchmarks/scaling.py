@@ -53,6 +53,7 @@ SETTLED = 10
 MEASUREMENTS, PEOPLE = 7, 5
 DAY = 86_400
 Row = dict[str, Any]
+_FORM = {"name": "people", "classes": '["0", "1"]'}
 
 
 def main() -> None:
@@ -201,7 +202,7 @@ def learn_one(client: TestClient, num_rows: int, seed: int) -> None:
     buffer = io.BytesIO()
     np.savez(buffer, x=features, y=labels, subject=np.char.add("p", np.arange(num_rows).astype(str)))
     buffer.seek(0)
-    dataset = client.post("/v1/datasets", data={"name": "people"}, files={"file": ("people.npz", buffer)}).json()
+    dataset = client.post("/v1/datasets", data=_FORM, files={"file": ("people.npz", buffer)}).json()
     asked = {"name": "model", "dataset_id": dataset["id"], "l2": 0.1, "audit": {"lanes": 0}}
     client.post("/v1/models", json=asked).raise_for_status()
 

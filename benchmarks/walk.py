@@ -20,7 +20,7 @@ from sklearn.linear_model import LogisticRegression
 
 from app.config import Settings
 from app.registry import ingest
-from app.registry.encoding import parse_schema
+from app.registry.schema import parse_schema
 from examples.adult.demo import HERE as ADULT
 from examples.adult.demo import learn, seconds, service
 from lethe import Client

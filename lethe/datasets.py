@@ -2,7 +2,7 @@
 
 import datetime
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -85,16 +85,21 @@ class Datasets:
         *,
         name: str | None = None,
         schema: Mapping[str, Any] | Path | None = None,
+        classes: Sequence[str] | None = None,
         suppressed: Literal["refuse", "skip"] = "refuse",
         idempotency_key: str | None = None,
     ) -> NewDataset:
         """Rows from a .csv, .parquet or .npz file, by the public schema (JSON, or its file); `name`: of the file.
 
-        `suppressed`: what to do about rows of people who asked to be forgotten. Refused, they raise `Conflict`."""
+        `classes`: the names of the classes, in the order of the labels 0, 1, ...: for npz, and where the schema does
+        not list the values of the label. `suppressed`: what to do about rows of people who asked to be forgotten.
+        Refused, they raise `Conflict`."""
         path = Path(path)
         fields = {"name": path.stem if name is None else name, "suppressed": suppressed}
         if schema is not None:
             fields["schema"] = schema.read_text() if isinstance(schema, Path) else json.dumps(schema)
+        if classes is not None:
+            fields["classes"] = json.dumps(list(classes))
         with path.open("rb") as content:
             return self._http.call(
                 UPLOAD,

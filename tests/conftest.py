@@ -180,6 +180,16 @@ def work(at: Installation) -> Callable[[], int]:
     return until_idle
 
 
+def classes_of(number: int) -> str:
+    """The names of so many classes, as the form of an upload has them."""
+    return json.dumps([str(label) for label in range(number)])
+
+
+CLASSES = classes_of(2)
+FORM = {"name": "people", "classes": CLASSES}
+"""Beside the file of an upload."""
+
+
 def npz(*, rows: int = 60, features: int = 3, classes: int = 2, rows_each: int = 1, seed: int = 0) -> bytes:
     """An upload of made-up people `p0`, `p1`, ... with `rows_each` rows each; their label depends on their features."""
     generator = np.random.default_rng(seed)
@@ -207,7 +217,11 @@ def new_dataset(gateway: TestClient) -> Callable[..., dict[str, Any]]:
     """Upload made-up people (see `npz`); returns the dataset."""
 
     def create(name: str = "people", **shape: int) -> dict[str, Any]:
-        answer = gateway.post("/v1/datasets", data={"name": name}, files={"file": ("people.npz", npz(**shape))})
+        answer = gateway.post(
+            "/v1/datasets",
+            data={"name": name, "classes": classes_of(shape.get("classes", 2))},
+            files={"file": ("people.npz", npz(**shape))},
+        )
         assert answer.status_code == 201, answer.text
         created: dict[str, Any] = answer.json()
         return created

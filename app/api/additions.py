@@ -32,7 +32,10 @@ from app.errors import (
     UploadTooLarge,
 )
 from app.registry import additions, datasets, ingest, repository
-from app.registry.encoding import parse_schema
+from app.registry import schema as schemas
+
+_FEW_ROWS = 20
+"""One person more, of whom something is unknown, is no sign of a file that was written wrongly."""
 
 router = APIRouter(prefix="/datasets/{dataset_id}", tags=["Datasets"], route_class=uploads.SpooledRoute)
 
@@ -87,11 +90,11 @@ def add_records(
         began = now(session)
     if answer:
         return respond(answer)
-    schema = parse_schema(dataset.schema) if dataset.schema else None
+    schema = schemas.stored(dataset.schema) if dataset.schema else None
     staged = additions.stage(
         call.at.rows,
         dataset,
-        uploads.upload(call, file=file, kind=kind, schema=schema),
+        uploads.upload(call, file=file, kind=kind, schema=schema, classes=tuple(dataset.classes), few_rows=_FEW_ROWS),
         num_free=num_free,
         suppressed=uploads.suppressed(call, dataset_id, skip=suppressed == "skip"),
     )

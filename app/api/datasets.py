@@ -31,7 +31,8 @@ from app.errors import (
     UploadTooLarge,
 )
 from app.registry import datasets, ingest, repository
-from app.registry.encoding import Schema, parse_schema
+from app.registry.encoding import Schema
+from app.registry.schema import parse_classes, parse_schema
 
 router = APIRouter(prefix="/datasets", tags=["Datasets"], route_class=uploads.SpooledRoute)
 
@@ -54,13 +55,22 @@ def create_dataset(
     columns: Annotated[
         UploadFile | str | None, Form(alias="schema", description="For csv and parquet: the public schema, as JSON")
     ] = None,
+    classes: Annotated[
+        str | None,
+        Form(
+            description="The names of the classes as a JSON list, in the order of the labels 0, 1, ...: for npz, and "
+            "where the schema does not list the values of the label."
+        ),
+    ] = None,
     suppressed: uploads.WhatOfSuppressed = "refuse",
 ) -> JSONResponse:
     """Encode the rows by the public schema alone, scale each to norm <= 1, and keep nothing else of the file."""
     kind = ingest.kind_of(file.filename or "")
     text = _schema_text(columns)
-    parsed = _schema(text)
-    once = uploads.with_file(call.at, once, file=file, parts=(name, text or "", suppressed))
+    names = None if classes is None else parse_classes(_json("classes", classes))
+    parsed = _schema(kind, text, names)
+    declared = parsed.classes if parsed else names or ()
+    once = uploads.with_file(call.at, once, file=file, parts=(name, text or "", classes or "", suppressed))
     with call.reading() as session:
         answer = idempotency.replay(session, once)
         began = now(session)
@@ -68,7 +78,7 @@ def create_dataset(
         return respond(answer)
     encoded = datasets.encode(
         call.at.rows,
-        uploads.upload(call, file=file, kind=kind, schema=parsed),
+        uploads.upload(call, file=file, kind=kind, schema=parsed, classes=declared),
         suppressed=uploads.suppressed(call, suppression.ANYWHERE, skip=suppressed == "skip"),
     )
     try:
@@ -149,11 +159,21 @@ def _schema_text(columns: UploadFile | str | None) -> str | None:
     return text.decode(errors="replace")
 
 
-def _schema(text: str | None) -> Schema | None:
-    if text is None:
-        return None
+def _json(field: str, text: str) -> object:
     try:
-        document = json.loads(text)
+        return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise SchemaInvalid("The schema is not JSON.", [FieldError("schema", "expected JSON")]) from error
-    return parse_schema(document)
+        raise SchemaInvalid(f"The field {field} is not JSON.", [FieldError(field, "expected JSON")]) from error
+
+
+def _schema(kind: ingest.Kind, text: str | None, classes: tuple[str, ...] | None) -> Schema | None:
+    """What the columns and the labels mean, as the caller declares it: the rows are never asked. Raises
+    `SchemaInvalid`."""
+    if kind != "npz":
+        return None if text is None else parse_schema(_json("schema", text), classes=classes)
+    if text is not None:
+        raise SchemaInvalid("An npz file takes no schema.", [FieldError("schema", "expected none for npz")])
+    if classes is None:
+        what = 'expected the names of the classes as a JSON list, in the order of y, such as ["no", "yes"]'
+        raise SchemaInvalid("An npz file needs classes.", [FieldError("classes", what)])
+    return None

@@ -47,8 +47,9 @@ from app.errors import (
     WeightsUnreadable,
 )
 from app.registry import datasets, exports, repository, weights
+from app.registry import schema as schemas
 from app.registry import service as registry
-from app.registry.encoding import encode_vectors, parse_schema
+from app.registry.encoding import encode_vectors
 from app.registry.prediction import probabilities
 
 router = APIRouter(prefix="/models", tags=["Models"])
@@ -314,7 +315,7 @@ def _encode(dataset: Dataset, records: list[dict[str, Any] | list[float]]) -> np
     if dataset.schema is not None:
         if not all(isinstance(record, dict) for record in records):
             raise InputInvalid("Send each record as an object of columns.", [FieldError("records", "expected objects")])
-        return parse_schema(dataset.schema).encode_records(records)
+        return schemas.stored(dataset.schema).encode_records(records)
     if not all(isinstance(record, list) and len(record) == dataset.num_features for record in records):
         expected = f"expected vectors of {dataset.num_features} numbers"
         raise InputInvalid(f"This dataset has no schema: {expected}.", [FieldError("records", expected)])

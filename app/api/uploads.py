@@ -91,15 +91,25 @@ def with_file(at: Installation, once: Once, *, file: UploadFile, parts: tuple[st
     return Once(name=once.name, fingerprint=fingerprint)
 
 
-def upload(call: Call, *, file: UploadFile, kind: ingest.Kind, schema: Schema | None) -> Upload:
+def upload(
+    call: Call,
+    *,
+    file: UploadFile,
+    kind: ingest.Kind,
+    schema: Schema | None,
+    classes: tuple[str, ...],
+    few_rows: int = 0,
+) -> Upload:
     """The rows of the file, of the caller's people."""
     return Upload(
         file=_spooled(file),
         kind=kind,
         schema=schema,
+        classes=classes,
         folder=folder(call.at.settings),
         subject_ref=call.subject_ref,
         max_bytes=_UNPACKED * call.at.settings.max_upload_bytes,
+        few_rows=few_rows,
     )
 
 

@@ -92,6 +92,9 @@ def dataset_create(
     file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="Rows: .csv, .parquet or .npz")],
     name: Annotated[str | None, typer.Option(help="Default: the file's name")] = None,
     schema: Annotated[Path | None, typer.Option(exists=True, dir_okay=False, help="The public schema (JSON)")] = None,
+    classes: Annotated[
+        str | None, typer.Option(help="Names of the classes, in the order of the labels of an .npz file: no,yes")
+    ] = None,
     skip_suppressed: Annotated[bool, typer.Option(help="Leave out rows of people who asked to be forgotten")] = False,
     url: Url = None,
     key: Key = None,
@@ -99,7 +102,11 @@ def dataset_create(
     """Upload rows."""
     with connect(url, key) as client, console.status(f"Uploading {file.name}"):
         created = client.datasets.upload(
-            file, name=name, schema=schema, suppressed="skip" if skip_suppressed else "refuse"
+            file,
+            name=name,
+            schema=schema,
+            classes=classes.split(",") if classes is not None else None,
+            suppressed="skip" if skip_suppressed else "refuse",
         )
     show(created)
 

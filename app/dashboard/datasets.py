@@ -52,10 +52,11 @@ def upload_dataset(visit: TheVisit, form: Form) -> Response:
             file=_file(form),
             name=checked(_Named, name=text(form, "name")).name,
             columns=_chosen(form, "schema"),
+            classes=_classes(text(form, "classes")),
             suppressed=_what_of_suppressed(form),
         )
     except LetheError as error:
-        return _new(visit, name=text(form, "name"), error=error)
+        return _new(visit, name=text(form, "name"), classes=text(form, "classes"), error=error)
     made = json.loads(bytes(answer.body))
     return pages.see(f"{ROOT}/datasets/{made['id']}", done="made", left_out=made["num_suppressed"])
 
@@ -104,10 +105,17 @@ def _found(visit: Visit, dataset_id: str) -> dict[str, Any]:
     }
 
 
-def _new(visit: Visit, *, name: str = "", error: LetheError | None = None) -> Response:
+def _new(visit: Visit, *, name: str = "", classes: str = "", error: LetheError | None = None) -> Response:
     status = problems.status_of(type(error)) if error else 200
     most_bytes = visit.call.at.settings.max_upload_bytes
-    return visit.page("datasets/new.html", status=status, name=name, error=error, most_bytes=most_bytes)
+    written = {"name": name, "classes": classes}
+    return visit.page("datasets/new.html", status=status, **written, error=error, most_bytes=most_bytes)
+
+
+def _classes(written: str) -> str | None:
+    """Names that somebody separated by commas, as the API takes them; none if nothing was written."""
+    names = [name.strip() for name in written.split(",")]
+    return json.dumps(names) if any(names) else None
 
 
 def _chosen(form: FormData, name: str) -> UploadFile | None:

@@ -15,7 +15,7 @@ from app.audit import service as audit
 from app.db import actor, now
 from app.db.tables import Addition, Dataset, new_id
 from app.errors import AdditionUnknown, DatasetFull, FieldError, InputInvalid
-from app.registry import encoding, repository
+from app.registry import repository
 from app.registry.ingest import Batch
 from app.registry.rows import RowStore
 from app.registry.uploads import Suppressed, Upload, take_in
@@ -46,15 +46,12 @@ def stage(rows: RowStore, dataset: Dataset, upload: Upload, *, num_free: int, su
     Raises `DatasetFull` for more than `num_free` rows, `SchemaInvalid`, `RowInvalid`, `DatasetUnusable`,
     `InputInvalid` or `SubjectSuppressed`; then nothing is left on disk.
     """
-    addition_id, num_classes = new_id("add"), len(dataset.classes)
+    addition_id = new_id("add")
 
-    def check(batch: Batch, first_row: int) -> None:
+    def check(batch: Batch, _first_row: int) -> None:
         if batch.features.shape[1] != dataset.num_features + 1:
             expected = f"expected {dataset.num_features} features, as in the dataset"
             raise InputInvalid("The rows are not of the dataset's shape.", [FieldError("x", expected)])
-        faults = encoding.Faults.in_file(range(first_row, first_row + len(batch.labels)))
-        faults.mark("y", batch.labels >= num_classes, f"expected a class of the dataset, 0 to {num_classes - 1}")
-        faults.refuse()
         _check_room(writer.num_slots, num_free)
 
     with rows.writing(addition_id, dataset.num_features + 1) as writer:

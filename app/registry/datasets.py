@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 from sqlalchemy.orm import Session
 
 from app.audit import service as audit
@@ -36,17 +35,15 @@ def encode(rows: RowStore, upload: Upload, *, suppressed: Suppressed) -> Encoded
     Raises `SchemaInvalid`, `RowInvalid`, `DatasetUnusable`, `InputInvalid` or `SubjectSuppressed`; then nothing is left
     on disk.
     """
-    dataset_id, schema = new_id("ds"), upload.schema
+    dataset_id = new_id("ds")
     with rows.writing(dataset_id) as writer:
         taken = take_in(writer, upload, suppressed=suppressed)
-        classes = list(schema.classes) if schema else [str(label) for label in range(len(taken.class_counts))]
-        counts = np.pad(taken.class_counts, (0, len(classes) - len(taken.class_counts)))
-        ingest.check_learnable(counts.tolist(), classes)
+        ingest.check_learnable(taken.class_counts.tolist(), upload.classes)
     opened = rows.open(dataset_id)
     encoded = Encoded(
         dataset_id=dataset_id,
-        schema=schema,
-        classes=classes,
+        schema=upload.schema,
+        classes=list(upload.classes),
         num_features=opened.features.shape[1] - 1,
         num_slots=opened.num_slots,
         digest=rows.digest(dataset_id),

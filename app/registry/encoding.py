@@ -2,70 +2,38 @@
 
 Were a range or a category learned from the records, a forgotten person would live on in everybody else's row. So the
 schema is public knowledge, one row never depends on another, and every row ends in a constant bias and has norm <= 1.
+
+A schema says by which edition of these rules it encodes, and keeps to it for good. Edition 1 encoded a missing number
+as the lowest one, and matched categories by their text alone; datasets that were made by it go on with it.
 """
 
-import math
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
 
-from app.errors import FieldError, InputInvalid, RowInvalid, SchemaInvalid
+from app.errors import DatasetUnusable, FieldError, InputInvalid, SchemaInvalid
+from app.registry import values
+from app.registry.faults import MAX_FAULTS, Faults, refuse
+from app.registry.values import LONGEST_NAME, Values, is_name
+from app.spelling import expected
 
 Features: TypeAlias = npt.NDArray[np.float32]
 Labels: TypeAlias = npt.NDArray[np.int32]
-Values: TypeAlias = Any  # a pyarrow Array or ChunkedArray (untyped), or a sequence of JSON scalars
 Unknown: TypeAlias = Literal["error", "null"]
 Outside: TypeAlias = Literal["error", "clip"]
+Edition: TypeAlias = Literal[1, 2]
 
-MAX_FAULTS = 20
+EDITION: Edition = 2
+MAX_UNKNOWN = 0.5
 MAX_FEATURES = 65_536  # of a row
 MAX_CLASSES = 65_536
-LONGEST_NAME = 500  # characters; as many as a deletion request may name a person with
 # Rounding to float32 lengthens a row by a factor of at most 1 + 2**-24; sixteen times that keeps the norm <= 1 exactly.
 SHRINK = 1 - 2.0**-20
 
 EXPECTED_SUBJECT = f"expected a subject of 1 to {LONGEST_NAME} characters"
-
-_NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
-_TOO_LONG = "\x00"  # stands for a text that is longer than any name in UTF-8; neither a name nor a number
-_NAME = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]+")  # what every database and every JSON writer can hold
-
-
-class Faults:
-    """What is wrong with a batch, by place; `refuse` raises the first twenty, in the order of the rows."""
-
-    def __init__(self, error: type[InputInvalid], place: Callable[[int, str], str]) -> None:
-        self._error = error
-        self._place = place
-        self._found: list[tuple[int, FieldError]] = []
-
-    @classmethod
-    def in_file(cls, lines: Sequence[int]) -> "Faults":
-        return cls(RowInvalid, lambda row, column: f"line {lines[row]}" + (f", column {column}" if column else ""))
-
-    @classmethod
-    def in_records(cls) -> "Faults":
-        return cls(InputInvalid, lambda row, column: f"records.{row}" + (f".{column}" if column else ""))
-
-    def mark(self, column: str, wrong: npt.ArrayLike, message: str) -> None:
-        for row in np.flatnonzero(wrong)[:MAX_FAULTS].tolist():
-            self._found.append((row, FieldError(self._place(row, column), message)))
-
-    def refuse(self) -> None:
-        if self._found:
-            refuse(self._error, [fault for _, fault in sorted(self._found, key=lambda found: found[0])])
-
-
-def refuse(error: type[InputInvalid], faults: Sequence[FieldError]) -> None:
-    """Raise `error` with the first twenty faults, the first of them as its detail; do nothing when there are none."""
-    if faults:
-        raise error(f"{faults[0].path}: {faults[0].message}.", faults[:MAX_FAULTS])
 
 
 # --- columns ---------------------------------------------------------------------------------------------------------
@@ -73,29 +41,46 @@ def refuse(error: type[InputInvalid], faults: Sequence[FieldError]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Numeric:
-    """A number scaled from [low, high] to [0, 1]; one feature."""
+    """A number scaled from [low, high] to [0, 1]. Where it may be missing, a second feature says that it is.
+
+    `max_unknown`: the share of a file's rows in which it may be missing.
+    """
 
     name: str
     low: float
     high: float
     outside: Outside = "error"
     unknown: Unknown = "error"
+    max_unknown: float = MAX_UNKNOWN
+    edition: Edition = EDITION
+
+    @property
+    def _says_missing(self) -> bool:
+        return self.unknown == "null" and self.edition > 1
 
     @property
     def width(self) -> int:
-        return 1
+        return 2 if self._says_missing else 1
 
-    def encode(self, values: Values, faults: Faults) -> npt.NDArray[np.float64]:
-        numbers = _numbers(values)
+    @property
+    def expected(self) -> str:
+        return f"expected a number from {self.low:g} to {self.high:g}"
+
+    def encode(self, column: Values, faults: Faults) -> tuple[npt.NDArray[np.float64], int]:
+        """The features  # (b, width), and how many of them are missing."""
+        numbers = values.numbers(column)
         missing = np.isnan(numbers)
         if self.unknown == "error":
             faults.mark(self.name, missing, "expected a value")
         faults.mark(self.name, np.isinf(numbers), "expected a finite number")
         if self.outside == "error":
             beyond = np.isfinite(numbers) & ((numbers < self.low) | (numbers > self.high))
-            faults.mark(self.name, beyond, f"expected a number from {self.low:g} to {self.high:g}")
+            faults.mark(self.name, beyond, self.expected)
         scaled = (np.clip(numbers, self.low, self.high) - self.low) / (self.high - self.low)
-        return np.where(missing, 0.0, scaled)[:, np.newaxis]  # (b, 1)
+        features = np.where(missing, 0.0, scaled)[:, np.newaxis]  # (b, 1)
+        if self._says_missing:
+            features = np.column_stack((features, missing))  # (b, 2)
+        return features, int(missing.sum())
 
     def to_json(self) -> dict[str, object]:
         return {
@@ -103,34 +88,67 @@ class Numeric:
             "min": self.low,
             "max": self.high,
             "outside": self.outside,
-            "unknown": self.unknown,
+            **_unknown_to_json(self),
         }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Categorical:
-    """One of a closed list of values; one feature for each."""
+    """One of a closed list of values; one feature for each, all of them 0 for what is missing or unknown.
+
+    `max_unknown`: the share of a file's rows in which it may be so.
+    """
 
     name: str
     values: tuple[str, ...]
     unknown: Unknown = "error"
+    max_unknown: float = MAX_UNKNOWN
+    edition: Edition = EDITION
 
     @property
     def width(self) -> int:
         return len(self.values)
 
-    def encode(self, values: Values, faults: Faults) -> npt.NDArray[np.float64]:
-        codes = _codes(values, self.values)
+    @property
+    def expected(self) -> str:
+        return expected(self.values)
+
+    def encode(self, column: Values, faults: Faults) -> tuple[npt.NDArray[np.float64], int]:
+        """The features  # (b, width), and how many of them are missing or unknown."""
+        listed = values.listed(column)
+        codes = values.codes(listed, self.values, by_number=self.edition > 1)
         if self.unknown == "error":
-            faults.mark(self.name, codes < 0, "expected one of the values in the schema")
+            faults.mark(self.name, codes < 0, self.expected + _of_booleans(listed))
         one_hot: npt.NDArray[np.bool_] = codes[:, np.newaxis] == np.arange(self.width)  # (b, width)
-        return one_hot.astype(np.float64)
+        return one_hot.astype(np.float64), int((codes < 0).sum())
 
     def to_json(self) -> dict[str, object]:
-        return {"kind": "categorical", "values": list(self.values), "unknown": self.unknown}
+        return {"kind": "categorical", "values": list(self.values), **_unknown_to_json(self)}
+
+
+def _unknown_to_json(column: Numeric | Categorical) -> dict[str, object]:
+    said: dict[str, object] = {"unknown": column.unknown}
+    if column.edition > 1 and column.unknown == "null":
+        said["max_unknown"] = column.max_unknown
+    return said
+
+
+def _of_booleans(column: Sequence[object]) -> str:
+    return " (a boolean is true or false)" if any(isinstance(value, bool) for value in column) else ""
 
 
 # --- the schema ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Labelled:
+    """Encoded records: their rows, labels and subjects (None without a subject column). `num_unknown`: for each feature
+    column of the schema, in how many of them it is missing or unknown."""
+
+    features: Features  # (b, num_features + 1)
+    labels: Labels  # (b,)
+    subjects: list[str | None]
+    num_unknown: npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +160,7 @@ class Schema:
     classes: tuple[str, ...]
     subject: str | None = None
     ignored: tuple[str, ...] = ()
+    edition: Edition = EDITION
 
     @property
     def num_features(self) -> int:
@@ -162,24 +181,37 @@ class Schema:
     def encode(self, columns: Mapping[str, Values], first_line: int = 1) -> Features:
         """Rows (b, num_features + 1) of norm <= 1, the bias last; a value that breaks the schema is a `RowInvalid`."""
         faults = Faults.in_file(range(first_line, first_line + _num_rows(columns)))
-        features = self._features(columns, faults)
+        features, _ = self._features(columns, faults)
         faults.refuse()
         return _unit_rows(features)
 
-    def encode_labelled(
-        self, columns: Mapping[str, Values], lines: Sequence[int]
-    ) -> tuple[Features, Labels, list[str | None]]:
-        """Rows, labels and subjects of the records at these lines; without a subject column the subjects are None."""
+    def encode_labelled(self, columns: Mapping[str, Values], lines: Sequence[int]) -> Labelled:
+        """The records at these lines, encoded."""
         faults = Faults.in_file(lines)
-        features = self._features(columns, faults)
-        labels = _codes(columns[self.label], self.classes)
-        faults.mark(self.label, labels < 0, "expected one of the labels in the schema")
+        features, num_unknown = self._features(columns, faults)
+        found = values.listed(columns[self.label])
+        labels = values.codes(found, self.classes, by_number=self.edition > 1)
+        faults.mark(self.label, labels < 0, expected(self.classes) + _of_booleans(found))
         subjects: list[str | None] = [None] * len(lines)
         if self.subject is not None:
-            subjects = [_text(value) for value in _listed(columns[self.subject])]
+            subjects = [values.text(value) for value in values.listed(columns[self.subject])]
             faults.mark(self.subject, [not is_name(subject) for subject in subjects], EXPECTED_SUBJECT)
         faults.refuse()
-        return _unit_rows(features), labels, subjects
+        return Labelled(features=_unit_rows(features), labels=labels, subjects=subjects, num_unknown=num_unknown)
+
+    def check_known(self, num_unknown: npt.NDArray[np.int64], num_rows: int) -> None:
+        """Refuse a file in which a column is missing or unknown more often than it may be. Raises `DatasetUnusable`.
+
+        A column that is unknown in every row, because it was written otherwise than was declared, would be silent.
+        """
+        faults = []
+        for column, count in zip(self.features, num_unknown.tolist(), strict=True):
+            if self.edition > 1 and column.unknown == "null" and count > column.max_unknown * num_rows:
+                share = (
+                    f"is missing or unknown in {count} of {num_rows} rows, more than max_unknown={column.max_unknown:g}"
+                )
+                faults.append(FieldError(f"column {column.name}", f"{share} of them; {column.expected}"))
+        refuse(DatasetUnusable, faults)
 
     def encode_records(self, records: Sequence[object]) -> Features:
         """Rows for records to predict; label, subject and ignored columns may be there and are not looked at."""
@@ -187,10 +219,13 @@ class Schema:
         dicts = [record if isinstance(record, dict) else {} for record in records]
         faults.mark("", [not isinstance(record, dict) for record in records], "expected an object")
         known = set(self.declared)
-        faults.mark("", [not record.keys() <= known for record in dicts], "expected only columns of the schema")
+        strange = [min(map(str, record.keys() - known), default=None) for record in dicts]
+        for name in sorted({name for name in strange if name is not None})[:MAX_FAULTS]:
+            said = f"{expected(known, found=name)} (columns of the schema)"
+            faults.mark("", [name == other for other in strange], said)
         faults.refuse()
         columns = {column.name: [record.get(column.name) for record in dicts] for column in self.features}
-        features = self._features(columns, faults)
+        features, _ = self._features(columns, faults)
         faults.refuse()
         return _unit_rows(features)
 
@@ -199,12 +234,15 @@ class Schema:
         columns[self.label] = {"role": "label", "values": list(self.classes)}
         if self.subject is not None:
             columns[self.subject] = {"role": "subject"}
-        return {"columns": columns | {name: {"role": "ignored"} for name in self.ignored}}
+        return {"encoding": self.edition, "columns": columns | {name: {"role": "ignored"} for name in self.ignored}}
 
-    def _features(self, columns: Mapping[str, Values], faults: Faults) -> npt.NDArray[np.float64]:
+    def _features(
+        self, columns: Mapping[str, Values], faults: Faults
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
         names = [column.name for column in self.features]
         refuse(SchemaInvalid, [FieldError(f"column {name}", "is missing") for name in names if name not in columns])
-        return np.hstack([column.encode(columns[column.name], faults) for column in self.features])
+        encoded = [column.encode(columns[column.name], faults) for column in self.features]
+        return np.hstack([features for features, _ in encoded]), np.array([count for _, count in encoded])
 
 
 def encode_vectors(x: npt.ArrayLike, *, first_line: int | None = None) -> Features:
@@ -227,14 +265,6 @@ def encode_vectors(x: npt.ArrayLike, *, first_line: int | None = None) -> Featur
     return _unit_rows(vectors)
 
 
-def is_name(value: object) -> bool:
-    """Whether this is a non-empty string of at most 500 characters, without control characters and lone surrogates."""
-    return isinstance(value, str) and len(value) <= LONGEST_NAME and _NAME.fullmatch(value) is not None
-
-
-# --- values ----------------------------------------------------------------------------------------------------------
-
-
 def _unit_rows(features: npt.NDArray[np.float64]) -> Features:
     rows = np.ones((len(features), features.shape[1] + 1))  # C order: the sums below see one row at a time
     rows[:, :-1] = features
@@ -245,156 +275,5 @@ def _unit_rows(features: npt.NDArray[np.float64]) -> Features:
     return unit
 
 
-def _numbers(values: Values) -> npt.NDArray[np.float64]:
-    """Numbers, NaN for a missing value, infinity for one that is no finite number."""
-    if isinstance(values, pa.Array | pa.ChunkedArray):
-        kind = values.type
-        if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
-            return np.asarray(pc.cast(values, pa.float64(), safe=False), dtype=np.float64)
-    return np.array([_number(value) for value in _listed(values)], dtype=np.float64)
-
-
-def _number(value: object) -> float:
-    if value is None or value == "":
-        return math.nan
-    if isinstance(value, str):
-        if _NUMBER.fullmatch(value):
-            return float(value)
-        return math.nan if value.lower() == "nan" else math.inf
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return math.inf
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf
-
-
-def _codes(values: Values, names: tuple[str, ...]) -> Labels:
-    """The position of each value among the names; -1 for a missing or an unknown one."""
-    position: dict[str | None, int] = {name: code for code, name in enumerate(names)}
-    return np.array([position.get(_text(value), -1) for value in _listed(values)], dtype="<i4")
-
-
-def _text(value: object) -> str | None:
-    """Text as CSV would have it, so that all formats agree; None for what is missing or is no name."""
-    if isinstance(value, str):
-        return value or None
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value) if isinstance(value, int) else None
-
-
-def _listed(values: Values) -> Sequence[object]:
-    """The values, those of an Arrow array as Python's; a text that occurs often is there once."""
-    if isinstance(values, pa.ChunkedArray):
-        return [value for chunk in values.chunks for value in _listed(chunk)]
-    if isinstance(values, pa.DictionaryArray):
-        used, position = np.unique(np.asarray(values.indices.cast(pa.int64()).fill_null(-1)), return_inverse=True)
-        texts = _listed(values.dictionary.take(pa.array(used, mask=used < 0)))
-        return [texts[place] for place in position]
-    if isinstance(values, pa.StringArray | pa.LargeStringArray):
-        values = pc.if_else(pc.greater(pc.binary_length(values), 4 * LONGEST_NAME), _TOO_LONG, values)
-    listed: Sequence[object] = values.to_pylist() if isinstance(values, pa.Array) else values
-    return listed
-
-
 def _num_rows(columns: Mapping[str, Values]) -> int:
     return len(next(iter(columns.values()), ()))
-
-
-# --- reading a schema ------------------------------------------------------------------------------------------------
-
-
-def parse_schema(document: object) -> Schema:
-    """The schema that a JSON document states; every deviation is a `SchemaInvalid` that names its path."""
-    faults: list[FieldError] = []
-    if not isinstance(document, dict) or not isinstance(document.get("columns"), dict):
-        raise SchemaInvalid('columns: expected an object {"columns": {...}}.', [FieldError("columns", "is missing")])
-    faults += [FieldError(_at("schema", key), "is not a key of a schema") for key in document if key != "columns"]
-    features: list[Numeric | Categorical] = []
-    roles: dict[str, list[str]] = {"label": [], "subject": [], "ignored": []}
-    classes: tuple[str, ...] = ()
-    for name, spec in sorted(document["columns"].items(), key=lambda item: str(item[0])):
-        path = _at("columns", name)
-        if not is_name(name):
-            faults.append(
-                FieldError(path, f"expected names of 1 to {LONGEST_NAME} characters, none of them a control character")
-            )
-        match spec:
-            case {"kind": "numeric"}:
-                _check_keys(path, spec, {"kind", "min", "max", "outside", "unknown"}, faults)
-                features.append(_numeric(name, path, spec, faults))
-            case {"kind": "categorical"}:
-                _check_keys(path, spec, {"kind", "values", "unknown"}, faults)
-                values = _names(f"{path}.values", spec.get("values"), 1, faults)
-                features.append(Categorical(name=name, values=values, unknown=_unknown(path, spec, faults)))
-            case {"role": "label"}:
-                _check_keys(path, spec, {"role", "values"}, faults)
-                classes = _names(f"{path}.values", spec.get("values"), 2, faults)
-                roles["label"].append(name)
-            case {"role": "subject" | "ignored" as role}:
-                _check_keys(path, spec, {"role"}, faults)
-                roles[role].append(name)
-            case _:
-                faults.append(
-                    FieldError(path, "expected kind numeric or categorical, or role label, subject or ignored")
-                )
-    if len(roles["label"]) != 1:
-        faults.append(FieldError("columns", "expected exactly one label column"))
-    if len(roles["subject"]) > 1:
-        faults.append(FieldError("columns", "expected at most one subject column"))
-    if not features:
-        faults.append(FieldError("columns", "expected at least one numeric or categorical column"))
-    if sum(column.width for column in features) > MAX_FEATURES:
-        faults.append(FieldError("columns", f"expected at most {MAX_FEATURES} numeric columns and categories together"))
-    if len(classes) > MAX_CLASSES:
-        faults.append(FieldError("columns", f"expected at most {MAX_CLASSES} labels"))
-    refuse(SchemaInvalid, faults)
-    return Schema(
-        features=tuple(features),
-        label=roles["label"][0],
-        classes=classes,
-        subject=next(iter(roles["subject"]), None),
-        ignored=tuple(roles["ignored"]),
-    )
-
-
-def _numeric(name: str, path: str, spec: dict[str, object], faults: list[FieldError]) -> Numeric:
-    bounds = {key: _bound(spec.get(key)) for key in ("min", "max")}
-    faults += [FieldError(f"{path}.{key}", "expected a finite number") for key in bounds if math.isinf(bounds[key])]
-    low, high = bounds["min"], bounds["max"]
-    if math.isfinite(low) and math.isfinite(high) and not 0 < high - low < math.inf:
-        faults.append(FieldError(f"{path}.max", "expected min < max, and a finite distance between them"))
-    outside: Outside = "clip" if spec.get("outside") == "clip" else "error"
-    if spec.get("outside", "error") != outside:
-        faults.append(FieldError(f"{path}.outside", "expected error or clip"))
-    return Numeric(name=name, low=low, high=high, outside=outside, unknown=_unknown(path, spec, faults))
-
-
-def _bound(value: object) -> float:
-    number = math.inf if isinstance(value, str) else _number(value)
-    return math.inf if math.isnan(number) else number
-
-
-def _unknown(path: str, spec: dict[str, object], faults: list[FieldError]) -> Unknown:
-    unknown: Unknown = "null" if spec.get("unknown") == "null" else "error"
-    if spec.get("unknown", "error") != unknown:
-        faults.append(FieldError(f"{path}.unknown", "expected error or null"))
-    return unknown
-
-
-def _names(path: str, values: object, at_least: int, faults: list[FieldError]) -> tuple[str, ...]:
-    names = tuple(value for value in values if is_name(value)) if isinstance(values, list) else ()
-    if not isinstance(values, list) or len(names) < len(values) or len(set(names)) < max(len(names), at_least):
-        faults.append(
-            FieldError(path, f"expected a list of {at_least} or more distinct texts of 1 to {LONGEST_NAME} characters")
-        )
-    return names
-
-
-def _at(path: str, key: object) -> str:
-    return f"{path}.{key}" if is_name(key) else path
-
-
-def _check_keys(path: str, spec: dict[str, object], allowed: set[str], faults: list[FieldError]) -> None:
-    faults += [FieldError(_at(path, key), "is not a key of this column") for key in spec if key not in allowed]

@@ -16,6 +16,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import IO, Any, Literal, TypeAlias
 
+import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,7 +24,10 @@ import pyarrow.parquet as pq
 from app.errors import DatasetUnusable, FieldError, InputInvalid, LetheError, RowInvalid, SchemaInvalid, UploadTooLarge
 from app.registry import arrays, encoding, pages
 from app.registry.arrays import Declared
-from app.registry.encoding import LONGEST_NAME, MAX_CLASSES, MAX_FAULTS, MAX_FEATURES, Features, Labels, Schema
+from app.registry.encoding import MAX_FEATURES, Features, Labelled, Labels, Schema
+from app.registry.faults import MAX_FAULTS, Faults, refuse
+from app.registry.values import LONGEST_NAME, is_name
+from app.spelling import expected, nearest
 
 Kind: TypeAlias = Literal["csv", "parquet", "npz"]
 
@@ -32,18 +36,27 @@ BATCH_VALUES = 2**21  # features, or fields of a csv file; fewer rows make a bat
 BATCH_CHARS = 4 * 2**20  # of a csv file
 LONGEST_RECORD = 4 * 2**20  # characters of a csv file
 MAX_BYTES = 4 * 2**30  # that a file unpacks to; and that its rows take, encoded
+_ARRAYS = {
+    "x": f"(n, d) floats, d from 1 to {MAX_FEATURES}",
+    "y": "(n,) integers, each the place of its class in classes",
+    "subject": f"(n,) strings of at most {LONGEST_NAME} characters",
+}
 SUBJECT_BYTES = 128  # what whose a row is takes, while the upload is read
 _PIECE = 2**20  # bytes of a file that are read at once
+_UNDECLARED = "is not declared in the schema"
+_LONGEST_SHOWN = 60  # characters of a column's name
 _NOT_UTF8 = re.compile("[\ud800-\udfff]")  # how the bytes that are none are read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """Encoded rows, their labels and whose they are."""
+    """Encoded rows, their labels and whose they are. `num_unknown`: in how many of them each feature column of the
+    schema is missing or unknown."""
 
     features: Features  # (b, d + 1)
     labels: Labels  # (b,)
     subjects: list[str | None]
+    num_unknown: npt.NDArray[np.int64] | None = None
 
 
 def kind_of(filename: str) -> Kind:
@@ -62,17 +75,24 @@ def kind_of(filename: str) -> Kind:
 
 
 def read(
-    file: io.RawIOBase, *, kind: Kind, schema: Schema | None, folder: Path, max_bytes: int = MAX_BYTES
+    file: io.RawIOBase,
+    *,
+    kind: Kind,
+    schema: Schema | None,
+    classes: Sequence[str] = (),
+    folder: Path,
+    max_bytes: int = MAX_BYTES,
 ) -> Iterator[Batch]:
     """Batches of at most 8192 rows; the file is closed after the last. Only what was read without an error to the very
-    end may be kept. `folder`: where an array that is stored column by column is spooled.
+    end may be kept. `classes`: what the labels of an npz file stand for, 0 for the first; `folder`: where an array that
+    is stored column by column is spooled.
 
     Raises `UploadTooLarge` when the file unpacks to more than `max_bytes`, or its encoded rows would take more.
     """
     if kind == "npz":
         if schema is not None:
             raise SchemaInvalid("An npz file takes no schema.", [FieldError("schema", "expected none for npz")])
-        return _bounded(_read_npz(file, folder, max_bytes), max_bytes)
+        return _bounded(_read_npz(file, folder, max_bytes, len(classes)), max_bytes)
     if schema is None:
         raise SchemaInvalid(f"A {kind} file needs a schema.", [FieldError("schema", f"expected one for {kind}")])
     return _bounded(_read_csv(file, schema) if kind == "csv" else _read_parquet(file, schema, max_bytes), max_bytes)
@@ -85,7 +105,7 @@ def check_learnable(class_counts: Sequence[int], classes: Sequence[object]) -> N
         raise DatasetUnusable("There are no rows.")
     if len(classes) - len(absent) < 2:
         raise DatasetUnusable("All rows have the same label; two classes or more are needed.")
-    encoding.refuse(DatasetUnusable, [FieldError(f"class {name}", "never occurs") for name in absent])
+    refuse(DatasetUnusable, [FieldError(f"class {name}", "never occurs") for name in absent])
 
 
 def _bounded(batches: Iterator[Batch], max_bytes: int) -> Iterator[Batch]:
@@ -105,6 +125,10 @@ def _batch_rows(num_values: int) -> int:
     return max(1, min(BATCH_ROWS, BATCH_VALUES // num_values))
 
 
+def _of_schema(rows: Labelled) -> Batch:
+    return Batch(features=rows.features, labels=rows.labels, subjects=rows.subjects, num_unknown=rows.num_unknown)
+
+
 @contextmanager
 def _damage_refused(kind: Kind) -> Iterator[None]:
     """Around a parser alone: whatever it raises, the file cannot be read. The cause is dropped: it may quote data."""
@@ -119,19 +143,32 @@ def _damage_refused(kind: Kind) -> Iterator[None]:
 
 
 def _check_columns(names: Sequence[str], schema: Schema, place: str = "") -> None:
-    """The file has the columns of the schema. Others are named by position: what stands first may be a record."""
+    """The file has the columns of the schema. Others are named by position, and by name in what is a header beyond
+    doubt: what stands first may be a record."""
     found = set(names)
-    faults = [FieldError(f"{place}column {name}", "is missing") for name in schema.declared if name not in found]
+    missing = [name for name in schema.declared if name not in found]
+    faults = [FieldError(f"{place}column {name}", "is missing") for name in missing]
     declared, seen = set(schema.declared), set[str]()
+    is_header = 2 * len(missing) < len(declared)
     for position, name in enumerate(names, start=1):
         if name not in declared:
-            faults.append(FieldError(f"{place}column {position}", "is not declared in the schema"))
+            faults.append(
+                FieldError(f"{place}column {position}", _undeclared(name, missing) if is_header else _UNDECLARED)
+            )
         elif name in seen:
             faults.append(FieldError(f"{place}column {position}", "has the name of an earlier column"))
         seen.add(name)
         if len(faults) >= MAX_FAULTS:
             break
-    encoding.refuse(SchemaInvalid, faults)
+    refuse(SchemaInvalid, faults)
+
+
+def _undeclared(name: str, missing: Sequence[str]) -> str:
+    if not is_name(name) or len(name) > _LONGEST_SHOWN:
+        return _UNDECLARED
+    meant = nearest(name, missing)
+    advice = f"did you mean {meant}?" if meant else 'declare it, with {"role": "ignored"} if nobody should read it'
+    return f"{name!r} {_UNDECLARED}; {advice}"
 
 
 # --- csv -------------------------------------------------------------------------------------------------------------
@@ -146,12 +183,11 @@ def _read_csv(file: io.RawIOBase, schema: Schema) -> Iterator[Batch]:
         most = _batch_rows(len(header) + schema.num_features)
         while rows := _some(records, most):
             lines = [line for line, _ in rows]
-            faults = encoding.Faults.in_file(lines)
+            faults = Faults.in_file(lines)
             faults.mark("", [len(fields) != len(header) for _, fields in rows], f"expected {len(header)} fields")
             faults.refuse()
             columns = dict(zip(header, zip(*(fields for _, fields in rows), strict=True), strict=True))
-            features, labels, subjects = schema.encode_labelled(columns, lines)
-            yield Batch(features=features, labels=labels, subjects=subjects)
+            yield _of_schema(schema.encode_labelled(columns, lines))
 
 
 def _some(records: Iterator[tuple[int, list[str]]], most: int) -> list[tuple[int, list[str]]]:
@@ -176,9 +212,9 @@ def _records(stream: IO[str]) -> Iterator[tuple[int, list[str]]]:
             line = reader.line_num + 1
             lines.room = LONGEST_RECORD
     except csv.Error:
-        encoding.refuse(RowInvalid, [FieldError(f"line {line}", "expected well-quoted fields of moderate length")])
+        refuse(RowInvalid, [FieldError(f"line {line}", "expected well-quoted fields of moderate length")])
     except UnicodeError:
-        encoding.refuse(RowInvalid, [FieldError(f"line {line}", "expected UTF-8 text")])
+        refuse(RowInvalid, [FieldError(f"line {line}", "expected UTF-8 text")])
 
 
 class _Lines:
@@ -221,8 +257,7 @@ def _read_parquet(file: io.RawIOBase, schema: Schema, max_bytes: int) -> Iterato
                 batch.validate(full=True)
                 columns = {name: batch.column(name) for name in schema.used}
             lines = range(line, line + batch.num_rows)
-            features, labels, subjects = schema.encode_labelled(columns, lines)
-            yield Batch(features=features, labels=labels, subjects=subjects)
+            yield _of_schema(schema.encode_labelled(columns, lines))
             line += batch.num_rows
 
 
@@ -237,7 +272,7 @@ def _checked_metadata(stream: IO[bytes], schema: Schema, max_bytes: int) -> tupl
     _check_size(_encoded_bytes(metadata.num_rows, schema.num_features), max_bytes)
     _check_columns(arrow.names, schema)
     strange = [name for name in schema.used if not _is_scalar(arrow.field(name).type)]
-    encoding.refuse(SchemaInvalid, [FieldError(f"column {name}", "expected text or numbers") for name in strange])
+    refuse(SchemaInvalid, [FieldError(f"column {name}", "expected text or numbers") for name in strange])
     with _damage_refused("parquet"):
         chosen = _chosen_columns(metadata, schema)
         num_bytes = pages.unpacked_bytes(stream, footer, chosen)
@@ -257,7 +292,7 @@ def _chosen_columns(metadata: Any, schema: Schema) -> list[int]:
     unexpected = [
         FieldError(f"column {position + 1}", "expected no dot") for position in chosen if paths[position] not in used
     ]
-    encoding.refuse(SchemaInvalid, unexpected)
+    refuse(SchemaInvalid, unexpected)
     if len(chosen) != len(used):
         raise InputInvalid("The parquet file has two columns of one name.")
     return chosen
@@ -277,13 +312,12 @@ def _is_text(kind: Any) -> bool:
 # --- npz -------------------------------------------------------------------------------------------------------------
 
 
-def _read_npz(file: io.RawIOBase, folder: Path, max_bytes: int) -> Iterator[Batch]:
+def _read_npz(file: io.RawIOBase, folder: Path, max_bytes: int, num_classes: int) -> Iterator[Batch]:
     with arrays.ShortReads(file) as stream:
         with _damage_refused("npz"):
             archive = zipfile.ZipFile(stream)
             members = {member.orig_filename: member for member in archive.infolist()}
-        if sorted(members) != ["subject.npy", "x.npy", "y.npy"] or len(archive.infolist()) != len(members):
-            raise InputInvalid("An npz file holds exactly the arrays x, y and subject.")
+        _check_members([member.orig_filename for member in archive.infolist()])
         if not all(map(arrays.is_plain, members.values())):
             raise InputInvalid("The members of an npz file are plain files, stored or deflated, and not encrypted.")
         _check_size(sum(member.file_size for member in members.values()), max_bytes)
@@ -298,30 +332,48 @@ def _read_npz(file: io.RawIOBase, folder: Path, max_bytes: int) -> Iterator[Batc
             with _damage_refused("npz"):  # four bytes of a string need not be a character
                 features, labels, names = (next(piece) for piece in pieces)
                 subjects: list[str | None] = [str(name) for name in names]
-            yield _encoded(features, labels, subjects, first_line=start + 1)
+            yield _encoded(features, labels, subjects, first_line=start + 1, num_classes=num_classes)
 
 
-def _encoded(x: npt.NDArray[Any], y: npt.NDArray[Any], subjects: list[str | None], *, first_line: int) -> Batch:
+def _encoded(
+    x: npt.NDArray[Any], y: npt.NDArray[Any], subjects: list[str | None], *, first_line: int, num_classes: int
+) -> Batch:
     features = encoding.encode_vectors(x, first_line=first_line)
-    faults = encoding.Faults.in_file(range(first_line, first_line + len(features)))
-    faults.mark("y", (y < 0) | (y >= MAX_CLASSES), f"expected a class from 0 to {MAX_CLASSES - 1}")
-    faults.mark("subject", [not encoding.is_name(name) for name in subjects], encoding.EXPECTED_SUBJECT)
+    faults = Faults.in_file(range(first_line, first_line + len(features)))
+    faults.mark("y", (y < 0) | (y >= num_classes), f"expected a place in classes, from 0 to {num_classes - 1}")
+    faults.mark("subject", [not is_name(name) for name in subjects], encoding.EXPECTED_SUBJECT)
     faults.refuse()
     return Batch(features=features, labels=y.astype("<i4"), subjects=subjects)
+
+
+def _check_members(names: Sequence[str]) -> None:
+    """The file has the three arrays and nothing else."""
+    found = [name.removesuffix(".npy") for name in names]
+    faults = [FieldError(name, f"is missing: {what}") for name, what in _ARRAYS.items() if name not in found]
+    missing = [name for name in _ARRAYS if name not in found]
+    for name in found:
+        if name not in _ARRAYS:
+            shown = is_name(name) and len(name) <= _LONGEST_SHOWN
+            said = expected(missing or _ARRAYS, found=name)
+            faults.append(FieldError(name if shown else "file", f"is no array of an npz file of rows: {said}"))
+    if not faults and sorted(names) != sorted(f"{name}.npy" for name in _ARRAYS):
+        faults = [FieldError("file", f"expected each of the arrays {', '.join(_ARRAYS)} once")]
+    refuse(InputInvalid, faults)
 
 
 def _check_arrays(x: Declared, y: Declared, subject: Declared) -> None:
     floats = x.dtype.kind == "f" and x.dtype.itemsize <= 8
     fits = len(x.shape) == 2 and 0 < x.shape[-1] <= MAX_FEATURES
-    _expect("x", floats and fits, f"(n, d) floats, d from 1 to {MAX_FEATURES}")
-    _expect("y", y.dtype.kind in "iu" and y.shape == x.shape[:1], "(n,) integers")
+    _expect("x", x, floats and fits)
+    _expect("y", y, y.dtype.kind in "iu" and y.shape == x.shape[:1])
     moderate = subject.dtype.kind == "U" and subject.dtype.itemsize <= 4 * LONGEST_NAME
-    _expect("subject", moderate and subject.shape == x.shape[:1], f"(n,) strings of at most {LONGEST_NAME} characters")
+    _expect("subject", subject, moderate and subject.shape == x.shape[:1])
 
 
-def _expect(name: str, holds: bool, what: str) -> None:
+def _expect(name: str, array: Declared, holds: bool) -> None:
     if not holds:
-        encoding.refuse(InputInvalid, [FieldError(name, f"expected {what}, n being the rows of x")])
+        found = f"found {array.shape} {array.dtype.name}"
+        refuse(InputInvalid, [FieldError(name, f"expected {_ARRAYS[name]}, n being the rows of x; {found}")])
 
 
 def _check_size(num_bytes: int, max_bytes: int) -> None:

@@ -17,7 +17,7 @@ from app.errors import (
     WeightsDestroyed,
 )
 from app.privacy.mechanism import Mechanism
-from app.registry import mechanisms, repository
+from app.registry import mechanisms, repository, schema
 from app.registry.weights import WeightStore
 
 
@@ -182,4 +182,8 @@ def destroy(store: WeightStore, version_ids: Iterable[str]) -> list[str]:
 
 
 def _same_shape(one: Dataset, other: Dataset) -> bool:
-    return one.schema == other.schema and one.num_features == other.num_features and one.classes == other.classes
+    return (
+        schema.is_same(one.schema, other.schema)
+        and one.num_features == other.num_features
+        and one.classes == other.classes
+    )

@@ -20,15 +20,18 @@ _MOST_NAMED = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upload:
-    """A file of rows, read once. `folder`: where what must be unpacked is spooled; `subject_ref` makes references of
-    subject ids; `max_bytes`: of what the file unpacks to, and of its rows."""
+    """A file of rows, read once. `classes`: what its labels stand for, as was declared; `folder`: where what must be
+    unpacked is spooled; `subject_ref` makes references of subject ids; `max_bytes`: of what the file unpacks to, and of
+    its rows; `few_rows`: of fewer, nothing is concluded from how many of them are unknown."""
 
     file: io.RawIOBase
     folder: Path
     kind: ingest.Kind
     schema: Schema | None
+    classes: tuple[str, ...]
     subject_ref: Callable[[str], str]
     max_bytes: int = ingest.MAX_BYTES
+    few_rows: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,11 +64,14 @@ def take_in(
     Raises `SchemaInvalid`, `RowInvalid`, `InputInvalid`, `SubjectSuppressed`, and what `check` raises.
     """
     references: list[str | None] = []
-    counts = np.zeros(0, dtype=np.int64)
+    counts = np.zeros(len(upload.classes), dtype=np.int64)
+    num_unknown: npt.NDArray[np.int64] | None = None
     num_read = num_suppressed = 0
     refused: list[int] = []
     for batch in _read(upload):
         check(batch, num_read + 1)
+        if batch.num_unknown is not None:
+            num_unknown = batch.num_unknown if num_unknown is None else num_unknown + batch.num_unknown
         of_batch = [None if subject is None else upload.subject_ref(subject) for subject in batch.subjects]
         kept = _kept(of_batch, suppressed)
         if not kept.all():
@@ -76,9 +82,9 @@ def take_in(
         num_read += len(kept)
         writer.append(batch)
         references += of_batch
-        seen = np.bincount(batch.labels, minlength=len(counts))
-        seen[: len(counts)] += counts
-        counts = seen
+        counts += np.bincount(batch.labels, minlength=len(counts))
+    if upload.schema is not None and num_unknown is not None and num_read >= upload.few_rows:
+        upload.schema.check_known(num_unknown, num_read)
     if refused and not suppressed.skip:
         raise SubjectSuppressed(
             f"{num_suppressed} rows are of people who asked to be forgotten (the first, counted from 1: "
@@ -89,7 +95,12 @@ def take_in(
 
 def _read(upload: Upload) -> Iterator[Batch]:
     return ingest.read(
-        upload.file, kind=upload.kind, schema=upload.schema, folder=upload.folder, max_bytes=upload.max_bytes
+        upload.file,
+        kind=upload.kind,
+        schema=upload.schema,
+        classes=upload.classes,
+        folder=upload.folder,
+        max_bytes=upload.max_bytes,
     )
 
 

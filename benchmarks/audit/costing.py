@@ -25,6 +25,8 @@ from worker.audit import lanes
 from worker.langevin import chain
 from worker.langevin.noise import SystemNoise
 
+_FORM = {"name": "people", "classes": '["0", "1"]'}
+
 
 def walk(mechanism: Mechanism, features: Any, plan: AuditPlan | None, *, steps: int = 0) -> Observed | None:
     return chain.run(
@@ -112,7 +114,9 @@ def new_model(client: TestClient, seed: int, *, lanes: int) -> str:
     people = np.char.add("p", np.arange(1000).astype(str))
     np.savez(buffer, x=features, y=(features[:, 0] > 0).astype(np.int32), subject=people)
     dataset = client.post(
-        "/v1/datasets", data={"name": "people"}, files={"file": ("people.npz", buffer.getvalue())}
+        "/v1/datasets",
+        data=_FORM,
+        files={"file": ("people.npz", buffer.getvalue())},
     ).json()
     asked = {"name": "model", "dataset_id": dataset["id"], "audit": {"lanes": lanes}}
     client.post("/v1/models", json=asked).raise_for_status()

@@ -52,7 +52,7 @@ def test_nobody_comes_back(tmp_path: Path, new_database: NewDatabase) -> None:
     with new_database() as database, processes.up(data, **settings, **database) as up, connected(up, data) as client:
         upload = tmp_path / "people.npz"
         upload.write_bytes(npz(rows=300))
-        dataset = client.datasets.upload(upload, name="people")
+        dataset = client.datasets.upload(upload, classes=["0", "1"], name="people")
         model = client.models.create(name="model", dataset_id=dataset.id, l2=0.05)
         client.models.wait(model.id)
         done = lethe("backup", archive, "--key-file", key_file, data=data, **settings, **database)
@@ -94,7 +94,7 @@ def test_nobody_comes_back(tmp_path: Path, new_database: NewDatabase) -> None:
             assert (again.status, again.live_version) == ("live", 2)
             upload.write_bytes(people("p7", "somebody"))
             with pytest.raises(Conflict, match="subject_suppressed"):
-                client.datasets.upload(upload, name="again")
+                client.datasets.upload(upload, classes=["0", "1"], name="again")
             for what in ("ledger", "audit"):
                 verified = lethe(what, "verify", data=data, **settings, **database)
                 assert verified.returncode == 0, verified.stderr

@@ -23,7 +23,7 @@ from tests.faults.processes import wait_until
 @pytest.fixture
 def certified(live: Lethe, people: Path, tmp_path: Path) -> Path:
     """The certificate file of a request that was completed; its keys lie beside it."""
-    dataset = live("dataset", "create", people).json
+    dataset = live("dataset", "create", people, "--classes", "0,1").json
     assert live("model", "create", dataset["id"], "--l2", "0.05").code == 0
     request = live("request", "submit", "p3").json
     file = tmp_path / "certificate.json"
@@ -34,7 +34,7 @@ def certified(live: Lethe, people: Path, tmp_path: Path) -> Path:
 
 def test_datasets(live: Lethe, people: Path) -> None:
     """A dataset is created from a file, listed and shown."""
-    created = live("dataset", "create", people).json
+    created = live("dataset", "create", people, "--classes", "0,1").json
     assert (created["name"], created["num_slots"], created["num_classes"]) == ("people", 60, 2)
     assert created == live("dataset", "show", created["id"]).json | {"num_suppressed": 0}
     listed = live("dataset", "list")
@@ -53,7 +53,7 @@ def test_dataset_with_a_schema(live: Lethe, tmp_path: Path) -> None:
 
 def test_a_model_from_creation_to_weights(live: Lethe, people: Path, tmp_path: Path) -> None:
     """Creating a model waits until it is live; it is listed, shown, waited for, relearned, and its weights saved."""
-    dataset = live("dataset", "create", people).json
+    dataset = live("dataset", "create", people, "--classes", "0,1").json
     asked = ("--name", "mine", "--epsilon", "2", "--delta", "1e-4", "--l2", "0.05", "--noise-scale", "0.02")
     created = live("model", "create", dataset["id"], *asked).json
     assert (created["name"], created["status"], created["live_version"]) == ("mine", "live", 1)
@@ -71,7 +71,7 @@ def test_a_model_from_creation_to_weights(live: Lethe, people: Path, tmp_path: P
 
 def test_a_model_is_audited(live: Lethe, people: Path) -> None:
     """An audit is waited for, and its run shown; runs are listed with what was certified and what was proved."""
-    dataset = live("dataset", "create", people).json
+    dataset = live("dataset", "create", people, "--classes", "0,1").json
     audited, unaudited = (
         live("model", "create", dataset["id"], "--l2", "0.05", "--audit-lanes", lanes, "--audit-chains", "2").json
         for lanes in ("8", "0")
@@ -91,7 +91,7 @@ def test_a_model_is_audited(live: Lethe, people: Path) -> None:
 
 def test_a_request_from_submission_to_completion(live: Lethe, people: Path) -> None:
     """Submitting a request waits until it is completed; it can be shown, waited for, and no longer be cancelled."""
-    dataset = live("dataset", "create", people).json
+    dataset = live("dataset", "create", people, "--classes", "0,1").json
     model = live("model", "create", dataset["id"], "--l2", "0.05").json
     request = live("request", "submit", "p3", "--regulation", "ccpa").json
     assert (request["status"], request["regulation"]) == ("completed", "ccpa")
@@ -103,7 +103,7 @@ def test_a_request_from_submission_to_completion(live: Lethe, people: Path) -> N
 
 def test_a_subject_from_standard_input(live: Lethe, people: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With `-` the subject is read from standard input, where no list of processes shows it."""
-    live("dataset", "create", people)
+    live("dataset", "create", people, "--classes", "0,1")
     read, write = os.pipe()
     os.write(write, b"p3\n")
     os.close(write)

@@ -29,7 +29,7 @@ def says_nobody(ended: Ended, *people: str) -> bool:
 
 def test_a_list_of_hashes(live: Lethe, people: Path, tmp_path: Path) -> None:
     """Each hash of a file is a request; the people behind them are forgotten, and kept out if nothing is held."""
-    live("dataset", "create", people)
+    live("dataset", "create", people, "--classes", "0,1")
     file, out = tmp_path / "drop.txt", tmp_path / "results.csv"
     stranger = hashlib.sha256(b"stranger@example.org").hexdigest()
     file.write_text("\n".join([HASHES[0].upper(), "", HASHES[1], stranger]) + "\n")
@@ -46,7 +46,7 @@ def test_a_list_of_hashes(live: Lethe, people: Path, tmp_path: Path) -> None:
     assert {(one["regulation"], one["source"]) for one in ended} == {("ccpa", "drop 2026-11")}
     exported = statuses(live, tmp_path / "statuses.csv", "--source", "drop 2026-11")
     assert {row["id"]: row["outcome"] for row in exported} == {one["id"]: one["outcome"] for one in ended}
-    held = live("dataset", "create", people)
+    held = live("dataset", "create", people, "--classes", "0,1")
     refused(held, "subject_suppressed")
     assert says_nobody(held, *PEOPLE)
 

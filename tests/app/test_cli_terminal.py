@@ -24,7 +24,7 @@ def test_progress_on_a_terminal(settings: Settings, admin_key: str, people: Path
         Client(address, admin_key) as client,
         contextlib.ExitStack() as working,
     ):
-        dataset = client.datasets.upload(people)
+        dataset = client.datasets.upload(people, classes=["0", "1"])
         model = client.models.create(name="m", dataset_id=dataset.id, learn_steps=60_000)
         ours, theirs = pty.openpty()
         waiting = subprocess.Popen(

@@ -19,7 +19,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from app import supervisor
-from tests.conftest import npz
+from tests.conftest import FORM, npz
 from tests.faults import processes
 from tests.faults.processes import wait_until
 
@@ -70,7 +70,7 @@ def test_ending_lets_the_run_finish(tmp_path: Path) -> None:
         address = up.address()
         headers = {"Authorization": f"Bearer {(data / 'keys' / 'admin.key').read_text().strip()}"}
         with httpx.Client(base_url=address, headers=headers, timeout=120) as client:
-            dataset = client.post("/v1/datasets", data={"name": "d"}, files={"file": ("d.npz", npz(rows=2000))}).json()
+            dataset = client.post("/v1/datasets", data=FORM, files={"file": ("d.npz", npz(rows=2000))}).json()
             asked = {"name": "m", "dataset_id": dataset["id"], "l2": 5e-5, "noise_scale": 5e-4}
             model = client.post("/v1/models", json=asked).json()
             wait_until(lambda: client.get(f"/v1/models/{model['id']}").json()["progress"])

@@ -12,7 +12,7 @@ import httpx
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from app.config import Settings
-from tests.conftest import npz
+from tests.conftest import classes_of, npz
 from tests.faults import processes
 
 AXE = Path(__file__).parent / "axe" / "axe.min.js"
@@ -46,7 +46,11 @@ class Site:
     api: httpx.Client
 
     def upload(self, name: str = "people", **shape: int) -> str:
-        answer = self.api.post("/v1/datasets", data={"name": name}, files={"file": ("people.npz", npz(**shape))})
+        answer = self.api.post(
+            "/v1/datasets",
+            data={"name": name, "classes": classes_of(shape.get("classes", 2))},
+            files={"file": ("people.npz", npz(**shape))},
+        )
         return str(answer.raise_for_status().json()["id"])
 
     def model(self, dataset_id: str, **asked: Any) -> str:

@@ -12,7 +12,7 @@ from app.api import pressure
 from app.config import Settings
 from app.db.tables import DeletionRequest, Erasure, IdempotentAnswer, RequestEvent
 from app.installation import Installation
-from tests.conftest import npz
+from tests.conftest import FORM, npz
 from tests.faults import processes
 
 KINDS = ["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)]
@@ -21,7 +21,7 @@ on_both = pytest.mark.parametrize("kind", KINDS, indirect=True, scope="session")
 
 def upload(client: httpx.Client) -> None:
     files = {"file": ("people.npz", npz(rows=3000))}
-    client.post("/v1/datasets", data={"name": "people"}, files=files).raise_for_status()
+    client.post("/v1/datasets", data=FORM, files=files).raise_for_status()
 
 
 @pytest.mark.slow

@@ -17,6 +17,7 @@ import sqlalchemy as sa
 from app.config import Settings
 from app.db.tables import DeletionRequest, Erasure, RequestEvent, RequestModel, Run, Version
 from app.installation import Installation
+from tests.conftest import FORM
 from tests.faults import hops, processes
 from tests.faults.checks import assert_all_done_once
 from tests.faults.processes import wait_until
@@ -343,7 +344,7 @@ def _client(up: processes.Up, data: Path) -> Iterator[httpx.Client]:
 
 def _learned_model(client: httpx.Client, upload: bytes) -> dict[str, Any]:
     """A model whose runs take long enough to be seen running."""
-    dataset = client.post("/v1/datasets", data={"name": "d"}, files={"file": ("d.npz", upload)}).json()
+    dataset = client.post("/v1/datasets", data=FORM, files={"file": ("d.npz", upload)}).json()
     asked = {"name": "m", "dataset_id": dataset["id"], "l2": 5e-5, "noise_scale": 5e-4}
     model: dict[str, Any] = client.post("/v1/models", json=asked).json()
     wait_until(lambda: client.get(f"/v1/models/{model['id']}").json()["status"] == "live", seconds=600)

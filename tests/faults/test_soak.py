@@ -26,7 +26,7 @@ from app.config import Settings
 from app.db import now
 from app.db.tables import Certificate, Dataset, DeletionRequest, Record, Run, Version, WebhookDelivery
 from tests.app.webhooks import servers
-from tests.conftest import npz
+from tests.conftest import FORM, npz
 from tests.faults import deployment, processes
 from tests.faults.checks import assert_all_done_once
 from tests.faults.deployment import Deployment, Service
@@ -284,7 +284,7 @@ def _tenant(client: httpx.Client, tenant_id: str, key: str, *, num_models: Seque
     headers, models = _bearer(key), []
     for seed, count in enumerate(num_models):
         files = {"file": ("people.npz", npz(rows=ROWS, seed=seed))}
-        dataset = client.post("/datasets", data={"name": "people"}, files=files, headers=headers).json()
+        dataset = client.post("/datasets", data=FORM, files=files, headers=headers).json()
         asked = {"name": "model", "dataset_id": dataset["id"], "l2": 2e-4, "noise_scale": 0.002}
         models += [client.post("/models", json=asked, headers=headers).json()["id"] for _ in range(count)]
     return Tenant(id=tenant_id, headers=headers, models=models)

@@ -31,6 +31,8 @@ SCHEMA: dict[str, Any] = {
         "note": {"role": "ignored"},
     }
 }
+CLASSES = json.dumps([f"group-{number}" for number in range(NUM_CLASSES)])
+"""What an npz file is sent with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

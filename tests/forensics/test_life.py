@@ -212,9 +212,11 @@ class Life:
 
     def _upload(self, path: str, kind: str, content: bytes, *, expect: int = 201, **form: str) -> Any:
         files = {"file": (f"{self.somebody.file_name}.{kind}", content)}
-        described = {"schema": person.schema()} if kind != "npz" and form else {}
+        described = {"schema": person.schema()} if kind != "npz" else {"classes": person.CLASSES}
         once = {"Idempotency-Key": f"{self.somebody.idempotency_key} {kind} {path}"}
-        return self.call("POST", path, data=form | described, files=files, headers=once, expect=expect)
+        return self.call(
+            "POST", path, data=form | (described if form else {}), files=files, headers=once, expect=expect
+        )
 
     def _additions(self) -> list[str]:
         found = self.call("GET", f"/datasets/{self.datasets['csv']}/additions")["items"]

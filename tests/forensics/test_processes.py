@@ -29,7 +29,15 @@ def test_no_process_remembers_who_was_forgotten(tmp_path: Path) -> None:
         uploads = {"csv": table.csv(), "parquet": table.parquet(), "npz": table.npz()}
         for kind, content in uploads.items():
             file = {"file": (f"{forgotten.file_name}.{kind}", content)} | ({} if kind == "npz" else schema)
-            dataset = client.post("/datasets", data={"name": kind}, files=file).raise_for_status().json()
+            dataset = (
+                client.post(
+                    "/datasets",
+                    data={"name": kind} | ({"classes": person.CLASSES} if kind == "npz" else {}),
+                    files=file,
+                )
+                .raise_for_status()
+                .json()
+            )
             _learned(client, dataset["id"])
         request = _forgotten(client, forgotten)
         assert len(request["models"]) == len(uploads)

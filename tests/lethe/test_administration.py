@@ -71,7 +71,7 @@ def test_overview(client: Client) -> None:
 def test_suppressions_and_lineage(client: Client, people: Path, tmp_path: Path, worker: None) -> None:
     """Who is forgotten is not taken in again until they consent; lineage says what their rows fed; others may
     have their slots."""
-    dataset = client.datasets.upload(people)
+    dataset = client.datasets.upload(people, classes=["0", "1"])
     model = client.models.wait(client.models.create(name="m", dataset_id=dataset.id, l2=0.05).id, timeout_seconds=240)
     [before] = client.lineage.of_person(subject_id="p3").models
     assert (before.model_id, before.num_versions, before.first_without, before.owed) == (model.id, 1, None, False)
@@ -92,11 +92,11 @@ def test_suppressions_and_lineage(client: Client, people: Path, tmp_path: Path, 
     assert suppression.request_id == made.id
     assert list(client.suppressions.list(subject_id="p4")) == []
     with pytest.raises(Conflict) as refused:
-        client.datasets.upload(people)
+        client.datasets.upload(people, classes=["0", "1"])
     assert refused.value.code == "subject_suppressed"
-    assert client.datasets.upload(people, suppressed="skip").num_suppressed == 1
+    assert client.datasets.upload(people, classes=["0", "1"], suppressed="skip").num_suppressed == 1
     assert client.suppressions.lift(subject_id="p3").num_lifted == 1
-    assert client.datasets.upload(people).num_suppressed == 0
+    assert client.datasets.upload(people, classes=["0", "1"]).num_suppressed == 0
 
     newcomer = tmp_path / "newcomer.npz"
     rows = dict(np.load(people))

@@ -35,13 +35,13 @@ def strangers(tmp_path: Path) -> Path:
 @pytest.fixture
 def model(client: Client, people: Path, worker: None) -> Model:
     """A live model of made-up people."""
-    dataset = client.datasets.upload(people)
+    dataset = client.datasets.upload(people, classes=["0", "1"])
     return client.models.wait(client.models.create(name="m", dataset_id=dataset.id, l2=0.05).id, timeout_seconds=240)
 
 
 def test_datasets(client: Client, people: Path, tmp_path: Path) -> None:
     """Rows are uploaded, by a schema or a file of it; datasets are listed and got; of a person, rows are counted."""
-    made = client.datasets.upload(people, name="made up")
+    made = client.datasets.upload(people, classes=["0", "1"], name="made up")
     assert (made.name, made.num_slots, made.num_classes, made.schema) == ("made up", 60, 2, None)
     assert made.created_at.tzinfo is not None
     rows = tmp_path / "rows.csv"
@@ -63,8 +63,8 @@ def test_datasets(client: Client, people: Path, tmp_path: Path) -> None:
 
 def test_a_call_with_the_same_key_is_the_same_call(client: Client, people: Path) -> None:
     """A key given twice gives the first answer twice, and with another body a conflict; without one, calls differ."""
-    first = client.datasets.upload(people, idempotency_key="once")
-    assert client.datasets.upload(people, idempotency_key="once") == first
+    first = client.datasets.upload(people, classes=["0", "1"], idempotency_key="once")
+    assert client.datasets.upload(people, classes=["0", "1"], idempotency_key="once") == first
     made = client.deletion_requests.create(subject_id="nobody", idempotency_key="mine")
     assert client.deletion_requests.create(subject_id="nobody", idempotency_key="mine") == made
     with pytest.raises(Conflict) as refused:
@@ -79,7 +79,7 @@ def test_models(client: Client, model: Model, strangers: Path) -> None:
     assert (model.target.epsilon, model.mechanism.l2) == (1.0, 0.05)
     assert model.guarantee is not None
     assert {one.notion for one in model.guarantee} == {"unlearning", "release"}
-    others = client.datasets.upload(strangers)
+    others = client.datasets.upload(strangers, classes=["0", "1"])
     asked = client.models.create(
         name="all said",
         dataset_id=model.dataset_id,
@@ -128,7 +128,11 @@ def test_models(client: Client, model: Model, strangers: Path) -> None:
 def test_an_audit_is_asked_for_and_waited_for(client: Client, people: Path, settings: Settings) -> None:
     """A model is audited when it is live, at once or later; who waits is told of the run's steps, and given the run."""
     model = client.models.create(
-        name="m", dataset_id=client.datasets.upload(people).id, l2=0.05, audit_lanes=4096, audit_chains=8
+        name="m",
+        dataset_id=client.datasets.upload(people, classes=["0", "1"]).id,
+        l2=0.05,
+        audit_lanes=4096,
+        audit_chains=8,
     )
     assert client.models.wait_for_audit(model.id) is None
     with processes.worker(settings) as first:
@@ -160,7 +164,7 @@ def wait_for_version(client: Client, model_id: str, number: int) -> None:
 
 def test_progress_of_learning(client: Client, people: Path, worker: None) -> None:
     """Who waits is told status and steps, to the end."""
-    dataset = client.datasets.upload(people)
+    dataset = client.datasets.upload(people, classes=["0", "1"])
     created = client.models.create(name="m", dataset_id=dataset.id, learn_steps=30_000)
     seen: list[tuple[str, int, int | None]] = []
     client.models.wait(created.id, timeout_seconds=120, progress=lambda *state: seen.append(state))
@@ -224,7 +228,7 @@ def test_a_request_from_creation_to_certificate(client: Client, model: Model) ->
 
 def test_requests_are_found(client: Client, people: Path) -> None:
     """A list is what was asked for: by status, person, model and external id; all pages of it."""
-    model = client.models.create(name="m", dataset_id=client.datasets.upload(people).id)
+    model = client.models.create(name="m", dataset_id=client.datasets.upload(people, classes=["0", "1"]).id)
     made = [client.deletion_requests.create(subject_id=f"p{n}", external_id=f"e{n % 2}") for n in range(60)]
     nobody = client.deletion_requests.create(subject_id="nobody")
     requests = client.deletion_requests
@@ -283,7 +287,7 @@ def test_another_key(client: Client, settings: Any) -> None:
 
 def test_values_are_json_again(client: Client, people: Path) -> None:
     """A value becomes the JSON it came from."""
-    made = client.datasets.upload(people)
+    made = client.datasets.upload(people, classes=["0", "1"])
     answer = client._http._httpx.get(f"/v1/datasets/{made.id}").json()
     found = client.datasets.get(made.id)
     assert to_json(found) == answer

@@ -69,7 +69,7 @@ def store(mlflow_once: Path, tmp_path: Path) -> Store:
 
 @pytest.fixture
 def model_id(client: Client, people: Path, work: Work) -> str:
-    dataset = client.datasets.upload(people)
+    dataset = client.datasets.upload(people, classes=["0", "1"])
     model = client.models.create(name="churn", dataset_id=dataset.id, l2=0.05)
     work()
     return model.id

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.errors import InputInvalid
-from app.registry.encoding import encode_vectors, parse_schema
+from app.registry.encoding import encode_vectors
 from app.registry.prediction import probabilities
+from app.registry.schema import parse_schema
 from lethe.mlflow_pyfunc import Classifier
 
 SCHEMA: dict[str, Any] = {

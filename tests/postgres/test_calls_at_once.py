@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from app.config import Settings
 from app.db.tables import Dataset, DeletionRequest
 from app.installation import Installation
-from tests.conftest import npz
+from tests.conftest import FORM, npz
 from tests.faults import processes
 
 pytestmark = pytest.mark.postgres
@@ -82,7 +82,7 @@ def test_one_dataset_of_many_uploads(gateways: list[httpx.Client], at: Installat
     content = npz()
 
     def ask(gateway: httpx.Client, _number: int) -> httpx.Response:
-        return gateway.post("/v1/datasets", data={"name": "people"}, files={"file": ("people.npz", content)})
+        return gateway.post("/v1/datasets", data=FORM, files={"file": ("people.npz", content)})
 
     answers = at_once(gateways, ask)
     assert [answer.status_code for answer in answers] == [201] * CALLS

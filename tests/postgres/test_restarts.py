@@ -22,7 +22,7 @@ from app.config import Settings
 from app.db.tables import DeletionRequest, Run
 from app.installation import Installation
 from app.main import create_app
-from tests.conftest import npz
+from tests.conftest import FORM, npz
 from tests.faults import hops, processes
 from tests.faults.checks import assert_all_done_once
 from tests.faults.processes import LETHE, environment_of, wait_until
@@ -215,7 +215,7 @@ def test_lethe_up_outlives_an_outage(settings: Settings, mortal: Server, at: Ins
         headers = {"Authorization": f"Bearer {admin_key}"}
         with httpx.Client(base_url=f"{lethe.address()}/v1", headers=headers, timeout=240) as client:
             files = {"file": ("people.npz", npz())}
-            dataset = client.post("/datasets", data={"name": "people"}, files=files).json()
+            dataset = client.post("/datasets", data=FORM, files=files).json()
             lethe.worker()
             mortal.stop()
             time.sleep(4)

@@ -24,7 +24,7 @@ from app import dispatch
 from app.config import Settings
 from app.db.tables import Version
 from app.installation import Installation
-from tests.conftest import people
+from tests.conftest import FORM, people
 from tests.faults import deployment, hops, processes
 from tests.faults.checks import assert_all_done_once
 from tests.faults.deployment import Service
@@ -102,7 +102,7 @@ def test_message_says_nothing(
     """What waits in the broker names no person, request, model, dataset or run: its task has no arguments."""
     person = "somebody-by-name"
     file = people(person, *(f"p{number}" for number in range(30)))
-    dataset = gateway.post("/v1/datasets", data={"name": "people"}, files={"file": ("people.npz", file)}).json()
+    dataset = gateway.post("/v1/datasets", data=FORM, files={"file": ("people.npz", file)}).json()
     model = new_model(dataset["id"])
     work()
     request = forget(person)

@@ -15,6 +15,7 @@ from app.access.service import Scope
 from app.db import Actor
 from app.db.tables import Dataset, DeletionRequest, Model
 from app.installation import Installation
+from tests.conftest import CLASSES
 
 Make = Callable[..., dict[str, Any]]
 
@@ -45,6 +46,8 @@ def upload(gateway: TestClient, npz_of: Callable[..., bytes]) -> Callable[..., h
         **form: str,
     ) -> httpx.Response:
         files = {"file": (filename, npz_of() if content is None else content)}
+        if filename.lower().endswith(".npz"):
+            form = {"classes": CLASSES} | form
         return gateway.post("/v1/datasets", data={"name": "people"} | form, files=files, headers=headers)
 
     return send

@@ -14,7 +14,7 @@ from app.db import Actor
 from app.installation import Installation
 from tests.app.api.routes import NEEDS
 from tests.app.api.test_authorisation import ED25519, JWK, delivered, one_row
-from tests.conftest import npz
+from tests.conftest import FORM, npz
 from worker import runner
 
 Make = Callable[..., dict[str, Any]]
@@ -72,7 +72,7 @@ _KEY = {"name": "app", "scopes": ["models:read"]}
 _ISSUER = {"issuer": "https://login.example", "audience": "lethe", "jwks": {"keys": [JWK]}}
 _AGENT = {"agent_id": "agent", "name": "Agent", "verify_key": ED25519}
 CALLS: Calls = {
-    "POST /v1/datasets": _post("/v1/datasets", data={"name": "people"}, files={"file": ("people.npz", npz())}),
+    "POST /v1/datasets": _post("/v1/datasets", data=FORM, files={"file": ("people.npz", npz())}),
     "POST /v1/datasets/{dataset_id}/records": _post(
         lambda there: f"/v1/datasets/{_dataset_with_room(there)}/records", files=one_row("somebody")
     ),
@@ -138,7 +138,7 @@ LOOKS: Calls = {
 
 
 def _dataset(there: There) -> str:
-    answer = there.client.post("/v1/datasets", data={"name": "people"}, files={"file": ("people.npz", npz())})
+    answer = there.client.post("/v1/datasets", data=FORM, files={"file": ("people.npz", npz())})
     return str(answer.json()["id"])
 
 

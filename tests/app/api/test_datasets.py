@@ -19,6 +19,7 @@ from app.config import Settings
 from app.db.tables import Dataset
 from app.installation import Installation
 from app.main import create_app
+from tests.conftest import FORM
 
 SCHEMA = {
     "columns": {
@@ -65,6 +66,16 @@ def test_a_table_is_read_by_its_schema(upload: Callable[..., httpx.Response], fi
     assert created["schema"]["columns"].keys() == SCHEMA["columns"].keys()
 
 
+def test_classes_are_those_that_were_declared(upload: Callable[..., httpx.Response]) -> None:
+    """The classes of an npz file are those of its form, and a schema that does not list the labels takes them too."""
+    assert upload(classes='["no", "yes"]').json()["classes"] == ["no", "yes"]
+    unlisted = {"columns": SCHEMA["columns"] | {"income": {"role": "label"}}}
+    sent = {"content": CSV.encode(), "filename": "rows.csv", "schema": json.dumps(unlisted)}
+    assert upload(**sent).json()["errors"][0]["path"] == "columns.income.values"
+    created = upload(**sent, classes='["high", "low"]').json()
+    assert created["classes"] == created["schema"]["columns"]["income"]["values"] == ["high", "low"]
+
+
 def csv_with(old: str, new: str) -> dict[str, Any]:
     return {"content": CSV.replace(old, new).encode(), "filename": "rows.csv", "schema": json.dumps(SCHEMA)}
 
@@ -80,6 +91,15 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
     "no schema": ({"content": CSV.encode(), "filename": "rows.csv"}, "schema_invalid", "schema"),
     "a schema that is not JSON": (csv_with("", "") | {"schema": "{"}, "schema_invalid", "schema"),
     "an npz file with a schema": ({"schema": json.dumps(SCHEMA)}, "schema_invalid", "schema"),
+    "no classes": ({"classes": ""}, "schema_invalid", "classes"),
+    "classes that are no list": ({"classes": '{"0": "no"}'}, "schema_invalid", "classes"),
+    "one class alone": ({"classes": '["no"]'}, "schema_invalid", "classes"),
+    "classes that are not the schema's": (
+        csv_with("", "") | {"classes": '["high", "low"]'},
+        "schema_invalid",
+        "columns.income.values",
+    ),
+    "a declared class that never occurs": ({"classes": '["0", "1", "2"]'}, "dataset_unusable", "class 2"),
     "another kind of file": ({"filename": "rows.txt"}, "input_invalid", "file"),
     "a damaged file": ({"content": b"PK"}, "input_invalid", "file"),
     "no name": ({"name": ""}, "input_invalid", "name"),
@@ -88,11 +108,11 @@ ARRAYS: dict[str, tuple[dict[str, Any], str, str]] = {
     "NaN": ({"x": np.where(X[4, 1] == X, np.nan, X)}, "row_invalid", "line 5, column x[1]"),
     "infinity": ({"x": np.where(X[4, 1] == X, np.inf, X)}, "row_invalid", "line 5, column x[1]"),
     "one class": ({"y": np.ones(20, dtype=int)}, "dataset_unusable", ""),
-    "a gap in the classes": ({"y": np.arange(20) % 2 * 2}, "dataset_unusable", "class 1"),
+    "a class that is not declared": ({"y": np.arange(20) % 2 * 2}, "row_invalid", "line 2, column y"),
     "a negative class": ({"y": np.arange(20) % 2 - 1}, "row_invalid", "line 1, column y"),
     "no rows": ({"x": X[:0], "y": np.zeros(0, int), "subject": np.zeros(0, "U1")}, "dataset_unusable", ""),
     "too few subjects": ({"subject": np.array(["p1"])}, "input_invalid", "subject"),
-    "one array too many": ({"z": X}, "input_invalid", ""),
+    "one array too many": ({"z": X}, "input_invalid", "z"),
     "objects": ({"subject": np.array([{}] * 20, dtype=object)}, "input_invalid", ""),
 }
 
@@ -142,9 +162,7 @@ def test_an_upload_above_the_limit_is_refused(
     """A body that is too long is a 413, whether its length is declared or found out, and nothing of it is kept."""
     x = np.random.default_rng(0).normal(size=(rows, 3))
     content = npz_of(x=x, y=np.arange(rows) % 2, subject=np.arange(rows).astype(str))
-    request = small.build_request(
-        "POST", "/v1/datasets", data={"name": "people"}, files={"file": ("people.npz", content)}
-    )
+    request = small.build_request("POST", "/v1/datasets", data=FORM, files={"file": ("people.npz", content)})
     answer = small.send(request) if declared else small.post("/v1/datasets", **chunked(request))
     if rows == 20:
         assert answer.status_code == 201

@@ -114,4 +114,4 @@ def _takes_form(route: APIRoute) -> bool:
 def test_a_file_that_was_not_spooled_is_not_read(tmp_path: Path) -> None:
     """An endpoint that would read a file that lies in clear is a defect, and fails."""
     with (tmp_path / "rows.npz").open("w+b") as file, pytest.raises(TypeError, match="SpooledRoute"):
-        uploads.upload(None, file=UploadFile(file), kind="npz", schema=None)  # type: ignore[arg-type]
+        uploads.upload(None, file=UploadFile(file), kind="npz", schema=None, classes=())  # type: ignore[arg-type]

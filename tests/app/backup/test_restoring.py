@@ -20,7 +20,7 @@ from app.errors import BackupRefused, DatabasePutBack, RestoreUnfinished
 from app.installation import Installation
 from app.main import create_app
 from tests.app.backup.conftest import quietly
-from tests.conftest import people
+from tests.conftest import FORM, people
 from tests.faults.checks import assert_all_done_once
 from worker import runner
 
@@ -80,7 +80,7 @@ def test_whoever_was_forgotten_since_is_forgotten_again(
                 assert (found["status"], found["outcome"]) == ("completed", "forgotten")
                 assert found["models"][0]["certificate_id"] != certificate
             assert client.get(f"/v1/deletion-requests/{earlier['id']}").json()["status"] == "completed"
-            refused = client.post("/v1/datasets", data={"name": "x"}, files={"file": ("x.npz", people("p3", "p4"))})
+            refused = client.post("/v1/datasets", data=FORM, files={"file": ("x.npz", people("p3", "p4"))})
             assert refused.json()["code"] == "subject_suppressed"
         assert_all_done_once(again)
 

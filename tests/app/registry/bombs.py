@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from app.errors import LetheError
 from app.registry import ingest, spool
-from app.registry.encoding import parse_schema
+from app.registry.schema import parse_schema
 
 WORK = {"kind": "categorical", "values": ["state", "private"]}
 SCHEMA: dict[str, Any] = {
@@ -213,7 +213,8 @@ def _read(bomb: Bomb, path: Path) -> str:
         with path.open("rb") as file, spool.create(path.parent) as spooled:
             shutil.copyfileobj(file, spooled)
             spooled.seek(0)
-            for _ in ingest.read(spooled, kind=bomb.kind, schema=schema, folder=path.parent, max_bytes=bomb.max_bytes):
+            limits: dict[str, Any] = {"folder": path.parent, "max_bytes": bomb.max_bytes}
+            for _ in ingest.read(spooled, kind=bomb.kind, schema=schema, classes=["low", "high"], **limits):
                 pass
     except LetheError as error:
         return "out of memory" if isinstance(error.__context__, MemoryError) else error.code

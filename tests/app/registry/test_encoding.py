@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.errors import InputInvalid, RowInvalid, SchemaInvalid
+from app.errors import DatasetUnusable, InputInvalid, RowInvalid, SchemaInvalid
 from app.registry import encoding
-from app.registry.encoding import SHRINK, Schema, parse_schema
+from app.registry import schema as schemas
+from app.registry.encoding import SHRINK, Schema
+from app.registry.schema import parse_schema
 
 ADULT = Path(__file__).parents[3] / "examples" / "adult"
 AGE = {"kind": "numeric", "min": 0, "max": 100}
@@ -129,10 +131,101 @@ def test_a_record_is_encoded_as_the_schema_says() -> None:
     assert row.dtype == np.float32
 
 
-def test_what_is_missing_or_unknown_contributes_zeros_where_allowed() -> None:
-    """With "unknown": "null" a missing value, NaN and an unknown category leave only the bias."""
+def test_a_missing_number_is_not_the_lowest_one() -> None:
+    """With "unknown": "null" a missing number, NaN too, has a feature of its own; an unknown category leaves zeros."""
     columns = {"age": ["", None, "NaN", math.nan], "work": ["", None, "else", math.nan]}
-    np.testing.assert_array_equal(FORGIVING.encode(columns), [[0, 0, 0, np.float32(SHRINK)]] * 4)
+    missing = SHRINK * np.array([0, 1, 0, 0, 1]) / np.sqrt(2)
+    np.testing.assert_allclose(FORGIVING.encode(columns), [missing] * 4, rtol=1e-7)
+    np.testing.assert_array_equal(FORGIVING.encode({"age": [0], "work": [None]}), [[0, 0, 0, 0, np.float32(SHRINK)]])
+    assert (FORGIVING.num_features, schema_of(age=AGE, work=WORK).num_features) == (4, 3)
+
+
+def test_a_dataset_goes_on_as_it_began() -> None:
+    """A stored schema that names no edition encodes as the first one did: a missing number as the lowest, categories
+    by their text alone, however many are unknown."""
+    columns = {"age": {**AGE, "unknown": "null"}, "y": {**WORK, "values": ["1", "2"], "unknown": "null"}}
+    first = schemas.stored({"columns": columns | {"income": INCOME}})
+    np.testing.assert_array_equal(
+        first.encode({"age": [None, 0], "y": [1.0, "1.0"]}), [[0, 0, 0, np.float32(SHRINK)]] * 2
+    )
+    first.check_known(np.array([2, 2]), 2)
+    assert schemas.stored(first.to_json()) == first
+    written_out = {"encoding": 1, "columns": columns | {"income": INCOME}, "max_unknown": 1}
+    assert schemas.is_same({"columns": columns | {"income": INCOME}}, parse_schema(written_out).to_json())
+    assert not schemas.is_same(first.to_json(), parse_schema({"columns": columns | {"income": INCOME}}).to_json())
+
+
+@pytest.mark.parametrize(
+    ("values", "found"),
+    [
+        (
+            ["1", "2", "3"],
+            [
+                ("2", 1),
+                (2, 1),
+                (2.0, 1),
+                ("2.0", 1),
+                ("2.00", 1),
+                ("+2", 1),
+                ("2e0", 1),
+                ("02", -1),
+                ("2.5", -1),
+                (True, -1),
+            ],
+        ),
+        (
+            ["0.5", "1e3", "-4"],
+            [(0.5, 0), ("0.50", 0), (1000, 1), ("1000.0", 1), (-4.0, 2), ("4", -1), ("", -1), (math.inf, -1)],
+        ),
+        (["3", "3.0", "4"], [("3", 0), ("3.0", 1), (3, 0), (3.0, -1), ("3.00", -1), (4.0, 2)]),
+        (["007", "8"], [("7", -1), (7, -1), ("007", 0), ("8.0", 1)]),
+        (["true", "1"], [(True, 0), (1, 1), (1.0, 1), ("True", -1)]),
+        (["9007199254740993"], [("9007199254740993.0", 0), (2.0**53, -1), (9007199254740993, 0)]),
+    ],
+)
+def test_a_number_is_the_category_that_equals_it(values: list[str], found: list[tuple[object, int]]) -> None:
+    """A category that is a number is also found as an equal one, of whatever type; not where zeros in front count, nor
+    where two categories are equal."""
+    column = {"kind": "categorical", "values": values, "unknown": "null"}
+    rows = schema_of(work=column).encode({"work": [value for value, _ in found]})
+    codes = [int(row[:-1].argmax()) if row[:-1].any() else -1 for row in rows]
+    assert codes == [code for _, code in found]
+
+
+def test_pandas_integers_with_a_gap_are_known() -> None:
+    """Integers that a tool wrote as floats because one is missing are the categories and the labels that they were."""
+    column = {**WORK, "values": ["1", "2"], "unknown": "null"}
+    declared = parse_schema({"columns": {"a": column, "y": {**INCOME, "values": ["0", "1"]}}})
+    floats = {"a": pa.array([1.0, None, 2.0]), "y": pa.array([0.0, 1.0, 1.0])}
+    texts = {"a": ["1.0", "", "2.0"], "y": ["0", "1.0", "1"]}
+    for columns in (floats, texts):
+        rows = declared.encode_labelled(columns, [1, 2, 3])
+        np.testing.assert_array_equal(rows.features, declared.encode({"a": ["1", "", "2"]}))
+        assert (rows.labels.tolist(), rows.num_unknown.tolist()) == ([0, 1, 1], [1])
+
+
+def test_a_column_that_is_mostly_unknown_is_refused() -> None:
+    """A column may be unknown in as many rows as its schema says, half of them by default; the refusal names it and
+    what was expected there."""
+    null: dict[str, object] = {**WORK, "unknown": "null"}
+    for said, count, refused in (
+        ({}, 2, False),
+        ({}, 3, True),
+        ({"max_unknown": 0.75}, 3, False),
+        ({"max_unknown": 0}, 1, True),
+    ):
+        declared = schema_of(work={**null, **said})
+        if not refused:
+            declared.check_known(np.array([count]), 4)
+            continue
+        with pytest.raises(DatasetUnusable, match="unknown in") as refusal:
+            declared.check_known(np.array([count]), 4)
+        (fault,) = refusal.value.errors
+        assert fault.path == "column work"
+        assert "expected one of none, some" in fault.message
+    everywhere = parse_schema({"columns": {"income": INCOME, "work": null}, "max_unknown": 1})
+    everywhere.check_known(np.array([4]), 4)
+    schema_of(work=WORK).check_known(np.array([4]), 4)  # each was refused by itself
 
 
 def test_what_lies_outside_is_clipped_where_allowed() -> None:
@@ -173,7 +266,7 @@ def test_a_bad_value_is_named_by_line_and_column_only(age: object, work: object,
         "expected a value",
         "expected a finite number",
         "expected a number from 0 to 100",
-        "expected one of the values in the schema",
+        "expected one of none, some",
     }
 
 
@@ -218,11 +311,11 @@ def test_arrow_columns_and_lists_agree(numbers: Any) -> None:
 def test_integers_and_booleans_are_categories_too() -> None:
     """Integer and boolean columns match categories and labels by their text."""
     schema = parse_schema({"columns": {"a": {**WORK, "values": ["1", "true"]}, "y": {**INCOME, "values": ["0", "1"]}}})
-    features, labels, subjects = schema.encode_labelled({"a": pa.array([1, 1]), "y": pa.array([1, 0])}, [1, 2])
-    np.testing.assert_array_equal(features, schema.encode({"a": ["1", 1]}))
+    rows = schema.encode_labelled({"a": pa.array([1, 1]), "y": pa.array([1, 0])}, [1, 2])
+    np.testing.assert_array_equal(rows.features, schema.encode({"a": ["1", 1]}))
     np.testing.assert_array_equal(schema.encode({"a": [True]}), schema.encode({"a": ["true"]}))
-    assert labels.tolist() == [1, 0]
-    assert subjects == [None, None]
+    assert rows.labels.tolist() == [1, 0]
+    assert rows.subjects == [None, None]
 
 
 # --- predictions -----------------------------------------------------------------------------------------------------
@@ -234,7 +327,7 @@ def test_records_are_encoded_without_label_and_subject() -> None:
     full = FORGIVING.encode_records([{"age": "25", "work": "some", "income": 7, "person": None}])
     np.testing.assert_array_equal(bare, full)
     np.testing.assert_array_equal(bare, FORGIVING.encode({"age": ["25"], "work": ["some"]}))
-    assert FORGIVING.encode_records([]).shape == (0, 4)
+    assert FORGIVING.encode_records([]).shape == (0, 5)
 
 
 @pytest.mark.parametrize(

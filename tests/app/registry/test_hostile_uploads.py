@@ -28,6 +28,7 @@ from pyarrow.parquet import encryption
 from app.config import Settings
 from app.main import create_app
 from tests.app.registry import bombs
+from tests.conftest import CLASSES
 
 SCHEMA = {
     "columns": {
@@ -66,7 +67,7 @@ def send(client: TestClient) -> Callable[..., httpx.Response]:
     """POST a file as a dataset; its name tells its kind."""
 
     def post(content: bytes, filename: str, schema: str | None = None) -> httpx.Response:
-        form = {} if filename.endswith(".npz") else {"schema": json.dumps(SCHEMA)}
+        form = {"classes": CLASSES} if filename.endswith(".npz") else {"schema": json.dumps(SCHEMA)}
         form |= {} if schema is None else {"schema": schema}
         return client.post("/v1/datasets", data={"name": "people"} | form, files={"file": (filename, content)})
 

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 from app.errors import DatasetUnusable, InputInvalid, LetheError, RowInvalid, SchemaInvalid, UploadTooLarge
 from app.registry import ingest
-from app.registry.encoding import Schema, parse_schema
+from app.registry.encoding import Schema
 from app.registry.ingest import Kind
+from app.registry.schema import parse_schema
 
 ADULT = Path(__file__).parents[3] / "examples" / "adult"
 SCHEMA = parse_schema(
@@ -31,6 +32,7 @@ SCHEMA = parse_schema(
         }
     }
 )
+CLASSES = ("low", "high")
 HEADER = "person,age,work,note,income\n"
 CSV = HEADER + "ann,25,some,,low\nbob,,none,a note,high\n"
 in_one_folder = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -38,7 +40,7 @@ in_one_folder = settings(suppress_health_check=[HealthCheck.function_scoped_fixt
 
 def read(path: Path, kind: Kind, schema: Schema | None = SCHEMA, **limits: int) -> Iterator[ingest.Batch]:
     with path.open("rb", buffering=0) as file:
-        yield from ingest.read(file, kind=kind, schema=schema, folder=path.parent, **limits)
+        yield from ingest.read(file, kind=kind, schema=schema, classes=CLASSES, folder=path.parent, **limits)
 
 
 def everything(path: Path, kind: Kind, schema: Schema | None = SCHEMA) -> tuple[Any, list[int], list[str | None]]:

@@ -29,7 +29,7 @@ from app.registry.rows import RowStore
 from app.unlearning import queue
 from app.unlearning import service as unlearning
 from tests.app.privacy import lanes
-from tests.conftest import npz, people
+from tests.conftest import FORM, npz, people
 from worker import runner
 
 Make = Callable[..., dict[str, Any]]
@@ -244,7 +244,7 @@ class Story:
 
     def __init__(self, at: Installation, client: TestClient) -> None:
         self.at, self.client = at, client
-        form, upload = {"name": "d"}, npz(rows=SLOTS)
+        form, upload = FORM, npz(rows=SLOTS)
         self.dataset = client.post("/v1/datasets", data=form, files={"file": ("d.npz", upload)}).json()["id"]
         asked = {"name": "m", "dataset_id": self.dataset, "l2": 0.05, "noise_scale": 0.05}
         self.model = client.post("/v1/models", json=asked).json()["id"]

@@ -1,0 +1,123 @@
+"""The values of a column, read alike from csv, parquet and JSON: numbers, texts, and places in a list of names."""
+
+import decimal
+import math
+import re
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Values: TypeAlias = Any  # a pyarrow Array or ChunkedArray (untyped), or a sequence of JSON scalars
+
+LONGEST_NAME = 500  # characters; as many as a deletion request may name a person with
+
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_NO_CODE = re.compile(r"[+-]?(?:0|[1-9][0-9]{0,99})(?:\.[0-9]{1,100})?(?:[eE][+-]?[0-9]{1,3})?")
+"""A number as one is written that is no code such as `007`, where zeros in front count."""
+_TOO_LONG = "\x00"  # stands for a text that is longer than any name in UTF-8; neither a name nor a number
+_NAME = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]+")  # what every database and every JSON writer can hold
+
+
+def is_name(value: object) -> bool:
+    """Whether this is a non-empty string of at most 500 characters, without control characters and lone surrogates."""
+    return isinstance(value, str) and len(value) <= LONGEST_NAME and _NAME.fullmatch(value) is not None
+
+
+def numbers(values: Values) -> npt.NDArray[np.float64]:
+    """Numbers, NaN for a missing value, infinity for one that is no finite number."""
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        kind = values.type
+        if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+            return np.asarray(pc.cast(values, pa.float64(), safe=False), dtype=np.float64)
+    return np.array([number(value) for value in listed(values)], dtype=np.float64)
+
+
+def number(value: object) -> float:
+    if value is None or value == "":
+        return math.nan
+    if isinstance(value, str):
+        if _NUMBER.fullmatch(value):
+            return float(value)
+        return math.nan if value.lower() == "nan" else math.inf
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return math.inf
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+def codes(values: Sequence[object], names: Sequence[str], *, by_number: bool) -> npt.NDArray[np.int32]:
+    """The position of each value among the names; -1 for a missing or an unknown one.
+
+    With `by_number` a value that is no name stands for the one that is the same number, if exactly one is: columns of
+    integers come as `3.0` from tools that write them as floats as soon as one of them is missing.
+    """
+    position: dict[str | None, int] = {name: code for code, name in enumerate(names)}
+    equal = _by_number(names) if by_number else {}
+
+    def code(value: object) -> int:
+        found = position.get(text(value), -1)
+        if found >= 0 or not equal:
+            return found
+        exact = _exactly(value)
+        return -1 if exact is None else equal.get(exact, -1)
+
+    return np.array([code(value) for value in values], dtype="<i4")
+
+
+def text(value: object) -> str | None:
+    """Text as CSV would have it, so that all formats agree; None for what is missing or is no name."""
+    if isinstance(value, str):
+        return value or None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, int) else None
+
+
+def listed(values: Values) -> Sequence[object]:
+    """The values, those of an Arrow array as Python's; a text that occurs often is there once."""
+    if isinstance(values, pa.ChunkedArray):
+        return [value for chunk in values.chunks for value in listed(chunk)]
+    if isinstance(values, pa.DictionaryArray):
+        used, position = np.unique(np.asarray(values.indices.cast(pa.int64()).fill_null(-1)), return_inverse=True)
+        texts = listed(values.dictionary.take(pa.array(used, mask=used < 0)))
+        return [texts[place] for place in position]
+    if isinstance(values, pa.StringArray | pa.LargeStringArray):
+        values = pc.if_else(pc.greater(pc.binary_length(values), 4 * LONGEST_NAME), _TOO_LONG, values)
+    found: Sequence[object] = values.to_pylist() if isinstance(values, pa.Array) else values
+    return found
+
+
+def _by_number(names: Sequence[str]) -> dict[Decimal, int]:
+    """The position of each name that is a number and that no other name equals."""
+    found: dict[Decimal, int] = {}
+    twice: set[Decimal] = set()
+    for code, name in enumerate(names):
+        exact = _exactly(name)
+        if exact is not None:
+            twice |= {exact} & found.keys()
+            found[exact] = code
+    return {exact: code for exact, code in found.items() if exact not in twice}
+
+
+def _exactly(value: object) -> Decimal | None:
+    """The number that a value is, without rounding; None for what is no finite number."""
+    match value:
+        case bool():
+            return None
+        case str():
+            return Decimal(value) if _NO_CODE.fullmatch(value) else None
+        case int():
+            return Decimal(value)
+        case float():
+            return Decimal(repr(value)) if math.isfinite(value) else None
+        case decimal.Decimal():
+            return value if value.is_finite() else None
+        case _:
+            return None
