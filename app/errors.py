@@ -87,6 +87,11 @@ class TargetUnreachable(InputInvalid):
     title = "The target cannot be reached with these settings"
 
 
+class TargetTooWeak(InputInvalid):
+    code = "target_too_weak"
+    title = "The target is weaker than the tenant's policy allows"
+
+
 # --- who is asking ---------------------------------------------------------------------------------------------------
 
 
@@ -333,6 +338,11 @@ class WeightsUnreadable(LetheError):
 class CertificateInvalid(LetheError):
     code = "certificate_invalid"
     title = "The certificate does not verify"
+
+
+class CertificateBeyondLimits(CertificateInvalid):
+    code = "certificate_beyond_limits"
+    title = "The certificate verifies, and guarantees less than was asked for"
 
 
 # --- not here, not now -----------------------------------------------------------------------------------------------

@@ -45,17 +45,26 @@ class Certificates:
         """The JSON Web Key Set that this gateway's certificates are verified with; keep it beside them."""
         return self._http.call(PUBLIC_KEYS)
 
-    def verify(self, certificate: Certificate | str, *, jwks: dict[str, Any] | None = None) -> Verdict:
+    def verify(
+        self,
+        certificate: Certificate | str,
+        *,
+        jwks: dict[str, Any] | None = None,
+        max_epsilon: float | None = None,
+        max_delta: float | None = None,
+    ) -> Verdict:
         """Check signature and numbers of a certificate or its JWS: by the gateway, or, with the issuer's keys, here,
         without a call (see `lethe.verification`). Raises `CertificateInvalid`, also for a certificate that says
-        otherwise than its JWS."""
+        otherwise than its JWS, and `CertificateBeyondLimits` for one that guarantees less of forgetting than
+        `max_epsilon` and `max_delta`."""
         jws = certificate if isinstance(certificate, str) else certificate.jws
         if jwks is None:
-            verdict = self._http.call(VERIFY, json={"jws": jws})
+            asked = {"jws": jws, "max_epsilon": max_epsilon, "max_delta": max_delta}
+            verdict = self._http.call(VERIFY, json=asked)
         else:
             from lethe import verification  # numpy and scipy, for those who need them
 
-            verdict = verification.verify(jws, jwks)
+            verdict = verification.verify(jws, jwks, max_epsilon=max_epsilon, max_delta=max_delta)
         if isinstance(certificate, Certificate) and not _says(certificate, verdict.statement):
             raise CertificateInvalid("certificate_invalid", "What stands beside the JWS is not what was signed.")
         return verdict

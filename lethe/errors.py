@@ -77,6 +77,10 @@ class CertificateInvalid(Malformed):
     """The signature, or a number of the statement, does not hold."""
 
 
+class CertificateBeyondLimits(CertificateInvalid):
+    """It holds, and guarantees less than the epsilon or delta that was asked for."""
+
+
 class AnswerInvalid(Problem):
     """What answered is not Lethe, or not a version of it that this package understands."""
 
@@ -85,6 +89,10 @@ class WaitTimedOut(Problem, TimeoutError):
     """What was waited for had not happened in time; it goes on."""
 
 
+_OF_CODE: dict[str, type[Refused]] = {
+    "certificate_invalid": CertificateInvalid,
+    "certificate_beyond_limits": CertificateBeyondLimits,
+}
 _OF_STATUS: dict[int, type[Refused]] = {
     400: Malformed,
     401: NotAllowed,
@@ -99,8 +107,8 @@ _OF_STATUS: dict[int, type[Refused]] = {
 
 def kind_of(status: int, code: str) -> type[Problem]:
     """The class for an answer that is no success."""
-    if code == "certificate_invalid":
-        return CertificateInvalid
+    if code in _OF_CODE:
+        return _OF_CODE[code]
     if status == 429 or status >= 500:
         return Unavailable
     return _OF_STATUS.get(status, Refused if status >= 400 else AnswerInvalid)

@@ -24,13 +24,15 @@ class Page(Generic[T]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guarantee:
-    """mu-GDP in both directions in one notion, and the (epsilon, delta) it implies."""
+    """mu-GDP in both directions in one notion, and the (epsilon, delta) it implies. `best_attacker_accuracy`: how often
+    the best attacker is right about which of two equally likely worlds they see, at most."""
 
     notion: str
     adjacency: str
     mu: float
     epsilon: float
     delta: float
+    best_attacker_accuracy: float
     reference_process: str
 
 

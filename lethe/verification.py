@@ -12,15 +12,18 @@ from joserfc.jwk import KeySet
 
 from app.privacy import certificate
 from app.privacy.errors import PrivacyError
-from lethe.errors import CertificateInvalid
+from lethe.errors import CertificateBeyondLimits, CertificateInvalid
 from lethe.values import Guarantee, Verdict
 
 _ALGORITHM = "Ed25519"
 _TYPE = "lethe-certificate+jws"
 
 
-def verify(compact_jws: str, jwks: dict[str, Any]) -> Verdict:
-    """What the certificate states and guarantees. Raises `CertificateInvalid`, naming what does not hold."""
+def verify(
+    compact_jws: str, jwks: dict[str, Any], *, max_epsilon: float | None = None, max_delta: float | None = None
+) -> Verdict:
+    """What the certificate states and guarantees. Raises `CertificateInvalid`, naming what does not hold, and
+    `CertificateBeyondLimits` if less is guaranteed of forgetting than `max_epsilon` and `max_delta`."""
     try:
         keys = KeySet.import_key_set({"keys": jwks["keys"]})
         signed = jws.deserialize_compact(compact_jws.strip(), keys, algorithms=[_ALGORITHM])
@@ -36,10 +39,15 @@ def verify(compact_jws: str, jwks: dict[str, Any]) -> Verdict:
         raise _invalid(f"{error}.") from error
     except (ValueError, TypeError, RecursionError) as error:
         raise _invalid("The signed payload is not a statement.") from error
+    try:
+        certificate.check_limits(guarantees, max_epsilon=max_epsilon, max_delta=max_delta)
+    except PrivacyError as error:
+        title = "The certificate verifies, and guarantees less than was asked for"
+        raise CertificateBeyondLimits("certificate_beyond_limits", f"{error}.", title=title) from error
     return Verdict(
         valid=True,
         key_id=str(header.get("kid")),
-        guarantees=tuple(Guarantee(**found.to_json()) for found in guarantees),
+        guarantees=tuple(Guarantee(**found.stated()) for found in guarantees),
         statement=statement,
     )
 

@@ -5,6 +5,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict
 
+from app.privacy import target
+
 
 def _zone(name: str) -> str:
     try:
@@ -49,6 +51,15 @@ class Policy(_Frozen):
         description="So long after a request ended it is kept whom it was about, and nobody takes them in again; "
         "null: for good.",
     )
+    max_epsilon: Annotated[float, Field(gt=0, allow_inf_nan=False)] = Field(
+        target.LARGEST_EPSILON,
+        description="No model may have a weaker target. Certificates of models beyond 8 say that this was widened.",
+    )
+    max_delta: Annotated[float, Field(gt=0, lt=1)] | None = Field(
+        None,
+        description="No model may have a weaker target; null: 1/n, n the slots of its dataset. Certificates of models "
+        "beyond that say that this was widened.",
+    )
     time_zone: Annotated[str, AfterValidator(_zone)] = "UTC"
     regulations: dict[Annotated[str, Field(pattern="^[a-z][a-z0-9_]{1,30}$")], TimeLimit] = Field(
         default_factory=dict,
@@ -67,3 +78,8 @@ class Policy(_Frozen):
     drp_verification_url: Annotated[str, Field(pattern="^https://[^?#]+$", max_length=500)] | None = Field(
         None, description="Data Rights Protocol: where people whom the agent has not verified say who they are."
     )
+
+    def weakest(self, *, num_slots: int) -> tuple[float, float]:
+        """The largest epsilon and delta that the target of a model of so many slots may have."""
+        delta = target.largest_delta(num_slots) if self.max_delta is None else self.max_delta
+        return self.max_epsilon, delta

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from app.accounting import ledger, repository
 from app.db import now
 from app.db.tables import Certificate, Dataset, DeletionRequest, Erasure, LedgerEntry, Model, Run, Version, new_id
-from app.errors import CertificateInvalid, CertificateUnknown
+from app.errors import CertificateBeyondLimits, CertificateInvalid, CertificateUnknown
 from app.keys import Keys
 from app.privacy import accountant
 from app.privacy import certificate as statements
@@ -63,7 +63,7 @@ def issue(
         model={"id": model.id, "version": version.number, "weights_sha256": version.weights_sha256},
         dataset={"id": dataset.id, "revision": run.revision, "digest": dataset.digest},
         run={"id": run.id, "kind": run.kind, "steps": run.steps_total},
-        target={"epsilon": model.epsilon, "delta": model.delta},
+        epsilon=model.epsilon,
         ledger={"sequence": entry.sequence, "hash": entry.hash},
         evidence=evidence,
         observed=observed,
@@ -169,10 +169,13 @@ def statement_in(compact_jws: str) -> dict[str, Any]:
     return document
 
 
-def verify(compact_jws: str, jwks: dict[str, Any]) -> Verified:
+def verify(
+    compact_jws: str, jwks: dict[str, Any], *, max_epsilon: float | None = None, max_delta: float | None = None
+) -> Verified:
     """Check the signature against `jwks` and recompute every number of the statement.
 
-    Raises `CertificateInvalid`, naming what does not hold.
+    Raises `CertificateInvalid`, naming what does not hold; `CertificateBeyondLimits` if all does, and less is
+    guaranteed of forgetting than `max_epsilon` and `max_delta`.
     """
     try:
         signed = jws.deserialize_compact(
@@ -189,6 +192,10 @@ def verify(compact_jws: str, jwks: dict[str, Any]) -> Verified:
         raise CertificateInvalid(f"{error}.") from error
     except (ValueError, TypeError) as error:
         raise CertificateInvalid("The signed payload is not a statement.") from error
+    try:
+        statements.check_limits(guarantees, max_epsilon=max_epsilon, max_delta=max_delta)
+    except PrivacyError as error:
+        raise CertificateBeyondLimits(f"{error}.") from error
     return Verified(statement=statement, guarantees=guarantees, key_id=str(signed.headers().get("kid")))
 
 

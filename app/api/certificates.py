@@ -10,7 +10,7 @@ from app.api.calls import Call, call_with
 from app.api.problems import responses
 from app.api.schemas import CertificateIn, CertificateOut, CertificateVerdictOut, GuaranteeOut
 from app.db.tables import Certificate
-from app.errors import CertificateInvalid, CertificateUnknown
+from app.errors import CertificateBeyondLimits, CertificateInvalid, CertificateUnknown
 
 router = APIRouter(tags=["Certificates"])
 
@@ -27,13 +27,15 @@ def get_certificate(call: Annotated[Call, call_with(Scope.ACCOUNTING_READ)], cer
 
 @router.post(
     "/certificates:verify",
-    responses=responses(CertificateInvalid),
+    responses=responses(CertificateInvalid, CertificateBeyondLimits),
 )
 def verify_certificate(
     call: Annotated[Call, call_with(Scope.REQUESTS_READ)], body: CertificateIn
 ) -> CertificateVerdictOut:
-    """Check the signature against this installation's key and recompute every number from the statement alone."""
-    verified = certificates.verify(body.jws, certificates.public_keys(call.at.keys))
+    """Check the signature against this installation's key and recompute every number from the statement alone. With
+    limits, a certificate that guarantees less of forgetting is refused too."""
+    keys = certificates.public_keys(call.at.keys)
+    verified = certificates.verify(body.jws, keys, max_epsilon=body.max_epsilon, max_delta=body.max_delta)
     return CertificateVerdictOut(
         valid=True,
         key_id=verified.key_id,

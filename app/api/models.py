@@ -41,6 +41,7 @@ from app.errors import (
     ModelNotLive,
     ModelUnknown,
     PreconditionFailed,
+    TargetTooWeak,
     TargetUnreachable,
     VersionUnknown,
     WeightsDestroyed,
@@ -71,7 +72,7 @@ class ExportOut(BaseModel):
     "",
     status_code=202,
     response_model=ModelOut,
-    responses=responses(DatasetUnknown, PreconditionFailed, TargetUnreachable, IdempotencyConflict),
+    responses=responses(DatasetUnknown, PreconditionFailed, TargetUnreachable, TargetTooWeak, IdempotencyConflict),
 )
 def create_model(
     call: Annotated[Call, call_with(Scope.MODELS_WRITE)],
@@ -83,13 +84,15 @@ def create_model(
         answer = idempotency.replay(session, once)
         if answer is None:
             evaluation = body.evaluation_dataset_id
+            dataset = datasets.get(session, body.dataset_id)
             model = registry.create_model(
                 session,
                 name=body.name,
-                dataset=datasets.get(session, body.dataset_id),
+                dataset=dataset,
                 evaluation_dataset=datasets.get(session, evaluation) if evaluation else None,
                 epsilon=body.target.epsilon,
                 delta=body.target.delta,
+                weakest=call.caller.policy.weakest(num_slots=dataset.num_slots),
                 l2=body.l2,
                 noise_scale=body.noise_scale,
                 step_size=body.step_size,

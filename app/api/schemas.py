@@ -12,11 +12,13 @@ from pydantic import (
     Field,
     FiniteFloat,
     Strict,
+    computed_field,
     model_validator,
 )
 
 from app.deletion.deadlines import ClockState
 from app.deletion.review import RejectionGround
+from app.privacy import conversion
 from app.privacy.bounds.sweep import MOST_POINTS, Scale
 from app.unlearning.planner import EXPECTED_REQUESTS
 
@@ -164,6 +166,14 @@ class GuaranteeOut(BaseModel):
     epsilon: float
     delta: float
     reference_process: str
+
+    @computed_field(
+        description="Phi(mu/2), rounded up: how often the best attacker is right about which of two equally likely "
+        "worlds they see, this one or the reference process."
+    )  # type: ignore[prop-decorator]
+    @property
+    def best_attacker_accuracy(self) -> float:
+        return conversion.gdp_balanced_accuracy(mu=self.mu)
 
 
 class BatchingOut(BaseModel):
@@ -383,7 +393,10 @@ class DeletionRequestOut(BaseModel):
 
     id: str
     status: str
-    outcome: str | None
+    outcome: str | None = Field(
+        description="forgotten; nothing_held; target_widened: the rows are erased, but a model's target is weaker than "
+        "epsilon 8 or delta 1/n, which is not called forgotten."
+    )
     subject_ref: str
     regulation: str
     ground: str | None
@@ -432,6 +445,10 @@ class CertificatesOut(BaseModel):
 
 class CertificateIn(Body):
     jws: Annotated[str, Field(min_length=1, max_length=10_000_000)]
+    max_epsilon: Positive | None = Field(
+        None, description="Refuse a certificate whose guarantees of forgetting (unlearning, deletion) are weaker."
+    )
+    max_delta: Annotated[float, Field(gt=0, lt=1)] | None = Field(None, description="Likewise.")
 
 
 class CertificateVerdictOut(BaseModel):

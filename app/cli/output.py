@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from typing import Any
 
 import typer
@@ -26,9 +27,19 @@ def in_words(audit: Mapping[str, Any] | None) -> str:
     there = " of a record still there" if audit["notion"] == Notion.RELEASE else ""
     error = f"wrong once in {1 / audit['error']:,.0f} runs at most"
     return (
-        f"epsilon <= {audit['epsilon']:.4g} certified{there}, >= {audit['epsilon_lower_bound']:.4g} proved"
+        f"epsilon <= {at_most(audit['epsilon'])} certified{there}, >= {at_least(audit['epsilon_lower_bound'])} proved"
         f" by {audit['lanes']} lanes ({error}){refuted}"
     )
+
+
+def at_most(value: float, digits: int = 4) -> str:
+    """With so many significant digits, rounded up: for what is claimed to be no more than that."""
+    return f"{float(Context(prec=digits, rounding=ROUND_CEILING).create_decimal(repr(value))):.{digits}g}"
+
+
+def at_least(value: float, digits: int = 4) -> str:
+    """As `at_most`, rounded down."""
+    return f"{float(Context(prec=digits, rounding=ROUND_FLOOR).create_decimal(repr(value))):.{digits}g}"
 
 
 def show(found: Any) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from app.cli.output import console, in_words, new_group
+from app.cli.output import at_most, console, in_words, new_group
 from app.config import Settings
 from app.errors import AuditCorrupt, CertificateInvalid, DatabaseUnreadable, TenantUnknown
 from lethe.values import Guarantee
@@ -24,13 +24,20 @@ for name, group in (("certificate", certificate), ("ledger", ledger), ("audit", 
 def certificate_verify(
     file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A JWS, or JSON that holds some")],
     jwks: Annotated[Path | None, typer.Option(help="The issuer's public keys; default: FILE.jwks.json")] = None,
+    max_epsilon: Annotated[
+        float | None, typer.Option(help="Refuse what guarantees less of forgetting (unlearning, deletion)")
+    ] = None,
+    max_delta: Annotated[float | None, typer.Option(help="Likewise")] = None,
 ) -> None:
-    """Verify certificates offline: the signature, and every number recomputed from the statement alone."""
+    """Verify certificates offline: the signature, and every number recomputed from the statement alone.
+
+    Exits with 1 unless every certificate holds, and guarantees what is asked for.
+    """
     from lethe import verification
 
     keys = _key_set_in(jwks or Path(f"{file}.jwks.json"))
     for compact, beside in _certificates_in(file):
-        verified = verification.verify(compact, keys)
+        verified = verification.verify(compact, keys, max_epsilon=max_epsilon, max_delta=max_delta)
         if beside is not None and beside != verified.statement:
             raise CertificateInvalid("The statement beside the JWS is not the signed one.")
         statement = verified.statement
@@ -40,6 +47,8 @@ def certificate_verify(
         )
         for guarantee in verified.guarantees:
             console.print(f"       {_in_words(guarantee)}")
+        if statement["target"]["widened"]:
+            console.print(f"       {'target':<10}  {_widened(statement['target'])}")
         console.print(f"       {'audit':<10}  {in_words(statement['audit'])}")
 
 
@@ -137,4 +146,13 @@ def _certificates_in(file: Path) -> list[tuple[str, Any]]:
 
 
 def _in_words(guarantee: Guarantee) -> str:
-    return f"{guarantee.notion:<10}  epsilon <= {guarantee.epsilon:.4g} at delta = {guarantee.delta:.3g}"
+    accuracy = f"best attacker right {at_most(100 * guarantee.best_attacker_accuracy, 3)} % of the time"
+    epsilon, delta = at_most(guarantee.epsilon), at_most(guarantee.delta, 3)
+    return f"{guarantee.notion:<10}  epsilon <= {epsilon} at delta = {delta}, {accuracy}"
+
+
+def _widened(target: dict[str, Any]) -> str:
+    return (
+        f"widened to epsilon = {target['epsilon']:.6g}, delta = {target['delta']:.6g}: weaker than epsilon = "
+        f"{target['largest_epsilon']:.6g}, delta = {target['largest_delta']:.3g}, and not to be called forgotten"
+    )

@@ -3,6 +3,7 @@
 import json
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from fastapi import Response
 
@@ -10,8 +11,9 @@ from app.api import certificates
 from app.api.schemas import AuditOut, CertificateIn, CertificateOut, GuaranteeOut
 from app.dashboard import audits, pages
 from app.dashboard.visits import TheVisit
-from app.dashboard.wording import at_most, count
+from app.dashboard.wording import at_most, count, given, number
 from app.errors import CertificateInvalid
+from app.privacy.certificate import FORMAT
 from app.privacy.guarantees import Notion
 
 router = pages.new_router()
@@ -26,18 +28,21 @@ _MEANS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """A certificate and what it says. `numbers`: each guarantee and what it is about."""
+    """A certificate and what it says. `numbers`: each guarantee and what it is about. `is_weak`: its target is beyond
+    the default bounds."""
 
     certificate: CertificateOut
     headline: str
     proves: list[str]
     does_not: list[str]
     numbers: list[tuple[GuaranteeOut, str]]
-    target_epsilon: float
+    is_weak: bool
 
 
 def told(certificate: CertificateOut) -> Told:
     statement = certificate.statement
+    if statement["format"] != FORMAT:
+        return _of_earlier_form(certificate)
     guarantees = [GuaranteeOut(**one) for one in statement["guarantees"]]
     unlearning = next(one for one in guarantees if one.notion == Notion.UNLEARNING)
     records, steps = statement["request"]["records"], statement["run"]["steps"]
@@ -51,17 +56,50 @@ def told(certificate: CertificateOut) -> Told:
         f"Whoever looks at that version can hardly tell it from one learned without everybody who has asked: it moves "
         f"nobody's odds by more than a factor of {odds}, but for a probability of {chance}. This counts requests "
         "that were not chosen by what published versions look like.",
+        f"The best attacker, who knows everything but the noise and has to say which of the two was published, is "
+        f"right in at most {accuracy(unlearning)} of all cases; a coin is in 50 %.",
         *([audits.of_certified_run(AuditOut(**statement["audit"]))] if statement["audit"] else []),
         "The service checked its own conditions in that run, and signed all of this. Every number follows from "
         "what the certificate itself contains, and anybody can compute it again.",
     ]
+    reached = f"ε ≤ {at_most(unlearning.epsilon)} at δ = {chance}"
+    target = statement["target"]
+    weak = target.get("widened", False)
+    headline = f"{version.capitalize()} has forgotten this person: {reached}"
+    if weak:
+        headline = f"{version.capitalize()} meets a target too weak to be called forgetting: {reached}"
     return Told(
         certificate=certificate,
-        headline=f"{version.capitalize()} has forgotten this person: ε ≤ {at_most(unlearning.epsilon)} at δ = {chance}",
+        headline=headline,
+        is_weak=weak,
         proves=proves,
-        does_not=list(statement["limits"]),
+        does_not=[*([_beyond(statement["target"])] if weak else []), *statement["limits"]],
         numbers=[(one, _MEANS.get(Notion(one.notion), "")) for one in guarantees],
-        target_epsilon=statement["target"]["epsilon"],
+    )
+
+
+def accuracy(guarantee: GuaranteeOut) -> str:
+    """How often the best attacker is right, rounded up."""
+    return f"{at_most(100 * guarantee.best_attacker_accuracy, 3)} %"
+
+
+def _beyond(target: dict[str, Any]) -> str:
+    return (
+        f"That the person is forgotten: this tenant's policy was widened, and lets the model's target be ε = "
+        f"{given(target['epsilon'])} at δ = {given(target['delta'])}, beyond ε = {given(target['largest_epsilon'])} at "
+        f" δ = {number(target['largest_delta'])} (one over the dataset's slots)."
+    )
+
+
+def _of_earlier_form(certificate: CertificateOut) -> Told:
+    form = certificate.statement["format"]
+    return Told(
+        certificate=certificate,
+        headline=f"Signed in an earlier form ({form}), which only releases that signed so read",
+        proves=[],
+        does_not=[],
+        numbers=[],
+        is_weak=False,
     )
 
 

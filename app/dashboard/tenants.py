@@ -1,5 +1,6 @@
 """Tenants: one's own with its policy, whose statements and signatures it believes; and, for operators, all of them."""
 
+import contextlib
 import json
 from collections.abc import Callable
 from typing import Any, Literal
@@ -24,8 +25,9 @@ router = pages.new_router()
 
 _PER_PAGE = 100
 _WHOLE = ("grace_seconds", "report_seconds", "retain_details_days", "retain_requests_days")
+_NUMBERS = ("max_epsilon", "max_delta")
 _CHOSEN = ("identity", "drp_claim", "time_zone")
-_MAY_BE_ABSENT = ("retain_requests_days", "drp_business_id", "drp_verification_url")
+_MAY_BE_ABSENT = ("retain_requests_days", "max_delta", "drp_business_id", "drp_verification_url")
 Done = Literal["", "policy", "issuer", "issuer_deleted", "agent", "agent_deleted"]
 
 
@@ -114,9 +116,12 @@ def _policy(form: FormData) -> dict[str, Any]:
     asked: dict[str, Any] = {name: text(form, name) for name in _CHOSEN}
     asked["auto_accept"] = text(form, "auto_accept") == "yes"
     asked["opendsr_identities"] = [one for one in form.getlist("opendsr_identities") if isinstance(one, str)]
-    for name in (*_WHOLE, *_MAY_BE_ABSENT):
+    for name in (*_WHOLE, *_NUMBERS, *_MAY_BE_ABSENT):
         found = text(form, name)
         asked[name] = int(found) if name in _WHOLE and found.isdecimal() else found
+        if name in _NUMBERS:
+            with contextlib.suppress(ValueError):
+                asked[name] = float(found)
         if not found and name in _MAY_BE_ABSENT:
             asked[name] = None
     asked["regulations"] = _json(form, "regulations", "expected a JSON object")

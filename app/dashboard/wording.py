@@ -81,6 +81,8 @@ REJECTION_GROUNDS: Mapping[RejectionGround, str] = {
 OUTCOMES: Mapping[str, str] = {
     "forgotten": "Forgotten: the rows are null and every model has forgotten them",
     "nothing_held": "Nothing was held about this person",
+    "target_widened": "The rows are null, but a model was only asked to meet a target beyond the default bounds, which "
+    "nobody should call forgotten",
 }
 
 RUN_KINDS: Mapping[str, str] = {

@@ -12,7 +12,7 @@ from app.db.tables import DeletionRequest, Erasure, RequestModel, new_id
 from app.deletion import completion, deadlines, history, repository, status, suppression
 from app.deletion.history import Change
 from app.deletion.repository import LookedUp, UnderWay
-from app.deletion.status import Status
+from app.deletion.status import Outcome, Status
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,9 +52,12 @@ def accept(new: Submitted, found: LookedUp, *, policy: Policy, at: datetime.date
     if completion.is_held(request, at=at):
         return
     if not new.erasures:
-        new.changes.append(completion.complete(request, policy=policy, at=at, outcome="nothing_held"))
+        new.changes.append(completion.complete(request, policy=policy, at=at, outcome=Outcome.NOTHING_HELD))
     elif not new.models and all(erasure.nulled_at for erasure in new.erasures):
-        new.changes.append(completion.complete(request, policy=policy, at=at, outcome="forgotten"))
+        firsts = found.claimed[request.subject_ref]
+        served = {(firsts[erasure.dataset_id].request_id, erasure.dataset_id) for erasure in new.erasures}
+        outcome = Outcome.TARGET_WIDENED if served & found.widened else Outcome.FORGOTTEN
+        new.changes.append(completion.complete(request, policy=policy, at=at, outcome=outcome))
 
 
 def change(new: Submitted, wanted: Status, *, at: datetime.datetime, verb: str | None = None) -> None:

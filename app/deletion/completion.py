@@ -11,7 +11,7 @@ from app.db import now
 from app.db.tables import DeletionRequest
 from app.deletion import repository, status
 from app.deletion.history import Change, tell
-from app.deletion.status import Status
+from app.deletion.status import Outcome, Status
 
 _AT_ONCE = 500
 NOTHING_HELD = "nothing is held about this subject"
@@ -26,7 +26,8 @@ def complete_if_done(session: Session, request: DeletionRequest) -> None:
     owed = repository.request_models(session, request_id=request.id)
     if all(erasure.nulled_at for erasure in erasures) and not any(m.status in ("pending", "running") for m in owed):
         policy = access.policy_of(session, request.tenant_id)
-        tell(session, [complete(request, policy=policy, at=at, outcome="forgotten", verb="completed")])
+        outcome = _outcome(request, widened=repository.widened(session, request_ids=[request.id]))
+        tell(session, [complete(request, policy=policy, at=at, outcome=outcome, verb="completed")])
 
 
 def settle(session: Session, *, limit: int = _AT_ONCE) -> int:
@@ -37,12 +38,13 @@ def settle(session: Session, *, limit: int = _AT_ONCE) -> int:
     at = now(session)
     settled = repository.settled(session, at=at, limit=limit)
     policies = {tenant_id: access.policy_of(session, tenant_id) for tenant_id in {r.tenant_id for r, _ in settled}}
+    widened = repository.widened(session, request_ids=[request.id for request, _ in settled])
     changes = [
         complete(
             request,
             policy=policies[request.tenant_id],
             at=at,
-            outcome="forgotten" if holds else "nothing_held",
+            outcome=_outcome(request, widened=widened) if holds else Outcome.NOTHING_HELD,
             verb="completed",
         )
         for request, holds in settled
@@ -51,8 +53,14 @@ def settle(session: Session, *, limit: int = _AT_ONCE) -> int:
     return len(changes)
 
 
+def _outcome(request: DeletionRequest, *, widened: set[tuple[str, str]]) -> Outcome:
+    """Of a request whose rows were erased. `widened`: requests, each with a dataset whose model had a weak target."""
+    is_weak = any(request_id == request.id for request_id, _ in widened)
+    return Outcome.TARGET_WIDENED if is_weak else Outcome.FORGOTTEN
+
+
 def complete(
-    request: DeletionRequest, *, policy: Policy, at: datetime.datetime, outcome: str, verb: str | None = None
+    request: DeletionRequest, *, policy: Policy, at: datetime.datetime, outcome: Outcome, verb: str | None = None
 ) -> Change:
     """Complete a request, whose change is still to be told. It is the service that completes, whoever asked: an event
     with another actor would say that nothing was held. Raises `TransitionForbidden`."""
@@ -60,7 +68,7 @@ def complete(
     request.status, request.outcome = Status.COMPLETED, outcome
     request.completed_at, request.reported_at = at, report_at(request, policy=policy, completed_at=at)
     request.ended_at = request.reported_at
-    detail = NOTHING_HELD if outcome == "nothing_held" else None
+    detail = NOTHING_HELD if outcome is Outcome.NOTHING_HELD else None
     return Change(request=request, status=Status.COMPLETED, actor=audit.SERVICE, at=at, detail=detail, verb=verb)
 
 

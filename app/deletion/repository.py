@@ -24,6 +24,7 @@ from app.db.tables import (
 )
 from app.deletion.status import HANDED_BACK, OPEN, Status
 from app.deletion.views import View
+from app.privacy import target
 
 _FEW = 1000
 
@@ -234,6 +235,7 @@ class LookedUp:
     models: dict[str, list[str]]  # dataset: models that may carry its rows
     claimed: dict[str, dict[str, UnderWay]]  # subject_ref: of each dataset, the last
     owed: dict[tuple[str, str], list[str]]  # request and dataset of those: models that still carry the rows
+    widened: set[tuple[str, str]]  # request and dataset of those: a model met a target beyond the default bounds
 
 
 _THESE: sa.BindParameter[Sequence[str]] = sa.bindparam("these", expanding=True)
@@ -254,12 +256,26 @@ _OWED = (
     .where(RequestModel.request_id.in_(_THESE), RequestModel.status.in_(("pending", "running")), _HAS_OR_MAY)
     .order_by(Model.id)
 )
+_IS_WIDENED = sa.or_(Model.epsilon > target.LARGEST_EPSILON, Model.delta > 1.0 / Dataset.num_slots)
+"""As `target.is_widened`, of a model beside its dataset."""
+_WIDENED = (
+    sa.select(RequestModel.request_id, Model.dataset_id)
+    .join(Model, Model.id == RequestModel.model_id)
+    .join(Dataset, Dataset.id == Model.dataset_id)
+    .where(RequestModel.request_id.in_(_THESE), RequestModel.status == "completed", _IS_WIDENED)
+    .distinct()
+)
 """Made once: making a statement anew takes longer than running it."""
+
+
+def widened(session: Session, *, request_ids: Collection[str]) -> set[tuple[str, str]]:
+    """Of these requests, each with a dataset they asked about: where a model met a target beyond the default bounds."""
+    return {(request_id, dataset_id) for request_id, dataset_id in session.execute(_WIDENED, {"these": request_ids})}
 
 
 def look_up(session: Session, *, subject_refs: Iterable[str], tenant_ids: Collection[str] = ()) -> LookedUp:
     """Of these people; and which datasets these tenants have: they are few, however many a caller names."""
-    found = LookedUp(datasets={}, holding={}, models={}, claimed={}, owed={})
+    found = LookedUp(datasets={}, holding={}, models={}, claimed={}, owed={}, widened=set())
     if tenant_ids:
         of_tenants = rows(session, _DATASETS, {"these": list(tenant_ids)})
         found.datasets.update((dataset_id, tenant_id) for dataset_id, tenant_id in of_tenants)
@@ -285,6 +301,7 @@ def look_up(session: Session, *, subject_refs: Iterable[str], tenant_ids: Collec
     if first:
         for request_id, dataset_id, model_id in rows(session, _OWED, {"these": list(first)}):
             found.owed.setdefault((request_id, dataset_id), []).append(model_id)
+        found.widened.update(widened(session, request_ids=list(first)))
     return found
 
 

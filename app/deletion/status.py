@@ -15,6 +15,15 @@ class Status(StrEnum):
     CANCELLED = "cancelled"
 
 
+class Outcome(StrEnum):
+    """What a completed request came to. In all but the second the rows are erased and every model met its target."""
+
+    FORGOTTEN = "forgotten"
+    NOTHING_HELD = "nothing_held"
+    TARGET_WIDENED = "target_widened"
+    """The target of a model at least is weaker than the default bounds, so that meeting it is not called forgotten."""
+
+
 TRANSITIONS: dict[Status, frozenset[Status]] = {
     Status.RECEIVED: frozenset({Status.IN_REVIEW, Status.ACCEPTED}),
     Status.IN_REVIEW: frozenset({Status.ACCEPTED, Status.REJECTED, Status.CANCELLED}),

@@ -4,7 +4,7 @@ from collections import Counter
 from itertools import accumulate
 from typing import Any
 
-from app.privacy import accountant, conversion, guarantees
+from app.privacy import accountant, conversion, guarantees, target
 from app.privacy.accountant import Exposure
 from app.privacy.audit import Observed
 from app.privacy.errors import PreconditionError, PrivacyError
@@ -39,7 +39,13 @@ _FIELDS: dict[str, dict[str, type]] = {
     "model": {"id": str, "version": int, "weights_sha256": str},
     "dataset": {"id": str, "revision": int, "digest": str},
     "run": {"id": str, "kind": str, "steps": int},
-    "target": {"epsilon": float, "delta": float},
+    "target": {
+        "epsilon": float,
+        "delta": float,
+        "largest_epsilon": float,
+        "largest_delta": float,
+        "widened": bool,
+    },
     "ledger": {"sequence": int, "hash": str},
 }
 _PARTS = {
@@ -64,7 +70,7 @@ def statement(
     model: dict[str, Any],
     dataset: dict[str, Any],
     run: dict[str, Any],
-    target: dict[str, float],
+    epsilon: float,
     ledger: dict[str, Any],
     evidence: Evidence,
     observed: Observed | None,
@@ -78,10 +84,12 @@ def statement(
         "model": model,
         "dataset": dataset,
         "run": run,
-        "target": target,
+        "target": target.target(
+            epsilon=epsilon, delta=evidence.delta, num_slots=evidence.mechanism.num_slots
+        ).to_json(),
         "theorem": accountant.THEOREM,
         "evidence": evidence.to_json(),
-        "guarantees": [guarantee.to_json() for guarantee in evidence.guarantees()],
+        "guarantees": [guarantee.stated() for guarantee in evidence.guarantees()],
         "audit": observed and observed.to_json(evidence.mechanism, delta=evidence.delta),
         "invariants": INVARIANTS,
         "limits": LIMITS,
@@ -102,7 +110,7 @@ def check(document: dict[str, Any]) -> list[Guarantee]:
         evidence = Evidence.from_json(document["evidence"])
         recomputed = evidence.guarantees()
         for stated, guarantee in zip(document["guarantees"], recomputed, strict=True):
-            guarantees.confirm("guarantees", stated=stated, recomputed=guarantee.to_json())
+            guarantees.confirm("guarantees", stated=stated, recomputed=guarantee.stated())
         guarantees.confirm("evidence", stated=document["evidence"], recomputed=evidence.to_json())
         _check_complete(document)
         _check_consistent(document, evidence)
@@ -114,6 +122,23 @@ def check(document: dict[str, Any]) -> list[Guarantee]:
             "statement_complete", f"Expected a complete statement ({type(error).__name__})"
         ) from error
     return recomputed
+
+
+_OF_FORGETTING = (Notion.UNLEARNING, Notion.DELETION)
+
+
+def check_limits(found: list[Guarantee], *, max_epsilon: float | None, max_delta: float | None) -> None:
+    """Raises `PreconditionError` if what a statement guarantees of forgetting is weaker than a verifier accepts: the
+    notions that a target is about, `unlearning` and `deletion`."""
+    for guarantee in found:
+        if guarantee.notion not in _OF_FORGETTING:
+            continue
+        for name, most in (("epsilon", max_epsilon), ("delta", max_delta)):
+            if most is not None and not getattr(guarantee, name) <= most:
+                stated = f"epsilon={guarantee.epsilon:.6g} at delta={guarantee.delta:.6g}"
+                raise PreconditionError(
+                    "within_limits", f"Expected {name} <= {most:.10g}: it guarantees {guarantee.notion} {stated}"
+                )
 
 
 def _check_complete(document: dict[str, Any]) -> None:
@@ -174,8 +199,11 @@ def _check_consistent(document: dict[str, Any], evidence: Evidence) -> None:
     """The parts of the statement speak of the same run, model, records and target."""
     own = evidence.exposures.get(document["model"]["id"])
     kinds = {"unlearn"} if len(evidence.history) > 1 else {"learn", "relearn"}
-    target = document["target"]
-    mu_target = conversion.gdp_mu(epsilon=target["epsilon"], delta=target["delta"])
+    stated = document["target"]
+    reached = target.target(
+        epsilon=stated["epsilon"], delta=stated["delta"], num_slots=evidence.mechanism.num_slots
+    ).to_json()
+    mu_target = conversion.gdp_mu(epsilon=stated["epsilon"], delta=stated["delta"])
     unlearned = next(g for g in evidence.guarantees() if g.notion is Notion.UNLEARNING)
     conditions = {
         "steps_of_run": document["run"]["steps"] == evidence.history[-1].steps,
@@ -183,7 +211,8 @@ def _check_consistent(document: dict[str, Any], evidence: Evidence) -> None:
         "learning_as_planned": evidence.history[0].steps >= evidence.mechanism.learn_steps,
         "records_of_request": document["request"]["records"] == evidence.records,
         "own_releases_counted": _releases_counted(evidence, own),
-        "delta_of_target": evidence.delta == target["delta"],
+        "delta_of_target": evidence.delta == stated["delta"],
+        "bounds_of_target": stated == reached,
         "target_met": unlearned.mu <= mu_target * (1 + guarantees.TOLERANCE),
     }
     for name, holds in conditions.items():

@@ -51,8 +51,18 @@ class Guarantee:
     delta: float
     reference_process: str
 
+    @property
+    def best_attacker_accuracy(self) -> float:
+        """How often the best attacker is right about which of the two worlds they see, at most."""
+        return conversion.gdp_balanced_accuracy(mu=self.mu)
+
     def to_json(self) -> dict[str, Any]:
+        """As the ledger has it."""
         return asdict(self)
+
+    def stated(self) -> dict[str, Any]:
+        """As certificates have it, and whoever is shown it."""
+        return self.to_json() | {"best_attacker_accuracy": self.best_attacker_accuracy}
 
 
 TOLERANCE = 1e-9

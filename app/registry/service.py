@@ -10,9 +10,11 @@ from app.audit import service as audit
 from app.db import actor, now
 from app.db.tables import Dataset, Model, Run, Version, new_id
 from app.errors import (
+    FieldError,
     ModelNotLive,
     ModelUnknown,
     PreconditionFailed,
+    TargetTooWeak,
     VersionUnknown,
     WeightsDestroyed,
 )
@@ -29,6 +31,7 @@ def create_model(
     evaluation_dataset: Dataset | None,
     epsilon: float,
     delta: float | None,
+    weakest: tuple[float, float],
     l2: float | None,
     noise_scale: float | None,
     step_size: float | None,
@@ -41,15 +44,18 @@ def create_model(
     audit_chains: int,
     max_steps: int,
 ) -> Model:
-    """Freeze the mechanism and ask for the first learning run.
+    """Freeze the mechanism and ask for the first learning run. `weakest`: the epsilon and delta that the target may
+    have at most.
 
-    Raises `PreconditionFailed` for an evaluation dataset that is none, and what `mechanisms.of` raises.
+    Raises `PreconditionFailed` for an evaluation dataset that is none, `TargetTooWeak`, and what `mechanisms.of`
+    raises.
     """
     if evaluation_dataset and evaluation_dataset.digest == dataset.digest:
         raise PreconditionFailed("Measure on another dataset: accuracy on the learned rows would tell about them.")
     if evaluation_dataset and not _same_shape(dataset, evaluation_dataset):
         raise PreconditionFailed("The evaluation dataset must have the same features and classes as the dataset.")
     delta = mechanisms.default_delta(dataset) if delta is None else delta
+    _check_target(epsilon, delta, weakest)
     mechanism = mechanisms.of(
         dataset,
         epsilon=epsilon,
@@ -82,6 +88,23 @@ def create_model(
     session.add(model)
     audit.record(session, "model.created", model.id, dataset_id=dataset.id)
     return model
+
+
+def _check_target(epsilon: float, delta: float, weakest: tuple[float, float]) -> None:
+    """Raises `TargetTooWeak`, which names the bounds."""
+    asked = {"target.epsilon": epsilon, "target.delta": delta}
+    faults = [
+        FieldError(name, f"expected at most {most:.10g}")
+        for (name, value), most in zip(asked.items(), weakest, strict=True)
+        if value > most
+    ]
+    if faults:
+        most_epsilon, most_delta = weakest
+        raise TargetTooWeak(
+            f"Expected epsilon <= {most_epsilon:.10g} and delta <= {most_delta:.10g}: what meets a weaker target is "
+            "not forgotten. Only an admin can widen this, by max_epsilon and max_delta of the tenant's policy.",
+            faults,
+        )
 
 
 def get_model(session: Session, model_id: str) -> Model:

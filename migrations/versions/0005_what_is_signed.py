@@ -1,4 +1,5 @@
-"""Audits that are kept: what they prove, at the error at which a run is refused.
+"""What is said of runs and requests that are kept: what audits prove, at the error at which a run is refused; and no
+outcome `forgotten` where a model met a target beyond the default bounds.
 
 Revision ID: 0005
 Revises: 0001
@@ -27,10 +28,18 @@ def upgrade() -> None:
     connection = op.get_bind()
     for run_id, audit, delta in connection.execute(kept.where(runs.c.audit.is_not(None))).all():
         connection.execute(runs.update().where(runs.c.id == run_id).values(audit=_again(audit, delta)))
+    op.execute(
+        "UPDATE deletion_requests SET outcome = 'target_widened' WHERE outcome = 'forgotten' AND EXISTS ("
+        "SELECT 1 FROM request_models JOIN models ON models.id = request_models.model_id"
+        " JOIN datasets ON datasets.id = models.dataset_id"
+        " WHERE request_models.request_id = deletion_requests.id AND request_models.status = 'completed'"
+        " AND (models.epsilon > 8 OR models.delta > 1.0 / datasets.num_slots))"
+    )
 
 
 def downgrade() -> None:
-    """What was reported before follows from the counts, which are as they were."""
+    """What was reported of audits before follows from their counts, which are as they were."""
+    op.execute("UPDATE deletion_requests SET outcome = 'forgotten' WHERE outcome = 'target_widened'")
 
 
 def _again(audit: dict[str, Any], delta: float) -> dict[str, Any]:

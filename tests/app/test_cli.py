@@ -85,7 +85,9 @@ def test_a_model_is_audited(live: Lethe, people: Path) -> None:
     wait_until(lambda: live("model", "show", audited["id"]).json["audit"]["asked_at"] is None)
     listed = live("run", "list", "--model", audited["id"]).out.splitlines()
     assert [line.split()[1] for line in listed] == ["audit", "audit", "learn"]
-    assert re.search(r" epsilon <= \S+ certified, >= \S+ proved by 16 lanes$", listed[0])
+    assert re.search(
+        r" epsilon <= \S+ certified, >= \S+ proved by 16 lanes \(wrong once in 3,000,000 runs at most\)$", listed[0]
+    )
     assert live("run", "list", "--model", unaudited["id"]).out.rstrip().endswith("not audited")
 
 
@@ -120,11 +122,22 @@ def test_certificate_is_valid_offline(certified: Path, lethe: Lethe, monkeypatch
     assert (verified.code, verified.err) == (0, "")
     assert verified.out.startswith("valid  crt_")
     assert "unlearning  epsilon <= " in verified.out
-    assert re.search(r"^       audit       epsilon <= \S+ certified, >= \S+ proved by 256 lanes$", verified.out, re.M)
+    assert re.search(r" at delta = \S+, best attacker right \S+ % of the time$", verified.out, re.M)
+    assert re.search(
+        r"^       audit       epsilon <= \S+ certified, >= \S+ proved by 256 lanes \(wr", verified.out, re.M
+    )
     [one] = json.loads(certified.read_text())["certificates"]
     for content in (one["jws"], one["jws"] + "\n", json.dumps(one)):
         certified.write_text(content)
         assert lethe("certificate", "verify", certified, "--jwks", f"{certified}.jwks.json").out == verified.out
+
+
+def test_limits_of_who_verifies(certified: Path, lethe: Lethe) -> None:
+    """A certificate that guarantees less of forgetting than is asked for ends with exit status 1, and says so."""
+    verify = ("certificate", "verify", certified, "--jwks", f"{certified}.jwks.json")
+    assert lethe(*verify, "--max-epsilon", "8", "--max-delta", "0.1").code == 0
+    refused(lethe(*verify, "--max-epsilon", "0.001"), "certificate_beyond_limits")
+    refused(lethe(*verify, "--max-delta", "1e-12"), "certificate_beyond_limits")
 
 
 def test_certificates_that_do_not_hold(certified: Path, lethe: Lethe, tmp_path: Path) -> None:

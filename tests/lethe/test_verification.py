@@ -44,7 +44,7 @@ def test_a_certificate_is_verified_here(certificate: Any, jwks: Any, at: Install
     assert verdict.valid
     assert verdict.key_id == verified.key_id
     assert verdict.statement == verified.statement == certificate["statement"]
-    assert [vars_of(one) for one in verdict.guarantees] == [one.to_json() for one in verified.guarantees]
+    assert [vars_of(one) for one in verdict.guarantees] == [one.stated() for one in verified.guarantees]
     assert {one.notion for one in verdict.guarantees} == {"unlearning", "deletion", "adaptive", "release"}
 
 

@@ -199,6 +199,14 @@ def weights_destroyed(w: World) -> str:
     return w.code("GET", f"/models/{model_id}/versions/1/weights")
 
 
+def less_than_asked_for(w: World) -> str:
+    w.live()
+    request_id = w.request_id()
+    w.work()
+    [certificate] = w.done("GET", f"/deletion-requests/{request_id}/certificate")["certificates"]
+    return w.code("POST", "/certificates:verify", json={"jws": certificate["jws"], "max_epsilon": 1e-6})
+
+
 def weights_unreadable(w: World) -> str:
     model_id = w.live()
     [sealed] = (w.settings.data_dir / "weights").glob("*.sealed")
@@ -381,6 +389,9 @@ REACHED: dict[str, Callable[[World], str]] = {
         "POST", "/models", json={"name": "m", "dataset_id": w.dataset_id(), "l2": 0.05, "noise_scale": 1e-200}
     ),
     "identity_statement_required": statement_wanted,
+    "target_too_weak": lambda w: w.code(
+        "POST", "/models", json={"name": "m", "dataset_id": w.dataset_id(), "target": {"epsilon": 8.1}}
+    ),
     "target_unreachable": lambda w: w.code(
         "POST", "/models", json={"name": "m", "dataset_id": w.dataset_id(), "l2": 1e-8}
     ),
@@ -435,6 +446,7 @@ REACHED: dict[str, Callable[[World], str]] = {
     "ledger_corrupt": forged_ledger,
     "audit_corrupt": forged_audit,
     "weights_unreadable": weights_unreadable,
+    "certificate_beyond_limits": less_than_asked_for,
     "certificate_invalid": lambda w: w.code("POST", "/certificates:verify", json={"jws": "a.b.c"}),
     # not here, not now
     "method_not_allowed": partial(unknown, path="/models", method="PUT"),

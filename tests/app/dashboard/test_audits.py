@@ -107,8 +107,8 @@ def test_no_number_is_rounded_in_our_favour() -> None:
     assert audits.between(refused) == "ε ≤ 0.934"
     assert audits.of_certified_run(audit) == (
         "An audit attacked the run: canaries were in 1 of 2 lanes beside it. It proves that of a record at its worst "
-        "at least ε = 0.612 is left, which of a run that is right is wrong once in 3,000,000 times at most; certified is "
-        "ε ≤ 0.934 for any one."
+        "at least ε = 0.612 is left, which of a run that is right is wrong once in 3,000,000 times at most; certified "
+        "is ε ≤ 0.934 for any one."
     )
     learned = audit.model_copy(update={"notion": "release"})
     assert "of a record still in the data at least ε = 0.612 is left" in audits.of_certified_run(learned)

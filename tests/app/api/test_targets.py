@@ -1,0 +1,134 @@
+"""How weak the target of a model may be, and what is said where a tenant lets it be weaker."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from fastapi.testclient import TestClient
+from scipy.stats import norm
+
+from app.access.service import Scope
+from app.deletion.status import Outcome
+from app.installation import Installation
+
+Make = Callable[..., dict[str, Any]]
+Get = Callable[[str], Any]
+Work = Callable[[], int]
+Refused = Callable[..., dict[str, Any]]
+VACUOUS = {"epsilon": 100.0, "delta": 0.99}
+
+
+def asked(dataset_id: str, **target: float) -> dict[str, Any]:
+    return {"name": "m", "dataset_id": dataset_id, "l2": 0.05, "target": target}
+
+
+@pytest.mark.parametrize(
+    ("target", "paths"),
+    [
+        ({"epsilon": 8.000001}, ["target.epsilon"]),
+        ({"delta": 0.0167}, ["target.delta"]),
+        (VACUOUS, ["target.epsilon", "target.delta"]),
+    ],
+)
+def test_a_vacuous_target_is_refused(
+    gateway: TestClient,
+    new_dataset: Make,
+    refused: Refused,
+    stored: Callable[[], dict[str, int]],
+    target: dict[str, float],
+    paths: list[str],
+) -> None:
+    """Beyond epsilon 8, or delta 1/n for the n slots of the dataset, no model is made, and the bounds are named."""
+    dataset = new_dataset(rows=60)
+    problem = refused(gateway.post("/v1/models", json=asked(dataset["id"], **target)), 422, "target_too_weak")
+    assert [fault["path"] for fault in problem["errors"]] == paths
+    assert "epsilon <= 8 and delta <= 0.01666666667" in problem["detail"]
+    assert stored()["models"] == 0
+
+
+def test_the_bounds_themselves_are_allowed(gateway: TestClient, new_dataset: Make) -> None:
+    """A target of epsilon 8 and delta 1/n is the weakest that needs nobody's leave."""
+    dataset = new_dataset(rows=60)
+    assert gateway.post("/v1/models", json=asked(dataset["id"], epsilon=8.0, delta=1 / 60)).status_code == 202
+
+
+def test_a_tenant_can_be_stricter(gateway: TestClient, new_dataset: Make, refused: Refused) -> None:
+    """A policy that narrows the bounds is obeyed by every model that is made from then on."""
+    dataset = new_dataset(rows=60)
+    gateway.patch("/v1/tenant", json={"policy": {"max_epsilon": 0.5, "max_delta": 1e-4}}).raise_for_status()
+    refused(gateway.post("/v1/models", json=asked(dataset["id"], epsilon=0.6, delta=1e-4)), 422, "target_too_weak")
+    refused(gateway.post("/v1/models", json=asked(dataset["id"], epsilon=0.5, delta=2e-4)), 422, "target_too_weak")
+    assert gateway.post("/v1/models", json=asked(dataset["id"], epsilon=0.5, delta=1e-4)).status_code == 202
+
+
+@pytest.mark.parametrize("policy", [{"max_epsilon": 0}, {"max_epsilon": None}, {"max_delta": 1}, {"max_delta": 0}])
+def test_bounds_that_bound_nothing_are_refused(gateway: TestClient, policy: Any, refused: Refused) -> None:
+    """No policy does without bounds."""
+    refused(gateway.patch("/v1/tenant", json={"policy": policy}), 422, "input_invalid")
+
+
+def test_whoever_widens_it_is_named(
+    gateway: TestClient, key_with: Callable[..., dict[str, str]], get: Get, refused: Refused
+) -> None:
+    """Only an admin widens the bounds, and the audit log has it."""
+    wider = {"policy": {"max_epsilon": 100.0, "max_delta": 0.99}}
+    refused(gateway.patch("/v1/tenant", json=wider, headers=key_with(Scope.MODELS_WRITE)), 403, "scope_missing")
+    gateway.patch("/v1/tenant", json=wider).raise_for_status()
+    [changed] = [one for one in get("/audit-log")["items"] if one["action"] == "tenant.policy_changed"]
+    assert changed["detail"]["policy"] == wider["policy"]
+
+
+def test_what_meets_a_widened_target_is_not_called_forgotten(
+    gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Work
+) -> None:
+    """The outcome and the certificate say that the bounds were widened, and what the best attacker can do."""
+    gateway.patch("/v1/tenant", json={"policy": {"max_epsilon": 100.0, "max_delta": 0.99}}).raise_for_status()
+    model = new_model(new_dataset()["id"], target=VACUOUS, noise_scale=0.01)
+    work()
+    request = forget("p1")
+    work()
+    assert get(f"/deletion-requests/{request['id']}")["outcome"] == Outcome.TARGET_WIDENED
+    [certificate] = get(f"/deletion-requests/{request['id']}/certificate")["certificates"]
+    slots = model["mechanism"]["num_slots"]
+    bounds = {"largest_epsilon": 8.0, "largest_delta": 1 / slots, "widened": True}
+    assert certificate["statement"]["target"] == VACUOUS | bounds
+    for one in certificate["statement"]["guarantees"]:
+        assert one["best_attacker_accuracy"] == pytest.approx(norm.cdf(one["mu"] / 2), rel=1e-9)
+        assert one["best_attacker_accuracy"] >= norm.cdf(one["mu"] / 2)
+
+
+def test_what_meets_a_usual_target_is_forgotten(live: dict[str, Any], forget: Make, get: Get, work: Work) -> None:
+    """Within the bounds a person is forgotten, and the certificate says that nothing was widened."""
+    request = forget("p1")
+    work()
+    assert get(f"/deletion-requests/{request['id']}")["outcome"] == Outcome.FORGOTTEN
+    [certificate] = get(f"/deletion-requests/{request['id']}/certificate")["certificates"]
+    assert certificate["statement"]["target"]["widened"] is False
+
+
+def test_limits_of_a_verifier(gateway: TestClient, live: dict[str, Any], forget: Make, get: Get, work: Work) -> None:
+    """A certificate holds for whoever asks for no more than it guarantees of forgetting, and is refused by others."""
+    request = forget("p1")
+    work()
+    [certificate] = get(f"/deletion-requests/{request['id']}/certificate")["certificates"]
+    forgetting = {one["notion"]: one for one in certificate["statement"]["guarantees"]}["unlearning"]
+
+    def verified(**limits: float) -> int:
+        asked = {"jws": certificate["jws"], **limits}
+        return gateway.post("/v1/certificates:verify", json=asked).status_code
+
+    assert verified(max_epsilon=forgetting["epsilon"], max_delta=forgetting["delta"]) == 200
+    assert verified(max_epsilon=forgetting["epsilon"] * 0.999) == 422
+    assert verified(max_delta=forgetting["delta"] * 0.999) == 422
+    assert verified(max_epsilon=0) == 422
+
+
+def test_a_target_at_the_edge_reads_alike_in_both_places(at: Installation) -> None:
+    """Of every number of slots the database and the certificate draw the line at the same delta."""
+    from app.privacy import target
+
+    with at.database.reading() as session:
+        for slots in range(1, 3000):
+            line = session.scalar(sa.select(sa.literal(1.0) / sa.literal(slots)))
+            assert line == target.largest_delta(slots)
