@@ -404,6 +404,11 @@ class TombstonesDamaged(LetheError):
     title = "The tombstones are not those that were written"
 
 
+class TombstonesStale(LetheError):
+    code = "tombstones_stale"
+    title = "The tombstones are older than the backup"
+
+
 class DatabasePutBack(LetheError):
     code = "database_put_back"
     title = "The database is older than the tombstones"

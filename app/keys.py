@@ -14,6 +14,7 @@ import os
 import re
 import secrets
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Protocol
@@ -79,6 +80,16 @@ class Keys:
 
     def _secret(self, name: str) -> bytes:
         return bytes.fromhex(read_or_create(self._folder / name, _new_secret))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubjectKey:
+    """The text of a `subject.key` that is in no folder yet: makes the same fingerprints as `Keys` with that file."""
+
+    text: str
+
+    def fingerprint(self, *parts: bytes) -> str:
+        return _mac(bytes.fromhex(self.text), *parts).hex()
 
 
 class KeyEncryptionKeyLost(OSError):

@@ -45,6 +45,7 @@ from app.api import (
 from app.api.callbacks import dialects
 from app.api.intake import Intake
 from app.api.middleware import BodyLimit, CallLog, Headers, KeyFirst, allow_origins
+from app.backup import verification
 from app.config import Settings
 from app.dashboard import site
 from app.operations import chores
@@ -72,6 +73,7 @@ def create_app(settings: Settings) -> FastAPI:
             gateway.state.metrics = Metrics(gateway.state.installation)
             gateway.state.intake = Intake(gateway.state.installation)
             at = gateway.state.installation
+            await run_in_threadpool(verification.verify_at_start, at)
             courier = Courier(at.database, at.keys, settings, dialects=dialects(settings))
             remembering = chores.Chores(settings, chores.OF_GATEWAYS).start()
             try:

@@ -5,6 +5,7 @@ import signal
 import threading
 
 from app import dispatch, hardening, heartbeat, installation, telemetry, tracing
+from app.backup import verification
 from app.config import Settings
 from app.operations import chores
 from worker import ranks, runner
@@ -30,6 +31,7 @@ def main(settings: Settings, *, name: str, deletions_only: bool = False) -> None
     try:
         with installation.opened(settings, patience_seconds=30.0) as at:
             runner.destroy_unneeded(at)
+            verification.verify_at_start(at)
             heartbeat.Heartbeat(settings.data_dir).start()
             chores.Chores(settings).start()
             telemetry.logger().info("worker.started", worker=name)

@@ -12,8 +12,8 @@ from sqlalchemy.exc import OperationalError
 
 from app import telemetry, tracing
 from app.accounting.certificates import sha256
-from app.backup import tombstones
-from app.backup.tombstones import Release
+from app.backup import tombstones, verification
+from app.backup.journal import Release
 from app.errors import AuditFailed, LeaseLost, LetheError, RunDiffersFromPlan
 from app.installation import Installation
 from app.operations import chores
@@ -107,6 +107,7 @@ def destroy_unneeded(at: Installation) -> None:
 
 
 def _work(at: Installation, claimed: Claimed, holder: "Lease | _GivesWay") -> None:
+    verification.require_whole(at)
     tombstones.record(at)  # what is erased must be erased again if a backup brings it back
     if claimed.digest is not None:
         with tracing.span("verify"):

@@ -47,6 +47,7 @@ def readyz(at: At) -> JSONResponse:
         overdue=found.overdue,
         workers=found.workers,
         worker_seen_at=found.seen_at,
+        tombstones=found.tombstones,
     )
     return JSONResponse(jsonable_encoder(ready))
 

@@ -628,3 +628,6 @@ class ReadyOut(BaseModel):
         None, description="alive, silent (no sign of life for a minute) or failing (no run gets through)"
     )
     worker_seen_at: datetime.datetime | None = Field(None, description="The last sign of life of any worker.")
+    tombstones: str | None = Field(
+        None, description="whole, damaged (nobody is erased), or unverified (not looked at for two hours)"
+    )

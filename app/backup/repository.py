@@ -42,6 +42,13 @@ def last_event(session: Session) -> int:
     return session.scalar(sa.select(sa.func.max(RequestEvent.id))) or 0
 
 
+def last_telling_event(session: Session) -> tuple[int, str] | None:
+    """The number of the last of them, and its request."""
+    query = sa.select(RequestEvent.id, RequestEvent.request_id).where(_TELLING).order_by(RequestEvent.id.desc())
+    found = session.execute(query.limit(1)).one_or_none()
+    return (found[0], found[1]) if found else None
+
+
 def telling_events(session: Session, *, after: int, limit: int) -> list[tuple[int, datetime.datetime, Remembered]]:
     """The next of them: number, time, and the request as it stands."""
     asked = [getattr(DeletionRequest, name) for name in REMEMBERED]  # nobody's words are among them

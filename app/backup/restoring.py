@@ -23,10 +23,11 @@ from sqlalchemy.orm import Session
 
 from app import installation
 from app.audit import service as audit
-from app.backup import dump, repository, tombstones
+from app.backup import coverage, dump, repository, tombstones, verification
 from app.backup.archive import Piece, Reader
+from app.backup.coverage import Standing
+from app.backup.journal import Journal
 from app.backup.service import ABOUT, FORMAT, KEYS, MANIFEST, ROWS, TABLES, VAULT, Progress
-from app.backup.tombstones import Journal
 from app.config import Settings
 from app.db import Database, bulk, migrate, now
 from app.deletion import claims, restoration
@@ -34,7 +35,7 @@ from app.deletion import repository as deletion_repository
 from app.deletion.restoration import Again, Remembered
 from app.errors import BackupDamaged, BackupRefused, DatabaseUnreadable
 from app.installation import Installation
-from app.keys import KeyEncryptionFile, Keys
+from app.keys import KeyEncryptionFile, SubjectKey
 from app.registry import additions
 from app.registry.files import created, sync_folder, wipe_file
 from app.registry.rows import BLOCK_ROWS
@@ -52,6 +53,7 @@ class About:
     created_at: datetime.datetime
     version: str
     schema: list[str]
+    tombstones: Standing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +79,8 @@ def restore(
     """Restore the archive at `path`. `remembered_in`: the tombstones; None for whoever has none, and knows what that
     means. `lost_versions`: how many versions of any model they do not tell of, at most.
 
-    Raises `BackupRefused`, `BackupDamaged`, `TombstonesDamaged`; what was done until then lets nobody serve.
+    Raises `BackupRefused`, `TombstonesDamaged` and `TombstonesStale` before anything is changed, and `BackupDamaged`;
+    what was done until then lets nobody serve.
     """
     if not key_file.exists():
         raise BackupRefused(f"There is no key file {key_file}: without it nobody can open the backup.")
@@ -86,10 +89,11 @@ def restore(
         pieces = _Pieces(reader)
         about = _about(pieces.one(ABOUT))
         _check_place(settings, remembered_in)
+        keys = list(pieces.of(KEYS))
+        journal = _journal(remembered_in, keys, about)
         _begin(settings)
-        for piece in pieces.of(KEYS):
+        for piece in keys:
             _write_key(settings.data_dir / "keys", piece)
-        journal = _journal(settings, remembered_in, about)
         installation.set_up_stores(settings)
         with installation.opened(settings, unfinished=True) as at:
             migrate.upgrade(at.database.engine)
@@ -131,7 +135,13 @@ def _about(piece: Piece) -> About:
     if (found["format"], found["schema"]) != (FORMAT, migrate.heads()):
         raise BackupRefused(f"The backup was made by Lethe {found['version']}; restore it with that, then upgrade.")
     created_at = datetime.datetime.fromisoformat(found["created_at"])
-    return About(id=found["id"], created_at=created_at, version=found["version"], schema=found["schema"])
+    return About(
+        id=found["id"],
+        created_at=created_at,
+        version=found["version"],
+        schema=found["schema"],
+        tombstones=Standing.from_json(found["tombstones"]),
+    )
 
 
 def _check_place(settings: Settings, remembered_in: Path | None) -> None:
@@ -143,9 +153,10 @@ def _check_place(settings: Settings, remembered_in: Path | None) -> None:
         raise BackupRefused(f"There are tombstones at {own}: restore with those, or move them away.")
     if installation.unfinished(settings).exists():
         return
+    ours = {own.resolve(), verification.verdict_file(settings).resolve()}
     folders = {settings.data_dir} if settings.in_bucket else {settings.data_dir, settings.store_folder()}
     for folder in folders:
-        if any(path.resolve() != own.resolve() and not _is_empty_folder(path) for path in _entries(folder)):
+        if any(path.resolve() not in ours and not _is_empty_folder(path) for path in _entries(folder)):
             raise BackupRefused(f"{folder} is not empty: a backup is restored where nothing is.")
     if _tables(settings):
         raise BackupRefused("The database is not empty: a backup is restored where nothing is.")
@@ -206,11 +217,15 @@ def _write_key(folder: Path, piece: Piece) -> None:
     sync_folder(path.parent)
 
 
-def _journal(settings: Settings, remembered_in: Path | None, about: About) -> Journal | None:
-    """The tombstones, whole, and reaching back to the backup."""
+def _journal(remembered_in: Path | None, keys: list[Piece], about: About) -> Journal | None:
+    """The tombstones, whole, reaching back to the backup, and at least as new as it. Nothing of it is on disk yet."""
     if remembered_in is None:
         return None
-    journal = Journal(remembered_in, Keys(settings.data_dir / "keys"))
+    texts = [piece.content.decode().strip() for piece in keys if piece.thing == f"{KEYS}/subject.key"]
+    if len(texts) != 1:
+        raise BackupDamaged("The archive does not hold what a backup holds.")
+    journal = Journal(remembered_in, SubjectKey(text=texts[0]))
+    coverage.require(journal, about.tombstones, made_at=about.created_at)
     for line in journal.lines():
         if line.kind == "dropped" and line.at > about.created_at:
             raise BackupRefused(

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO
 
 from app.audit import service as audit
-from app.backup import archive, dump, repository
+from app.backup import archive, coverage, dump, repository, verification
 from app.backup.repository import Stored
 from app.db import migrate, now
 from app.db.tables import new_id
@@ -52,10 +52,11 @@ class _Moved(Exception):
 def back_up(at: Installation, path: Path, *, key_file: Path, progress: Progress) -> Backup:
     """Write an archive that opens with `key_file`, which is made if it is not there; whole, or not at all.
 
-    Raises `BackupRefused`, `DatasetDamaged`.
+    Raises `BackupRefused`, `DatasetDamaged`, `TombstonesDamaged`: with those it could not be restored.
     """
     if path.exists():
         raise BackupRefused(f"{path} is there already; a backup replaces nothing.")
+    verification.require_whole(at, now=True)
     key = KeyEncryptionFile(key_file)
     key.create()
     partial = path.with_name(f".{path.name}.partial")
@@ -112,6 +113,7 @@ def _write(at: Installation, writer: archive.Writer, *, progress: Progress) -> B
                 "created_at": created_at.isoformat(),
                 "version": importlib.metadata.version("lethe"),
                 "schema": migrate.heads(),
+                "tombstones": coverage.standing(session, at).to_json(),
             }
             writer.write(ABOUT, json.dumps(about).encode())
             for name, content in _key_files(at):

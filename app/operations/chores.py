@@ -19,7 +19,7 @@ from app import installation, telemetry
 from app.access import repository as access_repository
 from app.access import sessions
 from app.audit import checkpoints
-from app.backup import tombstones
+from app.backup import tombstones, verification
 from app.config import Settings
 from app.db import now
 from app.deletion import completion, identity, retention, review
@@ -193,7 +193,10 @@ CHORES = (
 )
 """What workers do."""
 
-OF_GATEWAYS = (Chore(name="record_tombstones", seconds=1, do=tombstones.record, urgent=True),)
+OF_GATEWAYS = (
+    Chore(name="record_tombstones", seconds=1, do=tombstones.record, urgent=True),
+    Chore(name="verify_tombstones", seconds=60, do=verification.verify_on_schedule),
+)
 """What is done wherever requests come in, though all workers be dead."""
 
 

@@ -19,6 +19,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from app import heartbeat, telemetry
+from app.backup import verification
+from app.backup.verification import Found
 from app.db import now
 from app.db.tables import Run
 from app.deletion.deadlines import Regulation
@@ -58,6 +60,7 @@ class State:
     running: int
     seen_at: datetime.datetime | None  # the last sign of life of any worker
     workers: Life
+    tombstones: Found
 
     @property
     def queue_age_seconds(self) -> float:
@@ -91,6 +94,7 @@ def state(session: Session, at: Installation) -> State:
         running=len(running),
         seen_at=seen_at,
         workers=_life(moment, seen_at, latest),
+        tombstones=_tombstones(at),
     )
 
 
@@ -101,6 +105,11 @@ def _life(moment: datetime.datetime, seen_at: datetime.datetime | None, latest: 
     if len(ended) == _FAILURES and moment - max(ended) < _LATELY:
         return Life.FAILING
     return Life.ALIVE
+
+
+def _tombstones(at: Installation) -> Found:
+    verdict = verification.last_verdict(at.settings)
+    return verdict.found if verdict else Found.UNVERIFIED
 
 
 def _grouped(
@@ -171,6 +180,9 @@ class Metrics:
         self._failing = Gauge(
             "lethe_workers_failing", f"Whether the last {_FAILURES} runs all came to nothing, lately", registry=registry
         )
+        self._tombstones_damaged = Gauge(
+            "lethe_tombstones_damaged", "Whether they are not what was written; NaN: not verified", registry=registry
+        )
         self._free = Gauge("lethe_data_free_bytes", "Free on the data folder's file system", registry=registry)
         self._runs = Counter("lethe_runs", "Runs that ended, ever", ["kind", "status"], registry=registry)
         self._steps = Counter("lethe_run_steps", "Steps of published runs, ever", ["kind"], registry=registry)
@@ -195,6 +207,8 @@ class Metrics:
 
     def _ask(self) -> None:
         self._free.set(_free_bytes(self._at.settings.data_dir))
+        damaged = {Found.DAMAGED: 1.0, Found.WHOLE: 0.0, Found.UNVERIFIED: math.nan}
+        self._tombstones_damaged.set(damaged[_tombstones(self._at)])
         try:
             with self._at.database.reading() as session:
                 self._set(state(session, self._at))

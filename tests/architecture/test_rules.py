@@ -88,6 +88,7 @@ NEVER_A_CALLERS_FAULT = {
     errors.BackupRefused,
     errors.BackupDamaged,
     errors.TombstonesDamaged,
+    errors.TombstonesStale,
     errors.DatabasePutBack,
     errors.RestoreUnfinished,
 }

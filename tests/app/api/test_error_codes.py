@@ -330,6 +330,15 @@ def damaged_archive(w: World) -> str:
     return w.lethe(*words, LETHE_DATA_DIR=str(elsewhere))
 
 
+def stale_tombstones(w: World) -> str:
+    archive, key = w.settings.data_dir / "archive", w.settings.data_dir / "archive.key"
+    older = w.settings.data_dir / "older.jsonl"
+    older.touch()
+    backups.back_up(w.at, archive, key_file=key, progress=lambda *_: None)
+    words = ("restore", str(archive), "--key-file", str(key), "--tombstones", str(older))
+    return w.lethe(*words, LETHE_DATA_DIR=str(w.settings.data_dir / "restored"))
+
+
 def damaged_tombstones(w: World, _model_id: str) -> None:
     w.settings.resolved_tombstones().write_text("{}\n")
 
@@ -460,6 +469,7 @@ REACHED: dict[str, Callable[[World], str]] = {
     # backups
     "backup_refused": lambda w: w.lethe("restore", "nothing", "--key-file", "nothing"),
     "backup_damaged": damaged_archive,
+    "tombstones_stale": stale_tombstones,
     "tombstones_damaged": partial(failed, damage=damaged_tombstones),
     "database_put_back": partial(failed, damage=older_database),
     "restore_unfinished": cut_off_restore,

@@ -77,6 +77,7 @@ def test_the_process_is_alive_whatever_the_database_does(gateway: TestClient, at
         "overdue": 0,
         "workers": "silent",
         "worker_seen_at": None,
+        "tombstones": "whole",
     }
     migrate.downgrade(at.database.engine)
     assert gateway.get("/healthz").status_code == 200

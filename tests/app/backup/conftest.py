@@ -4,12 +4,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 from pydantic import SecretStr
 
 from app.backup import restoring, service, tombstones
 from app.backup.restoring import Restored
 from app.backup.service import Backup
 from app.config import Settings
+from app.db.tables import Run
 from app.installation import Installation
 from tests.postgres.server import Server
 
@@ -56,3 +58,15 @@ def restore(at: Installation, archive: Path, key_file: Path, other: Settings) ->
         return restoring.restore(other, archive, key_file=key_file, remembered_in=remembered_in, progress=quietly)
 
     return restored
+
+
+@pytest.fixture
+def runs_of(at: Installation) -> Callable[[], list[tuple[str, str | None]]]:
+    """How all runs ended, oldest first."""
+
+    def ended() -> list[tuple[str, str | None]]:
+        with at.database.reading() as session:
+            found = session.execute(sa.select(Run.status, Run.error_code).order_by(Run.started_at, Run.id))
+            return [(status, error_code) for status, error_code in found]
+
+    return ended
