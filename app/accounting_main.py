@@ -6,11 +6,24 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 
 from app import installation, telemetry, tracing
-from app.api import accounting, bounds, calls, certificates, curves, docs, document, operations, previews, problems
+from app.api import (
+    accounting,
+    bounds,
+    calls,
+    certificates,
+    curves,
+    docs,
+    document,
+    operations,
+    pressure,
+    previews,
+    problems,
+)
 from app.api.middleware import BodyLimit, CallLog, Headers, KeyFirst, allow_origins
 from app.config import Settings
 from app.operations.service import Metrics
 
+_ROUTERS = (accounting.router, curves.router, previews.router, bounds.router, certificates.router)
 DESCRIPTION = (
     """How much of anybody is left in the models, what the next request will take, and every theorem behind it."""
 )
@@ -22,12 +35,14 @@ def create_app(settings: Settings) -> FastAPI:
     @asynccontextmanager
     async def lifespan(service: FastAPI) -> AsyncIterator[None]:
         telemetry.configure(settings.log_level)
+        pressure.limit_threads()
         telemetry.trace_to(settings.otlp_endpoint, service="lethe-accounting")
         with (
             installation.opened(settings, read_only=True) as service.state.installation,
             calls.known(service.state.installation, read_only=True) as service.state.known,
         ):
             service.state.metrics = Metrics(service.state.installation)
+            service.state.readiness = operations.Readiness(service.state.installation)
             yield
         tracing.close()
 
@@ -43,12 +58,12 @@ def create_app(settings: Settings) -> FastAPI:
     document.install(service)
     docs.install(service)
     problems.install(service)
-    for router in (accounting.router, curves.router, previews.router, bounds.router):
+    for router in _ROUTERS:
         service.include_router(router, prefix="/v1")
-    service.include_router(certificates.router, prefix="/v1")
     service.include_router(operations.router)
     service.add_middleware(BodyLimit, max_bytes=settings.max_upload_bytes)
-    service.add_middleware(KeyFirst)
+    service.add_middleware(pressure.Pressure)
+    service.add_middleware(KeyFirst, guarded=[("", operations.router), *(("/v1", router) for router in _ROUTERS)])
     allow_origins(service, settings.cors_origins)
     service.add_middleware(CallLog)
     service.add_middleware(Headers)

@@ -72,6 +72,16 @@ class UploadTooLarge(LetheError):
     title = "The upload is larger than this server accepts"
 
 
+class HeadersTooLarge(LetheError):
+    code = "headers_too_large"
+    title = "The head of the request is larger than this server accepts"
+
+
+class RequestTimedOut(LetheError):
+    code = "request_timed_out"
+    title = "The request did not come in time"
+
+
 class PreconditionFailed(InputInvalid):
     code = "precondition_failed"
     title = "A precondition of the guarantee does not hold"

@@ -71,6 +71,7 @@ def create_app(settings: Settings) -> FastAPI:
             calls.known(gateway.state.installation) as gateway.state.known,
         ):
             gateway.state.metrics = Metrics(gateway.state.installation)
+            gateway.state.readiness = operations.Readiness(gateway.state.installation)
             gateway.state.intake = Intake(gateway.state.installation)
             at = gateway.state.installation
             await run_in_threadpool(verification.verify_at_start, at)
@@ -98,8 +99,8 @@ def create_app(settings: Settings) -> FastAPI:
     problems.install(gateway)
     gateway.router.routes += _routes()
     gateway.add_middleware(BodyLimit, max_bytes=settings.max_upload_bytes, answered=site.refused)
-    gateway.add_middleware(KeyFirst)
     gateway.add_middleware(pressure.Pressure)
+    gateway.add_middleware(KeyFirst, guarded=_guarded())
     allow_origins(gateway, settings.cors_origins)
     gateway.add_middleware(CallLog)
     gateway.add_middleware(Headers)
@@ -111,34 +112,48 @@ def _routes() -> Sequence[BaseRoute]:
     """What is served under whatever settings: the first call of an application lets the framework analyse it, which
     takes a quarter of a second, and is done once for all applications of a process."""
     api = APIRouter(generate_unique_id_function=document.operation_id)
-    for router in (
-        batches.router,
-        deletion_requests.router,  # what is called most is matched first
-        datasets.router,
-        additions.router,
-        models.router,
-        serving.router,
-        lineage.router,
-        suppressions.router,
-        leaving_reasons.router,
-        identity_issuers.router,
-        certificates.router,
-        accounting.router,
-        curves.router,
-        previews.router,
-        bounds.router,
-        runs.router,
-        api_keys.router,
-        tenants.router,
-        audit_log.router,
-        webhook_deliveries.router,
-        overview.router,
-        agents.router,
-    ):
+    for router in _ROUTERS:
         api.include_router(router, prefix="/v1")
     api.include_router(operations.router)
-    for prefix in ("/opendsr/v2", "/opendsr"):  # documents of their own describe these, not ours
+    for prefix in _OPENDSR:  # documents of their own describe these, not ours
         api.include_router(opendsr.router, prefix=prefix, include_in_schema=False)
-    api.include_router(drp.router, prefix="/drp/v1", include_in_schema=False)
+    api.include_router(drp.router, prefix=_DRP, include_in_schema=False)
     site.install(api)
     return api.routes
+
+
+def _guarded() -> list[tuple[str, APIRouter]]:
+    return [
+        *(("/v1", router) for router in _ROUTERS),
+        ("", operations.router),
+        *((prefix, opendsr.router) for prefix in _OPENDSR),
+        (_DRP, drp.router),
+    ]
+
+
+_OPENDSR = ("/opendsr/v2", "/opendsr")
+_DRP = "/drp/v1"
+_ROUTERS = (
+    batches.router,
+    deletion_requests.router,  # what is called most is matched first
+    datasets.router,
+    additions.router,
+    models.router,
+    serving.router,
+    lineage.router,
+    suppressions.router,
+    leaving_reasons.router,
+    identity_issuers.router,
+    certificates.router,
+    accounting.router,
+    curves.router,
+    previews.router,
+    bounds.router,
+    runs.router,
+    api_keys.router,
+    tenants.router,
+    audit_log.router,
+    webhook_deliveries.router,
+    overview.router,
+    agents.router,
+)

@@ -24,6 +24,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from app import hardening, installation, main, telemetry
+from app.api import connections
 from app.config import Settings
 from app.errors import AddressInUse, AlreadyRunning
 from app.installation import Installation
@@ -71,9 +72,12 @@ def serve(
         log_config=None,
         access_log=False,
         loop="asyncio",  # uvloop keeps the last 256 kB that it has received
+        http=connections.protocol(),
+        ws="none",
         timeout_notify=1,
         timeout_graceful_shutdown=10,
     )
+    connections.allow_many()
     server = uvicorn.Server(config)
     config.callback_notify = _Forgetting(server)
     ready = threading.Thread(target=_when_started, args=(server, on_ready), daemon=True)

@@ -2,31 +2,40 @@
 
 import functools
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
+import anyio.to_thread
 from fastapi import Depends, Header, Query, Request, Security
-from fastapi.concurrency import run_in_threadpool
 from fastapi.dependencies.models import Dependant
 from fastapi.responses import JSONResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from fastapi.security.utils import get_authorization_scheme_param
 from sqlalchemy.orm import Session
+from starlette.datastructures import Headers
+from starlette.types import Scope as HTTPScope
 
+from app.access import service as access
 from app.access.callers import Callers, LastUses
 from app.access.idempotency import Answer, Once
 from app.access.rates import Rates
 from app.access.service import Caller, Scope
 from app.db.paging import Page
-from app.errors import FieldError, InputInvalid, Unauthenticated
+from app.errors import FieldError, InputInvalid, LetheError, Unauthenticated
 from app.installation import Installation
 
 _bearer = HTTPBearer(auto_error=False, description="An API key")
 
 WINDOW = "lethe.window"
 """Where the scope of a call says what is left of its key's minute."""
+CALLER = "lethe.caller"
+"""Where it says whose key came, which may do what the route asks for."""
+REFUSAL = "lethe.refusal"
+"""Where it says why that is nobody's, for a route that tells it in words of its own."""
 _MOST_FAULTS = 10
+_STRANGERS = 2
 Limit = Annotated[int, Query(ge=1, le=500)]
 Cursor = Annotated[str | None, Query(max_length=500)]
 T = TypeVar("T")
@@ -61,7 +70,8 @@ def known(at: Installation, *, read_only: bool = False) -> Iterator["Known"]:
     )
     uses = None if read_only else LastUses(at.database)
     try:
-        yield Known(callers=Callers(at.database, used=uses.note if uses else None), rates=rates)
+        callers = Callers(at.database, used=uses.note if uses else None)
+        yield Known(callers=callers, rates=rates, strangers=anyio.CapacityLimiter(_STRANGERS))
     finally:
         rates.close()
         if uses is not None:
@@ -74,6 +84,8 @@ class Known:
 
     callers: Callers
     rates: Rates
+    strangers: anyio.CapacityLimiter
+    """Of threads that look up keys which nobody has come with lately."""
 
 
 async def _installation(request: Request) -> Installation:
@@ -86,14 +98,33 @@ async def identified(known: Known, key: str | None, address: str) -> Caller:
     caller = known.callers.recall(key)
     if caller is not None:
         return caller
-    if key and not known.callers.has_known(key):
+    if not key:
+        raise access.unauthenticated()
+    limiter = None
+    if not known.callers.has_known(key):
         known.rates.admit(address)
+        limiter = known.strangers
     try:
-        return await run_in_threadpool(known.callers.authenticate, key)
+        return await anyio.to_thread.run_sync(known.callers.authenticate, key, limiter=limiter)
     except Unauthenticated:
-        if key:
-            known.rates.failed(address)
+        known.rates.failed(address)
         raise
+
+
+async def let_in(known: Known, scope: HTTPScope, scopes: Iterable[Scope]) -> Caller:
+    """Whose key came, that it may still call in this minute, and has all `scopes`: from the head of the call alone."""
+    kind, key = get_authorization_scheme_param(Headers(scope=scope).get("authorization"))
+    caller = await identified(known, key if kind.lower() == "bearer" else None, address_of(scope))
+    scope[WINDOW] = known.rates.count(caller)
+    for one in scopes:
+        caller.require(one)
+    return caller
+
+
+def address_of(scope: HTTPScope) -> str:
+    """Where a call comes from; empty if that cannot be said."""
+    client = scope.get("client")
+    return client[0] if client else ""
 
 
 At = Annotated[Installation, Depends(_installation)]
@@ -126,17 +157,27 @@ def _authenticated(scope: Scope) -> Callable[..., Any]:
     async def authenticated(
         request: Request, header: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
     ) -> Call:
-        """Whose key it is, that it may still call in this minute, and may do this."""
-        known: Known = request.app.state.known
-        address = request.client.host if request.client else ""
-        caller = await identified(known, header.credentials if header else None, address)
-        request.scope[WINDOW] = known.rates.count(caller)
+        """Who was let in before the body of the call was read, and may do this."""
+        refusal: LetheError | None = request.scope.get(REFUSAL)
+        if refusal is not None:
+            raise refusal
+        caller: Caller = request.scope[CALLER]
         caller.require(scope)
         if request.scope["query_string"] and request.scope["path"].startswith("/v1/"):
             _check_query(request)
         return Call(at=request.app.state.installation, caller=caller)
 
+    _GUARDS[authenticated] = scope
     return authenticated
+
+
+_GUARDS: dict[Callable[..., Any], Scope] = {}
+
+
+def scopes_of(dependant: Dependant) -> frozenset[Scope]:
+    """What a route asks of the key that it is called with; nothing if it asks for none."""
+    mine = {_GUARDS[dependant.call]} if dependant.call in _GUARDS else set()
+    return frozenset(mine).union(*(scopes_of(one) for one in dependant.dependencies))
 
 
 def _check_query(request: Request) -> None:

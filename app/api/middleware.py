@@ -1,15 +1,19 @@
 """What wraps every call: a limit on bodies, a log that knows routes, not paths, and headers that browsers obey."""
 
+import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
-from fastapi import FastAPI, Request, Response
-from fastapi.security.utils import get_authorization_scheme_param
+from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi.routing import APIRoute
 from sqlalchemy.exc import OperationalError
 from starlette.middleware.cors import CORSMiddleware
+from starlette.routing import compile_path
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app import telemetry, tracing
+from app.access import service as access
 from app.access.rates import Window
 from app.api import calls, problems
 from app.api.calls import WINDOW
@@ -17,37 +21,61 @@ from app.errors import LetheError, UploadTooLarge
 
 _MOST_IN_MEMORY = 32 * 2**20
 """Of a body that is no file: it is read as a whole."""
-_SMALL = 64 * 1024
-"""Such a body costs nothing, whoever sends it."""
+
+
+_ROUTE = "lethe.route"
+"""Where the scope of a call says which route it was for that was refused before it came there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Guard:
+    """What a route asks of keys."""
+
+    route: str
+    pattern: re.Pattern[str]
+    methods: frozenset[str]
+    scopes: frozenset[access.Scope]
 
 
 class KeyFirst:
-    """Reads no body of more than 64 KiB for whoever has no key: the framework would, before it asks who calls."""
+    """Asks whose key it is, and whether it has the scope, before anything of a body is read or a place is taken.
 
-    def __init__(self, app: ASGIApp) -> None:
+    `guarded`: the routes, with what is before their paths.
+    """
+
+    def __init__(self, app: ASGIApp, *, guarded: Iterable[tuple[str, APIRouter]]) -> None:
         self._app = app
+        self._guards = [
+            _Guard(
+                route=prefix + route.path,
+                pattern=compile_path(prefix + route.path)[0],
+                methods=frozenset(route.methods or ()),
+                scopes=scopes,
+            )
+            for prefix, router in guarded
+            for route in router.routes
+            if isinstance(route, APIRoute) and (scopes := calls.scopes_of(route.dependant))
+        ]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["path"].startswith("/v1/") and not _is_small(scope):
-            scheme, key = get_authorization_scheme_param(Request(scope).headers.get("authorization"))
-            address = scope["client"][0] if scope.get("client") else ""
+        guard = self._guard(scope) if scope["type"] == "http" else None
+        if guard is not None:
+            scope[_ROUTE] = guard.route
             try:
-                await calls.identified(scope["app"].state.known, key if scheme.lower() == "bearer" else None, address)
+                scope[calls.CALLER] = await calls.let_in(scope["app"].state.known, scope, guard.scopes)
             except LetheError as refusal:
-                await problems.problem(refusal)(scope, receive, send)
-                return
+                if scope["path"].startswith("/v1/"):
+                    await problems.problem(refusal)(scope, receive, send)
+                    return
+                scope[calls.REFUSAL] = refusal
             except OperationalError as error:
                 await problems.problem(problems.unavailable(error))(scope, receive, send)
                 return
         await self._app(scope, receive, send)
 
-
-def _is_small(scope: Scope) -> bool:
-    headers = dict(scope["headers"])
-    if b"transfer-encoding" in headers:
-        return False
-    declared = headers.get(b"content-length", b"0")
-    return not declared.isdigit() or int(declared) <= _SMALL
+    def _guard(self, scope: Scope) -> _Guard | None:
+        method, path = scope["method"], scope["path"]
+        return next((one for one in self._guards if method in one.methods and one.pattern.match(path)), None)
 
 
 Refused = Callable[[Request, LetheError], Response]
@@ -132,7 +160,7 @@ class CallLog:
                 raise
             await problems.unexpected(error)(scope, receive, watched)
         finally:
-            route = getattr(scope.get("route"), "path", "(none)")
+            route = getattr(scope.get("route"), "path", None) or scope.get(_ROUTE, "(none)")
             seconds = time.perf_counter() - started
             telemetry.call_answered(method=scope["method"], route=route, status=status or 500, seconds=seconds)
             span.update_name(f"{telemetry.known_method(scope['method'])} {route}")

@@ -1,8 +1,10 @@
 """What operators and their tools look at: alive, ready, the public keys, metrics."""
 
+import asyncio
 from typing import Any
 
 from fastapi import APIRouter, Request
+from fastapi.concurrency import run_in_threadpool
 from fastapi.encoders import jsonable_encoder
 from fastapi.responses import JSONResponse, PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST
@@ -11,9 +13,11 @@ from app import telemetry
 from app.accounting import certificates
 from app.api import problems
 from app.api.calls import At
+from app.api.pressure import FULL
 from app.api.schemas import HealthOut, ReadyOut
 from app.db import migrate
 from app.errors import Busy, Unavailable
+from app.installation import Installation
 from app.operations import service as operations
 from app.operations.service import Metrics
 
@@ -30,12 +34,34 @@ async def healthz() -> HealthOut:
     return HealthOut(status="ok")
 
 
+class Readiness:
+    """Looks once for all who ask at the same time: nobody needs a key to ask, or a place."""
+
+    def __init__(self, at: Installation) -> None:
+        self._at = at
+        self._looking: asyncio.Task[JSONResponse] | None = None
+
+    async def look(self) -> JSONResponse:
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.create_task(run_in_threadpool(ready, self._at))
+        return await asyncio.shield(self._looking)
+
+
 @router.get("/readyz", response_model=ReadyOut, responses=_NOT_READY)
-def readyz(at: At) -> JSONResponse:
-    """Whether this process can serve: the database answers and has this release's schema. If not, 503.
+async def readyz(request: Request) -> JSONResponse:
+    """Whether this process can serve: the database answers and has this release's schema, and there are places for
+    calls. If not, 503.
 
     What else may need somebody's attention is told, with 200: old or late requests, workers that do not work.
     """
+    if request.scope.get(FULL):
+        return JSONResponse(jsonable_encoder(ReadyOut(status="full")), 503)
+    readiness: Readiness = request.app.state.readiness
+    return await readiness.look()
+
+
+def ready(at: Installation) -> JSONResponse:
+    """What `/readyz` answers, but for what waits in this process."""
     if not migrate.is_current(at.database.engine):
         return JSONResponse(jsonable_encoder(ReadyOut(status="database_not_migrated")), 503)
     with at.database.reading() as session:

@@ -19,6 +19,8 @@ STATUS: dict[type[LetheError], int] = {
     errors.InputInvalid: 422,
     errors.CertificateInvalid: 422,
     errors.UploadTooLarge: 413,
+    errors.HeadersTooLarge: 431,
+    errors.RequestTimedOut: 408,
     errors.Unauthenticated: 401,
     errors.ScopeMissing: 403,
     errors.IdentityStatementInvalid: 403,

@@ -618,7 +618,7 @@ class HealthOut(BaseModel):
 
 
 class ReadyOut(BaseModel):
-    status: str = Field(description="ready or database_not_migrated")
+    status: str = Field(description="ready, full (calls are refused) or database_not_migrated")
     queue_age_seconds: float | None = Field(
         None, description="How long the oldest request has waited for a worker, or 0."
     )

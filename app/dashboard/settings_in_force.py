@@ -40,7 +40,7 @@ def show_settings(visit: TheVisit) -> Response:
     return visit.page(
         "settings.html",
         settings=in_force(at.settings),
-        ready=ReadyOut.model_validate_json(bytes(operations.readyz(at).body)),
+        ready=ReadyOut.model_validate_json(bytes(operations.ready(at).body)),
         versions={
             "Lethe": importlib.metadata.version("lethe"),
             "Schema of the database": ", ".join(migrate.heads()),

@@ -369,12 +369,23 @@ def too_many_calls(w: World) -> str:
             call.sendall(f"{head}Content-Type: application/json\r\nContent-Length: 2\r\n\r\n".encode())
 
         def refused() -> str | None:
-            answer = httpx.get(
-                f"{url}/v1/models", timeout=120, headers={"Authorization": w.gateway.headers["Authorization"]}
-            )
-            return None if answer.is_success else str(answer.json()["code"])
+            headers = {"Authorization": w.gateway.headers["Authorization"]}
+            answer = httpx.post(f"{url}/v1/lineage", timeout=120, headers=headers, json={})
+            return None if answer.status_code == 422 else str(answer.json()["code"])
 
         return str(processes.wait_until(refused))
+
+
+def raw(w: World, said: bytes) -> str:
+    """What the gateway answers to these bytes."""
+    with processes.gateway(w.settings) as (_, url), socket.socket() as caller:
+        place = httpx.URL(url)
+        caller.connect((place.host, place.port))
+        caller.sendall(said)
+        answer = b""
+        while more := caller.recv(65536):
+            answer += more
+        return str(json.loads(answer.partition(b"\r\n\r\n")[2])["code"])
 
 
 def defect(w: World) -> str:
@@ -394,6 +405,8 @@ REACHED: dict[str, Callable[[World], str]] = {
     "message_expired": partial(with_agent, **moments(issued=-2, expires=-1)),
     "dataset_unusable": lambda w: w.upload(b"age,y\n1,a\n2,a\n", "people.csv", schema=json.dumps(CSV_SCHEMA)),
     "upload_too_large": lambda w: w.code("POST", "/lineage", headers={"Content-Length": str(2**40)}, content=b"{}"),
+    "headers_too_large": lambda w: raw(w, b"GET / HTTP/1.1\r\nX: " + b"a" * 40_000),
+    "request_timed_out": lambda w: raw(w, b"GET / HTTP/1.1\r\n"),
     "precondition_failed": lambda w: w.code(
         "POST", "/models", json={"name": "m", "dataset_id": w.dataset_id(), "l2": 0.05, "noise_scale": 1e-200}
     ),
