@@ -109,7 +109,7 @@ def mu(stretches: Iterable[Stretch], *, apart: float = 0.0) -> float:
     stretches = list(stretches)
     if all(stretch.contraction <= 1 for stretch in stretches):
         start = [Span(apart, 0.0, 1.0)] if apart else []
-        return mu_of([*start, *(span for stretch in stretches for span in _in_floats(stretch))])
+        return mu_of([*start, *(span for stretch in stretches for span in spans_of(stretch))])
     with decimal.localcontext(_WIDE):
         string = _Pulled[Decimal]()
         if apart:
@@ -127,6 +127,21 @@ def mu(stretches: Iterable[Stretch], *, apart: float = 0.0) -> float:
         exact = sum(squares, Decimal(0)).sqrt()
         rounded = float(exact)
         return rounded if rounded >= exact else math.nextafter(rounded, math.inf)
+
+
+def spans_of(stretch: Stretch) -> Iterator[Span[float]]:
+    """The stretch, with c <= 1, in two spans at most: all its full periods, since each is steeper than the next."""
+    c, push, variance = stretch.contraction, stretch.push, stretch.variance
+    every = stretch.every if push else stretch.steps
+    periods, rest = divmod(stretch.steps, every)
+    rate = math.log(c) if c else -math.inf
+    for count, steps in ((periods, every), (1, rest)):
+        if count and steps:
+            yield Span(
+                push * c ** (steps - 1) * _sum(steps * rate, count),
+                variance * _sum(2 * rate, count * steps),
+                c ** (count * steps),
+            )
 
 
 def mu_of(spans: Iterable[Span[float]]) -> float:
@@ -202,21 +217,6 @@ def faded(decay: Number, value: Number) -> Number:
     """decay * value, and never 0 where something is left."""
     left = decay * value
     return left if left or not value else type(value)(math.ulp(0.0))
-
-
-def _in_floats(stretch: Stretch) -> Iterator[Span[float]]:
-    """The stretch, with c <= 1, in two spans at most: all its full periods, since each is steeper than the next."""
-    c, push, variance = stretch.contraction, stretch.push, stretch.variance
-    every = stretch.every if push else stretch.steps
-    periods, rest = divmod(stretch.steps, every)
-    rate = math.log(c) if c else -math.inf
-    for count, steps in ((periods, every), (1, rest)):
-        if count and steps:
-            yield Span(
-                push * c ** (steps - 1) * _sum(steps * rate, count),
-                variance * _sum(2 * rate, count * steps),
-                c ** (count * steps),
-            )
 
 
 def _in_decimals(stretch: Stretch) -> Iterator[tuple[Span[Decimal], int]]:
