@@ -1,4 +1,4 @@
-"""The accountant: two scalars per chain, and every guarantee read off them.
+"""The accountant: two scalars per stretch of a chain, and every guarantee read off them.
 
 Learning and unlearning are one chain of projected noisy gradient steps on a dataset whose slots are edited between
 runs: a deleted record becomes null. Compare it with the chain that runs the same steps on other data from the same
@@ -7,11 +7,11 @@ initial law, and keep
     influence   W <- c W + s_t        s_t: how far the differing records move one noiseless step
     variance    V <- c^2 V + nu^2     nu^2 = 2 eta sigma^2
 
-Then the last iterates are mu-indistinguishable (mu-GDP, in both directions) with mu = W / sqrt(V). Proof and
-precondition (s_t never increases, which holds because the comparison is with the data as they are at the end):
-`docs/mathematics/shift.md`; the inequality is the shifted interpolation of Bok, Su and Altschuler (2024), optimised
-over its shifts. Runs of one chain may differ in eta and sigma (`varying.md`), a chain may begin at a model that was
-not learned here (`reset.md`), and its steps may round to a grid, which adds a little to mu (`grid.md`).
+Then the last iterates are mu-indistinguishable (mu-GDP, in both directions) with mu = W / sqrt(V), where the noise
+never fell. Where it did, mu is that of a string pulled tight under the path of the chain (`taut_string.py`), of which
+this is the case of one piece. Proof: `docs/mathematics/shift.md`; the inequality is the shifted interpolation of Bok,
+Su and Altschuler (2024), optimised over its shifts. A chain may begin at a model that was not learned here
+(`reset.md`), and its steps may round to a grid, which adds a little to mu (`grid.md`).
 """
 
 import math
@@ -21,11 +21,10 @@ from functools import lru_cache
 
 from app.privacy.errors import DomainError, PreconditionError, require_count, require_nonnegative, require_order
 from app.privacy.mechanism import Adjacency, Mechanism
+from app.privacy.taut_string import Span, faded, mu_of, restarts
 
 THEOREM = "shifted-interpolation/1"
 """The id under which certificates cite the bound above."""
-
-_SLACK = 1e-12  # relative, for the rounding of W and V where a shift is zero (varying.md says what it can cost)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +58,7 @@ class Chain:
     `steps`: all steps since the initial law. `variance`: V. `presence`: W of one slot that differs since the first
     step and still does (a record not yet deleted, a slot not yet filled). `influence`: sum of W over all `edits` since
     the first step. `distance`: what is left of the distance between the two starts. `constant`: every run so far had
-    the same mechanism, the present `mechanism`. `falls`: where the noise fell.
+    the same mechanism, the present `mechanism`. `parts`: the chain cut where its noise fell, none if it never did.
     """
 
     mechanism: Mechanism
@@ -70,15 +69,26 @@ class Chain:
     distance: float = 0.0
     edits: int = 0
     constant: bool = True
-    falls: "tuple[Fall, ...]" = ()
+    parts: "tuple[Part, ...]" = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fall:
-    """Where a chain stood when its noise scale fell, and by how much its steps have contracted since."""
+class Part:
+    """Runs of a chain during which its noise did not fall, as though nothing had been before them.
 
-    chain: Chain
-    decay: float
+    `variance`, `presence` and `influence` at their end, as in `Chain`, and `decay`, the product of their contractions.
+    `influence` is that of the `edits` since the first step of the chain; each one after them adds a `presence`.
+    """
+
+    variance: float = 0.0
+    presence: float = 0.0
+    influence: float = 0.0
+    decay: float = 1.0
+    edits: int = 0
+
+    def span(self, edits: int) -> Span[float]:
+        """What it adds to the path if there have been so many `edits` in all."""
+        return Span(self.influence + (edits - self.edits) * self.presence, self.variance, self.decay)
 
 
 def started(mechanism: Mechanism) -> Chain:
@@ -99,20 +109,21 @@ def advance(chain: Chain, run: Run) -> Chain:
     if not isinstance(run, Run):
         raise DomainError(f"Expected a Run, not {type(run).__name__}")
     mechanism = _following(chain.mechanism, run)
-    falls = chain.falls
+    parts = chain.parts
     if chain.steps and mechanism.noise_scale < chain.mechanism.noise_scale:
-        falls = (*falls, Fall(chain=replace(chain, falls=()), decay=1.0))
+        parts = (*(parts or (_whole(chain),)), Part(edits=chain.edits))
     decay = mechanism.contraction**run.steps
+    variance, presence, influence = _recursion(chain, mechanism, run, decay)
     return Chain(
         mechanism=mechanism,
         steps=chain.steps + run.steps,
-        variance=decay**2 * chain.variance + _noise(mechanism, run.steps),
-        presence=decay * chain.presence + _push(mechanism, run.steps),
-        influence=_faded(decay, chain.influence + run.edits * chain.presence),
-        distance=_faded(decay, chain.distance),
+        variance=variance,
+        presence=presence,
+        influence=influence,
+        distance=faded(decay, chain.distance),
         edits=chain.edits + run.edits,
         constant=chain.steps == 0 or (chain.constant and mechanism == chain.mechanism),
-        falls=tuple(replace(fall, decay=decay * fall.decay) for fall in falls),
+        parts=parts and (*parts[:-1], _longer(parts[-1], mechanism, run, decay)),
     )
 
 
@@ -134,33 +145,16 @@ def erased(chain: Chain, *, records: int) -> Chain:
     return replace(chain, influence=chain.influence + records * chain.presence, edits=chain.edits + records)
 
 
-def mu_of(chain: Chain, influence: float) -> float:
-    """What `influence` >= 0 on the chain's last iterate amounts to, if its shifts are feasible."""
-    return _mu(chain.mechanism, influence, chain.variance)
-
-
 def unlearning_mu(chain: Chain, *, records: int = 0) -> float:
     """Against learning from scratch: same steps, same initial law, on the data as they are now.
 
     Covers all edits so far together (influences add), and `records` >= 0 more that have just become null. For
     requests that do not depend on published models. Of an `imported` chain: against the same steps from any start.
-
-    Raises `PreconditionError` (`shifts_feasible`) where the noise fell and too few steps followed.
     """
     require_count(0, records=records)
-    influence = chain.influence + records * chain.presence + chain.distance
-    mu = mu_of(chain, influence)
-    for fall in chain.falls:
-        then = fall.chain
-        before = then.influence + (chain.edits + records - then.edits) * then.presence + then.distance
-        least = fall.decay * then.variance * (influence / chain.variance)
-        if not before >= (1 - _SLACK) * least:
-            raise PreconditionError(
-                "shifts_feasible",
-                f"Expected influence={before:.6g} >= {least:.6g} where the noise fell after {then.steps} steps: more"
-                " steps without edits, or a smaller fall",
-            )
-    return mu
+    if chain.parts:
+        return _mu(chain.mechanism, [part.span(chain.edits + records) for part in chain.parts])
+    return _mu_of_one(chain, chain.influence + records * chain.presence + chain.distance)
 
 
 def deletion_mu(chain: Chain, *, records: int, steps_present: int, steps_absent: int = 0) -> float:
@@ -179,10 +173,11 @@ def deletion_mu(chain: Chain, *, records: int, steps_present: int, steps_absent:
     if not chain.constant:
         raise PreconditionError("mechanism_constant", "Expected one mechanism in all runs; follow the records alone")
     decay = chain.mechanism.contraction ** (steps - steps_present)
-    influence = _faded(decay, records * _push(chain.mechanism, steps_present))
+    influence = faded(decay, records * _push(chain.mechanism, steps_present))
     if steps_absent:
-        return _mu(chain.mechanism, influence, _noise(chain.mechanism, steps) if steps else 0.0)
-    return mu_of(chain, influence + chain.distance)
+        variance = _noise(chain.mechanism, steps) if steps else 0.0
+        return _mu(chain.mechanism, [Span(influence, variance, 1.0)])
+    return _mu_of_one(chain, influence + chain.distance)
 
 
 def alone(
@@ -223,19 +218,15 @@ def restart_mu(mechanism: Mechanism, runs: Sequence[Run]) -> float:
     A second upper bound beside `unlearning_mu(replay(mechanism, runs))`, smaller where very much was edited long ago.
     The runs are read from the last to the first; infinite if there is none.
     """
-    best, steepest = math.inf, 0.0
-    influence, variance, decay, later = 0.0, 0.0, 1.0, 0
+    spans: list[Span[float]] = []
+    differing = 0
     for run in reversed(list(_spelt_out(mechanism, runs))):
         made = run.mechanism or mechanism
-        influence += later * _push(made, run.steps) * decay
-        variance += _noise(made, run.steps) * decay**2
-        decay *= made.contraction**run.steps
-        later += run.edits
-        steepest = max(steepest, influence / variance)
-        apart = influence + _faded(decay, 2 * made.radius)
-        if (1 - _SLACK) * steepest <= apart / variance:  # the shifts are feasible (varying.md)
-            best = min(best, _mu(made, apart, variance))
-    return best
+        push, decay = _push(made, run.steps), made.contraction**run.steps
+        spans.append(Span(differing * push, _noise(made, run.steps), decay))
+        differing += run.edits
+    best = min(restarts(spans, apart=2 * mechanism.radius), default=math.inf)
+    return best + mechanism.rounding_mu
 
 
 def renyi_divergence(*, mu: float, order: float) -> float:
@@ -257,7 +248,7 @@ def release_mu(mechanism: Mechanism, *, steps: int, adjacency: Adjacency) -> flo
     """
     require_count(1, steps=steps)
     scale = mechanism.sensitivity(adjacency) / mechanism.sensitivity(Adjacency.ZERO_OUT)
-    return _mu(mechanism, scale * _push(mechanism, steps), _noise(mechanism, steps))
+    return _mu(mechanism, [Span(scale * _push(mechanism, steps), _noise(mechanism, steps), 1.0)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -350,6 +341,33 @@ def _following(mechanism: Mechanism, run: Run) -> Mechanism:
     return made
 
 
+def _recursion(at: Chain | Part, mechanism: Mechanism, run: Run, decay: float) -> tuple[float, float, float]:
+    """Variance, presence and influence after `run`."""
+    return (
+        decay**2 * at.variance + _noise(mechanism, run.steps),
+        decay * at.presence + _push(mechanism, run.steps),
+        faded(decay, at.influence + run.edits * at.presence),
+    )
+
+
+def _whole(chain: Chain) -> Part:
+    """A chain that was not cut yet. Nothing is before it, so that its decay plays no part."""
+    influence = chain.influence + chain.distance
+    return Part(variance=chain.variance, presence=chain.presence, influence=influence, edits=chain.edits)
+
+
+def _longer(part: Part, mechanism: Mechanism, run: Run, decay: float) -> Part:
+    """The last part of a chain after `run`."""
+    variance, presence, influence = _recursion(part, mechanism, run, decay)
+    return Part(
+        variance=variance,
+        presence=presence,
+        influence=influence,
+        decay=decay * part.decay,
+        edits=part.edits + run.edits,
+    )
+
+
 def _spelt_out(mechanism: Mechanism, runs: Iterable[Run]) -> Iterator[Run]:
     """The runs, each with the mechanism it ran with."""
     for run in runs:
@@ -369,15 +387,15 @@ def _noise(mechanism: Mechanism, steps: int) -> float:
     return -mechanism.step_variance * math.expm1(2 * steps * math.log(c)) / ((1 - c) * (1 + c))
 
 
-def _faded(decay: float, value: float) -> float:
-    """decay * value, and never 0 where something is left."""
-    return max(decay * value, math.ulp(0.0)) if value > 0 else 0.0
+def _mu_of_one(chain: Chain, influence: float) -> float:
+    """What `influence` on the last iterate amounts to under all the noise of a chain whose noise never fell."""
+    return _mu(chain.mechanism, [Span(influence, chain.variance, 1.0)])
 
 
-def _mu(mechanism: Mechanism, influence: float, variance: float) -> float:
-    """W / sqrt(V), and what rounding adds to it; nothing is certified of a chain that has no noise."""
-    if not (math.isfinite(influence) and math.isfinite(variance) and influence >= 0 and variance >= 0):
-        raise DomainError("Expected finite influence >= 0 and variance >= 0")
-    if influence == 0:
-        return 0.0
-    return influence / math.sqrt(variance) + mechanism.rounding_mu if variance > 0 else math.inf
+def _mu(mechanism: Mechanism, spans: Sequence[Span[float]]) -> float:
+    """The mu of the string under `spans`, and what rounding to a grid adds to it."""
+    for span in spans:
+        if not (0 <= span.influence < math.inf and 0 <= span.variance < math.inf):
+            raise DomainError("Expected finite influence >= 0 and variance >= 0")
+    differs = any(span.influence for span in spans)
+    return mu_of(spans) + mechanism.rounding_mu if differs else 0.0

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from app.privacy import accountant, conversion
 from app.privacy.accountant import Chain, Exposure, Run
-from app.privacy.errors import LARGEST_COUNT, DomainError, InfeasibleError, PreconditionError, require_count
+from app.privacy.errors import LARGEST_COUNT, DomainError, InfeasibleError, require_count
 from app.privacy.mechanism import Mechanism, Objective, finest_grid, gradient_bound, smoothness
 
 DEFAULT_HEADROOM = 2.0
@@ -104,11 +104,10 @@ def mechanism_for(
 def least_steps(chain: Chain, *, records: int, epsilon: float, delta: float, at_most: int) -> int:
     """Least K >= 1 such that, after `records` >= 0 more become null and K steps run, `unlearning` meets the target.
 
-    Formal Guarantee: K steps reach (epsilon, delta) and K - 1 do not, unless K = 1. mu falls with every step, since
-    1 / mu^2 = (V + nu^2 (c^-2 + ... + c^-2K)) / W^2, so doubling and bisection find K.
+    Formal Guarantee: K steps reach (epsilon, delta) and K - 1 do not, unless K = 1. mu falls with every step, which
+    treats both chains alike, so doubling and bisection find K.
 
-    Edge cases: raises `InfeasibleError` if `at_most` steps do not reach it. Where the noise of the chain fell, K is
-    also enough for its shifts to be feasible, which they then stay.
+    Edge cases: raises `InfeasibleError` if `at_most` steps do not reach it.
 
     >>> m = mechanism_for(num_slots=1000, num_classes=2, epsilon=1.0, delta=1e-5)
     >>> chain = accountant.replay(m, [Run(steps=m.learn_steps)])
@@ -120,10 +119,7 @@ def least_steps(chain: Chain, *, records: int, epsilon: float, delta: float, at_
     target = conversion.gdp_mu(epsilon=epsilon, delta=delta)
 
     def reached(steps: int) -> bool:
-        try:
-            return accountant.unlearning_mu(accountant.advance(chain, Run(steps=steps, records=records))) <= target
-        except PreconditionError:  # the noise fell, and too few steps followed
-            return False
+        return accountant.unlearning_mu(accountant.advance(chain, Run(steps=steps, records=records))) <= target
 
     high = 1
     while not reached(high):

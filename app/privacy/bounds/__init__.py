@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 from app.privacy.bounds import (
     conversions,
+    cyclic,
     deletion,
     descent_to_delete,
     dp,
@@ -34,6 +35,7 @@ _SUBJECTS = (
     langevin_sequences,
     descent_to_delete,
     shift,
+    cyclic,
     others,
 )
 

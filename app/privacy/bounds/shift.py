@@ -5,16 +5,16 @@ start within z0. Let c be the Lipschitz constant of a noiseless step and
 
     Delta <- c Delta + eta delta_t,  Delta_0 = z0;      v <- c^2 v + 2 eta sigma^2,  v_0 = 0.
 
-Their last iterates are mu-GDP in both directions with mu = Delta/sqrt(v): no log-Sobolev constant, no dimension, all
-orders at once, equality for quadratics. The optimal shifts must keep the coupled chains at distances >= 0, which holds
-if c <= 1 and delta_t never increases, and is checked otherwise. `app.privacy.accountant` is the same recursion for the
-chain of a mechanism.
+Their last iterates are mu-GDP in both directions with mu = Delta/sqrt(v) if c <= 1 and delta_t never increases: no
+log-Sobolev constant, no dimension, all orders at once, equality for quadratics. Elsewhere mu is that of the string
+under the path of (v, Delta), `app.privacy.taut_string`, of which this is the case of one piece.
+`app.privacy.accountant` is the same for the chain of a mechanism.
 """
 
 import math
 from typing import Annotated
 
-from app.privacy import conversion
+from app.privacy import conversion, taut_string
 from app.privacy.bounds.bound import Domain, Outputs, bound, hypothesis, real, require, steps_up
 from app.privacy.bounds.symbols import (
     CONVEX,
@@ -46,6 +46,7 @@ from app.privacy.bounds.symbols import (
     Weights,
 )
 from app.privacy.errors import DomainError, NotionError, PreconditionError
+from app.privacy.taut_string import Stretch
 
 _ITERATION = f'{SHIFTED}; Feldman, Mironov, Talwar, Thakurta, "Privacy amplification by iteration", FOCS 2018'
 _STEP = "The step size is at most 2/(m + L), so that a noiseless step contracts by 1 - eta m."
@@ -89,8 +90,9 @@ def contraction(eta: StepSize, m: ConvexityOrZero, L: Smoothness) -> Outputs:
 @bound(
     "The shift accountant",
     reference=_ITERATION,
-    statement="The last iterates are mu-GDP with mu = Delta/sqrt(v), if the optimal shifts are feasible: every distance"
-    " Delta_t - (Delta_T/v_T) c^(T-t) v_t is >= 0.",
+    statement="The last iterates are mu-GDP, mu^2 the sum of (rise)^2/run over the straight pieces of a string: the"
+    " greatest convex function from the origin to the end of the path (c^(2(T-t)) v_t, c^(T-t) Delta_t) that is nowhere"
+    " above it. If c <= 1 and the difference never grows there is one piece, and mu = Delta/sqrt(v).",
     assumptions=(
         "Both chains have the same projection, c, eta and sigma; the data differ only as the segments say.",
         HIDDEN,
@@ -102,14 +104,12 @@ def contraction(eta: StepSize, m: ConvexityOrZero, L: Smoothness) -> Outputs:
     },
 )
 def shift_mu(z0: StartDistance, segments: Segments, c: Contraction, eta: StepSize, sigma: Noise) -> Outputs:
-    ends = [(z0, 0.0)]
+    reach, v = z0, 0.0
     for steps, gap in segments:
-        reach, v = ends[-1]
-        ends.append(_advance(reach, v, steps, gap, c, eta, sigma))
-    reach, v = ends[-1]
-    if reach > 0 and v > 0:
-        _require_feasible(ends, segments, c, eta, sigma)
-    mu = reach / math.sqrt(v) if v > 0 else math.inf if reach > 0 else 0.0
+        reach, v = _advance(reach, v, steps, gap, c, eta, sigma)
+    noise = 2 * eta * sigma**2
+    path = (Stretch(steps=steps, contraction=c, variance=noise, push=eta * gap) for steps, gap in segments if steps)
+    mu = taut_string.mu(path, apart=z0)
     return {"mu": mu, "Delta": reach, "v": v}
 
 
@@ -292,36 +292,6 @@ def _geometric(ratio: float, terms: int) -> float:
     if ratio == 1 or terms == 0:
         return float(terms)
     return math.expm1(terms * math.log(ratio)) / (ratio - 1) if ratio > 0 else 1.0
-
-
-def _require_feasible(
-    ends: list[tuple[float, float]], segments: list[tuple[int, float]], c: float, eta: float, sigma: float
-) -> None:
-    """The distances of the optimally shifted chains are nonnegative at every step.
-
-    In the scaled time V = c^(-2t) v, the scaled distance D = c^(-t) Delta must lie above the chord from the origin to
-    its end. Within a segment D is concave in V if c <= 1, so that the ends suffice. If c > 1 it is convex, and lowest
-    above the chord where its slope delta c^t/(2 sigma^2) is that of the chord.
-    """
-    final, left = ends[-1], sum(steps for steps, _ in segments)
-
-    def require_at(reach: float, v: float, left: int) -> None:
-        chord = final[0] / final[1] * c**left * v
-        require(
-            reach >= chord * (1 - 1e-12) - 1e-300,
-            "feasible_shifts",
-            f"Delta={reach:.6g} >= {chord:.6g} at {left} steps before the end: gradients may not move apart, nor c"
-            " exceed 1 for long; noise before the data differ does not help, so count steps from there",
-        )
-
-    for start, (steps, gap), end in zip(ends, segments, ends[1:], strict=False):
-        if c > 1 and gap > 0:
-            lowest = left + math.log(2 * sigma**2 * final[0] / final[1] / gap) / math.log(c)
-            for taken in (math.floor(lowest), math.ceil(lowest)):
-                if 0 < taken < steps:
-                    require_at(*_advance(*start, taken, gap, c, eta, sigma), left - taken)
-        left -= steps
-        require_at(*end, left)
 
 
 def _contraction(eta: float, m: float, L: float | None) -> float:

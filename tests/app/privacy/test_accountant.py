@@ -120,7 +120,7 @@ def test_splitting_a_run_changes_nothing(made, history, run, share):
     first = min(max(1, round(share * run.steps)), run.steps - 1)
     whole = accountant.replay(made, [*history, run])
     parts = accountant.replay(made, [*history, Run(steps=first, records=run.records), Run(steps=run.steps - first)])
-    scalars = dataclasses.astuple(whole)[1:-1]  # all but the mechanism and the falls, of which there are none
+    scalars = dataclasses.astuple(whole)[1:-1]  # all but the mechanism and the parts, of which there are none
     assert dataclasses.astuple(parts)[1:-1] == pytest.approx(scalars, rel=1e-11, abs=1e-300)
 
 

@@ -27,7 +27,8 @@ local_unbounded_mse t31_success t32_count_loss t41_adv t41_adv_plus t43_adaptive
 g9_rdp_tight g14_init_variance g15_eps g15_eps_tight g15_K t51 t52 g16 g17 g22 g23 g24 pE1 lsi_cap_log t32_rates
 t32_eps t32_sc_eps t33_sc t33_general c34_sequence alg4_sigma alg5_K alg6_K_list insufficient_training savings_sc
 n1_sigma n2_d2d contraction shift_mu stationary_mu ru_mu_sequence seq_mu_bound mu_release_segment mu_compose reset_K
-greedy_K_schedule selection_penalty sgd_z sgd_eps_printed theta_hs model_clip_delta grad_clip_rho koloskova_sigma2
+greedy_K_schedule cyclic_batches selection_penalty sgd_z sgd_eps_printed theta_hs model_clip_delta grad_clip_rho
+koloskova_sigma2
 """
 PARAMETERS = [(name, parameter) for name in CALCULATOR for parameter in CALCULATOR[name].parameters]
 NUMBERS = [case for case in PARAMETERS if case[1].kind in ("real", "integer")]
