@@ -17,6 +17,7 @@ from pydantic import (
 
 from app.deletion.deadlines import ClockState
 from app.deletion.review import RejectionGround
+from app.errors import DamageKind
 from app.privacy.bounds.sweep import MOST_POINTS, Scale
 from app.unlearning.planner import EXPECTED_REQUESTS
 
@@ -67,6 +68,15 @@ class PageOut(BaseModel, Generic[T]):
     next_cursor: str | None
 
 
+class DamageOut(BaseModel):
+    """The first thing that was found not to be as on record."""
+
+    at: datetime.datetime
+    kind: DamageKind
+    rows: str = Field(description="The dataset, or the addition whose rows wait.")
+    block: int | None = Field(description="Which 4096 of them; null: all.")
+
+
 class DatasetOut(BaseModel):
     id: str
     name: str
@@ -77,7 +87,10 @@ class DatasetOut(BaseModel):
     classes: list[str]
     num_subjects: int
     revision: int = Field(description="Batches of erasures and of added rows so far.")
-    digest: str = Field(description="Keyed digest of the rows as they are now.")
+    digest: str = Field(
+        description="Names the rows as they are now. It is made of random numbers: nobody can compute it from rows."
+    )
+    damage: DamageOut | None = Field(description="What was found damaged: no run touches the dataset. Null: nothing.")
     schema_: dict[str, Any] | None = Field(serialization_alias="schema")
     created_at: datetime.datetime
 

@@ -26,6 +26,7 @@ from app.deletion.status import OPEN, Status
 from app.installation import Installation
 from app.operations import repository
 from app.operations.repository import Waiting
+from app.registry import repository as registry_repository
 
 _FRESH_SECONDS = 5.0
 """However often it is scraped, the database is asked once in so many seconds."""
@@ -171,6 +172,9 @@ class Metrics:
         self._failing = Gauge(
             "lethe_workers_failing", f"Whether the last {_FAILURES} runs all came to nothing, lately", registry=registry
         )
+        self._damaged = Gauge(
+            "lethe_datasets_damaged", "Datasets that no run touches until they are put right", registry=registry
+        )
         self._free = Gauge("lethe_data_free_bytes", "Free on the data folder's file system", registry=registry)
         self._runs = Counter("lethe_runs", "Runs that ended, ever", ["kind", "status"], registry=registry)
         self._steps = Counter("lethe_run_steps", "Steps of published runs, ever", ["kind"], registry=registry)
@@ -199,11 +203,12 @@ class Metrics:
             with self._at.database.reading() as session:
                 self._set(state(session, self._at))
                 self._count_runs(session)
+                self._damaged.set(registry_repository.count_damaged(session))
         except SQLAlchemyError as error:
             telemetry.logger().error("operations.database_unavailable", error=type(error).__name__)
             self._up.set(0)
             self._clear()
-            for gauge in (self._oldest, self._running, self._silence, self._failing):
+            for gauge in (self._oldest, self._running, self._silence, self._failing, self._damaged):
                 gauge.set(math.nan)
         else:
             self._up.set(1)
