@@ -32,9 +32,6 @@ class Settings(BaseSettings):
         pattern=r"^(s3://[^/:]+(/[^:]*)?|[^:]+)$",
         description="Where weights and rows are: a folder, or s3://bucket/prefix; default: the data folder.",
     )
-    cache_dir: Path | None = Field(
-        None, description="This host's copy of rows that are in a bucket; default: cache in data_dir."
-    )
     key_encryption_key_file: Path | None = Field(
         None, description="What wraps the keys of sealed weights and rows; default: keys/kek in data_dir."
     )
@@ -79,6 +76,9 @@ class Settings(BaseSettings):
         description="Where runs compute: auto (a GPU, if there is one), cpu, or a GPU such as cuda:1.",
     )
     threads: int | None = Field(None, gt=0, description="CPU threads of a run; default: all that a worker may use.")
+    rows_memory_bytes: int | None = Field(
+        None, gt=0, description="Most memory for the rows of a run; default: half of the machine's, or container's."
+    )
     lease_seconds: float = Field(30.0, gt=0, description="How long a silent worker keeps its run.")
     risk_days: float = Field(7.0, gt=0, le=365, description="A request that is due within so many days is at risk.")
     idempotency_days: float = Field(
@@ -150,9 +150,6 @@ class Settings(BaseSettings):
 
     def store_folder(self) -> Path:
         return self.data_dir if self.store_url is None else Path(self.store_url)
-
-    def resolved_cache_dir(self) -> Path:
-        return self.cache_dir or self.data_dir / "cache"
 
     def resolved_tombstones(self) -> Path:
         return self.tombstones or self.data_dir / "tombstones.jsonl"

@@ -6,6 +6,7 @@ A detail says what to do next and never quotes anything from a person's record.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import ClassVar
 
 
@@ -282,6 +283,11 @@ class SubjectSuppressed(Conflict):
     title = "Somebody in the upload asked to be forgotten"
 
 
+class DatasetBusy(Conflict):
+    code = "dataset_busy"
+    title = "A run is at work on the dataset"
+
+
 class DatasetFull(Conflict):
     code = "dataset_full"
     title = "The dataset has too few free slots"
@@ -325,9 +331,37 @@ class AuditFailed(LetheError):
     title = "The audit of a run refuted what it was to certify; nothing is published"
 
 
+class DamageKind(StrEnum):
+    """What of the rows does not open, or is not what the database names."""
+
+    MANIFEST = "manifest"
+    MANIFEST_MISSING = "manifest_missing"
+    BLOCK = "block"
+    BLOCK_MISSING = "block_missing"
+    KEY = "key"
+    KEY_MISSING = "key_missing"
+    FIRST_LAYOUT = "first_layout"
+    """Rows of a release before, which were not those on record when they were to be sealed."""
+
+
 class DatasetDamaged(LetheError):
+    """`rows_id`: of the dataset, or of rows that wait to be added to one; `block`: which 4096 of them."""
+
     code = "dataset_damaged"
     title = "The rows of a dataset are not those on record"
+
+    def __init__(self, rows_id: str, kind: DamageKind, block: int | None = None) -> None:
+        where = f"{kind} of block {block}" if block is not None else kind
+        super().__init__(
+            f"The rows of {rows_id} are not those on record ({where}): no run touches the dataset until the right file "
+            "is back and `lethe dataset recheck` finds nothing, or until `lethe restore`."
+        )
+        self.rows_id, self.kind, self.block = rows_id, kind, block
+
+
+class DatasetTooLarge(LetheError):
+    code = "dataset_too_large"
+    title = "The rows of a dataset do not fit in the memory that a run may use"
 
 
 class LedgerCorrupt(LetheError):

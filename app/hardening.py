@@ -11,9 +11,9 @@ import os
 import resource
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from app import telemetry
 
@@ -74,10 +74,11 @@ def forget() -> None:
     ctypes.CDLL(None).getpid(_Room())  # called with so many zeros, which it does not look at
 
 
-def pageable(*files: np.memmap[Any, Any]) -> None:
-    """Let the system drop the pages of mapped files, however large: it reads them again from there, not from swap."""
-    for mapped in files if sys.platform == "linux" else ():
-        ctypes.CDLL(None).munlock(ctypes.c_void_p(mapped.ctypes.data), ctypes.c_size_t(mapped.nbytes))
+def lock(memory: npt.NDArray[np.uint8]) -> bool:
+    """Keep this memory out of swap; False where the system does not allow so much to be locked."""
+    if sys.platform != "linux":
+        return False
+    return bool(ctypes.CDLL(None).mlock(ctypes.c_void_p(memory.ctypes.data), ctypes.c_size_t(memory.nbytes)) == 0)
 
 
 def overwrites_freed_memory() -> bool:

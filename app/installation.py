@@ -13,8 +13,8 @@ from app.db import Database, migrate, reader
 from app.dispatch import Bell, bell
 from app.errors import DatabaseUnreadable, RestoreUnfinished
 from app.keys import KeyEncryptionFile, Keys, read_or_create
+from app.registry import first_layout, memory
 from app.registry.files import locked
-from app.registry.mirror import MirroredRowStore
 from app.registry.rows import RowStore
 from app.registry.s3 import S3Store
 from app.registry.sealing import Sealed
@@ -22,6 +22,8 @@ from app.registry.store import FolderStore, ObjectStore
 from app.registry.vault import Vault
 from app.registry.weights import WeightStore
 
+_KINDS = ("weights", "blocks")
+"""What is sealed: versions, and the rows of datasets."""
 _PATIENCE_SECONDS = 30.0
 """How long setting up waits for a database server that may be starting too."""
 
@@ -61,7 +63,7 @@ def opened(
             settings=settings,
             database=database,
             keys=keys,
-            rows=_rows(settings, keys),
+            rows=_rows(settings),
             weights=WeightStore(_sealed(settings, "weights")),
             vault=vault,
             bell=bell(settings),
@@ -88,6 +90,7 @@ def set_up(settings: Settings, *, reader_role: str | None = None) -> None:
             by = access.ensure_default_tenant(session)
         with database.writing(by=by) as session:
             access.ensure_key(session, name="admin", key=admin_key, scopes=[access.Scope.ADMIN, access.Scope.OPERATOR])
+        _seal_first_layout(settings, database)
         if reader_role is not None:
             reader.grant(database, reader_role)
     except sa.exc.OperationalError as error:
@@ -126,30 +129,37 @@ def set_up_stores(settings: Settings) -> None:
     if all(sealed.empty() for sealed in _all_sealed(settings)):
         key_encryption.create()
     key_encryption.check()
-    for name in _kinds(settings):
+    for name in _KINDS:
         _objects(settings, name).check()
 
 
-def _rows(settings: Settings, keys: Keys) -> RowStore:
-    if not settings.in_bucket:
-        return RowStore(settings.store_folder() / "datasets", keys.digest_key)
-    return MirroredRowStore(
-        settings.resolved_cache_dir(),
-        keys.digest_key,
-        objects=_objects(settings, "blocks"),
-        sealed=_sealed(settings, "blocks"),
+def _rows(settings: Settings) -> RowStore:
+    return RowStore(
+        _objects(settings, "blocks"),
+        _sealed(settings, "blocks"),
         locks=settings.data_dir / "blocks" / "locks",
+        most_bytes=settings.rows_memory_bytes or memory.half(),
+    )
+
+
+def _seal_first_layout(settings: Settings, database: Database) -> None:
+    """Rows that a release before kept in the clear, or in a bucket by another manifest."""
+    first_layout.convert(
+        database,
+        _rows(settings),
+        first_layout.Found(
+            folder=settings.store_folder() / "datasets",
+            bucket=_objects(settings, "blocks") if settings.in_bucket else None,
+            sealed=_sealed(settings, "blocks"),
+            copies=settings.data_dir / "cache",
+            digest_key=Keys(settings.data_dir / "keys").digest_key,
+        ),
     )
 
 
 def _all_sealed(settings: Settings) -> list[Sealed | Vault]:
-    sealed = [_sealed(settings, name) for name in _kinds(settings)]
+    sealed = [_sealed(settings, name) for name in _KINDS]
     return [*sealed, _vault(settings, Keys(settings.data_dir / "keys"))]
-
-
-def _kinds(settings: Settings) -> tuple[str, ...]:
-    """What is sealed: versions, and, in a bucket, the rows of datasets."""
-    return ("weights", "blocks") if settings.in_bucket else ("weights",)
 
 
 def _sealed(settings: Settings, name: str) -> Sealed:

@@ -198,6 +198,8 @@ class _Held:
         if len(sealed) != _KEY_BYTES + 16 or not any(wrapped):
             raise ValueError("This is no wrapped key.")
         if name not in self._keys:
+            if any(_opens(key, nonce, sealed, context) for key in self._keys.values()):
+                raise ValueError("This wrapped key is damaged: it names another key-encryption key than wraps it.")
             raise KeyEncryptionKeyLost(
                 f"{self._path} holds another key-encryption key than what is there was wrapped with."
             )
@@ -205,6 +207,12 @@ class _Held:
             return self._keys[name].decrypt(nonce, sealed, context.encode())
         except InvalidTag as error:
             raise ValueError("This key was wrapped for something else, or is damaged.") from error
+
+
+def _opens(key: AESGCM, nonce: bytes, sealed: bytes, context: str) -> bool:
+    with contextlib.suppress(InvalidTag):
+        return bool(key.decrypt(nonce, sealed, context.encode()))
+    return False
 
 
 def read_or_create(path: Path, make: Callable[[], str]) -> str:

@@ -16,8 +16,20 @@ _UPLOAD_SECONDS = 600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Damage:
+    """The first thing of a dataset that was found not to be as on record. `kind`: of which file it is; `rows`: the
+    dataset, or the addition whose rows wait; `block`: which 4096 of them, None for all."""
+
+    at: datetime.datetime
+    kind: str
+    rows: str
+    block: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Dataset:
-    """`num_slots`: rows at creation, public and fixed; `num_records`: those that are not null."""
+    """`num_slots`: rows at creation, public and fixed; `num_records`: those that are not null; `damage`: why no run
+    touches it, None for a dataset that is in order."""
 
     id: str
     name: str
@@ -29,6 +41,7 @@ class Dataset:
     num_subjects: int
     revision: int
     digest: str
+    damage: Damage | None
     schema: dict[str, Any] | None
     created_at: datetime.datetime
 
@@ -72,6 +85,7 @@ GET = Endpoint("GET", "/v1/datasets/{dataset_id}", Dataset)
 ADD = Endpoint("POST", "/v1/datasets/{dataset_id}/records", NewAddition, keyed=True)
 ADDITIONS = Endpoint("GET", "/v1/datasets/{dataset_id}/additions", Page[Addition])
 ADDITION = Endpoint("GET", "/v1/datasets/{dataset_id}/additions/{addition_id}", Addition)
+RECHECK = Endpoint("POST", "/v1/datasets/{dataset_id}/recheck", Dataset)
 SUBJECT = Endpoint("GET", "/v1/datasets/{dataset_id}/subjects/{subject_id}", Subject)
 
 
@@ -138,6 +152,10 @@ class Datasets:
 
     def get(self, dataset_id: str) -> Dataset:
         return self._http.call(GET, dataset_id)
+
+    def recheck(self, dataset_id: str) -> Dataset:
+        """Open everything again, once the right files are back: if `damage` is None then, runs go on. Needs admin."""
+        return self._http.call(RECHECK, dataset_id, timeout_seconds=_UPLOAD_SECONDS)
 
     def list(self) -> Iterator[Dataset]:
         """All, newest first."""

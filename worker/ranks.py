@@ -1,13 +1,15 @@
 """A run's chain, in processes that are forked for it and end with it: one, or one for each of its ranks.
 
-What such a process is told comes through its pipe: the mechanism, where the rows are, the iterate to start from. What
-it says goes there too: how many steps are done, at the end the last iterate and what ran, or the name of what went
-wrong. Noise is drawn in the process of rank 0, where its key is made and dies.
+What such a process is told comes through its pipe: the mechanism, the shape of the rows, the iterate to start from. The
+rows are in memory that all of them map (`app/registry/memory.py`). What it says goes through the pipe too: how many
+steps are done, at the end the last iterate and what ran, or the name of what went wrong. Noise is drawn in the process
+of rank 0, where its key is made and dies.
 """
 
 import contextlib
 import hashlib
 import json
+import mmap
 import socket
 import time
 from collections.abc import Callable, Container, Sequence
@@ -19,11 +21,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from app import hardening
 from app.errors import LetheError, RunDiffersFromPlan
 from app.privacy.audit import AuditPlan, Observed
 from app.privacy.mechanism import Mechanism
-from app.registry.rows import Rows
+from app.registry.rows import Rows, mapped
 from worker.audit import lanes
 from worker.langevin import chain
 from worker.langevin.device import choose
@@ -96,7 +97,7 @@ def run(
     with contextlib.ExitStack() as stack:
         told = {
             "mechanism": mechanism.to_json(),
-            "rows": [str(rows.features.filename), str(rows.labels.filename), rows.num_slots, rows.num_columns],
+            "rows": [rows.num_slots, rows.num_columns],
             "shape": initial.shape,
             "steps": steps,
             "ranks": ranks,
@@ -107,7 +108,8 @@ def run(
         connections = []
         ends = _ends(ranks, stack)
         for rank in range(ranks):
-            connection = stack.enter_context(_FORKER.start(*(end.fileno() for end in ends[rank]))).connection
+            child = _FORKER.start(rows.descriptor, *(end.fileno() for end in ends[rank]))
+            connection = stack.enter_context(child).connection
             connections.append(connection)
             for end in ends[rank]:
                 end.close()  # theirs now: when one rank ends, the others are to see it
@@ -130,13 +132,14 @@ def run(
     )
 
 
-def main(connection: Connection, *descriptors: int) -> None:
-    """Be one of the processes of `run`."""
+def main(connection: Connection, rows: int, *links: int) -> None:
+    """Be one of the processes of `run`: `rows`, `links`: descriptors of the memory that holds them, and to the other
+    ranks."""
     try:
         told = json.loads(connection.recv_bytes())
         initial = np.frombuffer(bytearray(connection.recv_bytes())).reshape(told["shape"])
         mechanism = Mechanism.from_json(told["mechanism"])
-        ran = _run(told, mechanism, initial, _joined(told, *descriptors), _news(connection))
+        ran = _run(told, mechanism, initial, rows, _joined(told, *links), _news(connection))
         content = ran.parameters.tobytes()
         answer = {
             "steps": ran.steps,
@@ -158,18 +161,17 @@ def _run(
     told: dict[str, Any],
     mechanism: Mechanism,
     initial: NDArray[np.float64],
+    rows: int,
     ranks: Ranks,
     on_progress: Callable[[int], None],
 ) -> chain.Ran:
     if initial.size != mechanism.num_parameters:
         raise RunDiffersFromPlan("The model has another number of parameters than its mechanism says.")
-    features, labels, num_slots, num_columns = told["rows"]
+    num_slots, num_columns = told["rows"]
     shard = ranks.shard(num_slots)
     if told["threads"]:
         torch.set_num_threads(told["threads"])
-    x = np.memmap(features, dtype="<f4", mode="r", shape=(num_slots, num_columns))
-    y = np.memmap(labels, dtype="<i4", mode="r", shape=(num_slots,))
-    hardening.pageable(x, y)
+    x, y = mapped(memoryview(mmap.mmap(rows, 0, prot=mmap.PROT_READ)), num_slots, num_columns)
     return chain.run(
         features=x[shard],
         labels=y[shard],

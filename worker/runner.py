@@ -14,13 +14,14 @@ from app import telemetry, tracing
 from app.accounting.certificates import sha256
 from app.backup import tombstones, verification
 from app.backup.journal import Release
-from app.errors import AuditFailed, LeaseLost, LetheError, RunDiffersFromPlan
+from app.errors import AuditFailed, DatasetDamaged, LeaseLost, LetheError, RunDiffersFromPlan
 from app.installation import Installation
 from app.operations import chores
 from app.privacy.audit import Observed
 from app.privacy.mechanism import Mechanism
-from app.registry import weights
-from app.registry.rows import BLOCK_ROWS
+from app.registry import damage, weights
+from app.registry import repository as registry_repository
+from app.registry.rows import Filling
 from app.unlearning import queue
 from app.unlearning import service as unlearning
 from app.unlearning.queue import Claimed
@@ -80,6 +81,8 @@ def _do(at: Installation, claimed: Claimed, span: tracing.Span, *, worker: str) 
         if code == AuditFailed.code:
             _alarm(claimed, observed)
         with at.database.writing() as session:
+            if isinstance(error, DatasetDamaged):
+                unlearning.note_damage(session, run_id=claimed.run_id, error=error)
             held = unlearning.fail(session, run_id=claimed.run_id, error_code=code, observed=observed)
         span.set_attribute("error.type", code)
         if held:
@@ -109,11 +112,7 @@ def destroy_unneeded(at: Installation) -> None:
 def _work(at: Installation, claimed: Claimed, holder: "Lease | _GivesWay") -> None:
     verification.require_whole(at)
     tombstones.record(at)  # what is erased must be erased again if a backup brings it back
-    if claimed.digest is not None:
-        with tracing.span("verify"):
-            at.rows.verify(claimed.dataset_id, digest=claimed.digest)
-    if claimed.additions or claimed.erases:
-        _edit(at, claimed)
+    root = _edited(at, claimed)
     if claimed.mechanism is None:
         with at.database.writing() as session:
             unlearning.finish(session, run_id=claimed.run_id)
@@ -122,7 +121,7 @@ def _work(at: Installation, claimed: Claimed, holder: "Lease | _GivesWay") -> No
         _audit(at, claimed, claimed.mechanism, on_progress=holder.progressed)
         return
     with tracing.span("steps"):
-        ran = _run_chain(at, claimed, claimed.mechanism, on_progress=holder.progressed)
+        ran = _run_chain(at, claimed, claimed.mechanism, root, on_progress=holder.progressed)
     _examine(at, claimed, records=ran.records, observed=ran.observed)
     with tracing.span("evaluate"):
         metrics = _evaluate(at, claimed, ran)
@@ -130,50 +129,46 @@ def _work(at: Installation, claimed: Claimed, holder: "Lease | _GivesWay") -> No
         _publish(at, claimed, ran, metrics)
 
 
-def _edit(at: Installation, claimed: Claimed) -> None:
-    """Write the rows that came, then erase: whoever came and has asked to be forgotten since ends null, and nothing is
-    left of the batch that they came with when that is confirmed."""
+def _edited(at: Installation, claimed: Claimed) -> str:
+    """The root of the rows that this run goes on with. Whoever came and has asked to be forgotten since ends null.
 
-    def admit() -> None:
+    First what runs before this one left is destroyed, and everything is opened once: of rows that are damaged nothing
+    is erased either. The new root is put on record, the keys of what it replaces are destroyed, and only then is
+    anybody said to be erased.
+    """
+    with at.rows.alone(claimed.dataset_id):  # whoever lost their run has destroyed what they were about to
         with at.database.reading() as session:
             unlearning.check_held(session, run_id=claimed.run_id)
-
-    if claimed.additions:
-        with tracing.span("add"):
-            _fill(at, claimed, admit)
-    if claimed.erases:
-        with tracing.span("erase"):
-            at.rows.make_null(claimed.dataset_id, claimed.slots_to_null, admit=admit)
-            _require_null(at, claimed)
-    if claimed.digest is None:
-        at.rows.verify(claimed.dataset_id, digest=None)
-    digest = at.rows.digest(claimed.dataset_id)
-    if claimed.additions:
-        with at.database.writing() as session:
-            unlearning.confirm_added(session, run_id=claimed.run_id, digest=digest)
+        if not at.rows.is_settled(claimed.dataset_id, claimed.root):
+            at.rows.settle(claimed.dataset_id, claimed.root)
+    if not (claimed.additions or claimed.erases):
+        return claimed.root
+    with tracing.span("verify"):
+        at.rows.check(claimed.dataset_id, claimed.root)
+    with tracing.span("edit"):
+        root = _edit(at, claimed)
+    with at.database.writing() as session:
+        unlearning.commit_rows(session, run_id=claimed.run_id, root=root)
+    with tracing.span("erase"):
+        at.rows.destroy_replaced(claimed.dataset_id, before=claimed.root, after=root)
         for addition in claimed.additions:
             at.rows.delete(addition.addition_id)
-        with at.database.writing() as session:
-            unlearning.confirm_destroyed(session, run_id=claimed.run_id)
-    if claimed.erases:
-        with at.database.writing() as session:
-            unlearning.confirm_erased(session, run_id=claimed.run_id, digest=digest)
+    with at.database.writing() as session:
+        unlearning.confirm_edited(session, run_id=claimed.run_id)
+    return root
 
 
-def _require_null(at: Installation, claimed: Claimed) -> None:
-    """That of all rows these went; how many there are is counted by the run. Raises `RunDiffersFromPlan`."""
-    rows = at.rows.open(claimed.dataset_id)
-    for start in range(0, len(claimed.slots_to_null), BLOCK_ROWS):
-        slots = list(claimed.slots_to_null[start : start + BLOCK_ROWS])
-        if rows.features[slots].any() or rows.labels[slots].any():
+def _edit(at: Installation, claimed: Claimed) -> str:
+    """A root under which the rows that came are in their slots, and those of whoever is to be erased are null; looked
+    at once more, for that. Raises `RunDiffersFromPlan`."""
+    fillings = [
+        Filling(rows_id=one.addition_id, root=one.root, slots=one.slots) for one in claimed.additions if one.slots
+    ]
+    root = at.rows.edit(claimed.dataset_id, claimed.root, fill=fillings, null=claimed.slots_to_null)
+    for block in at.rows.read(claimed.dataset_id, root, holding=claimed.slots_to_null):
+        if not block.is_null(claimed.slots_to_null):
             raise RunDiffersFromPlan(f"Run {claimed.run_id} erased other rows than it was to.")
-
-
-def _fill(at: Installation, claimed: Claimed, admit: Callable[[], None]) -> None:
-    for addition in claimed.additions:
-        if addition.slots is not None:
-            at.rows.verify(addition.addition_id, digest=addition.digest)
-            at.rows.fill(claimed.dataset_id, addition.slots, at.rows.open(addition.addition_id), admit=admit)
+    return root
 
 
 def _audit(at: Installation, claimed: Claimed, mechanism: Mechanism, *, on_progress: Callable[[int], None]) -> None:
@@ -238,33 +233,52 @@ def _publish(at: Installation, claimed: Claimed, ran: Ran, metrics: dict[str, An
         )
 
 
-def _run_chain(at: Installation, claimed: Claimed, mechanism: Mechanism, *, on_progress: Callable[[int], None]) -> Ran:
+def _run_chain(
+    at: Installation, claimed: Claimed, mechanism: Mechanism, root: str, *, on_progress: Callable[[int], None]
+) -> Ran:
     """In a process of its own, or several: none of its iterates but the last is ever in this one."""
-    rows = at.rows.open(claimed.dataset_id)
-    if claimed.parent_version_id is not None:
-        initial = weights.from_safetensors(at.weights.get(claimed.parent_version_id))
-    else:
-        initial = init.origin(num_classes=mechanism.num_classes, num_features=rows.num_columns)
-    return ranks.run(
-        mechanism,
-        rows=rows,
-        initial=initial,
-        steps=claimed.steps,
-        ranks=claimed.ranks,
-        device=at.settings.device,
-        threads=at.settings.threads,
-        audit=claimed.audit,
-        on_progress=on_progress,
-    )
+    with at.rows.open(claimed.dataset_id, root) as rows:
+        if claimed.parent_version_id is not None:
+            initial = weights.from_safetensors(at.weights.get(claimed.parent_version_id))
+        else:
+            initial = init.origin(num_classes=mechanism.num_classes, num_features=rows.num_columns)
+        return ranks.run(
+            mechanism,
+            rows=rows,
+            initial=initial,
+            steps=claimed.steps,
+            ranks=claimed.ranks,
+            device=at.settings.device,
+            threads=at.settings.threads,
+            audit=claimed.audit,
+            on_progress=on_progress,
+        )
 
 
 def _evaluate(at: Installation, claimed: Claimed, ran: Ran) -> dict[str, Any]:
-    """Accuracy on the evaluation dataset: post-processing of the version. Never measured on what it learned from."""
-    if claimed.evaluation_dataset_id is None:
+    """Accuracy on the evaluation dataset: post-processing of the version. Never measured on what it learned from.
+
+    Nobody waits to be forgotten because another dataset is damaged: then nothing is measured.
+    """
+    dataset_id = claimed.evaluation_dataset_id
+    if dataset_id is None:
         return {}
-    rows = at.rows.open(claimed.evaluation_dataset_id)
-    share, counted = accuracy(ran.parameters, rows.features, rows.labels, ran.mechanism.num_classes)
-    return {"accuracy": share, "evaluated_on": counted} if counted else {"evaluated_on": 0}
+    right = counted = 0
+    with at.rows.alone(dataset_id):  # its own runs edit it
+        with at.database.reading() as session:
+            root = registry_repository.root(session, dataset_id)
+        if root is None:
+            return {}
+        try:
+            for block in at.rows.read(dataset_id, root):
+                share, of_block = accuracy(ran.parameters, block.features, block.labels, ran.mechanism.num_classes)
+                right += round(share * of_block) if of_block else 0
+                counted += of_block
+        except DatasetDamaged as error:
+            with at.database.writing() as session:
+                damage.record(session, error)
+            return {}
+    return {"accuracy": right / counted, "evaluated_on": counted} if counted else {"evaluated_on": 0}
 
 
 class Lease:

@@ -13,12 +13,13 @@ from app.access.service import Scope
 from app.api import uploads
 from app.api.calls import Call, Cursor, Limit, call_with, once_with, respond
 from app.api.problems import responses
-from app.api.schemas import DatasetOut, NewDatasetOut, PageOut, SubjectOut
+from app.api.schemas import DamageOut, DatasetOut, NewDatasetOut, PageOut, SubjectOut
 from app.audit import looks
 from app.db import now
 from app.db.tables import Dataset
 from app.deletion import suppression
 from app.errors import (
+    DatasetBusy,
     DatasetUnknown,
     DatasetUnusable,
     FieldError,
@@ -30,7 +31,7 @@ from app.errors import (
     SubjectUnknown,
     UploadTooLarge,
 )
-from app.registry import datasets, ingest, repository
+from app.registry import damage, datasets, ingest, repository
 from app.registry.encoding import Schema
 from app.registry.schema import parse_classes, parse_schema
 
@@ -117,6 +118,22 @@ def get_dataset(call: Annotated[Call, call_with(Scope.MODELS_READ)], dataset_id:
         return shown(session, datasets.get(session, dataset_id))
 
 
+@router.post("/{dataset_id}/recheck", responses=responses(DatasetUnknown, DatasetBusy))
+def recheck_dataset(call: Annotated[Call, call_with(Scope.ADMIN)], dataset_id: str) -> DatasetOut:
+    """Open everything that is stored of a dataset, once the right files were put back: if nothing is damaged any more,
+    runs go on; else `damage` says what is. Takes as long as reading the rows takes. The audit log says who asked."""
+    with call.reading() as session:
+        datasets.get(session, dataset_id)
+    with call.at.rows.alone(dataset_id):
+        with call.reading() as session:
+            roots = datasets.roots(session, dataset_id)
+        found = damage.first_found(call.at.rows, roots)
+        with call.writing() as session:
+            dataset = datasets.get(session, dataset_id)
+            damage.recheck(session, dataset, found)
+            return shown(session, dataset)
+
+
 @router.get(
     "/{dataset_id}/subjects/{subject_id}",
     responses=responses(DatasetUnknown, SubjectUnknown),
@@ -144,9 +161,14 @@ def shown(session: Session, dataset: Dataset) -> DatasetOut:
         num_subjects=repository.count_subjects(session, dataset_id=dataset.id),
         revision=dataset.revision,
         digest=dataset.digest,
+        damage=_damage(dataset),
         schema_=dataset.schema,
         created_at=dataset.created_at,
     )
+
+
+def _damage(dataset: Dataset) -> DamageOut | None:
+    return DamageOut(at=dataset.damaged_at, **dataset.damage) if dataset.damaged_at and dataset.damage else None
 
 
 def _schema_text(columns: UploadFile | str | None) -> str | None:

@@ -80,6 +80,7 @@ def create_model(
     once: Annotated[Once, once_with(Scope.MODELS_WRITE)],
 ) -> JSONResponse:
     """Freeze the model's mechanism and learn it in the background; `GET /models/{id}` shows the progress."""
+    _check_other_rows(call, body)
     with call.writing() as session:
         answer = idempotency.replay(session, once)
         if answer is None:
@@ -108,6 +109,16 @@ def create_model(
             answer = idempotency.remember(session, once, _accepted(session, model))
     call.at.bell.wake()
     return respond(answer)
+
+
+def _check_other_rows(call: Call, body: ModelIn) -> None:
+    """Raises `PreconditionFailed` where a model would be measured on a second upload of what it learns."""
+    if body.evaluation_dataset_id is None:
+        return
+    with call.reading() as session:
+        one, other = (datasets.get(session, one) for one in (body.dataset_id, body.evaluation_dataset_id))
+    if call.at.rows.is_equal((one.id, one.digest), (other.id, other.digest)):
+        raise PreconditionFailed("Measure on other rows: accuracy on the learned ones would tell about them.")
 
 
 @router.get("", responses=responses())

@@ -18,6 +18,7 @@ from pydantic import (
 
 from app.deletion.deadlines import ClockState
 from app.deletion.review import RejectionGround
+from app.errors import DamageKind
 from app.privacy import conversion
 from app.privacy.bounds.sweep import MOST_POINTS, Scale
 from app.unlearning.planner import EXPECTED_REQUESTS
@@ -69,6 +70,15 @@ class PageOut(BaseModel, Generic[T]):
     next_cursor: str | None
 
 
+class DamageOut(BaseModel):
+    """The first thing that was found not to be as on record."""
+
+    at: datetime.datetime
+    kind: DamageKind
+    rows: str = Field(description="The dataset, or the addition whose rows wait.")
+    block: int | None = Field(description="Which 4096 of them; null: all.")
+
+
 class DatasetOut(BaseModel):
     id: str
     name: str
@@ -79,7 +89,10 @@ class DatasetOut(BaseModel):
     classes: list[str]
     num_subjects: int
     revision: int = Field(description="Batches of erasures and of added rows so far.")
-    digest: str = Field(description="Keyed digest of the rows as they are now.")
+    digest: str = Field(
+        description="Names the rows as they are now. It is made of random numbers: nobody can compute it from rows."
+    )
+    damage: DamageOut | None = Field(description="What was found damaged: no run touches the dataset. Null: nothing.")
     schema_: dict[str, Any] | None = Field(serialization_alias="schema")
     created_at: datetime.datetime
 
@@ -167,10 +180,10 @@ class GuaranteeOut(BaseModel):
     delta: float
     reference_process: str
 
-    @computed_field(
+    @computed_field(  # type: ignore[prop-decorator]
         description="Phi(mu/2), rounded up: how often the best attacker is right about which of two equally likely "
         "worlds they see, this one or the reference process."
-    )  # type: ignore[prop-decorator]
+    )
     @property
     def best_attacker_accuracy(self) -> float:
         return conversion.gdp_balanced_accuracy(mu=self.mu)

@@ -20,11 +20,9 @@ from app.db.tables import (
     Tenant,
     Version,
 )
-from app.deletion import repository as deletion_repository
 from app.deletion.restoration import REMEMBERED, Remembered
 from app.deletion.retention_repository import NOBODY
 from app.deletion.status import EXTENDED, OPEN, PAUSED, RESUMED, Status
-from app.registry import additions
 
 _TELLING = sa.or_(
     RequestEvent.status.in_((Status.IN_REVIEW, Status.ACCEPTED, Status.CANCELLED, Status.REJECTED)),
@@ -113,23 +111,16 @@ def add_lost_to_all(session: Session, *, steps: int, count: int) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
-    """Rows in the row store: of a dataset, or of a batch that waits to be written into one. `digest`: None where a
-    worker was writing when that was read."""
+    """Rows in the row store: of a dataset, or of a batch that waits to be written into one."""
 
     id: str
-    digest: str | None
-    is_batch: bool
+    root: str
 
 
 def stored(session: Session) -> list[Stored]:
     """All rows that this database refers to, batches first: they are the first to go."""
     waiting = sa.select(Addition).where(Addition.status == "pending").order_by(Addition.id)
-    found = [Stored(id=one.id, digest=one.digest, is_batch=True) for one in session.scalars(waiting)]
-    for dataset in session.scalars(sa.select(Dataset).order_by(Dataset.id)):
-        unsure = bool(deletion_repository.unconfirmed_erasures(session, dataset_id=dataset.id))
-        unsure = unsure or additions.is_any_under_way(session, dataset_id=dataset.id)
-        found.append(Stored(id=dataset.id, digest=None if unsure else dataset.digest, is_batch=False))
-    return found
+    return [Stored(id=one.id, root=one.digest) for one in (*session.scalars(waiting), *datasets(session))]
 
 
 def datasets(session: Session) -> list[Dataset]:
@@ -143,10 +134,6 @@ def claimed_positions(session: Session, rows_id: str) -> list[int]:
         return list(session.scalars(claimed.order_by(Record.slot)))
     of_batch = sa.select(Record.erasure_id).where(Record.addition_id == rows_id).order_by(Record.slot)
     return [position for position, erasure_id in enumerate(session.scalars(of_batch)) if erasure_id is not None]
-
-
-def set_batch_digest(session: Session, addition_id: str, digest: str) -> None:
-    session.get_one(Addition, addition_id).digest = digest
 
 
 def ended_requests(session: Session, request_ids: Collection[str]) -> set[str]:

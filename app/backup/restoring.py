@@ -37,8 +37,9 @@ from app.errors import BackupDamaged, BackupRefused, DatabaseUnreadable
 from app.installation import Installation
 from app.keys import KeyEncryptionFile, SubjectKey
 from app.registry import additions
+from app.registry import repository as registry_repository
 from app.registry.files import created, sync_folder, wipe_file
-from app.registry.rows import BLOCK_ROWS
+from app.registry.manifest import BLOCK_ROWS
 from app.unlearning import service as unlearning
 
 _ALL = 2**31 - 1
@@ -282,25 +283,20 @@ def _write_rows(at: Installation, pieces: _Pieces, *, progress: Progress) -> int
     total = len(stored)
     for number, (rows_id, of_it) in enumerate(itertools.groupby(pieces.of(ROWS), key=_last_name)):
         progress("rows", number, total)
-        one = stored.pop(rows_id, None)
-        if one is None:
+        if stored.pop(rows_id, None) is None:
             raise BackupDamaged("The archive holds rows of which its tables do not tell.")
         with at.database.reading() as session:
             claimed = repository.claimed_positions(session, rows_id)
-        _write(at, rows_id, of_it, np.array(claimed, dtype=np.int64))
-        digest = at.rows.digest(rows_id)
-        at.rows.release(rows_id)
-        if one.is_batch and claimed:
-            with at.database.writing() as session:
-                repository.set_batch_digest(session, rows_id, digest)
-        elif one.digest not in (None, digest):
-            raise BackupDamaged(f"The rows of {rows_id} in the archive are not those on record.")
+        root = _write(at, rows_id, of_it, np.array(claimed, dtype=np.int64))
+        with at.database.writing() as session:
+            registry_repository.set_root(session, rows_id, root)
     if stored:
         raise BackupDamaged("The archive lacks rows of which its tables tell.")
     return total
 
 
-def _write(at: Installation, rows_id: str, of_it: Iterator[Piece], claimed: npt.NDArray[np.int64]) -> None:
+def _write(at: Installation, rows_id: str, of_it: Iterator[Piece], claimed: npt.NDArray[np.int64]) -> str:
+    """The root of what was written."""
     shape = json.loads(next(of_it).content)
     num_columns = int(shape["num_columns"])
     at.rows.delete(rows_id)  # what an earlier try left
@@ -313,6 +309,7 @@ def _write(at: Installation, rows_id: str, of_it: Iterator[Piece], claimed: npt.
             here = claimed[claimed // BLOCK_ROWS == block] % BLOCK_ROWS
             features[here], labels[here] = 0, 0
             writer.write(features, labels)
+    return writer.root
 
 
 def _finish(at: Installation, restored: Restored, remembered_in: Path | None) -> None:

@@ -2,8 +2,7 @@
 
 An archive holds, in this order: what it is; the keys; the keys of what callers wrote; all tables; the rows of datasets;
 a tally of all that. Never weights: those learn again, without whoever was forgotten since. Rows are read while nobody
-edits them, from before the tables are read, so that both are what a crash at that moment would have left, which every
-start knows how to go on from.
+edits them, from before the tables are read, so that what these name is there.
 """
 
 import dataclasses
@@ -24,9 +23,10 @@ from app.backup import archive, coverage, dump, repository, verification
 from app.backup.repository import Stored
 from app.db import migrate, now
 from app.db.tables import new_id
-from app.errors import BackupRefused, DatasetDamaged, DatasetUnknown
+from app.errors import BackupRefused, DatasetDamaged
 from app.installation import Installation
 from app.keys import KeyEncryption, KeyEncryptionFile
+from app.registry import damage
 from app.registry.files import sync_folder
 
 FORMAT = 1
@@ -126,7 +126,7 @@ def _write(at: Installation, writer: archive.Writer, *, progress: Progress) -> B
                     writer.write(f"{TABLES}/{name}", piece)
         for number, one in enumerate(stored):
             progress("rows", number, len(stored))
-            for piece in _rows(at, one, holds[one.id]):
+            for piece in _rows(at, one):
                 writer.write(f"{ROWS}/{one.id}", piece)
             holds[one.id].close()
     writer.write(MANIFEST, json.dumps(writer.tallies()).encode())
@@ -140,7 +140,7 @@ class _Hold:
 
     def __init__(self, at: Installation, rows_id: str) -> None:
         self._stack = ExitStack()
-        self.num_slots, self.num_columns = self._stack.enter_context(at.rows.held(rows_id))
+        self._stack.enter_context(at.rows.alone(rows_id))
 
     def close(self) -> None:
         self._stack.close()
@@ -151,25 +151,24 @@ def _held(at: Installation, wanted: set[str]) -> Iterator[dict[str, _Hold]]:
     holds: dict[str, _Hold] = {}
     try:
         for rows_id in sorted(wanted):
-            try:
-                holds[rows_id] = _Hold(at, rows_id)
-            except (DatasetUnknown, FileNotFoundError) as error:  # a batch that is where it belongs by now
-                raise _Moved from error
+            holds[rows_id] = _Hold(at, rows_id)
         yield holds
     finally:
         for hold in holds.values():
             hold.close()
 
 
-def _rows(at: Installation, stored: Stored, hold: _Hold) -> Iterator[bytes]:
-    """The shape, then the blocks."""
-    yield json.dumps({"num_slots": hold.num_slots, "num_columns": hold.num_columns}).encode()
+def _rows(at: Installation, stored: Stored) -> Iterator[bytes]:
+    """The shape, then the blocks. Rows that are damaged stop their dataset, and the backup."""
     try:
-        yield from at.rows.blocks(stored.id, digest=stored.digest)
-    except (DatasetUnknown, FileNotFoundError, DatasetDamaged) as error:
-        if not stored.is_batch:
-            raise
-        raise _Moved from error  # it was wiped while it was read: its rows are where they belong
+        shape = at.rows.shape(stored.id, stored.root)
+        yield json.dumps({"num_slots": shape.num_slots, "num_columns": shape.num_columns}).encode()
+        for block in at.rows.read(stored.id, stored.root):
+            yield block.content()
+    except DatasetDamaged as error:
+        with at.database.writing() as session:
+            damage.record(session, error)
+        raise
 
 
 def _key_files(at: Installation) -> Iterator[tuple[str, bytes]]:

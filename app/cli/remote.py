@@ -134,6 +134,12 @@ def dataset_list(url: Url = None, key: Key = None) -> None:
 
 
 of_one(dataset, "show", "One dataset.", lambda client: client.datasets.get)
+of_one(
+    dataset,
+    "recheck",
+    "Open everything of a dataset again, once the right files are back: if nothing is damaged, runs go on.",
+    lambda client: client.datasets.recheck,
+)
 
 
 @model.command("create")

@@ -39,8 +39,8 @@ _ADVICE: Mapping[str, Advice] = {
         todo="Nothing: what is owed runs again.",
     ),
     "dataset_damaged": Advice(
-        means="The rows on disk are not those on record. Nothing is learned from them.",
-        todo="Put back the data folder that belongs to the database, or restore a backup with the tombstones.",
+        means="The rows that are stored are not those on record. No run touches the dataset any more.",
+        todo="Put the right file back and run lethe dataset recheck, or restore a backup with the tombstones.",
     ),
     "database_put_back": Advice(
         means="The tombstones know requests that the database does not: an older state of it was put back.",
@@ -50,9 +50,9 @@ _ADVICE: Mapping[str, Advice] = {
         means="The tombstones were changed, have lost lines, or are another installation's. Nobody is erased.",
         todo="Put back a copy of them that is whole.",
     ),
-    "dataset_unknown": Advice(
-        means="Rows on record, of a dataset or of a batch that waits to be added, are not there.",
-        todo="Restore them, or the installation with lethe restore.",
+    "dataset_too_large": Advice(
+        means="The rows do not fit in the memory that a run may use. They are erased nevertheless; nothing is learned.",
+        todo="Set LETHE_ROWS_MEMORY_BYTES to more, on a machine that has it.",
     ),
     "FileNotFoundError": _NO_ACCESS,
     "PermissionError": _NO_ACCESS,

@@ -128,7 +128,9 @@ class DashboardSession(Table):
 class Dataset(Owned, Table):
     """`revision` counts batches of edits: rows at revision r lack everybody erased at or before r, and hold everybody
     added at or before r. `lost_models`: what models published that a restored backup does not know, by their ids:
-    `mechanism` and `steps`, of each version."""
+    `mechanism` and `steps`, of each version. `digest`: the root of what its rows are (`app.registry.manifest`);
+    `damaged_at`: since when they are known not to be that; `damage`: what was found first, a `kind`, of which `rows`,
+    in which `block`."""
 
     __tablename__ = "datasets"
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -139,6 +141,8 @@ class Dataset(Owned, Table):
     num_features: Mapped[int]
     num_slots: Mapped[int]
     digest: Mapped[str]
+    damaged_at: Mapped[datetime.datetime | None]
+    damage: Mapped[dict[str, Any] | None] = mapped_column(sa.JSON(none_as_null=True))
     revision: Mapped[int]
     attempts: Mapped[int] = mapped_column(default=0)
     not_before: Mapped[datetime.datetime | None]
@@ -153,7 +157,7 @@ _WAS_ADDED = sa.text("addition_id IS NOT NULL")
 class Addition(Owned, Table):
     """Rows that came to a dataset after it was made, for slots that were null. `status`: pending or applied (they are
     in their slots); `revision`: set when a worker takes them; `staged`: the batch that came still lies beside the
-    dataset, `digest` being that of its rows."""
+    dataset, `digest` being the root of its rows."""
 
     __tablename__ = "additions"
     id: Mapped[str] = mapped_column(primary_key=True)

@@ -45,8 +45,9 @@ def start_models(session: Session, *, model_id: str, revision: int, run_id: str)
             history.move(session, request, Status.RUNNING, at=at, told=told[request.id] < len(HANDED_BACK))
 
 
-def confirm_erasures(session: Session, *, dataset: Dataset, digest: str) -> None:
-    """Note that every claimed row of `dataset` is null on disk, and forget whose they were."""
+def confirm_erasures(session: Session, *, dataset: Dataset) -> bool:
+    """Note that every claimed row of `dataset` is null, and nobody can open what it was; forget whose they were.
+    Whether there were any."""
     at = now(session)
     erasures = repository.unconfirmed_erasures(session, dataset_id=dataset.id)
     for erasure in erasures:
@@ -57,9 +58,9 @@ def confirm_erasures(session: Session, *, dataset: Dataset, digest: str) -> None
             detail = f"{rows} erased from dataset {dataset.id}"
             history.note(session, request, at=at, detail=detail)
     repository.drop_records(session, erasure_ids=[erasure.id for erasure in erasures])
-    dataset.digest = digest
     for erasure in erasures:
         completion.complete_if_done(session, deletion.get(session, erasure.request_id))
+    return bool(erasures)
 
 
 def complete_model(session: Session, owed: RequestModel, *, version: int, certificate_id: str) -> None:

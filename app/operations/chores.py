@@ -8,6 +8,7 @@ import datetime
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -24,7 +25,9 @@ from app.config import Settings
 from app.db import now
 from app.deletion import completion, identity, retention, review
 from app.deletion import repository as deletion_repository
+from app.errors import DatasetDamaged
 from app.installation import Installation
+from app.registry import damage
 from app.registry import repository as registry_repository
 from app.registry import service as registry
 from app.webhooks import repository as webhooks_repository
@@ -71,13 +74,31 @@ def destroy_orphans(at: Installation) -> None:
 
 
 def sweep_rows(at: Installation, *, unclaimed_for: datetime.timedelta = _UNCLAIMED_FOR) -> None:
-    """Wipe what a crash may have left: half-written uploads, and rows that nothing has claimed for that long."""
-    at.rows.sweep_temporary()
-    stored = at.rows.dataset_ids(older_than=unclaimed_for)
+    """Destroy what no root on record names: what a crash, or somebody who put back files, has left of rows that are
+    there, and rows that nothing has claimed for that long."""
+    stored = at.rows.stored()  # before what is claimed: what is uploaded after this is not among them
     with at.database.reading() as session:
-        claimed = registry_repository.row_ids(session)
-    for unclaimed in stored - claimed:
-        at.rows.delete(unclaimed)
+        claimed, at_most = registry_repository.row_roots(session), now(session) - unclaimed_for
+    for rows_id, written_at in stored.items():
+        with suppress(BlockingIOError):  # somebody is writing them
+            if rows_id in claimed:
+                _settle(at, rows_id)
+            elif written_at <= at_most:
+                at.rows.delete(rows_id, wait=False)
+
+
+def _settle(at: Installation, rows_id: str) -> None:
+    """Destroy what the root on record does not name; a manifest that cannot be read destroys nothing."""
+    with at.rows.alone(rows_id, wait=False):
+        with at.database.reading() as session:  # a run that is claimed after this waits until we are done
+            busy = registry_repository.is_any_run_on(session, dataset_id=rows_id)
+            root = None if busy else registry_repository.root(session, rows_id)
+        try:
+            if root is not None:
+                at.rows.settle(rows_id, root)
+        except DatasetDamaged as error:
+            with at.database.writing() as session:
+                damage.record(session, error)
 
 
 def forget_answers(at: Installation) -> None:

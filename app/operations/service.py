@@ -28,6 +28,7 @@ from app.deletion.status import OPEN, Status
 from app.installation import Installation
 from app.operations import repository
 from app.operations.repository import Waiting
+from app.registry import repository as registry_repository
 
 _FRESH_SECONDS = 5.0
 """However often it is scraped, the database is asked once in so many seconds."""
@@ -183,6 +184,9 @@ class Metrics:
         self._tombstones_damaged = Gauge(
             "lethe_tombstones_damaged", "Whether they are not what was written; NaN: not verified", registry=registry
         )
+        self._damaged = Gauge(
+            "lethe_datasets_damaged", "Datasets that no run touches until they are put right", registry=registry
+        )
         self._free = Gauge("lethe_data_free_bytes", "Free on the data folder's file system", registry=registry)
         self._runs = Counter("lethe_runs", "Runs that ended, ever", ["kind", "status"], registry=registry)
         self._steps = Counter("lethe_run_steps", "Steps of published runs, ever", ["kind"], registry=registry)
@@ -213,11 +217,12 @@ class Metrics:
             with self._at.database.reading() as session:
                 self._set(state(session, self._at))
                 self._count_runs(session)
+                self._damaged.set(registry_repository.count_damaged(session))
         except SQLAlchemyError as error:
             telemetry.logger().error("operations.database_unavailable", error=type(error).__name__)
             self._up.set(0)
             self._clear()
-            for gauge in (self._oldest, self._running, self._silence, self._failing):
+            for gauge in (self._oldest, self._running, self._silence, self._failing, self._damaged):
                 gauge.set(math.nan)
         else:
             self._up.set(1)

@@ -26,7 +26,7 @@ class Staged:
     """A batch that is on disk, encoded, and not yet known to anybody."""
 
     addition_id: str
-    digest: str
+    root: str
     subject_refs: Sequence[str | None]
     num_suppressed: int  # rows that were left out
 
@@ -36,7 +36,7 @@ class Taken:
     """What a worker is to do with a batch: write it into `slots` (None: that has been done), then destroy it."""
 
     addition_id: str
-    digest: str
+    root: str
     slots: tuple[int, ...] | None
 
 
@@ -57,14 +57,12 @@ def stage(rows: RowStore, dataset: Dataset, upload: Upload, *, num_free: int, su
     with rows.writing(addition_id, dataset.num_features + 1) as writer:
         taken = take_in(writer, upload, suppressed=suppressed, check=check)
         _check_room(writer.num_slots, num_free)
-    staged = Staged(
+    return Staged(
         addition_id=addition_id,
-        digest=rows.digest(addition_id),
+        root=writer.root,
         subject_refs=taken.subject_refs,
         num_suppressed=taken.num_suppressed,
     )
-    rows.release(addition_id)
-    return staged
 
 
 def register(session: Session, *, dataset: Dataset, staged: Staged) -> Addition:
@@ -78,7 +76,7 @@ def register(session: Session, *, dataset: Dataset, staged: Staged) -> Addition:
         tenant_id=actor(session).tenant_id,
         dataset_id=dataset.id,
         num_records=num_records,
-        digest=staged.digest,
+        digest=staged.root,
         status="pending",
         staged=True,
         created_at=now(session),
@@ -124,7 +122,7 @@ def taken(session: Session, *, dataset_id: str) -> list[Taken]:
     return [
         Taken(
             addition_id=addition.id,
-            digest=addition.digest,
+            root=addition.digest,
             slots=tuple(repository.slots_of_addition(session, addition_id=addition.id))
             if _is_applying(addition)
             else None,
@@ -134,16 +132,10 @@ def taken(session: Session, *, dataset_id: str) -> list[Taken]:
     ]
 
 
-def is_any_under_way(session: Session, *, dataset_id: str) -> bool:
-    """Whether a worker may have written some of the rows that came: one that died."""
-    return any(map(_is_applying, repository.staged_additions(session, dataset_id=dataset_id)))
-
-
-def confirm(session: Session, *, dataset: Dataset, digest: str) -> None:
+def confirm(session: Session, *, dataset: Dataset) -> None:
     """Note that every batch that was taken is in its slots."""
     for addition in filter(_is_applying, repository.staged_additions(session, dataset_id=dataset.id)):
         addition.status, addition.applied_at = "applied", now(session)
-    dataset.digest = digest
 
 
 def confirm_destroyed(session: Session, *, dataset_id: str) -> None:

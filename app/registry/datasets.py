@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 from app.audit import service as audit
 from app.db import actor, now
 from app.db.tables import Dataset, new_id
-from app.errors import DatasetUnknown, SubjectUnknown
+from app.errors import DatasetBusy, DatasetUnknown, SubjectUnknown
 from app.registry import ingest, repository
 from app.registry.encoding import Schema
 from app.registry.rows import RowStore
@@ -24,7 +24,7 @@ class Encoded:
     classes: list[str]
     num_features: int
     num_slots: int
-    digest: str
+    root: str
     subject_refs: Sequence[str | None]
     num_suppressed: int  # rows that were left out
 
@@ -39,19 +39,17 @@ def encode(rows: RowStore, upload: Upload, *, suppressed: Suppressed) -> Encoded
     with rows.writing(dataset_id) as writer:
         taken = take_in(writer, upload, suppressed=suppressed)
         ingest.check_learnable(taken.class_counts.tolist(), upload.classes)
-    opened = rows.open(dataset_id)
-    encoded = Encoded(
+    assert writer.num_columns is not None
+    return Encoded(
         dataset_id=dataset_id,
         schema=upload.schema,
         classes=list(upload.classes),
-        num_features=opened.features.shape[1] - 1,
-        num_slots=opened.num_slots,
-        digest=rows.digest(dataset_id),
+        num_features=writer.num_columns - 1,
+        num_slots=writer.num_slots,
+        root=writer.root,
         subject_refs=taken.subject_refs,
         num_suppressed=taken.num_suppressed,
     )
-    rows.release(dataset_id)
-    return encoded
 
 
 def register(session: Session, *, name: str, encoded: Encoded) -> Dataset:
@@ -64,7 +62,7 @@ def register(session: Session, *, name: str, encoded: Encoded) -> Dataset:
         classes=encoded.classes,
         num_features=encoded.num_features,
         num_slots=encoded.num_slots,
-        digest=encoded.digest,
+        digest=encoded.root,
         revision=0,
         created_at=now(session),
     )
@@ -81,6 +79,16 @@ def get(session: Session, dataset_id: str) -> Dataset:
     if dataset is None:
         raise DatasetUnknown(f"There is no dataset {dataset_id!r}; GET /v1/datasets lists them.")
     return dataset
+
+
+def roots(session: Session, dataset_id: str) -> list[tuple[str, str]]:
+    """Of the dataset's rows, and of those that wait to be added, by their ids. Raises `DatasetBusy` while a run may
+    write them, and destroy what they were."""
+    dataset = get(session, dataset_id)
+    if repository.is_any_run_on(session, dataset_id=dataset_id):
+        raise DatasetBusy("A run is at work on this dataset; check again when it has ended.")
+    waiting = repository.waiting_additions(session, dataset_id=dataset_id)
+    return [(dataset.id, dataset.digest), *((one.id, one.digest) for one in waiting)]
 
 
 def count_records_of(session: Session, *, dataset_id: str, subject_ref: str) -> int:

@@ -25,12 +25,12 @@ def created(path: Path) -> Iterator[IO[bytes]]:
 
 
 @contextmanager
-def locked(folder: Path, *, wait: bool = True) -> Iterator[None]:
-    """One process at a time; the lock goes with its process, however that ends."""
+def locked(folder: Path, *, wait: bool = True) -> Iterator[int]:
+    """One process at a time; the lock goes with its process, however that ends. Yields the folder's descriptor."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        yield
+        yield descriptor
     finally:
         os.close(descriptor)
 
@@ -48,18 +48,6 @@ def written_at(paths: Iterable[Path]) -> Iterator[tuple[str, datetime.datetime]]
     for path in paths:
         with contextlib.suppress(FileNotFoundError):
             yield path.name, datetime.datetime.fromtimestamp(path.stat().st_mtime, datetime.UTC)
-
-
-def overwrite(path: Path, pieces: Iterable[tuple[int, bytes]]) -> None:
-    """Write each of these (offset, content) into the file, which is durable when this returns."""
-    with path.open("r+b", buffering=0) as file:
-        descriptor = file.fileno()
-        for offset, content in pieces:
-            view = memoryview(content)
-            while view:
-                written = os.pwrite(descriptor, view, offset)
-                view, offset = view[written:], offset + written
-        os.fsync(descriptor)
 
 
 def zero_and_verify(path: Path, spans: Sequence[tuple[int, int]]) -> None:

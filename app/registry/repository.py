@@ -67,10 +67,42 @@ def staged_additions(session: Session, *, dataset_id: str) -> list[Addition]:
     return list(session.scalars(query.order_by(Addition.created_at, Addition.id)))
 
 
-def row_ids(session: Session) -> set[str]:
-    """Under which ids rows are stored: those of datasets, and of batches that are to be added to one."""
-    staged = session.scalars(sa.select(Addition.id).where(Addition.staged))
-    return set(staged) | set(session.scalars(sa.select(Dataset.id)))
+def row_roots(session: Session) -> dict[str, str]:
+    """Under which ids rows are stored, and the roots that are on record: of datasets, and of batches that are to be
+    added to one."""
+    staged = session.execute(sa.select(Addition.id, Addition.digest).where(Addition.staged))
+    return dict(iter(staged)) | dict(iter(session.execute(sa.select(Dataset.id, Dataset.digest))))
+
+
+def root(session: Session, rows_id: str) -> str | None:
+    """What is on record; None for rows that are not, or not any more."""
+    if dataset := session.get(Dataset, rows_id, populate_existing=True):
+        return dataset.digest
+    addition = session.get(Addition, rows_id, populate_existing=True)
+    return addition.digest if addition and addition.staged else None
+
+
+def set_root(session: Session, rows_id: str, root: str) -> None:
+    """Of rows that were written anew, and are what they were: whatever was damaged is not any more."""
+    if dataset := session.get(Dataset, rows_id):
+        dataset.digest, dataset.damaged_at, dataset.damage = root, None, None
+    else:
+        session.get_one(Addition, rows_id).digest = root
+
+
+def dataset_of_rows(session: Session, rows_id: str) -> Dataset | None:
+    """The dataset whose these rows are, or are going to be."""
+    addition = session.get(Addition, rows_id)
+    return session.get(Dataset, addition.dataset_id if addition else rows_id)
+
+
+def waiting_additions(session: Session, *, dataset_id: str) -> list[Addition]:
+    """Those whose rows are not in their slots yet."""
+    return [one for one in staged_additions(session, dataset_id=dataset_id) if one.status == "pending"]
+
+
+def count_damaged(session: Session) -> int:
+    return session.scalars(sa.select(sa.func.count()).where(Dataset.damaged_at.is_not(None))).one()
 
 
 def count_subjects(session: Session, *, dataset_id: str) -> int:
@@ -161,6 +193,12 @@ def needed_version_ids(session: Session) -> set[str]:
         session.scalars(sa.select(Run.version_id).where(Run.status == "running"))
     )  # first: it may publish now
     return running | set(session.scalars(sa.select(Version.id).where(Version.status == "live")))
+
+
+def is_any_run_on(session: Session, *, dataset_id: str) -> bool:
+    """Whether a run may be writing rows of the dataset."""
+    running = sa.exists().where(Run.dataset_id == dataset_id, Run.status == "running")
+    return bool(session.scalar(sa.select(running)))
 
 
 def running_run(session: Session, *, model_id: str) -> Run | None:

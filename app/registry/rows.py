@@ -1,301 +1,407 @@
-"""The encoded rows of a dataset on disk: fixed slots, edited in place. A deletion makes null rows; additions fill them.
+"""The encoded rows of datasets: blocks of 4096 rows, sealed, never overwritten, in a folder or in a bucket alike.
 
-    <root>/<dataset_id>/features.f32       (num_slots, num_columns) float32, little-endian, row-major
-                        labels.i32         (num_slots,) int32, little-endian
-                        block_digests.bin  32 bytes for each 4096 rows
-                        shape.json
+    <rows id>.<block>-<block id>.sealed    features (float32), then labels (int32), little-endian, of 4096 rows
+    <rows id>.<hash>.node                  the manifest (`manifest.py`): which blocks the rows are
 
-A folder is there whole or not at all: it is written under a hidden name and renamed. Whatever goes, goes by being
-overwritten with zeros first; copies that a file system or a backup made on its own are beyond this module. Digests are
-keyed: an unkeyed one of data that once held a person would let anybody confirm a guess about that person.
+Each block has a data key of its own, used once, and a random id; its whole name is authenticated. What the rows of a
+dataset are is said by the root of a manifest, which the database names. An edit writes new blocks and a new root beside
+the old ones; nothing has changed until that root is on record, and everything once it is: then the keys of the blocks
+that it does not name are destroyed. So what is on record never comes from what was found: a block that does not open
+under the root stays unopened, whoever asks.
+
+Rows are opened into memory of the process (`memory.py`); there is no file that holds one in the clear.
 """
 
 import datetime
 import errno
-import hashlib
-import json
+import os
 import re
 import secrets
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from itertools import pairwise
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from app import hardening
-from app.errors import DatasetDamaged, DatasetUnknown, DatasetUnusable
-from app.registry.files import created, locked, overwrite, sync_folder, wipe, zero_and_verify
+from app.errors import DamageKind, DatasetDamaged, DatasetTooLarge, DatasetUnknown, DatasetUnusable
+from app.registry.files import locked
+from app.registry.manifest import BLOCK_ID, BLOCK_ROWS, Manifests, Shape
+from app.registry.memory import Memory
+from app.registry.sealing import Sealed
+from app.registry.store import ObjectStore
 
 if TYPE_CHECKING:
     from app.registry.ingest import Batch
 
-BLOCK_ROWS = 4096
-DIGEST_BYTES = 32
-_DATASET_ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
+_ROWS_ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
+Features = npt.NDArray[np.float32]  # (rows, columns)
+Labels = npt.NDArray[np.int32]  # (rows,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
-    """Read-only views of what is on disk; a null row is zero throughout, its label too."""
+    """Rows in the clear, read-only; a null row is zero throughout, its label too. `descriptor`: of the memory that
+    holds the features and then the labels, for other processes to map."""
 
-    features: np.memmap[tuple[int, int], np.dtype[np.float32]]  # (num_slots, num_columns)
-    labels: np.memmap[tuple[int], np.dtype[np.int32]]  # (num_slots,)
+    features: Features  # (num_slots, num_columns)
+    labels: Labels  # (num_slots,)
     num_slots: int
     num_columns: int
+    descriptor: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """Some consecutive rows; `first`: the slot of the first of them."""
+
+    number: int
+    first: int
+    features: Features
+    labels: Labels
+
+    def content(self) -> bytes:
+        features = self.features.astype("<f4", order="C", casting="no", copy=False).tobytes()
+        return features + self.labels.astype("<i4", casting="no", copy=False).tobytes()
+
+    def copy(self) -> "Block":
+        """One that may be changed."""
+        return replace(self, features=self.features.copy(), labels=self.labels.copy())
+
+    def is_null(self, slots: Sequence[int]) -> bool:
+        """Whether those of the slots that are in this block are."""
+        here = self.positions(slots)
+        return not (self.features[here].any() or self.labels[here].any())
+
+    def positions(self, slots: Sequence[int]) -> npt.NDArray[np.int64]:
+        chosen = np.asarray(slots, dtype=np.int64)
+        return chosen[(chosen >= self.first) & (chosen < self.first + len(self.labels))] - self.first
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filling:
+    """Rows that wait beside a dataset, and the slots that they go into, the first into the first of them."""
+
+    rows_id: str
+    root: str
+    slots: tuple[int, ...]  # ascending
 
 
 class RowWriter:
-    """Appends batches to a folder that is not visible yet."""
+    """Takes batches, and seals each block when it is full. `root`: once all is written."""
 
-    def __init__(self, features: IO[bytes], labels: IO[bytes], num_columns: int | None) -> None:
-        self._features = features
-        self._labels = labels
+    def __init__(self, put: Callable[[Block], bytes], num_columns: int | None) -> None:
+        self._put = put
+        self._blocks: list[bytes] = []
+        self._waiting: Block | None = None
+        self._rows_waiting = 0
         self.num_columns = num_columns
         self.num_slots = 0
+        self.root = ""
 
     def append(self, batch: "Batch") -> None:
         self.write(batch.features, batch.labels)
 
-    def write(self, features: npt.NDArray[np.float32], labels: npt.NDArray[np.int32]) -> None:  # (b, columns), (b,)
+    def write(self, features: Features, labels: Labels) -> None:  # (b, columns), (b,)
         if self.num_columns is None:
             self.num_columns = features.shape[1]
         if features.shape != (len(labels), self.num_columns):
             raise ValueError(f"Expected {features.shape=} == {(len(labels), self.num_columns)}")
-        self._features.write(features.astype("<f4", order="C", casting="no", copy=False).tobytes())
-        self._labels.write(labels.astype("<i4", casting="no", copy=False).tobytes())
-        self.num_slots += len(labels)
+        if features.dtype.str != "<f4" or labels.dtype.str != "<i4":
+            raise TypeError(f"Expected {features.dtype.str=} == '<f4' and {labels.dtype.str=} == '<i4'")
+        written = 0
+        while written < len(labels):
+            waiting = self._waiting = self._waiting or self._empty(self.num_columns)
+            some = min(BLOCK_ROWS - self._rows_waiting, len(labels) - written)
+            place = slice(self._rows_waiting, self._rows_waiting + some)
+            waiting.features[place] = features[written : written + some]
+            waiting.labels[place] = labels[written : written + some]
+            written, self._rows_waiting = written + some, self._rows_waiting + some
+            self.num_slots += some
+            if self._rows_waiting == BLOCK_ROWS:
+                self._flush()
+
+    def finish(self) -> tuple[Shape, list[bytes]]:
+        """The shape and the names of the blocks."""
+        self._flush()
+        if not self.num_slots or not self.num_columns:
+            raise DatasetUnusable("There are no rows.")
+        return Shape(num_slots=self.num_slots, num_columns=self.num_columns), self._blocks
+
+    def _flush(self) -> None:
+        if self._waiting is None:
+            return
+        full, rows = self._waiting, slice(0, self._rows_waiting)
+        block = Block(number=full.number, first=full.first, features=full.features[rows], labels=full.labels[rows])
+        self._blocks.append(self._put(block))
+        self._waiting, self._rows_waiting = None, 0
+
+    def _empty(self, num_columns: int) -> Block:
+        number = len(self._blocks)
+        features = np.zeros((BLOCK_ROWS, num_columns), dtype=np.float32)
+        labels = np.zeros(BLOCK_ROWS, dtype=np.int32)
+        return Block(number=number, first=number * BLOCK_ROWS, features=features, labels=labels)
 
 
 class RowStore:
-    """The rows of all datasets below `root`."""
+    """The rows of all datasets, and those that wait to be added to one.
 
-    def __init__(self, root: Path, digest_key: bytes) -> None:
-        if not 16 <= len(digest_key) <= 64:
-            raise ValueError(f"Expected 16 <= len(digest_key)={len(digest_key)} <= 64")
-        self._root = root
-        self._key = digest_key
+    `locks`: a folder that all hosts share. `most_bytes`: of memory that rows in the clear may take at once. Whatever
+    reads raises `DatasetDamaged` where something is not what the root says, and `OSError` where the store cannot say.
+    """
+
+    def __init__(self, objects: ObjectStore, sealed: Sealed, *, locks: Path, most_bytes: int) -> None:
+        self._objects = objects
+        self._sealed = sealed
+        self._manifests = Manifests(objects)
+        self._locks = locks
+        self._most_bytes = most_bytes
 
     @contextmanager
-    def writing(self, dataset_id: str, num_columns: int | None = None) -> Iterator[RowWriter]:
-        """A writer whose rows are there, whole and durable, when the block ends, and are gone when it raises.
+    def alone(self, rows_id: str, *, wait: bool = True) -> Iterator[None]:
+        """While the block lasts no other process destroys anything of these rows: what the database names stays."""
+        folder = self._locks / _checked(rows_id)
+        with ExitStack() as stack:
+            while True:
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                with suppress(FileNotFoundError):  # whoever deleted the rows removed it
+                    descriptor = stack.enter_context(locked(folder, wait=wait))
+                    if folder.stat().st_ino == os.fstat(descriptor).st_ino:
+                        break
+                stack.close()
+            yield
+
+    @contextmanager
+    def writing(self, rows_id: str, num_columns: int | None = None) -> Iterator[RowWriter]:
+        """A writer whose `root` names the rows, whole and durable, when the block ends; they are gone when it raises.
 
         Without `num_columns` the first batch decides.
         """
-        final = self._folder(dataset_id)
-        if final.exists():
-            raise FileExistsError(errno.EEXIST, "The dataset has rows already", str(final))
-        self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        folder = self._root / f".writing-{dataset_id}-{secrets.token_hex(8)}"
-        folder.mkdir(mode=0o700)
-        try:
-            with locked(folder):
-                with created(folder / "features.f32") as features, created(folder / "labels.i32") as labels:
-                    writer = RowWriter(features, labels, num_columns)
+        with self.alone(rows_id):
+            if self._sealed.keys(rows_id):
+                raise FileExistsError(errno.EEXIST, "There are rows already", rows_id)
+            try:
+                with self.beside(rows_id, num_columns) as writer:
                     yield writer
-                if not writer.num_slots or not writer.num_columns:
-                    raise DatasetUnusable("There are no rows.")
-                shape = {"num_slots": writer.num_slots, "num_columns": writer.num_columns}
-                with created(folder / "shape.json") as file:
-                    file.write(json.dumps(shape).encode())
-                with created(folder / "block_digests.bin") as file:
-                    for block in range(num_blocks(writer.num_slots)):
-                        file.write(self._block_digest(folder, writer.num_columns, block))
-                sync_folder(folder)
-                folder = folder.rename(final)
-                sync_folder(self._root)
-        except BaseException:
-            wipe(folder)
-            raise
-
-    def dataset_ids(self, *, older_than: datetime.timedelta = datetime.timedelta(0)) -> set[str]:
-        """The datasets whose rows are there, and have been for at least `older_than`."""
-        before = time.time() - older_than.total_seconds()
-        folders = (path for path in self._root.glob("*/") if _DATASET_ID.fullmatch(path.name))
-        return {path.name for path in folders if path.stat().st_mtime <= before}
-
-    def open(self, dataset_id: str) -> Rows:
-        folder, num_slots, num_columns = self._shape(dataset_id)
-        features = np.memmap(folder / "features.f32", dtype="<f4", mode="r", shape=(num_slots, num_columns))
-        labels = np.memmap(folder / "labels.i32", dtype="<i4", mode="r", shape=(num_slots,))
-        hardening.pageable(features, labels)
-        return Rows(features=features, labels=labels, num_slots=num_slots, num_columns=num_columns)
-
-    def make_null(self, dataset_id: str, slots: Sequence[int], *, admit: Callable[[], None] = lambda: None) -> None:
-        """Overwrite the slots with the null row and prove it by reading back. After a crash anywhere, run it again.
-
-        `admit` is asked when nobody else can write any more, and raises where it is too late to.
-        """
-        folder, num_slots, num_columns = self._shape(dataset_id)
-        _check_slots(slots, num_slots)
-        chosen = sorted(set(slots))
-        with locked(folder):
-            admit()
-            for name, row_bytes in (("features.f32", 4 * num_columns), ("labels.i32", 4)):
-                zero_and_verify(folder / name, [(slot * row_bytes, row_bytes) for slot in chosen])
-            self._renew_digests(folder, num_columns, chosen)
-
-    def fill(
-        self, dataset_id: str, slots: Sequence[int], batch: Rows, *, admit: Callable[[], None] = lambda: None
-    ) -> None:
-        """Write the rows of `batch` into the slots, the first into the first of them, and read them back. After a crash
-        anywhere, run it again; `admit` as in `make_null`."""
-        folder, num_slots, num_columns = self._shape(dataset_id)
-        _check_slots(slots, num_slots)
-        if len(set(slots)) != len(slots) or (batch.num_slots, batch.num_columns) != (len(slots), num_columns):
-            shape = (batch.num_slots, batch.num_columns)
-            raise ValueError(f"Expected rows of shape {shape} == {(len(slots), num_columns)}, a slot for each")
-        with locked(folder):
-            admit()
-            overwrite(folder / "features.f32", _pieces(slots, batch.features, 4 * num_columns))
-            overwrite(folder / "labels.i32", _pieces(slots, batch.labels, 4))
-            self._renew_digests(folder, num_columns, slots)
-            there = RowStore.open(self, dataset_id)
-            for rows in _runs(slots):
-                wanted = slice(slots[rows.start], slots[rows.start] + rows.stop - rows.start)
-                if not (
-                    np.array_equal(there.features[wanted], batch.features[rows])
-                    and np.array_equal(there.labels[wanted], batch.labels[rows])
-                ):
-                    raise OSError(errno.EIO, "Rows were written and something else was read back", str(folder))
-
-    def verify(self, dataset_id: str, *, digest: str | None) -> None:
-        """Read all rows and compare their digests with those on record, and these with `digest` if it is given.
-
-        Raises `DatasetDamaged`: rows that were restored from a backup would bring people back.
-        """
-        folder, num_slots, num_columns = self._shape(dataset_id)
-        recorded = (folder / "block_digests.bin").read_bytes()
-        blocks = (self._block_digest(folder, num_columns, block) for block in range(num_blocks(num_slots)))
-        if recorded != b"".join(blocks) or (digest is not None and digest != self._digest(dataset_id)):
-            raise DatasetDamaged(
-                f"The rows of dataset {dataset_id} are not those on record; nothing is learned from them."
-            )
-
-    def digest(self, dataset_id: str) -> str:
-        """Keyed BLAKE2b, in hex, of the shape and the block digests."""
-        return self._digest(dataset_id)
-
-    def _digest(self, dataset_id: str) -> str:
-        folder, num_slots, num_columns = self._shape(dataset_id)
-        return self._digest_over(num_slots, num_columns, [(folder / "block_digests.bin").read_bytes()])
-
-    def _digest_over(self, num_slots: int, num_columns: int, block_digests: Iterable[bytes]) -> str:
-        digest = hashlib.blake2b(key=self._key, digest_size=DIGEST_BYTES, person=b"lethe.rows")
-        digest.update(f"{num_slots} {num_columns} {BLOCK_ROWS}\n".encode())
-        for one in block_digests:
-            digest.update(one)
-        return digest.hexdigest()
+            except BaseException:
+                self._destroy(rows_id)
+                raise
 
     @contextmanager
-    def held(self, dataset_id: str) -> Iterator[tuple[int, int]]:
-        """The number of slots and of columns of rows that nobody edits while the block lasts."""
-        folder, num_slots, num_columns = self._shape(dataset_id)
-        with locked(folder):
-            yield num_slots, num_columns
+    def beside(self, rows_id: str, num_columns: int | None = None) -> Iterator[RowWriter]:
+        """As `writing`, whatever is there already; for whoever is `alone` with it, and destroys what is not needed."""
+        writer = RowWriter(lambda block: self._put(rows_id, block), num_columns)
+        yield writer
+        writer.root = self._manifests.write(rows_id, *writer.finish())
 
-    def blocks(self, dataset_id: str, *, digest: str | None) -> Iterator[bytes]:
-        """Features and then labels of each 4096 rows that are `held`, as they are on disk.
-
-        Raises `DatasetDamaged`, after the last, if they were not those of `digest`.
-        """
-        folder, num_slots, num_columns = self._shape(dataset_id)
-        digests = []
-        for block in range(num_blocks(num_slots)):
-            content = block_content(folder, num_columns, block)
-            digests.append(self._digest_of(content))
-            yield content
-        if digest is not None and digest != self._digest_over(num_slots, num_columns, digests):
-            raise DatasetDamaged(f"The rows of dataset {dataset_id} are not those on record.")
-
-    def delete(self, dataset_id: str) -> None:
-        """Overwrite and remove the rows; nothing happens when there are none, so it can be run again."""
-        folder = self._folder(dataset_id)
-        leaving = self._root / f".deleting-{dataset_id}"
-        wipe(leaving)
-        if folder.exists():
-            folder.rename(leaving)
-            sync_folder(self._root)
-            wipe(leaving)
-
-    def release(self, dataset_id: str) -> None:
-        """Say that this host needs the rows no longer. They are its own and stay; only a cache of them would go."""
-
-    def sweep_temporary(self) -> None:
-        """Wipe what a crash left half written or half deleted; a folder that a live process is writing stays."""
-        for folder in [*self._root.glob(".writing-*"), *self._root.glob(".deleting-*")]:
-            try:
-                with locked(folder, wait=False):
-                    wipe(folder)
-            except (BlockingIOError, FileNotFoundError):  # in use, or finished meanwhile
-                continue
-
-    def _folder(self, dataset_id: str) -> Path:
-        if not _DATASET_ID.fullmatch(dataset_id):
-            raise DatasetUnknown("There is no dataset with this id.")
-        return self._root / dataset_id
-
-    def _shape(self, dataset_id: str) -> tuple[Path, int, int]:
-        folder = self._folder(dataset_id)
+    def is_there(self, rows_id: str, root: str) -> bool:
+        """Whether there is a manifest of this root."""
         try:
-            shape = json.loads((folder / "shape.json").read_bytes())
-        except FileNotFoundError:
-            raise DatasetUnknown("There is no dataset with this id.") from None
-        num_slots, num_columns = int(shape["num_slots"]), int(shape["num_columns"])
-        sizes = {
-            "features.f32": 4 * num_slots * num_columns,
-            "labels.i32": 4 * num_slots,
-            "block_digests.bin": DIGEST_BYTES * num_blocks(num_slots),
-        }
-        for name, size in sizes.items():
-            if (folder / name).stat().st_size != size:
-                raise OSError(errno.EIO, f"Expected {size} bytes", str(folder / name))
-        return folder, num_slots, num_columns
+            self.shape(rows_id, root)
+        except DatasetDamaged:
+            return False
+        return True
 
-    def _renew_digests(self, folder: Path, num_columns: int, slots: Sequence[int]) -> None:
-        touched = sorted({slot // BLOCK_ROWS for slot in slots})
-        digests = ((block * DIGEST_BYTES, self._block_digest(folder, num_columns, block)) for block in touched)
-        overwrite(folder / "block_digests.bin", digests)
+    def stored(self) -> dict[str, datetime.datetime]:
+        """Of which datasets anything is there, and when the last of it was written."""
+        newest: dict[str, datetime.datetime] = {}
+        for name, at in [*self._objects.names().items(), *self._sealed.names().items()]:
+            rows_id = name.partition(".")[0]
+            newest[rows_id] = max(at, newest.get(rows_id, at))
+        return newest
 
-    def _block_digest(self, folder: Path, num_columns: int, block: int) -> bytes:
-        return self._digest_of(block_content(folder, num_columns, block))
+    def shape(self, rows_id: str, root: str) -> Shape:
+        return self._manifests.shape(_checked(rows_id), root)
 
-    def _digest_of(self, block: bytes) -> bytes:
-        return hashlib.blake2b(block, key=self._key, digest_size=DIGEST_BYTES, person=b"lethe.block").digest()
+    @contextmanager
+    def open(self, rows_id: str, root: str) -> Iterator[Rows]:
+        """All rows, in memory that is overwritten when the block ends. Raises `DatasetTooLarge`."""
+        shape = self.shape(rows_id, root)
+        if shape.num_bytes > self._most_bytes:
+            raise DatasetTooLarge(
+                f"The rows of {rows_id} take {shape.num_bytes} bytes of memory, and a run may use {self._most_bytes}: "
+                "set LETHE_ROWS_MEMORY_BYTES to more, on a machine that has it."
+            )
+        with _room(shape) as (rows, features, labels):
+            for block in self.read(rows_id, root):
+                place = slice(block.first, block.first + len(block.labels))
+                features[place], labels[place] = block.features, block.labels
+            yield rows
+
+    def read(self, rows_id: str, root: str, *, holding: Sequence[int] | None = None) -> Iterator[Block]:
+        """One block after the other; with `holding`, only those that hold one of these slots."""
+        shape = self.shape(rows_id, root)
+        numbers = None if holding is None else {slot // BLOCK_ROWS for slot in _within(holding, shape)}
+        for number, block_id in self._manifests.blocks(rows_id, root, numbers):
+            yield self._get(rows_id, shape, number, block_id)
+
+    def check(self, rows_id: str, root: str) -> None:
+        """Open every block once. Raises `DatasetDamaged` for the first that is not what the root says."""
+        for _ in self.read(rows_id, root):
+            pass
+
+    def edit(self, rows_id: str, root: str, *, fill: Sequence[Filling] = (), null: Sequence[int] = ()) -> str:
+        """The root of rows that are filled, and then null in the slots of `null`; the same where they were so already.
+
+        Nothing changes for anybody until that root is on record.
+        """
+        shape = self.shape(rows_id, root)
+        batches = [_Waiting(self, one, shape) for one in fill]
+        slots = _within([*null, *(slot for one in fill for slot in one.slots)], shape)
+        changes = {}
+        for found in self.read(rows_id, root, holding=slots):
+            block = found.copy()
+            for batch in batches:
+                batch.copy_into(block)
+            here = block.positions(null)
+            block.features[here], block.labels[here] = 0, 0
+            if block.content() != found.content():
+                changes[block.number] = self._put(rows_id, block)
+        return self._manifests.replace(rows_id, root, changes)
+
+    def settle(self, rows_id: str, root: str) -> None:
+        """Destroy what a root that is on record does not name, the keys of all that before anything else.
+
+        For whoever is `alone` with the rows, and knows that the root is on record and that no run writes another.
+        """
+        nodes = self._manifests.node_names(rows_id, root)
+        self._sealed.destroy_group(rows_id, but=self._named(rows_id, root))
+        for name in self._objects.names(rows_id).keys() - nodes:
+            if not name.endswith(".sealed"):
+                self._objects.delete(name)
+
+    def is_settled(self, rows_id: str, root: str) -> bool:
+        """Whether no key is there of a block that the root does not name."""
+        return self._sealed.keys(rows_id) <= self._named(rows_id, root)
+
+    def destroy_replaced(self, rows_id: str, *, before: str, after: str) -> None:
+        """Destroy what the one root names and the other, which is on record in its place, does not: no root will ever
+        name that again, whoever is at work."""
+        with self.alone(rows_id):
+            nodes = self._manifests.node_names(rows_id, before) - self._manifests.node_names(rows_id, after)
+            self._sealed.destroy_all(self._named(rows_id, before) - self._named(rows_id, after))
+            for name in nodes:
+                self._objects.delete(name)
+
+    def _named(self, rows_id: str, root: str) -> set[str]:
+        """Under which names blocks are sealed."""
+        return {_name(rows_id, number, block_id) for number, block_id in self._manifests.blocks(rows_id, root)}
+
+    def delete(self, rows_id: str, *, wait: bool = True) -> None:
+        """Destroy all rows; nothing happens when there are none, so it can be run again."""
+        with self.alone(rows_id, wait=wait):
+            self._destroy(rows_id)
+            with suppress(FileNotFoundError):
+                (self._locks / rows_id).rmdir()
+
+    def is_equal(self, one: tuple[str, str], other: tuple[str, str]) -> bool:
+        """Whether these are the same rows in the same order, by their ids and roots."""
+        if self.shape(*one) != self.shape(*other):
+            return False
+        pairs = zip(self.read(*one), self.read(*other), strict=True)
+        return all(block.content() == same.content() for block, same in pairs)
+
+    def _destroy(self, rows_id: str) -> None:
+        self._sealed.destroy_group(rows_id)
+        for name in self._objects.names(rows_id):
+            self._objects.delete(name)
+
+    def _put(self, rows_id: str, block: Block) -> bytes:
+        """Seal a block under a new name, and open it again."""
+        block_id = secrets.token_bytes(BLOCK_ID)
+        self._sealed.put(_name(rows_id, block.number, block_id), block.content())
+        return block_id
+
+    def _get(self, rows_id: str, shape: Shape, number: int, block_id: bytes) -> Block:
+        name = _name(rows_id, number, block_id)
+        try:
+            content = self._sealed.get(name)
+        except FileNotFoundError as error:
+            kind = DamageKind.BLOCK_MISSING if self._sealed.is_key_there(name) else DamageKind.KEY_MISSING
+            raise DatasetDamaged(rows_id, kind, number) from error
+        except ValueError as error:
+            kind = DamageKind.KEY if self._sealed.is_key_damaged(name) else DamageKind.BLOCK
+            raise DatasetDamaged(rows_id, kind, number) from error
+        num_rows, num_columns = shape.rows_in(number), shape.num_columns
+        features, labels = mapped(content, num_rows, num_columns)
+        return Block(number=number, first=number * BLOCK_ROWS, features=features, labels=labels)
 
 
-def block_content(folder: Path, num_columns: int, block: int) -> bytes:
-    """The features and then the labels of a block, as they are on disk."""
-    parts = []
-    for name, row_bytes in (("features.f32", 4 * num_columns), ("labels.i32", 4)):
-        with (folder / name).open("rb") as file:
-            file.seek(block * BLOCK_ROWS * row_bytes)
-            parts.append(file.read(BLOCK_ROWS * row_bytes))
-    return b"".join(parts)
+class _Waiting:
+    """Rows that wait beside a dataset, block by block, as the slots that they are for come by in their order."""
+
+    def __init__(self, store: RowStore, filling: Filling, shape: Shape) -> None:
+        there = store.shape(filling.rows_id, filling.root)
+        if (there.num_slots, there.num_columns) != (len(filling.slots), shape.num_columns):
+            raise ValueError(f"Expected rows of {there=} == {(len(filling.slots), shape.num_columns)}, a slot for each")
+        self._slots = np.asarray(filling.slots, dtype=np.int64)
+        if (np.diff(self._slots) <= 0).any():
+            raise ValueError("Expected slots in their order, each once")
+        self._blocks = store.read(filling.rows_id, filling.root)
+        self._present: Block | None = None
+
+    def copy_into(self, block: Block) -> None:
+        start, stop = np.searchsorted(self._slots, [block.first, block.first + len(block.labels)])
+        for position in range(start, stop):
+            of_batch = self._holding(position)
+            there, here = position - of_batch.first, self._slots[position] - block.first
+            block.features[here], block.labels[here] = of_batch.features[there], of_batch.labels[there]
+
+    def _holding(self, position: int) -> Block:
+        while self._present is None or position >= self._present.first + len(self._present.labels):
+            self._present = next(self._blocks)
+        return self._present
 
 
-def _check_slots(slots: Sequence[int], num_slots: int) -> None:
-    outside = [slot for slot in slots if not 0 <= slot < num_slots]
+@contextmanager
+def held_in_memory(features: Features, labels: Labels) -> Iterator[Rows]:  # (n, columns), (n,)
+    """Rows that come from anywhere, as `RowStore.open` has them."""
+    shape = Shape(num_slots=features.shape[0], num_columns=features.shape[1])
+    with _room(shape) as (rows, own_features, own_labels):
+        own_features[:], own_labels[:] = features, labels
+        yield rows
+
+
+def mapped(memory: memoryview | bytes, num_slots: int, num_columns: int) -> tuple[Features, Labels]:
+    """The features and labels in the memory of some rows."""
+    features = np.frombuffer(memory, dtype="<f4", count=num_slots * num_columns)
+    labels = np.frombuffer(memory, dtype="<i4", count=num_slots, offset=features.nbytes)
+    return features.reshape(num_slots, num_columns), labels
+
+
+@contextmanager
+def _room(shape: Shape) -> Iterator[tuple[Rows, Features, Labels]]:
+    """Null rows, and their features and labels to write to."""
+    memory = Memory(shape.num_bytes)
+    try:
+        features, labels = mapped(memory.view(), shape.num_slots, shape.num_columns)
+        read_only = mapped(memory.view().toreadonly(), shape.num_slots, shape.num_columns)
+        rows = Rows(
+            features=read_only[0],
+            labels=read_only[1],
+            num_slots=shape.num_slots,
+            num_columns=shape.num_columns,
+            descriptor=memory.descriptor,
+        )
+        yield rows, features, labels
+    finally:
+        memory.close()
+
+
+def _checked(rows_id: str) -> str:
+    if not _ROWS_ID.fullmatch(rows_id):
+        raise DatasetUnknown("There is no dataset with this id.")
+    return rows_id
+
+
+def _within(slots: Sequence[int], shape: Shape) -> Sequence[int]:
+    outside = [slot for slot in slots if not 0 <= slot < shape.num_slots]
     if outside:
-        raise IndexError(f"Expected 0 <= slot={outside[0]} < num_slots={num_slots}")
+        raise IndexError(f"Expected 0 <= slot={outside[0]} < num_slots={shape.num_slots}")
+    return slots
 
 
-def _runs(slots: Sequence[int]) -> Iterator[slice]:
-    """Positions in `slots` whose slots follow each other, a few thousand at once."""
-    breaks = np.flatnonzero((np.diff(slots) != 1) | (np.arange(1, len(slots)) % BLOCK_ROWS == 0)) + 1
-    for start, stop in pairwise([0, *breaks.tolist(), len(slots)]):
-        yield slice(start, stop)
-
-
-def _pieces(slots: Sequence[int], rows: npt.NDArray[Any], row_bytes: int) -> Iterator[tuple[int, bytes]]:
-    """Where in the file the rows for these slots go."""
-    for positions in _runs(slots):
-        yield slots[positions.start] * row_bytes, rows[positions].tobytes()
-
-
-def num_blocks(num_slots: int) -> int:
-    return -(-num_slots // BLOCK_ROWS)
+def _name(rows_id: str, number: int, block_id: bytes) -> str:
+    return f"{rows_id}.{number:08}-{block_id.hex()}"

@@ -6,6 +6,7 @@ forget; of the object, backups, replicas and old versions may stay, and nobody c
 """
 
 import datetime
+import errno
 import secrets
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -33,12 +34,14 @@ class Sealed:
         keys.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def put(self, name: str, content: bytes) -> None:
-        """Seal; durable when this returns. What had the name before is destroyed first."""
+        """Seal; durable when this returns, and opened again to be sure. What had the name before is destroyed first."""
         if self._key_path(name).exists():
             self.destroy(name)
         key, nonce = secrets.token_bytes(_KEY), secrets.token_bytes(_NONCE)
         self._put_key(name, key)
         self._objects.create(name + _SEALED, nonce + AESGCM(key).encrypt(nonce, content, name.encode()))
+        if self.get(name) != content:
+            raise OSError(errno.EIO, "Something was sealed and something else was read back", name)
 
     def get(self, name: str) -> bytes:
         """Raises `FileNotFoundError` for what is not there or was destroyed, `ValueError` for what does not open."""
@@ -48,11 +51,30 @@ class Sealed:
         except InvalidTag as error:
             raise ValueError(f"{name} is damaged.") from error
 
+    def is_key_there(self, name: str) -> bool:
+        return self._key_path(name).exists()
+
+    def is_key_damaged(self, name: str) -> bool:
+        """Whether it is the key for which something does not open."""
+        try:
+            self._key(name)
+        except ValueError:
+            return True
+        return False
+
     def destroy(self, name: str) -> None:
         """Overwrite and remove the key, then delete the object. Does nothing to what is not there."""
         with locked(self._keys):
             self._wipe_key(name)
         self._objects.delete(name + _SEALED)
+
+    def destroy_all(self, names: Collection[str]) -> None:
+        """Destroy these; all the keys are gone before the store is asked for anything."""
+        with locked(self._keys):
+            for name in names:
+                self._wipe_key(name)
+        for name in names:
+            self._objects.delete(name + _SEALED)
 
     def destroy_group(self, group: str, *, but: Collection[str] = ()) -> None:
         """Destroy all of the group but some; all the keys are gone before the store is asked for anything."""
@@ -62,6 +84,10 @@ class Sealed:
                     self._wipe_key(name)
         for name in self.names(group).keys() - but:
             self._objects.delete(name + _SEALED)
+
+    def keys(self, group: str) -> set[str]:
+        """What of a group has a key, and so can be opened."""
+        return {path.name.removesuffix(_WRAPPED) for path in self._key_paths(f"{group}.*")}
 
     def names(self, group: str | None = None) -> dict[str, datetime.datetime]:
         """All, or those of a group, of which anything is left: key or object; and when that was written."""

@@ -50,7 +50,7 @@ def create_model(
     Raises `PreconditionFailed` for an evaluation dataset that is none, `TargetTooWeak`, and what `mechanisms.of`
     raises.
     """
-    if evaluation_dataset and evaluation_dataset.digest == dataset.digest:
+    if evaluation_dataset and evaluation_dataset.id == dataset.id:
         raise PreconditionFailed("Measure on another dataset: accuracy on the learned rows would tell about them.")
     if evaluation_dataset and not _same_shape(dataset, evaluation_dataset):
         raise PreconditionFailed("The evaluation dataset must have the same features and classes as the dataset.")

@@ -69,7 +69,12 @@ class FolderStore:
         sync_folder(self._folder)
 
     def get(self, name: str) -> bytes:
-        return self._path(name).read_bytes()
+        try:
+            return self._path(name).read_bytes()
+        except FileNotFoundError:
+            if self._folder.is_dir():
+                raise
+            raise StoreUnavailable(f"The folder {self._folder} is not there; is it mounted?") from None
 
     def delete(self, name: str) -> None:
         for left_by_a_crash in self._folder.glob(f".{name}.*"):

@@ -28,9 +28,8 @@ from app.unlearning.planner import Plan
 class Claimed:
     """A run that this worker holds: all it needs to know, so that nothing is read from the database while it runs.
 
-    `additions`: batches of rows to write into their slots, before anything is erased. `digest`: of the rows as they
-    must be before; None where a dead run may have written or erased some. `gives_way`: it honours no deletion, and
-    stands still while its worker does one.
+    `additions`: batches of rows to write into their slots, before anything is erased. `root`: of the rows as they are
+    on record. `gives_way`: it honours no deletion, and stands still while its worker does one.
     """
 
     run_id: str
@@ -39,7 +38,7 @@ class Claimed:
     additions: tuple[Taken, ...]
     erases: bool
     slots_to_null: tuple[int, ...]
-    digest: str | None
+    root: str
     model_id: str | None
     evaluation_dataset_id: str | None
     mechanism: Mechanism | None
@@ -58,8 +57,8 @@ def claim(
     With `deletions_only`, the next that somebody waits for who asked to be forgotten.
 
     Workers claim in turn (`Database.writing`): what one has taken is not due for the next. Also takes back runs whose
-    lease is over. At most one run per dataset is under way: rows are overwritten in place, and no other run may be
-    reading them.
+    lease is over. At most one run per dataset is under way: each begins with the rows that are on record, and decides
+    what is next. A dataset that is damaged has none.
     """
     at = now(session)
     for run in repository.expired_runs(session, at=at):
@@ -97,8 +96,6 @@ def _claim(
     session: Session, dataset: Dataset, *, worker: str, lease_seconds: float, max_requests: int, deletions_only: bool
 ) -> Claimed:
     at = now(session)
-    unsure = bool(deletion_repository.unconfirmed_erasures(session, dataset_id=dataset.id))
-    unsure = unsure or additions.is_any_under_way(session, dataset_id=dataset.id)
     additions.take(session, dataset=dataset)
     claims.claim_erasures(session, dataset=dataset, limit=max_requests)
     models = repository.models_due(session, dataset=dataset, at=at, deletions_only=deletions_only)
@@ -113,7 +110,7 @@ def _claim(
     run = _begin(session, dataset, model, plan, live=live, records=records, worker=worker, lease_seconds=lease_seconds)
     if model:
         claims.start_models(session, model_id=model.id, revision=run.revision, run_id=run.id)
-    return _claimed(session, run, dataset, model, digest=None if unsure else dataset.digest)
+    return _claimed(session, run, dataset, model)
 
 
 def _claim_audit(session: Session, dataset: Dataset, *, worker: str, lease_seconds: float) -> Claimed:
@@ -122,7 +119,7 @@ def _claim_audit(session: Session, dataset: Dataset, *, worker: str, lease_secon
     assert model is not None
     plan = planner.audit(registry.mechanism_of(model), epsilon=model.epsilon, delta=model.delta)
     run = _begin(session, dataset, model, plan, live=None, records=0, worker=worker, lease_seconds=lease_seconds)
-    return _claimed(session, run, dataset, model, digest=dataset.digest)
+    return _claimed(session, run, dataset, model)
 
 
 def _begin(
@@ -160,7 +157,7 @@ def _begin(
     return run
 
 
-def _claimed(session: Session, run: Run, dataset: Dataset, model: Model | None, *, digest: str | None) -> Claimed:
+def _claimed(session: Session, run: Run, dataset: Dataset, model: Model | None) -> Claimed:
     learns = run.kind in ("learn", "relearn", "audit")
     return Claimed(
         run_id=run.id,
@@ -169,7 +166,7 @@ def _claimed(session: Session, run: Run, dataset: Dataset, model: Model | None, 
         additions=tuple(additions.taken(session, dataset_id=dataset.id)),
         erases=bool(deletion_repository.unconfirmed_erasures(session, dataset_id=dataset.id)),
         slots_to_null=tuple(deletion_repository.slots_to_null(session, dataset_id=dataset.id)),
-        digest=digest,
+        root=dataset.digest,
         model_id=run.model_id,
         evaluation_dataset_id=model.evaluation_dataset_id if model else None,
         mechanism=registry.mechanism_of(model) if model else None,

@@ -92,6 +92,7 @@ _AT = sa.bindparam("at", type_=Run.started_at.type)
 _UNCLAIMED = sa.and_(Erasure.revision.is_(None), Erasure.ready_at.is_not(None))
 _READY = Erasure.ready_at <= _AT
 _FREE = sa.and_(
+    Dataset.damaged_at.is_(None),
     sa.or_(Dataset.not_before.is_(None), Dataset.not_before <= _AT),
     ~sa.exists().where(Run.dataset_id == Dataset.id, Run.status == "running"),
 )

@@ -17,6 +17,7 @@ from app.deletion import claims
 from app.deletion import repository as deletion_repository
 from app.errors import (
     AuditFailed,
+    DatasetDamaged,
     LeaseLost,
     RunDiffersFromPlan,
     RunUnknown,
@@ -26,7 +27,7 @@ from app.errors import (
 from app.keys import Keys
 from app.privacy.audit import Observed
 from app.privacy.mechanism import Mechanism
-from app.registry import additions
+from app.registry import additions, damage
 from app.registry import repository as registry_repository
 from app.registry import service as registry
 from app.unlearning import audits, repository
@@ -54,26 +55,31 @@ def check_held(session: Session, *, run_id: str) -> None:
     _held(session, run_id, lock=False)
 
 
-def confirm_added(session: Session, *, run_id: str, digest: str) -> None:
-    """Note that the batches this run took are in their slots, durably. Raises `LeaseLost`."""
+def commit_rows(session: Session, *, run_id: str, root: str) -> None:
+    """Make these the rows of the run's dataset: the batches that it took are in their slots, and whoever is to be
+    erased is null. The rows that were there may be opened until their keys are destroyed. Raises `LeaseLost`."""
+    dataset = session.get_one(Dataset, _held(session, run_id).dataset_id)
+    additions.confirm(session, dataset=dataset)
+    dataset.digest = root
+
+
+def confirm_edited(session: Session, *, run_id: str) -> None:
+    """Note that nobody can open what the rows were before, nor the batches: that whoever was to be erased is gone.
+    Raises `LeaseLost`."""
     run = _held(session, run_id)
     dataset = session.get_one(Dataset, run.dataset_id)
-    additions.confirm(session, dataset=dataset, digest=digest)
+    additions.confirm_destroyed(session, dataset_id=dataset.id)
+    if claims.confirm_erasures(session, dataset=dataset):
+        registry_repository.forget_metrics(session, evaluation_dataset_id=dataset.id)
     dataset.attempts, dataset.not_before = 0, None
 
 
-def confirm_destroyed(session: Session, *, run_id: str) -> None:
-    """Note that nothing is left of the batches beside the dataset. Raises `LeaseLost`."""
-    additions.confirm_destroyed(session, dataset_id=_held(session, run_id).dataset_id)
-
-
-def confirm_erased(session: Session, *, run_id: str, digest: str) -> None:
-    """Note that the rows this run claimed are null on disk. Raises `LeaseLost`."""
-    run = _held(session, run_id)
-    dataset = session.get_one(Dataset, run.dataset_id)
-    claims.confirm_erasures(session, dataset=dataset, digest=digest)
-    dataset.attempts, dataset.not_before = 0, None
-    registry_repository.forget_metrics(session, evaluation_dataset_id=dataset.id)
+def note_damage(session: Session, *, run_id: str, error: DatasetDamaged) -> None:
+    """Stop the dataset whose rows the run found damaged; not if the run was taken away: what is missing then may be
+    what whoever took it has destroyed."""
+    run = repository.run(session, run_id)
+    if run is not None and run.status == "running":
+        damage.record(session, error)
 
 
 def finish(session: Session, *, run_id: str) -> None:

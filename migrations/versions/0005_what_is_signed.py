@@ -14,7 +14,7 @@ from scipy import special
 from app.privacy import conversion
 
 revision = "0005"
-down_revision = "0001"
+down_revision = "0003"
 branch_labels = None
 depends_on = None
 

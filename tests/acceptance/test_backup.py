@@ -13,12 +13,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from app import installation
 from app.config import Settings
 from lethe import Client
 from lethe.errors import Conflict
 from tests.conftest import npz, people
 from tests.faults import processes
 from tests.faults.processes import Up, wait_until
+from tests.stored import rows_of
 
 NewDatabase = Callable[[], contextlib.AbstractContextManager[dict[str, str]]]
 
@@ -79,7 +81,8 @@ def test_nobody_comes_back(tmp_path: Path, new_database: NewDatabase) -> None:
         assert (ended.returncode, "restore_unfinished" in ended.stderr) == (1, True)
         done = lethe(*restore, "--tombstones", tombstones, data=data, **settings, **database)
         assert done.returncode == 0, done.stderr
-        features = np.fromfile(data / "datasets" / dataset.id / "features.f32", dtype="<f4").reshape(300, -1)
+        with installation.opened(Settings.model_validate({"data_dir": data} | settings | database)) as at:
+            features = rows_of(at, dataset.id).features
         assert np.flatnonzero(~features.any(axis=1)).tolist() == [7, 8]
         assert not list((data / "weights").rglob("*.sealed"))
 

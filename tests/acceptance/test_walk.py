@@ -9,6 +9,7 @@ from fastapi.testclient import TestClient
 from app.accounting import certificates, verify
 from app.accounting import repository as accounting_repository
 from app.installation import Installation
+from tests.stored import rows_of
 
 Make = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
@@ -46,7 +47,7 @@ def test_a_person_is_forgotten(
         "running",
         "completed",
     ]
-    rows = at.rows.open(dataset["id"])
+    rows = rows_of(at, dataset["id"])
     assert not rows.features[[6, 7]].any()
     assert not rows.labels[[6, 7]].any()
     assert get(f"/datasets/{dataset['id']}")["num_records"] == 88

@@ -26,6 +26,7 @@ from app.db.tables import (
 )
 from app.deletion.suppression import ANYWHERE
 from app.installation import Installation
+from tests.stored import rows_of
 
 
 def assert_all_done_once(at: Installation) -> None:
@@ -92,8 +93,8 @@ def assert_all_done_once(at: Installation) -> None:
             claimed = sa.select(sa.func.count()).where(Record.erasure_id.is_not(None))
             assert session.scalar(claimed) == 0
             erased = [slot not in held for slot in range(dataset.num_slots)]
-            rows = at.rows.open(dataset.id)
+            rows = rows_of(at, dataset.id)
             assert np.array_equal(~rows.features.any(axis=1), erased)
             assert not rows.labels[erased].any()
-            assert at.rows.digest(dataset.id) == dataset.digest
-            at.rows.verify(dataset.id, digest=dataset.digest)
+            assert dataset.damaged_at is None
+            assert at.rows.is_settled(dataset.id, dataset.digest)

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from app.db import Database
-from app.registry import rows
 from app.registry.rows import RowStore
 from app.registry.sealing import Sealed
 from app.registry.weights import WeightStore
@@ -139,12 +138,17 @@ INSTALL: dict[str, Callable[[Hop], None]] = {
     "heard": functools.partial(_before, runner, "destroy_unneeded"),
     "claim not committed": functools.partial(_after, queue, "claim"),
     "claimed": functools.partial(_before, runner.Lease, "__enter__"),
-    "features null and labels not": functools.partial(_after, rows, "zero_and_verify"),
-    "rows null": functools.partial(_after, RowStore, "make_null"),
-    "confirmation not committed": functools.partial(_after, unlearning, "confirm_erased"),
+    "key of a new block put": functools.partial(_after, Sealed, "_put_key"),
+    "new block put": functools.partial(_after, RowStore, "_put"),
+    "rows written beside": functools.partial(_after, RowStore, "edit"),
+    "rows not committed": functools.partial(_after, unlearning, "commit_rows"),
+    "about to destroy the old rows": functools.partial(_before, RowStore, "destroy_replaced"),
+    "a key of the old rows zeroed": functools.partial(_after, Sealed, "_wipe_key"),
+    "old rows destroyed": functools.partial(_after, RowStore, "destroy_replaced"),
+    "confirmation not committed": functools.partial(_after, unlearning, "confirm_edited"),
     "confirmed": functools.partial(_before, runner, "_run_chain"),
     "mid-chain": _mid_chain,
-    "key of the weights put": functools.partial(_after, Sealed, "_put_key"),
+    "key of the weights put": lambda act: _before(WeightStore, "put", lambda: _after(Sealed, "_put_key", act)),
     "weights put": functools.partial(_after, WeightStore, "put"),
     "publication not committed": _inside_publish,
     "published": functools.partial(_after, runner, "_work"),
@@ -168,15 +172,13 @@ OF_LEARNING = (
 OF_ADDING: dict[str, Callable[[Hop], None]] = {
     "claim not committed": INSTALL["claim not committed"],
     "claimed": INSTALL["claimed"],
-    "about to fill": functools.partial(_before, RowStore, "fill"),
-    "features filled and labels not": functools.partial(_after, rows, "overwrite"),
-    "slots filled": functools.partial(_after, RowStore, "fill"),
-    "rows null": INSTALL["rows null"],
-    "addition not committed": functools.partial(_after, unlearning, "confirm_added"),
+    "about to edit": functools.partial(_before, RowStore, "edit"),
+    "new block put": INSTALL["new block put"],
+    "rows written beside": INSTALL["rows written beside"],
+    "rows not committed": INSTALL["rows not committed"],
+    "old rows destroyed": INSTALL["old rows destroyed"],
     "about to destroy the batch": functools.partial(_before, RowStore, "delete"),
-    "batch renamed": functools.partial(_after, Path, "rename"),
     "batch destroyed": functools.partial(_after, RowStore, "delete"),
-    "destruction not committed": functools.partial(_after, unlearning, "confirm_destroyed"),
     "confirmation not committed": INSTALL["confirmation not committed"],
     "confirmed": INSTALL["confirmed"],
     "mid-chain": INSTALL["mid-chain"],

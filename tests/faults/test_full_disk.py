@@ -16,6 +16,7 @@ from app.installation import Installation
 from tests.faults import processes
 from tests.faults.checks import assert_all_done_once
 from tests.faults.processes import wait_until
+from tests.stored import rows_of
 
 Make = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
@@ -77,7 +78,7 @@ def test_erasing_needs_no_room(
     _fill(small_disk / "ballast")
     forget("p3")
     assert work() == 1
-    assert not at.rows.open(live["dataset_id"]).features[3].any()
+    assert not rows_of(at, live["dataset_id"]).features[3].any()
     with at.database.reading() as session:
         assert session.scalars(sa.select(Erasure.nulled_at)).one() is not None
 

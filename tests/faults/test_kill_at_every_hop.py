@@ -30,8 +30,13 @@ AT_DEATH = {
     "heard": (0, 0, 2),
     "claim not committed": (0, 0, 2),
     "claimed": (1, 0, 2),
-    "features null and labels not": (1, 0, 2),
-    "rows null": (1, 0, 2),
+    "key of a new block put": (1, 0, 2),
+    "new block put": (1, 0, 2),
+    "rows written beside": (1, 0, 2),
+    "rows not committed": (1, 0, 2),
+    "about to destroy the old rows": (1, 0, 2),
+    "a key of the old rows zeroed": (1, 0, 2),
+    "old rows destroyed": (1, 0, 2),
     "confirmation not committed": (1, 0, 2),
     "confirmed": (1, 1, 2),
     "mid-chain": (1, 1, 2),
@@ -174,7 +179,7 @@ def test_a_worker_that_is_killed_again_and_again(
     new_model(dataset["id"], noise_scale=0.02)
     assert work() == 1
     request = forget("p3")
-    for number, hop in enumerate(("rows null", "mid-chain", "weights put")):
+    for number, hop in enumerate(("rows written beside", "mid-chain", "weights put")):
         with processes.worker(settings, name=f"mortal{number}", hop=hop) as mortal:
             assert mortal.died() == KILLED, mortal.log.read_text()
     _another_completes(settings, get, request)
@@ -322,10 +327,10 @@ def test_uploads_of_a_killed_gateway_are_wiped(tmp_path: Path) -> None:
 
         sending = threading.Thread(target=send)
         sending.start()
-        wait_until(lambda: list((data / "datasets").glob(".writing-*/features.f32")))
+        wait_until(lambda: list((data / "blocks").glob("*.sealed")))
         up.end(signal.SIGKILL)
         sending.join()
-    assert list((data / "datasets").glob("*"))
+    assert list((data / "blocks").glob("*.sealed"))
     assert not list((data / "tmp").glob("*"))
     assert not any(b"0.25,b" in path.read_bytes() for path in data.rglob("*") if path.is_file())
     with processes.up(data) as up:

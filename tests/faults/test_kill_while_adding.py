@@ -17,6 +17,7 @@ from tests.conftest import people
 from tests.faults import hops, processes
 from tests.faults.checks import assert_all_done_once
 from tests.faults.processes import wait_until
+from tests.stored import rows_of
 
 Make = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
@@ -44,7 +45,7 @@ def waiting(
 def _assert_added_and_erased(at: Installation, get: Get, waiting: dict[str, Any]) -> None:
     """The rows are in their slots, but for the one that was to be erased; no model's chain goes on over them."""
     assert_all_done_once(at)
-    assert at.rows.dataset_ids() == {waiting["dataset"]}
+    assert set(at.rows.stored()) == {waiting["dataset"]}
     with at.database.reading() as session:
         addition = session.get_one(Addition, waiting["addition"])
         assert (addition.status, addition.staged) == ("applied", False)
@@ -54,7 +55,7 @@ def _assert_added_and_erased(at: Installation, get: Get, waiting: dict[str, Any]
             sa.select(Run.kind, Run.revision).join(Version, Version.run_id == Run.id).order_by(Run.started_at)
         ).all()
     assert len(slots) == 2
-    rows = at.rows.open(waiting["dataset"])
+    rows = rows_of(at, waiting["dataset"])
     expected = np.load(io.BytesIO(people("new1", "new2", "new3")))["y"][[0, 2]]
     assert rows.labels[slots].tolist() == expected.tolist()
     assert addition.revision is not None
@@ -77,7 +78,9 @@ def test_worker_killed_while_adding(
     _assert_added_and_erased(at, get, waiting)
 
 
-@pytest.mark.parametrize("hop", ["claimed", "about to fill", "slots filled", "about to destroy the batch", "confirmed"])
+@pytest.mark.parametrize(
+    "hop", ["claimed", "about to edit", "rows written beside", "about to destroy the batch", "confirmed"]
+)
 def test_a_worker_sleeps_while_it_adds(
     hop: str, settings: Settings, at: Installation, waiting: dict[str, Any], get: Get, work: Callable[[], int]
 ) -> None:

@@ -117,7 +117,7 @@ def test_processes_share_the_work(
     assert_all_done_once(at)
 
 
-@pytest.mark.parametrize("hop", ["claimed", "rows null", "confirmed", "mid-chain", "weights put"])
+@pytest.mark.parametrize("hop", ["claimed", "rows written beside", "confirmed", "mid-chain", "weights put"])
 def test_a_worker_sleeps_through_its_lease(
     hop: str,
     settings: Settings,

@@ -11,6 +11,7 @@ from app.installation import Installation
 from tests.app.backup.conftest import quietly
 from tests.faults.checks import assert_all_done_once
 from tests.s3.server import Server
+from tests.stored import rows_of
 from worker import runner
 
 Make = Callable[..., dict[str, Any]]
@@ -38,7 +39,7 @@ def test_from_a_bucket_into_a_bucket(
     own = at.settings.resolved_tombstones()
     restoring.restore(other, archive, key_file=key_file, remembered_in=own, progress=quietly)
     with installation.opened(other) as again:
-        assert not again.rows.open(dataset["id"]).features[4500].any()
+        assert not rows_of(again, dataset["id"]).features[4500].any()
         while runner.run_next(again, worker="test"):
             pass
         assert_all_done_once(again)

@@ -20,6 +20,7 @@ from tests.conftest import people
 from tests.faults.checks import assert_all_done_once
 from tests.faults.processes import wait_until
 from tests.s3.server import Server
+from tests.stored import rows_of
 from worker import runner
 
 Get = Callable[[str], Any]
@@ -41,13 +42,12 @@ def test_learn_forget_and_certify(
     """A person is learned from and forgotten, the certificate verifies, and what remains of them opens nowhere."""
     dataset = new_dataset(rows=9000)
     model = new_model(dataset["id"], noise_scale=0.02)
-    assert not list(settings.resolved_cache_dir().rglob("*.f32"))  # a gateway keeps no rows
     work()
     first = f"/v1/models/{model['id']}/versions/1/weights"
     assert gateway.get(first).status_code == 200
     with at.database.reading():
         [version_id] = at.weights.version_ids()
-    backup, row = s3.contents(bucket), at.rows.open(dataset["id"]).features[5].tobytes()
+    backup, row = s3.contents(bucket), rows_of(at, dataset["id"]).features[5].tobytes()
 
     request = forget("p5")
     work()
@@ -56,7 +56,7 @@ def test_learn_forget_and_certify(
     certificate = get(f"/certificates/{owed['certificate_id']}")
     assert certificates.verify(certificate["jws"], gateway.get("/.well-known/jwks.json").json()).guarantees
     assert gateway.get(first).status_code == 410
-    assert not at.rows.open(dataset["id"]).features[5].any()
+    assert not rows_of(at, dataset["id"]).features[5].any()
     assert_all_done_once(at)
 
     files = [path.read_bytes() for path in settings.data_dir.rglob("*") if path.is_file()]
@@ -79,7 +79,6 @@ def test_rows_are_added(
     forget: Make,
     get: Get,
     work: Callable[[], int],
-    tmp_path: Path,
 ) -> None:
     """Rows that came are staged sealed, written by another host, and forgotten; of the batch nothing is left."""
     dataset = new_dataset(rows=20)
@@ -93,14 +92,14 @@ def test_rows_are_added(
     addition = gateway.post(f"/v1/datasets/{dataset['id']}/records", files=files).json()["id"]
     staged = {name: content for name, content in s3.contents(bucket).items() if name not in before}
     assert staged
-    assert not list(settings.resolved_cache_dir().rglob(f"{addition}/*"))
-    with installation.opened(settings.model_copy(update={"cache_dir": tmp_path / "other"})) as other:
+    assert not any((settings.data_dir / "blocks").glob(f"{addition}*.sealed"))
+    with installation.opened(settings) as other:
         forget("new2")
         assert runner.run_next(other, worker="w2")
-    features = at.rows.open(dataset["id"]).features
+    features = rows_of(at, dataset["id"]).features
     assert (features[3].any(), features[4].any()) == (True, False)
     assert not staged.keys() & s3.contents(bucket).keys()
-    assert at.rows.dataset_ids() == {dataset["id"]}
+    assert set(at.rows.stored()) == {dataset["id"]}
     row = features[3].tobytes()
     assert not any(row in content for content in staged.values())
     assert get("/runs")["items"][0]["kind"] == "relearn"
@@ -115,13 +114,12 @@ def test_two_hosts(
     forget: Make,
     get: Get,
     work: Callable[[], int],
-    tmp_path: Path,
 ) -> None:
-    """Hosts that share data folder, database and bucket take turns, each with rows of its own that are never stale."""
+    """Hosts that share data folder, database and bucket take turns, each with the rows that are on record."""
     dataset = new_dataset()
     new_model(dataset["id"], noise_scale=0.02)
     work()
-    with installation.opened(settings.model_copy(update={"cache_dir": tmp_path / "other"})) as other:
+    with installation.opened(settings) as other:
         for number in range(4):
             request = forget(f"p{number}")
             assert runner.run_next(other if number % 2 else at, worker=f"w{number % 2}")

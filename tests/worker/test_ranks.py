@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from multiprocessing import Pipe
@@ -25,7 +25,7 @@ from app.config import Settings
 from app.db.tables import Run
 from app.installation import Installation
 from app.privacy.mechanism import Mechanism, Objective
-from app.registry.rows import Rows
+from app.registry.rows import Rows, held_in_memory
 from tests.faults import processes
 from tests.faults.checks import assert_all_done_once
 from tests.faults.processes import wait_until
@@ -59,20 +59,16 @@ def _mechanism(**changed: Any) -> Mechanism:
 
 
 @pytest.fixture
-def rows(tmp_path: Path) -> Rows:
-    """Rows of three classes on disk, more than two blocks."""
+def rows(tmp_path: Path) -> Iterator[Rows]:
+    """Rows of three classes, more than two blocks; in files too, for processes of these tests."""
     generator = np.random.default_rng(0)
     features = generator.standard_normal((NUM_ROWS, NUM_COLUMNS)).astype(np.float32)
     features /= 1.001 * np.linalg.norm(features, axis=1, keepdims=True)
     labels = features[:, :3].argmax(axis=1).astype(np.int32)
     features.tofile(tmp_path / "features")
     labels.tofile(tmp_path / "labels")
-    return Rows(
-        features=np.memmap(tmp_path / "features", dtype="<f4", mode="r", shape=features.shape),
-        labels=np.memmap(tmp_path / "labels", dtype="<i4", mode="r", shape=labels.shape),
-        num_slots=NUM_ROWS,
-        num_columns=NUM_COLUMNS,
-    )
+    with held_in_memory(features, labels) as rows:
+        yield rows
 
 
 def _chain(rows: Rows, *, shard: slice, steps: int, noise: ReplayableNoise | None, **shared: Any) -> Any:
@@ -98,6 +94,7 @@ def _rank(says: Connection, folder: Path, rank: int, size: int, ends: Any, steps
         labels=np.memmap(folder / "labels", dtype="<i4", mode="r", shape=(NUM_ROWS,)),
         num_slots=NUM_ROWS,
         num_columns=NUM_COLUMNS,
+        descriptor=-1,
     )
     joined = LinkedRanks(rank=rank, size=size, links=ends)
     noise = ReplayableNoise(5) if rank == 0 else None

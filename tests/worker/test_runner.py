@@ -20,6 +20,7 @@ from app.unlearning import queue
 from app.unlearning import service as unlearning
 from tests.faults.checks import assert_all_done_once
 from tests.faults.processes import wait_until
+from tests.stored import rows_of
 from worker import runner
 from worker.runner import Lease
 
@@ -88,7 +89,7 @@ def test_rows_without_a_model_are_erased(
     dataset = new_dataset(rows_each=2)
     request = forget("p3")
     assert work() == 1
-    assert not at.rows.open(dataset["id"]).features[[6, 7]].any()
+    assert not rows_of(at, dataset["id"]).features[[6, 7]].any()
     assert get(f"/deletion-requests/{request['id']}")["status"] == "completed"
     assert _newest_run(get)["kind"] == "erase"
 
@@ -100,14 +101,16 @@ def test_a_run_that_cannot_read_its_rows_is_tried_again(
     dataset = new_dataset()
     model = new_model(dataset["id"], noise_scale=0.02)
     assert work() == 1
-    folder = settings.data_dir / "datasets" / dataset["id"]
-    os.rename(folder, folder.with_name("away"))
+    [block] = (settings.data_dir / "blocks").glob(f"{dataset['id']}.*.sealed")
+    os.rename(block, block.with_name("away"))
+    block.mkdir()
     request = forget("p3")
     assert runner.run_next(at, worker="w") is True
     assert _newest_run(get)["status"] == "failed"
-    assert get(f"/models/{model['id']}")["error_code"] == "dataset_unknown"
+    assert get(f"/models/{model['id']}")["error_code"] == "IsADirectoryError"
     assert get(f"/deletion-requests/{request['id']}")["status"] == "accepted"
-    os.rename(folder.with_name("away"), folder)
+    block.rmdir()
+    os.rename(block.with_name("away"), block)
     _forget_pauses(at)
     assert work() >= 1
     assert get(f"/deletion-requests/{request['id']}")["status"] == "completed"
@@ -149,7 +152,7 @@ def test_a_model_that_never_learns(
     assert work() == 0
     done = get(f"/deletion-requests/{request['id']}")
     assert (done["status"], done["models"][0]["status"]) == ("completed", "nothing_published")
-    assert not at.rows.open(dataset["id"]).features[3].any()
+    assert not rows_of(at, dataset["id"]).features[3].any()
 
 
 def test_a_lost_lease_stops_the_chain(at: Installation, new_dataset: Make, new_model: Make, get: Get) -> None:

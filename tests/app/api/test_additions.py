@@ -10,6 +10,7 @@ from fastapi.testclient import TestClient
 
 from app.installation import Installation
 from tests.conftest import npz, people
+from tests.stored import rows_of
 
 Make = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
@@ -55,16 +56,16 @@ def test_rows_are_added(
     assert get(f"/datasets/{dataset['id']}/subjects/new1") == {"num_records": 1}
     before = get(f"/datasets/{dataset['id']}")
     assert (before["num_records"], before["num_subjects"], before["num_slots"]) == (19, 19, 20)
-    assert not at.rows.open(dataset["id"]).features[3:6].any()
-    assert at.rows.dataset_ids() == {dataset["id"], made["id"]}
+    assert not rows_of(at, dataset["id"]).features[3:6].any()
+    assert set(at.rows.stored()) == {dataset["id"], made["id"]}
 
     assert work() == 1
-    rows = at.rows.open(dataset["id"])
+    rows = rows_of(at, dataset["id"])
     assert rows.features[3:5].any(axis=1).all()
     assert not rows.features[5].any()
     assert np.linalg.norm(rows.features, axis=1).max() <= 1
-    at.rows.verify(dataset["id"], digest=get(f"/datasets/{dataset['id']}")["digest"])
-    assert at.rows.dataset_ids() == {dataset["id"]}
+    at.rows.check(dataset["id"], get(f"/datasets/{dataset['id']}")["digest"])
+    assert set(at.rows.stored()) == {dataset["id"]}
     [applied] = get(f"/datasets/{dataset['id']}/additions")["items"]
     assert (applied["status"], applied["revision"]) == ("applied", 2)
     after = get(f"/datasets/{dataset['id']}")
@@ -117,7 +118,7 @@ def test_no_more_than_there_are_free_slots(
     assert add(dataset["id"], people("c")).status_code == 202
     assert refused(add(dataset["id"], people("e")), 409, "dataset_full")["detail"].startswith("0 slots")
     assert work() == 1
-    assert at.rows.dataset_ids() == {dataset["id"]}
+    assert set(at.rows.stored()) == {dataset["id"]}
 
 
 def test_a_call_that_is_repeated_adds_once(
@@ -128,7 +129,7 @@ def test_a_call_that_is_repeated_adds_once(
     assert add(dataset["id"], people("a"), key="k").json() == first.json()
     refused(add(dataset["id"], people("b"), key="k"), 409, "idempotency_conflict")
     assert len(get(f"/datasets/{dataset['id']}/additions")["items"]) == 1
-    assert at.rows.dataset_ids() == {dataset["id"], first.json()["id"]}
+    assert set(at.rows.stored()) == {dataset["id"], first.json()["id"]}
 
 
 def test_forgotten_people_do_not_come_back(
@@ -136,7 +137,7 @@ def test_forgotten_people_do_not_come_back(
 ) -> None:
     """Rows of somebody who was forgotten are refused, or left out if asked, until their consent is recorded."""
     refused(add(dataset["id"], people("p3", "a")), 409, "subject_suppressed")
-    assert at.rows.dataset_ids() == {dataset["id"]}
+    assert set(at.rows.stored()) == {dataset["id"]}
     skipped = add(dataset["id"], people("p3", "a"), suppressed="skip").json()
     assert (skipped["num_records"], skipped["num_suppressed"]) == (1, 1)
     lifted = gateway.post("/v1/suppressions:lift", json={"subject_id": "p3", "reason": "consent_given"})
@@ -158,10 +159,10 @@ def test_whoever_asks_before_the_rows_are_applied(
     assert work() == 1
     done = get(f"/deletion-requests/{request['id']}")
     assert (done["status"], done["outcome"]) == ("completed", "forgotten")
-    features = at.rows.open(dataset["id"]).features
+    features = rows_of(at, dataset["id"]).features
     assert not features[3].any()
     assert features[4].any()
-    assert at.rows.dataset_ids() == {dataset["id"]}
+    assert set(at.rows.stored()) == {dataset["id"]}
     assert get(f"/datasets/{dataset['id']}")["num_records"] == 18
 
 
@@ -198,14 +199,14 @@ def test_rows_come_by_the_schema_of_the_dataset(
     rows = "".join(f"0.{row},{'ab'[row % 2]},p{row}\n" for row in range(1, 9))
     form = {"name": "people", "schema": SCHEMA}
     made = gateway.post("/v1/datasets", data=form, files={"file": ("p.csv", "x,y,who\n" + rows)}).json()
-    first = np.array(at.rows.open(made["id"]).features[1])
+    first = np.array(rows_of(at, made["id"]).features[1])
     forget("p2")
     assert work() == 1
     assert add(made["id"], b"x,y,who\n0.2,c,new\n", filename="p.csv").status_code == 422
     assert add(made["id"], people("new")).status_code == 422
     assert add(made["id"], b"x,y,who\n0.2,a,new\n", filename="p.csv").status_code == 202
     assert work() == 1
-    np.testing.assert_array_equal(at.rows.open(made["id"]).features[1], first)
+    np.testing.assert_array_equal(rows_of(at, made["id"]).features[1], first)
 
 
 def test_an_unknown_dataset(add: Callable[..., httpx.Response], refused: Refused, gateway: TestClient) -> None:

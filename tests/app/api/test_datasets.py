@@ -20,6 +20,7 @@ from app.db.tables import Dataset
 from app.installation import Installation
 from app.main import create_app
 from tests.conftest import FORM
+from tests.stored import rows_of
 
 SCHEMA = {
     "columns": {
@@ -250,4 +251,4 @@ def test_a_commit_of_which_nobody_heard_keeps_the_rows(
         sa.event.remove(database._sessions, "after_commit", answer_never)
     again = upload(headers={"Idempotency-Key": "k"})
     assert again.status_code == 201
-    assert at.rows.open(again.json()["id"]).num_slots == 20
+    assert rows_of(at, again.json()["id"]).num_slots == 20

@@ -34,6 +34,7 @@ from tests.app.api.test_drp import Agent
 from tests.app.deletion import people
 from tests.conftest import npz
 from tests.faults import processes
+from tests.stored import flipped
 from worker.langevin.noise import SystemNoise
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "errors.md"
@@ -270,9 +271,8 @@ def failed(w: World, damage: Callable[[World, str], None]) -> str:
 
 
 def damaged_rows(w: World, _model_id: str) -> None:
-    for file in (w.settings.data_dir / "datasets").rglob("features.f32"):
-        file.chmod(0o600)
-        file.write_bytes(file.read_bytes()[:-4] + b"\1\2\3\4")
+    for file in (w.settings.data_dir / "blocks").glob("*.sealed"):
+        file.write_bytes(flipped(file.read_bytes(), 100))
 
 
 def other_mechanism(w: World, model_id: str) -> None:

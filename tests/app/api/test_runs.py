@@ -16,6 +16,7 @@ from app.unlearning import queue
 from app.unlearning import service as unlearning
 from app.unlearning.queue import Claimed
 from tests.app.privacy import lanes
+from worker import runner
 
 Make = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
@@ -49,9 +50,7 @@ def claimed(at: Installation, live: dict[str, Any], forget: Make) -> Claimed:
     with at.database.writing() as session:
         run = queue.claim(session, worker="test", lease_seconds=60, max_requests=10)
     assert run
-    at.rows.make_null(run.dataset_id, run.slots_to_null)
-    with at.database.writing() as session:
-        unlearning.confirm_erased(session, run_id=run.run_id, digest=at.rows.digest(run.dataset_id))
+    runner._edited(at, run)
     return run
 
 
@@ -136,7 +135,7 @@ def test_a_lost_lease_publishes_nothing(
     refuses(publish, LeaseLost)
     for late in (
         lambda session: unlearning.renew(session, run_id=claimed.run_id, steps_done=1, lease_seconds=60),
-        lambda session: unlearning.confirm_erased(session, run_id=claimed.run_id, digest="0"),
+        lambda session: unlearning.confirm_edited(session, run_id=claimed.run_id),
         lambda session: unlearning.finish(session, run_id=claimed.run_id),
     ):
         with pytest.raises(LeaseLost), at.database.writing() as session:

@@ -9,6 +9,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from app.installation import Installation
+from app.registry.manifest import Manifests
 
 Make = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
@@ -89,12 +90,12 @@ def test_somebody_who_asks_during_an_upload(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Rows of somebody who asks while the upload is being read are not taken in, whatever the caller said of them."""
-    usual = type(at.rows).digest
+    usual = Manifests.write
 
-    def ask_meanwhile(rows: Any, dataset_id: str) -> str:
+    def ask_meanwhile(*given: Any) -> str:
         forget("p3")
-        return usual(rows, dataset_id)
+        return usual(*given)
 
-    monkeypatch.setattr(type(at.rows), "digest", ask_meanwhile)
+    monkeypatch.setattr(Manifests, "write", ask_meanwhile)
     refused(upload(suppressed="skip"), 409, "subject_suppressed")
     assert (stored()["datasets"], stored()["files"]) == (0, 0)

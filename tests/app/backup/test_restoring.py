@@ -22,6 +22,7 @@ from app.main import create_app
 from tests.app.backup.conftest import quietly
 from tests.conftest import FORM, people
 from tests.faults.checks import assert_all_done_once
+from tests.stored import rows_of
 from worker import runner
 
 Make = Callable[..., dict[str, Any]]
@@ -61,7 +62,7 @@ def test_whoever_was_forgotten_since_is_forgotten_again(
     restored = restore()
     assert (restored.requests.made, restored.num_models) == (2, 1)
     with installation.opened(other) as again:
-        rows = again.rows.open(dataset["id"])
+        rows = rows_of(again, dataset["id"])
         assert not rows.features[[1, 3, 5]].any()
         assert rows.features.any(axis=1).sum() == 57
         with again.database.reading() as session:
@@ -214,7 +215,7 @@ def test_a_grace_time_goes_on(
     asked = forget("p1")
     restore()
     with installation.opened(other) as again:
-        assert again.rows.open(dataset["id"]).features[1].any()
+        assert rows_of(again, dataset["id"]).features[1].any()
         with again.database.reading() as session:
             held_until = session.get_one(DeletionRequest, asked["id"]).held_until
             assert held_until is not None
@@ -248,10 +249,10 @@ def test_a_batch_that_waits_is_added(
     work()
     restore()
     with installation.opened(other) as again:
-        staged = again.rows.open(added.json()["id"])
+        staged = rows_of(again, added.json()["id"])
         assert staged.features.any(axis=1).tolist() == [True, False]
         work_at(again)
-        assert again.rows.open(dataset["id"]).features[:4].any(axis=1).tolist() == [True, True, False, True]
+        assert rows_of(again, dataset["id"]).features[:4].any(axis=1).tolist() == [True, True, False, True]
         assert_all_done_once(again)
 
 
@@ -382,7 +383,7 @@ def test_what_was_cut_off_serves_nobody_and_can_be_run_again(
     restore()
     with installation.opened(other) as again:
         assert work_at(again) == 1
-        assert not again.rows.open(dataset["id"]).features[1].any()
+        assert not rows_of(again, dataset["id"]).features[1].any()
         assert_all_done_once(again)
 
 
@@ -416,7 +417,7 @@ def test_it_can_be_backed_up_and_restored_again(
     found = restoring.restore(third, archive, key_file=key_file, remembered_in=remembered_in, progress=quietly)
     assert found.requests.made == 2
     with installation.opened(third) as again:
-        assert not again.rows.open(dataset["id"]).features[[1, 2]].any()
+        assert not rows_of(again, dataset["id"]).features[[1, 2]].any()
         work_at(again)
         assert_all_done_once(again)
 
@@ -447,7 +448,7 @@ def test_a_database_that_was_put_back_is_mended(
     restoring.restore(other, archive, key_file=key_file, remembered_in=None, progress=quietly)
     shutil.copy(own, other.resolved_tombstones())
     with installation.opened(other) as again:
-        assert again.rows.open(dataset["id"]).features[1].any()
+        assert rows_of(again, dataset["id"]).features[1].any()
         with pytest.raises(DatabasePutBack):
             tombstones.record(again)
         service.back_up(again, long_ago, key_file=key_file, progress=quietly)
@@ -455,6 +456,6 @@ def test_a_database_that_was_put_back_is_mended(
     found = restoring.restore(third, long_ago, key_file=key_file, remembered_in=own, progress=quietly)
     assert found.requests.made == 1
     with installation.opened(third) as mended:
-        assert not mended.rows.open(dataset["id"]).features[1].any()
+        assert not rows_of(mended, dataset["id"]).features[1].any()
         work_at(mended)
         assert_all_done_once(mended)

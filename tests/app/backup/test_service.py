@@ -14,13 +14,16 @@ from app.backup import restoring, service, tombstones
 from app.backup.archive import Reader
 from app.backup.service import Backup
 from app.config import Settings
+from app.db.tables import Dataset
 from app.errors import BackupRefused, DatasetDamaged
 from app.installation import Installation
 from app.keys import KeyEncryptionFile
 from app.unlearning import queue
+from app.unlearning import service as unlearning
 from tests.app.backup.conftest import quietly
 from tests.conftest import people
 from tests.faults.checks import assert_all_done_once
+from tests.stored import flipped, rows_of
 from worker import runner
 
 Make = Callable[..., dict[str, Any]]
@@ -72,13 +75,15 @@ def test_what_fails_leaves_nothing(
 ) -> None:
     """Rows that are not those on record are backed up under no name; what a crash left half written is no hindrance."""
     dataset = new_dataset()
-    features = at.settings.data_dir / "datasets" / dataset["id"] / "features.f32"
-    whole = features.read_bytes()
-    features.write_bytes(b"\1" + whole[1:])
+    [block] = (at.settings.data_dir / "blocks").glob(f"{dataset['id']}.*.sealed")
+    whole = block.read_bytes()
+    block.write_bytes(flipped(whole, 100))
     with pytest.raises(DatasetDamaged):
         back_up()
+    with at.database.reading() as session:
+        assert session.get_one(Dataset, dataset["id"]).damaged_at
     assert not list(archive.parent.glob("*archive*"))
-    features.write_bytes(whole)
+    block.write_bytes(whole)
     archive.with_name(".archive.partial").write_bytes(b"half" * 10**6)
     made = back_up()
     assert made.num_bytes < 10**6
@@ -159,11 +164,13 @@ def test_an_erasure_that_was_under_way_goes_on(
     with at.database.writing() as session:
         claimed = queue.claim(session, worker="w", lease_seconds=60, max_requests=10)
     assert claimed
-    at.rows.make_null(dataset["id"], claimed.slots_to_null[:1])
+    root = at.rows.edit(dataset["id"], claimed.root, null=claimed.slots_to_null)
+    with at.database.writing() as session:
+        unlearning.commit_rows(session, run_id=claimed.run_id, root=root)
     back_up()
     restore()
     with installation.opened(other) as again:
         while runner.run_next(again, worker="test"):
             pass
-        assert not again.rows.open(dataset["id"]).features[[1, 2]].any()
+        assert not rows_of(again, dataset["id"]).features[[1, 2]].any()
         assert_all_done_once(again)

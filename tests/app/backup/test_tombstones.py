@@ -15,6 +15,7 @@ from app.errors import DatabasePutBack, TombstonesDamaged
 from app.installation import Installation
 from app.keys import Keys
 from tests.faults.processes import wait_until
+from tests.stored import rows_of
 
 Make = Callable[..., dict[str, Any]]
 
@@ -85,13 +86,13 @@ def test_a_worker_records_before_it_erases(
     file.unlink(missing_ok=True)
     file.mkdir()
     assert work() == 1
-    assert at.rows.open(dataset["id"]).features[1].any()
+    assert rows_of(at, dataset["id"]).features[1].any()
     with at.database.writing() as session:
         assert session.scalars(sa.select(Run.error_code)).one() == "IsADirectoryError"
         session.get_one(Dataset, dataset["id"]).not_before = None
     file.rmdir()
     assert work() == 1
-    assert not at.rows.open(dataset["id"]).features[1].any()
+    assert not rows_of(at, dataset["id"]).features[1].any()
     assert len(statuses(at)) >= 1
 
 

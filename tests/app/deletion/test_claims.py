@@ -53,7 +53,7 @@ def erase(session: Session) -> None:
     dataset = session.get_one(Dataset, "ds_1")
     claims.claim_erasures(session, dataset=dataset, limit=10)
     session.flush()
-    claims.confirm_erasures(session, dataset=dataset, digest="")
+    claims.confirm_erasures(session, dataset=dataset)
 
 
 def forget(session: Session, request_id: str, model_id: str) -> None:

@@ -54,7 +54,7 @@ def test_a_request_that_follows_another_keeps_its_grace_time(at: Installation) -
     with at.database.writing(by=OFFICER) as session:
         deletion.cancel(session, deletion.get(session, cancelled), discreet=True)
     with at.database.writing() as session:
-        unlearning.confirm_erased(session, run_id=run.run_id, digest="")
+        unlearning.confirm_edited(session, run_id=run.run_id)
         unlearning.finish(session, run_id=run.run_id)
         assert deletion.get(session, follower).status == "accepted"
         assert deletion.get(session, cancelled).status == "cancelled"
@@ -86,12 +86,12 @@ def test_a_request_waits_for_every_dataset_and_model(at: Installation) -> None:
         people.hold(session, ["sub_a"], dataset_id="ds_2")
         new = people.ask(session, "sub_a", Policy())
         request = deletion.get(session, new.request.id)
-        for dataset_id in ("ds_1", "ds_2"):
+        for _ in ("ds_1", "ds_2"):
             completion.complete_if_done(session, request)
             assert request.status != "completed"
             run = queue.claim(session, worker="test", lease_seconds=60, max_requests=9)
             assert run
-            unlearning.confirm_erased(session, run_id=run.run_id, digest=dataset_id)
+            unlearning.confirm_edited(session, run_id=run.run_id)
             unlearning.finish(session, run_id=run.run_id)
         assert request.status == "completed"
         assert request.completed_at is not None

@@ -153,7 +153,7 @@ class Life(RuleBasedStateMachine):
     def finish(self) -> None:
         run_id = self.runs.pop()
         with self.database.writing() as session:
-            unlearning.confirm_erased(session, run_id=run_id, digest="")
+            unlearning.confirm_edited(session, run_id=run_id)
         with self.database.writing() as session:
             unlearning.finish(session, run_id=run_id)
 
@@ -162,7 +162,7 @@ class Life(RuleBasedStateMachine):
     def die(self, erased: bool) -> None:
         with self.database.writing() as session:
             if erased:
-                unlearning.confirm_erased(session, run_id=self.runs.pop(), digest="")
+                unlearning.confirm_edited(session, run_id=self.runs.pop())
             unlearning.take_back(session, worker="test")
         self.runs.clear()
 

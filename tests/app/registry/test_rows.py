@@ -1,291 +1,425 @@
-import os
-import signal
-import subprocess
-import sys
+"""What holds of rows at rest, in a folder and in a bucket alike."""
+
+import datetime
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
-from app.errors import DatasetUnknown, DatasetUnusable
+from app.errors import DamageKind, DatasetDamaged, DatasetTooLarge, DatasetUnknown, DatasetUnusable
+from app.keys import KeyEncryptionFile, KeyEncryptionKeyLost
 from app.registry.ingest import Batch
-from app.registry.rows import BLOCK_ROWS, RowStore
+from app.registry.manifest import BLOCK_ROWS
+from app.registry.rows import Filling, RowStore
+from app.registry.s3 import S3Store
+from app.registry.sealing import Sealed
+from app.registry.store import FolderStore, ObjectStore
+from tests.stored import flipped
 
-KEY = bytes(range(32))
-NUM_COLUMNS = 3
 NUM_SLOTS = 2 * BLOCK_ROWS + 7
+TOUCHED = [1, BLOCK_ROWS - 1, NUM_SLOTS - 1]
+FILLED = (3, 4, 5, BLOCK_ROWS - 1, BLOCK_ROWS, 2 * BLOCK_ROWS + 6)
+ROOM = 2**20
 
 
-def batch_of(num_rows: int, seed: int = 0) -> Batch:
+def batch_of(num_rows: int = NUM_SLOTS, seed: int = 0) -> Batch:
     random = np.random.default_rng(seed)
-    features = random.uniform(0.1, 0.5, (num_rows, NUM_COLUMNS)).astype(np.float32)
+    features = random.uniform(0.1, 0.5, (num_rows, 3)).astype(np.float32)
     labels = random.integers(1, 3, num_rows).astype(np.int32)
     return Batch(features=features, labels=labels, subjects=[None] * num_rows)
 
 
-def stored(root: Path, num_rows: int = NUM_SLOTS, seed: int = 0, key: bytes = KEY) -> RowStore:
-    store = RowStore(root, key)
-    with store.writing("ds_1", NUM_COLUMNS) as writer:
-        writer.append(batch_of(num_rows, seed))
-    return store
-
-
-def contents(root: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+@pytest.fixture(params=["folder", "s3"])
+def objects(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
+    if request.param == "folder":
+        store = FolderStore(tmp_path / "blocks")
+        store.check()
+        return store
+    return S3Store(f"s3://{request.getfixturevalue('bucket')}", "blocks")
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> RowStore:
-    return stored(tmp_path)
+def new_store(objects: ObjectStore, tmp_path: Path, key_encryption: KeyEncryptionFile) -> Callable[..., RowStore]:
+    """Opens the store, as each process does for itself."""
+
+    def opened(most_bytes: int = ROOM) -> RowStore:
+        sealed = Sealed(objects, keys=tmp_path / "keys", key_encryption=key_encryption)
+        return RowStore(objects, sealed, locks=tmp_path / "locks", most_bytes=most_bytes)
+
+    return opened
 
 
-# --- writing ---------------------------------------------------------------------------------------------------------
+@pytest.fixture
+def store(new_store: Callable[..., RowStore]) -> RowStore:
+    return new_store()
 
 
-def test_what_was_written_is_read(tmp_path: Path) -> None:
-    """Rows come back in the order of the batches, little-endian and row-major on disk, and cannot be changed."""
-    store = RowStore(tmp_path / "new", KEY)
-    parts = [batch_of(size, seed) for seed, size in enumerate((5, BLOCK_ROWS, 1))]
-    assert store.dataset_ids() == set()
+@pytest.fixture
+def root(store: RowStore) -> str:
+    """Of `ds_1`, which two batches made."""
     with store.writing("ds_1") as writer:
-        for part in parts:
-            writer.append(part)
-    rows = store.open("ds_1")
-    assert store.dataset_ids() == {"ds_1"}
-    assert (rows.num_slots, rows.num_columns) == (BLOCK_ROWS + 6, NUM_COLUMNS)
-    np.testing.assert_array_equal(rows.features, np.vstack([part.features for part in parts]))
-    np.testing.assert_array_equal(rows.labels, np.hstack([part.labels for part in parts]))
-    assert (tmp_path / "new/ds_1/features.f32").read_bytes() == rows.features.astype("<f4").tobytes()
-    assert not rows.features.flags.writeable
-    assert not rows.labels.flags.writeable
+        writer.append(batch_of(5))
+        writer.append(batch_of(NUM_SLOTS - 5, seed=1))
+    return writer.root
 
 
-def test_only_the_owner_can_read(store: RowStore, tmp_path: Path) -> None:
-    """The folder and its files are closed to everybody but their owner."""
-    modes = {path.stat().st_mode & 0o777 for path in (tmp_path / "ds_1").iterdir()}
-    assert modes == {0o600}
-    assert (tmp_path / "ds_1").stat().st_mode & 0o777 == 0o700
+def rows_of(store: RowStore, root: str, rows_id: str = "ds_1") -> tuple[np.ndarray, np.ndarray]:
+    with store.open(rows_id, root) as rows:
+        return rows.features.copy(), rows.labels.copy()
 
 
-def test_nothing_remains_of_a_failed_upload(tmp_path: Path) -> None:
-    """When the block raises, or wrote no row, no file is left and the dataset is unknown."""
-    store = RowStore(tmp_path, KEY)
+def files(tmp_path: Path) -> Iterator[Path]:
+    return (path for path in tmp_path.rglob("*") if path.is_file() and path.name != "kek")
+
+
+def test_what_was_written_is_read(store: RowStore, root: str, new_store: Callable[..., RowStore]) -> None:
+    """Rows come back in the order of the batches, from whoever opens the store, and cannot be changed."""
+    expected = [batch_of(5), batch_of(NUM_SLOTS - 5, seed=1)]
+    with new_store().open("ds_1", root) as rows:
+        np.testing.assert_array_equal(rows.features, np.vstack([part.features for part in expected]))
+        np.testing.assert_array_equal(rows.labels, np.hstack([part.labels for part in expected]))
+        assert not rows.features.flags.writeable
+        assert not rows.labels.flags.writeable
+    assert not rows.features.any()  # what is left of the memory
+    assert store.stored().keys() == {"ds_1"}
+    assert store.stored()["ds_1"] <= datetime.datetime.now(datetime.UTC) + datetime.timedelta(minutes=1)
+
+
+def test_nothing_at_rest_shows_a_row(store: RowStore, root: str, objects: ObjectStore, tmp_path: Path) -> None:
+    """Whatever is stored of rows holds none of them as it was encoded, nor a part of one, and is for its owner only."""
+    features, _ = rows_of(store, root)
+    at_rest = [objects.get(name) for name in objects.names()] + [path.read_bytes() for path in files(tmp_path)]
+    for row in (0, BLOCK_ROWS, NUM_SLOTS - 1):
+        assert not any(features[row].tobytes() in content for content in at_rest)
+        assert not any(features[row, :2].tobytes() in content for content in at_rest)
+    assert {path.stat().st_mode & 0o777 for path in files(tmp_path)} == {0o600}
+
+
+def test_a_root_is_a_function_of_no_row(store: RowStore, root: str) -> None:
+    """The same rows again have another root, and so have rows that were changed and changed back."""
+    with store.writing("ds_2") as writer:
+        writer.append(batch_of(5))
+        writer.append(batch_of(NUM_SLOTS - 5, seed=1))
+    np.testing.assert_array_equal(rows_of(store, root)[0], rows_of(store, writer.root, "ds_2")[0])
+    assert writer.root != root
+    assert store.is_equal(("ds_1", root), ("ds_2", writer.root))
+    nulled = store.edit("ds_2", writer.root, null=TOUCHED)
+    assert not store.is_equal(("ds_1", root), ("ds_2", nulled))
+    with store.writing("back") as back:
+        back.append(batch_of(NUM_SLOTS - 5, seed=1))
+    refilled = store.edit("ds_2", writer.root, fill=[_of("back", back.root, range(5, NUM_SLOTS))])
+    assert refilled == writer.root  # nothing had changed
+
+
+def test_nothing_remains_of_a_failed_upload(store: RowStore, objects: ObjectStore, tmp_path: Path) -> None:
+    """When the block raises, or wrote no row, nothing is left, and the rows can be written."""
 
     def torn_upload() -> None:
-        with store.writing("ds_1", NUM_COLUMNS) as writer:
-            writer.append(batch_of(5))
+        with store.writing("ds_1") as writer:
+            writer.append(batch_of(BLOCK_ROWS + 5))
             raise ConnectionError
 
     with pytest.raises(ConnectionError):
         torn_upload()
-    with pytest.raises(DatasetUnusable), store.writing("ds_1", NUM_COLUMNS):
+    with pytest.raises(DatasetUnusable), store.writing("ds_1"):
         pass
-    assert list(tmp_path.iterdir()) == []
-    with pytest.raises(DatasetUnknown):
-        store.open("ds_1")
-
-
-def test_nothing_is_seen_before_the_end(tmp_path: Path) -> None:
-    """While an upload is being written the dataset is unknown, and a sweep leaves the upload alone."""
-    store = RowStore(tmp_path, KEY)
-    with store.writing("ds_1", NUM_COLUMNS) as writer:
+    assert store.stored() == {}
+    assert not list(files(tmp_path))
+    assert not objects.names()
+    with store.writing("ds_1") as writer:
         writer.append(batch_of(5))
-        store.sweep_temporary()
-        with pytest.raises(DatasetUnknown):
-            store.open("ds_1")
-        assert store.dataset_ids() == set()
-    assert store.open("ds_1").num_slots == 5
+    assert store.shape("ds_1", writer.root).num_slots == 5
 
 
-def test_rows_are_written_once(store: RowStore, tmp_path: Path) -> None:
+def test_rows_are_written_once(store: RowStore, root: str) -> None:
     """A second upload under the same id is refused and the first stays."""
-    before = contents(tmp_path)
-    with pytest.raises(FileExistsError), store.writing("ds_1", NUM_COLUMNS):
-        pass
-    assert contents(tmp_path) == before
+    with pytest.raises(FileExistsError), store.writing("ds_1") as writer:
+        writer.append(batch_of(5))
+    assert store.shape("ds_1", root).num_slots == NUM_SLOTS
 
 
-def test_batches_of_another_shape_or_type_are_refused(tmp_path: Path) -> None:
-    """A batch with another width, another number of labels or another type is an error, and nothing remains."""
-    good = batch_of(2)
-    wrong = [
-        Batch(features=good.features[:, 1:], labels=good.labels, subjects=[]),
-        Batch(features=good.features, labels=good.labels[1:], subjects=[]),
-        Batch(features=good.features.astype(np.float64), labels=good.labels, subjects=[]),
-    ]
-    for batch in wrong:
-        with pytest.raises((ValueError, TypeError)), RowStore(tmp_path, KEY).writing("ds_1", NUM_COLUMNS) as writer:
-            writer.append(batch)
-    assert list(tmp_path.iterdir()) == []
+@pytest.mark.parametrize(
+    "spoilt",
+    [
+        (np.zeros((2, 3), np.float64), np.zeros(2, np.int32)),
+        (np.zeros((2, 3), np.float32), np.zeros(2, np.int64)),
+        (np.zeros((2, 3), np.float32), np.zeros(3, np.int32)),
+        (np.zeros((2, 4), np.float32), np.zeros(2, np.int32)),
+    ],
+)
+def test_arrays_of_another_kind_are_refused(store: RowStore, spoilt: tuple[np.ndarray, np.ndarray]) -> None:
+    """Batches whose types or shapes are not those of the rows raise, and nothing is stored."""
+    with pytest.raises((ValueError, TypeError)), store.writing("ds_1", 3) as writer:
+        writer.write(*spoilt)
+    assert store.stored() == {}
 
 
-@pytest.mark.parametrize("dataset_id", ["", ".", "..", "../ds_1", "a/b", ".writing-x", "ds_1\n", "x" * 200])
-def test_an_id_never_leaves_the_root(store: RowStore, dataset_id: str) -> None:
-    """An id that could name another folder names no dataset."""
-    for use in (store.open, store.digest, store.delete):
-        with pytest.raises(DatasetUnknown):
-            use(dataset_id)
+def test_slots_become_null(store: RowStore, root: str, new_store: Callable[..., RowStore]) -> None:
+    """Under the new root the chosen slots are zero and the others keep their bits; under the old one nothing changed;
+    where all is null already the root stays."""
+    before, labels = rows_of(store, root)
+    after = store.edit("ds_1", root, null=TOUCHED)
+    np.testing.assert_array_equal(rows_of(new_store(), root)[0], before)
+    nulled, labels_nulled = rows_of(new_store(), after)
+    before[TOUCHED], labels[TOUCHED] = 0, 0
+    np.testing.assert_array_equal(nulled, before)
+    np.testing.assert_array_equal(labels_nulled, labels)
+    assert store.edit("ds_1", after, null=TOUCHED) == after
 
 
-# --- null rows -------------------------------------------------------------------------------------------------------
+def test_only_touched_blocks_are_written(store: RowStore, root: str, objects: ObjectStore) -> None:
+    """An edit writes the blocks that it changes and the way to them, and reads no other."""
+    before = objects.names().keys()
+    victim = next(name for name in before if ".00000001-" in name)
+    objects.put(victim, b"damaged")
+    store.edit("ds_1", root, null=[1])
+    assert len(objects.names().keys() - before) == 2
 
 
-@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(slots=st.lists(st.integers(0, NUM_SLOTS - 1), max_size=10))
-def test_exactly_the_slots_become_null(tmp_path_factory: pytest.TempPathFactory, slots: list[int]) -> None:
-    """The chosen slots are zero, bias and label included, the others keep their bits, and again changes nothing."""
-    root = tmp_path_factory.mktemp("rows")
-    store = stored(root)
-    whole = batch_of(NUM_SLOTS)
-    features, labels = whole.features.copy(), whole.labels.copy()
-    features[slots], labels[slots] = 0, 0
-    store.make_null("ds_1", slots)
-    np.testing.assert_array_equal(store.open("ds_1").features, features)
-    np.testing.assert_array_equal(store.open("ds_1").labels, labels)
-    once = contents(root)
-    store.make_null("ds_1", slots)
-    assert contents(root) == once
+def test_what_was_replaced_cannot_be_opened(store: RowStore, root: str, tmp_path: Path) -> None:
+    """Once the new root is on record, the keys of what only the old one names are destroyed, and what both name stays;
+    so does what a run after this one writes meanwhile."""
+    after = store.edit("ds_1", root, null=[1])
+    beside = store.edit("ds_1", after, null=[2])
+    store.destroy_replaced("ds_1", before=root, after=after)
+    with pytest.raises(DatasetDamaged):
+        store.shape("ds_1", root)
+    for one in (after, beside):
+        store.check("ds_1", one)
+    assert not store.is_settled("ds_1", after)
+    with store.alone("ds_1"):
+        store.settle("ds_1", after)
+    assert store.is_settled("ds_1", after)
+    with pytest.raises(DatasetDamaged):
+        store.check("ds_1", beside)
+    store.check("ds_1", after)
+    assert len(list((tmp_path / "keys").iterdir())) == 3
 
 
-def test_an_open_view_sees_the_null_row(store: RowStore) -> None:
-    """A worker that has the rows mapped sees the slots go."""
-    rows = store.open("ds_1")
-    assert rows.features[5].any()
-    store.make_null("ds_1", [5])
-    assert not rows.features[5].any()
-    assert rows.labels[5] == 0
-
-
-def test_the_digest_is_that_of_rows_written_null(store: RowStore, tmp_path: Path) -> None:
-    """After a deletion the digest is the one the dataset would have had with null rows from the start."""
-    slots = [0, BLOCK_ROWS - 1, BLOCK_ROWS, NUM_SLOTS - 1]
-    batch = batch_of(NUM_SLOTS)
-    batch.features[slots], batch.labels[slots] = 0, 0
-    never = RowStore(tmp_path / "never", KEY)
-    with never.writing("ds_1", NUM_COLUMNS) as writer:
-        writer.append(batch)
-    store.make_null("ds_1", slots)
-    assert store.digest("ds_1") == never.digest("ds_1")
+def test_what_was_put_back_is_found_and_swept(store: RowStore, root: str, objects: ObjectStore, tmp_path: Path) -> None:
+    """Blocks and keys of an older copy are named by no root: they are seen, opened by nobody, and destroyed."""
+    old_objects = {name: objects.get(name) for name in objects.names()}
+    old_keys = {path: path.read_bytes() for path in (tmp_path / "keys").iterdir()}
+    after = store.edit("ds_1", root, null=[1])
+    store.destroy_replaced("ds_1", before=root, after=after)
+    assert store.is_settled("ds_1", after)
+    for name, content in old_objects.items():
+        objects.put(name, content)
+    for path, content in old_keys.items():
+        path.write_bytes(content)
+    assert not store.is_settled("ds_1", after)
+    assert not rows_of(store, after)[0][1].any()
+    with store.alone("ds_1"):
+        store.settle("ds_1", after)
+    assert len(objects.names()) == 4
+    with pytest.raises(DatasetDamaged):
+        store.check("ds_1", root)
 
 
 @pytest.mark.parametrize("slot", [-1, NUM_SLOTS])
-def test_a_slot_outside_changes_nothing(store: RowStore, tmp_path: Path, slot: int) -> None:
+def test_a_slot_outside_changes_nothing(store: RowStore, root: str, objects: ObjectStore, slot: int) -> None:
     """A slot that does not exist is an error before anything is written."""
-    before = contents(tmp_path)
+    before = objects.names().keys()
     with pytest.raises(IndexError):
-        store.make_null("ds_1", [0, slot])
-    assert contents(tmp_path) == before
+        store.edit("ds_1", root, null=[0, slot])
+    assert objects.names().keys() == before
 
 
-@pytest.mark.parametrize("name", ["features.f32", "labels.i32", "block_digests.bin"])
-@pytest.mark.parametrize("written", [1, 4])
-def test_a_deletion_cut_short_is_completed_by_the_next(tmp_path: Path, name: str, written: int) -> None:
-    """Whatever bytes a killed deletion had written, running it again ends where an undisturbed one does."""
-    calm, cut = stored(tmp_path / "calm"), stored(tmp_path / "cut")
-    calm.make_null("ds_1", [1, BLOCK_ROWS])
-    path = tmp_path / "cut" / "ds_1" / name
-    start = {"features.f32": 4 * NUM_COLUMNS, "labels.i32": 4, "block_digests.bin": 0}[name]
-    data = bytearray(path.read_bytes())
-    data[start : start + written] = bytes(written)
-    path.write_bytes(data)
-    cut.make_null("ds_1", [1, BLOCK_ROWS])
-    assert contents(tmp_path / "cut") == contents(tmp_path / "calm")
+def _of(rows_id: str, root: str, slots: range | tuple[int, ...]) -> Filling:
+    return Filling(rows_id=rows_id, root=root, slots=tuple(slots))
 
 
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-from app.registry.rows import RowStore
-calls = int(sys.argv[2])
-def dying(call):
-    def count(*arguments):
-        global calls
-        calls -= 1
-        if calls < 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return call(*arguments)
-    return count
-for name in ("pwrite", "fsync", "pread"):
-    setattr(os, name, dying(getattr(os, name)))
-RowStore(Path(sys.argv[1]), bytes(range(32))).make_null("ds_1", [1, 4096])
-"""
+def test_a_batch_fills_slots(store: RowStore, root: str) -> None:
+    """The rows of a batch are in their slots in its order but for those that end null, and everything else is what it
+    was; where all is so already the root stays."""
+    before, _ = rows_of(store, root)
+    batch = batch_of(len(FILLED), seed=7)
+    with store.writing("add_1") as writer:
+        writer.append(batch)
+    filling = _of("add_1", writer.root, FILLED)
+    after = store.edit("ds_1", root, fill=[filling], null=[4, 8])
+    features, labels = rows_of(store, after)
+    expected = batch.features.copy()
+    expected[1] = 0
+    np.testing.assert_array_equal(features[list(FILLED)], expected)
+    assert labels[list(FILLED)].tolist() == [0 if slot == 4 else batch.labels[n] for n, slot in enumerate(FILLED)]
+    others = np.setdiff1d(np.arange(NUM_SLOTS), [*FILLED, 8])
+    np.testing.assert_array_equal(features[others], before[others])
+    assert not features[8].any()
+    assert store.edit("ds_1", after, fill=[filling], null=[4, 8]) == after
 
 
-@pytest.mark.slow
-def test_a_deletion_killed_anywhere_is_completed_by_the_next(tmp_path: Path) -> None:
-    """Killed with SIGKILL before any of its writes, syncs and reads, a deletion can be run again to the same end."""
-    calm = stored(tmp_path / "calm", BLOCK_ROWS + 1)
-    calm.make_null("ds_1", [1, BLOCK_ROWS])
-    for calls in range(20):
-        root = tmp_path / f"killed-{calls}"
-        store = stored(root, BLOCK_ROWS + 1)
-        process = subprocess.run([sys.executable, "-c", KILLED, str(root), str(calls)], check=False)
-        store.make_null("ds_1", [1, BLOCK_ROWS])
-        assert contents(root) == contents(tmp_path / "calm")
-        if process.returncode == 0:
-            break
-        assert process.returncode == -signal.SIGKILL
-    assert calls == 13  # twice two writes, a sync, two reads; two digests and a sync
+def test_a_large_batch_fills_slots(store: RowStore, root: str) -> None:
+    """A batch of more than a block goes into slots here and there."""
+    batch = batch_of(BLOCK_ROWS + 100, seed=7)
+    with store.writing("add_1") as writer:
+        writer.append(batch)
+    slots = tuple(sorted(np.random.default_rng(3).choice(NUM_SLOTS, BLOCK_ROWS + 100, replace=False).tolist()))
+    features, _ = rows_of(store, store.edit("ds_1", root, fill=[_of("add_1", writer.root, slots)]))
+    np.testing.assert_array_equal(features[list(slots)], batch.features)
 
 
-# --- digests ---------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("slots", [(1, 2), (1, 1, 2), (2, 1, 0), (0, 1, NUM_SLOTS)])
+def test_a_batch_that_does_not_fit(store: RowStore, root: str, slots: tuple[int, ...]) -> None:
+    """As many slots as rows, each once, in their order and in the dataset."""
+    with store.writing("add_1") as writer:
+        writer.append(batch_of(3))
+    with pytest.raises((ValueError, IndexError)):
+        store.edit("ds_1", root, fill=[_of("add_1", writer.root, slots)])
 
 
-def test_the_digest_tells_rows_keys_and_shapes_apart(tmp_path: Path) -> None:
-    """Equal rows have equal digests; another row, another key or another number of slots gives another digest."""
-    digest = stored(tmp_path / "a", 10).digest("ds_1")
-    assert len(digest) == 64
-    assert stored(tmp_path / "b", 10).digest("ds_1") == digest
-    assert stored(tmp_path / "c", 10, seed=1).digest("ds_1") != digest
-    assert stored(tmp_path / "d", 11).digest("ds_1") != digest
-    assert stored(tmp_path / "e", 10, key=KEY[::-1]).digest("ds_1") != digest
+def _only(tmp_path: Path, objects: ObjectStore, what: str) -> str:
+    """The name of an object, or of a key file, of the second block or of the manifest."""
+    wanted = ".node" if what == "manifest" else ".00000001-"
+    return next(name for name in objects.names() if wanted in name)
 
 
-def test_a_short_key_is_refused(tmp_path: Path) -> None:
-    """A key that could be guessed, or that BLAKE2b does not take, is refused."""
-    for key in (b"", b"short", bytes(65)):
-        with pytest.raises(ValueError, match="digest_key"):
-            RowStore(tmp_path, key)
+@pytest.mark.parametrize(
+    ("what", "kind", "block"),
+    [
+        ("block", DamageKind.BLOCK, 1),
+        ("block lost", DamageKind.BLOCK_MISSING, 1),
+        ("another block", DamageKind.BLOCK, 1),
+        ("key", DamageKind.KEY, 1),
+        ("head of the key", DamageKind.KEY, 1),
+        ("key zeroed", DamageKind.KEY, 1),
+        ("key lost", DamageKind.KEY_MISSING, 1),
+        ("manifest", DamageKind.MANIFEST, None),
+        ("manifest lost", DamageKind.MANIFEST_MISSING, None),
+    ],
+)
+def test_damage_is_found_and_named(
+    store: RowStore, root: str, objects: ObjectStore, tmp_path: Path, what: str, kind: DamageKind, block: int | None
+) -> None:
+    """One bit of any file that rows are kept in, or that file gone, and nobody opens them, however often they try."""
+    name = _only(tmp_path, objects, what.partition(" ")[0])
+    key = tmp_path / "keys" / f"{name.removesuffix('.sealed')}.key"
+    match what:
+        case "block" | "manifest":
+            objects.put(name, flipped(objects.get(name), 40))
+        case "another block":
+            other = next(one for one in objects.names() if ".00000000-" in one)
+            objects.put(name, objects.get(other))
+        case "block lost" | "manifest lost":
+            objects.delete(name)
+        case "key":
+            key.write_bytes(flipped(key.read_bytes(), 50))
+        case "head of the key":
+            key.write_bytes(flipped(key.read_bytes(), 3))
+        case "key zeroed":
+            key.write_bytes(bytes(76))
+        case "key lost":
+            key.unlink()
+    for _ in range(2):
+        with pytest.raises(DatasetDamaged) as found:
+            store.check("ds_1", root)
+        assert (found.value.rows_id, found.value.kind, found.value.block) == ("ds_1", kind, block)
+        with pytest.raises(DatasetDamaged), store.open("ds_1", root):
+            pass
+        with pytest.raises(DatasetDamaged):
+            store.edit("ds_1", root, null=[BLOCK_ROWS])
 
 
-def test_a_file_of_another_size_is_refused(store: RowStore, tmp_path: Path) -> None:
-    """Rows whose files do not have the size that their shape asks for are not opened."""
-    os.truncate(tmp_path / "ds_1" / "labels.i32", 8)
-    with pytest.raises(OSError, match=r"labels\.i32"):
-        store.open("ds_1")
+def test_a_root_that_is_none(store: RowStore, root: str) -> None:
+    """A database that names another root, or something that is no root, is damaged too."""
+    for other in ("0" * 64, root[:-1] + ("0" if root[-1] != "0" else "1"), "no root", root[:-1]):
+        with pytest.raises(DatasetDamaged) as found:
+            store.check("ds_1", other)
+        assert found.value.kind in (DamageKind.MANIFEST, DamageKind.MANIFEST_MISSING)
 
 
-# --- going -----------------------------------------------------------------------------------------------------------
+def test_another_key_encryption_key_damages_nothing(
+    store: RowStore, root: str, tmp_path: Path, key_encryption: KeyEncryptionFile
+) -> None:
+    """While the key-encryption key is away, or is another one, rows do not open, and they do again when it is back."""
+    [kek] = tmp_path.rglob("kek")
+    right = kek.read_text()
+    for wrong in ("0" * 64, "not a key"):
+        kek.write_text(wrong)
+        with pytest.raises(KeyEncryptionKeyLost):
+            store.check("ds_1", root)
+    kek.write_text(right)
+    store.check("ds_1", root)
 
 
-def test_deleted_rows_are_overwritten_and_gone(store: RowStore, tmp_path: Path) -> None:
-    """Every byte of a deleted dataset is zero before its name goes, and deleting again does nothing."""
-    links = [tmp_path / f"link-{path.name}" for path in (tmp_path / "ds_1").iterdir()]
-    for link in links:
-        os.link(tmp_path / "ds_1" / link.name.removeprefix("link-"), link)
-    store.delete("ds_1")
-    assert all(link.stat().st_size > 0 and not any(link.read_bytes()) for link in links)
-    assert set(tmp_path.iterdir()) == set(links)
-    store.delete("ds_1")
+def test_a_folder_that_is_not_there_damages_nothing(tmp_path: Path, key_encryption: KeyEncryptionFile) -> None:
+    """A store that cannot be reached is no damage: whoever asks tries again."""
+    objects = FolderStore(tmp_path / "blocks")
+    objects.check()
+    sealed = Sealed(objects, keys=tmp_path / "keys", key_encryption=key_encryption)
+    store = RowStore(objects, sealed, locks=tmp_path / "locks", most_bytes=ROOM)
+    with store.writing("ds_1") as writer:
+        writer.append(batch_of(5))
+    (tmp_path / "blocks").rename(tmp_path / "away")
+    with pytest.raises(OSError, match="mounted"):
+        store.check("ds_1", writer.root)
+    (tmp_path / "away").rename(tmp_path / "blocks")
+    store.check("ds_1", writer.root)
+
+
+def test_rows_that_do_not_fit_are_refused(root: str, new_store: Callable[..., RowStore]) -> None:
+    """Rows that would take more memory than may be used are not opened; edits need room for one block only."""
+    needed = NUM_SLOTS * 16
+    small = new_store(most_bytes=needed - 1)
+    with pytest.raises(DatasetTooLarge, match="LETHE_ROWS_MEMORY_BYTES"), small.open("ds_1", root):
+        pass
+    small.check("ds_1", small.edit("ds_1", root, null=TOUCHED))
+    with new_store(most_bytes=needed).open("ds_1", root):
+        pass
+
+
+def test_deleted_rows_are_gone(store: RowStore, root: str, objects: ObjectStore, tmp_path: Path) -> None:
+    """Of deleted rows nothing is left, and deleting again does nothing."""
+    for _ in range(2):
+        store.delete("ds_1")
+        assert store.stored() == {}
+    assert not objects.names()
+    assert not list(files(tmp_path))
+    assert not list((tmp_path / "locks").iterdir())
+    with pytest.raises(DatasetDamaged):
+        store.shape("ds_1", root)
+
+
+def test_ids_that_are_none_are_refused(store: RowStore) -> None:
+    """An id that could be a path is an unknown dataset."""
     with pytest.raises(DatasetUnknown):
-        store.open("ds_1")
+        store.shape("../ds_1", "0" * 64)
+    with pytest.raises(DatasetUnknown):
+        store.delete("../ds_1")
 
 
-def test_a_deletion_of_all_rows_cut_short_is_completed(store: RowStore, tmp_path: Path) -> None:
-    """What a crash left under the hidden name goes with the next deletion or the next sweep."""
-    (tmp_path / "ds_1").rename(tmp_path / ".deleting-ds_1")
+def test_nothing_is_destroyed_under_whoever_is_alone(
+    store: RowStore, root: str, new_store: Callable[..., RowStore]
+) -> None:
+    """What the database named when somebody began to read is there until they have ended."""
+    after = store.edit("ds_1", root, null=TOUCHED)
+    destroying = threading.Thread(target=lambda: new_store().destroy_replaced("ds_1", before=root, after=after))
+    with store.alone("ds_1"):
+        destroying.start()
+        assert sum(len(block.labels) for block in store.read("ds_1", root)) == NUM_SLOTS
+        assert destroying.is_alive()
+        with pytest.raises(BlockingIOError):
+            new_store().delete("ds_1", wait=False)
+    destroying.join()
+    with pytest.raises(DatasetDamaged):
+        store.check("ds_1", root)
+
+
+def test_the_lock_of_rows_that_were_deleted(store: RowStore, root: str, new_store: Callable[..., RowStore]) -> None:
+    """Whoever waited while the rows were deleted, and their lock with them, is alone with what is there then."""
+    entered = threading.Event()
+
+    def wait() -> None:
+        with new_store().alone("ds_1"):
+            entered.set()
+
+    waiting = threading.Thread(target=wait)
+    with store.alone("ds_1"):
+        waiting.start()
+    waiting.join()
     store.delete("ds_1")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_sweep_wipes_what_a_crash_left(store: RowStore, tmp_path: Path) -> None:
-    """Hidden folders of dead processes are wiped, datasets stay."""
-    for name in (".writing-ds_2-00ff", ".deleting-ds_3"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "features.f32").write_bytes(b"someone")
-    before = contents(tmp_path / "ds_1")
-    store.sweep_temporary()
-    assert [path.name for path in tmp_path.iterdir()] == ["ds_1"]
-    assert contents(tmp_path / "ds_1") == before
+    with store.alone("ds_1"), pytest.raises(BlockingIOError), new_store().alone("ds_1", wait=False):
+        pass
+    assert entered.is_set()

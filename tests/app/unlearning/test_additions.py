@@ -30,6 +30,7 @@ from app.unlearning import queue
 from app.unlearning import service as unlearning
 from tests.app.privacy import lanes
 from tests.conftest import FORM, npz, people
+from tests.stored import flipped, rows_of
 from worker import runner
 
 Make = Callable[..., dict[str, Any]]
@@ -90,7 +91,6 @@ def test_a_lost_claim_leads_to_relearning_alone(
     for _ in range(3):
         claimed = _claim(at)
         assert (claimed.kind, len(claimed.additions), claimed.additions[0].slots) == ("relearn", 1, (3,))
-    assert claimed.digest is None  # those who died may have written
     assert runner.run_next(at, worker="w")
     forget("p7")
     claimed = _claim(at)
@@ -190,13 +190,13 @@ def test_a_batch_that_nobody_committed_is_swept(
     """Sweeping wipes batches that no addition claims, and leaves those that wait."""
     addition = add(live["dataset_id"], "new1")
     with at.rows.writing("add_orphan", 4) as writer:
-        writer.write(np.zeros((1, 4), dtype=np.float32), np.zeros(1, dtype=np.int32))
+        writer.write(np.ones((1, 4), dtype=np.float32), np.ones(1, dtype=np.int32))
     chores.sweep_rows(at)
-    assert "add_orphan" in at.rows.dataset_ids()
+    assert "add_orphan" in set(at.rows.stored())
     chores.sweep_rows(at, unclaimed_for=datetime.timedelta(0))
-    assert at.rows.dataset_ids() == {live["dataset_id"], addition}
+    assert set(at.rows.stored()) == {live["dataset_id"], addition}
     assert work() == 1
-    assert at.rows.dataset_ids() == {live["dataset_id"]}
+    assert set(at.rows.stored()) == {live["dataset_id"]}
 
 
 def test_a_batch_that_is_damaged_is_not_written(
@@ -204,18 +204,18 @@ def test_a_batch_that_is_damaged_is_not_written(
 ) -> None:
     """A batch whose rows are not those that came fails the run; nothing is written, nothing is learned."""
     addition = add(live["dataset_id"], "new1")
-    with (settings.data_dir / "datasets" / addition / "features.f32").open("r+b") as file:
-        file.write(b"\1\1\1\1")
+    [block] = (settings.data_dir / "blocks").glob(f"{addition}.*.sealed")
+    block.write_bytes(flipped(block.read_bytes(), 1000))
     assert runner.run_next(at, worker="w")
     assert get("/runs")["items"][0]["error_code"] == "dataset_damaged"
-    assert not at.rows.open(live["dataset_id"]).features[3].any()
+    assert not rows_of(at, live["dataset_id"]).features[3].any()
     assert get(f"/datasets/{live['dataset_id']}/additions")["items"][0]["status"] == "pending"
 
 
 # --- any order of events ---------------------------------------------------------------------------------------------
 
 SLOTS = 12
-DIES_AT = ("fill", "make_null", "confirm_added", "delete", "confirm_destroyed", "confirm_erased", "publish")
+DIES_AT = ("edit", "commit_rows", "destroy_replaced", "delete", "confirm_edited", "publish")
 
 
 class Killed(BaseException):
@@ -316,11 +316,11 @@ class Story:
     def check(self) -> None:
         """On disk is who must be, nobody else and nothing beside; ledger and certificates verify; chains are whole."""
         at = self.at
-        rows = at.rows.open(self.dataset)
+        rows = rows_of(at, self.dataset)
         assert int(rows.features.any(axis=1).sum()) == sum(self.held.values())
-        assert at.rows.dataset_ids() == {self.dataset}
+        assert set(at.rows.stored()) == {self.dataset}
         with at.database.reading() as session:
-            at.rows.verify(self.dataset, digest=session.get_one(Dataset, self.dataset).digest)
+            assert at.rows.is_settled(self.dataset, session.get_one(Dataset, self.dataset).digest)
             lines = session.execute(sa.select(Record.slot, Record.subject_ref)).all()
             refs = {at.keys.subject_ref(DEFAULT_TENANT, name): n for name, n in self.held.items()}
             assert sorted(slot for slot, _ in lines) == np.flatnonzero(rows.features.any(axis=1)).tolist()

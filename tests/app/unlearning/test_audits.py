@@ -172,7 +172,7 @@ def test_rows_are_counted(at: Installation, live: dict[str, Any], forget: Make, 
     assert claimed.audit
     observed = lanes.observed(claimed.audit, claimed.mechanism)
     with at.database.writing() as session:
-        unlearning.confirm_erased(session, run_id=claimed.run_id, digest="0" * 64)
+        unlearning.confirm_edited(session, run_id=claimed.run_id)
     with at.database.reading() as session:
         assert unlearning.examine(session, run_id=claimed.run_id, records=59, observed=observed) == ()
         for records in (58, 60):
@@ -301,7 +301,7 @@ def test_an_audit_runs_while_the_model_waits_to_be_tried_again(
     forget("p1")
     failed = claim()
     with at.database.writing() as session:
-        unlearning.confirm_erased(session, run_id=failed.run_id, digest="0" * 64)
+        unlearning.confirm_edited(session, run_id=failed.run_id)
         unlearning.fail(session, run_id=failed.run_id, error_code="audit_failed")
         session.execute(sa.update(Model).values(not_before=now(session) + datetime.timedelta(hours=1)))
     ask(live)

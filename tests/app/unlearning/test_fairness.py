@@ -119,14 +119,15 @@ def test_weights_that_cannot_be_removed_stop_nobody(
 def test_rows_from_a_backup_are_refused(
     settings: Settings, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int], status: Any
 ) -> None:
-    """Rows that are not those on record, because a backup brought somebody back, are not learned from."""
+    """Rows that a backup put in the place of those on record are not learned from."""
     dataset = new_dataset()
     model = new_model(dataset["id"])
     work()
-    file = settings.data_dir / "datasets" / dataset["id"] / "features.f32"
+    [file] = (settings.data_dir / "blocks").glob("*.sealed")
     backup = file.read_bytes()
     forget("p1")
     work()
+    [file] = (settings.data_dir / "blocks").glob("*.sealed")
     file.write_bytes(backup)
     later = forget("p40")
     work()

@@ -118,14 +118,14 @@ def test_a_request_is_unlearned(claim: Claim, live: Any, forget: Make, get: Get,
 
 def test_a_dataset_without_models_is_erased(claim: Claim, new_dataset: Make, forget: Make, at: Installation) -> None:
     """Where no model learned from the rows, the run is to erase them and nothing else."""
-    dataset = new_dataset()
+    new_dataset()
     forget("p3")
     claimed = claim()
     assert claimed
     assert (claimed.kind, claimed.model_id, claimed.steps) == ("erase", None, 0)
     assert claimed.slots_to_null == (3,)
     with at.database.writing() as session:
-        unlearning.confirm_erased(session, run_id=claimed.run_id, digest=at.rows.digest(dataset["id"]))
+        unlearning.confirm_edited(session, run_id=claimed.run_id)
         unlearning.finish(session, run_id=claimed.run_id)
     assert _status(at, claimed) == "published"
     assert claim() is None
@@ -195,7 +195,7 @@ def test_whoever_lost_the_lease_can_do_nothing(claim: Claim, live: Any, forget: 
     with pytest.raises(LeaseLost), at.database.writing() as session:
         unlearning.renew(session, run_id=lost.run_id, steps_done=1, lease_seconds=30)
     with pytest.raises(LeaseLost), at.database.writing() as session:
-        unlearning.confirm_erased(session, run_id=lost.run_id, digest="0" * 64)
+        unlearning.confirm_edited(session, run_id=lost.run_id)
     with pytest.raises(LeaseLost), at.database.writing() as session:
         unlearning.finish(session, run_id=lost.run_id)
     with pytest.raises(LeaseLost):
@@ -223,7 +223,7 @@ def test_a_run_is_published_once(claim: Claim, live: Any, forget: Make, at: Inst
     claimed = claim()
     assert claimed
     with at.database.writing() as session:
-        unlearning.confirm_erased(session, run_id=claimed.run_id, digest="0" * 64)
+        unlearning.confirm_edited(session, run_id=claimed.run_id)
     _publish(at, claimed)
     with pytest.raises(LeaseLost):
         _publish(at, claimed)
@@ -306,7 +306,7 @@ def _confirm_by_an_erase_run(claim: Claim, at: Installation) -> None:
         return
     assert (claimed.kind, claimed.erases) == ("erase", True)
     with at.database.writing() as session:
-        unlearning.confirm_erased(session, run_id=claimed.run_id, digest="0" * 64)
+        unlearning.confirm_edited(session, run_id=claimed.run_id)
         unlearning.finish(session, run_id=claimed.run_id)
 
 

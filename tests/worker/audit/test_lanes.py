@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,8 @@ from scipy import stats
 from app.privacy import audit, calibration
 from app.privacy.audit import AuditPlan
 from app.privacy.mechanism import Mechanism
-from app.registry.rows import BLOCK_ROWS, Rows
+from app.registry.manifest import BLOCK_ROWS
+from app.registry.rows import held_in_memory
 from tests.worker.audit.conftest import FORGETTING, LEARNING
 from worker import ranks
 from worker.audit import lanes
@@ -106,31 +106,24 @@ def test_lanes_are_not_projected(mechanism: Mechanism, ran: Run) -> None:
 
 
 @pytest.mark.parametrize("asked", [1, 3])
-def test_ranks_share_the_lanes(asked: int, mechanism: Mechanism, tmp_path: Path) -> None:
+def test_ranks_share_the_lanes(asked: int, mechanism: Mechanism) -> None:
     """A run of one or three ranks, in processes of its own, counts all rows that are not null, and its lanes obey."""
     slots = 2 * BLOCK_ROWS + 700
     features = np.random.default_rng(0).standard_normal((slots, 5)).astype(np.float32)
     features /= 1.001 * np.linalg.norm(features, axis=1, keepdims=True)
     features[::7] = 0
-    features.tofile(tmp_path / "features")
-    np.zeros(slots, np.int32).tofile(tmp_path / "labels")
-    rows = Rows(
-        features=np.memmap(tmp_path / "features", dtype="<f4", mode="r", shape=features.shape),
-        labels=np.memmap(tmp_path / "labels", dtype="<i4", mode="r", shape=(slots,)),
-        num_slots=slots,
-        num_columns=5,
-    )
     wide = replace(mechanism, num_slots=slots)
     for plan in (LEARNING, FORGETTING):
-        found = ranks.run(
-            wide,
-            rows=rows,
-            initial=np.zeros((1, 5)),
-            steps=plan.steps,
-            ranks=asked,
-            audit=plan,
-            on_progress=lambda steps_done: None,
-        )
+        with held_in_memory(features, np.zeros(slots, np.int32)) as rows:
+            found = ranks.run(
+                wide,
+                rows=rows,
+                initial=np.zeros((1, 5)),
+                steps=plan.steps,
+                ranks=asked,
+                audit=plan,
+                on_progress=lambda steps_done: None,
+            )
         assert found.records == slots - len(range(0, slots, 7))
         assert found.observed is not None
         assert found.observed.plan == plan

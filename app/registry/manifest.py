@@ -1,0 +1,180 @@
+"""Which blocks the rows of a dataset are: a tree of small nodes, each named by the hash of its content.
+
+A root names everything below it, and is all that the database keeps. Blocks have random names, so a root is a function
+of no row: nobody who knows the rows, or guesses them, can compute it. Nodes never change: an edit of a few blocks
+writes the nodes on the way to them anew, and shares all others.
+
+    <rows id>.<hash>.node    root: a head, the shape, then its children; other nodes: their level, then their children
+                             children of a lowest node: block names (16 bytes); of others: hashes of nodes (32 bytes)
+"""
+
+import errno
+import hashlib
+import struct
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+from app.errors import DamageKind, DatasetDamaged
+from app.registry.store import ObjectStore
+
+BLOCK_ROWS = 4096
+FANOUT = 256
+BLOCK_ID = 16
+_HASH = 32
+_HEAD = b"lethe-rows/2\n"
+_SHAPE = struct.Struct(">QII")  # slots, columns, rows of a block
+_NODE = ".node"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """Of rows: how many there are, null ones too, and how long each is."""
+
+    num_slots: int
+    num_columns: int
+
+    @property
+    def num_blocks(self) -> int:
+        return -(-self.num_slots // BLOCK_ROWS)
+
+    @property
+    def height(self) -> int:
+        """How many levels of nodes there are below the root."""
+        levels, reach = 0, FANOUT
+        while reach < self.num_blocks:
+            levels, reach = levels + 1, reach * FANOUT
+        return levels
+
+    def rows_in(self, block: int) -> int:
+        return min(BLOCK_ROWS, self.num_slots - block * BLOCK_ROWS)
+
+    @property
+    def num_bytes(self) -> int:
+        return self.num_slots * (4 * self.num_columns + 4)
+
+
+class Manifests:
+    """The nodes of all datasets of a store. Whatever reads raises `DatasetDamaged` where a node is not what the one
+    above says."""
+
+    def __init__(self, objects: ObjectStore) -> None:
+        self._objects = objects
+
+    def write(self, rows_id: str, shape: Shape, block_ids: Collection[bytes]) -> str:
+        """The root of a new tree; durable when this returns."""
+        if len(block_ids) != shape.num_blocks:
+            raise ValueError(f"Expected {len(block_ids)} blocks == {shape.num_blocks}")
+        children = list(block_ids)
+        for level in range(shape.height):
+            groups = [children[start : start + FANOUT] for start in range(0, len(children), FANOUT)]
+            children = [self._put(rows_id, _inner(level, some)) for some in groups]
+        return self._put(rows_id, _root(shape, children)).hex()
+
+    def shape(self, rows_id: str, root: str) -> Shape:
+        return self._read(rows_id, root)[0]
+
+    def blocks(self, rows_id: str, root: str, numbers: Collection[int] | None = None) -> Iterator[tuple[int, bytes]]:
+        """The number and the name of each block, or of each of these, in their order."""
+        shape, children = self._read(rows_id, root)
+        yield from self._below(rows_id, shape.height, 0, children, None if numbers is None else set(numbers))
+
+    def replace(self, rows_id: str, root: str, changes: Mapping[int, bytes]) -> str:
+        """The root of a tree in which some blocks are others; durable when this returns."""
+        if not changes:
+            return root
+        shape, children = self._read(rows_id, root)
+        return self._put(rows_id, _root(shape, self._replaced(rows_id, shape.height, 0, children, changes))).hex()
+
+    def node_names(self, rows_id: str, root: str) -> set[str]:
+        """The objects that the tree consists of."""
+        shape, children = self._read(rows_id, root)
+        names, level = {_name(rows_id, bytes.fromhex(root))}, shape.height
+        while level:
+            names |= {_name(rows_id, child) for child in children}
+            level -= 1
+            children = [below for child in children for below in self._children(rows_id, child, level)]
+        return names
+
+    def _below(
+        self, rows_id: str, level: int, first: int, children: list[bytes], numbers: Collection[int] | None
+    ) -> Iterator[tuple[int, bytes]]:
+        reach = FANOUT**level
+        for place, child in enumerate(children):
+            start = first + place * reach
+            if numbers is not None and not any(start <= number < start + reach for number in numbers):
+                continue
+            if level == 0:
+                yield start, child
+            else:
+                inside = None if numbers is None else {n for n in numbers if start <= n < start + reach}
+                yield from self._below(rows_id, level - 1, start, self._children(rows_id, child, level - 1), inside)
+
+    def _replaced(
+        self, rows_id: str, level: int, first: int, children: list[bytes], changes: Mapping[int, bytes]
+    ) -> list[bytes]:
+        replaced, reach = list(children), FANOUT**level
+        for place in sorted({(number - first) // reach for number in changes}):
+            if level == 0:
+                replaced[place] = changes[first + place]
+                continue
+            start = first + place * reach
+            inside = {n: block_id for n, block_id in changes.items() if start <= n < start + reach}
+            below = self._children(rows_id, children[place], level - 1)
+            below = self._replaced(rows_id, level - 1, start, below, inside)
+            replaced[place] = self._put(rows_id, _inner(level - 1, below))
+        return replaced
+
+    def _read(self, rows_id: str, root: str) -> tuple[Shape, list[bytes]]:
+        try:
+            content = self._get(rows_id, bytes.fromhex(root))
+        except ValueError as error:  # what the database says is no hash
+            raise DatasetDamaged(rows_id, DamageKind.MANIFEST) from error
+        num_slots, num_columns, block_rows = _SHAPE.unpack_from(content, len(_HEAD))
+        if not content.startswith(_HEAD) or block_rows != BLOCK_ROWS:
+            raise DatasetDamaged(rows_id, DamageKind.MANIFEST)
+        shape = Shape(num_slots=num_slots, num_columns=num_columns)
+        return shape, _split(content[len(_HEAD) + _SHAPE.size :], shape.height)
+
+    def _children(self, rows_id: str, node: bytes, level: int) -> list[bytes]:
+        content = self._get(rows_id, node)
+        if content[0] != level:
+            raise DatasetDamaged(rows_id, DamageKind.MANIFEST)
+        return _split(content[1:], level)
+
+    def _get(self, rows_id: str, node: bytes) -> bytes:
+        try:
+            content = self._objects.get(_name(rows_id, node))
+        except FileNotFoundError as error:
+            raise DatasetDamaged(rows_id, DamageKind.MANIFEST_MISSING) from error
+        if _hash(content) != node:
+            raise DatasetDamaged(rows_id, DamageKind.MANIFEST)
+        return content
+
+    def _put(self, rows_id: str, content: bytes) -> bytes:
+        node = _hash(content)
+        name = _name(rows_id, node)
+        self._objects.put(name, content)
+        if self._objects.get(name) != content:
+            raise OSError(errno.EIO, "A node was written and something else was read back", name)
+        return node
+
+
+def _inner(level: int, children: Collection[bytes]) -> bytes:
+    return bytes([level]) + b"".join(children)
+
+
+def _root(shape: Shape, children: Collection[bytes]) -> bytes:
+    return _HEAD + _SHAPE.pack(shape.num_slots, shape.num_columns, BLOCK_ROWS) + b"".join(children)
+
+
+def _split(content: bytes, level: int) -> list[bytes]:
+    size = _HASH if level else BLOCK_ID
+    return [content[start : start + size] for start in range(0, len(content), size)]
+
+
+def _hash(content: bytes) -> bytes:
+    return hashlib.blake2b(content, digest_size=_HASH, person=b"lethe.manifest").digest()
+
+
+def _name(rows_id: str, node: bytes) -> str:
+    return f"{rows_id}.{node.hex()}{_NODE}"

@@ -1,0 +1,35 @@
+"""The rows that the database names, in the clear, for tests to look at."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from app.installation import Installation
+from app.registry import repository
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    features: npt.NDArray[np.float32]  # (num_slots, num_columns)
+    labels: npt.NDArray[np.int32]  # (num_slots,)
+    num_slots: int
+
+
+def root_of(at: Installation, rows_id: str) -> str:
+    with at.database.reading() as session:
+        root = repository.root(session, rows_id)
+    assert root is not None
+    return root
+
+
+def rows_of(at: Installation, rows_id: str) -> Seen:
+    """Of a dataset, or of rows that wait to be added to one."""
+    with at.rows.open(rows_id, root_of(at, rows_id)) as rows:
+        return Seen(features=rows.features.copy(), labels=rows.labels.copy(), num_slots=rows.num_slots)
+
+
+def flipped(content: bytes, place: int) -> bytes:
+    """With one bit changed, at that byte, or the last where there are not so many."""
+    place = min(place, len(content) - 1)
+    return content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
