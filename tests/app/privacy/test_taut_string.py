@@ -62,9 +62,10 @@ def random_steps(seed: int, *, most: int = 7) -> list[Step]:
 @settings(max_examples=300)
 @given(stretches=chains, apart=nonnegative)
 def test_long_stretches_are_their_steps(stretches, apart):
-    """Closed forms, pooled in any numbers, give what 50 digits give corner by corner, whatever varies."""
+    """Closed forms, pooled in any numbers, give what 50 digits give corner by corner, and never less."""
     expected = pulled_mu(steps_of(stretches), apart=apart)
     assert taut_string.mu(stretches, apart=apart) == pytest.approx(expected, rel=1e-13, abs=1e-300)
+    assert taut_string.mu(stretches, apart=apart) >= expected
 
 
 @pytest.mark.parametrize("contraction", [1 - 1e-12, 1 - 1e-6, 1.0, 1 + 1e-12, 1 + 1e-6])
@@ -99,7 +100,7 @@ def test_differences_of_late_are_counted_from_when_they_came(stretches):
     """Noise from before the data first differed hides nothing: steps that come before change no digit."""
     before = Stretch(steps=10**6, contraction=0.9, variance=50.0)
     expected = taut_string.mu(stretches)
-    assert taut_string.mu([before, *stretches]) == pytest.approx(expected, rel=1e-15, abs=1e-300)
+    assert taut_string.mu([before, *stretches]) == pytest.approx(expected, rel=1e-14, abs=1e-300)
 
 
 @pytest.mark.parametrize("steps", [10**7, 10**15])
