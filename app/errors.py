@@ -227,6 +227,11 @@ class TenantExists(Conflict):
     title = "There is a tenant of this name"
 
 
+class SubjectRuleFixed(Conflict):
+    code = "subject_rule_fixed"
+    title = "The rule for subject ids cannot be changed any more"
+
+
 class LastAdminKey(Conflict):
     code = "last_admin_key"
     title = "Without this key nobody would be left to administer the tenant"
