@@ -272,6 +272,11 @@ class SubjectSuppressed(Conflict):
     title = "Somebody in the upload asked to be forgotten"
 
 
+class EvaluationOverlaps(Conflict):
+    code = "evaluation_overlaps"
+    title = "Somebody is both learned from and measured on"
+
+
 class DatasetFull(Conflict):
     code = "dataset_full"
     title = "The dataset has too few free slots"

@@ -14,6 +14,7 @@ from app.access import idempotency
 from app.access.idempotency import Answer, Once
 from app.access.service import Scope
 from app.accounting import service as accounting
+from app.api import evaluations
 from app.api.calls import Call, Cursor, Limit, call_with, once_with, respond
 from app.api.problems import responses
 from app.api.schemas import (
@@ -35,6 +36,7 @@ from app.api.schemas import (
 from app.db.tables import Dataset, Model, Version
 from app.errors import (
     DatasetUnknown,
+    EvaluationOverlaps,
     FieldError,
     IdempotencyConflict,
     InputInvalid,
@@ -46,10 +48,11 @@ from app.errors import (
     WeightsDestroyed,
     WeightsUnreadable,
 )
-from app.registry import datasets, exports, repository, weights
+from app.registry import datasets, evaluation, exports, repository, weights
 from app.registry import schema as schemas
 from app.registry import service as registry
 from app.registry.encoding import encode_vectors
+from app.registry.evaluation import Comparison
 from app.registry.prediction import probabilities
 
 router = APIRouter(prefix="/models", tags=["Models"])
@@ -71,7 +74,7 @@ class ExportOut(BaseModel):
     "",
     status_code=202,
     response_model=ModelOut,
-    responses=responses(DatasetUnknown, PreconditionFailed, TargetUnreachable, IdempotencyConflict),
+    responses=responses(DatasetUnknown, PreconditionFailed, TargetUnreachable, IdempotencyConflict, EvaluationOverlaps),
 )
 def create_model(
     call: Annotated[Call, call_with(Scope.MODELS_WRITE)],
@@ -79,15 +82,18 @@ def create_model(
     once: Annotated[Once, once_with(Scope.MODELS_WRITE)],
 ) -> JSONResponse:
     """Freeze the model's mechanism and learn it in the background; `GET /models/{id}` shows the progress."""
+    compared = _compared(call, body, once)
     with call.writing() as session:
         answer = idempotency.replay(session, once)
         if answer is None:
-            evaluation = body.evaluation_dataset_id
+            measured_on = body.evaluation_dataset_id
+            if _to_compare(session, call, body) != compared:
+                raise evaluations.came_or_went()
             model = registry.create_model(
                 session,
                 name=body.name,
                 dataset=datasets.get(session, body.dataset_id),
-                evaluation_dataset=datasets.get(session, evaluation) if evaluation else None,
+                evaluation_dataset=datasets.get(session, measured_on) if measured_on else None,
                 epsilon=body.target.epsilon,
                 delta=body.target.delta,
                 l2=body.l2,
@@ -105,6 +111,22 @@ def create_model(
             answer = idempotency.remember(session, once, _accepted(session, model))
     call.at.bell.wake()
     return respond(answer)
+
+
+def _compared(call: Call, body: ModelIn, once: Once) -> list[Comparison]:
+    """What was compared, and is apart: the rows to learn from and those to measure on. Raises `EvaluationOverlaps`."""
+    with call.reading() as session:
+        found = [] if idempotency.replay(session, once) else _to_compare(session, call, body)
+    evaluations.compare(call, found)
+    return found
+
+
+def _to_compare(session: Session, call: Call, body: ModelIn) -> list[Comparison]:
+    if body.evaluation_dataset_id is None:
+        return []
+    dataset, evaluated_on = (datasets.get(session, one) for one in (body.dataset_id, body.evaluation_dataset_id))
+    may_know = not call.caller.discreet
+    return evaluation.of_model(session, dataset=dataset, evaluated_on=evaluated_on, may_know=may_know)
 
 
 @router.get("", responses=responses())

@@ -444,6 +444,12 @@ def unconfirmed_erasures(session: Session, *, dataset_id: str) -> list[Erasure]:
     return list(session.scalars(query))
 
 
+def is_anybody_erased_since(session: Session, *, dataset_id: str, at: datetime.datetime) -> bool:
+    """Whether rows of a dataset became null at that time or later."""
+    query = sa.select(Erasure.id).where(Erasure.dataset_id == dataset_id, Erasure.nulled_at >= at)
+    return session.scalars(query.limit(1)).first() is not None
+
+
 def drop_records(session: Session, *, erasure_ids: list[str]) -> None:
     """Forget whose the rows were that are null on disk."""
     session.execute(sa.delete(Record).where(Record.erasure_id.in_(erasure_ids)))
