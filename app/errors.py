@@ -243,6 +243,11 @@ class TenantExists(Conflict):
     title = "There is a tenant of this name"
 
 
+class SubjectRuleFixed(Conflict):
+    code = "subject_rule_fixed"
+    title = "The rule for subject ids cannot be changed any more"
+
+
 class LastAdminKey(Conflict):
     code = "last_admin_key"
     title = "Without this key nobody would be left to administer the tenant"
@@ -286,6 +291,11 @@ class SubjectSuppressed(Conflict):
 class DatasetBusy(Conflict):
     code = "dataset_busy"
     title = "A run is at work on the dataset"
+
+
+class EvaluationOverlaps(Conflict):
+    code = "evaluation_overlaps"
+    title = "Somebody is both learned from and measured on"
 
 
 class DatasetFull(Conflict):

@@ -59,7 +59,8 @@ class Keys:
         return self._secret("webhook.key")
 
     def subject_ref(self, tenant_id: str, subject_id: str) -> str:
-        """What stands for a person everywhere in a tenant: a keyed hash that only this installation can make."""
+        """What stands for a person everywhere in a tenant: a keyed hash that only this installation can make. Of a
+        subject id in the form that the tenant's rule gives it (`app.access.subjects`)."""
         return self.subject_ref_of_hash(tenant_id, hashlib.sha256(subject_id.encode()).digest())
 
     def subject_ref_of_hash(self, tenant_id: str, sha256: bytes) -> str:

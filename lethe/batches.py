@@ -22,6 +22,7 @@ class NewRequest(TypedDict, total=False):
 
     subject_id: str
     subject_sha256: str
+    aliases: list[str]
     regulation: str
     dataset_ids: list[str]
     ground: str

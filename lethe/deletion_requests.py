@@ -2,7 +2,7 @@
 
 import datetime
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO, Literal
@@ -82,6 +82,7 @@ class DeletionRequest:
     status: str
     outcome: str | None
     subject_ref: str = field(repr=False)
+    alias_refs: tuple[str, ...] = field(repr=False)
     regulation: str
     ground: str | None
     external_id: str | None = field(repr=False)
@@ -137,6 +138,7 @@ class DeletionRequests:
         *,
         subject_id: str | None = None,
         subject_sha256: str | None = None,
+        aliases: Sequence[str] | None = None,
         regulation: str = "gdpr",
         dataset_ids: list[str] | None = None,
         ground: Ground | None = None,
@@ -152,13 +154,15 @@ class DeletionRequests:
     ) -> DeletionRequest:
         """Ask for a person to be forgotten: once the answer is here, the request cannot be lost.
 
-        Either `subject_id` or its SHA-256 (hex) says who. `dataset_ids`: default all that hold the person;
+        Either `subject_id` or its SHA-256 (hex) says who, and `aliases` are other ids of theirs, which are forgotten
+        too. `dataset_ids`: default all that hold the person;
         `callback_url`: where to report what becomes of it; `identity_verified=False`: it waits in review; `strict`:
         raise `NotFound` if nothing is held (needs the scope admin).
         """
         body = given(
             subject_id=subject_id,
             subject_sha256=subject_sha256,
+            aliases=list(aliases) if aliases else None,
             regulation=regulation,
             dataset_ids=dataset_ids,
             ground=ground,

@@ -31,6 +31,7 @@ class Policy:
     report_seconds: int
     time_zone: str
     regulations: dict[str, TimeLimit]
+    subject_rule: str
     opendsr_identities: tuple[str, ...]
     drp_business_id: str | None
     drp_claim: str

@@ -190,14 +190,17 @@ FORM = {"name": "people", "classes": CLASSES}
 """Beside the file of an upload."""
 
 
-def npz(*, rows: int = 60, features: int = 3, classes: int = 2, rows_each: int = 1, seed: int = 0) -> bytes:
-    """An upload of made-up people `p0`, `p1`, ... with `rows_each` rows each; their label depends on their features."""
+def npz(
+    *, rows: int = 60, features: int = 3, classes: int = 2, rows_each: int = 1, seed: int = 0, first: int = 0
+) -> bytes:
+    """An upload of made-up people `p0`, `p1`, ... (or from the `first` on) with `rows_each` rows each; their label
+    depends on their features."""
     generator = np.random.default_rng(seed)
     x = generator.normal(size=(rows, features))
     scores = x @ np.random.default_rng(7).normal(size=(features, classes))
     y = scores.argmax(axis=1)
     y[:classes] = np.arange(classes)  # every class occurs
-    subject = np.array([f"p{index // rows_each}" for index in range(rows)])
+    subject = np.array([f"p{first + index // rows_each}" for index in range(rows)])
     buffer = io.BytesIO()
     np.savez(buffer, x=x, y=y, subject=subject)
     return buffer.getvalue()

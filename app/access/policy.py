@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict
 
+from app.access.subjects import SubjectRule
 from app.privacy import target
 
 
@@ -64,6 +65,12 @@ class Policy(_Frozen):
     regulations: dict[Annotated[str, Field(pattern="^[a-z][a-z0-9_]{1,30}$")], TimeLimit] = Field(
         default_factory=dict,
         description="Further regulations by name, or limits of one's own for gdpr, ccpa, other.",
+    )
+    subject_rule: SubjectRule = Field(
+        "text",
+        description="When two subject ids are one person. exact: byte for byte; text: in Unicode's NFC, without white "
+        "space around; caseless: also whatever their case; email_domain: also whatever the case after an @; email: "
+        "whatever the case of an id with an @. Fixed once there are datasets or requests.",
     )
     opendsr_identities: Annotated[tuple[Literal["controller_customer_id", "email"], ...], Strict(False)] = Field(
         ("controller_customer_id",),

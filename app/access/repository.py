@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from app.db import bulk
 from app.db.paging import Page, page
-from app.db.tables import ApiKey, DashboardSession, IdempotentAnswer, Tenant
+from app.db.tables import ApiKey, DashboardSession, Dataset, DeletionRequest, IdempotentAnswer, Tenant
 
 
 def tenant_named(session: Session, name: str) -> Tenant | None:
@@ -20,6 +20,12 @@ def is_business(session: Session, business_id: str, *, besides: str | None) -> b
     """Whether a tenant, `besides` this one, has that id in the network of the Data Rights Protocol."""
     query = sa.select(Tenant.id).where(Tenant.policy["drp_business_id"].as_string() == business_id)
     return any(found != besides for found in session.scalars(query))
+
+
+def knows_anybody(session: Session) -> bool:
+    """Whether the session's tenant has datasets or requests: references to people, by its rule for subject ids."""
+    first = [sa.select(table.id).limit(1) for table in (Dataset, DeletionRequest)]
+    return any(session.scalars(query).first() is not None for query in first)
 
 
 def tenants(session: Session, *, limit: int, cursor: str | None) -> Page[Tenant]:

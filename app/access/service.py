@@ -15,7 +15,15 @@ from app.access.policy import Policy
 from app.audit import service as audit
 from app.db import Actor, actor, now
 from app.db.tables import ApiKey, Tenant, new_id
-from app.errors import FieldError, InputInvalid, KeyUnknown, LastAdminKey, ScopeMissing, Unauthenticated
+from app.errors import (
+    FieldError,
+    InputInvalid,
+    KeyUnknown,
+    LastAdminKey,
+    ScopeMissing,
+    SubjectRuleFixed,
+    Unauthenticated,
+)
 
 DEFAULT_TENANT = "ten_default"
 """The tenant that every installation has."""
@@ -201,6 +209,15 @@ def caller_with(session: Session, key: ApiKey) -> Caller:
 
 def policy_of(session: Session, tenant_id: str) -> Policy:
     return Policy.model_validate(session.get_one(Tenant, tenant_id).policy)
+
+
+def subject_rule_of(session: Session, tenant_id: str) -> str:
+    return str(session.get_one(Tenant, tenant_id).policy["subject_rule"])
+
+
+def rule_changed() -> SubjectRuleFixed:
+    """For what was read by another rule for subject ids than the tenant's present one."""
+    return SubjectRuleFixed("The tenant's rule for subject ids was changed a moment ago; repeat the call.")
 
 
 def policies(session: Session) -> dict[str, Policy]:

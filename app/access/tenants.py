@@ -13,7 +13,7 @@ from app.audit import service as audit
 from app.audit.service import Deed
 from app.db import actor, now
 from app.db.tables import ApiKey, Tenant, new_id
-from app.errors import FieldError, InputInvalid, TenantExists, TenantUnknown
+from app.errors import FieldError, InputInvalid, SubjectRuleFixed, TenantExists, TenantUnknown
 
 OPERATOR = "operator"
 """Who acts in the log of a tenant that is being made: whose key it was stands in the log of the operator's tenant."""
@@ -59,8 +59,10 @@ def get(session: Session, tenant_id: str) -> Tenant:
 
 
 def change_policy(session: Session, changed: dict[str, Any]) -> Tenant:
-    """Set these fields of the policy of the session's tenant, and leave the others. Raises `InputInvalid`."""
+    """Set these fields of the policy of the session's tenant, and leave the others. Raises `InputInvalid`,
+    `SubjectRuleFixed`."""
     tenant = session.get_one(Tenant, actor(session).tenant_id)
+    before = Policy.model_validate(tenant.policy)
     try:
         policy = Policy.model_validate(tenant.policy | changed)
     except ValidationError as error:
@@ -70,6 +72,11 @@ def change_policy(session: Session, changed: dict[str, Any]) -> Tenant:
         ]
         raise InputInvalid("No policy has these fields together.", faults) from error
     _check_business_id(session, policy, besides=tenant.id)
+    if policy.subject_rule != before.subject_rule and repository.knows_anybody(session):
+        raise SubjectRuleFixed(
+            f"This tenant has datasets or requests, whose people are known by the rule {before.subject_rule}: under "
+            "another one they would not be found. Make a tenant with the rule you want, and upload the data there."
+        )
     tenant.policy = policy.model_dump(mode="json")
     audit.record(session, "tenant.policy_changed", tenant.id, policy={name: tenant.policy[name] for name in changed})
     access.will_change(session)

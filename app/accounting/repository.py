@@ -16,6 +16,7 @@ from app.db.tables import (
     LedgerEntry,
     Model,
     Record,
+    RequestAlias,
     RequestModel,
     Run,
     Version,
@@ -100,17 +101,17 @@ def times(session: Session, *, model_id: str, last: int) -> list[tuple[int, date
 
 def larger_requests(session: Session, model: Model, *, records: int, limit: int) -> list[tuple[str, int]]:
     """Open requests whose people have more than so many rows in a model's data: their ids and rows, most rows first."""
+    mine = sa.select(RequestModel.request_id).where(RequestModel.model_id == model.id, RequestModel.status == "pending")
+    there = Record.dataset_id == model.dataset_id
+    by_name = mine.join(DeletionRequest, DeletionRequest.id == RequestModel.request_id)
+    by_alias = mine.join(RequestAlias, RequestAlias.request_id == RequestModel.request_id)
+    found = sa.union_all(
+        by_name.join(Record, sa.and_(there, Record.subject_ref == DeletionRequest.subject_ref)),
+        by_alias.join(Record, sa.and_(there, Record.subject_ref == RequestAlias.subject_ref)),
+    ).subquery()
     rows = sa.func.count()
-    query = (
-        sa.select(RequestModel.request_id, rows)
-        .join(DeletionRequest, DeletionRequest.id == RequestModel.request_id)
-        .join(Record, Record.subject_ref == DeletionRequest.subject_ref)
-        .where(RequestModel.model_id == model.id, RequestModel.status == "pending")
-        .where(Record.dataset_id == model.dataset_id)
-        .group_by(RequestModel.request_id)
-        .having(rows > records)
-    )
-    query = query.order_by(rows.desc(), RequestModel.request_id).limit(limit)
+    query = sa.select(found.c.request_id, rows).group_by(found.c.request_id).having(rows > records)
+    query = query.order_by(rows.desc(), found.c.request_id).limit(limit)
     return [(request_id, count) for request_id, count in session.execute(query)]
 
 
@@ -128,8 +129,11 @@ def erasures_of(session: Session, *, request_id: str) -> list[Erasure]:
 
 def count_records_of(session: Session, *, erasure: Erasure) -> int:
     """Rows of the person whom an erasure that nobody has claimed is about."""
-    person = sa.select(DeletionRequest.subject_ref).where(DeletionRequest.id == erasure.request_id).scalar_subquery()
-    mine = sa.and_(Record.dataset_id == erasure.dataset_id, Record.subject_ref == person)
+    person = sa.union_all(
+        sa.select(DeletionRequest.subject_ref).where(DeletionRequest.id == erasure.request_id),
+        sa.select(RequestAlias.subject_ref).where(RequestAlias.request_id == erasure.request_id),
+    )
+    mine = sa.and_(Record.dataset_id == erasure.dataset_id, Record.subject_ref.in_(person))
     return session.scalars(sa.select(sa.func.count()).where(mine)).one()
 
 

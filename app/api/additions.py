@@ -6,11 +6,12 @@ from typing import Annotated
 from fastapi import APIRouter, File, UploadFile
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
+from sqlalchemy.orm import Session
 
 from app.access import idempotency
 from app.access.idempotency import Answer, Once
 from app.access.service import Scope
-from app.api import uploads
+from app.api import evaluations, uploads
 from app.api.calls import Call, Cursor, Limit, call_with, once_with, respond
 from app.api.problems import responses
 from app.api.schemas import PageOut
@@ -22,6 +23,7 @@ from app.errors import (
     DatasetFull,
     DatasetUnknown,
     DatasetUnusable,
+    EvaluationOverlaps,
     FieldError,
     IdempotencyConflict,
     InputInvalid,
@@ -31,8 +33,10 @@ from app.errors import (
     SubjectSuppressed,
     UploadTooLarge,
 )
-from app.registry import additions, datasets, ingest, repository
+from app.registry import additions, datasets, evaluation, ingest, repository
 from app.registry import schema as schemas
+from app.registry.additions import Staged
+from app.registry.evaluation import Comparison, Part
 
 _FEW_ROWS = 20
 """One person more, of whom something is unknown, is no sign of a file that was written wrongly."""
@@ -66,6 +70,7 @@ class NewAdditionOut(AdditionOut):
         IdempotencyConflict,
         SubjectSuppressed,
         DatasetFull,
+        EvaluationOverlaps,
         SchemaInvalid,
         RowInvalid,
         DatasetUnusable,
@@ -99,9 +104,14 @@ def add_records(
         suppressed=uploads.suppressed(call, dataset_id, skip=suppressed == "skip"),
     )
     try:
+        with call.reading() as session:
+            compared = _to_compare(session, call, dataset, staged)
+        evaluations.compare(call, compared)
         with call.writing() as session:
             answer = idempotency.replay(session, once)
             if answer is None:
+                if _to_compare(session, call, dataset, staged) != compared:
+                    raise evaluations.came_or_went()
                 if not suppression.suppressed_since(session, began, dataset_id).isdisjoint(staged.subject_refs):
                     raise SubjectSuppressed("Somebody in the upload asked to be forgotten meanwhile; send it again.")
                 addition = additions.register(session, dataset=dataset, staged=staged)
@@ -136,6 +146,17 @@ def get_addition(call: Annotated[Call, call_with(Scope.MODELS_READ)], dataset_id
     with call.reading() as session:
         datasets.get(session, dataset_id)
         return _shown(additions.get(session, dataset_id=dataset_id, addition_id=addition_id))
+
+
+def _to_compare(session: Session, call: Call, dataset: Dataset, staged: Staged) -> list[Comparison]:
+    """With what the batch must have nobody and nothing in common. Raises `EvaluationOverlaps`."""
+    return evaluation.of_addition(
+        session,
+        dataset=dataset,
+        rows=Part(rows_id=staged.addition_id, root=staged.root),
+        subject_refs=staged.subject_refs,
+        may_know=not call.caller.discreet,
+    )
 
 
 def _shown(addition: Addition) -> AdditionOut:

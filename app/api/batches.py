@@ -54,6 +54,7 @@ _TRUTH = {"true": True, "false": False}
 _COLUMNS = (
     "subject_id",
     "subject_sha256",
+    "aliases",
     "regulation",
     "ground",
     "external_id",
@@ -97,7 +98,8 @@ def create_batch_from_csv(
     once: Annotated[Once, once_with(Scope.REQUESTS_WRITE)],
     source: Source = None,
 ) -> JSONResponse:
-    """The same from CSV with a header: the fields of a request, `dataset_ids` joined by `;`, `metadata.<name>`."""
+    """The same from CSV with a header: the fields of a request, `dataset_ids` and `aliases` joined by `;`,
+    `metadata.<name>`."""
     return _submit(call, once, _read(body), source)
 
 
@@ -260,8 +262,9 @@ def _of_row(row: dict[str | Any, str | Any]) -> dict[str, Any] | InputInvalid:
     if None in row or None in row.values():
         return InputInvalid("The line has more or fewer cells than the header.")
     body: dict[str, Any] = {name: cell for name, cell in row.items() if cell and not name.startswith(_METADATA)}
-    if "dataset_ids" in body:
-        body["dataset_ids"] = body["dataset_ids"].split(_LIST_SEPARATOR)
+    for name in ("dataset_ids", "aliases"):
+        if name in body:
+            body[name] = body[name].split(_LIST_SEPARATOR)
     if "identity_verified" in body:
         body["identity_verified"] = _TRUTH.get(body["identity_verified"].lower(), body["identity_verified"])
     metadata = {name.removeprefix(_METADATA): cell for name, cell in row.items() if cell and name.startswith(_METADATA)}

@@ -18,6 +18,7 @@ from starlette.datastructures import Headers
 from starlette.types import Scope as HTTPScope
 
 from app.access import service as access
+from app.access import subjects
 from app.access.callers import Callers, LastUses
 from app.access.idempotency import Answer, Once
 from app.access.rates import Rates
@@ -143,8 +144,17 @@ class Call:
     def writing(self) -> AbstractContextManager[Session]:
         return self.at.database.writing(by=self.caller.actor)
 
-    def subject_ref(self, subject_id: str) -> str:
-        return self.at.keys.subject_ref(self.caller.tenant_id, subject_id)
+    def subject_ref(self, subject_id: str, *, path: str = "subject_id") -> str:
+        """What stands for this person, by the tenant's rule for subject ids. Raises `InputInvalid`, at `path`."""
+        return self.at.keys.subject_ref(self.caller.tenant_id, self.normal(subject_id, path=path))
+
+    def normal(self, subject_id: str, *, path: str = "subject_id") -> str:
+        """The form by which the tenant compares subject ids."""
+        found = subjects.normal(subject_id, self.caller.policy.subject_rule)
+        if not found:
+            fault = FieldError(path, "expected more than white space")
+            raise InputInvalid("A subject id is more than white space.", [fault])
+        return found
 
 
 def call_with(scope: Scope) -> Any:

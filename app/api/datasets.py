@@ -8,6 +8,7 @@ from fastapi.responses import JSONResponse
 from sqlalchemy.orm import Session
 
 from app.access import idempotency
+from app.access import service as access
 from app.access.idempotency import Answer, Once
 from app.access.service import Scope
 from app.api import uploads
@@ -86,6 +87,8 @@ def create_dataset(
         with call.writing() as session:
             answer = idempotency.replay(session, once)
             if answer is None:
+                if access.subject_rule_of(session, call.caller.tenant_id) != call.caller.policy.subject_rule:
+                    raise access.rule_changed()
                 if not suppression.suppressed_since(session, began).isdisjoint(encoded.subject_refs):
                     raise SubjectSuppressed("Somebody in the upload asked to be forgotten meanwhile; send it again.")
                 dataset = datasets.register(session, name=name, encoded=encoded)

@@ -139,11 +139,13 @@ def asked(
     """What the caller asks for with `body`. Raises `InputInvalid` for a callback_url that nothing may be sent to."""
     if body.callback_url is not None:
         receiver.check_url(body.callback_url, call.at.settings.webhook_networks())
+    subject, aliases = subject_ref(call, body), aliases_of(call, body)
     return Asked(
         by=call.caller.actor,
         policy=call.caller.policy,
         discreet=call.caller.discreet,
-        subject_ref=subject_ref(call, body),
+        subject_ref=subject,
+        alias_refs=[alias for alias in aliases if alias != subject],
         dataset_ids=body.dataset_ids,
         regulation=body.regulation,
         ground=body.ground,
@@ -312,6 +314,12 @@ def subject_ref(call: Call, body: SubjectIn) -> str:
     return subject_ref_of(call, body.subject_id, body.subject_sha256)
 
 
+def aliases_of(call: Call, body: DeletionRequestIn) -> list[str]:
+    """Of the other identifiers that a body gives, each once."""
+    refs = (call.subject_ref(alias, path=f"aliases.{place}") for place, alias in enumerate(body.aliases))
+    return list(dict.fromkeys(refs))
+
+
 def subject_ref_of(call: Call, subject_id: str | None, subject_sha256: str | None) -> str:
     """Whom a call is about: by their id, or by its hash."""
     if subject_id is not None:
@@ -321,10 +329,15 @@ def subject_ref_of(call: Call, subject_id: str | None, subject_sha256: str | Non
 
 def checked_statement(call: Call, body: SubjectIn, token: str) -> Statement | IdentityStatementInvalid:
     """A statement, or why it is not believed: that is said after it is known whether the call was made before."""
-    sha256 = identity.sha256_of(body.subject_id) if body.subject_id else bytes.fromhex(body.subject_sha256 or "")
+    sha256 = (
+        identity.sha256_of(call.normal(body.subject_id))
+        if body.subject_id
+        else bytes.fromhex(body.subject_sha256 or "")
+    )
+    rule = call.caller.policy.subject_rule
     try:
         with call.reading() as session:
-            return identity.check(session, call.at.keys, token, subject_sha256=sha256)
+            return identity.check(session, call.at.keys, token, subject_sha256=sha256, rule=rule)
     except IdentityStatementInvalid as refusal:
         return refusal
 

@@ -39,7 +39,7 @@ from app.unlearning import queue
 _MOST_AT_ONCE = 100
 _FRESH_SECONDS = 1.0
 _LEAST_BETWEEN = 20.0
-_WRITTEN = ("subject_ref", "external_id", "metadata", "refers_to")
+_WRITTEN = ("subject_ref", "alias_refs", "external_id", "metadata", "refers_to")
 """What of an answer comes from the caller."""
 
 
@@ -132,6 +132,7 @@ def shown(
         status=view.status(request),
         outcome=None if view.discreet else request.outcome,
         subject_ref=request.subject_ref,
+        alias_refs=request.alias_refs or [],
         regulation=request.regulation,
         ground=request.ground,
         external_id=written.external_id,

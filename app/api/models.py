@@ -14,6 +14,7 @@ from app.access import idempotency
 from app.access.idempotency import Answer, Once
 from app.access.service import Scope
 from app.accounting import service as accounting
+from app.api import evaluations
 from app.api.calls import Call, Cursor, Limit, call_with, once_with, respond
 from app.api.problems import responses
 from app.api.schemas import (
@@ -35,6 +36,7 @@ from app.api.schemas import (
 from app.db.tables import Dataset, Model, Version
 from app.errors import (
     DatasetUnknown,
+    EvaluationOverlaps,
     FieldError,
     IdempotencyConflict,
     InputInvalid,
@@ -47,10 +49,11 @@ from app.errors import (
     WeightsDestroyed,
     WeightsUnreadable,
 )
-from app.registry import datasets, exports, repository, weights
+from app.registry import datasets, evaluation, exports, repository, weights
 from app.registry import schema as schemas
 from app.registry import service as registry
 from app.registry.encoding import encode_vectors
+from app.registry.evaluation import Comparison
 from app.registry.prediction import probabilities
 
 router = APIRouter(prefix="/models", tags=["Models"])
@@ -72,7 +75,14 @@ class ExportOut(BaseModel):
     "",
     status_code=202,
     response_model=ModelOut,
-    responses=responses(DatasetUnknown, PreconditionFailed, TargetUnreachable, TargetTooWeak, IdempotencyConflict),
+    responses=responses(
+        DatasetUnknown,
+        PreconditionFailed,
+        TargetUnreachable,
+        TargetTooWeak,
+        IdempotencyConflict,
+        EvaluationOverlaps,
+    ),
 )
 def create_model(
     call: Annotated[Call, call_with(Scope.MODELS_WRITE)],
@@ -80,17 +90,19 @@ def create_model(
     once: Annotated[Once, once_with(Scope.MODELS_WRITE)],
 ) -> JSONResponse:
     """Freeze the model's mechanism and learn it in the background; `GET /models/{id}` shows the progress."""
-    _check_other_rows(call, body)
+    compared = _compared(call, body, once)
     with call.writing() as session:
         answer = idempotency.replay(session, once)
         if answer is None:
-            evaluation = body.evaluation_dataset_id
+            measured_on = body.evaluation_dataset_id
+            if _to_compare(session, call, body) != compared:
+                raise evaluations.came_or_went()
             dataset = datasets.get(session, body.dataset_id)
             model = registry.create_model(
                 session,
                 name=body.name,
                 dataset=dataset,
-                evaluation_dataset=datasets.get(session, evaluation) if evaluation else None,
+                evaluation_dataset=datasets.get(session, measured_on) if measured_on else None,
                 epsilon=body.target.epsilon,
                 delta=body.target.delta,
                 weakest=call.caller.policy.weakest(num_slots=dataset.num_slots),
@@ -111,14 +123,20 @@ def create_model(
     return respond(answer)
 
 
-def _check_other_rows(call: Call, body: ModelIn) -> None:
-    """Raises `PreconditionFailed` where a model would be measured on a second upload of what it learns."""
-    if body.evaluation_dataset_id is None:
-        return
+def _compared(call: Call, body: ModelIn, once: Once) -> list[Comparison]:
+    """What was compared, and is apart: the rows to learn from and those to measure on. Raises `EvaluationOverlaps`."""
     with call.reading() as session:
-        one, other = (datasets.get(session, one) for one in (body.dataset_id, body.evaluation_dataset_id))
-    if call.at.rows.is_equal((one.id, one.digest), (other.id, other.digest)):
-        raise PreconditionFailed("Measure on other rows: accuracy on the learned ones would tell about them.")
+        found = [] if idempotency.replay(session, once) else _to_compare(session, call, body)
+    evaluations.compare(call, found)
+    return found
+
+
+def _to_compare(session: Session, call: Call, body: ModelIn) -> list[Comparison]:
+    if body.evaluation_dataset_id is None:
+        return []
+    dataset, evaluated_on = (datasets.get(session, one) for one in (body.dataset_id, body.evaluation_dataset_id))
+    may_know = not call.caller.discreet
+    return evaluation.of_model(session, dataset=dataset, evaluated_on=evaluated_on, may_know=may_know)
 
 
 @router.get("", responses=responses())

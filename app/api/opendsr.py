@@ -77,7 +77,8 @@ def create_subject_request(
     asked = opendsr.read(body, identity_types=call.caller.policy.opendsr_identities, domain=signer.domain)
     for place, url in enumerate(asked.status_callback_urls):
         receiver.check_url(url, call.at.settings.webhook_networks(), path=f"status_callback_urls.{place}")
-    refs = opendsr.subject_refs(asked, keys=call.at.keys, tenant_id=call.caller.tenant_id)
+    rule = call.caller.policy.subject_rule
+    refs = opendsr.subject_refs(asked, keys=call.at.keys, tenant_id=call.caller.tenant_id, rule=rule)
     with call.writing() as session:
         requests = repository.requests(session, source=opendsr.SOURCE, external_id=asked.subject_request_id)
         if not requests:

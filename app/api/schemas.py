@@ -282,11 +282,16 @@ class PredictionsOut(BaseModel):
     predictions: list[PredictionOut]
 
 
+MOST_ALIASES = 50
+
+
 class SubjectIn(Body):
     """Whom a call is about: their id, or its hash where that is all the caller has."""
 
     subject_id: Annotated[str, Field(min_length=1, max_length=500)] | None = None
-    subject_sha256: Sha256 | None = Field(None, description="SHA-256 of the subject id (UTF-8), instead of the id.")
+    subject_sha256: Sha256 | None = Field(
+        None, description="SHA-256 of the subject id (UTF-8, in the form of the tenant's rule), instead of the id."
+    )
 
     @model_validator(mode="after")
     def _one_of_both(self) -> Self:
@@ -298,6 +303,9 @@ class SubjectIn(Body):
 class DeletionRequestIn(SubjectIn):
     model_config = _example(subject_id="customer-4711", regulation="gdpr", ground="consent_withdrawn")
 
+    aliases: Annotated[list[Annotated[str, Field(min_length=1, max_length=500)]], Field(max_length=MOST_ALIASES)] = (
+        Field(default_factory=list, description="Other subject ids of the same person, all of them forgotten too.")
+    )
     dataset_ids: Annotated[list[Name], Field(min_length=1, max_length=1000)] | None = None
     regulation: RegulationName = Field("gdpr", description="gdpr, ccpa, other, or one of the tenant's policy.")
     ground: Ground | None = None
@@ -411,6 +419,7 @@ class DeletionRequestOut(BaseModel):
         "epsilon 8 or delta 1/n, which is not called forgotten."
     )
     subject_ref: str
+    alias_refs: list[str] = Field(description="Of the aliases, one each.")
     regulation: str
     ground: str | None
     external_id: str | None

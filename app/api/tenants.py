@@ -14,7 +14,7 @@ from app.api.calls import Call, Cursor, Limit, call_with
 from app.api.problems import responses
 from app.api.schemas import Body, Name, PageOut
 from app.db.tables import Tenant
-from app.errors import TenantExists, TenantUnknown
+from app.errors import SubjectRuleFixed, TenantExists, TenantUnknown
 
 router = APIRouter(tags=["Tenants"])
 
@@ -76,7 +76,7 @@ def get_own_tenant(call: Annotated[Call, call_with(Scope.ADMIN)]) -> TenantOut:
         return _shown(tenants.get(session, call.caller.tenant_id))
 
 
-@router.patch("/tenant", responses=responses())
+@router.patch("/tenant", responses=responses(SubjectRuleFixed))
 def change_own_tenant(call: Annotated[Call, call_with(Scope.ADMIN)], body: TenantChangeIn) -> TenantOut:
     """Change some fields of its policy, for what comes from now on."""
     with call.writing() as session:

@@ -18,6 +18,7 @@ _SHA256 = re.compile("[0-9a-f]{64}")
 _SUBJECTS = ("subject_id", "subject_sha256")
 _FIELDS = (
     *_SUBJECTS,
+    "aliases",
     "regulation",
     "ground",
     "external_id",
@@ -27,7 +28,7 @@ _FIELDS = (
     "dataset_ids",
     "identity_verified",
 )
-_LISTED = "dataset_ids"
+_LISTED = frozenset({"aliases", "dataset_ids"})
 _LONGEST_ID = 500
 
 
@@ -82,8 +83,8 @@ class ListFile:
         said = {field: text for field, text in said.items() if text}
         if "subject_sha256" in said:
             said["subject_sha256"] = said["subject_sha256"].lower()
-        if _LISTED in said:
-            said[_LISTED] = said[_LISTED].split(";")
+        for field in _LISTED & said.keys():
+            said[field] = said[field].split(";")
         if "identity_verified" in said:
             said["identity_verified"] = {"true": True, "false": False}.get(said["identity_verified"].lower(), "")
         return NewRequest(**({"regulation": regulation} | said))  # type: ignore[typeddict-item]

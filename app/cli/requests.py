@@ -24,6 +24,7 @@ Subject = Annotated[str, typer.Argument(help="Who; '-' reads it from standard in
 @request.command("submit")
 def request_submit(
     subject_id: Subject,
+    alias: Annotated[list[str] | None, typer.Option(help="Another id of theirs; as often as need be")] = None,
     regulation: Annotated[str, typer.Option(help="gdpr, ccpa, other, or one of the tenant's policy")] = "gdpr",
     wait: Annotated[bool, typer.Option(help="Wait until it is completed")] = True,
     url: Url = None,
@@ -31,7 +32,7 @@ def request_submit(
 ) -> None:
     """Ask for a person to be forgotten everywhere."""
     with connect(url, key) as client:
-        made = client.deletion_requests.create(subject_id=_read(subject_id), regulation=regulation)
+        made = client.deletion_requests.create(subject_id=_read(subject_id), aliases=alias, regulation=regulation)
         if wait:
             show_when_over(client.deletion_requests, made.id)
         else:

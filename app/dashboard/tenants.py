@@ -26,7 +26,7 @@ router = pages.new_router()
 _PER_PAGE = 100
 _WHOLE = ("grace_seconds", "report_seconds", "retain_details_days", "retain_requests_days")
 _NUMBERS = ("max_epsilon", "max_delta")
-_CHOSEN = ("identity", "drp_claim", "time_zone")
+_CHOSEN = ("identity", "subject_rule", "drp_claim", "time_zone")
 _MAY_BE_ABSENT = ("retain_requests_days", "max_delta", "drp_business_id", "drp_verification_url")
 Done = Literal["", "policy", "issuer", "issuer_deleted", "agent", "agent_deleted"]
 

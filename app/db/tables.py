@@ -249,17 +249,19 @@ _IS_REPORTED, _HAS_ENDED = sa.text("reported_at IS NOT NULL"), sa.text("ended_at
 
 
 class DeletionRequest(Owned, Table):
-    """`dataset_ids`: where to forget the person (None: wherever they are held). `deadline`: when it must be done, as
-    `due_at`, `extended_due_at` and pauses have it; `paused_at`: since when the clock stands still; `held_until`: no
-    worker takes it before (None: at once). `source`: the list or the protocol that it came by. `discreet`: it was made
-    by a caller who may not learn whether anything is held. `refers_to`: the ended request that this one follows.
-    `alerted`: of what its receivers have been told, `at_risk` or `overdue`. `reported_at`: when callers who may not
-    learn whether anything is held see that it is completed. `ended_at`: since when it is over for everybody, from which
-    on `kept` shrinks as the tenant's policy says (`app.deletion.retention`). `external_ref`: of its external id."""
+    """`alias_refs`: further identifiers of the same person; `dataset_ids`: where to forget the person (None:
+    wherever they are held). `deadline`: when it must be done, as `due_at`, `extended_due_at` and pauses have it;
+    `paused_at`: since when the clock stands still; `held_until`: no worker takes it before (None: at once).
+    `source`: the list or the protocol that it came by. `discreet`: it was made by a caller who may not learn
+    whether anything is held. `refers_to`: the ended request that this one follows. `alerted`: of what its receivers
+    have been told, `at_risk` or `overdue`. `reported_at`: when callers who may not learn whether anything is held
+    see that it is completed. `ended_at`: since when it is over for everybody, from which on `kept` shrinks as the
+    tenant's policy says (`app.deletion.retention`). `external_ref`: of its external id."""
 
     __tablename__ = "deletion_requests"
     id: Mapped[str] = mapped_column(primary_key=True)
     subject_ref: Mapped[str]
+    alias_refs: Mapped[list[str] | None] = mapped_column(sa.JSON(none_as_null=True))
     dataset_ids: Mapped[list[str] | None] = mapped_column(sa.JSON(none_as_null=True))
     regulation: Mapped[str]
     ground: Mapped[str | None]
@@ -318,6 +320,19 @@ class DeletionRequest(Owned, Table):
             postgresql_where=_OPEN,
         ),
     )
+
+    @property
+    def subject_refs(self) -> tuple[str, ...]:
+        """Every identifier of the person."""
+        return (self.subject_ref, *(self.alias_refs or ()))
+
+
+class RequestAlias(Table):
+    """The `alias_refs` of a request, one by one, so that they are found."""
+
+    __tablename__ = "request_aliases"
+    request_id: Mapped[str] = mapped_column(sa.ForeignKey("deletion_requests.id"), primary_key=True)
+    subject_ref: Mapped[str] = mapped_column(primary_key=True, index=True)
 
 
 class RequestEvent(Table):

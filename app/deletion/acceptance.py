@@ -8,10 +8,10 @@ from sqlalchemy.orm import Session
 
 from app.access.policy import Policy
 from app.db import bulk
-from app.db.tables import DeletionRequest, Erasure, RequestModel, new_id
+from app.db.tables import DeletionRequest, Erasure, RequestAlias, RequestModel, new_id
 from app.deletion import completion, deadlines, history, repository, status, suppression
 from app.deletion.history import Change
-from app.deletion.repository import LookedUp, UnderWay
+from app.deletion.repository import Followed, LookedUp
 from app.deletion.status import Outcome, Status
 
 
@@ -28,7 +28,7 @@ class Submitted:
 
 def is_anything_held(request: DeletionRequest, found: LookedUp) -> bool:
     """About the subject, where the request asks: rows, or rows that are being erased."""
-    there = [*found.holding.get(request.subject_ref, ()), *found.claimed.get(request.subject_ref, ())]
+    there = [*found.held(request.subject_refs), *found.followed(request.subject_refs)]
     return any(_asks_for(request, dataset_id) for dataset_id in there)
 
 
@@ -41,22 +41,22 @@ def accept(new: Submitted, found: LookedUp, *, policy: Policy, at: datetime.date
     if policy.grace_seconds or verb:  # after a review the time of acceptance is when work could begin
         latest = max(at, request.deadline - deadlines.BEFORE_THE_DEADLINE)  # a grace time delays nothing past the law
         request.held_until = min(at + datetime.timedelta(seconds=policy.grace_seconds), latest)
-    holding = sorted(found.holding.get(request.subject_ref, ()))
+    holding = sorted(found.held(request.subject_refs))
     for dataset_id in holding:
         if _asks_for(request, dataset_id):
             _want(new, dataset_id, models=found.models.get(dataset_id, ()))
-    for first in found.claimed.get(request.subject_ref, {}).values():
-        if _asks_for(request, first.dataset_id) and first.dataset_id not in holding:
-            _want(new, first.dataset_id, models=found.owed.get((first.request_id, first.dataset_id), ()), first=first)
+    followed = found.followed(request.subject_refs)
+    for dataset_id, first in followed.items():
+        if _asks_for(request, dataset_id) and dataset_id not in holding:
+            _want(new, dataset_id, models=first.models, first=first)
     change(new, Status.ACCEPTED, at=at, verb=verb)
     if completion.is_held(request, at=at):
         return
     if not new.erasures:
         new.changes.append(completion.complete(request, policy=policy, at=at, outcome=Outcome.NOTHING_HELD))
     elif not new.models and all(erasure.nulled_at for erasure in new.erasures):
-        firsts = found.claimed[request.subject_ref]
-        served = {(firsts[erasure.dataset_id].request_id, erasure.dataset_id) for erasure in new.erasures}
-        outcome = Outcome.TARGET_WIDENED if served & found.widened else Outcome.FORGOTTEN
+        widened = any(followed[erasure.dataset_id].widened for erasure in new.erasures)
+        outcome = Outcome.TARGET_WIDENED if widened else Outcome.FORGOTTEN
         new.changes.append(completion.complete(request, policy=policy, at=at, outcome=outcome))
 
 
@@ -75,6 +75,7 @@ def store(session: Session, submitted: Sequence[Submitted], *, at: datetime.date
     with bulk.together(session):
         if new:
             bulk.store(session, DeletionRequest, [one.request for one in submitted])
+            bulk.store(session, RequestAlias, [alias for one in submitted for alias in _aliases(one.request)])
         history.record(session, changes)
         bulk.store(session, Erasure, [erasure for one in submitted for erasure in one.erasures])
         bulk.store(session, RequestModel, [model for one in submitted for model in one.models])
@@ -83,11 +84,15 @@ def store(session: Session, submitted: Sequence[Submitted], *, at: datetime.date
     history.announce(session, changes)
 
 
+def _aliases(request: DeletionRequest) -> list[RequestAlias]:
+    return [bulk.new(RequestAlias, request_id=request.id, subject_ref=ref) for ref in request.alias_refs or ()]
+
+
 def _asks_for(request: DeletionRequest, dataset_id: str) -> bool:
     return request.dataset_ids is None or dataset_id in request.dataset_ids
 
 
-def _want(new: Submitted, dataset_id: str, *, models: Sequence[str], first: UnderWay | None = None) -> None:
+def _want(new: Submitted, dataset_id: str, *, models: Sequence[str], first: Followed | None = None) -> None:
     """Ask for one dataset's rows and of the models that may carry them; or join `first`, which has claimed the rows."""
     new.erasures.append(
         bulk.new(

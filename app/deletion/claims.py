@@ -23,7 +23,7 @@ def claim_erasures(session: Session, *, dataset: Dataset, limit: int) -> None:
     told = repository.hand_backs_told(session, request_ids=[request.id for _, request in waiting])
     for erasure, request in waiting:
         erasure.revision = dataset.revision
-        repository.claim_records(session, erasure=erasure, subject_ref=request.subject_ref)
+        repository.claim_records(session, erasure=erasure, subject_refs=request.subject_refs)
         if erasure.num_records == 0:  # another request of this person took the rows
             _follow(session, erasure, request)
             continue
@@ -97,9 +97,9 @@ def hand_back(session: Session, *, run_id: str, dataset_id: str, why: str) -> No
 
 def _follow(session: Session, erasure: Erasure, request: DeletionRequest) -> None:
     """Ask of models what the request that took the rows still waits for; nothing where that was served."""
-    found = repository.look_up(session, subject_refs=[request.subject_ref])
-    first = found.claimed.get(request.subject_ref, {}).get(erasure.dataset_id)
-    wanted = found.owed.get((first.request_id, first.dataset_id), []) if first else []
+    found = repository.look_up(session, subject_refs=request.subject_refs)
+    first = found.followed(request.subject_refs).get(erasure.dataset_id)
+    wanted = first.models if first else []
     repository.drop_owed(session, erasure=erasure, besides=wanted)
     if first is None:
         return

@@ -17,6 +17,8 @@ from joserfc.jwk import ECKey, KeySet, OKPKey, RSAKey
 from joserfc.jws import JWSRegistry
 from sqlalchemy.orm import Session
 
+from app.access import subjects
+from app.access.subjects import SubjectRule
 from app.audit import service as audit
 from app.db import actor, now
 from app.db.paging import Page
@@ -51,8 +53,9 @@ class _Registry(JWSRegistry):
         return self.algorithms[name]
 
 
-def check(session: Session, keys: Keys, token: str, *, subject_sha256: bytes) -> Statement:
-    """Whether a token of one of the tenant's issuers is about this subject. Whether it was used is for `submit_all`.
+def check(session: Session, keys: Keys, token: str, *, subject_sha256: bytes, rule: SubjectRule) -> Statement:
+    """Whether a token of one of the tenant's issuers is about this subject, by the tenant's `rule` for subject ids.
+    Whether it was used is for `submit_all`.
 
     Raises `IdentityStatementInvalid`.
     """
@@ -65,7 +68,7 @@ def check(session: Session, keys: Keys, token: str, *, subject_sha256: bytes) ->
         claims = _claims(jws.deserialize_compact(token, key_set, registry=_Registry()).payload)
         expires_at = _moment(claims["exp"])
         audience, jti = claims["aud"], claims["jti"]
-        about = sha256_of(str(claims["sub"]))
+        about = sha256_of(subjects.normal(str(claims["sub"]), rule))
         holds = (
             at < expires_at <= at + _LONGEST_LIFE + _CLOCKS_DIFFER_BY
             and all(_moment(claims[name]) <= at + _CLOCKS_DIFFER_BY for name in ("nbf", "iat") if name in claims)

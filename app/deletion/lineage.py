@@ -3,6 +3,7 @@
 Whoever was erased at revision r of a dataset is in a version that was made at revision v if and only if v < r.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
@@ -48,21 +49,23 @@ def of_request(session: Session, request: DeletionRequest) -> Lineage:
     """Of the person, in the datasets that the request asks."""
     asked = repository.dataset_ids(session, request_id=request.id)
     here = [
-        found for found in repository.presences(session, subject_ref=request.subject_ref) if found.dataset_id in asked
+        found for found in repository.presences(session, subject_refs=request.subject_refs) if found.dataset_id in asked
     ]
-    return _of(session, request.subject_ref, here, request_id=request.id)
+    return _of(session, request.subject_refs, here, request_id=request.id)
 
 
 def of_person(session: Session, *, subject_ref: str) -> Lineage:
     """Of the person, in all datasets of the tenant."""
-    return _of(session, subject_ref, repository.presences(session, subject_ref=subject_ref), request_id=None)
+    return _of(session, [subject_ref], repository.presences(session, subject_refs=[subject_ref]), request_id=None)
 
 
-def _of(session: Session, subject_ref: str, datasets: list[Presence], *, request_id: str | None) -> Lineage:
+def _of(
+    session: Session, subject_refs: Collection[str], datasets: list[Presence], *, request_id: str | None
+) -> Lineage:
     of_dataset = {presence.dataset_id: presence for presence in datasets}
-    asked = repository.asked_models(session, subject_ref=subject_ref)
+    asked = repository.asked_models(session, subject_refs=subject_refs)
     signed: dict[tuple[str, int], Certificate] = {}
-    for certificate in repository.certificates(session, subject_ref=subject_ref):
+    for certificate in repository.certificates(session, subject_refs=subject_refs):
         place = certificate.model_id, certificate.version
         if certificate.request_id == request_id or place not in signed:
             signed[place] = certificate

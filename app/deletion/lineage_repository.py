@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
+from app.db.people import is_about
 from app.db.tables import Certificate, Dataset, DeletionRequest, Erasure, Export, Model, Record, RequestModel, Version
 
 
@@ -21,12 +22,12 @@ class Presence:
     erased_at: datetime.datetime | None
 
 
-def presences(session: Session, *, subject_ref: str) -> list[Presence]:
+def presences(session: Session, *, subject_refs: Collection[str]) -> list[Presence]:
     """Where the person's rows are, and where they were until they were erased."""
     there = (
         sa.select(Dataset.id, Dataset.name, sa.func.count())
         .join(Record, Record.dataset_id == Dataset.id)
-        .where(Record.subject_ref == subject_ref, Record.erasure_id.is_(None))
+        .where(Record.subject_ref.in_(subject_refs), Record.erasure_id.is_(None))
         .group_by(Dataset.id, Dataset.name)
     )
     gone = (  # whoever asked again while they were being erased joined the first; who was added again was erased again
@@ -40,7 +41,7 @@ def presences(session: Session, *, subject_ref: str) -> list[Presence]:
         .select_from(DeletionRequest)
         .join(Erasure, Erasure.request_id == DeletionRequest.id)
         .join(Dataset, Dataset.id == Erasure.dataset_id)
-        .where(DeletionRequest.subject_ref == subject_ref, Erasure.num_records > 0, Erasure.revision.is_not(None))
+        .where(is_about(subject_refs), Erasure.num_records > 0, Erasure.revision.is_not(None))
         .group_by(Dataset.id, Dataset.name)
     )
     found = [
@@ -62,12 +63,12 @@ def models(session: Session, *, dataset_ids: Collection[str]) -> list[Model]:
     return list(session.scalars(sa.select(Model).where(Model.dataset_id.in_(dataset_ids)).order_by(Model.id)))
 
 
-def asked_models(session: Session, *, subject_ref: str) -> set[str]:
+def asked_models(session: Session, *, subject_refs: Collection[str]) -> set[str]:
     """Models of which the person's requests ask, or asked, a version without the rows."""
     query = (
         sa.select(RequestModel.model_id)
         .join(DeletionRequest, DeletionRequest.id == RequestModel.request_id)
-        .where(DeletionRequest.subject_ref == subject_ref, RequestModel.status.in_(("pending", "running", "completed")))
+        .where(is_about(subject_refs), RequestModel.status.in_(("pending", "running", "completed")))
     )
     return set(session.scalars(query))
 
@@ -87,12 +88,12 @@ def first_without(session: Session, *, model_id: str, revision: int) -> Version 
     return session.scalars(query.order_by(Version.number).limit(1)).first()
 
 
-def certificates(session: Session, *, subject_ref: str) -> list[Certificate]:
+def certificates(session: Session, *, subject_refs: Collection[str]) -> list[Certificate]:
     """Of all requests of a person, in the order of their issue."""
     query = (
         sa.select(Certificate)
         .join(DeletionRequest, DeletionRequest.id == Certificate.request_id)
-        .where(DeletionRequest.subject_ref == subject_ref)
+        .where(is_about(subject_refs))
         .order_by(Certificate.issued_at, Certificate.id)
     )
     return list(session.scalars(query))

@@ -12,12 +12,14 @@ from sqlalchemy.orm import Session, aliased
 from app.db import now, rows, sealed
 from app.db.likely import usually
 from app.db.paging import Page, cut, ordered, page
+from app.db.people import is_about
 from app.db.tables import (
     Dataset,
     DeletionRequest,
     Erasure,
     Model,
     Record,
+    RequestAlias,
     RequestEvent,
     RequestModel,
     Run,
@@ -84,12 +86,13 @@ def requests(
     filters = [
         column == value
         for column, value in (
-            (DeletionRequest.subject_ref, subject_ref),
             (DeletionRequest.source, source),
             (DeletionRequest.regulation, regulation),
         )
         if value is not None
     ]
+    if subject_ref is not None:
+        filters.append(is_about([subject_ref]))
     if external_id is not None:
         filters.append(sealed.refers_to(session, DeletionRequest.external_ref, external_id))
     if status is not None:
@@ -237,6 +240,43 @@ class LookedUp:
     owed: dict[tuple[str, str], list[str]]  # request and dataset of those: models that still carry the rows
     widened: set[tuple[str, str]]  # request and dataset of those: a model met a target beyond the default bounds
 
+    def held(self, subject_refs: Iterable[str]) -> set[str]:
+        """Datasets with rows of the person that nobody has claimed."""
+        return {dataset_id for ref in subject_refs for dataset_id in self.holding.get(ref, ())}
+
+    def followed(self, subject_refs: Iterable[str]) -> dict[str, "Followed"]:
+        """What another request of the person joins: of each dataset all that is under way, as one."""
+        of_dataset: dict[str, dict[str, UnderWay]] = {}
+        for ref in subject_refs:
+            for dataset_id, first in self.claimed.get(ref, {}).items():
+                of_dataset.setdefault(dataset_id, {})[first.request_id] = first
+        return {
+            dataset_id: self._as_one(dataset_id, list(firsts.values())) for dataset_id, firsts in of_dataset.items()
+        }
+
+    def _as_one(self, dataset_id: str, firsts: Sequence[UnderWay]) -> "Followed":
+        nulled = [first.nulled_at for first in firsts if first.nulled_at is not None]
+        models = (model for first in firsts for model in self.owed.get((first.request_id, dataset_id), ()))
+        return Followed(
+            revision=max(first.revision for first in firsts),
+            num_records=sum(first.num_records for first in firsts),
+            nulled_at=max(nulled) if len(nulled) == len(firsts) else None,
+            models=list(dict.fromkeys(models)),
+            widened=any((first.request_id, dataset_id) in self.widened for first in firsts),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Followed:
+    """Rows of a person that are being erased for other requests, by `revision` at the latest, and the models that still
+    carry them. `widened`: a model met a target beyond the default bounds."""
+
+    revision: int
+    num_records: int
+    nulled_at: datetime.datetime | None
+    models: list[str]
+    widened: bool
+
 
 _THESE: sa.BindParameter[Sequence[str]] = sa.bindparam("these", expanding=True)
 _DATASETS = sa.select(Dataset.id, Dataset.tenant_id).where(Dataset.tenant_id.in_(_THESE))
@@ -245,6 +285,10 @@ _PEOPLE = sa.union_all(
     sa.select(DeletionRequest.subject_ref, Erasure.dataset_id, *_CLAIMED)
     .join(DeletionRequest, DeletionRequest.id == Erasure.request_id)
     .where(DeletionRequest.subject_ref.in_(_THESE), DeletionRequest.status.in_(OPEN), Erasure.num_records > 0),
+    sa.select(RequestAlias.subject_ref, Erasure.dataset_id, *_CLAIMED)
+    .join(DeletionRequest, DeletionRequest.id == RequestAlias.request_id)
+    .join(Erasure, Erasure.request_id == RequestAlias.request_id)
+    .where(RequestAlias.subject_ref.in_(_THESE), DeletionRequest.status.in_(OPEN), Erasure.num_records > 0),
     sa.select(Record.subject_ref, Record.dataset_id, *[sa.cast(sa.null(), column.type) for column in _CLAIMED])
     .where(Record.subject_ref.in_(_THESE), usually(Record.erasure_id.is_(None)))
     .distinct(),
@@ -343,7 +387,15 @@ _FIRST = (
     .limit(sa.bindparam("limit"))
 )
 _ALSO_THEIRS = (
-    sa.select(Erasure, DeletionRequest).select_from(_MINE).where(_READY, DeletionRequest.subject_ref.in_(_THESE))
+    sa.select(Erasure, DeletionRequest)
+    .select_from(_MINE)
+    .where(
+        _READY,
+        sa.or_(
+            DeletionRequest.subject_ref.in_(_THESE),
+            DeletionRequest.id.in_(sa.select(RequestAlias.request_id).where(RequestAlias.subject_ref.in_(_THESE))),
+        ),
+    )
 )
 
 
@@ -355,7 +407,7 @@ def pending_erasures(session: Session, *, dataset_id: str, limit: int) -> list[t
     given = {"dataset_id": dataset_id, "at": now(session)}
     found = {erasure.id: (erasure, first) for erasure, first in session.execute(_FIRST, given | {"limit": limit})}
     if len(found) == limit:  # there may be more
-        people = sorted({first.subject_ref for _, first in found.values()})
+        people = sorted({ref for _, first in found.values() for ref in first.subject_refs})
         for erasure, theirs in session.execute(_ALSO_THEIRS, given | {"these": people}):
             found[erasure.id] = erasure, theirs
     return sorted(found.values(), key=lambda pair: (pair[1].created_at, pair[1].id))
@@ -364,20 +416,21 @@ def pending_erasures(session: Session, *, dataset_id: str, limit: int) -> list[t
 def count_waiting(session: Session, *, dataset_id: str, at_most: int) -> int:
     """Rows of a dataset that accepted requests wait to have erased: of the `at_most` requests that are due first."""
     waiting = (
-        sa.select(DeletionRequest.subject_ref)
+        sa.select(DeletionRequest.id, DeletionRequest.subject_ref)
         .select_from(_MINE)
         .where(_UNCLAIMED)
         .order_by(Erasure.deadline, Erasure.ready_at)
         .limit(at_most)
-    )
-    people = sa.select(waiting.subquery())
+    ).cte()
+    aliases = sa.select(RequestAlias.subject_ref).join(waiting, waiting.c.id == RequestAlias.request_id)
+    people = sa.union_all(sa.select(waiting.c.subject_ref), aliases)
     query = sa.select(sa.func.count()).where(Record.dataset_id == dataset_id, Record.subject_ref.in_(people))
     return session.scalars(query.where(Record.erasure_id.is_(None)), {"dataset_id": dataset_id}).one()
 
 
-def claim_records(session: Session, *, erasure: Erasure, subject_ref: str) -> None:
+def claim_records(session: Session, *, erasure: Erasure, subject_refs: Collection[str]) -> None:
     """Claim the person's rows for this erasure, and count them."""
-    mine = sa.and_(Record.dataset_id == erasure.dataset_id, Record.subject_ref == subject_ref)
+    mine = sa.and_(Record.dataset_id == erasure.dataset_id, Record.subject_ref.in_(subject_refs))
     claimed = sa.update(Record).where(mine, Record.erasure_id.is_(None)).values(erasure_id=erasure.id)
     erasure.num_claimed = cast("sa.CursorResult[tuple[()]]", session.execute(claimed)).rowcount
     erasure.num_records = session.scalars(sa.select(sa.func.count()).where(mine)).one()
@@ -408,6 +461,12 @@ def unconfirmed_erasures(session: Session, *, dataset_id: str) -> list[Erasure]:
         Erasure.dataset_id == dataset_id, Erasure.num_records.is_not(None), Erasure.nulled_at.is_(None)
     )
     return list(session.scalars(query))
+
+
+def is_anybody_erased_since(session: Session, *, dataset_id: str, at: datetime.datetime) -> bool:
+    """Whether rows of a dataset became null at that time or later."""
+    query = sa.select(Erasure.id).where(Erasure.dataset_id == dataset_id, Erasure.nulled_at >= at)
+    return session.scalars(query.limit(1)).first() is not None
 
 
 def drop_records(session: Session, *, erasure_ids: list[str]) -> None:

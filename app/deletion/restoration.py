@@ -34,6 +34,7 @@ class Remembered:
     id: str
     tenant_id: str
     subject_ref: str
+    alias_refs: list[str] | None = None
     dataset_ids: list[str] | None
     regulation: str
     ground: str | None
@@ -47,6 +48,10 @@ class Remembered:
     deadline: datetime.datetime
     paused_at: datetime.datetime | None
     held_until: datetime.datetime | None
+
+    @property
+    def subject_refs(self) -> tuple[str, ...]:
+        return (self.subject_ref, *(self.alias_refs or ()))
 
     def to_json(self) -> dict[str, Any]:
         values = ((name, getattr(self, name)) for name in REMEMBERED)
@@ -95,7 +100,7 @@ def _asks(remembered: Remembered) -> bool:
 
 def _make_again(session: Session, remembered: Sequence[Remembered]) -> int:
     at = now(session)
-    found = repository.look_up(session, subject_refs={one.subject_ref for one in remembered})
+    found = repository.look_up(session, subject_refs={ref for one in remembered for ref in one.subject_refs})
     made = [_made(session, one, found, at=at) for one in remembered]
     acceptance.store(session, made, at=at, new=True)
     session.flush()
@@ -129,7 +134,7 @@ def _bring(session: Session, request: DeletionRequest, remembered: Remembered) -
         setattr(request, name, getattr(remembered, name))
     if request.status == Status.IN_REVIEW and remembered.status != Status.IN_REVIEW:
         new = Submitted(actor=audit.SERVICE, request=request, erasures=[], models=[], changes=[])
-        found = repository.look_up(session, subject_refs=[request.subject_ref])
+        found = repository.look_up(session, subject_refs=request.subject_refs)
         _accept(session, new, found, at=at)
         acceptance.store(session, [new], at=at)
         return True

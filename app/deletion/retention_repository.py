@@ -7,8 +7,9 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
+from app.db.people import is_about
 from app.db.sealed import Letter
-from app.db.tables import DeletionRequest, Suppression, WebhookDelivery
+from app.db.tables import DeletionRequest, RequestAlias, Suppression, WebhookDelivery
 from app.deletion.status import Status
 
 NOBODY = "sub_unknown"
@@ -44,8 +45,9 @@ def let_go(session: Session, *, request_ids: Collection[str], trace_only: bool) 
     """Keep nothing that anybody wrote about these requests; with `trace_only` not whom they are about either."""
     nothing: dict[str, Any] = {"particulars": None, "external_ref": None, "kept": "request"}
     if trace_only:
-        nothing |= {"kept": "trace", "subject_ref": NOBODY}
+        nothing |= {"kept": "trace", "subject_ref": NOBODY, "alias_refs": None}
         _let_in(session, request_ids)
+        session.execute(sa.delete(RequestAlias).where(RequestAlias.request_id.in_(request_ids)))
         following = sa.or_(DeletionRequest.refers_to.in_(request_ids), DeletionRequest.id.in_(request_ids))
         session.execute(
             sa.update(DeletionRequest).where(following).values(refers_to=None),
@@ -63,7 +65,7 @@ def _let_in(session: Session, request_ids: Collection[str]) -> None:
     """Suppress nobody any more for these requests, but for people of whom another one is kept that stands."""
     for row in session.scalars(sa.select(Suppression).where(Suppression.request_id.in_(request_ids))).all():
         others = sa.select(DeletionRequest.id).where(
-            DeletionRequest.subject_ref == row.subject_ref,
+            is_about([row.subject_ref]),
             DeletionRequest.id.not_in(request_ids),
             DeletionRequest.status.in_((Status.ACCEPTED, Status.RUNNING, Status.COMPLETED)),
         )

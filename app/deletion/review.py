@@ -45,7 +45,7 @@ def approve(session: Session, request: DeletionRequest, *, policy: Policy) -> No
     if request.paused_at is not None:
         deletion.run_on(request, at=at)
         new.changes.append(Change(request=request, status=request.status, actor=by, at=at, detail=RESUMED))
-    found = repository.look_up(session, subject_refs=[request.subject_ref])
+    found = repository.look_up(session, subject_refs=request.subject_refs)
     acceptance.accept(new, found, policy=policy, at=at, verb="approved")
     acceptance.store(session, [new], at=at)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from app.access import service as access
 from app.access.policy import Policy
 from app.db import Actor, bulk, now
 from app.db.sealed import Particulars
@@ -68,6 +69,11 @@ class Asked:
     identity_verified: bool = True  # False: it waits in review
     statement: Statement | LetheError | None = None
     strict: bool = False  # make no request if nothing is held
+    alias_refs: Sequence[str] = ()  # other identifiers of the same person
+
+    @property
+    def subject_refs(self) -> tuple[str, ...]:
+        return (self.subject_ref, *self.alias_refs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +82,7 @@ class _Known:
 
     at: datetime.datetime
     found: LookedUp
+    rules: dict[str, str]  # of tenants, for subject ids
     earlier: dict[str, DeletionRequest]  # those that are referred to
     issuers: set[str]  # of the statements: those that are still registered
     used: set[str] = field(default_factory=set)  # hashes of statements
@@ -161,14 +168,16 @@ def run_on(request: DeletionRequest, *, at: datetime.datetime) -> None:
 def _look_up(session: Session, asked: Sequence[Asked]) -> _Known:
     found = repository.look_up(
         session,
-        subject_refs={one.subject_ref for one in asked},
+        subject_refs={ref for one in asked for ref in one.subject_refs},
         tenant_ids={one.by.tenant_id for one in asked if one.dataset_ids},
     )
+    tenant_ids = {one.by.tenant_id for one in asked}
     referred = {one.refers_to for one in asked if one.refers_to is not None}
     statements = [one.statement for one in asked if isinstance(one.statement, Statement)]
     return _Known(
         at=now(session),
         found=found,
+        rules={tenant_id: access.subject_rule_of(session, tenant_id) for tenant_id in tenant_ids},
         earlier=repository.requests_by_id(session, referred) if referred else {},
         issuers=issuers.existing(session, {one.issuer_id for one in statements}) if statements else set(),
         used=issuers.used(session, {one.hash for one in statements}) if statements else set(),
@@ -190,6 +199,7 @@ def _made(asked: Asked, known: _Known) -> Submitted | LetheError:
         id=new_id("dr"),
         tenant_id=asked.by.tenant_id,
         subject_ref=asked.subject_ref,
+        alias_refs=list(asked.alias_refs) or None,
         dataset_ids=None if asked.dataset_ids is None else sorted(set(asked.dataset_ids)),
         regulation=asked.regulation,
         ground=asked.ground,
@@ -224,6 +234,8 @@ def _made(asked: Asked, known: _Known) -> Submitted | LetheError:
 
 def _refusal(asked: Asked, known: _Known) -> LetheError | None:
     """Why no request is made of this, whoever it is about."""
+    if known.rules[asked.by.tenant_id] != asked.policy.subject_rule:
+        return access.rule_changed()
     for dataset_id in asked.dataset_ids or ():
         if known.found.datasets.get(dataset_id) != asked.by.tenant_id:
             return DatasetUnknown(f"There is no dataset {dataset_id!r}; GET /v1/datasets lists them.")
@@ -238,6 +250,11 @@ def _refusal(asked: Asked, known: _Known) -> LetheError | None:
             return RequestUnknown("refers_to names no deletion request about this subject.")
         if views.View(discreet=asked.discreet, at=known.at).is_open(earlier):
             return RequestOpen("The request in refers_to has not ended; wait for it, or cancel it.")
+    if asked.alias_refs and asked.policy.identity == "statement":
+        return IdentityStatementRequired(
+            "A statement is about one identifier: make a request for each, with a statement of its own.",
+            [FieldError("aliases", "expected none where each request must carry a statement")],
+        )
     match asked.statement:
         case None if asked.policy.identity == "statement":
             return IdentityStatementRequired(

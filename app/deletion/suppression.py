@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 from app.audit import service as audit
 from app.db import bulk
 from app.db.paging import Page, page
+from app.db.people import is_about
 from app.db.tables import DeletionRequest, RequestEvent, Suppression, new_id
 from app.deletion.status import Status
 
@@ -26,7 +27,7 @@ def add(session: Session, requests: Sequence[DeletionRequest], *, at: datetime.d
     """Suppress the people of requests that are accepted at `at`; who is suppressed stays so by the first of them."""
     rows = [
         {
-            "subject_ref": request.subject_ref,
+            "subject_ref": subject_ref,
             "dataset_id": dataset_id,
             "id": new_id("sup"),
             "request_id": request.id,
@@ -34,6 +35,7 @@ def add(session: Session, requests: Sequence[DeletionRequest], *, at: datetime.d
             "tenant_id": request.tenant_id,
         }
         for request in requests
+        for subject_ref in request.subject_refs
         for dataset_id in _where(request)
     ]
     bulk.store(session, Suppression, rows, unless_there=True)
@@ -42,11 +44,12 @@ def add(session: Session, requests: Sequence[DeletionRequest], *, at: datetime.d
 def withdraw(session: Session, request: DeletionRequest) -> None:
     """Suppress nobody any more for a request that was withdrawn, but for those that were accepted after it."""
     mine = sa.select(Suppression).where(
-        Suppression.subject_ref == request.subject_ref, Suppression.request_id == request.id
+        Suppression.subject_ref.in_(request.subject_refs), Suppression.request_id == request.id
     )
     others = _accepted_after(session, request)
     for row in session.scalars(mine):
-        successor = next((other for other in others if row.dataset_id in _where(other)), None)
+        theirs = (other for other in others if row.subject_ref in other.subject_refs)
+        successor = next((other for other in theirs if row.dataset_id in _where(other)), None)
         if successor is None:
             session.delete(row)
         else:
@@ -109,7 +112,7 @@ def _accepted_after(session: Session, request: DeletionRequest) -> list[Deletion
         RequestEvent.request_id == request.id, RequestEvent.status == Status.ACCEPTED
     )
     query = sa.select(DeletionRequest).where(
-        DeletionRequest.subject_ref == request.subject_ref,
+        is_about(request.subject_refs),
         DeletionRequest.id != request.id,
         DeletionRequest.status.in_((Status.ACCEPTED, Status.RUNNING, Status.COMPLETED)),
         accepted > mine.scalar_subquery(),

@@ -14,6 +14,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, Field
 
+from app.access import subjects
+from app.access.subjects import SubjectRule
 from app.db.tables import DeletionRequest
 from app.errors import FieldError, InputInvalid
 from app.keys import Keys
@@ -111,6 +113,11 @@ def read(body: bytes, *, identity_types: Collection[str], domain: str) -> Subjec
         for place, identity in enumerate(request.subject_identities)
         if identity.identity_type not in identity_types
     ]
+    wrong += [
+        FieldError(f"subject_identities.{place}.identity_value", "expected more than white space")
+        for place, identity in enumerate(request.subject_identities)
+        if identity.identity_value.isspace()
+    ]
     if domain in (request.extensions or {}):  # it may say who is meant: to pass over it would be to forget too little
         wrong.append(FieldError("extensions", "expected nothing for this processor: it has no extensions"))
     if wrong:
@@ -118,10 +125,11 @@ def read(body: bytes, *, identity_types: Collection[str], domain: str) -> Subjec
     return request
 
 
-def subject_refs(request: SubjectRequest, *, keys: Keys, tenant_id: str) -> list[str]:
-    """Whom the request is about: one reference for each identity, none twice."""
+def subject_refs(request: SubjectRequest, *, keys: Keys, tenant_id: str, rule: SubjectRule) -> list[str]:
+    """Whom the request is about: one reference for each identity, none twice. `rule`: the tenant's for subject ids, by
+    which an identity that comes hashed is taken to have been brought to its form."""
     found = [
-        keys.subject_ref(tenant_id, identity.identity_value)
+        keys.subject_ref(tenant_id, subjects.normal(identity.identity_value, rule))
         if isinstance(identity, RawIdentity)
         else keys.subject_ref_of_hash(tenant_id, bytes.fromhex(identity.identity_value))
         for identity in request.subject_identities

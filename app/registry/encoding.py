@@ -17,7 +17,7 @@ import numpy.typing as npt
 from app.errors import DatasetUnusable, FieldError, InputInvalid, SchemaInvalid
 from app.registry import values
 from app.registry.faults import MAX_FAULTS, Faults, refuse
-from app.registry.values import LONGEST_NAME, Values, is_name
+from app.registry.values import LONGEST_NAME, Values, is_subject
 from app.spelling import expected
 
 Features: TypeAlias = npt.NDArray[np.float32]
@@ -33,7 +33,7 @@ MAX_CLASSES = 65_536
 # Rounding to float32 lengthens a row by a factor of at most 1 + 2**-24; sixteen times that keeps the norm <= 1 exactly.
 SHRINK = 1 - 2.0**-20
 
-EXPECTED_SUBJECT = f"expected a subject of 1 to {LONGEST_NAME} characters"
+EXPECTED_SUBJECT = f"expected a subject of 1 to {LONGEST_NAME} characters, not all of them white space"
 
 
 # --- columns ---------------------------------------------------------------------------------------------------------
@@ -195,7 +195,7 @@ class Schema:
         subjects: list[str | None] = [None] * len(lines)
         if self.subject is not None:
             subjects = [values.text(value) for value in values.listed(columns[self.subject])]
-            faults.mark(self.subject, [not is_name(subject) for subject in subjects], EXPECTED_SUBJECT)
+            faults.mark(self.subject, [not is_subject(subject) for subject in subjects], EXPECTED_SUBJECT)
         faults.refuse()
         return Labelled(features=_unit_rows(features), labels=labels, subjects=subjects, num_unknown=num_unknown)
 

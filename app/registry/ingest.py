@@ -26,7 +26,7 @@ from app.registry import arrays, encoding, pages
 from app.registry.arrays import Declared
 from app.registry.encoding import MAX_FEATURES, Features, Labelled, Labels, Schema
 from app.registry.faults import MAX_FAULTS, Faults, refuse
-from app.registry.values import LONGEST_NAME, is_name
+from app.registry.values import LONGEST_NAME, is_name, is_subject
 from app.spelling import expected, nearest
 
 Kind: TypeAlias = Literal["csv", "parquet", "npz"]
@@ -341,7 +341,7 @@ def _encoded(
     features = encoding.encode_vectors(x, first_line=first_line)
     faults = Faults.in_file(range(first_line, first_line + len(features)))
     faults.mark("y", (y < 0) | (y >= num_classes), f"expected a place in classes, from 0 to {num_classes - 1}")
-    faults.mark("subject", [not is_name(name) for name in subjects], encoding.EXPECTED_SUBJECT)
+    faults.mark("subject", [not is_subject(name) for name in subjects], encoding.EXPECTED_SUBJECT)
     faults.refuse()
     return Batch(features=features, labels=y.astype("<i4"), subjects=subjects)
 

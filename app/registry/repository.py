@@ -11,6 +11,8 @@ from app.db import bulk
 from app.db.paging import Page, page
 from app.db.tables import Addition, Dataset, Export, Model, Record, Run, Version
 
+_AT_ONCE = 10_000
+
 
 def dataset(session: Session, dataset_id: str) -> Dataset | None:
     return session.get(Dataset, dataset_id)
@@ -108,6 +110,38 @@ def count_damaged(session: Session) -> int:
 def count_subjects(session: Session, *, dataset_id: str) -> int:
     query = sa.select(sa.func.count(sa.distinct(Record.subject_ref))).where(Record.dataset_id == dataset_id)
     return session.scalars(query).one()
+
+
+def count_shared_subjects(session: Session, one: str, other: str) -> int:
+    """How many people have rows in both datasets."""
+    theirs = sa.select(Record.subject_ref).where(Record.dataset_id == other, Record.subject_ref.is_not(None))
+    mine = sa.select(sa.func.count(sa.distinct(Record.subject_ref))).where(Record.dataset_id == one)
+    return session.scalars(mine.where(Record.subject_ref.in_(theirs))).one()
+
+
+def count_subjects_among(session: Session, subject_refs: Collection[str], *, dataset_id: str) -> int:
+    """How many of these people have rows in a dataset."""
+    refs, count = list(subject_refs), 0
+    for first in range(0, len(refs), _AT_ONCE):
+        these = Record.subject_ref.in_(refs[first : first + _AT_ONCE])
+        query = sa.select(sa.func.count(sa.distinct(Record.subject_ref))).where(these, Record.dataset_id == dataset_id)
+        count += session.scalars(query).one()
+    return count
+
+
+def datasets_apart_from(session: Session, *, dataset_id: str) -> list[Dataset]:
+    """Datasets with which a dataset shares nobody: those that its models are measured on, and those that are learned
+    from by models that are measured on it."""
+    measured = sa.select(Model.evaluation_dataset_id).where(Model.dataset_id == dataset_id)
+    learned = sa.select(Model.dataset_id).where(Model.evaluation_dataset_id == dataset_id)
+    query = sa.select(Dataset).where(sa.or_(Dataset.id.in_(measured), Dataset.id.in_(learned)))
+    return list(session.scalars(query.order_by(Dataset.id)))
+
+
+def is_measured_on(session: Session, *, dataset_id: str, evaluated_on: str) -> bool:
+    """Whether a model that learns from a dataset is measured on another."""
+    query = sa.select(Model.id).where(Model.dataset_id == dataset_id, Model.evaluation_dataset_id == evaluated_on)
+    return session.scalars(query.limit(1)).first() is not None
 
 
 def count_records(session: Session, *, dataset_id: str) -> int:

@@ -296,13 +296,6 @@ class RowStore:
             with suppress(FileNotFoundError):
                 (self._locks / rows_id).rmdir()
 
-    def is_equal(self, one: tuple[str, str], other: tuple[str, str]) -> bool:
-        """Whether these are the same rows in the same order, by their ids and roots."""
-        if self.shape(*one) != self.shape(*other):
-            return False
-        pairs = zip(self.read(*one), self.read(*other), strict=True)
-        return all(block.content() == same.content() for block, same in pairs)
-
     def _destroy(self, rows_id: str) -> None:
         self._sealed.destroy_group(rows_id)
         for name in self._objects.names(rows_id):

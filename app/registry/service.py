@@ -47,11 +47,9 @@ def create_model(
     """Freeze the mechanism and ask for the first learning run. `weakest`: the epsilon and delta that the target may
     have at most.
 
-    Raises `PreconditionFailed` for an evaluation dataset that is none, `TargetTooWeak`, and what `mechanisms.of`
-    raises.
+    That nobody is in both datasets was checked before (`app.registry.evaluation`). Raises `PreconditionFailed` for an
+    evaluation dataset of another shape, `TargetTooWeak`, and what `mechanisms.of` raises.
     """
-    if evaluation_dataset and evaluation_dataset.id == dataset.id:
-        raise PreconditionFailed("Measure on another dataset: accuracy on the learned rows would tell about them.")
     if evaluation_dataset and not _same_shape(dataset, evaluation_dataset):
         raise PreconditionFailed("The evaluation dataset must have the same features and classes as the dataset.")
     delta = mechanisms.default_delta(dataset) if delta is None else delta

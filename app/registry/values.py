@@ -28,6 +28,11 @@ def is_name(value: object) -> bool:
     return isinstance(value, str) and len(value) <= LONGEST_NAME and _NAME.fullmatch(value) is not None
 
 
+def is_subject(value: object) -> bool:
+    """Whether this can name a person: no rule for subject ids makes nothing of it."""
+    return is_name(value) and not str(value).isspace()
+
+
 def numbers(values: Values) -> npt.NDArray[np.float64]:
     """Numbers, NaN for a missing value, infinity for one that is no finite number."""
     if isinstance(values, pa.Array | pa.ChunkedArray):

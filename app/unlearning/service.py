@@ -142,6 +142,10 @@ def publish(
         raise RunDiffersFromPlan(f"Run {run.id} continued a version that is not the live one.")
     if audits.findings(session, run, model, observed):
         raise AuditFailed(f"The audit of run {run.id} refuted what it was to certify.")
+    if model.evaluation_dataset_id is not None and deletion_repository.is_anybody_erased_since(
+        session, dataset_id=model.evaluation_dataset_id, at=run.started_at
+    ):
+        metrics = {}  # measured while somebody's rows were still there
     version = registry.publish_version(session, run=run, model=model, weights_sha256=weights_sha256, metrics=metrics)
     session.flush()  # the accountant reads the version just published
     began = accounting_repository.chain_began_at(session, model_id=model.id)

@@ -28,7 +28,7 @@ from tests.faults.processes import wait_until
 def strangers(tmp_path: Path) -> Path:
     """People whom nobody learns from."""
     file = tmp_path / "strangers.npz"
-    file.write_bytes(npz(seed=1))
+    file.write_bytes(npz(seed=1, first=1000))
     return file
 
 

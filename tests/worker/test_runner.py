@@ -60,7 +60,7 @@ def test_accuracy_is_measured_on_other_people(
     at: Installation, new_dataset: Make, new_model: Make, get: Get, work: Callable[[], int]
 ) -> None:
     """A model with an evaluation dataset says how often it is right there; without one it says nothing."""
-    dataset, other = new_dataset(rows=300), new_dataset("others", rows=80, seed=1)
+    dataset, other = new_dataset(rows=300), new_dataset("others", rows=80, seed=1, first=300)
     measured = new_model(dataset["id"], evaluation_dataset_id=other["id"])
     unmeasured = new_model(dataset["id"])
     assert work() == 2
@@ -74,8 +74,8 @@ def test_people_erased_from_the_evaluation_are_not_counted(
     at: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
     """Rows that are null do not count as measured."""
-    dataset, other = new_dataset(), new_dataset("others", rows=30, seed=1)
-    forget("p3", dataset_ids=[other["id"]])
+    dataset, other = new_dataset(), new_dataset("others", rows=30, seed=1, first=60)
+    forget("p63", dataset_ids=[other["id"]])
     assert work() == 1
     model = new_model(dataset["id"], evaluation_dataset_id=other["id"])
     assert work() == 1

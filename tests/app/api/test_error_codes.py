@@ -222,6 +222,16 @@ def idempotency_conflict(w: World) -> str:
     return w.code("POST", "/deletion-requests", json={"subject_id": "p2"}, **once)
 
 
+def evaluation_overlaps(w: World) -> str:
+    one, other = w.dataset_id(), w.dataset_id()
+    return w.code("POST", "/models", json={"name": "m", "dataset_id": one, "evaluation_dataset_id": other})
+
+
+def subject_rule_fixed(w: World) -> str:
+    w.request_id()
+    return w.code("PATCH", "/tenant", json={"policy": {"subject_rule": "email"}})
+
+
 def last_admin_key(w: World) -> str:
     [own] = w.done("GET", "/api-keys")["items"]
     return w.code("DELETE", f"/api-keys/{own['id']}")
@@ -445,6 +455,8 @@ REACHED: dict[str, Callable[[World], str]] = {
     "idempotency_conflict": idempotency_conflict,
     "tenant_exists": lambda w: w.twice("/tenants", {"name": "other"}),
     "last_admin_key": last_admin_key,
+    "evaluation_overlaps": evaluation_overlaps,
+    "subject_rule_fixed": subject_rule_fixed,
     "transition_forbidden": decided,
     "request_open": referred,
     "already_extended": partial(extended, times=2),

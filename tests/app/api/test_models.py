@@ -122,14 +122,14 @@ def test_evaluation_is_on_other_data_of_the_same_shape(
     gateway: TestClient, new_dataset: Make, new_model: Make, get: Get, work: Work, refused: Refused
 ) -> None:
     """Accuracy is measured on the evaluation dataset, which must have the features and classes of the dataset."""
-    learned_on, evaluated_on = new_dataset(rows=200)["id"], new_dataset(rows=50, seed=1)["id"]
+    learned_on, evaluated_on = new_dataset(rows=200)["id"], new_dataset(rows=50, seed=1, first=200)["id"]
     model = new_model(learned_on, evaluation_dataset_id=evaluated_on, target={"epsilon": 1000})
     work()
     metrics = get(f"/models/{model['id']}")["metrics"]
     assert metrics["evaluated_on"] == 50
     assert metrics["accuracy"] > 0.7
     for shape in ({"features": 4}, {"classes": 3}):
-        other = new_dataset(**shape)["id"]
+        other = new_dataset(**shape, seed=2, first=300)["id"]
         body = {"name": "m", "dataset_id": learned_on, "l2": 0.05, "evaluation_dataset_id": other}
         refused(gateway.post("/v1/models", json=body), 422, "precondition_failed")
 

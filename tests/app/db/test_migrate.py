@@ -1,3 +1,4 @@
+import json
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +11,7 @@ from sqlalchemy.exc import DBAPIError
 
 from app.access import service as access
 from app.db import Database, migrate, now
-from app.db.tables import Dataset, LedgerEntry, Model, Table
+from app.db.tables import Dataset, LedgerEntry, Model, Table, Tenant
 from app.installation import Installation
 from tests.faults.processes import LETHE, environment_of
 
@@ -54,6 +55,26 @@ def test_the_tables_are_what_the_migrations_make(database: Database) -> None:
     with database.engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True})
         assert compare_metadata(context, Table.metadata) == []
+
+
+def test_tenants_keep_the_rule_by_which_their_people_are_known(database: Database) -> None:
+    """Subject ids of tenants that were there before there was a choice are compared byte for byte, as they were."""
+    migrate.upgrade(database.engine, "0001")
+    policy = {"auto_accept": False, "time_zone": "Europe/Berlin"}
+    tenant = {"id": "ten_1", "name": "old", "webhook_generation": 1, "policy": json.dumps(policy)}
+    with database.engine.begin() as connection:
+        connection.execute(
+            sa.text(
+                "INSERT INTO tenants (id, name, policy, webhook_generation, created_at)"
+                " VALUES (:id, :name, :policy, :webhook_generation, '2026-01-01 00:00:00.000000')"
+            ),
+            tenant,
+        )
+    migrate.upgrade(database.engine)
+    with database.writing() as session:
+        assert session.get_one(Tenant, "ten_1").policy == policy | {"subject_rule": "exact"}
+        new = access.ensure_default_tenant(session).tenant_id
+        assert session.get_one(Tenant, new).policy["subject_rule"] == "text"
 
 
 def test_migrations_at_once(database: Database, new_url: str, tmp_path: Path) -> None:

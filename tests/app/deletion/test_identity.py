@@ -49,7 +49,7 @@ def check(at: Installation) -> Callable[..., Statement]:
 
     def run(token: str, subject_id: str = "p1") -> Statement:
         with at.database.reading(by=OFFICER) as session:
-            return identity.check(session, at.keys, token, subject_sha256=sha256_of(subject_id))
+            return identity.check(session, at.keys, token, subject_sha256=sha256_of(subject_id), rule="text")
 
     return run
 

@@ -236,11 +236,11 @@ def test_metrics_go_with_the_people_they_were_measured_on(
     new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
     """Accuracy is an exact statistic of the evaluation people: it is dropped when one of them is erased."""
-    learned, measured = new_dataset("learned"), new_dataset("measured", seed=1)
+    learned, measured = new_dataset("learned"), new_dataset("measured", seed=1, first=60)
     model = new_model(learned["id"], evaluation_dataset_id=measured["id"])
     work()
     assert get(f"/models/{model['id']}")["metrics"]["evaluated_on"] == 60
-    forget("p3", dataset_ids=[measured["id"]])
+    forget("p63", dataset_ids=[measured["id"]])
     work()
     assert get(f"/models/{model['id']}/versions/1")["metrics"] == {}
 
@@ -250,4 +250,4 @@ def test_the_same_rows_are_no_evaluation_data(gateway: TestClient, new_dataset: 
     learned, again = new_dataset("learned"), new_dataset("again")
     body = {"name": "m", "dataset_id": learned["id"], "l2": 0.05, "evaluation_dataset_id": again["id"]}
     answer = gateway.post("/v1/models", json=body)
-    assert (answer.status_code, answer.json()["code"]) == (422, "precondition_failed")
+    assert (answer.status_code, answer.json()["code"]) == (409, "evaluation_overlaps")

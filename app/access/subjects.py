@@ -1,0 +1,34 @@
+"""When two subject ids are one person: the rule of a tenant, by which every id is brought to one form at the door.
+
+Rows, requests, lists and look-ups go through the same rule, so that "é" in its two forms, or a blank at the end, is not
+somebody else whose request completes with nothing erased.
+"""
+
+import unicodedata
+from typing import Literal, TypeAlias
+
+SubjectRule: TypeAlias = Literal["exact", "text", "caseless", "email_domain", "email"]
+"""exact: byte for byte. text: Unicode's NFC, without white space around it. The others do that too, and caseless folds
+upper and lower case; email_domain lowers what comes after the last @; email lowers all of an id with an @."""
+
+
+def normal(subject_id: str, rule: SubjectRule) -> str:
+    """The form by which a subject id is compared; empty for one that is nothing but white space. A form is its own."""
+    if rule == "exact":
+        return subject_id
+    trimmed = unicodedata.normalize("NFC", subject_id).strip()
+    name, at, domain = trimmed.rpartition("@")
+    match rule:
+        case "text":
+            return trimmed
+        case "caseless":
+            return _folded(trimmed)
+        case "email_domain":
+            return f"{name}@{_folded(domain)}" if at else trimmed
+        case "email":
+            return _folded(trimmed) if at else trimmed
+
+
+def _folded(text: str) -> str:
+    """As Unicode compares texts without case (canonical caseless matching), in NFC."""
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFD", text).casefold())

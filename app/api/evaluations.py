@@ -1,0 +1,22 @@
+"""Comparing rows that are learned from with rows that are measured on, between two transactions."""
+
+from collections.abc import Sequence
+
+from app.api.calls import Call
+from app.errors import DatasetDamaged, DatasetUnknown, Unavailable
+from app.registry import evaluation
+from app.registry.evaluation import Comparison
+
+
+def compare(call: Call, comparisons: Sequence[Comparison]) -> None:
+    """Raises `EvaluationOverlaps`; `Unavailable` where rows came or went meanwhile. Whoever goes on asks once more, in
+    the transaction that rests on it, whether these are still the comparisons to make."""
+    for one in comparisons:
+        try:
+            evaluation.compare(call.at.rows, one, may_know=not call.caller.discreet)
+        except (DatasetUnknown, DatasetDamaged, FileNotFoundError) as error:
+            raise came_or_went() from error
+
+
+def came_or_went() -> Unavailable:
+    return Unavailable("Rows came or went while they were compared, or cannot be read; repeat the call.")

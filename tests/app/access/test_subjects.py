@@ -1,0 +1,33 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.access.subjects import SubjectRule, normal
+
+RULES: tuple[SubjectRule, ...] = ("exact", "text", "caseless", "email_domain", "email")
+COMPOSED, DECOMPOSED = "Zo\u00eb", "Zoe\u0308"
+
+
+@pytest.mark.parametrize(
+    ("rule", "same", "other"),
+    [
+        ("exact", ["p1"], ["p1 ", "P1", " p1"]),
+        ("text", [COMPOSED, DECOMPOSED, f"\u00a0{COMPOSED}\t"], [COMPOSED.upper(), "Zoe"]),
+        ("caseless", [COMPOSED, DECOMPOSED.upper(), f"{COMPOSED.lower()} "], ["Zoe"]),
+        ("caseless", ["Stra\u00dfe", "STRASSE"], ["Strase"]),
+        ("email_domain", ["Ann@Example.com", " Ann@EXAMPLE.com"], ["ann@example.com"]),
+        ("email_domain", ["Ann"], ["ann"]),
+        ("email", ["Ann@Example.com", "ann@EXAMPLE.com "], ["ann@example.org"]),
+        ("email", ["Ann"], ["ann"]),
+    ],
+)
+def test_a_rule_says_who_is_one_person(rule: SubjectRule, same: list[str], other: list[str]) -> None:
+    """Ids that a rule takes for one person have one form, any others have forms of their own."""
+    (form,) = {normal(one, rule) for one in same}
+    assert form not in {normal(one, rule) for one in other}
+
+
+@given(st.text(), st.sampled_from(RULES))
+def test_a_form_is_its_own(subject_id: str, rule: SubjectRule) -> None:
+    """What has been brought to its form stays as it is, so that a hash of it can be taken anywhere."""
+    assert normal(normal(subject_id, rule), rule) == normal(subject_id, rule)

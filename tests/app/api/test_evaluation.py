@@ -1,0 +1,209 @@
+"""Nobody whom a model learns from is measured on, neither from its beginning nor later."""
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+
+from app.access.service import Scope
+from app.installation import Installation
+from app.registry import datasets, evaluation
+from app.unlearning import service as unlearning
+from tests.conftest import FORM, npz
+from worker import runner
+
+Make = Callable[..., dict[str, Any]]
+Get = Callable[[str], Any]
+Refused = Callable[..., dict[str, Any]]
+Upload = Callable[..., httpx.Response]
+Add = Callable[..., httpx.Response]
+
+
+def changed(content: bytes, *, subjects: str = "{}", row: int | None = None) -> bytes:
+    """The same file with other names, and another row in place of one."""
+    arrays = dict(np.load(io.BytesIO(content)))
+    arrays["subject"] = np.array([subjects.format(one) for one in arrays["subject"]])
+    if row is not None:
+        arrays["x"][row] += 1
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays)
+    return buffer.getvalue()
+
+
+def some(content: bytes, rows: slice) -> bytes:
+    buffer = io.BytesIO()
+    np.savez(buffer, **{name: array[rows] for name, array in np.load(io.BytesIO(content)).items()})
+    return buffer.getvalue()
+
+
+@pytest.fixture
+def ask(gateway: TestClient) -> Callable[..., httpx.Response]:
+    """POST a model of one dataset, measured on another."""
+
+    def post(learned: str, measured: str, **sent: Any) -> httpx.Response:
+        body = {"name": "m", "dataset_id": learned, "l2": 0.05, "evaluation_dataset_id": measured}
+        return gateway.post("/v1/models", json=body, **sent)
+
+    return post
+
+
+@pytest.fixture
+def sent(gateway: TestClient) -> Callable[[bytes], str]:
+    """Upload rows; returns the dataset's id."""
+
+    def post(content: bytes) -> str:
+        answer = gateway.post("/v1/datasets", data=FORM, files={"file": ("p.npz", content)})
+        assert answer.status_code == 201, answer.text
+        return str(answer.json()["id"])
+
+    return post
+
+
+@pytest.fixture
+def add(gateway: TestClient) -> Add:
+    def post(dataset_id: str, content: bytes) -> httpx.Response:
+        return gateway.post(f"/v1/datasets/{dataset_id}/records", files={"file": ("p.npz", content)})
+
+    return post
+
+
+@pytest.mark.parametrize(
+    ("measured", "said"),
+    [
+        (npz(), "60 people"),
+        (changed(npz(), row=3), "60 people"),
+        (changed(npz(), subjects="other-{}"), "60 rows"),
+        (changed(npz(), subjects="other-{}", row=3), "59 rows"),
+        (npz(seed=1, first=59), "1 people"),
+        (npz(seed=1), "60 people"),
+    ],
+)
+def test_a_model_is_not_measured_on_whom_it_learned_from(
+    sent: Callable[[bytes], str],
+    ask: Callable[..., httpx.Response],
+    refused: Refused,
+    stored: Callable[[], dict[str, int]],
+    measured: bytes,
+    said: str,
+) -> None:
+    """Evaluation data with a person of the dataset, or one of its rows under another name, are refused by name."""
+    problem = refused(ask(sent(npz()), sent(measured)), 409, "evaluation_overlaps")
+    assert problem["detail"].startswith(said)
+    assert "p3" not in problem["detail"]
+    assert stored()["models"] == 0
+
+
+def test_a_dataset_is_no_evaluation_data_of_its_own(
+    sent: Callable[[bytes], str], ask: Callable[..., httpx.Response], refused: Refused
+) -> None:
+    """Rows whose people are not known are the learned ones where the dataset is the same."""
+    dataset = sent(npz())
+    refused(ask(dataset, dataset), 409, "evaluation_overlaps")
+
+
+def test_how_many_are_shared_is_told_to_whom_it_may_be(
+    sent: Callable[[bytes], str],
+    ask: Callable[..., httpx.Response],
+    refused: Refused,
+    key_with: Callable[..., dict[str, str]],
+) -> None:
+    """A key that may not learn who is in the data is refused without a number."""
+    key = key_with(Scope.MODELS_READ, Scope.MODELS_WRITE)
+    problem = refused(ask(sent(npz()), sent(npz(seed=1)), headers=key), 409, "evaluation_overlaps")
+    assert problem["detail"].startswith("Some people")
+
+
+def test_rows_that_are_equal_by_chance_are_let_pass(
+    upload: Upload, ask: Callable[..., httpx.Response], refused: Refused
+) -> None:
+    """Where the encoding makes many rows equal, as many as that are no sign of the same people."""
+    generator = np.random.default_rng(0)
+    ids = []
+    for name in "ab":
+        x = generator.integers(0, 2, size=(200, 3)).astype(float)
+        rows = {"x": x, "y": (x[:, 0] > 0).astype(int), "subject": np.array([f"{name}{row}" for row in range(200)])}
+        buffer = io.BytesIO()
+        np.savez(buffer, **rows)  # type: ignore[arg-type]
+        ids.append(upload(buffer.getvalue()).json()["id"])
+    assert ask(*ids).status_code == 202
+
+
+@pytest.fixture
+def pair(
+    sent: Callable[[bytes], str],
+    ask: Callable[..., httpx.Response],
+    forget: Make,
+    work: Callable[[], int],
+) -> dict[str, str]:
+    """A model that learned from p0 ..., measured on p100 ...; each dataset has room for three."""
+    found = {"learned": sent(npz()), "measured": sent(npz(seed=1, first=100))}
+    assert ask(found["learned"], found["measured"]).status_code == 202
+    for person in (1, 2, 3, 101, 102, 103):
+        forget(f"p{person}")
+    work()
+    return found
+
+
+@pytest.mark.parametrize("to", ["learned", "measured"])
+def test_rows_that_come_later_are_apart_too(
+    pair: dict[str, str], add: Add, refused: Refused, stored: Callable[[], dict[str, int]], to: str
+) -> None:
+    """Neither a person nor a row of one dataset comes to the other; somebody new does."""
+    other = npz(seed=1, first=100) if to == "learned" else npz()
+    before = stored()
+    refused(add(pair[to], some(other, slice(10, 11))), 409, "evaluation_overlaps")
+    refused(add(pair[to], changed(some(other, slice(10, 12)), subjects="new-{}")), 409, "evaluation_overlaps")
+    assert stored() == before
+    assert add(pair[to], some(npz(seed=2, first=300), slice(0, 2))).status_code == 202
+
+
+def test_rows_that_wait_for_their_slots_count(
+    pair: dict[str, str], add: Add, ask: Callable[..., httpx.Response], refused: Refused
+) -> None:
+    """What was promised to a dataset and is not written yet is compared as well."""
+    new = some(npz(seed=2, first=300), slice(0, 2))
+    assert add(pair["learned"], new).status_code == 202
+    refused(add(pair["measured"], new), 409, "evaluation_overlaps")
+    renamed = changed(new, subjects="new-{}")
+    refused(add(pair["measured"], renamed), 409, "evaluation_overlaps")
+
+
+def test_rows_that_change_meanwhile_are_compared_again(at: Installation, sent: Callable[[bytes], str], by: Any) -> None:
+    """What is to be compared is not the same any more once rows came or went."""
+    learned, measured = sent(npz()), sent(npz(seed=1, first=100))
+    with at.database.reading(by=by) as session:
+        one, other = datasets.get(session, learned), datasets.get(session, measured)
+        before = evaluation.of_model(session, dataset=one, evaluated_on=other, may_know=True)
+        assert before == evaluation.of_model(session, dataset=one, evaluated_on=other, may_know=True)
+        other.digest = "0" * 64
+        assert before != evaluation.of_model(session, dataset=one, evaluated_on=other, may_know=True)
+
+
+def test_nobody_is_measured_who_was_forgotten_during_the_run(
+    at: Installation,
+    pair: dict[str, str],
+    gateway: TestClient,
+    forget: Make,
+    get: Get,
+    work: Callable[[], int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A version whose evaluation was read before somebody's rows in it went says nothing about accuracy."""
+    model_id = get("/models")["items"][0]["id"]
+    gateway.post(f"/v1/models/{model_id}/relearn")
+    publish = unlearning.publish
+
+    def late(*arguments: Any, **given: Any) -> Any:
+        monkeypatch.setattr(unlearning, "publish", publish)
+        forget("p110")
+        assert runner.run_next(at, worker="another")
+        return publish(*arguments, **given)
+
+    monkeypatch.setattr(unlearning, "publish", late)
+    assert work() >= 1
+    assert get(f"/models/{model_id}")["live_version"] >= 2
+    assert get(f"/models/{model_id}")["metrics"] == {}

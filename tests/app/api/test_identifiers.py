@@ -1,0 +1,266 @@
+"""One person by several spellings and by several identifiers: every way in finds them."""
+
+import hashlib
+import json
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+import sqlalchemy as sa
+from fastapi.testclient import TestClient
+
+from app.access.service import DEFAULT_TENANT, Scope
+from app.backup import repository as backup_repository
+from app.db.tables import Record, RequestAlias, Suppression, Tenant
+from app.deletion import restoration, retention_repository
+from app.installation import Installation
+from tests.app.access.test_subjects import COMPOSED, DECOMPOSED
+from tests.conftest import people
+
+Make = Callable[..., dict[str, Any]]
+Get = Callable[[str], Any]
+Upload = Callable[..., httpx.Response]
+Refused = Callable[..., dict[str, Any]]
+SPELLINGS = (DECOMPOSED, f" {COMPOSED} ", COMPOSED)
+
+
+def sha256(subject_id: str) -> str:
+    return hashlib.sha256(subject_id.encode()).hexdigest()
+
+
+def rule(gateway: TestClient, name: str) -> httpx.Response:
+    return gateway.patch("/v1/tenant", json={"policy": {"subject_rule": name}})
+
+
+def held_of(at: Installation) -> dict[str, int]:
+    """How many rows each reference has."""
+    with at.database.reading() as session:
+        query = sa.select(Record.subject_ref, sa.func.count()).group_by(Record.subject_ref)
+        return {str(ref): count for ref, count in session.execute(query)}
+
+
+WAYS: dict[str, Callable[[TestClient, str], httpx.Response]] = {
+    "one": lambda gateway, who: gateway.post("/v1/deletion-requests", json={"subject_id": who}),
+    "alias": lambda gateway, who: gateway.post("/v1/deletion-requests", json={"subject_id": "x", "aliases": [who]}),
+    "batch": lambda gateway, who: gateway.post("/v1/deletion-requests:batch", json={"requests": [{"subject_id": who}]}),
+    "csv": lambda gateway, who: gateway.post(
+        "/v1/deletion-requests.csv", content=f'subject_id\n"{who}"\n'.encode(), headers={"Content-Type": "text/csv"}
+    ),
+    "hash": lambda gateway, who: gateway.post("/v1/deletion-requests", json={"subject_sha256": sha256(COMPOSED)}),
+    "opendsr": lambda gateway, who: gateway.post(
+        "/opendsr/v2/requests",
+        json={
+            "subject_request_id": "a7551968-d5d6-44b2-9831-815ac9017798",
+            "regulation": "gdpr",
+            "subject_request_type": "erasure",
+            "submitted_time": "2026-01-01T00:00:00Z",
+            "subject_identities": [
+                {"identity_type": "controller_customer_id", "identity_format": "raw", "identity_value": who}
+            ],
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_person_is_found_however_they_are_spelled(
+    gateway: TestClient, at: Installation, upload: Upload, work: Callable[[], int], way: str
+) -> None:
+    """Rows that were uploaded under one spelling go when another one asks, by every way in; a hash is taken to be of
+    the spelling's form."""
+    assert upload(people("p0", "p1", "p2", "p3", *SPELLINGS[:2])).json()["num_subjects"] == 5
+    assert WAYS[way](gateway, SPELLINGS[1]).is_success
+    assert work() == 1
+    assert sorted(held_of(at).values()) == [1, 1, 1, 1]
+
+
+def test_lookups_go_by_the_rule(gateway: TestClient, upload: Upload, get: Get, refused: Refused) -> None:
+    """Who is held, who asked and who is suppressed is found under any spelling, and taken in again under none."""
+    dataset = upload(people("p0", "p1", "p2", "p3", COMPOSED)).json()["id"]
+    assert get(f"/datasets/{dataset}/subjects/{DECOMPOSED}%20") == {"num_records": 1}
+    assert gateway.post("/v1/lineage", json={"subject_id": DECOMPOSED}).json()["datasets"] != []
+    made = gateway.post("/v1/deletion-requests", json={"subject_id": DECOMPOSED}).json()
+    for spelling in SPELLINGS:
+        assert [one["id"] for one in get(f"/deletion-requests?subject_id={spelling}")["items"]] == [made["id"]]
+        assert len(get(f"/suppressions?subject_id={spelling}")["items"]) == 1
+        refused(upload(people("p0", "p1", "p2", "p3", spelling)), 409, "subject_suppressed")
+    lifted = gateway.post("/v1/suppressions:lift", json={"subject_id": SPELLINGS[1], "reason": "consent_given"})
+    assert lifted.json() == {"num_lifted": 1}
+
+
+@pytest.mark.parametrize("body", [{"subject_id": " "}, {"subject_id": "p1", "aliases": ["p2", "\t "]}])
+def test_white_space_is_nobody(gateway: TestClient, refused: Refused, body: dict[str, Any]) -> None:
+    """An id that the rule makes nothing of is refused at its place."""
+    problem = refused(gateway.post("/v1/deletion-requests", json=body), 422, "input_invalid")
+    assert problem["errors"][0]["path"] == ("aliases.1" if "aliases" in body else "subject_id")
+
+
+def test_a_rule_is_chosen_once(
+    gateway: TestClient, at: Installation, upload: Upload, forget: Make, work: Callable[[], int], refused: Refused
+) -> None:
+    """The rule can be changed while nobody is known, and not once there are datasets or requests."""
+    assert rule(gateway, "email").is_success
+    upload(people("p0", "p1", "p2", "Ann@Example.com"))
+    forget("ann@EXAMPLE.com")
+    assert work() == 1
+    assert len(held_of(at)) == 3
+    refused(rule(gateway, "text"), 409, "subject_rule_fixed")
+    assert rule(gateway, "email").is_success
+    assert gateway.patch("/v1/tenant", json={"policy": {"grace_seconds": 1}}).is_success
+
+
+def test_a_request_fixes_the_rule_too(gateway: TestClient, forget: Make, refused: Refused) -> None:
+    """Where somebody asked to be forgotten, and is suppressed, no other rule would find them."""
+    forget("p1")
+    refused(rule(gateway, "caseless"), 409, "subject_rule_fixed")
+
+
+def test_what_was_read_by_another_rule_is_not_stored(
+    gateway: TestClient, at: Installation, upload: Upload, refused: Refused, stored: Callable[[], dict[str, int]]
+) -> None:
+    """A gateway that has not heard yet that the rule was changed stores neither rows nor requests by the old one."""
+    assert gateway.get("/v1/tenant").json()["policy"]["subject_rule"] == "text"
+    with at.database.writing() as session:  # as another gateway does it
+        tenant = session.get_one(Tenant, DEFAULT_TENANT)
+        tenant.policy = tenant.policy | {"subject_rule": "email"}
+    answers = [upload(), gateway.post("/v1/deletion-requests", json={"subject_id": "p1"})]
+    for answer in answers:
+        if not answer.is_success:  # or it has heard of it by now
+            refused(answer, 409, "subject_rule_fixed")
+    with at.database.writing() as session:
+        tenant = session.get_one(Tenant, DEFAULT_TENANT)
+        tenant.policy = tenant.policy | {"subject_rule": "exact"}
+        count = sum(answer.is_success for answer in answers)
+    assert sum(stored()[name] for name in ("datasets", "deletion_requests")) == count
+
+
+# --- aliases ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def crowd(new_dataset: Make, new_model: Make, work: Callable[[], int]) -> dict[str, Any]:
+    """A dataset of p0 ... p19, two rows each, and a live model."""
+    dataset = new_dataset(rows=40, rows_each=2)
+    new_model(dataset["id"])
+    assert work() == 1
+    return dataset
+
+
+def test_all_of_a_person_is_forgotten_in_one_request(
+    gateway: TestClient, at: Installation, crowd: dict[str, Any], forget: Make, get: Get, work: Callable[[], int]
+) -> None:
+    """A request with aliases erases the rows of each, completes once, and has one certificate about all of them."""
+    made = forget("p1", aliases=["p2", "p3", "p1", " p2 ", "nobody"])
+    assert len(made["alias_refs"]) == len(set(made["alias_refs"]) - {made["subject_ref"]}) == 3
+    assert work() == 1
+    done = get(f"/deletion-requests/{made['id']}")
+    assert (done["status"], done["outcome"], len(done["models"])) == ("completed", "forgotten", 1)
+    assert get(f"/datasets/{crowd['id']}")["num_records"] == 34
+    assert len(get(f"/deletion-requests/{made['id']}/certificate")["certificates"]) == 1
+    assert len(get(f"/deletion-requests/{made['id']}/lineage")["datasets"]) == 1
+    for one in ("p1", "p2", "p3", "nobody"):
+        assert [found["id"] for found in get(f"/deletion-requests?subject_id={one}")["items"]] == [made["id"]]
+        assert len(get(f"/suppressions?subject_id={one}")["items"]) == 1
+
+
+@pytest.mark.parametrize("first", ["p2", "p1"])
+def test_a_person_who_is_being_forgotten_is_followed(
+    at: Installation, crowd: dict[str, Any], forget: Make, get: Get, work: Callable[[], int], first: str
+) -> None:
+    """Requests that share an identifier, whichever came first and while the other waits, all complete as forgotten."""
+    requests = [forget(first), forget("p1", aliases=["p2", "p3"]), forget("p3"), forget("p9", aliases=["p1"])]
+    assert work() >= 1
+    for made in requests:
+        found = get(f"/deletion-requests/{made['id']}")
+        assert (found["status"], found["outcome"]) == ("completed", "forgotten")
+    assert get(f"/datasets/{crowd['id']}")["num_records"] == 32
+
+
+def test_requests_that_share_a_person_are_claimed_in_turn(
+    crowd: dict[str, Any], forget: Make, get: Get, at: Installation, work: Callable[[], int]
+) -> None:
+    """However few requests a run takes, whoever comes second under another identifier is served by what is left."""
+    at.settings.max_requests_per_run = 1
+    requests = [forget("p1"), forget("p5"), forget("p2", aliases=["p1", "p3"]), forget("p3")]
+    assert work() >= 3
+    assert {get(f"/deletion-requests/{made['id']}")["outcome"] for made in requests} == {"forgotten"}
+    assert get(f"/datasets/{crowd['id']}")["num_records"] == 32
+
+
+def test_withdrawing_a_request_lets_its_aliases_in(
+    gateway: TestClient, at: Installation, forget: Make, get: Get, upload: Upload
+) -> None:
+    """Nobody is suppressed any more for a request that was cancelled, but for those of whom another one stands."""
+    gateway.patch("/v1/tenant", json={"policy": {"grace_seconds": 3600}})
+    made = forget("p1", aliases=["p2", "p3"])
+    stands = forget("p9", aliases=["p3"])
+    assert gateway.post(f"/v1/deletion-requests/{made['id']}/cancel").is_success
+    with at.database.reading() as session:
+        of = dict(session.execute(sa.select(Suppression.subject_ref, Suppression.request_id)).all())
+    assert of == dict.fromkeys([stands["subject_ref"], *stands["alias_refs"]], stands["id"])
+
+
+def test_aliases_tell_nobody_who_is_held(
+    gateway: TestClient, crowd: dict[str, Any], key_with: Callable[..., dict[str, str]], work: Callable[[], int]
+) -> None:
+    """A key that may not know sees the same whether an alias is held or not, before and after."""
+    key = key_with(Scope.REQUESTS_READ, Scope.REQUESTS_WRITE)
+
+    def seen(*aliases: str) -> tuple[dict[str, Any], dict[str, Any]]:
+        body = {"subject_id": "nobody", "aliases": list(aliases)}
+        made = gateway.post("/v1/deletion-requests", json=body, headers=key).json()
+        work()
+        later = gateway.get(f"/v1/deletion-requests/{made['id']}", headers=key).json()
+        differ = {"id", "alias_refs", "submitted_at", "due_at", "created_at", "clock"}
+        return tuple({name: one[name] for name in one.keys() - differ} for one in (made, later))  # type: ignore[return-value]
+
+    assert seen("p4", "p5") == seen("nobody else", "and nobody")
+
+
+def test_a_statement_is_about_one_identifier(gateway: TestClient, refused: Refused) -> None:
+    """Where each request must carry a statement about its subject, nobody is forgotten as somebody's alias."""
+    gateway.patch("/v1/tenant", json={"policy": {"identity": "statement"}})
+    body = {"subject_id": "p1", "aliases": ["p2"], "identity_statement": "a.b.c"}
+    problem = refused(gateway.post("/v1/deletion-requests", json=body), 422, "identity_statement_required")
+    assert problem["errors"][0]["path"] == "aliases"
+
+
+def test_a_batch_takes_aliases(gateway: TestClient, get: Get) -> None:
+    """In a batch, and in a column of a CSV file, joined by semicolons."""
+    answers = [
+        gateway.post("/v1/deletion-requests:batch", json={"requests": [{"subject_id": "p1", "aliases": ["a1", "a2"]}]}),
+        gateway.post("/v1/deletion-requests.csv", content=b"subject_id,aliases\np2,a1;a2\np3,\n"),
+    ]
+    made = [item["id"] for answer in answers for item in answer.json()["items"]]
+    assert [len(get(f"/deletion-requests/{one}")["alias_refs"]) for one in made] == [2, 2, 0]
+    assert {one["id"] for one in get("/deletion-requests?subject_id=a2")["items"]} == set(made[:2])
+
+
+def test_a_restored_request_has_its_aliases(
+    at: Installation, crowd: dict[str, Any], forget: Make, work: Callable[[], int], get: Get
+) -> None:
+    """What is remembered apart from the database covers all identifiers: a request made again from it erases all."""
+    made = forget("p1", aliases=["p2"])
+    with at.database.writing() as session:
+        *_, (_, _, remembered) = backup_repository.telling_events(session, after=0, limit=500)
+        again = restoration.Remembered.from_json(json.loads(json.dumps(remembered.to_json())) | {"id": "dr_again"})
+        assert restoration.catch_up(session, [again]).made == 1
+    assert work() == 1
+    found = get("/deletion-requests/dr_again")
+    assert (found["alias_refs"], found["outcome"]) == (made["alias_refs"], "forgotten")
+    assert get(f"/datasets/{crowd['id']}")["num_records"] == 36
+    without = remembered.to_json()
+    del without["alias_refs"]
+    assert restoration.Remembered.from_json(without).subject_refs == (made["subject_ref"],)
+
+
+def test_aliases_go_with_whom_a_request_was_about(at: Installation, forget: Make, get: Get) -> None:
+    """When it is no longer kept whom a request was about, none of their identifiers is."""
+    made = forget("p1", aliases=["p2"])
+    with at.database.writing() as session:
+        retention_repository.let_go(session, request_ids=[made["id"]], trace_only=True)
+    assert get(f"/deletion-requests/{made['id']}")["alias_refs"] == []
+    with at.database.reading() as session:
+        assert session.scalars(sa.select(RequestAlias)).all() == []
+        assert session.scalars(sa.select(Suppression)).all() == []
