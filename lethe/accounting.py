@@ -7,7 +7,7 @@ from typing import Any
 
 from lethe.endpoints import Endpoint, given
 from lethe.http import Http
-from lethe.values import Guarantee, Page, Target
+from lethe.values import Guarantee, Joint, Page, Target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,8 +164,11 @@ class Statement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountOfRequest:
+    """`joint`: what all models that carried the person tell together; None until every one has forgotten."""
+
     request_id: str
     models: tuple[Statement, ...]
+    joint: Joint | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

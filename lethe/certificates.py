@@ -7,7 +7,7 @@ from typing import Any
 from lethe.endpoints import Endpoint
 from lethe.errors import CertificateInvalid
 from lethe.http import Http
-from lethe.values import Verdict
+from lethe.values import Joint, Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,9 +24,22 @@ class Certificate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Absence:
+    """That nothing was held about a person: `jws` is verified as that of a certificate is."""
+
+    jws: str
+    statement: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CertificatesOfRequest:
+    """`joint`: what all models tell together, None until every one has forgotten. `nothing_held`: of a request that
+    held nothing."""
+
     request_id: str
     certificates: tuple[Certificate, ...]
+    joint: Joint | None
+    nothing_held: Absence | None
 
 
 GET = Endpoint("GET", "/v1/certificates/{certificate_id}", Certificate)
@@ -47,7 +60,7 @@ class Certificates:
 
     def verify(
         self,
-        certificate: Certificate | str,
+        certificate: Certificate | Absence | str,
         *,
         jwks: dict[str, Any] | None = None,
         max_epsilon: float | None = None,
@@ -65,12 +78,14 @@ class Certificates:
             from lethe import verification  # numpy and scipy, for those who need them
 
             verdict = verification.verify(jws, jwks, max_epsilon=max_epsilon, max_delta=max_delta)
-        if isinstance(certificate, Certificate) and not _says(certificate, verdict.statement):
+        if not isinstance(certificate, str) and not _says(certificate, verdict.statement):
             raise CertificateInvalid("certificate_invalid", "What stands beside the JWS is not what was signed.")
         return verdict
 
 
-def _says(certificate: Certificate, signed: dict[str, Any]) -> bool:
+def _says(certificate: Certificate | Absence, signed: dict[str, Any]) -> bool:
+    if isinstance(certificate, Absence) or "certificate_id" not in signed:
+        return isinstance(certificate, Absence) and certificate.statement == signed
     request, model = signed["request"], signed["model"]
     stated = (certificate.id, certificate.request_id, certificate.model_id, certificate.version)
     return certificate.statement == signed and stated == (

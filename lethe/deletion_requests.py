@@ -291,7 +291,11 @@ class DeletionRequests:
 
     def certificates(self, request_id: str) -> tuple[Certificate, ...]:
         """Of every model that has forgotten so far."""
-        return self._http.call(CERTIFICATES, request_id).certificates
+        return self.proof(request_id).certificates
+
+    def proof(self, request_id: str) -> CertificatesOfRequest:
+        """The certificates, what all models tell together, and, if nothing was held, a signed statement of that."""
+        return self._http.call(CERTIFICATES, request_id)
 
     def wait(
         self, request_id: str, *, timeout_seconds: float | None = None, progress: Progress | None = None

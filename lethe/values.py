@@ -37,6 +37,19 @@ class Guarantee:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Joint:
+    """All models that carried a person, together. `mu`, `epsilon`, `delta` and `best_attacker_accuracy` are of
+    `deletion`; `guarantees` has the other notions too."""
+
+    models: tuple[str, ...]
+    mu: float
+    epsilon: float
+    delta: float
+    best_attacker_accuracy: float
+    guarantees: tuple[Guarantee, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Guesses:
     """How often a rule that was fixed before said that a lane has a canary: of `members` that had, and of others."""
 
@@ -70,7 +83,8 @@ class Audit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """A certificate whose signature holds and whose numbers were recomputed: by the gateway, or here."""
+    """A certificate whose signature holds and whose numbers were recomputed, by the gateway or here; or a statement
+    that nothing was held, from which no guarantee follows."""
 
     valid: bool
     key_id: str

@@ -3,7 +3,6 @@
 `verify(jws, jwks)` checks the signature and recomputes every number of the statement from the statement alone.
 """
 
-import json
 from typing import Any
 
 from joserfc import jws
@@ -11,6 +10,7 @@ from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
 
 from app.privacy import certificate
+from app.privacy import signed as signed_texts
 from app.privacy.errors import PrivacyError
 from lethe.errors import CertificateBeyondLimits, CertificateInvalid
 from lethe.values import Guarantee, Verdict
@@ -33,22 +33,21 @@ def verify(
     if header.get("typ") != _TYPE:
         raise _invalid(f"Expected a token of type {_TYPE}.")
     try:
-        statement = json.loads(signed.payload)
-        guarantees = certificate.check(statement)
+        read = signed_texts.read(signed.payload, header=dict(header))
     except PrivacyError as error:
         raise _invalid(f"{error}.") from error
     except (ValueError, TypeError, RecursionError) as error:
         raise _invalid("The signed payload is not a statement.") from error
     try:
-        certificate.check_limits(guarantees, max_epsilon=max_epsilon, max_delta=max_delta)
+        certificate.check_limits(read.guarantees, max_epsilon=max_epsilon, max_delta=max_delta)
     except PrivacyError as error:
         title = "The certificate verifies, and guarantees less than was asked for"
         raise CertificateBeyondLimits("certificate_beyond_limits", f"{error}.", title=title) from error
     return Verdict(
         valid=True,
         key_id=str(header.get("kid")),
-        guarantees=tuple(Guarantee(**found.stated()) for found in guarantees),
-        statement=statement,
+        guarantees=tuple(Guarantee(**found.stated()) for found in read.guarantees),
+        statement=read.statement,
     )
 
 

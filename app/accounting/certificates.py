@@ -17,6 +17,7 @@ from app.errors import CertificateBeyondLimits, CertificateInvalid, CertificateU
 from app.keys import Keys
 from app.privacy import accountant
 from app.privacy import certificate as statements
+from app.privacy import signed as signed_texts
 from app.privacy.accountant import Exposure
 from app.privacy.audit import Observed
 from app.privacy.errors import PrivacyError
@@ -186,17 +187,16 @@ def verify(
     if signed.headers().get("typ") != _TYPE:
         raise CertificateInvalid(f"Expected a token of type {_TYPE}.")
     try:
-        statement = json.loads(signed.payload)
-        guarantees = statements.check(statement)
+        read = signed_texts.read(signed.payload, header=dict(signed.headers()))
     except PrivacyError as error:
         raise CertificateInvalid(f"{error}.") from error
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         raise CertificateInvalid("The signed payload is not a statement.") from error
     try:
-        statements.check_limits(guarantees, max_epsilon=max_epsilon, max_delta=max_delta)
+        statements.check_limits(read.guarantees, max_epsilon=max_epsilon, max_delta=max_delta)
     except PrivacyError as error:
         raise CertificateBeyondLimits(f"{error}.") from error
-    return Verified(statement=statement, guarantees=guarantees, key_id=str(signed.headers().get("kid")))
+    return Verified(statement=read.statement, guarantees=read.guarantees, key_id=str(signed.headers().get("kid")))
 
 
 def sha256(weights: bytes) -> str:

@@ -17,6 +17,7 @@ from app.db.tables import (
     Model,
     Record,
     RequestAlias,
+    RequestEvent,
     RequestModel,
     Run,
     Version,
@@ -208,3 +209,31 @@ def certificates_of(session: Session, *, request_id: str) -> list[Certificate]:
 
 def request(session: Session, request_id: str) -> DeletionRequest | None:
     return session.get(DeletionRequest, request_id)
+
+
+def accepted_at(session: Session, *, request_id: str) -> datetime.datetime | None:
+    """When it was looked up what a request asks for."""
+    accepted = sa.select(RequestEvent.at).where(
+        RequestEvent.request_id == request_id, RequestEvent.status == "accepted"
+    )
+    return session.scalars(accepted.order_by(RequestEvent.id).limit(1)).first()
+
+
+def datasets_at(session: Session, *, at: datetime.datetime, among: list[str] | None) -> list[str]:
+    """The datasets that there were, all or among these."""
+    query = sa.select(Dataset.id).where(Dataset.created_at <= at)
+    if among is not None:
+        query = query.where(Dataset.id.in_(among))
+    return list(session.scalars(query.order_by(Dataset.id)))
+
+
+def is_model_waited_for(session: Session, *, request_id: str) -> bool:
+    """Whether a model still has to forget what the request is about."""
+    owed = sa.and_(RequestModel.request_id == request_id, RequestModel.status.in_(("pending", "running")))
+    return session.scalars(sa.select(sa.exists().where(owed))).one()
+
+
+def is_live_since(session: Session, model: Model, *, revision: int) -> bool:
+    """Whether the live version of a model was made without what became null at `revision`."""
+    live = sa.and_(Version.model_id == model.id, Version.number == model.live_version, Version.revision >= revision)
+    return session.scalars(sa.select(sa.exists().where(live))).one()

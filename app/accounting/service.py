@@ -7,10 +7,11 @@ from sqlalchemy.orm import Session
 from app.accounting import certificates, ledger, repository
 from app.db.tables import Certificate, Dataset, Model
 from app.errors import ModelNotLive
-from app.privacy import accountant, calibration, guarantees
+from app.privacy import accountant, calibration, guarantees, joint
 from app.privacy.accountant import Chain, Exposure, Run
 from app.privacy.errors import InfeasibleError
 from app.privacy.guarantees import Evidence, Guarantee, Notion
+from app.privacy.joint import Joint
 from app.privacy.mechanism import Mechanism
 
 
@@ -125,3 +126,28 @@ def statements_of(session: Session, *, request_id: str) -> list[Statement]:
         signed = Evidence.from_json(certificates.statement_in(certificate.jws)["evidence"])
         found.append(Statement(certificate=certificate, signed=signed.guarantees(), today=today))
     return found
+
+
+def joint_of(session: Session, *, request_id: str) -> Joint | None:
+    """What all models that carried the person of a request tell together, each as it was signed. None while one of them
+    still has to forget, and where none carried the person.
+
+    A request that followed another has certificates of the models that still carried its rows when it came; what the
+    others guarantee is as of today, which is no more than was signed for the other request.
+    """
+    if repository.is_model_waited_for(session, request_id=request_id):
+        return None
+    evidences: dict[str, Evidence] = {}
+    for certificate in repository.certificates_of(session, request_id=request_id):
+        evidences[certificate.model_id] = Evidence.from_json(certificates.statement_in(certificate.jws)["evidence"])
+    for erasure in repository.erasures_of(session, request_id=request_id):
+        if erasure.revision is None or not erasure.num_records:
+            continue
+        for model in repository.models_of(session, dataset_id=erasure.dataset_id):
+            fed = repository.releases_before(session, model_id=model.id, revision=erasure.revision)
+            if model.id in evidences or not fed:
+                continue
+            if not repository.is_live_since(session, model, revision=erasure.revision):
+                return None
+            evidences[model.id] = certificates.Evidences(session, model).of(erasure, whole=True)
+    return joint.of(evidences) if evidences else None

@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 from app.access.service import Scope
 from app.accounting import repository, service, verify
 from app.api.calls import Call, Cursor, Limit, call_with, number_in
+from app.api.certificates import joint_shown
 from app.api.problems import responses
 from app.api.schemas import (
     AccountOut,
@@ -113,11 +114,12 @@ def verify_ledger(call: Annotated[Call, call_with(Scope.ACCOUNTING_READ)], model
 
 @router.get("/deletion-requests/{request_id}", responses=responses(RequestUnknown))
 def get_request_account(call: Annotated[Call, call_with(Scope.ACCOUNTING_READ)], request_id: str) -> RequestAccountOut:
-    """What was signed about a person, and what holds of the live versions today."""
+    """What was signed about a person, what holds of the live versions today, and what all models tell together."""
     with call.reading() as session:
         if repository.request(session, request_id) is None:
             raise RequestUnknown(f"There is no deletion request {request_id!r}.")
         statements = service.statements_of(session, request_id=request_id)
+        joint = joint_shown(service.joint_of(session, request_id=request_id))
     models = [
         StatementOut(
             model_id=statement.certificate.model_id,
@@ -128,7 +130,7 @@ def get_request_account(call: Annotated[Call, call_with(Scope.ACCOUNTING_READ)],
         )
         for statement in statements
     ]
-    return RequestAccountOut(request_id=request_id, models=models)
+    return RequestAccountOut(request_id=request_id, models=models, joint=joint)
 
 
 @router.get("/datasets/{dataset_id}", responses=responses(DatasetUnknown))

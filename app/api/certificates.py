@@ -8,9 +8,10 @@ from app.access.service import Scope
 from app.accounting import certificates
 from app.api.calls import Call, call_with
 from app.api.problems import responses
-from app.api.schemas import CertificateIn, CertificateOut, CertificateVerdictOut, GuaranteeOut
+from app.api.schemas import CertificateIn, CertificateOut, CertificateVerdictOut, GuaranteeOut, JointOut
 from app.db.tables import Certificate
 from app.errors import CertificateBeyondLimits, CertificateInvalid, CertificateUnknown
+from app.privacy.joint import Joint
 
 router = APIRouter(tags=["Certificates"])
 
@@ -54,3 +55,7 @@ def shown(certificate: Certificate) -> CertificateOut:
         jws=certificate.jws,
         statement=certificates.statement_in(certificate.jws),
     )
+
+
+def joint_shown(joint: Joint | None) -> JointOut | None:
+    return JointOut.model_validate(joint.to_json()) if joint else None

@@ -15,12 +15,16 @@ from sqlalchemy.orm import Session
 
 from app.access.idempotency import Once
 from app.access.service import Scope
+from app.accounting import absences
 from app.accounting import repository as accounting_repository
+from app.accounting import service as accounting
 from app.api.calls import Call, Cursor, Limit, call_with, once_with, page_of, respond
+from app.api.certificates import joint_shown
 from app.api.certificates import shown as certificate_shown
 from app.api.intake import Intake, shown
 from app.api.problems import responses
 from app.api.schemas import (
+    AbsenceOut,
     CertificatesOut,
     DeletionRequestIn,
     DeletionRequestOut,
@@ -288,11 +292,18 @@ def resume_deletion_request(call: Deciding, intake: TheIntake, request_id: str) 
 
 @router.get("/{request_id}/certificate", responses=responses(RequestUnknown))
 def get_certificates(call: Annotated[Call, call_with(Scope.ACCOUNTING_READ)], request_id: str) -> CertificatesOut:
-    """The certificate of every model that has forgotten so far."""
+    """The certificate of every model that has forgotten so far, what all of them tell together, and, of a request that
+    held nothing, a signed statement of exactly that."""
     with call.reading() as session:
-        deletion.get(session, request_id)
+        request = deletion.get(session, request_id)
         found = accounting_repository.certificates_of(session, request_id=request_id)
-        return CertificatesOut(request_id=request_id, certificates=[certificate_shown(c) for c in found])
+        absence = absences.of(session, call.at.keys, request)
+        return CertificatesOut(
+            request_id=request_id,
+            certificates=[certificate_shown(c) for c in found],
+            joint=joint_shown(accounting.joint_of(session, request_id=request_id)),
+            nothing_held=absence and AbsenceOut(jws=absence.jws, statement=absence.statement),
+        )
 
 
 def subject_sought(call: Call, subject_id: str | None, subject_sha256: str | None) -> str | None:

@@ -460,9 +460,30 @@ class CertificateOut(BaseModel):
     statement: dict[str, Any] = Field(description="What the JWS says, decoded for reading.")
 
 
+class JointOut(BaseModel):
+    """All models that carried a person, together: where their noise is independent, mu^2 adds up. mu, epsilon, delta
+    and best_attacker_accuracy are of `deletion`."""
+
+    models: list[str]
+    mu: float
+    epsilon: float
+    delta: float
+    best_attacker_accuracy: float
+    guarantees: list[GuaranteeOut] = Field(description="unlearning, deletion and adaptive, each of all these models.")
+
+
+class AbsenceOut(BaseModel):
+    """That nothing was held: signed, and verified as a certificate is."""
+
+    jws: str
+    statement: dict[str, Any]
+
+
 class CertificatesOut(BaseModel):
     request_id: str
     certificates: list[CertificateOut]
+    joint: JointOut | None = Field(description="Null until every model has forgotten.")
+    nothing_held: AbsenceOut | None = Field(description="Of a request that held nothing.")
 
 
 class CertificateIn(Body):
@@ -617,6 +638,9 @@ class StatementOut(BaseModel):
 class RequestAccountOut(BaseModel):
     request_id: str
     models: list[StatementOut]
+    joint: JointOut | None = Field(
+        description="Of all models that carried the person, as it was signed; null until every one has forgotten."
+    )
 
 
 class BoundIn(Body):

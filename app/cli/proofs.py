@@ -2,15 +2,16 @@
 
 import heapq
 import json
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol
 
 import typer
 
 from app.cli.output import at_most, console, in_words, new_group
 from app.config import Settings
 from app.errors import AuditCorrupt, CertificateInvalid, DatabaseUnreadable, TenantUnknown
-from lethe.values import Guarantee
+from lethe.values import Verdict
 
 certificate = new_group("What was signed.")
 ledger = new_group("What was accounted for.")
@@ -18,6 +19,19 @@ audit = new_group("Who did what.")
 commands = new_group()
 for name, group in (("certificate", certificate), ("ledger", ledger), ("audit", audit)):
     commands.add_typer(group, name=name)
+
+
+class Said(Protocol):
+    """A guarantee, of one model or of several."""
+
+    @property
+    def notion(self) -> str: ...
+    @property
+    def epsilon(self) -> float: ...
+    @property
+    def delta(self) -> float: ...
+    @property
+    def best_attacker_accuracy(self) -> float: ...
 
 
 @certificate.command("verify")
@@ -36,20 +50,15 @@ def certificate_verify(
     from lethe import verification
 
     keys = _key_set_in(jwks or Path(f"{file}.jwks.json"))
-    for compact, beside in _certificates_in(file):
+    found = _signed_in(file)
+    statements = []
+    for compact, beside in found.signed:
         verified = verification.verify(compact, keys, max_epsilon=max_epsilon, max_delta=max_delta)
         if beside is not None and beside != verified.statement:
             raise CertificateInvalid("The statement beside the JWS is not the signed one.")
-        statement = verified.statement
-        console.print(
-            f"[green]valid[/]  {statement['certificate_id']}  request {statement['request']['id']}"
-            f"  model {statement['model']['id']} version {statement['model']['version']}  key {verified.key_id[:12]}"
-        )
-        for guarantee in verified.guarantees:
-            console.print(f"       {_in_words(guarantee)}")
-        if statement["target"]["widened"]:
-            console.print(f"       {'target':<10}  {_widened(statement['target'])}")
-        console.print(f"       {'audit':<10}  {in_words(statement['audit'])}")
+        _print(verified)
+        statements.append(verified.statement)
+    _verify_joint([one for one in statements if "evidence" in one], stated=found.joint)
 
 
 @ledger.command("verify")
@@ -130,22 +139,89 @@ def _key_set_in(file: Path) -> Any:
         raise CertificateInvalid(f"{file} is not a JSON Web Key Set.") from error
 
 
-def _certificates_in(file: Path) -> list[tuple[str, Any]]:
-    """Each JWS of a file, of which there is at least one, with the statement that stands beside it, if any."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    """`signed`: each JWS with the statement that stands beside it, if any. `joint`: what is said of all of them."""
+
+    signed: list[tuple[str, Any]]
+    joint: Any
+
+
+def _signed_in(file: Path) -> _Found:
+    """What a file holds: at least one JWS."""
     try:
         text = file.read_text()
         if not text.lstrip().startswith("{"):
-            return [(text, None)]
+            return _Found(signed=[(text, None)], joint=None)
         document = json.loads(text)
-        found = [(one["jws"], one.get("statement")) for one in document.get("certificates", [document])]
+        several = (
+            [*document["certificates"], document.get("nothing_held")] if "certificates" in document else [document]
+        )
+        found = [(one["jws"], one.get("statement")) for one in several if one is not None]
+        joint = document.get("joint")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise CertificateInvalid(f"{file} holds neither a compact JWS nor JSON with a 'jws'.") from error
     if not found or not all(isinstance(compact, str) for compact, _ in found):
         raise CertificateInvalid(f"{file} holds no certificate.")
-    return found
+    return _Found(signed=found, joint=joint)
 
 
-def _in_words(guarantee: Guarantee) -> str:
+def _print(verified: Verdict) -> None:
+    statement, key = verified.statement, verified.key_id[:12]
+    if "looked" in statement:
+        looked, where = statement["looked"], ", ".join(statement["datasets"]) or "no dataset"
+        console.print(
+            f"[green]valid[/]  nothing held  request {statement['request']['id']}  at {looked['at']}  key {key}"
+        )
+        console.print(f"       {'where':<10}  {where}", markup=False)
+        console.print(f"       {'identity':<10}  {looked['identity_rule']}", markup=False)
+        return
+    console.print(
+        f"[green]valid[/]  {statement['certificate_id']}  request {statement['request']['id']}"
+        f"  model {statement['model']['id']} version {statement['model']['version']}  key {key}"
+    )
+    for guarantee in verified.guarantees:
+        console.print(f"       {_in_words(guarantee)}")
+    if statement["target"]["widened"]:
+        console.print(f"       {'target':<10}  {_widened(statement['target'])}")
+    console.print(f"       {'audit':<10}  {in_words(statement['audit'])}")
+
+
+def _verify_joint(statements: list[dict[str, Any]], *, stated: Any) -> None:
+    """Compose what the certificates of one request guarantee together, of several models, and hold against it what is
+    said: of the same models the same, of more models no less."""
+    from app.privacy import guarantees, joint
+    from app.privacy.errors import PrivacyError
+    from app.privacy.guarantees import Evidence
+
+    evidences = {one["model"]["id"]: Evidence.from_json(one["evidence"]) for one in statements}
+    if len({one["request"]["id"] for one in statements}) != 1 or len(evidences) != len(statements):
+        if stated is not None:
+            raise CertificateInvalid("The certificates are not of one request and different models: no joint number.")
+        return
+    composed = joint.of(evidences)
+    try:
+        if stated is not None and stated["models"] == list(composed.models):
+            for one, recomputed in zip(stated["guarantees"], composed.guarantees, strict=True):
+                guarantees.confirm("joint", stated=one, recomputed=recomputed.stated())
+            person = composed.deletion.stated()
+            beside = {name: person[name] for name in ("mu", "epsilon", "delta", "best_attacker_accuracy")}
+            guarantees.confirm("joint", stated={name: stated[name] for name in beside}, recomputed=beside)
+        elif stated is not None and not (
+            set(composed.models) < set(stated["models"]) and stated["mu"] >= composed.deletion.mu
+        ):
+            raise CertificateInvalid("The joint number leaves out one of these certificates.")
+    except PrivacyError as error:
+        raise CertificateInvalid(f"{error}.") from error
+    except (LookupError, TypeError, ValueError) as error:
+        raise CertificateInvalid("The joint number beside the certificates is none.") from error
+    if len(evidences) > 1:
+        console.print(f"[green]joint[/]  {len(evidences)} models of one request, their noise independent")
+        for composed_one in composed.guarantees:
+            console.print(f"       {_in_words(composed_one)}")
+
+
+def _in_words(guarantee: Said) -> str:
     accuracy = f"best attacker right {at_most(100 * guarantee.best_attacker_accuracy, 3)} % of the time"
     epsilon, delta = at_most(guarantee.epsilon), at_most(guarantee.delta, 3)
     return f"{guarantee.notion:<10}  epsilon <= {epsilon} at delta = {delta}, {accuracy}"

@@ -84,8 +84,7 @@ def request_extend(
 def request_certificate(request_id: str, to: Path, url: Url = None, key: Key = None) -> None:
     """Save a request's certificates, and beside them the public keys to verify them with (`TO.jwks.json`)."""
     with connect(url, key) as client:
-        found = {"request_id": request_id, "certificates": to_json(client.deletion_requests.certificates(request_id))}
-        to.write_text(json.dumps(found, indent=2))
+        to.write_text(json.dumps(to_json(client.deletion_requests.proof(request_id)), indent=2))
         keys = Path(f"{to}.jwks.json")
         keys.write_text(json.dumps(client.certificates.public_keys(), indent=2))
     console.print(f"{to} and {keys}")

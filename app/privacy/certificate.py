@@ -4,11 +4,12 @@ from collections import Counter
 from itertools import accumulate
 from typing import Any
 
-from app.privacy import accountant, conversion, guarantees, target
+from app.privacy import accountant, conversion, guarantees, target, wellformed
 from app.privacy.accountant import Exposure
 from app.privacy.audit import Observed
 from app.privacy.errors import PreconditionError, PrivacyError
 from app.privacy.guarantees import Evidence, Guarantee, Notion
+from app.privacy.wellformed import Fields, count, moment, named, number, sha256, truth, word
 
 FORMAT = "lethe-certificate/2"
 
@@ -32,22 +33,29 @@ LIMITS = [
     "That a deletion was requested is not hidden.",
     "The audit shows faults of what ran, not fraud: whoever signs could have made up what its lanes showed.",
     "Accuracy measured on an evaluation dataset tells about the people in it, whom no guarantee covers.",
+    "It is about one model; what all models together tell about the person is the joint number of the request, in"
+    " which mu^2 of the models add up.",
+    "The adaptive number was summed afterwards, over what had been published: no budget set in advance bounded it, so"
+    " it holds for a schedule of runs that nobody chose by reading versions.",
+    "Settings that were tuned on this data (l2, noise, step size, which models were made and kept) tell about it, and"
+    " no guarantee covers that.",
 ]
 
-_FIELDS: dict[str, dict[str, type]] = {
-    "request": {"id": str, "submitted_at": str, "records": int},
-    "model": {"id": str, "version": int, "weights_sha256": str},
-    "dataset": {"id": str, "revision": int, "digest": str},
-    "run": {"id": str, "kind": str, "steps": int},
+_FIELDS: dict[str, Fields] = {
+    "request": {"id": named("dr"), "submitted_at": moment, "records": count(1)},
+    "model": {"id": named("mdl"), "version": count(1), "weights_sha256": sha256},
+    "dataset": {"id": named("ds"), "revision": count(0), "digest": sha256},
+    "run": {"id": named("run"), "kind": word, "steps": count(1)},
     "target": {
-        "epsilon": float,
-        "delta": float,
-        "largest_epsilon": float,
-        "largest_delta": float,
-        "widened": bool,
+        "epsilon": number,
+        "delta": number,
+        "largest_epsilon": number,
+        "largest_delta": number,
+        "widened": truth,
     },
-    "ledger": {"sequence": int, "hash": str},
+    "ledger": {"sequence": count(1), "hash": sha256},
 }
+_ALONE: Fields = {"certificate_id": named("crt"), "issued_at": moment}
 _PARTS = {
     *_FIELDS,
     "format",
@@ -105,6 +113,11 @@ def check(document: dict[str, Any]) -> list[Guarantee]:
     Raises `PreconditionError` naming what does not hold, also for a field that is missing or of the wrong type.
     """
     try:
+        if document["format"] == "lethe-certificate/1":
+            raise PreconditionError(
+                "format_known",
+                f"Expected a {FORMAT} statement, not one of revision 1, which only releases that signed it verify",
+            )
         if document["format"] != FORMAT or document["theorem"] != accountant.THEOREM:
             raise PreconditionError("format_known", f"Expected a {FORMAT} statement that cites {accountant.THEOREM}")
         evidence = Evidence.from_json(document["evidence"])
@@ -145,12 +158,9 @@ def _check_complete(document: dict[str, Any]) -> None:
     """Nothing is missing, nothing was added, and what the format fixes is as the format has it."""
     if document.keys() != _PARTS:
         raise PreconditionError("statement_complete", f"Expected the parts {sorted(_PARTS)}")
-    for name in ("certificate_id", "issued_at"):
-        if not isinstance(document[name], str):
-            raise PreconditionError("statement_complete", f"Expected {name} to be text")
+    wellformed.check("the statement", {name: document[name] for name in _ALONE}, _ALONE)
     for part, fields in _FIELDS.items():
-        if {name: type(value) for name, value in document[part].items()} != fields:
-            raise PreconditionError("statement_complete", f"Expected the fields of {part} to be {sorted(fields)}")
+        wellformed.check(part, document[part], fields)
     for part, fixed in {"invariants": INVARIANTS, "limits": LIMITS}.items():
         if document[part] != fixed:
             raise PreconditionError(f"{part}_of_format", f"Expected the {part} of {FORMAT}")
@@ -186,12 +196,12 @@ def _releases_counted(evidence: Evidence, own: Exposure | None) -> bool:
     present = [run.steps for run, end in zip(evidence.history, ends, strict=True) if end <= evidence.steps_present]
     later = Counter(present[1:])
     counted: Counter[int] = Counter()
-    for steps, count in own.releases:
-        counted[steps] += count
+    for steps, times in own.releases:
+        counted[steps] += times
     return (
         (own.mechanism, own.records) == (evidence.mechanism, evidence.records)
         and later <= counted
-        and sum(present[:1]) <= sum(steps * count for steps, count in (counted - later).items())
+        and sum(present[:1]) <= sum(steps * times for steps, times in (counted - later).items())
     )
 
 

@@ -33,7 +33,7 @@ REFERENCE_PROCESS: dict[Notion, str] = {
     " for requests that do not depend on published models",
     Notion.ADAPTIVE: "the same history in which the records of this request had been null from the start;"
     " also against people who read every version published so far, of every model that these records fed, and chose by"
-    " it whom to delete, in a schedule of runs that was not chosen by it",
+    " it whom to delete, in a schedule of runs that was not chosen by it; the sum was taken afterwards",
     Notion.RESET: "the same steps on the same data from any other start in the ball, whatever happened before",
     Notion.RELEASE: "for one record still present: this version with another record in its place,"
     " given the version published before",

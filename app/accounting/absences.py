@@ -1,0 +1,37 @@
+"""What is signed about a request that held nothing. It is made when it is asked for, from what is on record, and so it
+is the same each time; nothing is written, so that storing a request takes as long for everybody."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from app.accounting import certificates, repository
+from app.db.tables import DeletionRequest
+from app.keys import Keys
+from app.privacy import absence
+
+IDENTITY_RULE = "exact: two identifiers are one person's if they are the same text, byte for byte"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Absence:
+    jws: str
+    statement: dict[str, Any]
+
+
+def of(session: Session, keys: Keys, request: DeletionRequest) -> Absence | None:
+    """That nothing was held when the request was accepted, in the datasets it asked about; None of any other request.
+
+    For callers who may know whether anything is held, and for no others.
+    """
+    looked_at = repository.accepted_at(session, request_id=request.id)
+    if request.outcome != "nothing_held" or looked_at is None:
+        return None
+    statement = absence.statement(
+        request={"id": request.id, "submitted_at": request.submitted_at.isoformat()},
+        looked_at=looked_at.isoformat(),
+        identity_rule=IDENTITY_RULE,
+        dataset_ids=repository.datasets_at(session, at=looked_at, among=request.dataset_ids),
+    )
+    return Absence(jws=certificates.sign(keys, statement), statement=statement)

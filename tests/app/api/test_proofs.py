@@ -1,0 +1,169 @@
+"""What proves that a request was served: of several models together, and where nothing was held."""
+
+import json
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from joserfc import jws
+
+from app.access.service import Scope
+from app.installation import Installation
+from lethe import verification
+from lethe.errors import CertificateInvalid
+
+Make = Callable[..., dict[str, Any]]
+Get = Callable[[str], Any]
+Work = Callable[[], int]
+Refused = Callable[..., dict[str, Any]]
+
+
+def mu_of(guarantees: list[dict[str, Any]], notion: str) -> float:
+    return next(float(one["mu"]) for one in guarantees if one["notion"] == notion)
+
+
+@pytest.fixture
+def two_models(new_dataset: Make, new_model: Make, work: Work) -> tuple[str, str]:
+    """Of one dataset, with different noise; the second lets requests wait."""
+    dataset, patient = new_dataset()["id"], {"max_wait_seconds": 86400}
+    first = new_model(dataset, name="a", noise_scale=0.05)["id"]
+    second = new_model(dataset, name="b", noise_scale=0.2, batching=patient)["id"]
+    work()
+    return first, second
+
+
+def test_several_models_have_a_joint_number(
+    new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Work
+) -> None:
+    """The mu^2 of the certificates adds up, for the proof of a request and in its account."""
+    dataset = new_dataset()["id"]
+    models = sorted(new_model(dataset, name=name, noise_scale=noise)["id"] for name, noise in (("a", 0.05), ("b", 0.2)))
+    work()
+    request = forget("p3")
+    work()
+    proof = get(f"/deletion-requests/{request['id']}/certificate")
+    joint, signed = proof["joint"], [one["statement"]["guarantees"] for one in proof["certificates"]]
+    assert len(signed) == 2
+    assert joint["models"] == models
+    for notion in ("unlearning", "deletion"):
+        expected = math.hypot(*(mu_of(one, notion) for one in signed))
+        assert mu_of(joint["guarantees"], notion) == pytest.approx(expected)
+    assert joint["mu"] == mu_of(joint["guarantees"], "deletion") > 0
+    assert mu_of(joint["guarantees"], "adaptive") == pytest.approx(max(mu_of(one, "adaptive") for one in signed))
+    assert joint["epsilon"] > max(g["epsilon"] for one in signed for g in one if g["notion"] == "deletion")
+    assert get(f"/accounting/deletion-requests/{request['id']}")["joint"] == joint
+
+
+def test_there_is_no_joint_number_before_all_have_forgotten(
+    gateway: TestClient, two_models: tuple[str, str], forget: Make, get: Get, work: Work
+) -> None:
+    """While a model still carries the person nothing is said of all; whoever asks again in the meantime is told of both
+    models, though only one owes them a certificate."""
+    first = forget("p3")
+    work()
+    again = forget("p3")
+    proof = get(f"/deletion-requests/{first['id']}/certificate")
+    assert ([one["model_id"] for one in proof["certificates"]], proof["joint"]) == ([two_models[0]], None)
+    assert get(f"/accounting/deletion-requests/{first['id']}")["joint"] is None
+    gateway.post(f"/v1/models/{two_models[1]}/relearn").raise_for_status()
+    work()
+    proofs = [get(f"/deletion-requests/{request['id']}/certificate") for request in (first, again)]
+    assert [len(proof["certificates"]) for proof in proofs] == [2, 1]
+    assert proofs[0]["joint"] == proofs[1]["joint"]
+    assert proofs[1]["joint"]["models"] == sorted(two_models)
+
+
+def test_a_person_whom_no_model_carried_has_no_joint_number(
+    new_dataset: Make, forget: Make, get: Get, work: Work
+) -> None:
+    """Where rows were erased and no model had learned from them there is no number, which is not the number 0."""
+    new_dataset()
+    request = forget("p3")
+    work()
+    proof = get(f"/deletion-requests/{request['id']}/certificate")
+    assert proof == {"request_id": request["id"], "certificates": [], "joint": None, "nothing_held": None}
+
+
+def test_nothing_held_is_signed(gateway: TestClient, live: dict[str, Any], forget: Make, get: Get) -> None:
+    """A request about somebody who is not held gets a signed statement of exactly that, which verifies offline and over
+    HTTP, and is the same whenever it is asked for."""
+    request = forget("nobody")
+    path = f"/deletion-requests/{request['id']}/certificate"
+    proof = get(path)
+    absence = proof["nothing_held"]
+    assert (proof["certificates"], proof["joint"]) == ([], None)
+    statement = absence["statement"]
+    assert statement["format"] == "lethe-absence/1"
+    assert statement["request"] == {"id": request["id"], "submitted_at": statement["request"]["submitted_at"]}
+    assert statement["datasets"] == [live["dataset_id"]]
+    assert statement["looked"]["records"] == 0
+    assert "byte for byte" in statement["looked"]["identity_rule"]
+    assert "nobody" not in json.dumps(proof)
+    jwks = gateway.get("/.well-known/jwks.json").json()
+    assert verification.verify(absence["jws"], jwks).statement == statement
+    verdict = gateway.post("/v1/certificates:verify", json={"jws": absence["jws"]}).json()
+    assert (verdict["valid"], verdict["guarantees"], verdict["statement"]) == (True, [], statement)
+    assert get(path) == proof
+
+
+def test_nothing_held_names_where_it_was_looked(
+    live: dict[str, Any], new_dataset: Make, forget: Make, get: Get, work: Work
+) -> None:
+    """Only datasets that the request asked about, and that there were then, are named."""
+    other = new_dataset()["id"]
+    narrow, wide = forget("nobody", dataset_ids=[other]), forget("nobody")
+    new_dataset()
+
+    def looked(request: dict[str, Any]) -> list[str]:
+        found: list[str] = get(f"/deletion-requests/{request['id']}/certificate")["nothing_held"]["statement"][
+            "datasets"
+        ]
+        return found
+
+    assert looked(narrow) == [other]
+    assert looked(wide) == sorted([live["dataset_id"], other])
+
+
+def test_of_somebody_held_nothing_like_it_is_signed(live: dict[str, Any], forget: Make, get: Get, work: Work) -> None:
+    """Neither while a request waits nor when it is done is it said that nothing was held."""
+    request = forget("p1")
+    path = f"/deletion-requests/{request['id']}/certificate"
+    assert get(path)["nothing_held"] is None
+    work()
+    assert get(path)["nothing_held"] is None
+
+
+def test_apps_are_told_nothing(
+    gateway: TestClient,
+    live: dict[str, Any],
+    key_with: Callable[..., dict[str, str]],
+    forget: Make,
+    work: Work,
+    refused: Refused,
+) -> None:
+    """A key that may not know whether somebody is held is refused alike for those who are and those who are not."""
+    app = key_with(Scope.REQUESTS_READ, Scope.REQUESTS_WRITE)
+    said = []
+    for subject in ("p1", "nobody"):
+        request = forget(subject)
+        work()
+        answer = gateway.get(f"/v1/deletion-requests/{request['id']}/certificate", headers=app)
+        said.append((answer.status_code, answer.json()))
+    assert said[0] == said[1]
+    assert said[0][0] == 403
+
+
+@pytest.mark.parametrize("more", ['"epsilon": 0', '"format": "lethe-absence/1"', '"looked": {}'])
+def test_an_absence_that_says_more_does_not_verify(
+    at: Installation, gateway: TestClient, live: dict[str, Any], forget: Make, get: Get, more: str
+) -> None:
+    """Under the installation's own signature too, what says more or says it twice is refused."""
+    request = forget("nobody")
+    absence = get(f"/deletion-requests/{request['id']}/certificate")["nothing_held"]
+    text = json.dumps(absence["statement"])[:-1] + f", {more}}}"
+    header = {"alg": "Ed25519", "typ": "lethe-certificate+jws", "kid": at.keys.signing_key.kid}
+    signed = jws.serialize_compact(header, text, at.keys.signing_key, algorithms=["Ed25519"])
+    with pytest.raises(CertificateInvalid):
+        verification.verify(signed, gateway.get("/.well-known/jwks.json").json())
