@@ -85,9 +85,13 @@ def root(session: Session, rows_id: str) -> str | None:
 
 
 def set_root(session: Session, rows_id: str, root: str) -> None:
-    """Of rows that were written anew, and are what they were: whatever was damaged is not any more."""
-    if dataset := session.get(Dataset, rows_id):
-        dataset.digest, dataset.damaged_at, dataset.damage = root, None, None
+    """Of rows that were written anew, and are what they were: they are not damaged any more."""
+    dataset = dataset_of_rows(session, rows_id)
+    assert dataset is not None
+    if dataset.damage and dataset.damage["rows"] == rows_id:
+        dataset.damaged_at, dataset.damage = None, None
+    if dataset.id == rows_id:
+        dataset.digest = root
     else:
         session.get_one(Addition, rows_id).digest = root
 

@@ -83,6 +83,7 @@ NEVER_A_CALLERS_FAULT = {
     errors.AlreadyRunning,
     errors.DatabaseUnreadable,
     errors.DatasetDamaged,
+    errors.DatasetTooLarge,
     errors.AddressInUse,
     errors.SigningUnusable,
     errors.BackupRefused,

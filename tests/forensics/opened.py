@@ -19,13 +19,18 @@ _MOST = 2**15
 
 
 def everything(settings: Settings, folders: Iterable[Path]) -> Iterator[Said]:
-    """Whatever was ever sealed under a key that is still there, in any copy in any file; and all weights that open."""
+    """Whatever was ever sealed under a key that is still there, in any copy in any file; all weights that open, and all
+    rows, whether anything names them or not."""
     keys = _keys(settings)
     if keys:
         yield from _opened(folders, keys)
     with installation.opened(settings) as at:
         for version_id in at.weights.version_ids():
             yield f"weights of {version_id}", at.weights.get(version_id)
+        sealed = at.rows._sealed
+        for name in sealed.names():
+            if sealed.is_key_there(name):
+                yield f"rows of {name}", sealed.get(name)
 
 
 def _keys(settings: Settings) -> dict[bytes, bytes]:

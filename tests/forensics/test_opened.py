@@ -1,7 +1,9 @@
 """What is sealed is no secret from whoever has the disks, as long as its key is on them."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -9,6 +11,7 @@ from app.config import Settings
 from app.installation import Installation
 from tests.forensics import forms, opened, person, search
 from tests.forensics.finder import Finder
+from tests.stored import root_of, rows_of
 
 NOTE = person.new().note
 FINDER = Finder(forms.of_text("note", NOTE))
@@ -39,3 +42,17 @@ def test_weights_are_found_until_they_are_destroyed(settings: Settings, at: Inst
     assert search.texts(opened.everything(settings, [tmp_path]), FINDER)
     at.weights.destroy("ver_1")
     assert search.texts(opened.everything(settings, [tmp_path]), FINDER) == {}
+
+
+def test_rows_are_found_until_their_keys_are_destroyed(
+    settings: Settings, at: Installation, new_dataset: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    """Sealed rows are opened with the keys of their blocks, also those that nothing names any more."""
+    dataset = new_dataset()["id"]
+    root = root_of(at, dataset)
+    finder = Finder({"a row": rows_of(at, dataset).features[3].tobytes()})
+    after = at.rows.edit(dataset, root, null=[3])
+    assert search.folders([settings.data_dir], finder) == {}
+    assert search.texts(opened.everything(settings, [tmp_path]), finder)
+    at.rows.destroy_replaced(dataset, before=root, after=after)
+    assert search.texts(opened.everything(settings, [tmp_path]), finder) == {}

@@ -34,6 +34,7 @@ from tests.app.api.test_drp import Agent
 from tests.app.deletion import people
 from tests.conftest import npz
 from tests.faults import processes
+from app.unlearning import queue
 from tests.stored import flipped
 from worker.langevin.noise import SystemNoise
 
@@ -285,6 +286,19 @@ def damaged_rows(w: World, _model_id: str) -> None:
         file.write_bytes(flipped(file.read_bytes(), 100))
 
 
+def too_little_memory(w: World, _model_id: str) -> None:
+    w.at.rows._most_bytes = 1
+
+
+def busy_dataset(w: World) -> str:
+    """What a recheck is told while a run is at work."""
+    dataset_id = w.dataset_id()
+    w.forget("p1")
+    with w.at.database.writing() as session:
+        assert queue.claim(session, worker="w", lease_seconds=60, max_requests=10)
+    return w.code("POST", f"/datasets/{dataset_id}/recheck")
+
+
 def other_mechanism(w: World, model_id: str) -> None:
     with w.at.database.writing() as session:
         stored = session.get_one(Model, model_id)
@@ -477,6 +491,8 @@ REACHED: dict[str, Callable[[World], str]] = {
     "run_differs_from_plan": partial(failed, damage=other_mechanism),
     "audit_failed": refuted,
     "dataset_damaged": partial(failed, damage=damaged_rows),
+    "dataset_too_large": partial(failed, damage=too_little_memory),
+    "dataset_busy": busy_dataset,
     "ledger_corrupt": forged_ledger,
     "audit_corrupt": forged_audit,
     "weights_unreadable": weights_unreadable,

@@ -1,0 +1,248 @@
+"""One bit of any file that we keep is another: found before anything is published or erased, named, and so for good."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from fastapi.testclient import TestClient
+
+from app import installation
+from app.config import Settings
+from app.db.tables import Dataset, Erasure, Model
+from app.installation import Installation
+from app.operations import chores
+from app.registry.rows import RowStore
+from app.unlearning import service as unlearning
+from tests.conftest import people
+from tests.faults.checks import assert_all_done_once
+from tests.stored import flipped
+from worker import runner
+
+Make = Callable[..., dict[str, Any]]
+Get = Callable[[str], Any]
+
+
+class World:
+    """A live model, rows that wait to be added to its dataset, and a request."""
+
+    def __init__(self, at: Installation, dataset: str, model: str, addition: str | None, request: str) -> None:
+        self.at, self.dataset, self.model, self.addition, self.request = at, dataset, model, addition, request
+
+    def files(self, pattern: str, rows_id: str | None = None) -> list[Path]:
+        return sorted((self.at.settings.data_dir / "blocks").glob(pattern.format(rows_id or self.dataset)))
+
+    def weights(self, pattern: str) -> Path:
+        with self.at.database.reading():
+            [version] = self.at.weights.version_ids()
+        return self.at.settings.data_dir / "weights" / pattern.format(version)
+
+    def forget_pauses(self) -> None:
+        with self.at.database.writing() as session:
+            session.execute(sa.update(Model).values(not_before=None))
+            session.execute(sa.update(Dataset).values(not_before=None))
+
+
+@pytest.fixture
+def world(
+    at: Installation, gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]
+) -> Callable[..., World]:
+    def made(*, adding: bool = False) -> World:
+        dataset = new_dataset(rows=60)
+        model = new_model(dataset["id"], noise_scale=0.02)
+        assert work() == 1
+        addition = None
+        if adding:
+            forget("p30")
+            assert work() == 1
+            file = {"file": ("p.npz", people("new1"))}
+            addition = gateway.post(f"/v1/datasets/{dataset['id']}/records", files=file).json()["id"]
+        return World(at, dataset["id"], model["id"], addition, forget("p3")["id"])
+
+    return made
+
+
+def _assert_nothing_happened(world: World, get: Get, version: int) -> None:
+    """Nothing was published, nobody is said to be erased, and the request is open."""
+    assert get(f"/models/{world.model}")["live_version"] == version
+    assert get(f"/deletion-requests/{world.request}")["status"] == "accepted"
+    assert get(f"/deletion-requests/{world.request}/events")["items"][-1]["status"] != "completed"
+
+
+FILES: dict[str, tuple[str, Callable[[World], Path]]] = {
+    "block": ("block", lambda world: world.files("{}.*.sealed")[0]),
+    "key of a block": ("key", lambda world: world.files("keys/{}.*.key")[0]),
+    "manifest": ("manifest", lambda world: world.files("{}.*.node")[0]),
+    "block of an addition": ("block", lambda world: world.files("{}.*.sealed", world.addition)[0]),
+    "key of an addition": ("key", lambda world: world.files("keys/{}.*.key", world.addition)[0]),
+    "manifest of an addition": ("manifest", lambda world: world.files("{}.*.node", world.addition)[0]),
+}
+
+
+@pytest.mark.parametrize("place", [0, 20, 60])
+@pytest.mark.parametrize("what", FILES)
+def test_rows_at_rest(
+    what: str, place: int, world: Callable[..., World], settings: Settings, gateway: TestClient, get: Get, work: Any
+) -> None:
+    """The first run stops and names what it found; no run is begun after that, whoever starts again, and a recheck
+    finds it again. With the right file back, a recheck lets everything go on."""
+    kind, choose = FILES[what]
+    made = world(adding=True)
+    file = choose(made)
+    right = file.read_bytes()
+    file.write_bytes(flipped(right, place))
+    assert runner.run_next(made.at, worker="w") is True
+    _assert_nothing_happened(made, get, 2)
+    named = {"kind": kind, "rows": made.addition if "addition" in what else made.dataset}
+    assert get("/runs?limit=1")["items"][0]["error_code"] == "dataset_damaged"
+    for _ in range(2):
+        with installation.opened(settings) as restarted:
+            made.forget_pauses()
+            chores.sweep_rows(restarted)
+            assert runner.run_next(restarted, worker="w") is False
+        found = get(f"/datasets/{made.dataset}")["damage"]
+        assert named.items() <= found.items()
+        _assert_nothing_happened(made, get, 2)
+        rechecked = gateway.post(f"/v1/datasets/{made.dataset}/recheck").json()["damage"]
+        assert rechecked == found
+    assert b"lethe_datasets_damaged 1.0" in gateway.get("/metrics").content
+    file.write_bytes(right)
+    assert gateway.post(f"/v1/datasets/{made.dataset}/recheck").json()["damage"] is None
+    assert work() >= 1
+    assert get(f"/deletion-requests/{made.request}")["status"] == "completed"
+    audited = [entry["action"] for entry in get("/audit-log?limit=100")["items"]]
+    assert (audited.count("dataset.damaged"), audited.count("dataset.rechecked")) == (1, 3)
+    assert_all_done_once(made.at)
+
+
+def test_a_root_in_the_database(world: Callable[..., World], get: Get, work: Any, gateway: TestClient) -> None:
+    """A database that names another root stops the dataset as well."""
+    made = world()
+    with made.at.database.writing() as session:
+        dataset = session.get_one(Dataset, made.dataset)
+        right = dataset.digest
+        dataset.digest = ("1" if right[0] == "0" else "0") + right[1:]
+    assert runner.run_next(made.at, worker="w") is True
+    assert get(f"/datasets/{made.dataset}")["damage"]["kind"] == "manifest_missing"
+    _assert_nothing_happened(made, get, 1)
+    with made.at.database.writing() as session:
+        session.get_one(Dataset, made.dataset).digest = right
+    assert gateway.post(f"/v1/datasets/{made.dataset}/recheck").json()["damage"] is None
+    made.forget_pauses()
+    assert work() == 1
+    assert_all_done_once(made.at)
+
+
+@pytest.mark.parametrize("place", [0, 40])
+def test_the_key_encryption_key(place: int, world: Callable[..., World], get: Get, work: Any) -> None:
+    """With another key-encryption key nothing opens, at every try; nothing is damaged once it is back."""
+    made = world()
+    kek = made.at.settings.resolved_key_encryption_key_file()
+    right = kek.read_bytes()
+    kek.write_bytes(flipped(right, place))
+    for _ in range(2):
+        made.forget_pauses()
+        assert runner.run_next(made.at, worker="w") is True
+        assert get("/runs?limit=1")["items"][0]["error_code"] == "KeyEncryptionKeyLost"
+        _assert_nothing_happened(made, get, 1)
+    kek.write_bytes(right)
+    made.forget_pauses()
+    assert get(f"/datasets/{made.dataset}")["damage"] is None
+    assert work() == 1
+    assert_all_done_once(made.at)
+
+
+@pytest.mark.parametrize("place", [0, 20, 60])
+@pytest.mark.parametrize("pattern", ["{}.sealed", "keys/{}.key"])
+def test_weights(pattern: str, place: int, world: Callable[..., World], get: Get, work: Any) -> None:
+    """Live weights that do not open are not gone on from: the run says so, and the model learns again."""
+    made = world()
+    file = made.weights(pattern)
+    file.write_bytes(flipped(file.read_bytes(), place))
+    assert runner.run_next(made.at, worker="w") is True
+    [failed] = get("/runs?limit=1")["items"]
+    assert (failed["status"], failed["error_code"]) == ("failed", "weights_unreadable")
+    _assert_nothing_happened(made, get, 1)
+    made.forget_pauses()
+    assert work() == 1
+    assert get("/runs?limit=1")["items"][0]["kind"] == "relearn"
+    assert get(f"/deletion-requests/{made.request}")["status"] == "completed"
+
+
+HOPS: dict[str, tuple[Any, str]] = {
+    "about to be committed": (RowStore, "edit"),
+    "committed": (unlearning, "commit_rows"),
+    "what was is destroyed": (RowStore, "destroy_replaced"),
+    "confirmed": (unlearning, "confirm_edited"),
+}
+
+
+@pytest.mark.parametrize("hop", HOPS)
+@pytest.mark.parametrize("pattern", ["{}.*.sealed", "keys/{}.*.key", "{}.*.node"])
+def test_rows_between_the_commits_of_a_run(
+    hop: str, pattern: str, world: Callable[..., World], settings: Settings, get: Get, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What changes while a run is at work is found by it, or by whoever goes on: no version comes of it."""
+    made = world()
+    owner, name = HOPS[hop]
+    original = getattr(owner, name)
+
+    def flipping(*given: Any, **named: Any) -> Any:
+        before = set(made.files(pattern))
+        answer = original(*given, **named)
+        for file in set(made.files(pattern)) - before or made.files(pattern):
+            file.write_bytes(flipped(file.read_bytes(), 40))
+        return answer
+
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, flipping)
+        assert runner.run_next(made.at, worker="w") is True
+    assert get(f"/models/{made.model}")["live_version"] == 1
+    assert get(f"/deletion-requests/{made.request}")["status"] == "accepted"
+    for _ in range(2):
+        made.forget_pauses()
+        with installation.opened(settings) as restarted:
+            runner.run_next(restarted, worker="w")
+        assert get(f"/datasets/{made.dataset}")["damage"]["kind"] in ("block", "key", "manifest")
+        assert get(f"/models/{made.model}")["live_version"] == 1
+        assert get(f"/deletion-requests/{made.request}")["status"] == "accepted"
+
+
+def test_an_older_copy_put_back_brings_nobody_back(world: Callable[..., World], get: Get, work: Any) -> None:
+    """Blocks, keys and manifests of an older copy beside those on record are seen by nobody, and swept."""
+    made = world()
+    older = {file: file.read_bytes() for pattern in ("{}.*", "keys/{}.*") for file in made.files(pattern)}
+    assert work() == 1
+    kept = {file for pattern in ("{}.*", "keys/{}.*") for file in made.files(pattern)}
+    assert not older.keys() & kept
+    for file, content in older.items():
+        file.write_bytes(content)
+    chores.sweep_rows(made.at)
+    assert {file for pattern in ("{}.*", "keys/{}.*") for file in made.files(pattern)} == kept
+    for file, content in older.items():
+        file.write_bytes(content)
+    with made.at.database.writing() as session:
+        session.get_one(Model, made.model).wanted = "relearn"
+    assert work() == 1
+    assert set(made.files("keys/{}.*")) == {file for file in kept if file.suffix == ".key"}
+    assert_all_done_once(made.at)
+
+
+def test_an_older_copy_in_the_place_of_the_rows_is_refused(
+    world: Callable[..., World], get: Get, work: Any, forget: Make
+) -> None:
+    """Where an older copy is all that is there, the dataset is damaged: nobody comes back."""
+    made = world()
+    older = {file: file.read_bytes() for pattern in ("{}.*", "keys/{}.*") for file in made.files(pattern)}
+    assert work() == 1
+    for file in [*made.files("{}.*"), *made.files("keys/{}.*")]:
+        file.unlink()
+    for file, content in older.items():
+        file.write_bytes(content)
+    forget("p4")
+    assert work() == 1
+    assert get(f"/datasets/{made.dataset}")["damage"]["kind"] == "manifest_missing"
+    assert get(f"/models/{made.model}")["live_version"] == 2
+    with made.at.database.reading() as session:
+        assert session.scalars(sa.select(Erasure).where(Erasure.nulled_at.is_(None))).one()
