@@ -20,6 +20,7 @@ from app.deletion import suppression
 from app.errors import (
     AdditionUnknown,
     DatasetFull,
+    DatasetRetired,
     DatasetUnknown,
     DatasetUnusable,
     FieldError,
@@ -59,6 +60,7 @@ class NewAdditionOut(AdditionOut):
     response_model=NewAdditionOut,
     responses=responses(
         DatasetUnknown,
+        DatasetRetired,
         UploadTooLarge,
         IdempotencyConflict,
         SubjectSuppressed,
@@ -79,6 +81,7 @@ def add_records(
     scratch; the number of its slots stays what it is."""
     with call.reading() as session:
         dataset = datasets.get(session, dataset_id)
+        datasets.require_kept(dataset)
     kind = _kind(file, dataset)
     once = uploads.with_file(call.at, once, file=file, parts=(suppressed,))
     with call.reading() as session:

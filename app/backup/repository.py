@@ -77,6 +77,24 @@ def _release(version_id: str, model: Model, steps: int) -> dict[str, Any]:
     return of | {"version_id": version_id, "steps": steps}
 
 
+def retired(session: Session) -> list[tuple[datetime.datetime, str]]:
+    """Models and datasets that were retired, and when, in that order."""
+    found = [
+        (at, one)
+        for table in (Model, Dataset)
+        for one, at in session.execute(sa.select(table.id, table.retired_at).where(table.retired_at.is_not(None)))
+        if at is not None
+    ]
+    return sorted(found)
+
+
+def rows_of_retired(session: Session) -> set[str]:
+    """Under which ids rows were stored of which none are to be."""
+    retired = sa.select(Dataset.id).where(Dataset.retired_at.is_not(None))
+    batches = session.scalars(sa.select(Addition.id).where(Addition.dataset_id.in_(retired)))
+    return set(session.scalars(retired)) | set(batches)
+
+
 def last_unknown(session: Session) -> datetime.datetime | None:
     """When the last of the requests was made of which it is not known any more whom they were about."""
     query = sa.select(sa.func.max(DeletionRequest.created_at)).where(DeletionRequest.subject_ref == NOBODY)
@@ -118,7 +136,7 @@ def stored(session: Session) -> list[Stored]:
     """All rows that this database refers to, batches first: they are the first to go."""
     waiting = sa.select(Addition).where(Addition.status == "pending").order_by(Addition.id)
     found = [Stored(id=one.id, digest=one.digest, is_batch=True) for one in session.scalars(waiting)]
-    for dataset in session.scalars(sa.select(Dataset).order_by(Dataset.id)):
+    for dataset in session.scalars(sa.select(Dataset).where(Dataset.retired_at.is_(None)).order_by(Dataset.id)):
         unsure = bool(deletion_repository.unconfirmed_erasures(session, dataset_id=dataset.id))
         unsure = unsure or additions.is_any_under_way(session, dataset_id=dataset.id)
         found.append(Stored(id=dataset.id, digest=None if unsure else dataset.digest, is_batch=False))

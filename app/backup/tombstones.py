@@ -2,7 +2,8 @@
 
 A line for each thing that happened to a request, appended within about a second, and before the person's rows are
 touched: whom it is about (by the keyed hash that stands for them everywhere), where, and by when. And a line for each
-version, before it is published: what it gives away counts, whatever is restored later. Each line names the
+version, before it is published: what it gives away counts, whatever is restored later; and one for each model and
+dataset that was retired, before it is destroyed. Each line names the
 keyed hash of the line before, and has one of its own: what was changed, or cut out of the middle, is noticed; a last
 line that a crash cut short is none. Events are numbered in the order in which they were committed, because writers take
 turns: none comes late, and the number of the last line says where to go on.
@@ -49,14 +50,16 @@ class Release:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
     """`number`: of the event of the database that it tells of, or the last one before it, which is the request `of`'s.
-    `restored`: the database was, up to this event; `dropped`: whatever happened before `at` is not remembered."""
+    `restored`: the database was, up to this event; `dropped`: whatever happened before `at` is not remembered;
+    `retired`: the id of a model or a dataset."""
 
-    kind: Literal["request", "published", "restored", "dropped"]
+    kind: Literal["request", "published", "retired", "restored", "dropped"]
     number: int
     at: datetime.datetime
     of: str | None = None
     request: Remembered | None = None
     release: Release | None = None
+    retired: str | None = None
 
 
 class Journal:
@@ -144,6 +147,7 @@ class Journal:
                 "of": line.of,
                 "request": line.request and line.request.to_json(),
                 "release": line.release and dataclasses.asdict(line.release),
+                **({"retired": line.retired} if line.retired else {}),
                 "previous": previous,
             }
             text = _canonical(body)
@@ -165,6 +169,7 @@ class Journal:
                 of=body["of"],
                 request=body["request"] and Remembered.from_json(body["request"]),
                 release=body["release"] and Release(**body["release"]),
+                retired=body.get("retired"),
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise TombstonesDamaged(
@@ -218,6 +223,20 @@ def record_release(at: Installation, release: Release) -> None:
     journal(at).append(published)
 
 
+def record_retired(at: Installation, retired_id: str, *, retired_at: datetime.datetime | None) -> None:
+    """Remember that a model or a dataset was retired, before it is destroyed. Raises as `record`."""
+
+    def retired(last: Line | None) -> list[Line]:
+        with at.database.reading() as session:
+            _check(session, last)
+            happened_at = retired_at or now(session)
+        number, of = (last.number, last.of) if last else (0, None)
+        return [Line(kind="retired", number=number, of=of, at=happened_at, retired=retired_id)]
+
+    record(at)  # a file that is new begins with all that it would have
+    journal(at).append(retired)
+
+
 def record_restored(at: Installation) -> None:
     """Go on from the events that the restored database has."""
 
@@ -238,7 +257,10 @@ def _anew(session: Session) -> list[Line]:
         Line(kind="published", number=0, at=published_at, release=Release(**release))
         for published_at, release in repository.releases(session)
     ]
-    return [*([Line(kind="dropped", number=0, at=forgotten)] if forgotten else []), *releases]
+    retired = [
+        Line(kind="retired", number=0, at=retired_at, retired=one) for retired_at, one in repository.retired(session)
+    ]
+    return [*([Line(kind="dropped", number=0, at=forgotten)] if forgotten else []), *releases, *retired]
 
 
 def drop_old(at: Installation) -> None:

@@ -68,9 +68,15 @@ def staged_additions(session: Session, *, dataset_id: str) -> list[Addition]:
 
 
 def row_ids(session: Session) -> set[str]:
-    """Under which ids rows are stored: those of datasets, and of batches that are to be added to one."""
+    """Under which ids rows are stored: those of datasets, and of batches that are to be added to one; of none that was
+    retired."""
     staged = session.scalars(sa.select(Addition.id).where(Addition.staged))
-    return set(staged) | set(session.scalars(sa.select(Dataset.id)))
+    return set(staged) | set(session.scalars(sa.select(Dataset.id).where(Dataset.retired_at.is_(None))))
+
+
+def drop_records(session: Session, *, dataset_id: str) -> None:
+    """Forget whose rows a dataset held."""
+    session.execute(sa.delete(Record).where(Record.dataset_id == dataset_id))
 
 
 def count_subjects(session: Session, *, dataset_id: str) -> int:
@@ -104,6 +110,13 @@ def model(session: Session, model_id: str) -> Model | None:
 
 def models(session: Session, *, limit: int, cursor: str | None) -> Page[Model]:
     return page(session, sa.select(Model), Model.created_at, Model.id, limit=limit, cursor=cursor)
+
+
+def users_of(session: Session, *, dataset_id: str) -> list[Model]:
+    """Models that learn from a dataset, or are measured on it."""
+    use = sa.or_(Model.dataset_id == dataset_id, Model.evaluation_dataset_id == dataset_id)
+    query = sa.select(Model).where(use, Model.retired_at.is_(None))
+    return list(session.scalars(query.order_by(Model.created_at, Model.id)))
 
 
 def live_version(session: Session, model: Model) -> Version | None:

@@ -11,13 +11,14 @@ from app.db import actor, now
 from app.db.tables import Dataset, Model, Run, Version, new_id
 from app.errors import (
     ModelNotLive,
+    ModelRetired,
     ModelUnknown,
     PreconditionFailed,
     VersionUnknown,
     WeightsDestroyed,
 )
 from app.privacy.mechanism import Mechanism
-from app.registry import mechanisms, repository
+from app.registry import datasets, mechanisms, repository
 from app.registry.weights import WeightStore
 
 
@@ -43,8 +44,12 @@ def create_model(
 ) -> Model:
     """Freeze the mechanism and ask for the first learning run.
 
-    Raises `PreconditionFailed` for an evaluation dataset that is none, and what `mechanisms.of` raises.
+    Raises `DatasetRetired`, `PreconditionFailed` for an evaluation dataset that is none, and what `mechanisms.of`
+    raises.
     """
+    datasets.require_kept(dataset)
+    if evaluation_dataset:
+        datasets.require_kept(evaluation_dataset)
     if evaluation_dataset and evaluation_dataset.digest == dataset.digest:
         raise PreconditionFailed("Measure on another dataset: accuracy on the learned rows would tell about them.")
     if evaluation_dataset and not _same_shape(dataset, evaluation_dataset):
@@ -102,15 +107,23 @@ def get_version(session: Session, *, model_id: str, number: int) -> Version:
 
 
 def get_live_version(session: Session, model: Model) -> Version:
-    """Raises `ModelNotLive`."""
+    """Raises `ModelNotLive`, `ModelRetired`."""
+    require_kept(model)
     version = repository.live_version(session, model)
     if version is None:
         raise ModelNotLive(f"Model {model.id} is {model.status}; wait until its first version is published.")
     return version
 
 
+def require_kept(model: Model) -> None:
+    """Raises `ModelRetired`."""
+    if model.retired_at is not None:
+        raise ModelRetired(f"Model {model.id} was retired, and its weights are destroyed; make another one.")
+
+
 def relearn(session: Session, model: Model) -> None:
-    """Ask for a run from scratch on the present data."""
+    """Ask for a run from scratch on the present data. Raises `ModelRetired`."""
+    require_kept(model)
     if model.wanted is None:
         model.wanted = "relearn" if model.live_version else "learn"
         model.status = "live" if model.live_version else "learning"
@@ -119,7 +132,8 @@ def relearn(session: Session, model: Model) -> None:
 
 
 def ask_audit(session: Session, model: Model) -> None:
-    """Ask for an audit on canaries alone: nobody's rows are read, and no version is made. Raises `ModelNotLive`."""
+    """Ask for an audit on canaries alone: nobody's rows are read, and no version is made. Raises `ModelNotLive`,
+    `ModelRetired`."""
     get_live_version(session, model)
     if not model.audit_lanes:
         raise PreconditionFailed("This model was created without lanes, and so it is not audited.")

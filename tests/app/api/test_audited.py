@@ -12,6 +12,7 @@ from joserfc.jwk import KeySet
 from app.audit import repository, verify
 from app.db import Actor
 from app.installation import Installation
+from app.unlearning import queue
 from tests.app.api.routes import NEEDS
 from tests.app.api.test_authorisation import ED25519, JWK, delivered, one_row
 from tests.conftest import npz
@@ -80,6 +81,9 @@ CALLS: Calls = {
         "POST", "/v1/models", json={"name": "m", "l2": 0.05, "dataset_id": _dataset(there)}
     ),
     "POST /v1/models/{model_id}/audit": _post(lambda there: f"/v1/models/{_live_model(there)}/audit"),
+    "DELETE /v1/models/{model_id}": _delete(lambda there: f"/v1/models/{there.new_model()}"),
+    "DELETE /v1/datasets/{dataset_id}": _delete(lambda there: f"/v1/datasets/{_dataset(there)}"),
+    "POST /v1/runs/{run_id}/cancel": _post(lambda there: f"/v1/runs/{_learning(there)}/cancel"),
     "POST /v1/models/{model_id}/relearn": _post(lambda there: f"/v1/models/{there.new_model()}/relearn"),
     "POST /v1/deletion-requests": _post("/v1/deletion-requests", json={"subject_id": "p1"}),
     "POST /v1/deletion-requests:batch": _post(
@@ -153,6 +157,15 @@ def _live_model(there: There) -> str:
     model_id = there.new_model()
     _work(there)
     return model_id
+
+
+def _learning(there: There) -> str:
+    """A run that has begun."""
+    there.new_model()
+    with there.at.database.writing() as session:
+        claimed = queue.claim(session, worker="test", lease_seconds=60, max_requests=1)
+    assert claimed
+    return claimed.run_id
 
 
 def _work(there: There) -> None:
