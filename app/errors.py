@@ -318,6 +318,31 @@ class ModelNotLive(Conflict):
     title = "The model has no live version yet"
 
 
+class ModelInUse(Conflict):
+    code = "model_in_use"
+    title = "The model is still needed"
+
+
+class DatasetInUse(Conflict):
+    code = "dataset_in_use"
+    title = "The dataset is still needed"
+
+
+class ModelRetired(Conflict):
+    code = "model_retired"
+    title = "The model was retired"
+
+
+class DatasetRetired(Conflict):
+    code = "dataset_retired"
+    title = "The dataset was retired"
+
+
+class RunNotCancellable(Conflict):
+    code = "run_not_cancellable"
+    title = "The run cannot be cancelled"
+
+
 class AgentExists(Conflict):
     code = "agent_exists"
     title = "There is an agent with this id"

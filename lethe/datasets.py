@@ -29,7 +29,8 @@ class Damage:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dataset:
     """`num_slots`: rows at creation, public and fixed; `num_records`: those that are not null; `damage`: why no run
-    touches it, None for a dataset that is in order."""
+    touches it, None for a dataset that is in order. `destroyed_at`: nothing is left of the rows of what was
+    retired."""
 
     id: str
     name: str
@@ -44,6 +45,8 @@ class Dataset:
     damage: Damage | None
     schema: dict[str, Any] | None
     created_at: datetime.datetime
+    retired_at: datetime.datetime | None
+    destroyed_at: datetime.datetime | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,8 +58,8 @@ class NewDataset(Dataset):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Addition:
-    """Rows that were added to a dataset. `status`: pending, or applied; `revision`: of the dataset, from which on
-    versions learn from them."""
+    """Rows that were added to a dataset. `status`: pending, applied or dropped; `revision`: of the dataset, from which
+    on versions learn from them."""
 
     id: str
     dataset_id: str
@@ -82,6 +85,7 @@ class Subject:
 UPLOAD = Endpoint("POST", "/v1/datasets", NewDataset, keyed=True)
 LIST = Endpoint("GET", "/v1/datasets", Page[Dataset])
 GET = Endpoint("GET", "/v1/datasets/{dataset_id}", Dataset)
+RETIRE = Endpoint("DELETE", "/v1/datasets/{dataset_id}", Dataset, idempotent=True)
 ADD = Endpoint("POST", "/v1/datasets/{dataset_id}/records", NewAddition, keyed=True)
 ADDITIONS = Endpoint("GET", "/v1/datasets/{dataset_id}/additions", Page[Addition])
 ADDITION = Endpoint("GET", "/v1/datasets/{dataset_id}/additions/{addition_id}", Addition)
@@ -160,6 +164,10 @@ class Datasets:
     def list(self) -> Iterator[Dataset]:
         """All, newest first."""
         return self._http.pages(LIST)
+
+    def retire(self, dataset_id: str) -> Dataset:
+        """Let go of it, and destroy its rows. Raises `Conflict` while a model uses it, or requests wait for it."""
+        return self._http.call(RETIRE, dataset_id)
 
     def subject(self, dataset_id: str, subject_id: str) -> Subject:
         """How many rows are held about a person; needs the scope admin. Raises `NotFound` if none are."""

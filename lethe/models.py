@@ -61,7 +61,8 @@ class Auditing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """`status`: learning, live, unlearning or failed. `guarantee`: of the live version, for everybody."""
+    """`status`: learning, live, unlearning, failed, cancelled or retired. `guarantee`: of the live version, for
+    everybody. `destroyed_at`: nothing is left of the weights of what was retired."""
 
     id: str
     name: str
@@ -80,6 +81,8 @@ class Model:
     metrics: dict[str, Any]
     error_code: str | None
     created_at: datetime.datetime
+    retired_at: datetime.datetime | None
+    destroyed_at: datetime.datetime | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +126,7 @@ LIST = Endpoint("GET", "/v1/models", Page[Model])
 GET = Endpoint("GET", "/v1/models/{model_id}", Model)
 AUDIT = Endpoint("POST", "/v1/models/{model_id}/audit", Model, keyed=True)
 RELEARN = Endpoint("POST", "/v1/models/{model_id}/relearn", Model, keyed=True)
+RETIRE = Endpoint("DELETE", "/v1/models/{model_id}", Model, idempotent=True)
 VERSIONS = Endpoint("GET", "/v1/models/{model_id}/versions", Page[Version])
 VERSION = Endpoint("GET", "/v1/models/{model_id}/versions/{number}", Version)
 WEIGHTS = Endpoint("GET", "/v1/models/{model_id}/versions/{number}/weights", bytes)
@@ -182,14 +186,14 @@ class Models:
         return self._http.pages(LIST)
 
     def wait(self, model_id: str, *, timeout_seconds: float | None = None, progress: Progress | None = None) -> Model:
-        """The model as soon as it is live or failed. Raises `WaitTimedOut`."""
+        """The model as soon as it is live, or will not be by itself. Raises `WaitTimedOut`."""
         watch = Watch(what=f"model {model_id}", timeout_seconds=timeout_seconds)
         while True:
             model = self._http.call(GET, model_id, within=watch.left)
             if progress is not None:
                 steps = model.progress
                 progress(model.status, steps.steps_done if steps else 0, steps.steps_total if steps else None)
-            if model.status in ("live", "failed"):
+            if model.status in ("live", "failed", "cancelled", "retired"):
                 return model
             watch.pause(status=model.status)
 
@@ -218,6 +222,10 @@ class Models:
     def relearn(self, model_id: str, *, idempotency_key: str | None = None) -> Model:
         """Learn again from scratch on the data as they are now; the live version stays in service meanwhile."""
         return self._http.call(RELEARN, model_id, idempotency_key=idempotency_key)
+
+    def retire(self, model_id: str) -> Model:
+        """Take it out of service for good, and destroy its weights. Raises `Conflict` while requests wait for it."""
+        return self._http.call(RETIRE, model_id)
 
     def versions(self, model_id: str) -> Iterator[Version]:
         """All, newest first."""

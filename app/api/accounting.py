@@ -35,6 +35,7 @@ from app.errors import (
     InputInvalid,
     LedgerCorrupt,
     ModelNotLive,
+    ModelRetired,
     ModelUnknown,
     RequestUnknown,
 )
@@ -48,7 +49,7 @@ from app.unlearning import planner, queue
 router = APIRouter(prefix="/accounting", tags=["Accounting"], dependencies=[call_with(Scope.ACCOUNTING_READ)])
 
 
-@router.get("/models/{model_id}", responses=responses(ModelUnknown, ModelNotLive))
+@router.get("/models/{model_id}", responses=responses(ModelUnknown, ModelNotLive, ModelRetired))
 def get_account(
     call: Annotated[Call, call_with(Scope.ACCOUNTING_READ)],
     model_id: str,
@@ -59,6 +60,7 @@ def get_account(
     who stays can feed before the `adaptive` guarantee exceeds a budget."""
     with call.reading() as session:
         model = registry.get_model(session, model_id)
+        registry.require_kept(model)
         standing = service.standing(session, model)
         chain = standing.chain
         plan = planner.forget(chain, records=1, epsilon=model.epsilon, delta=model.delta)

@@ -21,6 +21,7 @@ from app.deletion import suppression
 from app.errors import (
     AdditionUnknown,
     DatasetFull,
+    DatasetRetired,
     DatasetUnknown,
     DatasetUnusable,
     EvaluationOverlaps,
@@ -66,6 +67,7 @@ class NewAdditionOut(AdditionOut):
     response_model=NewAdditionOut,
     responses=responses(
         DatasetUnknown,
+        DatasetRetired,
         UploadTooLarge,
         IdempotencyConflict,
         SubjectSuppressed,
@@ -87,6 +89,7 @@ def add_records(
     scratch; the number of its slots stays what it is."""
     with call.reading() as session:
         dataset = datasets.get(session, dataset_id)
+        datasets.require_kept(dataset)
     kind = _kind(file, dataset)
     once = uploads.with_file(call.at, once, file=file, parts=(suppressed,))
     with call.reading() as session:

@@ -9,6 +9,7 @@ import datetime
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
@@ -129,13 +130,16 @@ def export_deletion_requests(
         "refers_to": refers_to,
         "due_before": due_before,
     }
-    with call.writing() as session:
-        looks.at_requests(session, sought_by=[name for name, value in sought.items() if value is not None])
     with call.reading() as session:
         view = view_of(session, call)
     pages = _pages(call, view, sought)
+    first = next(pages)  # what cannot be sought is refused before anything is answered
+    with call.writing() as session:
+        looks.at_requests(session, sought_by=[name for name, value in sought.items() if value is not None])
     headers = {"Content-Disposition": 'attachment; filename="deletion-requests.csv"'}
-    return StreamingResponse(_written(pages, view), media_type="text/csv; charset=utf-8", headers=headers)
+    return StreamingResponse(
+        _written(chain([first], pages), view), media_type="text/csv; charset=utf-8", headers=headers
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,6 +21,7 @@ from app.db.tables import Dataset
 from app.deletion import suppression
 from app.errors import (
     DatasetBusy,
+    DatasetInUse,
     DatasetUnknown,
     DatasetUnusable,
     FieldError,
@@ -32,9 +33,11 @@ from app.errors import (
     SubjectUnknown,
     UploadTooLarge,
 )
+from app.operations import retirement as retired
 from app.registry import damage, datasets, ingest, repository
 from app.registry.encoding import Schema
 from app.registry.schema import parse_classes, parse_schema
+from app.unlearning import retirement
 
 router = APIRouter(prefix="/datasets", tags=["Datasets"], route_class=uploads.SpooledRoute)
 
@@ -137,6 +140,17 @@ def recheck_dataset(call: Annotated[Call, call_with(Scope.ADMIN)], dataset_id: s
             return shown(session, dataset)
 
 
+@router.delete("/{dataset_id}", responses=responses(DatasetUnknown, DatasetInUse))
+def retire_dataset(call: Annotated[Call, call_with(Scope.MODELS_WRITE)], dataset_id: str) -> DatasetOut:
+    """Let go of a dataset, and destroy its rows and whose they were; 409 while a model uses it, or requests wait to
+    have rows of it erased. Doing it again changes nothing."""
+    with call.writing() as session:
+        retirement.retire_dataset(session, datasets.get(session, dataset_id))
+    retired.destroy_now(call.at)
+    with call.reading() as session:
+        return shown(session, datasets.get(session, dataset_id))
+
+
 @router.get(
     "/{dataset_id}/subjects/{subject_id}",
     responses=responses(DatasetUnknown, SubjectUnknown),
@@ -167,6 +181,8 @@ def shown(session: Session, dataset: Dataset) -> DatasetOut:
         damage=_damage(dataset),
         schema_=dataset.schema,
         created_at=dataset.created_at,
+        retired_at=dataset.retired_at,
+        destroyed_at=dataset.destroyed_at,
     )
 
 

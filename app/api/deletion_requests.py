@@ -37,6 +37,7 @@ from app.api.schemas import (
     Sha256,
     SubjectIn,
 )
+from app.audit import looks
 from app.db import now
 from app.db.tables import DeletionRequest, RequestModel
 from app.deletion import identity, repository, review
@@ -181,9 +182,13 @@ def list_deletion_requests(
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> PageOut[DeletionRequestOut]:
-    """Newest first, if nothing else is asked for; of several filters, those that satisfy all."""
+    """Newest first, if nothing else is asked for; of several filters, those that satisfy all. That somebody
+    looked for a person, not for whom, is in the audit log."""
     check_model_sought(call, model_id)
     subject = subject_sought(call, subject_id, subject_sha256)
+    if subject is not None:
+        with call.writing() as session:
+            looks.at_person_asking(session)
     with call.reading() as session:
         view = view_of(session, call)
         page = repository.requests(

@@ -62,7 +62,12 @@ class LineageOut(BaseModel):
 
 @router.get("/deletion-requests/{request_id}/lineage", responses=responses(RequestUnknown))
 def get_request_lineage(call: Annotated[Call, call_with(Scope.ACCOUNTING_READ)], request_id: str) -> LineageOut:
-    """Which models, versions and copies the person's rows fed, in the datasets that the request asks."""
+    """Which models, versions and copies the person's rows fed, in the datasets that the request asks. The audit
+    log says that somebody looked, not at whose."""
+    with call.reading() as session:
+        deletion.get(session, request_id)
+    with call.writing() as session:
+        looks.at_lineage(session)
     with call.reading() as session:
         return _shown(lineage.of_request(session, deletion.get(session, request_id)))
 

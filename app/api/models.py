@@ -35,12 +35,15 @@ from app.api.schemas import (
 )
 from app.db.tables import Dataset, Model, Version
 from app.errors import (
+    DatasetRetired,
     DatasetUnknown,
     EvaluationOverlaps,
     FieldError,
     IdempotencyConflict,
     InputInvalid,
+    ModelInUse,
     ModelNotLive,
+    ModelRetired,
     ModelUnknown,
     PreconditionFailed,
     TargetTooWeak,
@@ -49,12 +52,14 @@ from app.errors import (
     WeightsDestroyed,
     WeightsUnreadable,
 )
+from app.operations import retirement as retired
 from app.registry import datasets, evaluation, exports, repository, weights
 from app.registry import schema as schemas
 from app.registry import service as registry
 from app.registry.encoding import encode_vectors
 from app.registry.evaluation import Comparison
 from app.registry.prediction import probabilities
+from app.unlearning import retirement
 
 router = APIRouter(prefix="/models", tags=["Models"])
 
@@ -77,6 +82,7 @@ class ExportOut(BaseModel):
     response_model=ModelOut,
     responses=responses(
         DatasetUnknown,
+        DatasetRetired,
         PreconditionFailed,
         TargetUnreachable,
         TargetTooWeak,
@@ -160,7 +166,7 @@ def get_model(call: Annotated[Call, call_with(Scope.MODELS_READ)], model_id: str
     "/{model_id}/audit",
     status_code=202,
     response_model=ModelOut,
-    responses=responses(ModelUnknown, ModelNotLive, PreconditionFailed, IdempotencyConflict),
+    responses=responses(ModelUnknown, ModelNotLive, ModelRetired, PreconditionFailed, IdempotencyConflict),
 )
 def audit(
     call: Annotated[Call, call_with(Scope.MODELS_WRITE)],
@@ -183,7 +189,7 @@ def audit(
     "/{model_id}/relearn",
     status_code=202,
     response_model=ModelOut,
-    responses=responses(ModelUnknown, IdempotencyConflict),
+    responses=responses(ModelUnknown, ModelRetired, IdempotencyConflict),
 )
 def relearn(
     call: Annotated[Call, call_with(Scope.MODELS_WRITE)],
@@ -199,6 +205,17 @@ def relearn(
             answer = idempotency.remember(session, once, _accepted(session, model))
     call.at.bell.wake()
     return respond(answer)
+
+
+@router.delete("/{model_id}", responses=responses(ModelUnknown, ModelInUse))
+def retire_model(call: Annotated[Call, call_with(Scope.MODELS_WRITE)], model_id: str) -> ModelOut:
+    """Take a model out of service for good, and destroy its weights; 409 while requests wait for it. Its versions, the
+    copies that were handed out, its ledger and certificates stay. Doing it again changes nothing."""
+    with call.writing() as session:
+        retirement.retire_model(session, registry.get_model(session, model_id))
+    retired.destroy_now(call.at)
+    with call.reading() as session:
+        return shown(session, registry.get_model(session, model_id))
 
 
 @router.get("/{model_id}/versions", responses=responses(ModelUnknown))
@@ -258,7 +275,7 @@ def list_exports(
 
 @router.post(
     "/{model_id}/predictions",
-    responses=responses(ModelUnknown, ModelNotLive, InputInvalid),
+    responses=responses(ModelUnknown, ModelNotLive, ModelRetired, InputInvalid),
 )
 def predict(call: Annotated[Call, call_with(Scope.MODELS_READ)], model_id: str, body: PredictionsIn) -> PredictionsOut:
     """What the live version says about records: objects by column name, or vectors where the dataset has no schema."""
@@ -319,6 +336,8 @@ def shown(session: Session, model: Model) -> ModelOut:
         metrics=version.metrics if version else {},
         error_code=model.error_code,
         created_at=model.created_at,
+        retired_at=model.retired_at,
+        destroyed_at=model.destroyed_at,
     )
 
 

@@ -15,7 +15,7 @@ from app.api.bounds import RefusalOut
 from app.api.calls import Call, call_with
 from app.api.problems import responses
 from app.api.schemas import GuaranteeOut, Positive, PreviewIn, TargetOut
-from app.errors import FieldError, InputInvalid, ModelNotLive, ModelUnknown
+from app.errors import FieldError, InputInvalid, ModelNotLive, ModelRetired, ModelUnknown
 from app.privacy import calibration, guarantees
 from app.privacy.accountant import Run
 from app.registry import service as registry
@@ -93,7 +93,7 @@ class RivalsOut(BaseModel):
     pace: PaceOut | None
 
 
-@router.post("/preview", responses=responses(ModelUnknown, ModelNotLive))
+@router.post("/preview", responses=responses(ModelUnknown, ModelNotLive, ModelRetired))
 def preview(call: Annotated[Call, call_with(Scope.ACCOUNTING_READ)], body: PreviewIn) -> PreviewOut:
     """What forgetting `num_records` more would take, to the model's target or another, or what so many steps would
     reach, and what else could be done; nothing is changed."""
@@ -103,6 +103,7 @@ def preview(call: Annotated[Call, call_with(Scope.ACCOUNTING_READ)], body: Previ
         raise InputInvalid(message, [FieldError("batch", message)])
     with call.reading() as session:
         model = registry.get_model(session, body.model_id)
+        registry.require_kept(model)
         chain = service.standing(session, model).chain
         measured = pace.of_model(session, model)
     epsilon, delta = body.epsilon or model.epsilon, body.delta or model.delta
@@ -136,7 +137,7 @@ def preview(call: Annotated[Call, call_with(Scope.ACCOUNTING_READ)], body: Previ
     )
 
 
-@router.get("/models/{model_id}/rivals", responses=responses(ModelUnknown, ModelNotLive))
+@router.get("/models/{model_id}/rivals", responses=responses(ModelUnknown, ModelNotLive, ModelRetired))
 def get_rivals(
     call: Annotated[Call, call_with(Scope.ACCOUNTING_READ)],
     model_id: str,
@@ -148,6 +149,7 @@ def get_rivals(
     its best, with what its epsilon means; or which of its preconditions fails."""
     with call.reading() as session:
         model = registry.get_model(session, model_id)
+        registry.require_kept(model)
         chain = service.standing(session, model).chain
         measured = pace.of_model(session, model)
     ask = Ask(records=num_records, epsilon=epsilon or model.epsilon, delta=delta or model.delta)

@@ -9,12 +9,12 @@ from app.api.calls import Call, Cursor, Limit, call_with
 from app.api.problems import responses
 from app.api.schemas import PageOut, RunOut
 from app.db.tables import Run
-from app.errors import RunUnknown
+from app.errors import RunNotCancellable, RunUnknown
 from app.unlearning import repository
 from app.unlearning import service as unlearning
 
 router = APIRouter(prefix="/runs", tags=["Runs"], dependencies=[call_with(Scope.MODELS_READ)])
-Status = Literal["running", "published", "failed", "abandoned"]
+Status = Literal["running", "published", "failed", "abandoned", "cancelled"]
 
 
 @router.get("", responses=responses())
@@ -36,6 +36,17 @@ def get_run(call: Annotated[Call, call_with(Scope.MODELS_READ)], run_id: str) ->
     """How far a run is, or how it ended."""
     with call.reading() as session:
         return _shown(unlearning.get(session, run_id))
+
+
+@router.post("/{run_id}/cancel", responses=responses(RunUnknown, RunNotCancellable))
+def cancel_run(call: Annotated[Call, call_with(Scope.MODELS_WRITE)], run_id: str) -> RunOut:
+    """Stop a run that learns or audits; 409 for one that has ended, or that somebody waits for who asked to be
+    forgotten. What it computed is thrown away. A model without a version is `cancelled` then: relearn or retire it."""
+    with call.writing() as session:
+        run = unlearning.get(session, run_id)
+        unlearning.cancel(session, run)
+        session.flush()  # what is shown is read back
+        return _shown(run)
 
 
 def _shown(run: Run) -> RunOut:

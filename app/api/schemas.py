@@ -95,6 +95,8 @@ class DatasetOut(BaseModel):
     damage: DamageOut | None = Field(description="What was found damaged: no run touches the dataset. Null: nothing.")
     schema_: dict[str, Any] | None = Field(serialization_alias="schema")
     created_at: datetime.datetime
+    retired_at: datetime.datetime | None = Field(description="Nothing is learned from it any more.")
+    destroyed_at: datetime.datetime | None = Field(description="Nothing is left of the rows of what was retired.")
 
 
 class NewDatasetOut(DatasetOut):
@@ -241,7 +243,7 @@ class ModelOut(BaseModel):
     dataset_id: str
     evaluation_dataset_id: str | None
     objective: str
-    status: str = Field(description="learning, live, unlearning or failed")
+    status: str = Field(description="learning, live, unlearning, failed, cancelled or retired")
     live_version: int | None
     progress: ProgressOut | None
     mechanism: MechanismOut
@@ -253,6 +255,8 @@ class ModelOut(BaseModel):
     metrics: dict[str, Any]
     error_code: str | None
     created_at: datetime.datetime
+    retired_at: datetime.datetime | None = Field(description="It learns and forgets no more.")
+    destroyed_at: datetime.datetime | None = Field(description="Nothing is left of the weights of what was retired.")
 
 
 class VersionOut(BaseModel):
@@ -515,6 +519,7 @@ class RunOut(BaseModel):
     started_at: datetime.datetime
     finished_at: datetime.datetime | None
     error_code: str | None
+    repeated: int = Field(description="Runs before it that ended for the same reason, and are not kept.")
     audit: AuditOut | None
 
 

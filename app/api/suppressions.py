@@ -11,6 +11,7 @@ from app.api.calls import Call, Cursor, Limit, call_with
 from app.api.deletion_requests import subject_ref
 from app.api.problems import responses
 from app.api.schemas import PageOut, SubjectIn
+from app.audit import looks
 from app.deletion import suppression
 
 router = APIRouter(tags=["Suppressions"])
@@ -39,9 +40,13 @@ def list_suppressions(
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> PageOut[SuppressionOut]:
-    """Who is not taken in again, and where, newest first."""
+    """Who is not taken in again, and where, newest first. That somebody looked for a person, not for whom, is in the
+    audit log."""
+    subject = call.subject_ref(subject_id) if subject_id else None
+    if subject is not None:
+        with call.writing() as session:
+            looks.at_person_suppressed(session)
     with call.reading() as session:
-        subject = call.subject_ref(subject_id) if subject_id else None
         page = suppression.suppressions(session, subject_ref=subject, limit=limit, cursor=cursor)
     items = [SuppressionOut.model_validate(row, from_attributes=True) for row in page.items]
     return PageOut(items=items, next_cursor=page.next_cursor)

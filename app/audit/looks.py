@@ -21,3 +21,13 @@ def at_lineage(session: Session) -> None:
 def at_requests(session: Session, *, sought_by: Iterable[str]) -> None:
     """The session's actor is given a list of requests. `sought_by`: the names of the filters that chose them."""
     record(session, "deletion_requests.exported", actor(session).tenant_id, sought_by=sorted(sought_by))
+
+
+def at_person_asking(session: Session) -> None:
+    """The session's actor asks which requests are about a person."""
+    record(session, "deletion_requests.looked_up", actor(session).tenant_id)
+
+
+def at_person_suppressed(session: Session) -> None:
+    """The session's actor asks whether a person is kept out."""
+    record(session, "suppressions.looked_up", actor(session).tenant_id)

@@ -49,14 +49,16 @@ class Line:
 
     `begun`: the file `file` was written from the database, with all that it knew at `at`. `restored`: the database was,
     up to this event. `dropped`: whatever happened before `at` is not remembered: `count` lines of the file `file`, the
-    last of which had the hash `until` (None: the lines that are left were chained anew)."""
+    last of which had the hash `until` (None: the lines that are left were chained anew). `retired`: the id of a model
+    or a dataset."""
 
-    kind: Literal["begun", "request", "published", "restored", "dropped"]
+    kind: Literal["begun", "request", "published", "retired", "restored", "dropped"]
     number: int
     at: datetime.datetime
     of: str | None = None
     request: Remembered | None = None
     release: Release | None = None
+    retired: str | None = None
     file: str | None = None
     begun: datetime.datetime | None = None
     count: int | None = None
@@ -222,6 +224,7 @@ class Journal:
                 "of": line.of,
                 "request": line.request and line.request.to_json(),
                 "release": line.release and dataclasses.asdict(line.release),
+                "retired": line.retired,
                 "file": line.file,
                 "begun": line.begun and line.begun.isoformat(),
                 "count": line.count,
@@ -284,6 +287,7 @@ def _parsed(path: Path, written: bytes) -> Line:
             of=body.get("of"),
             request=Remembered.from_json(body["request"]) if body.get("request") else None,
             release=Release(**body["release"]) if body.get("release") else None,
+            retired=body.get("retired"),
             file=body.get("file"),
             begun=datetime.datetime.fromisoformat(body["begun"]) if body.get("begun") else None,
             count=body.get("count"),

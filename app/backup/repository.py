@@ -82,6 +82,24 @@ def _release(version_id: str, model: Model, steps: int) -> dict[str, Any]:
     return of | {"version_id": version_id, "steps": steps}
 
 
+def retired(session: Session) -> list[tuple[datetime.datetime, str]]:
+    """Models and datasets that were retired, and when, in that order."""
+    found = [
+        (at, one)
+        for table in (Model, Dataset)
+        for one, at in session.execute(sa.select(table.id, table.retired_at).where(table.retired_at.is_not(None)))
+        if at is not None
+    ]
+    return sorted(found)
+
+
+def rows_of_retired(session: Session) -> set[str]:
+    """Under which ids rows were stored of which none are to be."""
+    retired = sa.select(Dataset.id).where(Dataset.retired_at.is_not(None))
+    batches = session.scalars(sa.select(Addition.id).where(Addition.dataset_id.in_(retired)))
+    return set(session.scalars(retired)) | set(batches)
+
+
 def last_unknown(session: Session) -> datetime.datetime | None:
     """When the last of the requests was made of which it is not known any more whom they were about."""
     query = sa.select(sa.func.max(DeletionRequest.created_at)).where(DeletionRequest.subject_ref == NOBODY)
@@ -120,7 +138,8 @@ class Stored:
 def stored(session: Session) -> list[Stored]:
     """All rows that this database refers to, batches first: they are the first to go."""
     waiting = sa.select(Addition).where(Addition.status == "pending").order_by(Addition.id)
-    return [Stored(id=one.id, root=one.digest) for one in (*session.scalars(waiting), *datasets(session))]
+    kept = (dataset for dataset in datasets(session) if dataset.retired_at is None)
+    return [Stored(id=one.id, root=one.digest) for one in (*session.scalars(waiting), *kept)]
 
 
 def datasets(session: Session) -> list[Dataset]:

@@ -40,6 +40,7 @@ from app.registry import additions
 from app.registry import repository as registry_repository
 from app.registry.files import created, sync_folder, wipe_file
 from app.registry.manifest import BLOCK_ROWS
+from app.unlearning import retirement
 from app.unlearning import service as unlearning
 
 _ALL = 2**31 - 1
@@ -273,6 +274,8 @@ def _forget(at: Installation, journal: Journal | None, *, lost_versions: int) ->
             if deletion_repository.pending_erasures(session, dataset_id=dataset.id, limit=1):
                 additions.take(session, dataset=dataset)
                 claims.claim_erasures(session, dataset=dataset, limit=_ALL)
+        for retired_id in (line.retired for line in journal.lines() if line.retired) if journal else ():
+            retirement.retire_again(session, retired_id)
     return requests, num_models
 
 
@@ -280,10 +283,13 @@ def _write_rows(at: Installation, pieces: _Pieces, *, progress: Progress) -> int
     """Null where somebody's rows are claimed: they are not written to disk again."""
     with at.database.reading() as session:
         stored = {one.id: one for one in repository.stored(session)}
+        retired = repository.rows_of_retired(session)
     total = len(stored)
     for number, (rows_id, of_it) in enumerate(itertools.groupby(pieces.of(ROWS), key=_last_name)):
         progress("rows", number, total)
         if stored.pop(rows_id, None) is None:
+            if rows_id in retired:
+                continue
             raise BackupDamaged("The archive holds rows of which its tables do not tell.")
         with at.database.reading() as session:
             claimed = repository.claimed_positions(session, rows_id)

@@ -2,9 +2,9 @@
 
 A line for each thing that happened to a request, appended within about a second, and before the person's rows are
 touched: whom it is about (by the keyed hash that stands for them everywhere), where, and by when. And a line for each
-version, before it is published: what it gives away counts, whatever is restored later. Events are numbered in the order
-in which they were committed, because writers take turns: none comes late, and the number of the last line says where to
-go on.
+version, before it is published: what it gives away counts, whatever is restored later; and one for each model and
+dataset that was retired, before it is destroyed. Events are numbered in the order in which they were committed, because
+writers take turns: none comes late, and the number of the last line says where to go on.
 """
 
 import dataclasses
@@ -67,6 +67,20 @@ def record_release(at: Installation, release: Release) -> None:
     journal(at).append(published)
 
 
+def record_retired(at: Installation, retired_id: str, *, retired_at: datetime.datetime | None) -> None:
+    """Remember that a model or a dataset was retired, before it is destroyed. Raises as `record`."""
+
+    def retired(last: Line | None) -> list[Line]:
+        with at.database.reading() as session:
+            _check(session, last)
+            happened_at = retired_at or now(session)
+        number, of = (last.number, last.of) if last else (0, None)
+        return [Line(kind="retired", number=number, of=of, at=happened_at, retired=retired_id)]
+
+    record(at)  # a file that is new begins with all that it would have
+    journal(at).append(retired)
+
+
 def record_restored(at: Installation) -> None:
     """Go on from the events that the restored database has."""
 
@@ -86,7 +100,8 @@ def _begin(at: Installation, file: Journal) -> None:
 
 
 def _anew(session: Session) -> Iterator[Line]:
-    """All versions and all requests; and that nothing is known of people whom the database does not know any more."""
+    """All versions, all that was retired, and all requests; and that nothing is known of people whom the database does
+    not know any more."""
     forgotten = repository.last_unknown(session)
     if forgotten is not None:
         yield Line(kind="dropped", number=0, at=forgotten)
@@ -94,8 +109,9 @@ def _anew(session: Session) -> Iterator[Line]:
         Line(kind="published", number=0, at=published_at, release=Release(**release))
         for published_at, release in sorted(repository.releases(session), key=lambda one: one[0])
     )
+    retired = (Line(kind="retired", number=0, at=at, retired=one) for at, one in repository.retired(session))
     number, of = 0, None
-    for line in heapq.merge(releases, _requests(session, after=0), key=lambda one: one.at):
+    for line in heapq.merge(releases, retired, _requests(session, after=0), key=lambda one: one.at):
         if line.kind == "request":
             number, of = line.number, line.of
         yield dataclasses.replace(line, number=number, of=of)

@@ -15,7 +15,7 @@ from app.config import Settings
 from app.errors import Unauthenticated
 from lethe import Client
 from lethe.deletion_requests import DeletionRequests
-from lethe.models import Models
+from lethe.models import Model, Models
 from lethe.values import to_json
 from lethe.waiting import Progress
 
@@ -63,11 +63,11 @@ def waits(group: typer.Typer, does: str, resource: Callable[[Client], Models | D
 
 
 def show_when_over(resource: Models | DeletionRequests, one: str) -> None:
-    """Wait, with a progress bar, and show what became of it; exit code 1 if it failed."""
+    """Wait, with a progress bar, and show what became of it; exit code 1 if it came to nothing."""
     with bar() as progress:
         found = resource.wait(one, progress=progress)
     show(found)
-    if found.status == "failed":
+    if isinstance(found, Model) and found.status != "live":
         raise typer.Exit(1)
 
 
@@ -233,4 +233,23 @@ def run_list(
             console.print(f"{found.id}  {found.kind:<7} {found.status:<9} {steps}  {in_words(to_json(found.audit))}")
 
 
+def retires(group: typer.Typer, does: str, what: str, call: Callable[[Client], Callable[[str], object]]) -> None:
+    """Add the command `retire`, which takes an id and asks first."""
+
+    @group.command("retire", help=does)
+    def retired(
+        one: Id,
+        yes: Annotated[bool, typer.Option("--yes", help="Do not ask")] = False,
+        url: Url = None,
+        key: Key = None,
+    ) -> None:
+        if not yes:
+            typer.confirm(f"Retire {one}? {what} are destroyed for good.", abort=True, err=True)
+        with connect(url, key) as client:
+            show(call(client)(one))
+
+
+retires(model, "Take a model out of service for good.", "Its weights", lambda client: client.models.retire)
+retires(dataset, "Let go of a dataset that nobody needs.", "Its rows", lambda client: client.datasets.retire)
+of_one(run, "cancel", "Stop a run that learns or audits.", lambda client: client.runs.cancel)
 of_one(run, "show", "One run: how far it is, or how it ended.", lambda client: client.runs.get)

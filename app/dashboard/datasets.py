@@ -20,7 +20,7 @@ router = pages.new_router()
 
 _PER_PAGE = 50
 _MOST_MODELS = 500
-Done = Literal["", "made", "added"]
+Done = Literal["", "made", "added", "retired"]
 
 
 class _Named(BaseModel):
@@ -91,6 +91,13 @@ def upload_records(visit: TheVisit, form: Form, dataset_id: str) -> Response:
     return pages.see(f"{ROOT}/datasets/{dataset_id}", done="added", left_out=left_out)
 
 
+@router.post("/datasets/{dataset_id}/retire")
+def retire_dataset(visit: TheVisit, dataset_id: str) -> Response:
+    """Let go of it."""
+    visit.ask(datasets.retire_dataset, dataset_id=dataset_id)
+    return pages.see(f"{ROOT}/datasets/{dataset_id}", done="retired")
+
+
 def _found(visit: Visit, dataset_id: str) -> dict[str, Any]:
     dataset = visit.ask(datasets.get_dataset, dataset_id=dataset_id)
     return {
@@ -99,8 +106,9 @@ def _found(visit: Visit, dataset_id: str) -> dict[str, Any]:
             model for model in visit.ask(models.list_models, limit=_MOST_MODELS).items if model.dataset_id == dataset_id
         ],
         "added": visit.ask(additions.list_additions, dataset_id=dataset_id, limit=_PER_PAGE),
-        "may_add": visit.may(additions.add_records),
-        "may_learn": visit.may(models.create_model),
+        "may_add": visit.may(additions.add_records) and not dataset.retired_at,
+        "may_learn": visit.may(models.create_model) and not dataset.retired_at,
+        "may_retire": visit.may(datasets.retire_dataset) and not dataset.retired_at,
         "most_bytes": visit.call.at.settings.max_upload_bytes,
     }
 

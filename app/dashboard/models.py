@@ -10,7 +10,7 @@ from app.api.calls import Cursor
 from app.dashboard import pages, what_if
 from app.dashboard.pages import ROOT
 from app.dashboard.visits import TheVisit, Visit
-from app.errors import ModelNotLive
+from app.errors import ModelNotLive, ModelRetired
 from app.privacy.guarantees import Notion
 
 router = pages.new_router()
@@ -18,6 +18,8 @@ router = pages.new_router()
 _PER_PAGE = 50
 _NEWEST = 5
 """Versions and copies that a model's own page names; the others are a click away."""
+
+Done = Literal["", "made", "relearn", "audit", "retired"]
 
 ASKS: dict[str, str] = {
     Notion.UNLEARNING: "How far is the live version from one learned without everybody who has asked?",
@@ -35,7 +37,7 @@ def list_models(visit: TheVisit, cursor: Cursor = None) -> Response:
 
 
 @router.get("/models/{model_id}")
-def show_model(visit: TheVisit, model_id: str, done: Literal["", "made", "relearn", "audit"] = "") -> Response:
+def show_model(visit: TheVisit, model_id: str, done: Done = "") -> Response:
     """Everything about one model. What takes longer, its curve, is asked for by the page."""
     shown: dict[str, Any] = _standing(visit, model_id)
     return visit.page(
@@ -45,7 +47,8 @@ def show_model(visit: TheVisit, model_id: str, done: Literal["", "made", "relear
         exports=visit.ask(models.list_exports, model_id=model_id, limit=_NEWEST),
         what_if=what_if.first(visit, shown["model"]),
         may_account=visit.may(accounting.get_ledger),
-        may_relearn=visit.may(models.relearn),
+        may_relearn=visit.may(models.relearn) and not shown["model"].retired_at,
+        may_retire=visit.may(models.retire_model) and not shown["model"].retired_at,
         may_audit=visit.may(models.audit) and shown["model"].live_version and shown["model"].audit.lanes,
         done=done,
     )
@@ -62,6 +65,13 @@ def relearn_model(visit: TheVisit, model_id: str) -> Response:
     """Have it learned again, on the data as they are now."""
     visit.ask(models.relearn, model_id=model_id)
     return pages.see(f"{ROOT}/models/{model_id}", done="relearn")
+
+
+@router.post("/models/{model_id}/retire")
+def retire_model(visit: TheVisit, model_id: str) -> Response:
+    """Take it out of service for good."""
+    visit.ask(models.retire_model, model_id=model_id)
+    return pages.see(f"{ROOT}/models/{model_id}", done="retired")
 
 
 @router.get("/models/{model_id}/versions")
@@ -97,7 +107,7 @@ def verify_ledger(visit: TheVisit, model_id: str) -> Response:
 def _standing(visit: Visit, model_id: str) -> dict[str, Any]:
     found: dict[str, Any] = {"model": visit.ask(models.get_model, model_id=model_id), "account": None, "asks": ASKS}
     if visit.may(accounting.get_account):
-        with contextlib.suppress(ModelNotLive):
+        with contextlib.suppress(ModelNotLive, ModelRetired):
             found["account"] = visit.ask(
                 accounting.get_account, model_id=model_id, adaptive_epsilon=None, adaptive_delta=None
             )

@@ -13,6 +13,7 @@ from app.api.runs import Status
 from app.api.schemas import RunOut
 from app.dashboard import audits, pages
 from app.dashboard.advice import Advice, advice
+from app.dashboard.pages import ROOT
 from app.dashboard.visits import TheVisit, Visit
 from app.dashboard.wording import state
 
@@ -20,7 +21,7 @@ router = pages.new_router()
 
 _PER_PAGE = 50
 _MOST_FAILURES = 200
-_STATUSES: tuple[Status, ...] = ("running", "published", "failed", "abandoned")
+_STATUSES: tuple[Status, ...] = ("running", "published", "failed", "abandoned", "cancelled")
 Wanted = Status | Literal[""]
 ModelId = Annotated[str, Query(pattern="^[a-z0-9_]{0,40}$")]
 
@@ -57,6 +58,13 @@ def show_run(visit: TheVisit, run_id: str) -> Response:
     return visit.page("runs/one.html", **_found(visit, run_id))
 
 
+@router.post("/runs/{run_id}/cancel")
+def cancel_run(visit: TheVisit, run_id: str) -> Response:
+    """Stop it."""
+    visit.ask(runs.cancel_run, run_id=run_id)
+    return pages.see(f"{ROOT}/runs/{run_id}")
+
+
 @router.get("/runs/{run_id}/live")
 def live_run(visit: TheVisit, run_id: str) -> Response:
     """The same, for a page that is open."""
@@ -71,7 +79,7 @@ def failures(ended: Iterable[RunOut]) -> list[Failure]:
     found = [
         Failure(
             error_code=code,
-            count=len(some),
+            count=sum(1 + run.repeated for run in some),
             last=max(some, key=lambda run: run.finished_at or run.started_at),
             advice=advice(code),
         )
@@ -101,5 +109,8 @@ def _found(visit: Visit, run_id: str) -> dict[str, Any]:
     return {
         "run": run,
         "advice": advice(run.error_code) if run.error_code else None,
+        "may_cancel": run.status == "running"
+        and run.kind in ("learn", "relearn", "audit")
+        and visit.may(runs.cancel_run),
         "told": audits.told(run.audit) if run.audit else None,
     }

@@ -62,6 +62,7 @@ STATES: Mapping[str, State] = {
     "gone": State(label="Receiver gone", tone="quiet"),
     "dead": State(label="Given up", tone="bad"),
     "applied": State(label="Applied", tone="good"),
+    "dropped": State(label="Dropped", tone="quiet"),
     # keys
     "in_force": State(label="In force", tone="good"),
     "revoked": State(label="Revoked", tone="quiet"),

@@ -130,7 +130,8 @@ class Dataset(Owned, Table):
     added at or before r. `lost_models`: what models published that a restored backup does not know, by their ids:
     `mechanism` and `steps`, of each version. `digest`: the root of what its rows are (`app.registry.manifest`);
     `damaged_at`: since when they are known not to be that; `damage`: what was found first, a `kind`, of which `rows`,
-    in which `block`."""
+    in which `block`. `retired_at`: nothing is learned from it any more; `destroyed_at`: nothing is left of its
+    rows."""
 
     __tablename__ = "datasets"
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -147,6 +148,8 @@ class Dataset(Owned, Table):
     attempts: Mapped[int] = mapped_column(default=0)
     not_before: Mapped[datetime.datetime | None]
     created_at: Mapped[datetime.datetime]
+    retired_at: Mapped[datetime.datetime | None]
+    destroyed_at: Mapped[datetime.datetime | None]
     __table_args__ = (sa.Index(None, "tenant_id", "created_at", "id"),)
 
 
@@ -155,9 +158,9 @@ _WAS_ADDED = sa.text("addition_id IS NOT NULL")
 
 
 class Addition(Owned, Table):
-    """Rows that came to a dataset after it was made, for slots that were null. `status`: pending or applied (they are
-    in their slots); `revision`: set when a worker takes them; `staged`: the batch that came still lies beside the
-    dataset, `digest` being the root of its rows."""
+    """Rows that came to a dataset after it was made, for slots that were null. `status`: pending, applied (they are in
+    their slots) or dropped (the dataset was retired before); `revision`: set when a worker takes them; `staged`: the
+    batch that came still lies beside the dataset, `digest` being the root of its rows."""
 
     __tablename__ = "additions"
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -198,7 +201,8 @@ class Model(Owned, Table):
     versions that were published and that a restored backup does not know. `attempts`, `deaths`: runs since the last
     version that failed by themselves, and whose worker died. `max_requests`, `max_wait_seconds`: how many requests
     wait for each other before a run, at most, and for how long. `audit_lanes`: of each run's audit, 0 for none;
-    `audit_chains`: how many times as many of one that is asked for; `audit_asked_at`: of one that waits."""
+    `audit_chains`: how many times as many of one that is asked for; `audit_asked_at`: of one that waits. `retired_at`:
+    it learns and forgets no more; `destroyed_at`: nothing is left of its weights."""
 
     __tablename__ = "models"
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -223,6 +227,8 @@ class Model(Owned, Table):
     not_before: Mapped[datetime.datetime | None]
     error_code: Mapped[str | None]
     created_at: Mapped[datetime.datetime]
+    retired_at: Mapped[datetime.datetime | None]
+    destroyed_at: Mapped[datetime.datetime | None]
     __table_args__ = (sa.Index(None, "tenant_id", "created_at", "id"),)
 
 
@@ -428,7 +434,8 @@ class RequestModel(Table):
 class Run(Owned, Table):
     """One attempt, fenced by its own id: only a run that is still `running` can publish, and only one per dataset is.
 
-    `records`: how many records became null since the run of the parent version. `audit`: what its lanes showed."""
+    `records`: how many records became null since the run of the parent version. `audit`: what its lanes showed.
+    `repeated`: how many runs before it ended for the same reason, one after the other, and are not kept."""
 
     __tablename__ = "runs"
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -449,6 +456,7 @@ class Run(Owned, Table):
     finished_at: Mapped[datetime.datetime | None]
     error_code: Mapped[str | None]
     audit: Mapped[dict[str, Any] | None] = mapped_column(sa.JSON(none_as_null=True))
+    repeated: Mapped[int] = mapped_column(default=0, server_default="0")
     __table_args__ = (
         sa.Index(
             "uq_runs_running_dataset",

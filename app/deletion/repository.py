@@ -38,8 +38,8 @@ def _these(statuses: Iterable[str]) -> sa.BindParameter[list[str]]:
 
 _OPEN, _ACCEPTED = _these(OPEN), _these([Status.ACCEPTED])
 _SHOWN_AS_ACCEPTED = _these([Status.ACCEPTED, Status.RUNNING])
-_HAS_OR_MAY = sa.or_(Model.status != "failed", Model.live_version.is_not(None))
-"""Of models: not those that failed before they had a version."""
+_HAS_OR_MAY = sa.or_(Model.status.not_in(("failed", "cancelled", "retired")), Model.live_version.is_not(None))
+"""Of models: not those that came to nothing before they had a version, or were retired."""
 
 
 def request(session: Session, request_id: str) -> DeletionRequest | None:
@@ -361,7 +361,8 @@ def models_of_requests(session: Session, *, request_ids: Sequence[str]) -> dict[
 
 
 def models_of(session: Session, *, dataset_id: str) -> list[Model]:
-    """Models that learned from a dataset, or will: not those that failed before they had a version."""
+    """Models that learned from a dataset, or will: not those that came to nothing before they had a version, or were
+    retired."""
     query = sa.select(Model).where(Model.dataset_id == dataset_id, _HAS_OR_MAY)
     return list(session.scalars(query.order_by(Model.id)))
 
@@ -447,6 +448,26 @@ def drop_pending(session: Session, *, model_id: str) -> None:
     """Ask nothing more of a model."""
     pending = sa.and_(RequestModel.model_id == model_id, RequestModel.status == "pending")
     session.execute(sa.delete(RequestModel).where(pending))
+
+
+def count_owed(session: Session, *, model_id: str) -> int:
+    """How many requests wait for a model."""
+    owed = sa.and_(RequestModel.model_id == model_id, RequestModel.status.in_(("pending", "running")))
+    return session.scalars(sa.select(sa.func.count()).where(owed)).one()
+
+
+def count_to_erase(session: Session, *, dataset_id: str) -> int:
+    """How many requests wait for rows of a dataset to be null, or may yet ask for them."""
+    waits = sa.and_(Erasure.dataset_id == dataset_id, Erasure.nulled_at.is_(None))
+    asks = sa.or_(Erasure.ready_at.is_not(None), DeletionRequest.status.in_(OPEN))
+    query = sa.select(sa.func.count(Erasure.id)).join(DeletionRequest, DeletionRequest.id == Erasure.request_id)
+    return session.scalars(query.where(waits, asks)).one()
+
+
+def drop_unclaimed(session: Session, *, dataset_id: str) -> None:
+    """Ask for no rows of a dataset any more, but for those that were claimed."""
+    unclaimed = sa.and_(Erasure.dataset_id == dataset_id, Erasure.revision.is_(None))
+    session.execute(sa.delete(Erasure).where(unclaimed))
 
 
 def slots_to_null(session: Session, *, dataset_id: str) -> list[int]:

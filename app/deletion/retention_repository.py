@@ -5,12 +5,13 @@ from collections.abc import Collection
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, aliased
 
 from app.db.people import is_about
 from app.db.sealed import Letter
 from app.db.tables import DeletionRequest, RequestAlias, Suppression, WebhookDelivery
 from app.deletion.status import Status
+from app.protocols import opendsr
 
 NOBODY = "sub_unknown"
 """Whom a request was about, once that is kept no longer."""
@@ -19,15 +20,45 @@ NOBODY = "sub_unknown"
 def ended(
     session: Session, *, tenant_id: str, kept: str, before: datetime.datetime, limit: int
 ) -> list[DeletionRequest]:
-    """Requests of which so much is kept, that ended before, and about which nothing is still to be sent."""
-    to_send = sa.exists().where(WebhookDelivery.request_id == DeletionRequest.id, WebhookDelivery.status == "pending")
+    """Requests of which so much is kept, that ended before, and about which nothing is still to be sent: `limit`, and
+    what came with them. What came in one subject request, an identity each, goes together: while a part of it is kept,
+    it would be taken for another one."""
+    part, parts = aliased(DeletionRequest), _part_of(DeletionRequest)
+    waits = sa.or_(part.ended_at.is_(None), part.ended_at > before, _is_to_be_sent(part))
     query = sa.select(DeletionRequest).where(
         DeletionRequest.kept == kept,
         DeletionRequest.tenant_id == tenant_id,
         DeletionRequest.ended_at <= before,
-        ~to_send,
+        ~_is_to_be_sent(DeletionRequest),
+        ~sa.exists().where(parts, _part_of(part), part.tenant_id == tenant_id, _reference(part) == _THEIRS, waits),
     )
-    return list(session.scalars(query.order_by(DeletionRequest.ended_at).limit(limit)))
+    found = list(session.scalars(query.order_by(DeletionRequest.ended_at).limit(limit)))
+    references = {one.external_ref for one in found if one.source == opendsr.SOURCE and one.external_ref is not None}
+    others = sa.select(DeletionRequest).where(
+        parts,
+        DeletionRequest.tenant_id == tenant_id,
+        DeletionRequest.kept == kept,
+        _THEIRS.in_(references),
+        DeletionRequest.id.not_in([one.id for one in found]),
+    )
+    return [*found, *(session.scalars(others) if references else ())]
+
+
+def _is_to_be_sent(request: type[DeletionRequest]) -> sa.ColumnElement[bool]:
+    return sa.exists().where(WebhookDelivery.request_id == request.id, WebhookDelivery.status == "pending")
+
+
+def _part_of(request: type[DeletionRequest]) -> sa.ColumnElement[bool]:
+    """Of a subject request."""
+    return request.source == opendsr.SOURCE
+
+
+def _reference(request: type[DeletionRequest]) -> sa.ColumnElement[str]:
+    """As it is stored: what is bound to the column would be hashed."""
+    return sa.type_coerce(request.external_ref, sa.String)
+
+
+_THEIRS = _reference(DeletionRequest)
 
 
 def letters(session: Session, *, request_ids: Collection[str]) -> list[Letter]:

@@ -27,6 +27,7 @@ from app.deletion import completion, identity, retention, review
 from app.deletion import repository as deletion_repository
 from app.errors import DatasetDamaged
 from app.installation import Installation
+from app.operations import retirement
 from app.registry import damage
 from app.registry import repository as registry_repository
 from app.registry import service as registry
@@ -200,6 +201,7 @@ def sign_audit_logs(at: Installation) -> None:
 CHORES = (
     Chore(name="settle", seconds=1, do=settle),
     Chore(name="destroy_retired", seconds=10, do=destroy_retired),
+    Chore(name="destroy_of_retired", seconds=10, do=retirement.destroy),
     Chore(name="scrub_database", seconds=10, do=scrub_database),
     Chore(name="alert", seconds=30, do=alert),
     Chore(name="sign_audit_logs", seconds=30, do=sign_audit_logs),

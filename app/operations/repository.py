@@ -72,8 +72,10 @@ def running(session: Session) -> list[Run]:
 
 
 def latest(session: Session, *, limit: int) -> list[Run]:
-    """The runs that began last and have ended, newest first."""
-    query = sa.select(Run).where(Run.status != "running").order_by(Run.started_at.desc(), Run.id.desc())
+    """The runs that began last and have ended by themselves, newest first."""
+    query = (
+        sa.select(Run).where(Run.status.not_in(("running", "cancelled"))).order_by(Run.started_at.desc(), Run.id.desc())
+    )
     return list(session.scalars(query.limit(limit)))
 
 
@@ -81,7 +83,7 @@ def totals(session: Session, *, before: datetime.datetime) -> list[tuple[str, st
     """Kind, status, count, steps, and how many were audited, of all ended runs that began before."""
     audited = sa.func.count().filter(_AUDITED)
     query = (
-        sa.select(Run.kind, Run.status, sa.func.count(), sa.func.sum(Run.steps_done), audited)
+        sa.select(Run.kind, Run.status, sa.func.sum(1 + Run.repeated), sa.func.sum(Run.steps_done), audited)
         .where(Run.status != "running", Run.started_at < before)
         .group_by(Run.kind, Run.status)
     )

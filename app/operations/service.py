@@ -255,6 +255,7 @@ class Metrics:
         """
         moment = now(session)
         settled = min((run.started_at for run in repository.running(session)), default=moment) - _LONGEST_TRANSACTION
+        is_first = self._counted_from is None
         if self._counted_from is None or self._ended_by is None:
             for kind, status, count, steps, audited in repository.totals(session, before=settled):
                 self._runs.labels(kind, status).inc(count)
@@ -265,7 +266,7 @@ class Metrics:
         fresh = repository.ended(session, began_from=self._counted_from, ended_after=self._ended_by)
         for run, audited in fresh:
             if run.id not in self._counted and run.finished_at:
-                self._runs.labels(run.kind, run.status).inc()
+                self._runs.labels(run.kind, run.status).inc(1 + run.repeated if is_first else 1)
                 self._audits.labels(_result(run.status)).inc(audited)
                 if run.status == "published":
                     self._steps.labels(run.kind).inc(run.steps_done)

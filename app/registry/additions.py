@@ -15,7 +15,7 @@ from app.audit import service as audit
 from app.db import actor, now
 from app.db.tables import Addition, Dataset, new_id
 from app.errors import AdditionUnknown, DatasetFull, FieldError, InputInvalid
-from app.registry import repository
+from app.registry import datasets, repository
 from app.registry.ingest import Batch
 from app.registry.rows import RowStore
 from app.registry.uploads import Suppressed, Upload, take_in
@@ -66,7 +66,11 @@ def stage(rows: RowStore, dataset: Dataset, upload: Upload, *, num_free: int, su
 
 
 def register(session: Session, *, dataset: Dataset, staged: Staged) -> Addition:
-    """Promise the lowest free slots to the rows of a batch, and the rows to the dataset. Raises `DatasetFull`."""
+    """Promise the lowest free slots to the rows of a batch, and the rows to the dataset.
+
+    Raises `DatasetFull`, `DatasetRetired`.
+    """
+    datasets.require_kept(dataset)
     num_records = len(staged.subject_refs)
     free = np.ones(dataset.num_slots, dtype=np.bool_)
     free[np.fromiter(repository.taken_slots(session, dataset_id=dataset.id), dtype=np.int64)] = False
@@ -143,6 +147,14 @@ def confirm_destroyed(session: Session, *, dataset_id: str) -> None:
     for addition in repository.staged_additions(session, dataset_id=dataset_id):
         if addition.status == "applied":
             addition.staged = False
+
+
+def drop(session: Session, *, dataset_id: str) -> None:
+    """Give up the batches that wait: their dataset takes none any more."""
+    for addition in repository.staged_additions(session, dataset_id=dataset_id):
+        addition.staged = False
+        if addition.status == "pending":
+            addition.status = "dropped"
 
 
 def _is_applying(addition: Addition) -> bool:

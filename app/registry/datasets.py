@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 from app.audit import service as audit
 from app.db import actor, now
 from app.db.tables import Dataset, new_id
-from app.errors import DatasetBusy, DatasetUnknown, SubjectUnknown
+from app.errors import DatasetBusy, DatasetRetired, DatasetUnknown, SubjectUnknown
 from app.registry import ingest, repository
 from app.registry.encoding import Schema
 from app.registry.rows import RowStore
@@ -79,6 +79,12 @@ def get(session: Session, dataset_id: str) -> Dataset:
     if dataset is None:
         raise DatasetUnknown(f"There is no dataset {dataset_id!r}; GET /v1/datasets lists them.")
     return dataset
+
+
+def require_kept(dataset: Dataset) -> None:
+    """Raises `DatasetRetired`."""
+    if dataset.retired_at is not None:
+        raise DatasetRetired(f"Dataset {dataset.id} was retired, and its rows are destroyed; upload another one.")
 
 
 def roots(session: Session, dataset_id: str) -> list[tuple[str, str]]:

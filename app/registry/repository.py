@@ -71,15 +71,16 @@ def staged_additions(session: Session, *, dataset_id: str) -> list[Addition]:
 
 def row_roots(session: Session) -> dict[str, str]:
     """Under which ids rows are stored, and the roots that are on record: of datasets, and of batches that are to be
-    added to one."""
+    added to one; of none that was retired."""
     staged = session.execute(sa.select(Addition.id, Addition.digest).where(Addition.staged))
-    return dict(iter(staged)) | dict(iter(session.execute(sa.select(Dataset.id, Dataset.digest))))
+    kept = session.execute(sa.select(Dataset.id, Dataset.digest).where(Dataset.retired_at.is_(None)))
+    return dict(iter(staged)) | dict(iter(kept))
 
 
 def root(session: Session, rows_id: str) -> str | None:
     """What is on record; None for rows that are not, or not any more."""
     if dataset := session.get(Dataset, rows_id, populate_existing=True):
-        return dataset.digest
+        return None if dataset.retired_at else dataset.digest
     addition = session.get(Addition, rows_id, populate_existing=True)
     return addition.digest if addition and addition.staged else None
 
@@ -109,6 +110,11 @@ def waiting_additions(session: Session, *, dataset_id: str) -> list[Addition]:
 
 def count_damaged(session: Session) -> int:
     return session.scalars(sa.select(sa.func.count()).where(Dataset.damaged_at.is_not(None))).one()
+
+
+def drop_records(session: Session, *, dataset_id: str) -> None:
+    """Forget whose rows a dataset held."""
+    session.execute(sa.delete(Record).where(Record.dataset_id == dataset_id))
 
 
 def count_subjects(session: Session, *, dataset_id: str) -> int:
@@ -174,6 +180,13 @@ def model(session: Session, model_id: str) -> Model | None:
 
 def models(session: Session, *, limit: int, cursor: str | None) -> Page[Model]:
     return page(session, sa.select(Model), Model.created_at, Model.id, limit=limit, cursor=cursor)
+
+
+def users_of(session: Session, *, dataset_id: str) -> list[Model]:
+    """Models that learn from a dataset, or are measured on it."""
+    use = sa.or_(Model.dataset_id == dataset_id, Model.evaluation_dataset_id == dataset_id)
+    query = sa.select(Model).where(use, Model.retired_at.is_(None))
+    return list(session.scalars(query.order_by(Model.created_at, Model.id)))
 
 
 def live_version(session: Session, model: Model) -> Version | None:

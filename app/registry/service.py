@@ -12,6 +12,7 @@ from app.db.tables import Dataset, Model, Run, Version, new_id
 from app.errors import (
     FieldError,
     ModelNotLive,
+    ModelRetired,
     ModelUnknown,
     PreconditionFailed,
     TargetTooWeak,
@@ -19,7 +20,7 @@ from app.errors import (
     WeightsDestroyed,
 )
 from app.privacy.mechanism import Mechanism
-from app.registry import mechanisms, repository, schema
+from app.registry import datasets, mechanisms, repository, schema
 from app.registry.weights import WeightStore
 
 
@@ -47,9 +48,12 @@ def create_model(
     """Freeze the mechanism and ask for the first learning run. `weakest`: the epsilon and delta that the target may
     have at most.
 
-    That nobody is in both datasets was checked before (`app.registry.evaluation`). Raises `PreconditionFailed` for an
-    evaluation dataset of another shape, `TargetTooWeak`, and what `mechanisms.of` raises.
+    That nobody is in both datasets was checked before (`app.registry.evaluation`). Raises `DatasetRetired`,
+    `PreconditionFailed` for an evaluation dataset of another shape, `TargetTooWeak`, and what `mechanisms.of` raises.
     """
+    datasets.require_kept(dataset)
+    if evaluation_dataset:
+        datasets.require_kept(evaluation_dataset)
     if evaluation_dataset and not _same_shape(dataset, evaluation_dataset):
         raise PreconditionFailed("The evaluation dataset must have the same features and classes as the dataset.")
     delta = mechanisms.default_delta(dataset) if delta is None else delta
@@ -123,15 +127,23 @@ def get_version(session: Session, *, model_id: str, number: int) -> Version:
 
 
 def get_live_version(session: Session, model: Model) -> Version:
-    """Raises `ModelNotLive`."""
+    """Raises `ModelNotLive`, `ModelRetired`."""
+    require_kept(model)
     version = repository.live_version(session, model)
     if version is None:
         raise ModelNotLive(f"Model {model.id} is {model.status}; wait until its first version is published.")
     return version
 
 
+def require_kept(model: Model) -> None:
+    """Raises `ModelRetired`."""
+    if model.retired_at is not None:
+        raise ModelRetired(f"Model {model.id} was retired, and its weights are destroyed; make another one.")
+
+
 def relearn(session: Session, model: Model) -> None:
-    """Ask for a run from scratch on the present data."""
+    """Ask for a run from scratch on the present data. Raises `ModelRetired`."""
+    require_kept(model)
     if model.wanted is None:
         model.wanted = "relearn" if model.live_version else "learn"
         model.status = "live" if model.live_version else "learning"
@@ -140,7 +152,8 @@ def relearn(session: Session, model: Model) -> None:
 
 
 def ask_audit(session: Session, model: Model) -> None:
-    """Ask for an audit on canaries alone: nobody's rows are read, and no version is made. Raises `ModelNotLive`."""
+    """Ask for an audit on canaries alone: nobody's rows are read, and no version is made. Raises `ModelNotLive`,
+    `ModelRetired`."""
     get_live_version(session, model)
     if not model.audit_lanes:
         raise PreconditionFailed("This model was created without lanes, and so it is not audited.")

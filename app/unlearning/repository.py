@@ -2,6 +2,7 @@
 
 import datetime
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
@@ -31,6 +32,57 @@ def runs(session: Session, *, model_id: str | None, status: str | None, limit: i
 
 def expired_runs(session: Session, *, at: datetime.datetime) -> list[Run]:
     return list(session.scalars(sa.select(Run).where(Run.status == "running", Run.lease_expires_at < at)))
+
+
+def runs_to_stop(session: Session, *, model_id: str | None, dataset_id: str | None) -> list[Run]:
+    """Under way, of a model or on a dataset."""
+    what = Run.model_id == model_id if model_id is not None else Run.dataset_id == dataset_id
+    return list(session.scalars(sa.select(Run).where(Run.status == "running", what)))
+
+
+def ended_before(session: Session, run: Run, *, limit: int) -> list[Run]:
+    """The runs of the same model, or of a dataset without one, before this one, the last first."""
+    same = sa.and_(Run.dataset_id == run.dataset_id, Run.model_id.is_not_distinct_from(run.model_id), Run.id != run.id)
+    query = sa.select(Run).where(same, Run.status != "running", Run.started_at <= run.started_at)
+    return list(session.scalars(query.order_by(Run.started_at.desc(), Run.id.desc()).limit(limit)))
+
+
+def drop_run(session: Session, run: Run, *, in_favour_of: Run) -> None:
+    """Keep nothing of a run; what refers to it refers to the other from now on."""
+    served = sa.update(RequestModel).where(RequestModel.run_id == run.id)
+    session.execute(served.values(run_id=in_favour_of.id))
+    session.delete(run)
+    session.flush()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retired:
+    """A model or a dataset that was retired, and what may be left of it in the stores."""
+
+    id: str
+    at: datetime.datetime | None
+    version_ids: tuple[str, ...] = ()
+    rows_ids: tuple[str, ...] = ()
+
+
+def retired(session: Session) -> list[Retired]:
+    """Those of which it is not known that nothing is left."""
+    found: list[Retired] = []
+    pending = sa.and_(Model.retired_at.is_not(None), Model.destroyed_at.is_(None))
+    for model_id, at in session.execute(sa.select(Model.id, Model.retired_at).where(pending)):
+        versions = sa.select(Version.id).where(Version.model_id == model_id, Version.status != "destroyed")
+        found.append(Retired(id=model_id, at=at, version_ids=tuple(session.scalars(versions))))
+    pending = sa.and_(Dataset.retired_at.is_not(None), Dataset.destroyed_at.is_(None))
+    for dataset_id, at in session.execute(sa.select(Dataset.id, Dataset.retired_at).where(pending)):
+        batches = session.scalars(sa.select(Addition.id).where(Addition.dataset_id == dataset_id))
+        found.append(Retired(id=dataset_id, at=at, rows_ids=(dataset_id, *batches)))
+    return found
+
+
+def mark_gone(session: Session, retired_id: str, *, at: datetime.datetime) -> None:
+    """Note that nothing is left of what was retired."""
+    for table in (Model, Dataset):
+        session.execute(sa.update(table).where(table.id == retired_id).values(destroyed_at=at))
 
 
 def running_runs(session: Session) -> list[Run]:

@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from app.accounting import certificates, ledger
 from app.accounting import repository as accounting_repository
+from app.audit import service as audit
 from app.db import now
 from app.db.tables import Dataset, Model, Run, Version
 from app.deletion import claims
@@ -20,6 +21,7 @@ from app.errors import (
     DatasetDamaged,
     LeaseLost,
     RunDiffersFromPlan,
+    RunNotCancellable,
     RunUnknown,
     WeightsDestroyed,
     WeightsUnreadable,
@@ -230,6 +232,55 @@ def take_back_all(session: Session) -> int:
     return len(runs)
 
 
+def cancel(session: Session, run: Run) -> None:
+    """Stop a run that learns, and ask for it no more. A model that has no version yet is `cancelled` from then on, and
+    can be learned again or retired.
+
+    Raises `RunNotCancellable` for a run that has ended, that honours a deletion, or that its model cannot do without.
+    """
+    if run.status != "running":
+        raise RunNotCancellable(f"Run {run.id} has ended: it is {run.status}.")
+    if run.kind not in ("learn", "relearn", "audit") or deletion_repository.request_models_of_run(
+        session, run_id=run.id
+    ):
+        raise RunNotCancellable(f"Run {run.id} honours deletion requests; nothing cancels it now.")
+    model = session.get_one(Model, run.model_id)
+    if run.kind != "audit" and not _can_do_without(session, model):
+        raise RunNotCancellable(
+            f"Model {model.id} must learn again: rows were added, or its weights are lost. Retire it to end that "
+            f"(DELETE /v1/models/{model.id})."
+        )
+    _stop(session, run)
+    if run.kind != "audit":
+        model.wanted, model.attempts, model.deaths, model.not_before, model.error_code = None, 0, 0, None, None
+        _give_up(session, model, session.get_one(Dataset, run.dataset_id), status="cancelled")
+    audit.record(session, "run.cancelled", run.id, model_id=model.id)
+
+
+def stop_runs(session: Session, *, model_id: str | None = None, dataset_id: str | None = None) -> None:
+    """Cut off what is under way of a model, or on a dataset: nobody waits for it."""
+    for run in repository.runs_to_stop(session, model_id=model_id, dataset_id=dataset_id):
+        _stop(session, run)
+
+
+def _stop(session: Session, run: Run) -> None:
+    """Its worker finds at the next heartbeat that the run is not its own any more, and throws away what it has."""
+    _end(session, run, status="cancelled")
+    if run.kind == "audit":
+        session.get_one(Model, run.model_id).audit_asked_at = None
+    else:
+        claims.hand_back(session, run_id=run.id, dataset_id=run.dataset_id, why="its run was cancelled")
+
+
+def _can_do_without(session: Session, model: Model) -> bool:
+    """Whether the model stays as it was without the run from scratch that it has under way."""
+    live = registry_repository.live_version(session, model)
+    if live is None:
+        return True
+    lost = live.status != "live" or model.error_code in (WeightsDestroyed.code, WeightsUnreadable.code)
+    return model.wanted is not None and not lost
+
+
 def get(session: Session, run_id: str) -> Run:
     """Raises `RunUnknown`."""
     run = repository.run(session, run_id)
@@ -240,9 +291,9 @@ def get(session: Session, run_id: str) -> Run:
 
 def _held(session: Session, run_id: str, *, lock: bool = True) -> Run:
     """Without `lock` for who only reads: on a snapshot PostgreSQL refuses to lock what a heartbeat changed since."""
-    run = session.get_one(Run, run_id, with_for_update=True if lock else None)
-    if run.status != "running":
-        raise LeaseLost(f"Run {run_id} is {run.status}: it was taken from this worker.")
+    run = session.get(Run, run_id, with_for_update=True if lock else None)
+    if run is None or run.status != "running":
+        raise LeaseLost(f"Run {run_id} is {run.status if run else 'over'}: it was taken from this worker.")
     return run
 
 
@@ -270,15 +321,29 @@ def _audit_lost(session: Session, run: Run) -> None:
         model.audit_asked_at = None
 
 
-def _give_up(session: Session, model: Model, dataset: Dataset) -> None:
-    """A model that has never had a version ends in `failed`; one that has is tried for ever."""
+def _give_up(session: Session, model: Model, dataset: Dataset, *, status: str = "failed") -> None:
+    """A model that has never had a version ends so; one that has stays what it is."""
     if model.live_version is None:
-        model.status, model.wanted = "failed", None
+        model.status, model.wanted = status, None
         claims.give_up_model(session, model_id=model.id, revision=dataset.revision)
 
 
 def _end(session: Session, run: Run, *, status: str, error_code: str | None = None) -> None:
     run.status, run.error_code, run.finished_at = status, error_code, now(session)
+    if status in ("failed", "abandoned"):
+        _count_repeats(session, run)
+
+
+def _count_repeats(session: Session, run: Run) -> None:
+    """Of runs that come to nothing for the same reason, one after the other, keep the first, the last, and how many
+    there were between: what fails for ever would leave a row a minute."""
+    if run.kind == "audit" or run.error_code == AuditFailed.code:  # these say what was observed
+        return
+    before = repository.ended_before(session, run, limit=2)
+    reason = (run.kind, run.status, run.error_code)
+    if [(one.kind, one.status, one.error_code) for one in before] == [reason, reason]:
+        run.repeated = before[0].repeated + 1
+        repository.drop_run(session, before[0], in_favour_of=run)
 
 
 def back_off(session: Session, attempts: int) -> tuple[int, datetime.datetime]:

@@ -12,6 +12,7 @@ from joserfc.jwk import KeySet
 from app.audit import repository, verify
 from app.db import Actor
 from app.installation import Installation
+from app.unlearning import queue
 from tests.app.api.routes import NEEDS
 from tests.app.api.test_authorisation import ED25519, JWK, delivered, one_row
 from tests.conftest import FORM, npz
@@ -80,6 +81,9 @@ CALLS: Calls = {
         "POST", "/v1/models", json={"name": "m", "l2": 0.05, "dataset_id": _dataset(there)}
     ),
     "POST /v1/models/{model_id}/audit": _post(lambda there: f"/v1/models/{_live_model(there)}/audit"),
+    "DELETE /v1/models/{model_id}": _delete(lambda there: f"/v1/models/{there.new_model()}"),
+    "DELETE /v1/datasets/{dataset_id}": _delete(lambda there: f"/v1/datasets/{_dataset(there)}"),
+    "POST /v1/runs/{run_id}/cancel": _post(lambda there: f"/v1/runs/{_learning(there)}/cancel"),
     "POST /v1/models/{model_id}/relearn": _post(lambda there: f"/v1/models/{there.new_model()}/relearn"),
     "POST /v1/deletion-requests": _post("/v1/deletion-requests", json={"subject_id": "p1"}),
     "POST /v1/deletion-requests:batch": _post(
@@ -133,6 +137,9 @@ LOOKS: Calls = {
         lambda there: f"/v1/models/{_live_model(there)}/versions/1/weights"
     ),
     "POST /v1/lineage": _post("/v1/lineage", json={"subject_id": "p1"}),
+    "GET /v1/deletion-requests/{request_id}/lineage": _get(lambda there: there.request() + "/lineage"),
+    "GET /v1/deletion-requests": _get(lambda there: "/v1/deletion-requests?subject_id=p1"),
+    "GET /v1/suppressions": _get(lambda there: "/v1/suppressions?subject_id=p1"),
 }
 """A call of each route that tells who is there, or gives out what cannot be taken back."""
 
@@ -153,6 +160,15 @@ def _live_model(there: There) -> str:
     model_id = there.new_model()
     _work(there)
     return model_id
+
+
+def _learning(there: There) -> str:
+    """A run that has begun."""
+    there.new_model()
+    with there.at.database.writing() as session:
+        claimed = queue.claim(session, worker="test", lease_seconds=60, max_requests=1)
+    assert claimed
+    return claimed.run_id
 
 
 def _work(there: There) -> None:
@@ -202,9 +218,14 @@ def test_a_look_is_recorded_without_whom_it_was_at(there: There, gateway: TestCl
         assert gateway.post("/v1/lineage", json={"subject_id": person}).status_code == 200
     sought = {"subject_id": "p3", "status": "accepted", "source": "the list of Jane Doe"}
     assert gateway.get("/v1/deletion-requests.csv", params=sought).status_code == 200
-    entries = gateway.get("/v1/audit-log?limit=5").json()["items"]
+    for path in ("deletion-requests", "suppressions"):
+        assert gateway.get(f"/v1/{path}", params={"subject_id": "p3"}).status_code == 200
+        assert gateway.get(f"/v1/{path}").status_code == 200
+    entries = gateway.get("/v1/audit-log?limit=7").json()["items"]
     tenant_id = entries[0]["tenant_id"]
     assert [(one["action"], one["object_id"], one["detail"]) for one in entries] == [
+        ("suppressions.looked_up", tenant_id, {}),
+        ("deletion_requests.looked_up", tenant_id, {}),
         ("deletion_requests.exported", tenant_id, {"sought_by": ["source", "status", "subject_ref"]}),
         *2 * [("lineage.read", tenant_id, {}), ("subject.looked_up", dataset_id, {})],
     ]
@@ -220,6 +241,7 @@ def test_what_is_refused_was_no_look(there: There, gateway: TestClient) -> None:
         (f"/v1/datasets/{_dataset(there)}/subjects/p1", app, 403),
         ("/v1/datasets/ds_0/subjects/p1", {}, 404),
         ("/v1/deletion-requests.csv?model_id=mdl_0", app, 403),
+        ("/v1/deletion-requests.csv?source=%00", {}, 422),
         (f"/v1/deletion-requests.csv?subject_id=p1&subject_sha256={'0' * 64}", {}, 422),
         ("/v1/deletion-requests.csv?external=x", {}, 422),
     ):

@@ -30,11 +30,11 @@ from app.db.tables import LedgerEntry, Model
 from app.errors import LetheError
 from app.installation import Installation
 from app.main import create_app
+from app.unlearning import queue
 from tests.app.api.test_drp import Agent
 from tests.app.deletion import people
 from tests.conftest import npz
 from tests.faults import processes
-from app.unlearning import queue
 from tests.stored import flipped
 from worker.langevin.noise import SystemNoise
 
@@ -412,6 +412,23 @@ def raw(w: World, said: bytes) -> str:
         return str(json.loads(answer.partition(b"\r\n\r\n")[2])["code"])
 
 
+def waited_for(w: World) -> str:
+    """A model that somebody waits for."""
+    model_id = w.live()
+    w.request_id()
+    return model_id
+
+
+def retired(w: World, kind: str, retired_id: str) -> str:
+    w.done("DELETE", f"/{kind}/{retired_id}")
+    return retired_id
+
+
+def ended_run(w: World) -> str:
+    w.live()
+    return str(w.done("GET", "/runs")["items"][0]["id"])
+
+
 def defect(w: World) -> str:
     model_id = w.live()
     w.behind("UPDATE models SET mechanism = '{}'", triggers_of="models")
@@ -485,6 +502,13 @@ REACHED: dict[str, Callable[[World], str]] = {
     "issuer_exists": lambda w: w.twice(
         "/identity-issuers", {"issuer": "https://login.example", "audience": "lethe", "jwks": {"keys": [JWK]}}
     ),
+    "model_in_use": lambda w: w.code("DELETE", f"/models/{waited_for(w)}"),
+    "model_retired": lambda w: w.code("POST", f"/models/{retired(w, 'models', w.model_id())}/relearn"),
+    "dataset_in_use": lambda w: w.code("DELETE", f"/datasets/{w.new_model(w.dataset_id())['dataset_id']}"),
+    "dataset_retired": lambda w: w.code(
+        "POST", "/models", json={"name": "m", "dataset_id": retired(w, "datasets", w.dataset_id())}
+    ),
+    "run_not_cancellable": lambda w: w.code("POST", f"/runs/{ended_run(w)}/cancel"),
     "model_not_live": lambda w: w.code("GET", f"/accounting/models/{w.model_id()}"),
     "agent_exists": lambda w: w.twice("/agents", {"agent_id": "agent", "name": "Agent", "verify_key": ED25519}),
     # refusals of the engine and the accountant

@@ -459,3 +459,39 @@ def test_a_database_that_was_put_back_is_mended(
         assert not rows_of(mended, dataset["id"]).features[1].any()
         work_at(mended)
         assert_all_done_once(mended)
+
+
+def test_what_was_retired_since_does_not_come_back(
+    gateway: TestClient,
+    at: Installation,
+    new_dataset: Make,
+    new_model: Make,
+    forget: Make,
+    work: Callable[[], int],
+    back_up: Callable[[], Backup],
+    restore: Callable[[], Restored],
+    other: Settings,
+) -> None:
+    """A model and a dataset that were retired after the backup are retired again: no row of theirs is written to disk,
+    nothing is learned, and the requests that were open in the backup are over; what was not retired is restored."""
+    dataset, kept = new_dataset(rows=60), new_dataset("kept", rows=60, seed=1)
+    model = new_model(dataset["id"])
+    assert work() == 1
+    request = forget("p1", dataset_ids=[dataset["id"]])
+    back_up()
+    assert work() == 1
+    for path in (f"/models/{model['id']}", f"/datasets/{dataset['id']}"):
+        assert gateway.delete(f"/v1{path}").json()["destroyed_at"]
+
+    restore()
+    with installation.opened(other) as again, TestClient(create_app(other)) as client:
+        client.headers["Authorization"] = gateway.headers["Authorization"]
+        assert again.rows.dataset_ids() == {kept["id"]}
+        for path in (f"/models/{model['id']}", f"/datasets/{dataset['id']}"):
+            found = client.get(f"/v1{path}").json()
+            assert found["retired_at"]
+            assert found["destroyed_at"]
+        assert client.get(f"/v1/datasets/{dataset['id']}").json()["num_subjects"] == 0
+        assert client.get(f"/v1/deletion-requests/{request['id']}").json()["status"] == "completed"
+        assert work_at(again) == 0
+        assert client.get(f"/v1/models/{model['id']}/versions").json()["items"][0]["status"] == "destroyed"

@@ -10,6 +10,7 @@ from app.audit import repository as audit_repository
 from app.db import Actor
 from app.db.sealed import Particulars
 from app.db.tables import DeletionRequest, Suppression, WebhookDelivery
+from app.deletion import retention
 from app.deletion import service as deletion
 from app.deletion.retention_repository import NOBODY
 from app.installation import Installation
@@ -168,3 +169,25 @@ def test_the_actor_of_a_purge_is_the_service(at: Installation) -> None:
             session, tenant_id=OFFICER.tenant_id, before=None, limit=1, action="deletion_requests.purged"
         )
     assert entry.actor == "lethe"
+
+
+def test_the_identities_of_a_subject_request_go_together(at: Installation) -> None:
+    """What came in one OpenDSR request is kept until the last of it has ended for so long: a part of it would be taken
+    for another request under its id. However few go at once, none stays behind."""
+    policy = Policy(retain_details_days=30, report_seconds=0)
+    written = WRITTEN | {"callback_urls": []}
+    with at.database.writing() as session:
+        people.obey(session, policy)
+        first, second = [people.ask(session, who, policy, **written, source="opendsr").request for who in ("a", "b")]
+        asked = [first.id, second.id]
+        apart = people.ask(session, "sub_c", policy, **written, source="another").request.id
+        session.get_one(DeletionRequest, second.id).ended_at = first.created_at + 10 * DAY
+    pass_by(at, 31 * DAY)
+    assert [found(at, one).kept for one in (*asked, apart)] == ["details", "details", "request"]
+    with at.database.writing() as session:
+        people.later(session, 10 * DAY)
+    with at.database.reading() as session:
+        [due] = retention.due(session, limit=1)
+        assert set(due.request_ids) == set(asked)
+    chores.purge_requests(at)
+    assert [found(at, one).kept for one in asked] == ["request", "request"]

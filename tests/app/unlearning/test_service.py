@@ -14,6 +14,7 @@ from app.db import now
 from app.db.tables import Dataset, LedgerEntry, Model, Run, Version
 from app.errors import LeaseLost, RunDiffersFromPlan, RunUnknown
 from app.installation import Installation
+from app.operations import repository as operations
 from app.registry import weights
 from app.unlearning import queue
 from app.unlearning import service as unlearning
@@ -434,3 +435,27 @@ def test_an_unknown_run_is_named(at: Installation) -> None:
     """Asking for a run that does not exist raises `RunUnknown`."""
     with at.database.reading() as session, pytest.raises(RunUnknown):
         unlearning.get(session, "run_none")
+
+
+def test_failures_that_repeat_are_counted_on_one_run(
+    at: Installation, claim: Claim, fail: Any, live: Any, forget: Make, get: Get, work: Callable[[], int]
+) -> None:
+    """Of runs that fail for ever for the same reason the first, the last and a count are kept; the request that they
+    serve names the last, all are counted as ended, and another reason begins anew."""
+    request = forget("p1")
+    for _ in range(6):
+        fail(claim())
+    first, last = reversed([run for run in get("/runs")["items"] if run["status"] == "failed"])
+    assert (first["repeated"], last["repeated"]) == (0, 4)
+    assert get(f"/deletion-requests/{request['id']}")["models"][0]["run_id"] == last["id"]
+    claimed = claim()
+    assert claimed
+    with at.database.writing() as session:
+        unlearning.fail(session, run_id=claimed.run_id, error_code="another")
+    assert get("/runs")["items"][0]["repeated"] == 0
+    with at.database.reading() as session:
+        counted = {(kind, status): count for kind, status, count, *_ in operations.totals(session, before=now(session))}
+    assert counted["unlearn", "failed"] == 7
+    _forget_pauses(at)
+    assert work() == 1
+    assert get(f"/deletion-requests/{request['id']}")["status"] == "completed"

@@ -1,0 +1,36 @@
+"""What is left of retired models and datasets is destroyed: after the tombstones know that they were, so that no backup
+brings them back."""
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from app import telemetry
+from app.backup import tombstones
+from app.errors import LetheError
+from app.installation import Installation
+from app.registry import service as registry
+from app.unlearning import retirement
+
+
+def destroy(at: Installation) -> None:
+    """Remember what was retired, destroy its weights and rows, and say so of what is gone. May be done by anybody,
+    again and again; what a store refuses is tried again the next time.
+
+    Raises `TombstonesDamaged`, `DatabasePutBack`, `OSError`.
+    """
+    with at.database.reading() as session:
+        pending = retirement.pending(session)
+    for retired in pending:
+        tombstones.record_retired(at, retired.id, retired_at=retired.at)
+        for rows_id in retired.rows_ids:
+            at.rows.delete(rows_id)
+        if set(registry.destroy(at.weights, retired.version_ids)) == set(retired.version_ids):
+            with at.database.writing() as session:
+                retirement.confirm(session, retired)
+
+
+def destroy_now(at: Installation) -> None:
+    """`destroy`, before somebody is answered; never raises: what cannot be done now is done by a worker."""
+    try:
+        destroy(at)
+    except (LetheError, OSError, SQLAlchemyError) as error:
+        telemetry.logger().error("retirement.put_off", error=type(error).__name__)

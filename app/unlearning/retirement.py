@@ -1,0 +1,117 @@
+"""Models and datasets that are needed no longer: nothing is learned or forgotten by them from here on, and their
+weights and rows are destroyed. What was said about them stays: versions, copies, ledger, certificates, audit log.
+
+Nothing is retired that a request still needs: who asked to be forgotten is owed a version without them, or their rows
+null on disk, and a certificate of that.
+"""
+
+from sqlalchemy.orm import Session
+
+from app.audit import service as audit
+from app.db import now
+from app.db.tables import Dataset, Model
+from app.deletion import claims
+from app.deletion import repository as deletion_repository
+from app.errors import DatasetInUse, ModelInUse, ModelUnknown
+from app.registry import additions
+from app.registry import repository as registry_repository
+from app.registry import service as registry
+from app.unlearning import repository, service
+
+
+def retire_model(session: Session, model: Model) -> None:
+    """Take a model out of service for good; once more changes nothing. Raises `ModelInUse` while requests wait for it.
+
+    The run that it may have under way is cut off: nobody waits for that either.
+    """
+    if model.retired_at is not None:
+        return
+    if waiting := deletion_repository.count_owed(session, model_id=model.id):
+        raise ModelInUse(
+            f"{_requests(waiting)} for model {model.id} to forget; wait until they are completed "
+            f"(GET /v1/deletion-requests?model_id={model.id}), or cancel them."
+        )
+    service.stop_runs(session, model_id=model.id)
+    _retire(session, model)
+    audit.record(session, "model.retired", model.id, dataset_id=model.dataset_id)
+
+
+def retire_dataset(session: Session, dataset: Dataset) -> None:
+    """Let go of a dataset and of who was in it; once more changes nothing.
+
+    Raises `DatasetInUse` while a model learns from it or is measured on it, or requests wait to have rows of it erased.
+    """
+    if dataset.retired_at is not None:
+        return
+    for model in registry_repository.users_of(session, dataset_id=dataset.id):
+        raise DatasetInUse(
+            f"Model {model.id} learns from dataset {dataset.id} or is measured on it; retire it first "
+            f"(DELETE /v1/models/{model.id})."
+        )
+    if waiting := deletion_repository.count_to_erase(session, dataset_id=dataset.id):
+        raise DatasetInUse(
+            f"{_requests(waiting)} to have rows of dataset {dataset.id} erased; wait until they are completed "
+            "(GET /v1/deletion-requests), or cancel them."
+        )
+    service.stop_runs(session, dataset_id=dataset.id)
+    _let_go(session, dataset)
+    audit.record(session, "dataset.retired", dataset.id, num_slots=dataset.num_slots)
+
+
+def retire_again(session: Session, retired_id: str) -> None:
+    """Retire what a backup brought back, whatever requests wait for it: all that they asked of it is done by that."""
+    try:
+        model = registry.get_model(session, retired_id)
+    except ModelUnknown:
+        dataset = registry_repository.dataset(session, retired_id)
+        if dataset is not None:
+            _retire_dataset_again(session, dataset)
+    else:
+        _retire_model_again(session, model)
+
+
+def _retire_model_again(session: Session, model: Model) -> None:
+    dataset = session.get_one(Dataset, model.dataset_id)
+    claims.give_up_model(session, model_id=model.id, revision=dataset.revision)
+    _retire(session, model)
+    model.destroyed_at = model.retired_at
+
+
+def _retire_dataset_again(session: Session, dataset: Dataset) -> None:
+    for model in registry_repository.users_of(session, dataset_id=dataset.id):
+        _retire_model_again(session, model)
+    claims.confirm_erasures(session, dataset=dataset)
+    deletion_repository.drop_unclaimed(session, dataset_id=dataset.id)
+    _let_go(session, dataset)
+    dataset.destroyed_at = dataset.retired_at
+
+
+def _retire(session: Session, model: Model) -> None:
+    live = registry_repository.live_version(session, model)
+    if live is not None and live.status == "live":
+        live.status = "retired"
+    model.status, model.live_version, model.wanted, model.audit_asked_at = "retired", None, None, None
+    model.error_code, model.not_before = None, None
+    model.retired_at = now(session)
+
+
+def _let_go(session: Session, dataset: Dataset) -> None:
+    additions.drop(session, dataset_id=dataset.id)
+    registry_repository.drop_records(session, dataset_id=dataset.id)
+    registry_repository.forget_metrics(session, evaluation_dataset_id=dataset.id)
+    dataset.retired_at = now(session)
+
+
+def _requests(count: int) -> str:
+    return "1 deletion request waits" if count == 1 else f"{count} deletion requests wait"
+
+
+def pending(session: Session) -> list[repository.Retired]:
+    """What was retired, and of which something may be left."""
+    return repository.retired(session)
+
+
+def confirm(session: Session, retired: repository.Retired) -> None:
+    """Note that nothing is left of it."""
+    registry_repository.mark_destroyed(session, version_ids=retired.version_ids, at=now(session))
+    repository.mark_gone(session, retired.id, at=now(session))

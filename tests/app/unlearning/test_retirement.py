@@ -1,0 +1,291 @@
+"""Learning that is cancelled, models and datasets that are retired: what ends, what is destroyed, and what stays."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from fastapi.testclient import TestClient
+
+from app.db import Actor
+from app.db.tables import Addition, Dataset, Model, Record, Run
+from app.errors import DatasetUnknown, LeaseLost
+from app.installation import Installation
+from app.operations import chores
+from app.operations import retirement as retired
+from app.registry import datasets
+from app.unlearning import queue, retirement
+from app.unlearning import service as unlearning
+from app.unlearning.queue import Claimed
+from tests.app.api.test_authorisation import one_row
+
+Make = Callable[..., dict[str, Any]]
+Get = Callable[[str], Any]
+Call = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def claim(at: Installation) -> Callable[[], Claimed]:
+    """Claim the next run, which there is."""
+
+    def taken() -> Claimed:
+        with at.database.writing() as session:
+            claimed = queue.claim(session, worker="w", lease_seconds=60, max_requests=500)
+        assert claimed
+        return claimed
+
+    return taken
+
+
+@pytest.fixture
+def call(gateway: TestClient) -> Call:
+    """Make a call, which is answered so; its answer."""
+
+    def made(method: str, path: str, *, code: str | None = None, **asked: Any) -> dict[str, Any]:
+        answer = gateway.request(method, f"/v1{path}", **asked)
+        body: dict[str, Any] = answer.json()
+        assert (answer.is_success, body.get("code")) == (code is None, code), answer.text
+        return body
+
+    return made
+
+
+@pytest.fixture
+def live(new_dataset: Make, new_model: Make, work: Callable[[], int]) -> dict[str, Any]:
+    """A live model of 60 people."""
+    model = new_model(new_dataset()["id"], noise_scale=0.02)
+    work()
+    return model
+
+
+def status(get: Get, model: dict[str, Any]) -> tuple[str, int | None]:
+    found = get(f"/models/{model['id']}")
+    return found["status"], found["live_version"]
+
+
+# --- runs that are cancelled -----------------------------------------------------------------------------------------
+
+
+def test_a_first_learning_that_is_cancelled_can_begin_anew(
+    at: Installation, new_dataset: Make, new_model: Make, get: Get, call: Call, claim: Any, work: Callable[[], int]
+) -> None:
+    """Its run is cancelled and taken from its worker, nothing is due, and the model says so; asked again, it learns."""
+    model = new_model(new_dataset()["id"])
+    claimed = claim()
+    assert call("POST", f"/runs/{claimed.run_id}/cancel")["status"] == "cancelled"
+    assert status(get, model) == ("cancelled", None)
+    with at.database.reading() as session, pytest.raises(LeaseLost):
+        unlearning.check_held(session, run_id=claimed.run_id)
+    assert work() == 0
+    call("POST", f"/runs/{claimed.run_id}/cancel", code="run_not_cancellable")
+    call("POST", f"/models/{model['id']}/relearn")
+    assert work() == 1
+    assert status(get, model) == ("live", 1)
+    assert [run["status"] for run in get("/runs")["items"]] == ["published", "cancelled"]
+
+
+def test_learning_again_that_is_cancelled_leaves_the_version(
+    live: dict[str, Any], get: Get, call: Call, claim: Any, work: Callable[[], int]
+) -> None:
+    """The live version stays in service; so it does when an audit is cancelled."""
+    for asked in ("relearn", "audit"):
+        call("POST", f"/models/{live['id']}/{asked}")
+        call("POST", f"/runs/{claim().run_id}/cancel")
+        assert work() == 0
+        assert status(get, live) == ("live", 1)
+    assert get(f"/models/{live['id']}")["audit"]["asked_at"] is None
+
+
+def test_whoever_waits_for_a_model_that_is_cancelled_waits_no_longer(
+    new_dataset: Make, new_model: Make, forget: Make, get: Get, call: Call, claim: Any, work: Any
+) -> None:
+    """Somebody who asks while a model learns is erased, and owed nothing by a model that never was."""
+    new_model(new_dataset()["id"])
+    claimed = claim()
+    request = forget("p1")
+    call("POST", f"/runs/{claimed.run_id}/cancel")
+    assert work() == 1
+    found = get(f"/deletion-requests/{request['id']}")
+    assert (found["status"], found["outcome"], found["models"]) == ("completed", "forgotten", [])
+
+
+def test_what_honours_a_deletion_is_not_cancelled(
+    live: dict[str, Any], new_model: Make, forget: Make, get: Get, call: Call, claim: Any
+) -> None:
+    """Neither unlearning, nor a first learning that somebody waits for who asked to be forgotten."""
+    new_model(live["dataset_id"])
+    forget("p1")
+    claimed = claim()
+    call("POST", f"/runs/{claimed.run_id}/cancel", code="run_not_cancellable")
+    assert get(f"/runs/{claimed.run_id}")["status"] == "running"
+
+
+def test_learning_that_a_model_must_do_is_not_cancelled(
+    at: Installation, live: dict[str, Any], call: Call, claim: Any
+) -> None:
+    """A model whose weights are lost learns again, whatever anybody wants; retiring it ends that."""
+    with at.database.writing() as session:
+        model = session.get_one(Model, live["id"])
+        model.wanted, model.error_code = "relearn", "weights_destroyed"
+    claimed = claim()
+    refusal = call("POST", f"/runs/{claimed.run_id}/cancel", code="run_not_cancellable")
+    assert f"DELETE /v1/models/{live['id']}" in refusal["detail"]
+    call("DELETE", f"/models/{live['id']}")
+    with at.database.reading() as session:
+        assert session.get_one(Run, claimed.run_id).status == "cancelled"
+
+
+# --- models ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_retired_model_is_gone_and_on_record(
+    at: Installation, live: dict[str, Any], forget: Make, gateway: TestClient, get: Get, call: Call, work: Any
+) -> None:
+    """Its weights are destroyed at once; its versions, the copies that went out, its ledger and its certificates stay,
+    and it owes nothing to whoever asks later."""
+    path = f"/models/{live['id']}"
+    assert gateway.get(f"/v1{path}/versions/1/weights").status_code == 200
+    first = forget("p1")
+    work()
+    for _ in range(2):
+        found = call("DELETE", path)
+        assert (found["status"], found["live_version"], found["guarantee"]) == ("retired", None, None)
+        assert found["destroyed_at"]
+    assert not at.weights.version_ids()
+    for method, under, code in (
+        ("GET", "/versions/2/weights", "weights_destroyed"),
+        ("POST", "/predictions", "model_retired"),
+        ("POST", "/relearn", "model_retired"),
+        ("POST", "/audit", "model_retired"),
+    ):
+        body = {"records": [[0.0, 0.0, 0.0]]} if under == "/predictions" else None
+        call(method, f"{path}{under}", code=code, **({"json": body} if body else {}))
+    assert get(f"{path}/serving")["may_serve"] is False
+    assert [one["status"] for one in get(f"{path}/versions")["items"]] == ["destroyed"] * 2
+    assert [one["version"] for one in get(f"{path}/exports")["items"]] == [1]
+    assert get(f"/accounting{path}/ledger/verdict")["valid"]
+    assert get(f"/accounting/deletion-requests/{first['id']}")
+    assert get(f"/deletion-requests/{first['id']}/certificate")
+    [carried] = get(f"/deletion-requests/{first['id']}/lineage")["models"]
+    assert (carried["num_versions"], carried["num_copies_outside"]) == (1, 1)
+    later = forget("p2")
+    assert work() == 1
+    found = get(f"/deletion-requests/{later['id']}")
+    assert (found["status"], found["models"]) == ("completed", [])
+    [carried] = get(f"/deletion-requests/{later['id']}/lineage")["models"]
+    assert carried["num_versions"] == 2
+
+
+def test_a_model_that_somebody_waits_for_is_not_retired(
+    live: dict[str, Any], forget: Make, get: Get, call: Call, work: Any
+) -> None:
+    """While a request is owed a version without its subject the model stays, and the refusal says how to go on."""
+    forget("p1")
+    refusal = call("DELETE", f"/models/{live['id']}", code="model_in_use")
+    assert f"model_id={live['id']}" in refusal["detail"]
+    assert status(get, live) == ("live", 1)
+    work()
+    assert call("DELETE", f"/models/{live['id']}")["status"] == "retired"
+
+
+def test_a_model_that_learns_is_retired(
+    at: Installation, new_dataset: Make, new_model: Make, call: Call, claim: Any, work: Callable[[], int]
+) -> None:
+    """Its run is cut off; what its worker may still write is destroyed like the weights of any run that ended."""
+    model = new_model(new_dataset()["id"])
+    claimed = claim()
+    assert call("DELETE", f"/models/{model['id']}")["status"] == "retired"
+    with at.database.reading() as session, pytest.raises(LeaseLost):
+        unlearning.check_held(session, run_id=claimed.run_id)
+    assert work() == 0
+
+
+# --- datasets --------------------------------------------------------------------------------------------------------
+
+
+def test_a_retired_dataset_holds_nobody(
+    at: Installation, live: dict[str, Any], forget: Make, get: Get, call: Call, work: Any
+) -> None:
+    """When its models are retired and nobody waits, its rows and whose they were are destroyed; nothing is learned from
+    it or added to it, and requests of the people who were in it hold nothing there."""
+    forget("p1")
+    work()
+    dataset_id = live["dataset_id"]
+    path = f"/datasets/{dataset_id}"
+    refusal = call("DELETE", path, code="dataset_in_use")
+    assert f"DELETE /v1/models/{live['id']}" in refusal["detail"]
+    call("DELETE", f"/models/{live['id']}")
+    for _ in range(2):
+        found = call("DELETE", path)
+        assert (found["num_records"], found["num_subjects"]) == (0, 0)
+        assert found["retired_at"]
+        assert found["destroyed_at"]
+    with pytest.raises(DatasetUnknown):
+        at.rows.open(dataset_id)
+    with at.database.reading() as session:
+        assert session.scalars(sa.select(Record)).first() is None
+    call("POST", "/models", code="dataset_retired", json={"name": "m", "dataset_id": dataset_id})
+    call("POST", f"{path}/records", code="dataset_retired", files=one_row("somebody"))
+    later = forget("p2", dataset_ids=[dataset_id])
+    assert get(f"/deletion-requests/{later['id']}")["outcome"] == "nothing_held"
+    assert get("/suppressions")["items"]
+    assert work() == 0
+
+
+def test_a_dataset_that_somebody_waits_for_is_not_retired(
+    new_dataset: Make, forget: Make, get: Get, call: Call, work: Any
+) -> None:
+    """While rows are to be erased the dataset stays; a request in review finds nothing there when it is approved."""
+    dataset = new_dataset()
+    forget("p1")
+    call("DELETE", f"/datasets/{dataset['id']}", code="dataset_in_use")
+    work()
+    call("PATCH", "/tenant", json={"policy": {"auto_accept": False}})
+    reviewed = forget("p2")
+    call("DELETE", f"/datasets/{dataset['id']}")
+    call("POST", f"/deletion-requests/{reviewed['id']}/approve")
+    assert work() == 0
+    assert get(f"/deletion-requests/{reviewed['id']}")["outcome"] == "nothing_held"
+
+
+def test_rows_that_wait_to_be_added_go_with_their_dataset(
+    at: Installation, new_dataset: Make, forget: Make, get: Get, call: Call, work: Any
+) -> None:
+    """A batch beside the dataset is dropped, and its rows are destroyed too."""
+    dataset = new_dataset()
+    forget("p1")
+    work()
+    added = call("POST", f"/datasets/{dataset['id']}/records", files=one_row("somebody"))
+    call("DELETE", f"/datasets/{dataset['id']}")
+    assert get(f"/datasets/{dataset['id']}/additions/{added['id']}")["status"] == "dropped"
+    assert not at.rows.dataset_ids()
+    with at.database.reading() as session:
+        assert not session.get_one(Addition, added["id"]).staged
+    assert work() == 0
+
+
+def test_what_was_retired_is_destroyed_however_often_that_is_cut_off(
+    at: Installation, by: Actor, live: dict[str, Any]
+) -> None:
+    """Killed after the commit, after the tombstones, or after the rows, the next time does what is left; until then it
+    is not said to be destroyed."""
+    with at.database.writing(by=by) as session:
+        retirement.retire_model(session, session.get_one(Model, live["id"]))
+        retirement.retire_dataset(session, datasets.get(session, live["dataset_id"]))
+    with at.database.reading() as session:
+        assert session.get_one(Dataset, live["dataset_id"]).destroyed_at is None
+    folder = at.settings.resolved_tombstones().parent
+    folder.chmod(0o500)
+    try:
+        retired.destroy_now(at)  # what cannot be written down is not destroyed
+    finally:
+        folder.chmod(0o700)
+    at.rows.delete(live["dataset_id"])  # and died
+    chores.sweep_rows(at)
+    for _ in range(2):
+        retired.destroy(at)
+    with at.database.reading() as session:
+        assert session.get_one(Dataset, live["dataset_id"]).destroyed_at
+        assert session.get_one(Model, live["id"]).destroyed_at
+    assert not at.weights.version_ids()
+    assert not at.rows.dataset_ids()
