@@ -46,7 +46,7 @@ def ids(data_folder: Path) -> dict[str, str]:
 
 @pytest.mark.slow
 def test_everybody_and_everything_is_still_there_and_goes_on(data_folder: Path) -> None:
-    """Datasets, models and requests keep their ids; who was forgotten stays so; who waits is forgotten, with a certificate."""
+    """Ids and statuses stay, who was forgotten stays so, and who waits is forgotten, with a certificate."""
     was = ids(data_folder)
     with up(data_folder) as lethe:
         held = {dataset.id: dataset for dataset in lethe.datasets.list()}
