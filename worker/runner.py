@@ -14,7 +14,7 @@ from app import telemetry, tracing
 from app.accounting.certificates import sha256
 from app.backup import tombstones
 from app.backup.tombstones import Release
-from app.errors import AuditFailed, LeaseLost, LetheError, RunDiffersFromPlan
+from app.errors import AuditFailed, LeaseLost, LetheError, RunDiffersFromPlan, Unavailable
 from app.installation import Installation
 from app.operations import chores
 from app.privacy.audit import Observed
@@ -33,10 +33,14 @@ from worker.ranks import ChainFailed, Ran
 def run_next(at: Installation, *, worker: str) -> bool:
     """Do the next run that is due; False if there is none. Never raises for a run that fails: it is handed back.
 
-    While the database cannot be reached nothing is due. What it cut off is a run whose lease will end.
+    While the database cannot be reached, or is not of the keys that are here, nothing is due. What that cut off is a
+    run whose lease will end.
     """
     try:
         return _run_next(at, worker=worker)
+    except Unavailable as error:
+        telemetry.logger().error("worker.unavailable", error=error.code)
+        return False
     except OperationalError as error:
         telemetry.logger().warning("worker.database_lost", error=type(error.orig).__name__)
         return False
