@@ -414,6 +414,11 @@ class WeightsUnreadable(LetheError):
     title = "The sealed weights cannot be opened"
 
 
+class SignatureUnverifiable(LetheError):
+    code = "signature_unverifiable"
+    title = "What was signed does not verify; it is not used"
+
+
 class CertificateInvalid(LetheError):
     code = "certificate_invalid"
     title = "The certificate does not verify"
@@ -437,6 +442,21 @@ class Unavailable(LetheError):
     title = "Not available now"
 
 
+class InstallationMismatch(Unavailable):
+    code = "installation_mismatch"
+    title = "Keys, stores and database are not of one installation"
+
+
+class StorageFull(Unavailable):
+    code = "storage_full"
+    title = "The disk is full"
+
+
+class DatabaseDamaged(Unavailable):
+    code = "database_damaged"
+    title = "The database is damaged"
+
+
 class Busy(Unavailable):
     code = "busy"
     title = "Too many calls at once"
@@ -453,6 +473,11 @@ class AlreadyRunning(LetheError):
 class DatabaseUnreadable(LetheError):
     code = "database_unreadable"
     title = "The database cannot be read"
+
+
+class FolderExposed(LetheError):
+    code = "folder_exposed"
+    title = "Others can enter a folder of the installation"
 
 
 class SigningUnusable(LetheError):

@@ -7,11 +7,14 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
+from app import adoption, folders, key_checks
 from app.access import service as access
 from app.config import Settings
 from app.db import Database, migrate, reader
+from app.db.migrate import Schema
 from app.dispatch import Bell, bell
-from app.errors import DatabaseUnreadable, RestoreUnfinished
+from app.errors import DatabaseUnreadable, InstallationMismatch, RestoreUnfinished
+from app.key_checks import Guard, Place
 from app.keys import KeyEncryptionFile, Keys, read_or_create
 from app.registry import first_layout, memory
 from app.registry.files import locked
@@ -46,10 +49,13 @@ def opened(
     """Open the stores that `settings` name; the database, which may be `read_only`, must have been set up.
 
     `patience_seconds`: how long whoever needs the database waits for a server that is away. `unfinished`: for whoever
-    restores it. Raises `RestoreUnfinished` for anybody else.
+    restores it. Raises `RestoreUnfinished` for anybody else, `InstallationMismatch` where keys, stores and database are
+    not of one installation, `FolderExposed`; sessions that begin later raise `InstallationMismatch` too.
     """
     if not unfinished:
         _check_finished(settings)
+    if not read_only:
+        _close_to_others(settings)
     keys = Keys(settings.data_dir / "keys")
     url, vault = settings.resolved_database_url(), _vault(settings, keys)
     database = Database(
@@ -59,6 +65,10 @@ def opened(
         patience_seconds=patience_seconds,
     )
     try:
+        if not unfinished:
+            guard = _guard(settings, database, keys, partly=read_only)
+            guard.start()
+            database.guard(guard.check)
         yield Installation(
             settings=settings,
             database=database,
@@ -75,17 +85,20 @@ def opened(
 def set_up(settings: Settings, *, reader_role: str | None = None) -> None:
     """Make the data folder, bring the database to the present schema, and let the first admin key in.
 
-    `reader_role`: let this role of the database read what the accounting service reads. Safe to run by several
-    processes at once. Raises `DatabaseUnreadable`, `InputInvalid`, `RestoreUnfinished`.
+    Keys are made only for a database in which nothing is; any other must be of the keys that are there, or nothing is
+    made or changed. `reader_role`: let this role of the database read what the accounting service reads. Safe to run by
+    several processes at once. Raises `DatabaseUnreadable`, `InstallationMismatch`, `FolderExposed`, `InputInvalid`,
+    `RestoreUnfinished`.
     """
-    settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     _check_finished(settings)
-    set_up_stores(settings)
-    Keys(settings.data_dir / "keys").create()
-    admin_key = read_or_create(settings.resolved_admin_key_file(), access.new_key)
+    if settings.database_url is None:  # it is in there
+        folders.make(settings.data_dir)
+    _close_to_others(settings)
     database = Database(settings.resolved_database_url(), patience_seconds=_PATIENCE_SECONDS)
     try:
-        migrate.upgrade(database.engine)
+        database.check()
+        keys = _settled(settings, database)
+        admin_key = read_or_create(settings.resolved_admin_key_file(), access.new_key)
         with database.writing() as session:
             by = access.ensure_default_tenant(session)
         with database.writing(by=by) as session:
@@ -93,24 +106,89 @@ def set_up(settings: Settings, *, reader_role: str | None = None) -> None:
         _seal_first_layout(settings, database)
         if reader_role is not None:
             reader.grant(database, reader_role)
+        _guard(settings, database, keys).start()
     except sa.exc.OperationalError as error:
         raise DatabaseUnreadable(f"{error.orig}; are LETHE_DATABASE_URL and LETHE_DATA_DIR right?") from error
     finally:
         database.close()
 
 
+def _settled(settings: Settings, database: Database) -> Keys:
+    """The keys, which are the database's, as the stores are; the database has the present schema.
+
+    What is marked is looked at before the database, which is marked last: what is there belongs to nobody else if that
+    is empty.
+    """
+    marked = places(settings)
+    is_anything_kept = _is_anything_kept(settings)
+    owners = {place.name: place.owner() for place in marked}
+    found = migrate.schema(database.engine)
+    known = key_checks.of_database(database)
+    is_new = known is None and key_checks.is_unused(database)
+    keys, key_encryption = Keys(settings.data_dir / "keys"), key_encryption_of(settings)
+    if is_new:
+        key_checks.require_nobodys(owners, is_anything_kept=is_anything_kept)
+        folders.make(settings.data_dir)
+        set_up_stores(settings)
+        keys.create()
+    elif known is not None:
+        if wrong := key_checks.wrong(keys, key_encryption, known):
+            raise InstallationMismatch(wrong)
+        key_checks.require(owners, known, is_needed=key_checks.is_anything_stored(database))
+        set_up_stores(settings)
+    else:
+        _require_fitting(settings, database, keys, key_encryption)
+        set_up_stores(settings)
+    if found is not Schema.CURRENT or known is None:
+        migrate.upgrade(database.engine, then=lambda connection: key_checks.enter(connection, keys, key_encryption))
+    now_known = key_checks.of_database(database)
+    assert now_known is not None
+    if wrong := key_checks.wrong(keys, key_encryption, now_known):  # another process was first, with other keys
+        raise InstallationMismatch(wrong)
+    for place in marked:
+        place.mark(now_known.id)
+    return keys
+
+
+def _require_fitting(settings: Settings, database: Database, keys: Keys, key_encryption: KeyEncryptionFile) -> None:
+    """That a database of the first layout, which does not say whose it is, is of these keys. Raises
+    `InstallationMismatch`."""
+    for path in (*keys.paths().values(), settings.data_dir):
+        if not path.exists():
+            raise InstallationMismatch(
+                f"{path} is missing, and the database is somebody's: put back the data folder that belongs to it, or "
+                "let LETHE_DATABASE_URL name an empty one. Nothing was changed."
+            )
+    adoption.check(
+        database.engine,
+        keys,
+        key_encryption,
+        open_sealed=_vault(settings, keys).open,
+        wrapped_keys=_wrapped_keys(settings),
+        pages=_pages(settings),
+        datasets=settings.store_folder() / "datasets",
+        tombstones=settings.resolved_tombstones(),
+    )
+
+
 def rotate_key_encryption_key(settings: Settings) -> None:
     """Wrap everything under a new key-encryption key and destroy the one before, and so all copies of old wrapped keys.
 
-    The service may be running. After a crash anywhere, run it again: it goes on with what it began.
+    The service may be running: the database knows the new key before anything is wrapped under it, and forgets the old
+    one last. After a crash anywhere, run it again: it goes on with what it began.
     """
-    path = settings.resolved_key_encryption_key_file()
-    key_encryption = KeyEncryptionFile(path)
-    with locked(path.parent):
-        key_encryption.begin_rotation()
-        for sealed in _all_sealed(settings):
-            sealed.rewrap()
-        key_encryption.end_rotation()
+    with opened(settings) as at:
+        path, key_encryption = settings.resolved_key_encryption_key_file(), key_encryption_of(settings)
+        with locked(path.parent):
+            known = key_checks.of_database(at.database)
+            assert known is not None
+            present = key_encryption.check_values(known.id)
+            key_checks.accept(at.database, [*present, key_encryption.prepare_rotation(known.id)])
+            key_encryption.begin_rotation()
+            for sealed in _all_sealed(settings):
+                sealed.rewrap()
+            key_encryption.end_rotation()
+            key_checks.accept(at.database, key_encryption.check_values(known.id))
 
 
 def unfinished(settings: Settings) -> Path:
@@ -125,12 +203,77 @@ def _check_finished(settings: Settings) -> None:
 
 def set_up_stores(settings: Settings) -> None:
     """Raises `KeyEncryptionKeyLost` rather than make a key that opens nothing, `StoreKeepsVersions`."""
-    key_encryption = KeyEncryptionFile(settings.resolved_key_encryption_key_file())
+    key_encryption = key_encryption_of(settings)
     if all(sealed.empty() for sealed in _all_sealed(settings)):
         key_encryption.create()
     key_encryption.check()
     for name in _KINDS:
         _objects(settings, name).check()
+
+
+def key_encryption_of(settings: Settings) -> KeyEncryptionFile:
+    return KeyEncryptionFile(settings.resolved_key_encryption_key_file())
+
+
+def places(settings: Settings) -> list[Place]:
+    """What says whose it is, beside the database: the data folder, and where rows and weights are."""
+    found = [_data_folder(settings)]
+    if settings.in_bucket:
+        found.append(_bucket(settings))
+    elif settings.store_folder().resolve() != settings.data_dir.resolve():
+        found.append(_store_folder(settings))
+    return found
+
+
+def _data_folder(settings: Settings) -> Place:
+    return Place(name=f"the data folder {settings.data_dir}", objects=FolderStore(settings.data_dir))
+
+
+def _store_folder(settings: Settings) -> Place:
+    return Place(name=f"the folder {settings.store_folder()}", objects=FolderStore(settings.store_folder()))
+
+
+def _bucket(settings: Settings) -> Place:
+    return Place(name=f"the bucket {settings.store_url}", objects=_objects(settings, "installation"))
+
+
+def _guard(settings: Settings, database: Database, keys: Keys, *, partly: bool = False) -> Guard:
+    of_folders = {settings.data_dir: _data_folder(settings)}
+    if not settings.in_bucket:
+        of_folders[settings.store_folder()] = _store_folder(settings)
+    return Guard(
+        database,
+        keys=keys,
+        key_encryption=key_encryption_of(settings),
+        folders=of_folders,
+        bucket=_bucket(settings) if settings.in_bucket and not partly else None,
+        partly=partly,
+    )
+
+
+def _close_to_others(settings: Settings) -> None:
+    """Raises `FolderExposed`."""
+    ours = {settings.data_dir} if settings.in_bucket else {settings.data_dir, settings.store_folder()}
+    below = [path for folder in ours if folder.exists() for path in folder.iterdir() if path.is_dir()]
+    files = [path for path in (settings.data_dir / "keys").glob("*") if path.is_file()]
+    url = sa.make_url(settings.resolved_database_url())
+    if url.get_backend_name() == "sqlite" and url.database:
+        files += [Path(url.database + suffix) for suffix in ("", "-wal", "-shm")]
+    folders.close([*sorted(ours), *sorted(below)], files)
+
+
+def _is_anything_kept(settings: Settings) -> bool:
+    """Whether rows, weights, or what callers wrote are there, whosever they are."""
+    rows = [] if settings.in_bucket else settings.store_folder().glob("datasets/*")  # of the first layout
+    return any((*_wrapped_keys(settings), *_pages(settings), *rows))
+
+
+def _wrapped_keys(settings: Settings) -> list[Path]:
+    return [path for name in _KINDS for path in settings.data_dir.glob(f"{name}/keys/[!.]*.key")]
+
+
+def _pages(settings: Settings) -> list[Path]:
+    return list(settings.data_dir.glob("vault/[!.]*.page"))
 
 
 def _rows(settings: Settings) -> RowStore:
@@ -164,14 +307,12 @@ def _all_sealed(settings: Settings) -> list[Sealed | Vault]:
 
 def _sealed(settings: Settings, name: str) -> Sealed:
     """Objects where the settings say, wrapped keys always in the data folder."""
-    key_encryption = KeyEncryptionFile(settings.resolved_key_encryption_key_file())
     keys = settings.data_dir / name / "keys"
-    return Sealed(_objects(settings, name), keys=keys, key_encryption=key_encryption)
+    return Sealed(_objects(settings, name), keys=keys, key_encryption=key_encryption_of(settings))
 
 
 def _vault(settings: Settings, keys: Keys) -> Vault:
-    key_encryption = KeyEncryptionFile(settings.resolved_key_encryption_key_file())
-    return Vault(settings.data_dir / "vault", key_encryption, reference=keys.reference)
+    return Vault(settings.data_dir / "vault", key_encryption_of(settings), reference=keys.reference)
 
 
 def _objects(settings: Settings, name: str) -> ObjectStore:

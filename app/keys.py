@@ -1,9 +1,9 @@
 """Keys of the installation: files of mode 0600 beside the database, never in it.
 
 `subject.key` turns subject ids into references (HMAC-SHA256), `digest.key` keys the digests of datasets, from
-`webhook.key` come the secrets of webhooks, `signing.jwk` signs certificates (Ed25519). Each is made at first use by
-whichever process comes first. `kek` wraps the keys of what is sealed; it is made when an installation is set up, and
-never once something is sealed: a new one opens nothing.
+`webhook.key` come the secrets of webhooks, `signing.jwk` signs certificates (Ed25519), `kek` wraps the keys of what is
+sealed. All are made when an installation is set up on an empty database, by whichever process comes first, and never
+again: a new key would find nobody, and open nothing. The database keeps a check value of each (`app.key_checks`).
 """
 
 import contextlib
@@ -17,27 +17,55 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol, Self
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from joserfc.errors import JoseError
 from joserfc.jwk import OKPKey
 
+SECRETS = ("subject.key", "digest.key", "webhook.key")
+SIGNING = "signing.jwk"
 _KEY_BYTES = 32
 _SECRET = re.compile(r"[0-9a-f]{64}")
 _ID_BYTES = 16
 _NONCE_BYTES = 12
 
 
+class KeyUnreadable(OSError):
+    """A key is not where it should be, or what is there is none; nothing is lost if it comes back."""
+
+
 class Keys:
-    """The folder of keys. Raises `OSError` where it cannot be read or written."""
+    """The folder of keys, each of which is read once. Raises `KeyUnreadable`, or another `OSError`."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._texts: dict[str, str] = {}
 
-    def create(self) -> None:
-        """Make every key that is not there: whoever opens the folder read-only cannot."""
-        _ = self.digest_key, self.signing_key, self._subject_key, self._webhook_key
+    def create(self) -> Self:
+        """Make every key that is not there. Only for a database in which nothing is: see `app.installation`."""
+        for name in SECRETS:
+            read_or_create(self._folder / name, _new_secret)
+        read_or_create(self._folder / SIGNING, _new_signing_key)
+        return self
+
+    def paths(self) -> dict[str, Path]:
+        """Where each key is, by its name."""
+        return {name: self._folder / name for name in (*SECRETS, SIGNING)}
+
+    def fresh(self) -> "Keys":
+        """The same folder, of which nothing has been read yet."""
+        return Keys(self._folder)
+
+    def check_value(self, name: str, installation_id: str) -> str:
+        """What tells this key from any other and says nothing about it, not even to whoever has another
+        installation's."""
+        if name == SIGNING:
+            found = self._signing_members()
+            canonical = json.dumps(found, sort_keys=True, separators=(",", ":")).encode()
+            return _mac(canonical, b"check", name.encode(), installation_id.encode()).hex()
+        return _mac(self._secret(name), b"check", name.encode(), installation_id.encode()).hex()
 
     @cached_property
     def digest_key(self) -> bytes:
@@ -46,7 +74,10 @@ class Keys:
     @cached_property
     def signing_key(self) -> OKPKey:
         """The Ed25519 key that signs certificates; its id is its RFC 7638 thumbprint."""
-        key = OKPKey.import_key(json.loads(read_or_create(self._folder / "signing.jwk", _new_signing_key)))
+        try:
+            key = OKPKey.import_key(self._signing_members())
+        except (JoseError, ValueError, TypeError, KeyError) as error:
+            raise KeyUnreadable(f"{self._folder / SIGNING} holds no Ed25519 key; put the right one back.") from error
         key.ensure_kid()
         return key
 
@@ -80,7 +111,27 @@ class Keys:
         return _mac(self._webhook_key, b"webhook", tenant_id.encode(), str(generation).encode())
 
     def _secret(self, name: str) -> bytes:
-        return bytes.fromhex(read_or_create(self._folder / name, _new_secret))
+        text = self._text(name)
+        if not _SECRET.fullmatch(text):
+            raise KeyUnreadable(f"Expected 64 hex digits in {self._folder / name}; put the right key back.")
+        return bytes.fromhex(text)
+
+    def _signing_members(self) -> dict[str, Any]:
+        try:
+            members = json.loads(self._text(SIGNING))
+        except ValueError:
+            members = None
+        if not isinstance(members, dict):
+            raise KeyUnreadable(f"Expected a JWK in {self._folder / SIGNING}; put the right key back.")
+        return members
+
+    def _text(self, name: str) -> str:
+        if name not in self._texts:
+            try:
+                self._texts[name] = (self._folder / name).read_text(errors="replace").strip()
+            except FileNotFoundError:
+                raise KeyUnreadable(f"The key {self._folder / name} is missing; put it back.") from None
+        return self._texts[name]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +184,7 @@ class KeyEncryptionFile:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._next = path.with_name(f"{path.name}.next")
+        self._prepared = path.with_name(f".{path.name}.prepared")
 
     def create(self) -> None:
         """Make the key unless there is one."""
@@ -142,6 +194,20 @@ class KeyEncryptionFile:
     def check(self) -> None:
         """Raises `KeyEncryptionKeyLost` where there is none."""
         self._keys()
+
+    def paths(self) -> tuple[Path, Path]:
+        """Where the key is; and the next one, while it is changed."""
+        return self._path, self._next
+
+    def check_values(self, installation_id: str) -> list[str]:
+        """Of the present key, then of the one before it, as `Keys.check_value`. Raises `KeyEncryptionKeyLost`."""
+        return [_kek_check_value(key, installation_id) for key in self._keys()]
+
+    def prepare_rotation(self, installation_id: str) -> str:
+        """Make the key that the next rotation will bring in, where nobody uses it yet; returns its check value. The
+        same one, until a rotation has begun with it."""
+        made = self._next if self._next.exists() else self._prepared
+        return _kek_check_value(bytes.fromhex(read_or_create(made, _new_secret)), installation_id)
 
     def wrap(self, key: bytes, context: str) -> bytes:
         return self.held().wrap(key, context)
@@ -155,7 +221,9 @@ class KeyEncryptionFile:
     def begin_rotation(self) -> None:
         self._keys()
         if not self._next.exists():
-            read_or_create(self._next, _new_secret)
+            read_or_create(self._prepared, _new_secret)
+            self._prepared.rename(self._next)
+            _sync(self._next.parent)
 
     def end_rotation(self) -> None:
         if not self._next.exists():
@@ -232,6 +300,10 @@ def read_or_create(path: Path, make: Callable[[], str]) -> str:
         temporary.unlink()
         _sync(path.parent)  # the name is durable too
     return path.read_text().strip()
+
+
+def _kek_check_value(key: bytes, installation_id: str) -> str:
+    return _mac(key, b"check", b"kek", installation_id.encode()).hex()
 
 
 def _new_signing_key() -> str:

@@ -23,7 +23,7 @@ from pathlib import Path
 import uvicorn
 from fastapi import FastAPI
 
-from app import hardening, installation, main, telemetry
+from app import folders, hardening, installation, main, telemetry
 from app.api import connections
 from app.config import Settings
 from app.errors import AddressInUse, AlreadyRunning
@@ -38,7 +38,7 @@ _MOST_PUT_OFF = 10
 def up(settings: Settings, *, on_ready: Callable[[str], None]) -> None:
     """Serve until SIGTERM or SIGINT; `on_ready` is told the address. Raises `AlreadyRunning`, `AddressInUse`."""
     telemetry.configure(settings.log_level)
-    settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folders.make(settings.data_dir)
     with _locked(settings.data_dir), _listening(settings) as listener:
         installation.set_up(settings)
         with installation.opened(settings) as at:

@@ -54,6 +54,7 @@ ON_BOTH_DATABASES = (
     "app/deletion",
     "app/leaving",
     "app/test_accounting_main.py",
+    "app/test_installation.py",
     "app/protocols",
     "app/operations",
     "app/unlearning",
@@ -109,11 +110,12 @@ def postgres() -> Iterator[Server]:
 
 
 @pytest.fixture(scope="session")
-def postgres_set_up_once(set_up_once: Path, postgres: Server) -> Iterator[str]:
-    """A database that belongs to `set_up_once`, to be copied."""
+def postgres_set_up_once(tmp_path_factory: pytest.TempPathFactory, postgres: Server) -> Iterator[tuple[str, Path]]:
+    """A database, to be copied, and the data folder that belongs to it."""
+    folder = tmp_path_factory.mktemp("on-postgresql") / "data"
     with postgres.database() as name:
-        installation.set_up(Settings(data_dir=set_up_once, database_url=SecretStr(postgres.url(name))))
-        yield name
+        installation.set_up(Settings(data_dir=folder, database_url=SecretStr(postgres.url(name))))
+        yield name, folder
 
 
 @pytest.fixture
@@ -135,9 +137,10 @@ def settings(kind: str, set_up_once: Path, tmp_path: Path, request: pytest.Fixtu
         shutil.copytree(set_up_once, folder)
         yield Settings(data_dir=folder, lease_seconds=5.0)
     else:
-        shutil.copytree(set_up_once, folder, ignore=shutil.ignore_patterns("lethe.db*"))
+        template, its_folder = request.getfixturevalue("postgres_set_up_once")
+        shutil.copytree(its_folder, folder)
         postgres: Server = request.getfixturevalue("postgres")
-        with postgres.database(template=request.getfixturevalue("postgres_set_up_once")) as name:
+        with postgres.database(template=template) as name:
             yield Settings(data_dir=folder, database_url=SecretStr(postgres.url(name)), lease_seconds=5.0)
 
 

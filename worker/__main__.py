@@ -3,6 +3,10 @@
 import sys
 
 from app.config import Settings
+from app.errors import LetheError
 from worker import embedded
 
-embedded.main(Settings(), name=sys.argv[1], deletions_only="--deletions-only" in sys.argv[2:])
+try:
+    embedded.main(Settings(), name=sys.argv[1], deletions_only="--deletions-only" in sys.argv[2:])
+except LetheError as error:
+    sys.exit(f"error: {error.code}: {error.detail}")

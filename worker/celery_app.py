@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from app import dispatch, hardening, heartbeat, telemetry
 from app.config import Settings
+from app.errors import LetheError
 
 try:
     settings = Settings()
@@ -39,8 +40,15 @@ def _logs_are_set_up(**_: object) -> None:
 def _configure(sender: Any, **_: object) -> None:
     sender.quiet = True  # its banner is no log line
     hardening.ensure()
+    from app import installation
     from app.operations import chores
     from worker import ranks
+
+    try:
+        with installation.opened(settings, patience_seconds=30.0):
+            pass  # each task opens it again; a worker that may not is not started
+    except LetheError as error:
+        raise SystemExit(f"error: {error.code}: {error.detail}") from None
 
     ranks.prepare(device=settings.device)
     telemetry.trace_to(settings.otlp_endpoint, service="lethe-worker")

@@ -14,7 +14,7 @@ from app import telemetry, tracing
 from app.accounting.certificates import sha256
 from app.backup import tombstones, verification
 from app.backup.journal import Release
-from app.errors import AuditFailed, DatasetDamaged, LeaseLost, LetheError, RunDiffersFromPlan
+from app.errors import AuditFailed, DatasetDamaged, LeaseLost, LetheError, RunDiffersFromPlan, Unavailable
 from app.installation import Installation
 from app.operations import chores
 from app.privacy.audit import Observed
@@ -35,10 +35,14 @@ def run_next(at: Installation, *, worker: str, deletions_only: bool = False) -> 
     """Do the next run that is due; False if there is none. Never raises for a run that fails: it is handed back.
     With `deletions_only`, the next that somebody waits for who asked to be forgotten.
 
-    While the database cannot be reached nothing is due. What it cut off is a run whose lease will end.
+    While the database cannot be reached, or is not of the keys that are here, nothing is due. What that cut off is a
+    run whose lease will end.
     """
     try:
         return _run_next(at, worker=worker, deletions_only=deletions_only)
+    except Unavailable as error:
+        telemetry.logger().error("worker.unavailable", error=error.code)
+        return False
     except OperationalError as error:
         telemetry.logger().warning("worker.database_lost", error=type(error.orig).__name__)
         return False

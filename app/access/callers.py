@@ -13,7 +13,7 @@ from app.access import service as access
 from app.access.service import Caller
 from app.db import Database, now
 from app.db.tables import ApiKey
-from app.errors import Unauthenticated
+from app.errors import Unauthenticated, Unavailable
 
 _BELIEVED_SECONDS = 1.0
 """A key that another process revokes is refused that much later at the latest."""
@@ -89,8 +89,8 @@ class LastUses:
             with self._database.writing(in_turn=False) as session:
                 at = now(session)
                 repository.used(session, list(noted), at=at, unless_since=at - _NOTED_EVERY)
-        except OperationalError as error:
-            telemetry.logger().warning("access.last_uses_not_written", error=type(error.orig).__name__)
+        except (OperationalError, Unavailable) as error:
+            telemetry.logger().warning("access.last_uses_not_written", error=type(error).__name__)
             self._noted |= noted
 
     def close(self) -> None:

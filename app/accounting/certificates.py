@@ -10,6 +10,7 @@ from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
 from sqlalchemy.orm import Session
 
+from app import signing
 from app.accounting import ledger, repository
 from app.db import now
 from app.db.tables import Certificate, Dataset, DeletionRequest, Erasure, LedgerEntry, Model, Run, Version, new_id
@@ -24,7 +25,6 @@ from app.privacy.errors import PrivacyError
 from app.privacy.guarantees import Evidence, Guarantee
 from app.privacy.mechanism import Mechanism
 
-_ALGORITHM = "Ed25519"
 _TYPE = "lethe-certificate+jws"
 
 
@@ -154,14 +154,13 @@ def get(session: Session, certificate_id: str) -> Certificate:
 
 
 def sign(keys: Keys, statement: dict[str, Any]) -> str:
-    """The compact JWS (RFC 7515, RFC 9864) of a statement."""
-    header = {"alg": _ALGORITHM, "typ": _TYPE, "kid": keys.signing_key.kid}
-    return jws.serialize_compact(header, ledger.canonical(statement), keys.signing_key, algorithms=[_ALGORITHM])
+    """The compact JWS (RFC 7515, RFC 9864) of a statement. Raises `SignatureUnverifiable`."""
+    return signing.sign(keys, ledger.canonical(statement).encode(), kind=_TYPE)
 
 
 def public_keys(keys: Keys) -> dict[str, Any]:
     """The JWK set that `/.well-known/jwks.json` publishes."""
-    return {"keys": [keys.signing_key.as_dict(private=False) | {"use": "sig", "alg": _ALGORITHM}]}
+    return signing.public_keys(keys)
 
 
 def statement_in(compact_jws: str) -> dict[str, Any]:
@@ -180,7 +179,7 @@ def verify(
     """
     try:
         signed = jws.deserialize_compact(
-            compact_jws.strip(), KeySet.import_key_set({"keys": jwks["keys"]}), algorithms=[_ALGORITHM]
+            compact_jws.strip(), KeySet.import_key_set({"keys": jwks["keys"]}), algorithms=[signing.ALGORITHM]
         )
     except (JoseError, ValueError, KeyError, TypeError) as error:
         raise CertificateInvalid("The signature was not made by any of the given keys over this statement.") from error

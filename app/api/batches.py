@@ -156,7 +156,8 @@ def _submit(call: Call, once: Once, items: Sequence[_Item], source: str | None) 
         raise InputInvalid("This source is a protocol's.", [FieldError("source", "expected another name")])
     found: list[BatchItemOut] = []
     for start in range(0, len(items), _GROUP):
-        found += _store(call, once, start, [(one, _asked(call, one, source)) for one in items[start : start + _GROUP]])
+        group = [(one, _asked(call, one, source)) for one in items[start : start + _GROUP]]
+        found += _store(call, once, start, group, is_followed=start + _GROUP < len(items))
     found.sort(key=lambda item: item.index)
     accepted = sum(item.status == 202 for item in found)
     if accepted:
@@ -182,22 +183,28 @@ def _asked(call: Call, item: _Item, source: str | None) -> Asked | LetheError:
         return error
 
 
-def _store(call: Call, once: Once, start: int, group: Sequence[tuple[_Item, Asked | LetheError]]) -> list[BatchItemOut]:
-    """Store a group and what was answered to each of it, or find what was answered when it was stored."""
-    name = once.name and f"{once.name}.{start}"
+def _store(
+    call: Call, once: Once, start: int, group: Sequence[tuple[_Item, Asked | LetheError]], *, is_followed: bool
+) -> list[BatchItemOut]:
+    """Store a group and what was answered to each of it, or find what was answered when it was stored.
+
+    What the first group is remembered by is what any other call with this Idempotency-Key would be.
+    """
+    name = once.name and (f"{once.name}.{start}" if start else once.name)
+    earlier = replace(once, name=once.name and f"{once.name}.{start}")  # as the first release remembered the first too
     once = replace(once, name=name)
     ready = [one for _, one in group if isinstance(one, Asked)]
     if not ready and name is None:
         return [_refused(item, one) for item, one in group if isinstance(one, LetheError)]
     with call.at.database.writing() as session:
-        before = idempotency.replay(session, once)
+        before = idempotency.replay(session, once) or idempotency.replay(session, earlier)
         if before is not None:
             items = [BatchItemOut.model_validate(item) for item in before.body["items"]]
         else:
             made = iter(deletion.submit_all(session, ready) if ready else ())
             view = view_of(session, call)
             items = [_answered(item, next(made) if isinstance(one, Asked) else one, view) for item, one in group]
-            if ready and name is not None:
+            if (ready or (is_followed and not start)) and name is not None:
                 body = {"items": [item.model_dump(mode="json", exclude_none=True) for item in items]}
                 idempotency.remember(session, once, Answer(status=202, location=None, body=body))
     for (_, one), item in zip(group, items, strict=True):

@@ -54,6 +54,10 @@ def speaking(words: Words) -> type[APIRoute]:
                     return answer(errors.InputInvalid("The call does not have the form that the protocol asks for."))
                 except OperationalError as error:
                     return answer(problems.unavailable(error))
+                except OSError as error:
+                    if not problems.is_full(error):
+                        raise
+                    return answer(problems.storage_full())
 
             return handler
 

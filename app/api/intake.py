@@ -32,6 +32,7 @@ from app.deletion import service as deletion
 from app.deletion.service import Asked, Submitted
 from app.deletion.status import Status
 from app.deletion.views import View
+from app.errors import Unavailable
 from app.installation import Installation
 from app.privacy.errors import PrivacyError
 from app.unlearning import queue
@@ -212,7 +213,7 @@ class Intake:
         while calls := self._next():
             try:
                 answers = self._answers(calls)
-            except OperationalError as error:  # neither would any of them alone be stored
+            except (OperationalError, OSError, Unavailable) as error:  # neither would any of them alone be stored
                 answers = [error] * len(calls)
             except Exception as error:  # noqa: BLE001  one of them is the reason: the others must not suffer
                 answers = [self._alone(call) for call in calls] if len(calls) > 1 else [error]

@@ -24,7 +24,11 @@ from app.operations.service import Metrics
 router = APIRouter(tags=["Operations"])
 
 _NOT_READY: dict[int | str, dict[str, Any]] = {
-    503: problems.declared(Unavailable)[503] | {"model": ReadyOut, "description": "Not ready, or `unavailable`"}
+    503: problems.declared(Unavailable)[503]
+    | {
+        "model": ReadyOut,
+        "description": "Not ready, `unavailable`, `storage_full`, `database_damaged` or `installation_mismatch`",
+    }
 }
 
 
@@ -49,8 +53,8 @@ class Readiness:
 
 @router.get("/readyz", response_model=ReadyOut, responses=_NOT_READY)
 async def readyz(request: Request) -> JSONResponse:
-    """Whether this process can serve: the database answers and has this release's schema, and there are places for
-    calls. If not, 503.
+    """Whether this process can serve: the database answers, is whole, and has this release's schema; keys and stores
+    are those of the database; there is room to store what comes, and there are places for calls. If not, 503.
 
     What else may need somebody's attention is told, with 200: old or late requests, workers that do not work.
     """
@@ -62,10 +66,14 @@ async def readyz(request: Request) -> JSONResponse:
 
 def ready(at: Installation) -> JSONResponse:
     """What `/readyz` answers, but for what waits in this process."""
-    if not migrate.is_current(at.database.engine):
+    with at.database.looking() as connection:
+        is_current = migrate.is_current_there(connection)
+    if not is_current:
         return JSONResponse(jsonable_encoder(ReadyOut(status="database_not_migrated")), 503)
     with at.database.reading() as session:
         found = operations.state(session, at)
+    if not at.database.read_only and not operations.is_any_room(at.settings):
+        raise problems.storage_full()
     ready = ReadyOut(
         status="ready",
         queue_age_seconds=round(found.queue_age_seconds, 3),

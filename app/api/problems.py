@@ -1,5 +1,6 @@
 """Every named condition as an HTTP problem (RFC 9457): one table from class to status."""
 
+import errno
 import traceback
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.routing import Match, Mount
 
-from app import errors, telemetry
+from app import db, errors, telemetry
 from app.errors import FieldError, LetheError
 
 STATUS: dict[type[LetheError], int] = {
@@ -110,6 +111,8 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     def _http(request: Request, error: HTTPException) -> JSONResponse:
+        if is_full(error.__cause__):  # the framework takes whatever goes wrong with a form for the caller's fault
+            return problem(storage_full())
         if error.status_code == 400:  # the framework could not read the body
             return problem(errors.InputInvalid("The body is not what its content type says."))
         if error.status_code == 405:
@@ -122,6 +125,23 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(sqlalchemy.exc.OperationalError)
     def _database(_request: Request, error: sqlalchemy.exc.OperationalError) -> JSONResponse:
         return problem(unavailable(error))
+
+    @app.exception_handler(OSError)
+    def _disk(_request: Request, error: OSError) -> JSONResponse:
+        return problem(storage_full()) if is_full(error) else unexpected(error)
+
+
+def is_full(error: BaseException | None) -> bool:
+    """Whether something could not be written for lack of room."""
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+def storage_full() -> errors.StorageFull:
+    """The condition that the disk is in, which is logged."""
+    telemetry.logger().error("gateway.storage_full")
+    return errors.StorageFull(
+        "There is no room to store this. Repeat the call, with its Idempotency-Key if it has one, when there is."
+    )
 
 
 def _methods_at(request: Request) -> list[str]:
@@ -137,6 +157,8 @@ def _methods_at(request: Request) -> list[str]:
 
 def unavailable(error: sqlalchemy.exc.OperationalError) -> errors.Unavailable:
     """The condition that the database is in, which is logged."""
+    if db.is_full(error):
+        return storage_full()
     telemetry.logger().error("gateway.database_unavailable", error=type(error.orig).__name__)
     return errors.Unavailable(
         "The database cannot be reached or is busy. Repeat the call, with its Idempotency-Key if it has one."
@@ -159,6 +181,8 @@ def _headers(error: LetheError) -> dict[str, str] | None:
             return {"Retry-After": str(error.retry_after)}
         case errors.Busy():
             return {"Retry-After": "1"}
+        case errors.StorageFull() | errors.InstallationMismatch() | errors.DatabaseDamaged():
+            return {"Retry-After": "30"}  # somebody has to do something first
         case errors.Unavailable():
             return {"Retry-After": "2"}
         case _:

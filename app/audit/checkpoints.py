@@ -15,7 +15,7 @@ from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
 from sqlalchemy.orm import Session
 
-from app import telemetry
+from app import signing, telemetry
 from app.audit import repository
 from app.audit.service import GENESIS, entry_hash
 from app.db import now
@@ -23,7 +23,6 @@ from app.db.tables import AuditCheckpoint, AuditEntry
 from app.errors import AuditCorrupt
 from app.keys import Keys
 
-_ALGORITHM = "Ed25519"
 _TYPE = "lethe-audit-checkpoint+jws"
 _FORMAT = "lethe-audit-checkpoint/1"
 GROWTH = 1000
@@ -63,11 +62,13 @@ def checkpoint(session: Session, keys: Keys, heads: Iterable[Head]) -> None:
 
 
 def sign(keys: Keys, head: Head, *, at: datetime.datetime) -> AuditCheckpoint:
-    """The checkpoint of a head: a compact JWS (RFC 7515, RFC 9864) of what `statement` says."""
+    """The checkpoint of a head: a compact JWS (RFC 7515, RFC 9864) of what `statement` says.
+
+    Raises `SignatureUnverifiable`.
+    """
     row = AuditCheckpoint(tenant_id=head.tenant_id, sequence=head.sequence, hash=head.hash, signed_at=at)
-    header = {"alg": _ALGORITHM, "typ": _TYPE, "kid": keys.signing_key.kid}
     payload = json.dumps(statement(row), sort_keys=True, separators=(",", ":")).encode()
-    row.jws = jws.serialize_compact(header, payload, keys.signing_key, algorithms=[_ALGORITHM])
+    row.jws = signing.sign(keys, payload, kind=_TYPE)
     return row
 
 
@@ -100,7 +101,7 @@ def kept(compact_jws: str) -> AuditCheckpoint:
 def is_signed(row: AuditCheckpoint, public_keys: KeySet) -> bool:
     """Whether one of these keys signed exactly this checkpoint, as a checkpoint."""
     try:
-        signed = jws.deserialize_compact(row.jws, public_keys, algorithms=[_ALGORITHM])
+        signed = jws.deserialize_compact(row.jws, public_keys, algorithms=[signing.ALGORITHM])
         payload = json.loads(signed.payload)
     except (JoseError, ValueError, KeyError, TypeError):
         return False

@@ -21,7 +21,7 @@ import numpy.typing as npt
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from app import installation
+from app import folders, installation, key_checks
 from app.audit import service as audit
 from app.backup import coverage, dump, repository, tombstones, verification
 from app.backup.archive import Piece, Reader
@@ -35,6 +35,7 @@ from app.deletion import repository as deletion_repository
 from app.deletion.restoration import Again, Remembered
 from app.errors import BackupDamaged, BackupRefused, DatabaseUnreadable
 from app.installation import Installation
+from app.key_checks import Identity
 from app.keys import KeyEncryptionFile, SubjectKey
 from app.registry import additions
 from app.registry import repository as registry_repository
@@ -102,12 +103,15 @@ def restore(
             for piece in pieces.of(VAULT):
                 at.vault.put_page(_last_name(piece), piece.content)
             _load(at, pieces, progress=progress)
+            known = _check_keys(at)
             requests, num_models = _forget(at, journal, lost_versions=lost_versions)
             num_datasets = _write_rows(at, pieces, progress=progress)
             found = reader.tallies()
             if json.loads(pieces.one(MANIFEST).content) != found:
                 raise BackupDamaged("The archive lacks something that was written into it.")
             restored = Restored(about=about, requests=requests, num_models=num_models, num_datasets=num_datasets)
+            for place in installation.places(settings):
+                place.mark(known.id)
             _finish(at, restored, remembered_in)
     return restored
 
@@ -190,7 +194,7 @@ def _tables(settings: Settings) -> list[str]:
 
 def _begin(settings: Settings) -> None:
     """From here on nobody may serve; what an earlier try left goes."""
-    settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folders.make(settings.data_dir)
     begun, own = installation.unfinished(settings), settings.resolved_tombstones()
     if not begun.exists():
         with created(begun):
@@ -213,7 +217,7 @@ def _begin(settings: Settings) -> None:
 
 def _write_key(folder: Path, piece: Piece) -> None:
     path = folder.joinpath(*piece.thing.split("/")[1:])
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folders.make(path.parent)
     with created(path) as file:
         file.write(piece.content)
     sync_folder(path.parent)
@@ -257,6 +261,19 @@ def _load(at: Installation, pieces: _Pieces, *, progress: Progress) -> None:
             for piece in of_table:
                 dump.load(session, dump.TABLES[name], piece.content)
         bulk.count_on(session)
+
+
+def _check_keys(at: Installation) -> Identity:
+    """That the keys in the archive are those of its database, and where rows and weights go is nobody else's; the
+    key-encryption key is a new one."""
+    known = key_checks.of_database(at.database)
+    if known is None or key_checks.wrong_key(at.keys, known):
+        raise BackupDamaged("The keys in the archive are not those of its database.")
+    for place in installation.places(at.settings):
+        if place.owner() not in (None, known.id):
+            raise BackupRefused(f"{place.name} belongs to another installation than the backup.")
+    key_checks.accept(at.database, installation.key_encryption_of(at.settings).check_values(known.id))
+    return known
 
 
 def _forget(at: Installation, journal: Journal | None, *, lost_versions: int) -> tuple[Again, int]:

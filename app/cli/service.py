@@ -54,8 +54,10 @@ def serve() -> None:
 def serve_accounting() -> None:
     """Run the accounting service alone, on a database that it cannot change (and that another command has set up)."""
     settings = _of_a_service()
-    from app import accounting_main, supervisor
+    from app import accounting_main, installation, supervisor
 
+    with installation.opened(settings, read_only=True):
+        pass  # whoever may not open it says so in a line
     supervisor.serve(
         settings,
         listener=None,

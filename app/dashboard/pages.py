@@ -133,10 +133,14 @@ class _PageRoute(uploads.SpooledRoute):
             except sqlalchemy.exc.OperationalError as error:
                 return refused(request, problems.unavailable(error))
             except HTTPException as error:
+                if problems.is_full(error.__cause__):
+                    return refused(request, problems.storage_full())
                 return refused(
                     request, InputInvalid("The form cannot be read.") if error.status_code == 400 else _none()
                 )
-            except Exception as error:  # noqa: BLE001  a defect: logged without what it says, which may name people
+            except Exception as error:  # noqa: BLE001  a defect, or a full disk: logged without what it says, which may name people
+                if problems.is_full(error):
+                    return refused(request, problems.storage_full())
                 problems.unexpected(error)
                 return refused(request, LetheError("The log of the gateway names the error. Try again."))
 

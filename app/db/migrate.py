@@ -1,5 +1,7 @@
 """Bring a database to the present schema: `upgrade` is what `lethe migrate` and every start of `lethe up` run."""
 
+from collections.abc import Callable
+from enum import StrEnum
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -9,6 +11,18 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 import migrations
+from app.errors import DatabaseUnreadable
+
+_OF_A_RELEASE = "audit_entries"
+"""A table that every released schema has. Those from before used the same numbers."""
+
+
+class Schema(StrEnum):
+    """What a database holds, as far as this release knows it."""
+
+    NOTHING = "nothing"
+    OLDER = "older"
+    CURRENT = "current"
 
 
 def _config(connection: sa.Connection | None = None) -> Config:
@@ -18,10 +32,36 @@ def _config(connection: sa.Connection | None = None) -> Config:
     return config
 
 
-def upgrade(engine: sa.Engine, revision: str = "head") -> None:
-    """Migrate up to `revision`, in one transaction. Processes that do it at once take turns."""
+def schema(engine: sa.Engine) -> Schema:
+    """What the database holds. Raises `DatabaseUnreadable` for what this release cannot bring up to date."""
+    with engine.connect().execution_options(lethe_read_only=True) as connection:
+        at = set(MigrationContext.configure(connection).get_current_heads())
+        is_released = sa.inspect(connection).has_table(_OF_A_RELEASE)
+    if not at:
+        return Schema.NOTHING
+    if not is_released:
+        raise DatabaseUnreadable(
+            f"The database is from before the first release of Lethe (schema {', '.join(sorted(at))}) and cannot be "
+            "upgraded; export what you need with the code that made it, and begin with an empty database."
+        )
+    if at - {script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions()}:
+        raise DatabaseUnreadable(
+            f"The database is of a newer release of Lethe (schema {', '.join(sorted(at))}); run that one."
+        )
+    return Schema.CURRENT if at == set(heads()) else Schema.OLDER
+
+
+def upgrade(
+    engine: sa.Engine, revision: str = "head", *, then: Callable[[sa.Connection], None] = lambda connection: None
+) -> None:
+    """Migrate up to `revision`, and do what comes `then`, in one transaction. Processes that do it at once take turns.
+
+    Raises `DatabaseUnreadable` as `schema`.
+    """
+    schema(engine)
     with _alone(engine).begin() as connection:
         command.upgrade(_config(connection), revision)
+        then(connection)
 
 
 def downgrade(engine: sa.Engine, revision: str = "base") -> None:
@@ -37,8 +77,12 @@ def _alone(engine: sa.Engine) -> sa.Engine:
 def is_current(engine: sa.Engine) -> bool:
     """Whether the database has the schema that this code expects."""
     with engine.connect().execution_options(lethe_read_only=True) as connection:
-        at = MigrationContext.configure(connection).get_current_heads()
-    return set(at) == set(heads())
+        return is_current_there(connection)
+
+
+def is_current_there(connection: sa.Connection) -> bool:
+    """The same, of a connection."""
+    return set(MigrationContext.configure(connection).get_current_heads()) == set(heads())
 
 
 def heads() -> list[str]:

@@ -18,6 +18,7 @@ TABLES = (
     tables.DeletionRequest.__tablename__,
     tables.Erasure.__tablename__,
     tables.Export.__tablename__,
+    tables.InstallationIdentity.__tablename__,
     tables.LedgerEntry.__tablename__,
     tables.Model.__tablename__,
     tables.Record.__tablename__,

@@ -6,8 +6,9 @@ What differs between SQLite and PostgreSQL is in this package: how to begin, wha
 import datetime
 import functools
 import re
+import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -15,10 +16,11 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.orm import LoaderCriteriaOption, ORMExecuteState, Session, sessionmaker, with_loader_criteria
 
+from app import telemetry
 from app.db import postgresql, sealed, sqlite
 from app.db.likely import usually
 from app.db.tables import Owned, Table
-from app.errors import DatabaseUnreadable, LetheError
+from app.errors import DatabaseDamaged, DatabaseUnreadable, LetheError
 
 UTC = datetime.UTC
 
@@ -26,6 +28,9 @@ _CLOCK = sa.select(sa.func.clock_timestamp())
 _UNABLE_NOW = ("25006", "25P03", "25P04")
 """PostgreSQL's codes for a server, such as a standby, that refuses to change anything now; and for one that has ended a
 transaction that was silent for too long, or too long."""
+_DAMAGED_IN_SQLITE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_DAMAGED_IN_POSTGRESQL = ("XX001", "XX002")
+_FULL_IN_POSTGRESQL = "53100"
 _NOT_ITS_OWN = "A statement for one tenant reaches what belongs to all; it must select by the classes of app.db.tables."
 
 
@@ -50,8 +55,11 @@ class Database:
         self, url: str, *, vault: sealed.Vault | None = None, read_only: bool = False, patience_seconds: float = 2.0
     ) -> None:
         self.engine = _engine(url, read_only=read_only, patience_seconds=patience_seconds)
+        self.read_only = read_only
+        self._url = url
         if vault is not None:
             sealed.give(self.engine, vault)
+        self._guard: Callable[[], None] = _let_pass
         self._sessions = sessionmaker(self.engine, expire_on_commit=False)
         sa.event.listen(self._sessions, "do_orm_execute", _of_its_tenant)
         sa.event.listen(self.engine, "before_cursor_execute", _refuse_unowned)
@@ -61,13 +69,17 @@ class Database:
         """Which database it is, and what speaks to it: for people."""
         return f"{self.engine.dialect.name} by {self.engine.dialect.driver}"
 
+    def guard(self, check: Callable[[], None]) -> None:
+        """Have `check` called before each session begins; where it raises there is none."""
+        self._guard = check
+
     @contextmanager
     def reading(self, *, by: Actor | None = None) -> Iterator[Session]:
         """A session on one snapshot; whatever it changed is rolled back.
 
         `by`: it sees what belongs to this tenant alone. Without it (workers, operations) it sees everything.
         """
-        with _named(), self._sessions(info={"actor": by}) as session:
+        with self._named(), self._guarded(by) as session:
             session.connection(execution_options={"lethe_read_only": True})
             yield session
 
@@ -79,23 +91,85 @@ class Database:
         nobody else writes. Without `in_turn` it may begin at once (SQLite knows turns only): for a block that changes
         one row, which it locks first.
         """
-        with _named(), self._sessions(info={"actor": by}) as session, session.begin():
+        with self._named(), self._guarded(by) as session, session.begin():
             if not in_turn:
                 session.connection(execution_options={"lethe_in_turn": False})
             yield session
+
+    def _guarded(self, by: Actor | None) -> Session:
+        if self._url in _damaged:
+            raise _damage()
+        self._guard()
+        return self._sessions(info={"actor": by})
+
+    @contextmanager
+    def looking(self) -> Iterator[sa.Connection]:
+        """A connection to read from that nothing guards: to find out whose database it is."""
+        with self._named(), self.engine.connect().execution_options(lethe_read_only=True) as connection:
+            yield connection
+
+    def check(self) -> None:
+        """Read the whole database, where nobody else would notice that a page of it is damaged: SQLite.
+
+        Raises `DatabaseDamaged`, as every session of this process does from then on.
+        """
+        if self.engine.dialect.name == "sqlite":
+            with self._named():
+                sqlite.check(self.engine)
 
     def scrub(self) -> None:
         """Make sure that what was deleted or updated is in none of the database's files, as far as nobody reads it any
         more; what is left goes the next time. On PostgreSQL that is not ours to do: what may not stay comes there
         sealed."""
         if self.engine.dialect.name == "sqlite":
-            try:
-                sqlite.rewrite(self.engine)
-            finally:
-                sqlite.scrub(self.engine)
+            with self._named():
+                try:
+                    sqlite.rewrite(self.engine)
+                finally:
+                    sqlite.scrub(self.engine)
 
     def close(self) -> None:
         self.engine.dispose()
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """What the database cannot do, by the names that the others know it by; of damage no more is read."""
+        try:
+            with _named():
+                yield
+        except (sa.exc.DBAPIError, sqlite3.DatabaseError) as error:
+            if not _is_damage(error):
+                raise
+            _damaged.add(self._url)
+            telemetry.logger().critical("database.damaged")
+            raise _damage() from error
+
+
+_damaged: set[str] = set()
+"""The databases in which this process met a damaged page: what else is in them is believed no more."""
+
+
+def _is_damage(error: Exception) -> bool:
+    told = error.orig if isinstance(error, sa.exc.DBAPIError) else error
+    code = getattr(told, "sqlite_errorcode", 0) & 0xFF
+    return code in _DAMAGED_IN_SQLITE or getattr(told, "sqlstate", None) in _DAMAGED_IN_POSTGRESQL
+
+
+def _damage() -> DatabaseDamaged:
+    return DatabaseDamaged(
+        "A page of the database is damaged: nobody is answered from it any more. Restore a backup with the tombstones, "
+        "or mend the database, and start again."
+    )
+
+
+def is_full(error: sa.exc.OperationalError) -> bool:
+    """Whether what the database cannot do is for lack of room."""
+    code = getattr(error.orig, "sqlite_errorcode", 0) & 0xFF
+    return code == sqlite3.SQLITE_FULL or getattr(error.orig, "sqlstate", None) == _FULL_IN_POSTGRESQL
+
+
+def _let_pass() -> None:
+    """For whoever only sets a database up, or looks behind a gateway."""
 
 
 def actor(session: Session) -> Actor:
@@ -190,7 +264,7 @@ def _named() -> Iterator[None]:
             raise
         raise sa.exc.OperationalError(None, None, error.orig) from error
     except sa.exc.StatementError as error:
-        if isinstance(error.orig, LetheError):  # of `app.db.tables`, about a value
+        if isinstance(error.orig, LetheError | OSError):  # of `app.db.tables`, about a value; of the vault
             raise error.orig from None
         raise
     except sa.exc.TimeoutError as error:  # all connections of this process are in use

@@ -5,6 +5,8 @@ What is deleted or updated is overwritten in the pages of the file (`secure_dele
 that they left may keep a copy, in space that nothing uses, until the file is written anew.
 """
 
+import contextlib
+import os
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -32,6 +34,10 @@ def engine(url: sa.URL, *, read_only: bool) -> sa.Engine:
     arguments = {"timeout": _PATIENCE_SECONDS, "check_same_thread": False}
     engine = sa.create_engine(url, connect_args=arguments, hide_parameters=True)
 
+    @sa.event.listens_for(engine, "do_connect")
+    def _own(_dialect: sa.Dialect, _record: Any, given: list[Any], _named: dict[str, Any]) -> None:
+        _make_private(given[0])
+
     @sa.event.listens_for(engine, "connect")
     def _configure(connection: Any, _record: Any) -> None:
         connection.isolation_level = None
@@ -47,6 +53,13 @@ def engine(url: sa.URL, *, read_only: bool) -> sa.Engine:
         connection.exec_driver_sql("BEGIN DEFERRED" if reads else "BEGIN IMMEDIATE")
 
     return engine
+
+
+def _make_private(name: str) -> None:
+    """The file, for its owner only, before SQLite would make it readable; its log and index get the modes it has."""
+    if name and name != ":memory:" and not name.startswith("file:"):
+        with contextlib.suppress(OSError):  # SQLite will say what it cannot do
+            os.close(os.open(name, os.O_RDWR | os.O_CREAT, 0o600))
 
 
 def _log_ahead(connection: sqlite3.Connection) -> None:
@@ -82,10 +95,25 @@ def rewrite(engine: sa.Engine) -> bool:
         if 0 < 60 * due_minute - time.time() <= _DAY:  # more, and it was noted by a clock that went wrong
             return False
         began = time.monotonic()
+        _require_sound(connection)  # else what a damaged page says would be written anew as if it were so
         connection.execute("VACUUM")
         pause = min(max(_HOUR, _REWRITE_SHARE * (time.monotonic() - began)), _DAY)
         connection.execute(f"PRAGMA user_version={int((time.time() + pause) / 60)}")
     return True
+
+
+def check(engine: sa.Engine) -> None:
+    """Read every page, and compare tables with their indexes. Raises `sqlite3.DatabaseError` (SQLITE_CORRUPT)."""
+    with _outside_transactions(engine) as connection:
+        _require_sound(connection)
+
+
+def _require_sound(connection: sqlite3.Connection) -> None:
+    (found,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
+    if found != "ok":
+        error = sqlite3.DatabaseError("tables and indexes do not agree")
+        error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+        raise error
 
 
 @contextmanager

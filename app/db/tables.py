@@ -65,6 +65,17 @@ def new_id(prefix: str) -> str:
     return f"{prefix}_{secrets.token_hex(10)}"
 
 
+class InstallationIdentity(Table):
+    """Whose database this is: one line, from the first start on. `check_values`: of each key of the installation, by
+    its name, which tell it from any other and say nothing about it (`app.key_checks`); of the key-encryption key both,
+    while it is changed."""
+
+    __tablename__ = "installation_identity"
+    id: Mapped[str] = mapped_column(primary_key=True)
+    check_values: Mapped[dict[str, Any]]
+    created_at: Mapped[datetime.datetime]
+
+
 class Owned:
     """What belongs to one tenant: a session that acts for a tenant sees nothing of the others (`app.db.session`)."""
 

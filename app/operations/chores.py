@@ -25,7 +25,7 @@ from app.config import Settings
 from app.db import now
 from app.deletion import completion, identity, retention, review
 from app.deletion import repository as deletion_repository
-from app.errors import DatasetDamaged
+from app.errors import DatasetDamaged, Unavailable
 from app.installation import Installation
 from app.operations import retirement
 from app.registry import damage
@@ -189,6 +189,11 @@ def scrub_database(at: Installation) -> None:
     at.database.scrub()
 
 
+def check_database(at: Installation) -> None:
+    """Read the whole database, so that a damaged page is noticed before somebody is told what it says."""
+    at.database.check()
+
+
 def sign_audit_logs(at: Installation) -> None:
     """Sign the heads of the tenants' audit logs; they are recomputed before, without a turn to write."""
     with at.database.reading() as session:
@@ -203,6 +208,7 @@ CHORES = (
     Chore(name="destroy_retired", seconds=10, do=destroy_retired),
     Chore(name="destroy_of_retired", seconds=10, do=retirement.destroy),
     Chore(name="scrub_database", seconds=10, do=scrub_database),
+    Chore(name="check_database", seconds=3600, do=check_database),
     Chore(name="alert", seconds=30, do=alert),
     Chore(name="sign_audit_logs", seconds=30, do=sign_audit_logs),
     Chore(name="purge_requests", seconds=30, do=purge_requests),
@@ -219,6 +225,7 @@ CHORES = (
 OF_GATEWAYS = (
     Chore(name="record_tombstones", seconds=1, do=tombstones.record, urgent=True),
     Chore(name="verify_tombstones", seconds=60, do=verification.verify_on_schedule),
+    Chore(name="check_database", seconds=3600, do=check_database),
 )
 """What is done wherever requests come in, though all workers be dead."""
 
@@ -264,7 +271,7 @@ class Chores:
             try:
                 chore.do(at)
             except Exception as error:  # noqa: BLE001  one that fails must not stop the others
-                lost = isinstance(error, OperationalError)
+                lost = isinstance(error, OperationalError | Unavailable)
                 log = telemetry.logger().warning if lost else telemetry.logger().error
                 log("operations.chore_failed", chore=chore.name, error=type(error).__name__)
             ended = time.monotonic()

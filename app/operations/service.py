@@ -5,8 +5,11 @@ says what workers on all hosts did.
 """
 
 import datetime
+import errno
 import math
+import os
 import shutil
+import tempfile
 import threading
 import time
 from collections.abc import Sequence
@@ -14,6 +17,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+import sqlalchemy as sa
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
@@ -21,10 +25,12 @@ from sqlalchemy.orm import Session
 from app import heartbeat, telemetry
 from app.backup import verification
 from app.backup.verification import Found
+from app.config import Settings
 from app.db import now
 from app.db.tables import Run
 from app.deletion.deadlines import Regulation
 from app.deletion.status import OPEN, Status
+from app.errors import Unavailable
 from app.installation import Installation
 from app.operations import repository
 from app.operations.repository import Waiting
@@ -37,6 +43,7 @@ _FAILURES = 3
 _LATELY = datetime.timedelta(minutes=15)
 _LONGEST_TRANSACTION = datetime.timedelta(minutes=5)
 """A run that is committed now may have begun or ended so much earlier by its own account."""
+_ROOM = 2**20
 _MOST_TENANTS = 100
 _MOST_REGULATIONS = 30
 """So many values a label has at most; what is not named is counted under `_THE_OTHERS`."""
@@ -136,6 +143,28 @@ def _result(status: str) -> str:
     return "passed" if status == "published" else "failed"
 
 
+def is_any_room(settings: Settings) -> bool:
+    """Whether a mebibyte can be stored wherever calls store something. It is tried: quotas count as full disks do."""
+    wanted = [settings.data_dir, settings.resolved_tombstones().parent]
+    if not settings.in_bucket:
+        wanted.append(settings.store_folder())
+    url = sa.make_url(settings.resolved_database_url())
+    if url.get_backend_name() == "sqlite" and url.database:
+        wanted.append(Path(url.database).parent)
+    of_each = {folder.stat().st_dev: folder for folder in wanted if folder.exists()}
+    return all(_fits(folder) for folder in of_each.values())
+
+
+def _fits(folder: Path) -> bool:
+    try:
+        with tempfile.TemporaryFile(dir=folder, buffering=0) as probe:
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(probe.fileno(), 0, _ROOM)
+    except OSError as error:
+        return error.errno not in (errno.ENOSPC, errno.EDQUOT)
+    return True
+
+
 def _free_bytes(folder: Path) -> float:
     try:
         return shutil.disk_usage(folder).free
@@ -218,7 +247,7 @@ class Metrics:
                 self._set(state(session, self._at))
                 self._count_runs(session)
                 self._damaged.set(registry_repository.count_damaged(session))
-        except SQLAlchemyError as error:
+        except (SQLAlchemyError, Unavailable) as error:
             telemetry.logger().error("operations.database_unavailable", error=type(error).__name__)
             self._up.set(0)
             self._clear()

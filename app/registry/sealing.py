@@ -14,6 +14,7 @@ from pathlib import Path
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from app import folders
 from app.keys import KeyEncryption, KeyEncryptionKeyLost
 from app.registry.files import created, locked, replace, sync_folder, wipe_file, written_at
 from app.registry.store import ObjectStore, checked
@@ -31,7 +32,7 @@ class Sealed:
         self._objects = objects
         self._keys = keys
         self._key_encryption = key_encryption
-        keys.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folders.make(keys)
 
     def put(self, name: str, content: bytes) -> None:
         """Seal; durable when this returns, and opened again to be sure. What had the name before is destroyed first."""

@@ -13,6 +13,7 @@ import secrets
 from pathlib import Path
 from typing import Protocol
 
+from app import folders
 from app.registry.files import created, replace, sync_folder, wipe_file, written_at
 
 _NAME = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)+")
@@ -55,7 +56,7 @@ class FolderStore:
         self._folder = folder
 
     def check(self) -> None:
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folders.make(self._folder)
 
     def put(self, name: str, content: bytes) -> None:
         replace(self._written(name, content), self._path(name))

@@ -118,7 +118,7 @@ def test_a_checkpoint_that_was_kept_elsewhere_is_believed(
 def test_another_key_vouches_for_nothing(at: Installation, verify: Verify, tmp_path: Path) -> None:
     """With the public keys of another installation no checkpoint holds; without any key nothing is verified or made."""
     jwks = tmp_path / "jwks.json"
-    jwks.write_text(json.dumps({"keys": [Keys(tmp_path / "keys").signing_key.as_dict(private=False)]}))
+    jwks.write_text(json.dumps({"keys": [Keys(tmp_path / "keys").create().signing_key.as_dict(private=False)]}))
     code, said = verify("--jwks", jwks)
     assert code == 1
     assert "it was not signed with any of the given keys" in said

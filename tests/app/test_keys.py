@@ -8,22 +8,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.keys import KeyEncryptionFile, KeyEncryptionKeyLost, Keys, read_or_create
+from app.keys import KeyEncryptionFile, KeyEncryptionKeyLost, Keys, KeyUnreadable, read_or_create
 
 
 @pytest.fixture
 def keys(tmp_path: Path) -> Keys:
-    return Keys(tmp_path / "keys")
+    return Keys(tmp_path / "keys").create()
 
 
-def test_keys_are_made_at_first_use_and_stay(keys: Keys, tmp_path: Path) -> None:
+def test_keys_are_made_once_and_stay(keys: Keys, tmp_path: Path) -> None:
     """A folder of keys gives the same keys to every process that opens it, and other keys than any other folder."""
 
     def used(opened: Keys) -> tuple[object, ...]:
         return opened.digest_key, opened.subject_ref("ten_1", "p1"), opened.signing_key.as_dict(private=True)
 
     assert used(keys) == used(Keys(tmp_path / "keys"))
-    assert not set(map(str, used(keys))) & set(map(str, used(Keys(tmp_path / "other"))))
+    assert not set(map(str, used(keys))) & set(map(str, used(Keys(tmp_path / "other").create())))
 
 
 def test_nobody_else_can_read_them(keys: Keys, tmp_path: Path) -> None:
@@ -33,6 +33,27 @@ def test_nobody_else_can_read_them(keys: Keys, tmp_path: Path) -> None:
     assert {path.name for path in folder.iterdir()} == {*("digest.key", "subject.key", "webhook.key", "signing.jwk")}
     assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
     assert folder.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("name", ["digest.key", "subject.key", "webhook.key", "signing.jwk"])
+@pytest.mark.parametrize("content", [None, "", "00", "zz" * 32, "[]", '{"kty": "OKP"}'])
+def test_a_key_that_is_not_there_is_not_made(keys: Keys, tmp_path: Path, name: str, content: str | None) -> None:
+    """What is missing, or is no key, is told by its name; no key is made in its place."""
+    path = tmp_path / "keys" / name
+    path.unlink() if content is None else path.write_text(content)
+    opened = Keys(tmp_path / "keys")
+    with pytest.raises(KeyUnreadable, match=name):
+        _ = opened.digest_key, opened.subject_ref("ten_1", "p1"), opened.signing_key, opened.webhook_secret("ten_1", 1)
+    assert path.exists() is (content is not None)
+
+
+def test_a_check_value_tells_keys_apart(keys: Keys, tmp_path: Path) -> None:
+    """Each key has one value in each installation, whoever opens it; no two keys or installations share one."""
+    names = list(keys.paths())
+    other = Keys(tmp_path / "other").create()
+    values = [one.check_value(name, at) for one in (keys, other) for name in names for at in ("ins_1", "ins_2")]
+    assert len(set(values)) == len(values)
+    assert [keys.fresh().check_value(name, "ins_1") for name in names] == [keys.check_value(n, "ins_1") for n in names]
 
 
 def test_a_reference_is_a_keyed_hash(keys: Keys, tmp_path: Path) -> None:

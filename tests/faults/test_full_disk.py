@@ -8,11 +8,15 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from fastapi.testclient import TestClient
 
 from app import installation
+from app.api import problems
 from app.config import Settings
 from app.db.tables import Erasure, Run
 from app.installation import Installation
+from app.main import create_app
+from tests.conftest import npz
 from tests.faults import processes
 from tests.faults.checks import assert_all_done_once
 from tests.faults.processes import wait_until
@@ -111,3 +115,62 @@ def _files(folder: Path) -> set[Path]:
 def _failed(at: Installation) -> list[str | None]:
     with at.database.reading() as session:
         return list(session.scalars(sa.select(Run.error_code).where(Run.status == "failed")))
+
+
+# --- a disk that is full where the gateway stores what comes ----------------------------------------------------------
+
+
+@pytest.fixture
+def full(at_large: Settings, tmp_path: Path) -> Iterator[tuple[Settings, Path]]:
+    """An installation whose data folder is on a file system of its own; what fills it is removed by its file."""
+    folder = tmp_path / "full"
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=64m", "small", folder], capture_output=True, check=False
+    )
+    if mounted.returncode != 0:
+        pytest.skip("only who may mount can have a small disk")
+    settings = at_large.model_copy(update={"data_dir": folder / "data"})
+    installation.set_up(settings)
+    yield settings, folder / "ballast"
+    subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+@pytest.fixture
+def at_large() -> Settings:
+    return Settings()
+
+
+def test_calls_are_told_to_come_back(full: tuple[Settings, Path]) -> None:
+    """On a full disk requests and uploads get 503 and Retry-After, and readiness says no; repeated later, each is done
+    once, and nothing else was."""
+    settings, ballast = full
+    key = settings.resolved_admin_key_file().read_text().strip()
+    with TestClient(create_app(settings), raise_server_exceptions=False) as gateway:
+        gateway.headers["Authorization"] = f"Bearer {key}"
+        upload = {"data": {"name": "people"}, "files": {"file": ("people.npz", npz())}}
+        assert gateway.post("/v1/datasets", **upload).status_code == 201
+        _fill(ballast)
+        asked = [
+            {
+                "json": {"subject_id": f"q{number}", "metadata": {"note": "x" * 2000}},
+                "headers": {"Idempotency-Key": f"k{number}"},
+            }
+            for number in range(300)  # more than one page of keys that were made ahead
+        ]
+        answers = [gateway.post("/v1/deletion-requests", **one) for one in asked]
+        refused = [one for one in answers if one.status_code != 202]
+        refused += [gateway.post("/v1/datasets", **upload), gateway.get("/readyz")]
+        assert len(refused) > 2
+        assert {(one.status_code, one.json()["code"]) for one in refused} == {(503, "storage_full")}
+        assert all(one.headers["content-type"] == problems.MEDIA_TYPE for one in refused)
+        assert all(int(one.headers["retry-after"]) > 0 for one in refused)
+        ballast.unlink()
+        assert gateway.get("/readyz").status_code == 200
+        again = [gateway.post("/v1/deletion-requests", **one) for one in asked]
+        assert {one.status_code for one in again} == {202}
+        assert len({one.json()["id"] for one in again}) == len(asked)
+        for first, second in zip(answers, again, strict=True):
+            assert first.status_code != 202 or first.json()["id"] == second.json()["id"]
+        assert gateway.post("/v1/datasets", **upload).status_code == 201
+        assert len(gateway.get("/v1/datasets").json()["items"]) == 2

@@ -149,7 +149,7 @@ def test_a_certificate_that_does_not_verify_moves_nothing(
     issuer's it is at the new version."""
     follow(client, store, model_id)
     forget(client, work, "p1")
-    stranger = {"keys": [Keys(tmp_path / "keys").signing_key.as_dict(private=False)]}
+    stranger = {"keys": [Keys(tmp_path / "keys").create().signing_key.as_dict(private=False)]}
     with pytest.raises(CertificateInvalid):
         follow(client, store, model_id, jwks=stranger)
     assert store.client.get_registered_model("churn").aliases == {}

@@ -257,3 +257,16 @@ def test_metadata_has_a_size(ask: Ask) -> None:
         {"subject_id": "p1", "metadata": {"a": "x" * 2000}}, {"subject_id": "p1", "metadata": {"a": "x" * 2001}}
     )
     assert [one["status"] for one in answer.json()["items"]] == [202, 422]
+
+
+def test_one_key_for_two_endpoints(gateway: TestClient) -> None:
+    """An Idempotency-Key that came with a batch is another call's with a single request, and the other way round."""
+    single, batch = ("/v1/deletion-requests", {"subject_id": "p1"}), ("/v1/deletion-requests:batch", None)
+    many = {"requests": [{"subject_id": f"p{number}"} for number in range(3)]}
+    for key, calls in (("a", [single, batch]), ("b", [batch, single])):
+        answers = [gateway.post(path, json=body or many, headers={"Idempotency-Key": key}) for path, body in calls]
+        assert [one.status_code for one in answers] == [202, 409]
+        assert answers[1].json()["code"] == "idempotency_conflict"
+        repeated = gateway.post(calls[0][0], json=calls[0][1] or many, headers={"Idempotency-Key": key})
+        assert repeated.json() == answers[0].json()
+    assert len(gateway.get("/v1/deletion-requests").json()["items"]) == 4

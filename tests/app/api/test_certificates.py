@@ -78,7 +78,7 @@ def test_a_signature_over_wrong_numbers_does_not_verify(
 def test_another_installation_did_not_sign_it(certificate: dict[str, Any], tmp_path: Any) -> None:
     """A certificate does not verify with anybody else's key."""
     with pytest.raises(CertificateInvalid):
-        certificates.verify(certificate["jws"], certificates.public_keys(Keys(tmp_path / "elsewhere")))
+        certificates.verify(certificate["jws"], certificates.public_keys(Keys(tmp_path / "elsewhere").create()))
 
 
 def test_an_unknown_certificate_is_not_found(gateway: TestClient, refused: Refused) -> None:

@@ -19,7 +19,7 @@ import pytest
 import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
-from app import installation
+from app import installation, key_checks
 from app.access.service import Scope
 from app.api import pressure, problems
 from app.backup import service as backups
@@ -29,6 +29,7 @@ from app.db import migrate
 from app.db.tables import LedgerEntry, Model
 from app.errors import LetheError
 from app.installation import Installation
+from app.keys import Keys
 from app.main import create_app
 from app.unlearning import queue
 from tests.app.api.test_drp import Agent
@@ -36,6 +37,7 @@ from tests.app.deletion import people
 from tests.conftest import npz
 from tests.faults import processes
 from tests.stored import flipped
+from worker import runner
 from worker.langevin.noise import SystemNoise
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "errors.md"
@@ -382,6 +384,50 @@ def no_database(w: World) -> str:
     return w.code("GET", "/models")
 
 
+def changed_key(w: World) -> str:
+    (w.settings.data_dir / "keys" / "subject.key").write_text("0" * 64)
+    return w.code("GET", "/models")
+
+
+def full_disk(w: World) -> str:
+    """No room for what is spooled."""
+    small = w.settings.data_dir / "tmp"
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=4k", "small", small], capture_output=True, check=False
+    )
+    if mounted.returncode != 0:
+        pytest.skip("only who may mount can have a small disk")
+    try:
+        return w.upload(npz(rows=500))
+    finally:
+        subprocess.run(["umount", "--lazy", small], check=True)
+
+
+def damaged_database(w: World) -> str:
+    w.at.database.scrub()
+    file = w.settings.data_dir / "lethe.db"
+    with file.open("r+b") as pages:
+        pages.seek(8192)
+        pages.write(b"\xff" * (file.stat().st_size - 8192))
+    return w.lethe("migrate")
+
+
+def unverifiable(w: World) -> str:
+    """What a run ended with where the private key is not that of the published one, and the database knows no other."""
+    model_id = w.live()
+    w.forget("p1")
+    file = w.settings.data_dir / "keys" / "signing.jwk"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"d": "A" * 43}))
+    known = key_checks.of_database(w.at.database)
+    assert known is not None
+    values = {**known.check_values, "signing.jwk": Keys(file.parent).check_value("signing.jwk", known.id)}
+    w.behind(f"UPDATE installation_identity SET check_values = '{json.dumps(values)}'")
+    with installation.opened(w.settings) as at:
+        assert runner.run_next(at, worker="test")
+        with at.database.reading() as session:
+            return str(session.get_one(Model, model_id).error_code)
+
+
 def too_many_calls(w: World) -> str:
     """As many calls as are taken at once, none of which says all that it has to say."""
     head = f"POST /v1/lineage HTTP/1.1\r\nHost: lethe\r\nAuthorization: {w.gateway.headers['Authorization']}\r\n"
@@ -521,14 +567,19 @@ REACHED: dict[str, Callable[[World], str]] = {
     "audit_corrupt": forged_audit,
     "weights_unreadable": weights_unreadable,
     "certificate_beyond_limits": less_than_asked_for,
+    "signature_unverifiable": unverifiable,
     "certificate_invalid": lambda w: w.code("POST", "/certificates:verify", json={"jws": "a.b.c"}),
     # not here, not now
     "method_not_allowed": partial(unknown, path="/models", method="PUT"),
     "unavailable": no_database,
+    "installation_mismatch": changed_key,
+    "storage_full": full_disk,
+    "database_damaged": damaged_database,
     "busy": too_many_calls,
     # starting the service
     "already_running": two_at_once,
     "database_unreadable": lambda w: w.lethe("ledger", "verify", LETHE_DATA_DIR=str(w.settings.data_dir / "none")),
+    "folder_exposed": lambda w: w.lethe("migrate", LETHE_STORE_URL="/proc/self/task"),
     "signing_unusable": unusable_certificate,
     "address_in_use": taken_port,
     # backups

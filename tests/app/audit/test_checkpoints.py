@@ -97,7 +97,7 @@ def test_no_other_signature_is_a_checkpoint(
     [head] = sign()
     [row] = _of(at, by.tenant_id)
     keys = KeySet([at.keys.signing_key])
-    stranger = checkpoints.sign(Keys(tmp_path_factory.mktemp("keys")), head, at=row.signed_at)
+    stranger = checkpoints.sign(Keys(tmp_path_factory.mktemp("keys")).create(), head, at=row.signed_at)
     assert not checkpoints.is_signed(stranger, keys)
     certificate = {"alg": "Ed25519", "typ": "lethe-certificate+jws", "kid": at.keys.signing_key.kid}
     payload = json.dumps(checkpoints.statement(row)).encode()

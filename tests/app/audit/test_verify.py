@@ -160,7 +160,7 @@ def test_a_forged_checkpoint_is_named(
     forged = _rechained([*entries[:5], *entries[6:]])
     head = Head(tenant_id=other.tenant_id, sequence=8, hash=forged[7].hash)
     with at.database.reading() as session:
-        by_stranger = checkpoints.sign(Keys(tmp_path_factory.mktemp("keys")), head, at=now(session))
+        by_stranger = checkpoints.sign(Keys(tmp_path_factory.mktemp("keys")).create(), head, at=now(session))
     reused = AuditCheckpoint(
         tenant_id=head.tenant_id, sequence=8, hash=head.hash, jws=signed[1].jws, signed_at=signed[1].signed_at
     )

@@ -145,7 +145,7 @@ def test_a_damaged_end_stops_the_writer(at: Installation, file: Path, new_datase
         tombstones.record(at)
     file.write_bytes(whole)
     with pytest.raises(TombstonesDamaged):
-        list(tombstones.Journal(file, Keys(file.parent / "other")).lines())
+        list(tombstones.Journal(file, Keys(file.parent / "other").create()).lines())
 
 
 def test_a_database_that_was_put_back_is_noticed(

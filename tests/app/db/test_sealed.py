@@ -32,7 +32,7 @@ class _Thing(_Table):
 def vault(tmp_path: Path) -> Vault:
     key_encryption = KeyEncryptionFile(tmp_path / "keys" / "kek")
     key_encryption.create()
-    return Vault(tmp_path / "vault", key_encryption, reference=Keys(tmp_path / "keys").reference)
+    return Vault(tmp_path / "vault", key_encryption, reference=Keys(tmp_path / "keys").create().reference)
 
 
 @pytest.fixture

@@ -99,7 +99,7 @@ def test_a_hash_means_whom_it_is_the_hash_of(tmp_path: Path) -> None:
             identity(identity_value="p2"),
         ]
     )
-    keys = Keys(tmp_path)
+    keys = Keys(tmp_path).create()
     assert opendsr.subject_refs(request, keys=keys, tenant_id="ten_1", rule="text") == [
         keys.subject_ref("ten_1", "p1"),
         keys.subject_ref("ten_1", "p2"),

@@ -22,7 +22,7 @@ def key_encryption(tmp_path: Path) -> KeyEncryptionFile:
 
 @pytest.fixture
 def vault(tmp_path: Path, key_encryption: KeyEncryptionFile) -> Vault:
-    return Vault(tmp_path / "vault", key_encryption, reference=Keys(tmp_path / "keys").reference)
+    return Vault(tmp_path / "vault", key_encryption, reference=Keys(tmp_path / "keys").create().reference)
 
 
 def _bytes(folder: Path) -> bytes:

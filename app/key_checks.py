@@ -1,0 +1,287 @@
+"""What shows that keys, stores and database are of one installation: check values, and marks.
+
+The database keeps the installation's id and a check value of each key; the data folder, and the folder or bucket of
+rows and weights, hold an object with the id. A process that has other keys than its database was set up with would find
+nobody and open nothing: it is told here, before it says anything about anybody.
+"""
+
+import contextlib
+import datetime
+import os
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from app import telemetry
+from app.db import Database
+from app.db.tables import InstallationIdentity, Tenant, new_id
+from app.errors import InstallationMismatch, Unavailable
+from app.keys import KeyEncryptionFile, KeyEncryptionKeyLost, Keys, KeyUnreadable
+from app.registry.store import ObjectStore
+
+_MARK = "installation.id"
+_KEK = "kek"
+_BELIEVED_SECONDS = 1.0
+"""How long the check values that the database gave are believed. Files are looked at each time."""
+_ATTEMPTS = 5
+"""Keys and check values are read one after the other: what changed in between is read again."""
+_WHERE = "Are LETHE_DATA_DIR, LETHE_STORE_URL and LETHE_DATABASE_URL right?"
+_table: Any = InstallationIdentity.__table__
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """Whose database it is, as that says."""
+
+    id: str
+    check_values: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A folder or bucket that says whose it is; `name`: for people."""
+
+    name: str
+    objects: ObjectStore
+
+    def owner(self) -> str | None:
+        """The id of the installation that it belongs to, if that is marked."""
+        try:
+            return self.objects.get(_MARK).decode(errors="replace").strip()
+        except FileNotFoundError:
+            return None
+
+    def mark(self, installation_id: str) -> None:
+        """Say whose it is, once."""
+        with contextlib.suppress(FileExistsError):
+            self.objects.create(_MARK, installation_id.encode())
+
+
+def of_database(database: Database) -> Identity | None:
+    """What the database says; None for one that says nothing."""
+    with database.looking() as connection:
+        if not sa.inspect(connection).has_table(_table.name):
+            return None
+        return _read(connection)
+
+
+def is_unused(database: Database) -> bool:
+    """Whether nothing was ever put into the database."""
+    with database.looking() as connection:
+        if not sa.inspect(connection).has_table(Tenant.__tablename__):
+            return True
+        return connection.scalar(sa.select(sa.func.count()).select_from(Tenant.__table__)) == 0
+
+
+def enter(connection: sa.Connection, keys: Keys, key_encryption: KeyEncryptionFile) -> None:
+    """Let the database be of these keys from now on, unless it is somebody's already."""
+    if _read(connection) is None:
+        installation_id = new_id("ins")
+        found = _values(keys, installation_id) | {_KEK: key_encryption.check_values(installation_id)}
+        at = datetime.datetime.now(datetime.UTC)
+        connection.execute(sa.insert(_table).values(id=installation_id, check_values=found, created_at=at))
+
+
+def accept(database: Database, key_encryption: Sequence[str]) -> None:
+    """Let these be the check values of the key-encryption key: two, while it is changed."""
+    with database.writing() as session:
+        row = session.scalars(sa.select(InstallationIdentity)).one()
+        row.check_values = row.check_values | {_KEK: list(dict.fromkeys(key_encryption))}
+
+
+def is_anything_stored(database: Database) -> bool:
+    """Whether the database tells of rows or weights, which must be somewhere."""
+    with database.looking() as connection:
+        return any(connection.scalar(sa.text(f"SELECT count(*) FROM {table}")) for table in ("datasets", "versions"))  # noqa: S608
+
+
+def wrong(keys: Keys, key_encryption: KeyEncryptionFile, known: Identity) -> str | None:
+    """What is wrong with these keys, in a sentence; None if nothing is."""
+    return wrong_key(keys, known) or _wrong_key_encryption(key_encryption, known)
+
+
+def wrong_key(keys: Keys, known: Identity) -> str | None:
+    """The same, but for the key-encryption key."""
+    for name, path in keys.paths().items():
+        try:
+            if keys.check_value(name, known.id) != known.check_values.get(name):
+                return f"{path} is not the key that this database was set up with; put that back."
+        except OSError as error:
+            return str(error) if isinstance(error, KeyUnreadable) else f"{path} cannot be read."
+    return None
+
+
+def _wrong_key_encryption(key_encryption: KeyEncryptionFile, known: Identity) -> str | None:
+    path, _ = key_encryption.paths()
+    try:
+        found = key_encryption.check_values(known.id)
+    except OSError as error:
+        return str(error) if isinstance(error, KeyEncryptionKeyLost) else f"{path} cannot be read."
+    if set(found) <= set(known.check_values.get(_KEK, ())):
+        return None
+    return f"{path} is not the key-encryption key that this database was set up with; put that back."
+
+
+class Guard:
+    """Compares a process's keys, their files, and its stores with its database: at start, and before each session.
+
+    `keys`: what the process holds in its memory. A file that has changed is noticed at once (by `stat`), and so is one
+    that came back: nothing must be started again. A bucket is asked at start only. `partly`: for a process that sees
+    neither the key-encryption key nor the stores; what it does see is compared.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        keys: Keys,
+        key_encryption: KeyEncryptionFile,
+        folders: Mapping[Path, Place],
+        bucket: Place | None,
+        partly: bool = False,
+    ) -> None:
+        self._database = database
+        self._keys = keys
+        self._key_encryption = key_encryption
+        self._folders = folders
+        self._bucket = bucket
+        self._partly = partly
+        marks = [folder / _MARK for folder in folders]
+        self._paths = (*keys.paths().values(), *key_encryption.paths(), *marks)
+        self._lock = threading.Lock()
+        self._seen: Sequence[object] | None = None
+        self._until = 0.0
+        self._said: str | None = None
+
+    def start(self) -> None:
+        """Raises `InstallationMismatch`, saying what is wrong; nothing while the database cannot be asked."""
+        try:
+            found = self._wrong()
+            if found is None and self._bucket is not None and not self._partly:
+                found = _wrong_place(self._bucket, self._known())
+        except (sa.exc.OperationalError, sa.exc.TimeoutError, Unavailable):  # `check` asks again, before anything
+            return
+        if found is not None:
+            raise InstallationMismatch(found)
+
+    def check(self) -> None:
+        """Raises `InstallationMismatch`, and says in the log what is wrong; `Unavailable`, where the database does not
+        know yet."""
+        seen = self._look()
+        if seen == self._seen and time.monotonic() < self._until:
+            return
+        with self._lock:
+            if seen == self._seen and time.monotonic() < self._until:
+                return
+            until = time.monotonic() + _BELIEVED_SECONDS
+            found = self._wrong()
+            if found is not None:
+                self._seen = None
+                if found != self._said:
+                    telemetry.logger().error("installation.mismatch", reason=found)
+                self._said = found
+                raise InstallationMismatch(
+                    "The keys or the stores of this process are not those of its database: nobody is answered until "
+                    "they are put back. Its log says which."
+                )
+            if self._said is not None:
+                telemetry.logger().info("installation.mended")
+            self._seen, self._until, self._said = seen, until, None
+
+    def _wrong(self) -> str | None:
+        """What is wrong, in a sentence; it is looked for again if something was changed meanwhile."""
+        found: str | None = None
+        for _ in range(_ATTEMPTS):
+            before = self._look()
+            known = self._known()
+            found = self._compared(known)
+            if found is None or (before == self._look() and known == self._known()):
+                break
+        return found
+
+    def _compared(self, known: Identity) -> str | None:
+        for keys in (self._keys, self._keys.fresh()):
+            if wrong := wrong_key(keys, known):
+                return wrong
+        for folder, place in self._folders.items():
+            is_there = not self._partly or (folder / _MARK).exists()
+            if is_there and (wrong := _wrong_place(place, known)):
+                return wrong
+        if self._partly and not any(path.exists() for path in self._key_encryption.paths()):
+            return None
+        return _wrong_key_encryption(self._key_encryption, known)
+
+    def _known(self) -> Identity:
+        try:
+            with self._database.looking() as connection:
+                known = _read(connection)
+        except (sa.exc.ProgrammingError, sa.exc.OperationalError):
+            with self._database.looking() as connection:
+                if sa.inspect(connection).has_table(_table.name):
+                    raise
+            known = None
+        if known is None:
+            raise Unavailable("The database has not been set up by this release: run `lethe migrate`.")
+        return known
+
+    def _look(self) -> Sequence[object]:
+        return [_state(path) for path in self._paths]
+
+
+def require(owners: Mapping[str, str | None], known: Identity, *, is_needed: bool) -> None:
+    """That these places, by their names, are the database's; one that is not marked is so only if it is not needed yet.
+
+    Raises `InstallationMismatch`.
+    """
+    for name, owner in owners.items():
+        if (owner is not None or is_needed) and (wrong := _wrong_owner(name, owner, known)):
+            raise InstallationMismatch(wrong)
+
+
+def require_nobodys(owners: Mapping[str, str | None], *, is_anything_kept: bool) -> None:
+    """That these places, by their names, are free to become those of a database in which nothing is.
+
+    Raises `InstallationMismatch`.
+    """
+    taken = next((name for name, owner in owners.items() if owner is not None), None)
+    if taken is not None or is_anything_kept:
+        raise InstallationMismatch(
+            f"The database is empty, and {taken or next(iter(owners))} belongs to an installation. {_WHERE}"
+        )
+
+
+def _wrong_place(place: Place, known: Identity) -> str | None:
+    try:
+        return _wrong_owner(place.name, place.owner(), known)
+    except OSError:
+        return f"{place.name} cannot be read."
+
+
+def _wrong_owner(name: str, owner: str | None, known: Identity) -> str | None:
+    if owner == known.id:
+        return None
+    if owner is None:
+        return f"{name} lacks what says that it belongs to this database ({_MARK}). {_WHERE}"
+    return f"{name} belongs to another installation than the database. {_WHERE}"
+
+
+def _read(connection: sa.Connection) -> Identity | None:
+    row = connection.execute(sa.select(_table.c.id, _table.c.check_values)).first()
+    return None if row is None else Identity(id=row.id, check_values=row.check_values)
+
+
+def _values(keys: Keys, installation_id: str) -> dict[str, Any]:
+    return {name: keys.check_value(name, installation_id) for name in keys.paths()}
+
+
+def _state(path: Path) -> object:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns

@@ -1,0 +1,310 @@
+"""Keys, stores and database of one installation: whoever has others is refused, and nobody is answered."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from fastapi.testclient import TestClient
+from pydantic import SecretStr
+
+from app import accounting_main, installation, key_checks
+from app.config import Settings
+from app.db import migrate
+from app.db.tables import ApiKey, DeletionRequest
+from app.errors import InstallationMismatch
+from app.installation import Installation
+from app.keys import KeyEncryptionFile
+from app.registry.sealing import Sealed
+from tests.faults.processes import LETHE, environment_of
+from worker import runner
+
+Make = Callable[..., dict[str, Any]]
+KEYS = ("subject.key", "digest.key", "webhook.key", "signing.jwk", "kek")
+
+
+class Changed:
+    """A key file in which one character is another."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._was = path.read_text()
+        place = self._was.index('"d": "') + 8 if path.suffix == ".jwk" else 5
+        path.write_text(f"{self._was[:place]}{'a' if self._was[place] != 'a' else 'b'}{self._was[place + 1 :]}")
+
+    def put_back(self) -> None:
+        self.path.write_text(self._was)
+
+
+def elsewhere(settings: Settings, folder: Path) -> Settings:
+    """The same database, with another data folder."""
+    return settings.model_copy(update={"data_dir": folder, "database_url": SecretStr(settings.resolved_database_url())})
+
+
+def keys_in_force(at: Installation) -> int:
+    with at.database.engine.connect() as connection:
+        return connection.scalar(sa.select(sa.func.count()).select_from(ApiKey.__table__)) or 0
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_an_empty_data_folder_is_nobodys(at: Installation, tmp_path: Path, is_there: bool) -> None:
+    """Whoever starts on somebody's database with an empty data folder is refused, and nothing is made anywhere."""
+    before, other = keys_in_force(at), elsewhere(at.settings, tmp_path / "other")
+    if is_there:
+        other.data_dir.mkdir(mode=0o700)
+    with pytest.raises(InstallationMismatch, match=r"subject\.key is missing"):
+        installation.set_up(other)
+    assert list(other.data_dir.rglob("*")) == []
+    assert other.data_dir.exists() is is_there
+    assert keys_in_force(at) == before
+
+
+def test_keys_of_another_installation(at: Installation, tmp_path: Path) -> None:
+    """Whoever has the whole data folder of another installation is refused, and the database stays as it is."""
+    own = Settings(data_dir=tmp_path / "own")
+    installation.set_up(own)
+    before = keys_in_force(at)
+    with pytest.raises(InstallationMismatch, match=r"subject\.key"):
+        installation.set_up(elsewhere(at.settings, own.data_dir))
+    with pytest.raises(InstallationMismatch), installation.opened(elsewhere(at.settings, own.data_dir)):
+        pass
+    assert keys_in_force(at) == before
+
+
+def test_an_empty_database_beside_a_full_data_folder(settings: Settings, new_url: str) -> None:
+    """A data folder that belongs to an installation does not begin anew on an empty database: it would hold nobody."""
+    with pytest.raises(InstallationMismatch, match="empty"):
+        installation.set_up(settings.model_copy(update={"database_url": SecretStr(new_url)}))
+
+
+@pytest.mark.parametrize("command", ["serve", "serve-accounting", "migrate", "up"])
+def test_commands_end_in_one_sentence(at: Installation, tmp_path: Path, command: str) -> None:
+    """A command that has other keys than its database says which in a line, and ends with exit code 1."""
+    shutil.copytree(at.settings.data_dir / "keys", tmp_path / "other" / "keys")
+    Changed(tmp_path / "other" / "keys" / "subject.key")
+    environment = environment_of(tmp_path / "other", database_url=at.settings.resolved_database_url())
+    ended = subprocess.run([LETHE, command], env=environment, capture_output=True, text=True, timeout=240, check=False)
+    assert ended.returncode == 1
+    assert [line.partition(": ")[2] for line in ended.stderr.splitlines() if line.startswith("error: ")] == [
+        f"installation_mismatch: {tmp_path}/other/keys/subject.key is not the key that this database was set up with; "
+        "put that back."
+    ]
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_one_changed_character_at_start(settings: Settings, name: str) -> None:
+    """Nothing starts with a key in which one character is another, and the key is named."""
+    changed = Changed(settings.data_dir / "keys" / name)
+    with pytest.raises(InstallationMismatch, match=name):
+        installation.set_up(settings)
+    for read_only in (False, True):
+        with pytest.raises(InstallationMismatch, match=name), installation.opened(settings, read_only=read_only):
+            pass
+    changed.put_back()
+    installation.set_up(settings)
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_one_changed_character_while_it_runs(
+    settings: Settings,
+    gateway: TestClient,
+    at: Installation,
+    new_dataset: Make,
+    forget: Make,
+    work: Callable[[], int],
+    name: str,
+) -> None:
+    """From the moment on that a key file is another, nobody is answered and nothing is run, until it is put back."""
+    new_dataset()
+    waiting = forget("p1")
+    with TestClient(accounting_main.create_app(settings), headers=gateway.headers) as accounting:
+        changed = Changed(settings.data_dir / "keys" / name)
+        answers = [
+            gateway.post("/v1/deletion-requests", json={"subject_id": "p3"}),
+            gateway.get(f"/v1/deletion-requests/{waiting['id']}"),
+            gateway.get("/readyz"),
+            accounting.get("/readyz"),
+            accounting.get(f"/v1/accounting/deletion-requests/{waiting['id']}"),
+        ]
+        assert {(one.status_code, one.json()["code"]) for one in answers} == {(503, "installation_mismatch")}
+        assert all(int(one.headers["retry-after"]) > 0 for one in answers)
+        assert not any(name in one.text for one in answers)
+        assert not runner.run_next(at, worker="test")
+        changed.put_back()
+        assert accounting.get("/readyz").status_code == 200
+    assert work() == 1
+    assert gateway.get(f"/v1/deletion-requests/{waiting['id']}").json()["status"] == "completed"
+    with at.database.reading() as session:
+        assert session.scalar(sa.select(sa.func.count()).select_from(DeletionRequest)) == 1
+
+
+def test_a_database_of_somebody_else_while_it_runs(at: Installation, gateway: TestClient) -> None:
+    """A database that became another installation's is noticed within a second."""
+    with at.database.engine.begin() as connection:
+        connection.execute(sa.text("UPDATE installation_identity SET id = 'ins_other'"))
+    at.database.guard(_renewed(at))
+    with pytest.raises(InstallationMismatch), at.database.reading():
+        pass
+
+
+def _renewed(at: Installation) -> Callable[[], None]:
+    """A guard that has not asked the database yet, as each is after a second."""
+    return installation._guard(at.settings, at.database, at.keys).check
+
+
+@pytest.mark.parametrize("owner", [None, "ins_other"])
+def test_a_data_folder_that_is_not_the_databases(
+    settings: Settings, gateway: TestClient, new_dataset: Make, owner: str | None
+) -> None:
+    """Where the data folder does not say that it is the database's, and rows must be in it, nobody is answered."""
+    new_dataset()
+    mark = settings.data_dir / "installation.id"
+    was = mark.read_text()
+    mark.unlink() if owner is None else mark.write_text(owner)
+    with pytest.raises(InstallationMismatch, match="data folder"):
+        installation.set_up(settings)
+    assert gateway.get("/readyz").status_code == 503
+    mark.write_text(was)
+    assert gateway.get("/readyz").status_code == 200
+
+
+def test_a_store_of_another_installation(settings: Settings, tmp_path: Path) -> None:
+    """A folder of rows and weights that another installation uses is refused."""
+    store = str(tmp_path / "store")
+    installation.set_up(settings.model_copy(update={"store_url": store}))
+    another = Settings(data_dir=tmp_path / "another", store_url=store)
+    with pytest.raises(InstallationMismatch, match="store"):
+        installation.set_up(another)
+    assert not (tmp_path / "another" / "keys").exists()
+
+
+def _prepare(at: Installation, key: KeyEncryptionFile) -> None:
+    key.prepare_rotation(_id(at))
+
+
+def _accept(at: Installation, key: KeyEncryptionFile) -> None:
+    key_checks.accept(at.database, [*key.check_values(_id(at)), key.prepare_rotation(_id(at))])
+
+
+def _begin(_at: Installation, key: KeyEncryptionFile) -> None:
+    key.begin_rotation()
+
+
+def _rewrap(at: Installation, _key: KeyEncryptionFile) -> None:
+    for sealed in installation._all_sealed(at.settings):
+        if isinstance(sealed, Sealed):
+            sealed.rewrap()
+
+
+def _rewrap_rest(at: Installation, _key: KeyEncryptionFile) -> None:
+    at.vault.rewrap()
+
+
+def _end(_at: Installation, key: KeyEncryptionFile) -> None:
+    key.end_rotation()
+
+
+def _id(at: Installation) -> str:
+    known = key_checks.of_database(at.database)
+    assert known is not None
+    return known.id
+
+
+_STEPS = (_prepare, _accept, _begin, _rewrap, _rewrap_rest, _end)
+
+
+@pytest.mark.parametrize("done", range(len(_STEPS) + 1))
+def test_a_rotation_cut_off_anywhere(
+    settings: Settings, gateway: TestClient, at: Installation, forget: Make, done: int
+) -> None:
+    """Wherever a change of the key-encryption key was cut off, the service runs and starts; run again, it ends."""
+    request = forget("p1", external_id="case 7")
+    key = installation.key_encryption_of(settings)
+    before = key.check_values(_id(at))
+    for step in _STEPS[:done]:
+        step(at, key)
+        assert gateway.get("/readyz").status_code == 200
+    installation.set_up(settings)
+    installation.rotate_key_encryption_key(settings)
+    installation.set_up(settings)
+    assert gateway.get(f"/v1/deletion-requests/{request['id']}").json()["external_id"] == "case 7"
+    known = key_checks.of_database(at.database)
+    assert known is not None
+    assert known.check_values["kek"] == key.check_values(known.id) != before
+    assert {path.name for path in (settings.data_dir / "keys").iterdir()} == {*KEYS, "admin.key"}
+
+
+def test_everything_is_for_its_owner_only(tmp_path: Path) -> None:
+    """With umask 0, in a data folder that anybody could enter, all that is made is 0600 or 0700, and the folder too."""
+    settings = Settings(data_dir=tmp_path / "deep" / "data", store_url=str(tmp_path / "far" / "store"))
+    before = os.umask(0)
+    try:
+        settings.data_dir.mkdir(parents=True, mode=0o755)
+        installation.set_up(settings)
+        with TestClient(installation_main(settings)) as client:
+            client.get("/readyz")
+            modes = {path: path.stat().st_mode & 0o777 for folder in tmp_path.iterdir() for path in folder.rglob("*")}
+    finally:
+        os.umask(before)
+    assert {"lethe.db", "lethe.db-wal", "lethe.db-shm"} <= {path.name for path in modes}
+    assert {path.name: oct(mode) for path, mode in modes.items() if mode & 0o077} == {}
+    assert (tmp_path / "far").stat().st_mode & 0o777 == 0o700
+
+
+def installation_main(settings: Settings) -> Any:
+    from app.main import create_app
+
+    return create_app(settings)
+
+
+def test_what_was_opened_to_others_is_closed(settings: Settings, capfd: pytest.CaptureFixture[str]) -> None:
+    """A data folder, a database and keys that others could read are closed to them at the next start, which is said."""
+    opened = [settings.data_dir, settings.data_dir / "keys", settings.data_dir / "keys" / "subject.key"]
+    if settings.database_url is None:
+        opened.append(settings.data_dir / "lethe.db")
+    for path in opened:
+        path.chmod(0o755)
+    with installation.opened(settings):
+        assert [path.stat().st_mode & 0o077 for path in opened] == [0] * len(opened)
+    said = capfd.readouterr()
+    assert (said.out + said.err).count("installation.closed_to_others") == len(opened)
+
+
+@pytest.mark.parametrize("revision", ["0001", "0004"])
+def test_a_database_from_before_the_first_release(at: Installation, new_url: str, revision: str) -> None:
+    """A database that no release made ends in a sentence."""
+    engine = sa.create_engine(new_url.replace("postgresql://", "postgresql+psycopg://"))
+    with engine.begin() as connection:
+        connection.execute(sa.text("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)"))
+        connection.execute(sa.text("CREATE TABLE deletion_requests (id VARCHAR)"))
+        connection.execute(sa.text("INSERT INTO alembic_version VALUES (:revision)"), {"revision": revision})
+    engine.dispose()
+    ended = migrated(at.settings.data_dir.parent / "other", new_url)
+    assert ended == f"database_unreadable: The database is from before the first release of Lethe (schema {revision})"
+
+
+def test_a_database_of_a_newer_release(at: Installation) -> None:
+    """A database that is newer than the code ends in a sentence, and stays as it is."""
+    with at.database.engine.begin() as connection:
+        connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
+    ended = migrated(at.settings.data_dir, at.settings.resolved_database_url())
+    assert ended == "database_unreadable: The database is of a newer release of Lethe (schema 9999); run that one."
+    assert not migrate.is_current(at.database.engine)
+
+
+def migrated(data_dir: Path, url: str) -> str:
+    """What `lethe migrate` ends with, which is one line; up to where it says what to do."""
+    ended = subprocess.run(
+        [LETHE, "migrate"],
+        env=environment_of(data_dir, database_url=url),
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert (ended.returncode, len(ended.stderr.splitlines())) == (1, 1), ended.stderr
+    return ended.stderr.strip().removeprefix("error: ").partition(" and cannot")[0]

@@ -1,0 +1,84 @@
+"""A database file in which something is not what SQLite wrote: nobody is told what it says."""
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from app import installation
+from app.config import Settings
+from app.errors import DatabaseDamaged
+from app.installation import Installation
+from app.main import create_app
+from tests.conftest import npz
+from worker import runner
+
+Make = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def damaged(settings: Settings, admin_key: str) -> Settings:
+    """An installation whose table of records lost one bit of one person, as a disk does it; its index is whole."""
+    with TestClient(create_app(settings)) as gateway, installation.opened(settings) as at:
+        gateway.headers["Authorization"] = f"Bearer {admin_key}"
+        uploaded = gateway.post("/v1/datasets", data={"name": "people"}, files={"file": ("people.npz", npz())})
+        assert uploaded.status_code == 201
+        reference = at.keys.subject_ref("ten_default", "p3").encode()
+        at.database.scrub()
+    file = settings.data_dir / "lethe.db"
+    content = bytearray(file.read_bytes())
+    place = content.index(reference) + 10
+    content[place] ^= 1
+    file.write_bytes(bytes(content))
+    return settings
+
+
+def pages_gone(file: Path) -> None:
+    with file.open("r+b") as pages:
+        pages.seek(8192)
+        pages.write(b"\xff" * (file.stat().st_size - 8192))
+
+
+def test_nothing_starts(damaged: Settings) -> None:
+    """One flipped bit in what says whose a row is, is found when something starts, and each time again."""
+    for _ in range(2):
+        with pytest.raises(DatabaseDamaged):
+            installation.set_up(damaged)
+
+
+def test_it_is_not_written_anew(damaged: Settings) -> None:
+    """What a damaged page says is not made true by writing the file anew: it is found first, and left as it is."""
+    database = sqlite3.connect(damaged.data_dir / "lethe.db")
+    database.execute("PRAGMA user_version=0")
+    database.close()
+    before = (damaged.data_dir / "lethe.db").read_bytes()
+    with installation.opened(damaged) as at, pytest.raises(DatabaseDamaged):
+        at.database.scrub()
+    assert (damaged.data_dir / "lethe.db").read_bytes() == before
+
+
+def test_from_then_on_nobody_is_answered(damaged: Settings, admin_key: str) -> None:
+    """A gateway and a worker that look find the damage, and from then on answer nobody and run nothing."""
+    headers = {"Authorization": f"Bearer {admin_key}"}
+    with installation.opened(damaged) as at, pytest.raises(DatabaseDamaged):
+        at.database.check()
+    with TestClient(create_app(damaged), headers=headers, raise_server_exceptions=False) as gateway:
+        answers = [gateway.post("/v1/deletion-requests", json={"subject_id": "p3"}), gateway.get("/readyz")]
+        assert {(one.status_code, one.json()["code"]) for one in answers} == {(503, "database_damaged")}
+        assert all(int(one.headers["retry-after"]) > 0 for one in answers)
+    with installation.opened(damaged) as at:
+        assert not runner.run_next(at, worker="test")
+
+
+def test_a_page_that_cannot_be(settings: Settings, at: Installation, admin_key: str) -> None:
+    """Whoever meets a page that cannot be is told so with 503, not 500; and nothing more is read after that."""
+    at.database.scrub()
+    at.database.close()
+    pages_gone(settings.data_dir / "lethe.db")
+    headers = {"Authorization": f"Bearer {admin_key}"}
+    with TestClient(create_app(settings), headers=headers, raise_server_exceptions=False) as gateway:
+        answers = [gateway.get("/v1/models"), gateway.get("/readyz"), gateway.get("/v1/deletion-requests")]
+    assert {(one.status_code, one.json()["code"]) for one in answers} == {(503, "database_damaged")}
