@@ -21,7 +21,7 @@ from functools import lru_cache
 
 from app.privacy.errors import DomainError, PreconditionError, require_count, require_nonnegative, require_order
 from app.privacy.mechanism import Adjacency, Mechanism
-from app.privacy.taut_string import Span, faded, mu_of, restarts
+from app.privacy.taut_string import Span, faded, mu_of, periodic, restarts
 
 THEOREM = "shifted-interpolation/1"
 """The id under which certificates cite the bound above."""
@@ -112,18 +112,18 @@ def advance(chain: Chain, run: Run) -> Chain:
     parts = chain.parts
     if chain.steps and mechanism.noise_scale < chain.mechanism.noise_scale:
         parts = (*(parts or (_whole(chain),)), Part(edits=chain.edits))
-    decay = mechanism.contraction**run.steps
-    variance, presence, influence = _recursion(chain, mechanism, run, decay)
+    steps = _with_one(mechanism, run.steps)
+    variance, presence, influence = _recursion(chain, run, steps)
     return Chain(
         mechanism=mechanism,
         steps=chain.steps + run.steps,
         variance=variance,
         presence=presence,
         influence=influence,
-        distance=faded(decay, chain.distance),
+        distance=faded(steps.decay, chain.distance),
         edits=chain.edits + run.edits,
         constant=chain.steps == 0 or (chain.constant and mechanism == chain.mechanism),
-        parts=parts and (*parts[:-1], _longer(parts[-1], mechanism, run, decay)),
+        parts=parts and (*parts[:-1], _longer(parts[-1], run, steps)),
     )
 
 
@@ -173,10 +173,9 @@ def deletion_mu(chain: Chain, *, records: int, steps_present: int, steps_absent:
     if not chain.constant:
         raise PreconditionError("mechanism_constant", "Expected one mechanism in all runs; follow the records alone")
     decay = chain.mechanism.contraction ** (steps - steps_present)
-    influence = faded(decay, records * _push(chain.mechanism, steps_present))
+    influence = faded(decay, records * _with_one(chain.mechanism, steps_present).influence)
     if steps_absent:
-        variance = _noise(chain.mechanism, steps) if steps else 0.0
-        return _mu(chain.mechanism, [Span(influence, variance, 1.0)])
+        return _mu(chain.mechanism, [Span(influence, _with_one(chain.mechanism, steps).variance, 1.0)])
     return _mu_of_one(chain, influence + chain.distance)
 
 
@@ -221,9 +220,8 @@ def restart_mu(mechanism: Mechanism, runs: Sequence[Run]) -> float:
     spans: list[Span[float]] = []
     differing = 0
     for run in reversed(list(_spelt_out(mechanism, runs))):
-        made = run.mechanism or mechanism
-        push, decay = _push(made, run.steps), made.contraction**run.steps
-        spans.append(Span(differing * push, _noise(made, run.steps), decay))
+        alike = _with_one(run.mechanism or mechanism, run.steps)
+        spans.append(replace(alike, influence=differing * alike.influence))
         differing += run.edits
     best = min(restarts(spans, apart=2 * mechanism.radius), default=math.inf)
     return best + mechanism.rounding_mu
@@ -248,7 +246,8 @@ def release_mu(mechanism: Mechanism, *, steps: int, adjacency: Adjacency) -> flo
     """
     require_count(1, steps=steps)
     scale = mechanism.sensitivity(adjacency) / mechanism.sensitivity(Adjacency.ZERO_OUT)
-    return _mu(mechanism, [Span(scale * _push(mechanism, steps), _noise(mechanism, steps), 1.0)])
+    alike = _with_one(mechanism, steps)
+    return _mu(mechanism, [replace(alike, influence=scale * alike.influence)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -341,12 +340,12 @@ def _following(mechanism: Mechanism, run: Run) -> Mechanism:
     return made
 
 
-def _recursion(at: Chain | Part, mechanism: Mechanism, run: Run, decay: float) -> tuple[float, float, float]:
-    """Variance, presence and influence after `run`."""
+def _recursion(at: Chain | Part, run: Run, steps: Span[float]) -> tuple[float, float, float]:
+    """Variance, presence and influence after `run`, whose `steps` these are."""
     return (
-        decay**2 * at.variance + _noise(mechanism, run.steps),
-        decay * at.presence + _push(mechanism, run.steps),
-        faded(decay, at.influence + run.edits * at.presence),
+        steps.decay**2 * at.variance + steps.variance,
+        steps.decay * at.presence + steps.influence,
+        faded(steps.decay, at.influence + run.edits * at.presence),
     )
 
 
@@ -356,14 +355,14 @@ def _whole(chain: Chain) -> Part:
     return Part(variance=chain.variance, presence=chain.presence, influence=influence, edits=chain.edits)
 
 
-def _longer(part: Part, mechanism: Mechanism, run: Run, decay: float) -> Part:
-    """The last part of a chain after `run`."""
-    variance, presence, influence = _recursion(part, mechanism, run, decay)
+def _longer(part: Part, run: Run, steps: Span[float]) -> Part:
+    """The last part of a chain after `run`, whose `steps` these are."""
+    variance, presence, influence = _recursion(part, run, steps)
     return Part(
         variance=variance,
         presence=presence,
         influence=influence,
-        decay=decay * part.decay,
+        decay=part.decay * steps.decay,
         edits=part.edits + run.edits,
     )
 
@@ -375,16 +374,12 @@ def _spelt_out(mechanism: Mechanism, runs: Iterable[Run]) -> Iterator[Run]:
         yield replace(run, mechanism=mechanism)
 
 
-def _push(mechanism: Mechanism, steps: int) -> float:
-    """W of one record after `steps` with it: s (1 - c^K) / (1 - c), `zero_out`."""
-    c = mechanism.contraction
-    return -mechanism.sensitivity(Adjacency.ZERO_OUT) * math.expm1(steps * math.log(c)) / (1 - c)
-
-
-def _noise(mechanism: Mechanism, steps: int) -> float:
-    """V after `steps` from a fixed point: nu^2 (1 - c^(2K)) / (1 - c^2)."""
-    c = mechanism.contraction
-    return -mechanism.step_variance * math.expm1(2 * steps * math.log(c)) / ((1 - c) * (1 + c))
+def _with_one(mechanism: Mechanism, steps: int) -> Span[float]:
+    """`steps` >= 0 in which one record differs, `zero_out`."""
+    if not steps:
+        return Span(0.0, 0.0, 1.0)
+    s = mechanism.sensitivity(Adjacency.ZERO_OUT)
+    return periodic(steps, contraction=mechanism.contraction, variance=mechanism.step_variance, push=s)
 
 
 def _mu_of_one(chain: Chain, influence: float) -> float:

@@ -120,14 +120,23 @@ def spans_of(stretch: Stretch) -> Iterator[Span[float]]:
     c, push, variance = stretch.contraction, stretch.push, stretch.variance
     every = stretch.every if push else stretch.steps
     periods, rest = divmod(stretch.steps, every)
-    rate = math.log(c) if c else -math.inf
-    for count, steps in ((periods, every), (1, rest)):
-        if count and steps:
-            yield Span(
-                push * c ** (steps - 1) * _sum(steps * rate, count),
-                variance * _sum(2 * rate, count * steps),
-                c ** (count * steps),
-            )
+    if periods:
+        yield periodic(periods, every=every, contraction=c, variance=variance, push=push)
+    if rest:
+        yield periodic(1, every=rest, contraction=c, variance=variance, push=push)
+
+
+def periodic(count: int, *, every: int = 1, contraction: float, variance: float, push: float) -> Span[float]:
+    """`count` >= 1 times `every` >= 1 steps with c <= 1, the first of each moving the chains apart, as one span.
+
+    W = s c^(k - 1) (1 - c^(kn))/(1 - c^k), V = nu^2 (1 - c^(2kn))/(1 - c^2), without cancellation.
+    """
+    rate, steps = math.log(contraction) if contraction else -math.inf, count * every
+    return Span(
+        push * contraction ** (every - 1) * _sum(every * rate, count),
+        variance * _sum(2 * rate, steps),
+        contraction**steps,
+    )
 
 
 def mu_of(spans: Iterable[Span[float]]) -> float:
