@@ -32,7 +32,7 @@ from app.installation import Installation
 from app.main import create_app
 from tests.app.api.test_drp import Agent
 from tests.app.deletion import people
-from tests.conftest import npz
+from tests.conftest import CLASSES, npz
 from tests.faults import processes
 from worker.langevin.noise import SystemNoise
 
@@ -259,7 +259,7 @@ def suppressed(w: World) -> str:
     w.new_dataset()
     w.forget("p1")
     w.work()
-    return w.upload(npz())
+    return w.upload(npz(), classes=CLASSES)
 
 
 def failed(w: World, damage: Callable[[World, str], None]) -> str:
