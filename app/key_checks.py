@@ -22,7 +22,7 @@ from app.db import Database
 from app.db.tables import InstallationIdentity, Tenant, new_id
 from app.errors import InstallationMismatch, Unavailable
 from app.keys import KeyEncryptionFile, KeyEncryptionKeyLost, Keys, KeyUnreadable
-from app.registry.store import ObjectStore
+from app.registry.store import FolderAway, ObjectStore
 
 _MARK = "installation.id"
 _KEK = "kek"
@@ -53,7 +53,7 @@ class Place:
         """The id of the installation that it belongs to, if that is marked."""
         try:
             return self.objects.get(_MARK).decode(errors="replace").strip()
-        except FileNotFoundError:
+        except (FileNotFoundError, FolderAway):
             return None
 
     def mark(self, installation_id: str) -> None:

@@ -3,7 +3,7 @@
 import datetime
 from typing import Annotated
 
-from fastapi import APIRouter, File, UploadFile
+from fastapi import APIRouter, Depends, File, UploadFile
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 from sqlalchemy.orm import Session
@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from app.access import idempotency
 from app.access.idempotency import Answer, Once
 from app.access.service import Scope
-from app.api import evaluations, uploads
+from app.api import evaluations, fields, uploads
 from app.api.calls import Call, Cursor, Limit, call_with, once_with, respond
 from app.api.problems import responses
 from app.api.schemas import PageOut
@@ -63,6 +63,7 @@ class NewAdditionOut(AdditionOut):
 
 @router.post(
     "/records",
+    dependencies=[Depends(fields.known_only)],
     status_code=202,
     response_model=NewAdditionOut,
     responses=responses(

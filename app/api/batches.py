@@ -17,6 +17,7 @@ from fastapi import Body as HttpBody
 from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import ValidationError
 
+from app import spelling
 from app.access import idempotency
 from app.access.idempotency import Answer, Once
 from app.access.service import Scope
@@ -178,7 +179,7 @@ def _asked(call: Call, item: _Item, source: str | None) -> Asked | LetheError:
         return asked(call, body, statement=statement or None, source=source)
     except ValidationError as error:
         expected = "The request does not have the form that the documentation asks for."
-        return InputInvalid(expected, problems.faults(error))
+        return InputInvalid(expected, problems.faults(error, DeletionRequestIn))
     except LetheError as error:
         return error
 
@@ -251,6 +252,8 @@ def _read(content: bytes) -> list[_Item]:
         wrong = [name for name in columns if name not in _COLUMNS and not name.startswith(_METADATA)]
         if not columns or wrong or len(set(columns)) < len(columns):
             expected = f"expected a header with columns of {', '.join(_COLUMNS)}, {_METADATA}<name>, each once"
+            meant = next(filter(None, (spelling.nearest(name, _COLUMNS) for name in wrong)), None)
+            expected += f"; did you mean {meant}?" if meant else ""
             raise InputInvalid("The file does not say what its columns are.", [FieldError("line 1", expected)])
         items = []
         for place, row in enumerate(lines):

@@ -3,7 +3,7 @@
 import json
 from typing import Annotated
 
-from fastapi import APIRouter, File, Form, UploadFile
+from fastapi import APIRouter, Depends, File, Form, UploadFile
 from fastapi.responses import JSONResponse
 from sqlalchemy.orm import Session
 
@@ -11,7 +11,7 @@ from app.access import idempotency
 from app.access import service as access
 from app.access.idempotency import Answer, Once
 from app.access.service import Scope
-from app.api import uploads
+from app.api import fields, uploads
 from app.api.calls import Call, Cursor, Limit, call_with, once_with, respond
 from app.api.problems import responses
 from app.api.schemas import DamageOut, DatasetOut, NewDatasetOut, PageOut, SubjectOut
@@ -46,6 +46,7 @@ _MAX_SCHEMA_BYTES = 4 * 2**20
 
 @router.post(
     "",
+    dependencies=[Depends(fields.known_only)],
     status_code=201,
     response_model=NewDatasetOut,
     responses=responses(

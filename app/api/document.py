@@ -72,6 +72,7 @@ def install(app: FastAPI) -> None:
         for operation in operations.values():
             _describe(operation)
             _locate(document, operation)
+        _close_forms(document)
         _link(document, operations)
         used = {tag for operation in operations.values() for tag in operation["tags"]}
         document["tags"] = [{"name": name, "description": text} for name, text in TAGS.items() if name in used]
@@ -94,6 +95,15 @@ def _describe(operation: Operation) -> None:
     conditions = [*([Unavailable, Busy] if scopes else []), *([UploadTooLarge] if "requestBody" in operation else [])]
     for status, answer in problems.declared(*conditions).items():
         operation["responses"].setdefault(str(status), answer)
+
+
+def _close_forms(document: dict[str, Any]) -> None:
+    """A form has the fields that are listed and no others, which is said of bodies in JSON by themselves."""
+    for _, _, operation in _operations(document):
+        form = operation.get("requestBody", {}).get("content", {}).get("multipart/form-data")
+        if form:
+            name = form["schema"]["$ref"].rpartition("/")[2]
+            document["components"]["schemas"][name]["additionalProperties"] = False
 
 
 def _locate(document: dict[str, Any], operation: Operation) -> None:

@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match, Mount
 
 from app import db, errors, telemetry
+from app.api import fields
 from app.errors import FieldError, LetheError
 
 STATUS: dict[type[LetheError], int] = {
@@ -90,9 +91,11 @@ def declared(*conditions: type[LetheError]) -> dict[int | str, dict[str, Any]]:
     return documented
 
 
-def faults(error: ValidationError | RequestValidationError) -> list[FieldError]:
-    """Where a body is wrong, and what was expected there; nothing of what was sent."""
-    return [FieldError(".".join(map(str, fault["loc"])) or "body", fault["msg"]) for fault in error.errors()]
+def faults(error: ValidationError | RequestValidationError, body: Any = None) -> list[FieldError]:
+    """Where a body is wrong, and what was expected there; nothing of what was sent. `body`: its type, if it is known,
+    from which follows what a field may be called."""
+    found = error.errors()
+    return [FieldError(".".join(map(str, fault["loc"])) or "body", fields.said(fault, body)) for fault in found]
 
 
 def install(app: FastAPI) -> None:
@@ -105,8 +108,10 @@ def install(app: FastAPI) -> None:
         return problem(error)
 
     @app.exception_handler(RequestValidationError)
-    def _malformed(_request: Request, error: RequestValidationError) -> JSONResponse:
-        found = [FieldError(fault.path.partition(".")[2] or fault.path, fault.message) for fault in faults(error)]
+    def _malformed(request: Request, error: RequestValidationError) -> JSONResponse:
+        field = getattr(request.scope.get("route"), "body_field", None)
+        body = None if field is None else field.field_info.annotation
+        found = [FieldError(fault.path.partition(".")[2] or fault.path, fault.message) for fault in faults(error, body)]
         return problem(errors.InputInvalid("The call does not have the form that the documentation asks for.", found))
 
     @app.exception_handler(HTTPException)

@@ -133,7 +133,7 @@ def _checked_policy(changed: dict[str, Any]) -> Policy:
     try:
         return Policy.model_validate(changed)
     except ValidationError as error:
-        raise InputInvalid("The policy stays as it was.", problems.faults(error)) from None
+        raise InputInvalid("The policy stays as it was.", problems.faults(error, Policy)) from None
 
 
 def _json(form: FormData, name: str, expected: str) -> Any:

@@ -23,6 +23,10 @@ class StoreUnavailable(OSError):
     """The store did not do what it was asked; what it did with a write is unknown, so it is to be repeated."""
 
 
+class FolderAway(StoreUnavailable):
+    """The folder is not there: it was never made, or what it is on is not mounted."""
+
+
 class StoreKeepsVersions(OSError):
     """The store keeps what is overwritten or deleted, so it is not used."""
 
@@ -75,7 +79,7 @@ class FolderStore:
         except FileNotFoundError:
             if self._folder.is_dir():
                 raise
-            raise StoreUnavailable(f"The folder {self._folder} is not there; is it mounted?") from None
+            raise FolderAway(f"The folder {self._folder} is not there; is it mounted?") from None
 
     def delete(self, name: str) -> None:
         for left_by_a_crash in self._folder.glob(f".{name}.*"):

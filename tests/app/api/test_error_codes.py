@@ -34,7 +34,7 @@ from app.main import create_app
 from app.unlearning import queue
 from tests.app.api.test_drp import Agent
 from tests.app.deletion import people
-from tests.conftest import npz
+from tests.conftest import CLASSES, npz
 from tests.faults import processes
 from tests.stored import flipped
 from worker import runner
@@ -271,7 +271,7 @@ def suppressed(w: World) -> str:
     w.new_dataset()
     w.forget("p1")
     w.work()
-    return w.upload(npz())
+    return w.upload(npz(), classes=CLASSES)
 
 
 def failed(w: World, damage: Callable[[World, str], None]) -> str:
