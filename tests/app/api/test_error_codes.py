@@ -30,11 +30,11 @@ from app.db.tables import LedgerEntry, Model
 from app.errors import LetheError
 from app.installation import Installation
 from app.main import create_app
+from app.unlearning import queue
 from tests.app.api.test_drp import Agent
 from tests.app.deletion import people
 from tests.conftest import npz
 from tests.faults import processes
-from app.unlearning import queue
 from tests.stored import flipped
 from worker.langevin.noise import SystemNoise
 
