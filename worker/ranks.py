@@ -24,7 +24,8 @@ from numpy.typing import NDArray
 from app.errors import LetheError, RunDiffersFromPlan
 from app.privacy.audit import AuditPlan, Observed
 from app.privacy.mechanism import Mechanism
-from app.registry.rows import Rows, mapped
+from app.registry.blocks import mapped
+from app.registry.rows import Rows
 from worker.audit import lanes
 from worker.langevin import chain
 from worker.langevin.device import choose

@@ -21,7 +21,7 @@ from app.privacy.audit import Observed
 from app.privacy.mechanism import Mechanism
 from app.registry import damage, weights
 from app.registry import repository as registry_repository
-from app.registry.rows import Filling
+from app.registry.blocks import Filling
 from app.unlearning import queue
 from app.unlearning import service as unlearning
 from app.unlearning.queue import Claimed

@@ -19,9 +19,10 @@ from app.db import Database
 from app.errors import DamageKind, DatasetDamaged
 from app.registry import damage
 from app.registry import repository as registry
+from app.registry.blocks import mapped
 from app.registry.files import wipe
 from app.registry.manifest import BLOCK_ROWS
-from app.registry.rows import RowStore, mapped
+from app.registry.rows import RowStore
 from app.registry.sealing import Sealed
 from app.registry.store import ObjectStore
 

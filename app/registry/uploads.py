@@ -10,9 +10,9 @@ import numpy.typing as npt
 
 from app.errors import SubjectSuppressed
 from app.registry import ingest
+from app.registry.blocks import RowWriter
 from app.registry.encoding import Schema
 from app.registry.ingest import Batch
-from app.registry.rows import RowWriter
 
 _MOST_NAMED = 20
 """Rows that an error names."""

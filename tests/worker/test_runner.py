@@ -20,7 +20,7 @@ from app.unlearning import queue
 from app.unlearning import service as unlearning
 from tests.faults.checks import assert_all_done_once
 from tests.faults.processes import wait_until
-from tests.stored import rows_of
+from tests.stored import flipped, rows_of
 from worker import runner
 from worker.runner import Lease
 
@@ -68,6 +68,23 @@ def test_accuracy_is_measured_on_other_people(
     assert metrics["evaluated_on"] == 80
     assert metrics["accuracy"] > 0.7
     assert get(f"/models/{unmeasured['id']}")["metrics"] == {}
+
+
+def test_damage_of_an_evaluation_dataset_keeps_nobody_waiting(
+    settings: Settings, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
+) -> None:
+    """A version is published unmeasured where the rows to measure it on are damaged, and that is noted."""
+    dataset, other = new_dataset(rows=60), new_dataset("others", rows=40, seed=1)
+    model = new_model(dataset["id"], evaluation_dataset_id=other["id"])
+    [block] = (settings.data_dir / "blocks").glob(f"{other['id']}.*.sealed")
+    block.write_bytes(flipped(block.read_bytes(), 99))
+    for _ in range(2):
+        request = forget("p50")  # only in the one
+        work()
+    assert get(f"/deletion-requests/{request['id']}")["status"] == "completed"
+    assert get(f"/models/{model['id']}")["metrics"] == {}
+    assert get(f"/datasets/{other['id']}")["damage"]["kind"] == "block"
+    assert get(f"/datasets/{dataset['id']}")["damage"] is None
 
 
 def test_people_erased_from_the_evaluation_are_not_counted(

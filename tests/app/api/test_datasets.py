@@ -252,3 +252,14 @@ def test_a_commit_of_which_nobody_heard_keeps_the_rows(
     again = upload(headers={"Idempotency-Key": "k"})
     assert again.status_code == 201
     assert rows_of(at, again.json()["id"]).num_slots == 20
+
+
+def test_a_digest_confirms_no_guess(new_dataset: Any, forget: Any, get: Any, work: Callable[[], int]) -> None:
+    """The same rows again have another digest, before and after the same person was forgotten: nobody who knows the
+    others, and guesses one, can see whether they were right."""
+    one, other = new_dataset("one"), new_dataset("other")
+    digests = {one["digest"], other["digest"]}
+    forget("p3")
+    work()
+    digests |= {get(f"/datasets/{dataset['id']}")["digest"] for dataset in (one, other)}
+    assert len(digests) == 4

@@ -10,9 +10,10 @@ import pytest
 
 from app.errors import DamageKind, DatasetDamaged, DatasetTooLarge, DatasetUnknown, DatasetUnusable
 from app.keys import KeyEncryptionFile, KeyEncryptionKeyLost
+from app.registry.blocks import Filling
 from app.registry.ingest import Batch
 from app.registry.manifest import BLOCK_ROWS
-from app.registry.rows import Filling, RowStore
+from app.registry.rows import RowStore
 from app.registry.s3 import S3Store
 from app.registry.sealing import Sealed
 from app.registry.store import FolderStore, ObjectStore
