@@ -15,7 +15,7 @@ from app.db.migrate import Schema
 from app.dispatch import Bell, bell
 from app.errors import DatabaseUnreadable, InstallationMismatch, RestoreUnfinished
 from app.key_checks import Guard, Place
-from app.keys import KeyEncryptionFile, Keys, read_or_create
+from app.keys import KeyEncryptionFile, KeyEncryptionKeyLost, Keys, read_or_create
 from app.registry.files import locked
 from app.registry.mirror import MirroredRowStore
 from app.registry.rows import RowStore
@@ -156,6 +156,10 @@ def _require_fitting(settings: Settings, database: Database, keys: Keys, key_enc
                 f"{path} is missing, and the database is somebody's: put back the data folder that belongs to it, or "
                 "let LETHE_DATABASE_URL name an empty one. Nothing was changed."
             )
+    try:
+        key_encryption.check()
+    except KeyEncryptionKeyLost as error:
+        raise InstallationMismatch(f"{error} Nothing was changed.") from error
     adoption.check(
         database.engine,
         keys,

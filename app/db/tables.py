@@ -138,8 +138,9 @@ class DashboardSession(Table):
 
 class Dataset(Owned, Table):
     """`revision` counts batches of edits: rows at revision r lack everybody erased at or before r, and hold everybody
-    added at or before r. `lost_models`: what models published that a restored backup does not know, by their ids:
-    `mechanism` and `steps`, of each version."""
+    added at or before r. `references_check`: a keyed hash of the id under the key that the references of its people
+    were made with, so that another key is told from people who are not held. `lost_models`: what models published that
+    a restored backup does not know, by their ids: `mechanism` and `steps`, of each version."""
 
     __tablename__ = "datasets"
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -150,6 +151,7 @@ class Dataset(Owned, Table):
     num_features: Mapped[int]
     num_slots: Mapped[int]
     digest: Mapped[str]
+    references_check: Mapped[str | None] = mapped_column(Reference)
     revision: Mapped[int]
     attempts: Mapped[int] = mapped_column(default=0)
     not_before: Mapped[datetime.datetime | None]
