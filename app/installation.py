@@ -25,6 +25,8 @@ from app.registry.store import FolderStore, ObjectStore
 from app.registry.vault import Vault
 from app.registry.weights import WeightStore
 
+_FOLDERS = ("blocks", "cache", "datasets", "keys", "tmp", "vault", "weights", "workers")
+"""What is made in a data folder; in a folder of rows and weights, some of it."""
 _PATIENCE_SECONDS = 30.0
 """How long setting up waits for a database server that may be starting too."""
 
@@ -255,7 +257,7 @@ def _guard(settings: Settings, database: Database, keys: Keys, *, partly: bool =
 def _close_to_others(settings: Settings) -> None:
     """Raises `FolderExposed`."""
     ours = {settings.data_dir} if settings.in_bucket else {settings.data_dir, settings.store_folder()}
-    below = [path for folder in ours if folder.exists() for path in folder.iterdir() if path.is_dir()]
+    below = [folder / name for folder in ours for name in _FOLDERS]
     files = [path for path in (settings.data_dir / "keys").glob("*") if path.is_file()]
     url = sa.make_url(settings.resolved_database_url())
     if url.get_backend_name() == "sqlite" and url.database:

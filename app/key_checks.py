@@ -244,10 +244,15 @@ class Guard:
         try:
             with self._database.looking() as connection:
                 known = _read(connection)
-        except (sa.exc.ProgrammingError, sa.exc.OperationalError):
+        except (sa.exc.ProgrammingError, sa.exc.OperationalError) as error:
             with self._database.looking() as connection:
-                if sa.inspect(connection).has_table(_table.name):
-                    raise
+                is_there = sa.inspect(connection).has_table(_table.name)
+            if is_there and isinstance(error, sa.exc.ProgrammingError):
+                raise Unavailable(
+                    "The database tells this role too little: run `lethe migrate --grant-reader`."
+                ) from error
+            if is_there:
+                raise
             known = None
         if known is None:
             raise Unavailable("The database has not been set up by this release: run `lethe migrate`.")

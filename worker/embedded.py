@@ -1,11 +1,13 @@
 """The worker of the embedded default: one process beside the gateway, woken through a pipe."""
 
+import contextlib
 import os
 import signal
 import threading
 
 from app import dispatch, hardening, heartbeat, installation, telemetry, tracing
 from app.config import Settings
+from app.errors import Unavailable
 from app.operations import chores
 from worker import ranks, runner
 
@@ -28,7 +30,8 @@ def main(settings: Settings, *, name: str) -> None:
     descriptor = bell.listen()
     try:
         with installation.opened(settings, patience_seconds=30.0) as at:
-            runner.destroy_unneeded(at)
+            with contextlib.suppress(Unavailable):  # it is told, and asked again, before a run
+                runner.destroy_unneeded(at)
             heartbeat.Heartbeat(settings.data_dir).start()
             chores.Chores(settings).start()
             telemetry.logger().info("worker.started", worker=name)
