@@ -15,7 +15,7 @@ from app.db.migrate import Schema
 from app.dispatch import Bell, bell
 from app.errors import DatabaseUnreadable, InstallationMismatch, RestoreUnfinished
 from app.key_checks import Guard, Place
-from app.keys import KeyEncryptionFile, Keys, read_or_create
+from app.keys import KeyEncryptionFile, KeyEncryptionKeyLost, Keys, read_or_create
 from app.registry import first_layout, memory
 from app.registry.files import locked
 from app.registry.rows import RowStore
@@ -27,6 +27,8 @@ from app.registry.weights import WeightStore
 
 _KINDS = ("weights", "blocks")
 """What is sealed: versions, and the rows of datasets."""
+_FOLDERS = ("blocks", "cache", "datasets", "keys", "tmp", "vault", "weights", "workers")
+"""What is made in a data folder; in a folder of rows and weights, some of it."""
 _PATIENCE_SECONDS = 30.0
 """How long setting up waits for a database server that may be starting too."""
 
@@ -159,6 +161,10 @@ def _require_fitting(settings: Settings, database: Database, keys: Keys, key_enc
                 f"{path} is missing, and the database is somebody's: put back the data folder that belongs to it, or "
                 "let LETHE_DATABASE_URL name an empty one. Nothing was changed."
             )
+    try:
+        key_encryption.check()
+    except KeyEncryptionKeyLost as error:
+        raise InstallationMismatch(f"{error} Nothing was changed.") from error
     adoption.check(
         database.engine,
         keys,
@@ -254,7 +260,7 @@ def _guard(settings: Settings, database: Database, keys: Keys, *, partly: bool =
 def _close_to_others(settings: Settings) -> None:
     """Raises `FolderExposed`."""
     ours = {settings.data_dir} if settings.in_bucket else {settings.data_dir, settings.store_folder()}
-    below = [path for folder in ours if folder.exists() for path in folder.iterdir() if path.is_dir()]
+    below = [folder / name for folder in ours for name in _FOLDERS]
     files = [path for path in (settings.data_dir / "keys").glob("*") if path.is_file()]
     url = sa.make_url(settings.resolved_database_url())
     if url.get_backend_name() == "sqlite" and url.database:

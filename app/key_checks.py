@@ -19,7 +19,7 @@ import sqlalchemy as sa
 
 from app import telemetry
 from app.db import Database
-from app.db.tables import InstallationIdentity, Tenant, new_id
+from app.db.tables import Dataset, InstallationIdentity, Tenant, new_id
 from app.errors import InstallationMismatch, Unavailable
 from app.keys import KeyEncryptionFile, KeyEncryptionKeyLost, Keys, KeyUnreadable
 from app.registry.store import FolderAway, ObjectStore
@@ -28,10 +28,13 @@ _MARK = "installation.id"
 _KEK = "kek"
 _BELIEVED_SECONDS = 1.0
 """How long the check values that the database gave are believed. Files are looked at each time."""
+_REFERENCES_SECONDS = 60.0
+"""How often the check values of datasets are compared."""
 _ATTEMPTS = 5
 """Keys and check values are read one after the other: what changed in between is read again."""
 _WHERE = "Are LETHE_DATA_DIR, LETHE_STORE_URL and LETHE_DATABASE_URL right?"
 _table: Any = InstallationIdentity.__table__
+_datasets: Any = Dataset.__table__
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +88,9 @@ def enter(connection: sa.Connection, keys: Keys, key_encryption: KeyEncryptionFi
         found = _values(keys, installation_id) | {_KEK: key_encryption.check_values(installation_id)}
         at = datetime.datetime.now(datetime.UTC)
         connection.execute(sa.insert(_table).values(id=installation_id, check_values=found, created_at=at))
+        for dataset_id in connection.scalars(sa.select(_datasets.c.id)).all():
+            check = sa.type_coerce(keys.reference(dataset_id.encode()), sa.String)
+            connection.execute(sa.update(_datasets).where(_datasets.c.id == dataset_id).values(references_check=check))
 
 
 def accept(database: Database, key_encryption: Sequence[str]) -> None:
@@ -156,6 +162,7 @@ class Guard:
         self._lock = threading.Lock()
         self._seen: Sequence[object] | None = None
         self._until = 0.0
+        self._references_until = 0.0
         self._said: str | None = None
 
     def start(self) -> None:
@@ -212,18 +219,40 @@ class Guard:
             is_there = not self._partly or (folder / _MARK).exists()
             if is_there and (wrong := _wrong_place(place, known)):
                 return wrong
-        if self._partly and not any(path.exists() for path in self._key_encryption.paths()):
+        is_there = not self._partly or any(path.exists() for path in self._key_encryption.paths())
+        if is_there and (wrong := _wrong_key_encryption(self._key_encryption, known)):
+            return wrong
+        return self._wrong_references()
+
+    def _wrong_references(self) -> str | None:
+        """A dataset whose people were stored under another key: who asks for one of them would find nobody."""
+        if time.monotonic() < self._references_until:
             return None
-        return _wrong_key_encryption(self._key_encryption, known)
+        stored = sa.select(_datasets.c.id, sa.type_coerce(_datasets.c.references_check, sa.String).label("check"))
+        with self._database.looking() as connection:
+            found = connection.execute(stored.where(_datasets.c.references_check.is_not(None))).all()
+        for dataset_id, check in found:
+            if self._keys.reference(dataset_id.encode()) != check:
+                path = self._keys.paths()["subject.key"]
+                return (
+                    f"The people of dataset {dataset_id} were not stored under {path}; put back what belongs together."
+                )
+        self._references_until = time.monotonic() + _REFERENCES_SECONDS
+        return None
 
     def _known(self) -> Identity:
         try:
             with self._database.looking() as connection:
                 known = _read(connection)
-        except (sa.exc.ProgrammingError, sa.exc.OperationalError):
+        except (sa.exc.ProgrammingError, sa.exc.OperationalError) as error:
             with self._database.looking() as connection:
-                if sa.inspect(connection).has_table(_table.name):
-                    raise
+                is_there = sa.inspect(connection).has_table(_table.name)
+            if is_there and isinstance(error, sa.exc.ProgrammingError):
+                raise Unavailable(
+                    "The database tells this role too little: run `lethe migrate --grant-reader`."
+                ) from error
+            if is_there:
+                raise
             known = None
         if known is None:
             raise Unavailable("The database has not been set up by this release: run `lethe migrate`.")

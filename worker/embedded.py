@@ -1,5 +1,6 @@
 """A worker of the embedded default: a process beside the gateway, woken through a pipe."""
 
+import contextlib
 import os
 import signal
 import threading
@@ -7,6 +8,7 @@ import threading
 from app import dispatch, hardening, heartbeat, installation, telemetry, tracing
 from app.backup import verification
 from app.config import Settings
+from app.errors import Unavailable
 from app.operations import chores
 from worker import ranks, runner
 
@@ -30,7 +32,8 @@ def main(settings: Settings, *, name: str, deletions_only: bool = False) -> None
     descriptor = bell.listen()
     try:
         with installation.opened(settings, patience_seconds=30.0) as at:
-            runner.destroy_unneeded(at)
+            with contextlib.suppress(Unavailable):  # it is told, and asked again, before a run
+                runner.destroy_unneeded(at)
             verification.verify_at_start(at)
             heartbeat.Heartbeat(settings.data_dir).start()
             chores.Chores(settings).start()

@@ -6,7 +6,8 @@ A worker that is told to stop finishes the run in progress and leaves the others
 import os
 import socket
 
-from app import dispatch
+from app import dispatch, telemetry
+from app.errors import Unavailable
 from worker.celery_app import app, settings, stopping
 
 
@@ -15,7 +16,10 @@ def work() -> None:
     from app import installation  # not before: who only rings knows this module too
     from worker import runner
 
-    with installation.opened(settings, patience_seconds=30.0) as at:
-        runner.destroy_unneeded(at)
-        while not stopping.is_set() and runner.run_next(at, worker=f"{socket.gethostname()}:{os.getpid()}"):
-            pass
+    try:
+        with installation.opened(settings, patience_seconds=30.0) as at:
+            runner.destroy_unneeded(at)
+            while not stopping.is_set() and runner.run_next(at, worker=f"{socket.gethostname()}:{os.getpid()}"):
+                pass
+    except Unavailable as error:
+        telemetry.logger().error("worker.unavailable", error=error.code)

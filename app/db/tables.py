@@ -138,11 +138,12 @@ class DashboardSession(Table):
 
 class Dataset(Owned, Table):
     """`revision` counts batches of edits: rows at revision r lack everybody erased at or before r, and hold everybody
-    added at or before r. `lost_models`: what models published that a restored backup does not know, by their ids:
-    `mechanism` and `steps`, of each version. `digest`: the root of what its rows are (`app.registry.manifest`);
-    `damaged_at`: since when they are known not to be that; `damage`: what was found first, a `kind`, of which `rows`,
-    in which `block`. `retired_at`: nothing is learned from it any more; `destroyed_at`: nothing is left of its
-    rows."""
+    added at or before r. `references_check`: a keyed hash of the id under the key that the references of its people
+    were made with, so that another key is told from people who are not held. `lost_models`: what models published that
+    a restored backup does not know, by their ids: `mechanism` and `steps`, of each version. `digest`: the root of what
+    its rows are (`app.registry.manifest`); `damaged_at`: since when they are known not to be that; `damage`: what was
+    found first, a `kind`, of which `rows`, in which `block`. `retired_at`: nothing is learned from it any more;
+    `destroyed_at`: nothing is left of its rows."""
 
     __tablename__ = "datasets"
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -153,6 +154,7 @@ class Dataset(Owned, Table):
     num_features: Mapped[int]
     num_slots: Mapped[int]
     digest: Mapped[str]
+    references_check: Mapped[str | None] = mapped_column(Reference)
     damaged_at: Mapped[datetime.datetime | None]
     damage: Mapped[dict[str, Any] | None] = mapped_column(sa.JSON(none_as_null=True))
     revision: Mapped[int]

@@ -208,7 +208,6 @@ CHORES = (
     Chore(name="destroy_retired", seconds=10, do=destroy_retired),
     Chore(name="destroy_of_retired", seconds=10, do=retirement.destroy),
     Chore(name="scrub_database", seconds=10, do=scrub_database),
-    Chore(name="check_database", seconds=3600, do=check_database),
     Chore(name="alert", seconds=30, do=alert),
     Chore(name="sign_audit_logs", seconds=30, do=sign_audit_logs),
     Chore(name="purge_requests", seconds=30, do=purge_requests),
@@ -219,6 +218,7 @@ CHORES = (
     Chore(name="forget_sessions", seconds=600, do=forget_sessions),
     Chore(name="purge_deliveries", seconds=600, do=purge_deliveries),
     Chore(name="drop_tombstones", seconds=6 * 3600, do=tombstones.drop_old),
+    Chore(name="check_database", seconds=3600, do=check_database),
 )
 """What workers do."""
 

@@ -63,6 +63,7 @@ def register(session: Session, *, name: str, encoded: Encoded) -> Dataset:
         num_features=encoded.num_features,
         num_slots=encoded.num_slots,
         digest=encoded.root,
+        references_check=encoded.dataset_id,
         revision=0,
         created_at=now(session),
     )

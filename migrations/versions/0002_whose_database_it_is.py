@@ -1,6 +1,9 @@
 """Whose database it is: an installation's id, and a check value of each of its keys.
 
-The line itself is written when the installation is set up, once its keys are known to be those of what is stored.
+Each dataset has a check value of the key that the references of its people were made with.
+
+The line itself, and the values of datasets that are there, are written when the installation is set up, once its keys
+are known to be those of what is stored.
 """
 
 import sqlalchemy as sa
@@ -18,7 +21,9 @@ def upgrade() -> None:
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_installation_identity")),
     )
+    op.add_column("datasets", sa.Column("references_check", sa.String(), nullable=True))
 
 
 def downgrade() -> None:
+    op.drop_column("datasets", "references_check")
     op.drop_table("installation_identity")

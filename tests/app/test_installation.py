@@ -151,6 +151,18 @@ def test_a_database_of_somebody_else_while_it_runs(at: Installation, gateway: Te
         pass
 
 
+def test_people_that_were_stored_under_another_key(at: Installation, gateway: TestClient, new_dataset: Make) -> None:
+    """A dataset whose references were made with another key is told from one that does not hold somebody."""
+    dataset_id = new_dataset()["id"]
+    with at.database.engine.begin() as connection:
+        connection.execute(sa.text("UPDATE datasets SET references_check = 'f00'"))
+    with pytest.raises(InstallationMismatch, match=dataset_id):
+        installation.set_up(at.settings)
+    at.database.guard(_renewed(at))
+    with pytest.raises(InstallationMismatch), at.database.reading():
+        pass
+
+
 def _renewed(at: Installation) -> Callable[[], None]:
     """A guard that has not asked the database yet, as each is after a second."""
     return installation._guard(at.settings, at.database, at.keys).check

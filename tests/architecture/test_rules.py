@@ -40,6 +40,11 @@ def test_engines_begin_transactions_in_two_places() -> None:
     assert callers("begin") <= {"app/db/session.py", "app/db/migrate.py"}
 
 
+def test_nothing_is_signed_that_was_not_verified() -> None:
+    """Whatever is signed with signing.jwk is signed in one place, which verifies it."""
+    assert callers("serialize_compact") == {"app/signing.py"}
+
+
 def test_only_the_command_line_prints() -> None:
     """Everything else is logged."""
     assert all(path.startswith("app/cli/") for path in callers("print") if path.startswith("app/"))
@@ -85,6 +90,8 @@ NEVER_A_CALLERS_FAULT = {
     errors.DatasetDamaged,
     errors.DatasetTooLarge,
     errors.AddressInUse,
+    errors.FolderExposed,
+    errors.SignatureUnverifiable,
     errors.SigningUnusable,
     errors.BackupRefused,
     errors.BackupDamaged,

@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 from app import installation
 from app.accounting import certificates
 from app.config import Settings
-from app.errors import WeightsDestroyed
+from app.errors import InstallationMismatch, WeightsDestroyed
 from app.installation import Installation
 from app.keys import KeyEncryptionKeyLost
 from app.registry.store import StoreKeepsVersions
@@ -195,7 +195,7 @@ def test_a_lost_key_encryption_key_is_not_made_anew(
     new_dataset()
     kek = settings.resolved_key_encryption_key_file()
     kek.rename(tmp_path / "away")
-    with pytest.raises(KeyEncryptionKeyLost, match="put it back"):
+    with pytest.raises(InstallationMismatch, match="put it back"):
         installation.set_up(settings)
     assert not kek.exists()
     (tmp_path / "away").rename(kek)

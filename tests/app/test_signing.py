@@ -1,0 +1,47 @@
+"""What the installation signs verifies with the key that it publishes, or is not signed."""
+
+import datetime
+import json
+from pathlib import Path
+
+import pytest
+from joserfc import jws
+from joserfc.jwk import OKPKey
+
+from app import signing
+from app.accounting import certificates
+from app.audit import checkpoints
+from app.audit.checkpoints import Head
+from app.errors import SignatureUnverifiable
+from app.keys import Keys
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> Keys:
+    return Keys(tmp_path / "keys").create()
+
+
+def test_what_is_signed_verifies_with_what_is_published(keys: Keys) -> None:
+    """A payload comes back from its JWS with the published key, and the header says what it is."""
+    [public] = signing.public_keys(keys)["keys"]
+    assert "d" not in public
+    read = jws.deserialize_compact(
+        signing.sign(keys, b"said", kind="kind"), OKPKey.import_key(public), algorithms=["Ed25519"]
+    )
+    assert read.payload == b"said"
+    assert read.headers() == {"alg": "Ed25519", "typ": "kind", "kid": public["kid"]}
+
+
+@pytest.mark.parametrize("place", range(0, 43, 6))
+def test_a_changed_private_part_signs_nothing(keys: Keys, tmp_path: Path, place: int) -> None:
+    """One changed character in the private part of the key, and neither certificates nor checkpoints are signed."""
+    file = tmp_path / "keys" / "signing.jwk"
+    key = json.loads(file.read_text())
+    private = key["d"][:place] + ("A" if key["d"][place] != "A" else "B") + key["d"][place + 1 :]
+    file.write_text(json.dumps(key | {"d": private}))
+    changed = keys.fresh()
+    with pytest.raises(SignatureUnverifiable):
+        certificates.sign(changed, {"format": "x"})
+    head = Head(tenant_id="ten_1", sequence=1, hash="0" * 64)
+    with pytest.raises(SignatureUnverifiable):
+        checkpoints.sign(changed, head, at=datetime.datetime.now(datetime.UTC))

@@ -1,0 +1,85 @@
+"""A data folder of revision 0001 does not say whose keys its database knows: they are tried on what is stored."""
+
+import hashlib
+import sqlite3
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from app import installation, key_checks
+from app.config import Settings
+from app.errors import InstallationMismatch
+from tests.app.test_installation import Changed
+
+FIXTURE = Path(__file__).with_name("data_folder_0001.tar.xz")
+VERSIONS = Path(__file__).parents[2] / "migrations" / "versions"
+SHA256 = "c1f7bc6b23813653820692d3d1fadd4fcd5f708304fb03ddca1203694cfe0a6e"
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    with tarfile.open(FIXTURE) as archive:
+        archive.extractall(tmp_path, filter="data")
+    return Settings(data_dir=tmp_path / "data")
+
+
+def revision(settings: Settings) -> str:
+    database = sqlite3.connect(settings.data_dir / "lethe.db")
+    try:
+        [(found,)] = database.execute("SELECT version_num FROM alembic_version")
+        return str(found)
+    finally:
+        database.close()
+
+
+def test_keys_that_fit_are_taken(settings: Settings) -> None:
+    """With the keys that its data was stored under a database is upgraded, and knows them from then on."""
+    installation.set_up(settings)
+    with installation.opened(settings) as at:
+        known = key_checks.of_database(at.database)
+    assert known is not None
+    assert known.check_values.keys() == {"subject.key", "digest.key", "webhook.key", "signing.jwk", "kek"}
+    assert (settings.data_dir / "installation.id").read_text() == known.id
+    Changed(settings.data_dir / "keys" / "webhook.key")
+    with pytest.raises(InstallationMismatch, match="webhook"):
+        installation.set_up(settings)
+
+
+@pytest.mark.parametrize("name", ["subject.key", "digest.key", "signing.jwk", "kek"])
+def test_a_key_that_does_not_fit_is_refused(settings: Settings, name: str) -> None:
+    """A key in which one character is another is named, and nothing is changed until it is put back."""
+    changed = Changed(settings.data_dir / "keys" / name)
+    with pytest.raises(InstallationMismatch, match=name):
+        installation.set_up(settings)
+    assert revision(settings) == "0001"
+    changed.put_back()
+    installation.set_up(settings)
+    assert revision(settings) != "0001"
+
+
+@pytest.mark.parametrize("name", ["subject.key", "digest.key", "webhook.key", "signing.jwk", "kek"])
+def test_a_key_that_is_missing_is_not_made(settings: Settings, name: str) -> None:
+    """A database that is somebody's gets no new key."""
+    (settings.data_dir / "keys" / name).unlink()
+    with pytest.raises(InstallationMismatch, match=name):
+        installation.set_up(settings)
+    assert not (settings.data_dir / "keys" / name).exists()
+    assert revision(settings) == "0001"
+
+
+def test_the_data_folder_of_somebody_else(settings: Settings, tmp_path: Path) -> None:
+    """A database that is somebody's is not taken by a data folder of another installation."""
+    url = f"sqlite:///{settings.data_dir / 'lethe.db'}"
+    other = Settings(data_dir=tmp_path / "other")
+    installation.set_up(other)
+    (other.data_dir / "installation.id").unlink()
+    with pytest.raises(InstallationMismatch):
+        installation.set_up(Settings.model_validate({"data_dir": other.data_dir, "database_url": url}))
+    assert revision(settings) == "0001"
+
+
+def test_what_was_released_stays_as_it_was() -> None:
+    """The first migration is never changed again: what data folders went through is what new ones go through."""
+    [first] = VERSIONS.glob("0001_*.py")
+    assert hashlib.sha256(first.read_bytes()).hexdigest() == SHA256
