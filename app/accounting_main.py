@@ -6,7 +6,19 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 
 from app import installation, telemetry, tracing
-from app.api import accounting, bounds, calls, certificates, curves, docs, document, operations, previews, problems
+from app.api import (
+    accounting,
+    bounds,
+    calls,
+    certificates,
+    curves,
+    docs,
+    document,
+    ledger,
+    operations,
+    previews,
+    problems,
+)
 from app.api.middleware import BodyLimit, CallLog, Headers, KeyFirst, allow_origins
 from app.config import Settings
 from app.operations.service import Metrics
@@ -43,7 +55,7 @@ def create_app(settings: Settings) -> FastAPI:
     document.install(service)
     docs.install(service)
     problems.install(service)
-    for router in (accounting.router, curves.router, previews.router, bounds.router):
+    for router in (accounting.router, ledger.router, curves.router, previews.router, bounds.router):
         service.include_router(router, prefix="/v1")
     service.include_router(certificates.router, prefix="/v1")
     service.include_router(operations.router)
