@@ -14,6 +14,7 @@ from app.api import (
     curves,
     docs,
     document,
+    ledger,
     operations,
     pressure,
     previews,
@@ -23,7 +24,7 @@ from app.api.middleware import BodyLimit, CallLog, Headers, KeyFirst, allow_orig
 from app.config import Settings
 from app.operations.service import Metrics
 
-_ROUTERS = (accounting.router, curves.router, previews.router, bounds.router, certificates.router)
+_ROUTERS = (accounting.router, ledger.router, curves.router, previews.router, bounds.router, certificates.router)
 DESCRIPTION = (
     """How much of anybody is left in the models, what the next request will take, and every theorem behind it."""
 )

@@ -404,6 +404,11 @@ class LedgerCorrupt(LetheError):
     title = "The ledger does not verify"
 
 
+class LedgerRestored(LedgerCorrupt):
+    code = "ledger_restored"
+    title = "The ledger was restored to before the head that was kept"
+
+
 class AuditCorrupt(LetheError):
     code = "audit_corrupt"
     title = "The audit log does not verify"

@@ -28,6 +28,15 @@ def sign(keys: Keys, payload: bytes, *, kind: str) -> str:
     return signed
 
 
+def signed_payload(compact: str, public_keys: KeySet, *, kind: str | None = None) -> bytes | None:
+    """What one of these keys signed, as a statement of that type (None: of any); None where none did."""
+    try:
+        signed = jws.deserialize_compact(compact, public_keys, algorithms=[ALGORITHM])
+    except (JoseError, ValueError, KeyError, TypeError):
+        return None
+    return signed.payload if kind in (None, signed.headers().get("typ")) else None
+
+
 def public_keys(keys: Keys) -> dict[str, Any]:
     """The JWK set that `/.well-known/jwks.json` publishes."""
     return {"keys": [keys.signing_key.as_dict(private=False) | {"use": "sig", "alg": ALGORITHM}]}

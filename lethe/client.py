@@ -13,6 +13,7 @@ from lethe.deletion_requests import DeletionRequests
 from lethe.http import Http
 from lethe.identity_issuers import IdentityIssuers
 from lethe.leaving_reasons import LeavingReasons
+from lethe.ledger import Ledger
 from lethe.lineage import Lineage
 from lethe.models import Models
 from lethe.overview import Overview
@@ -37,6 +38,7 @@ class Client:
         self.deletion_requests = DeletionRequests(self._http)
         self.certificates = Certificates(self._http)
         self.accounting = Accounting(self._http)
+        self.ledger = Ledger(self._http)
         self.runs = Runs(self._http)
         self.overview = Overview(self._http)
         self.lineage = Lineage(self._http)

@@ -1,23 +1,25 @@
 """The ledger: one entry per published version, each naming what ran and hashing its predecessor.
 
 An entry's numbers follow from the entries before it: `app/accounting/verify.py` recomputes them from the bodies alone.
+Each model's entries are a chain; one more chain, whose head is signed, has the entries of all models of a tenant in the
+order in which they came, so that neither the last entry nor a whole model goes without a trace.
 """
 
-import hashlib
-import json
 from typing import Any
 
 from sqlalchemy.orm import Session
 
 from app.accounting import repository
+from app.audit import repository as chain_repository
+from app.audit.chains import GENESIS, LEDGER, canonical, link_hash
 from app.db import now
-from app.db.tables import LedgerEntry, Model, Run, Version
+from app.db.tables import LedgerEntry, LedgerLink, Model, Run, Version
 from app.privacy import accountant, guarantees
 from app.privacy.accountant import Chain
 from app.privacy.mechanism import Mechanism
 
-GENESIS = "0" * 64
-"""What the first entry of a model hashes as its predecessor."""
+__all__ = ["GENESIS", "canonical"]
+LINK_FORMAT = "lethe-ledger-link/1"
 
 
 def post(
@@ -58,7 +60,22 @@ def post(
         hash=entry_hash(previous, body),
     )
     session.add(entry)
+    link(session, tenant_id=model.tenant_id, kind="entry", model_id=model.id, entry=entry.sequence, hash=entry.hash)
     return entry
+
+
+def link(session: Session, *, tenant_id: str, kind: str, **said: Any) -> LedgerLink:
+    """Say in the chain of a tenant, which is over all its models, what comes next: an entry of a model, or that the
+    installation was restored from a backup."""
+    last = chain_repository.last_row(session, LEDGER, tenant_id=tenant_id)
+    sequence, previous = (last.sequence + 1, last.hash) if last else (1, GENESIS)
+    place = {"format": LINK_FORMAT, "tenant_id": tenant_id, "sequence": sequence, "kind": kind}
+    body = canonical(place | said)
+    linked = LedgerLink(
+        tenant_id=tenant_id, sequence=sequence, body=body, previous_hash=previous, hash=link_hash(previous, body)
+    )
+    session.add(linked)
+    return linked
 
 
 def chain_of(session: Session, *, model_id: str, mechanism: Mechanism) -> Chain:
@@ -85,10 +102,5 @@ def chain_numbers(chain: Chain) -> dict[str, float]:
     }
 
 
-def canonical(document: dict[str, Any]) -> str:
-    """JSON with sorted keys and no spaces, NaN refused: the same bytes for the same facts."""
-    return json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
-
-
 def entry_hash(previous_hash: str, body: str) -> str:
-    return hashlib.sha256(f"{previous_hash}\n{body}".encode()).hexdigest()
+    return link_hash(previous_hash, body)

@@ -198,6 +198,39 @@ def all_versions(session: Session, *, model_id: str | None = None) -> Iterator[V
     yield from session.scalars(query.execution_options(yield_per=1000))
 
 
+def entries_of_tenant(session: Session, *, tenant_id: str) -> Iterator[LedgerEntry]:
+    """Ordered by model and sequence."""
+    query = sa.select(LedgerEntry).join(Model, Model.id == LedgerEntry.model_id).where(Model.tenant_id == tenant_id)
+    query = query.order_by(LedgerEntry.model_id, LedgerEntry.sequence)
+    yield from session.scalars(query.execution_options(yield_per=1000))
+
+
+def versions_of_tenant(session: Session, *, tenant_id: str) -> Iterator[Version]:
+    """Ordered by model and number."""
+    query = sa.select(Version).join(Model, Model.id == Version.model_id).where(Model.tenant_id == tenant_id)
+    query = query.order_by(Version.model_id, Version.number)
+    yield from session.scalars(query.execution_options(yield_per=1000))
+
+
+def ledger_lengths(session: Session, *, tenant_id: str) -> dict[str, int]:
+    """How many entries each model of a tenant has, of those that have any, ordered by model."""
+    query = sa.select(LedgerEntry.model_id, sa.func.max(LedgerEntry.sequence))
+    query = query.join(Model, Model.id == LedgerEntry.model_id).where(Model.tenant_id == tenant_id)
+    query = query.group_by(LedgerEntry.model_id).order_by(LedgerEntry.model_id)
+    return {model_id: length for model_id, length in session.execute(query)}  # noqa: C416  rows are no pairs to mypy
+
+
+def versions_between(session: Session, *, model_id: str, after: int, until: int) -> list[Version]:
+    """Those of these numbers, in their order."""
+    query = sa.select(Version).where(Version.model_id == model_id, Version.number > after, Version.number <= until)
+    return list(session.scalars(query.order_by(Version.number)))
+
+
+def certificates_of_tenant(session: Session, *, tenant_id: str) -> Iterator[Certificate]:
+    query = sa.select(Certificate).where(Certificate.tenant_id == tenant_id).order_by(Certificate.id)
+    yield from session.scalars(query.execution_options(yield_per=1000))
+
+
 def certificate(session: Session, certificate_id: str) -> Certificate | None:
     return session.get(Certificate, certificate_id)
 

@@ -1,28 +1,52 @@
 """An independent reader of the ledger: recomputes every hash and every number from the entries alone."""
 
+import datetime
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
-from app.accounting.ledger import GENESIS, chain_numbers, entry_hash
-from app.db.tables import LedgerEntry, Version
-from app.errors import LedgerCorrupt
+from joserfc.jwk import KeySet
+
+from app.accounting.ledger import LINK_FORMAT, chain_numbers, entry_hash
+from app.audit import checkpoints
+from app.audit import verify as chains
+from app.audit.chains import GENESIS, LEDGER, strict_json
+from app.db.tables import Certificate, Checkpoint, LedgerEntry, LedgerLink, Version
+from app.errors import LedgerCorrupt, LedgerRestored
 from app.privacy import accountant, guarantees
 from app.privacy.accountant import Chain
 from app.privacy.errors import PrivacyError
 from app.privacy.guarantees import Guarantee
 from app.privacy.mechanism import Mechanism
+from app.signing import signed_payload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What was verified: nothing is reported of a ledger that is not whole."""
+    """What was verified: nothing is reported of a ledger that is not whole. `hashes`: of each entry, by model and
+    sequence."""
 
     models: int
     entries: int
     heads: dict[str, str]
+    hashes: dict[tuple[str, int], str] = field(default_factory=dict, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfTenant:
+    """What was verified of a tenant's ledger: its models, the chain over them and up to where it is signed, and how
+    many certificates agree with it. `restored`: what it says of restores, each with the place of its link."""
+
+    tenant_id: str
+    report: Report
+    links: int
+    signed: int
+    head: str
+    certificates: int
+    restored: tuple[dict[str, Any], ...]
+    link_hashes: tuple[str, ...] = field(default=(), repr=False)
 
 
 def verify(entries: Iterable[LedgerEntry], versions: Iterable[Version]) -> Report:
@@ -31,6 +55,7 @@ def verify(entries: Iterable[LedgerEntry], versions: Iterable[Version]) -> Repor
     Raises `LedgerCorrupt`, naming the model, the entry and the part at fault.
     """
     heads: dict[str, str] = {}
+    hashes: dict[tuple[str, int], str] = {}
     accounted: dict[tuple[str, int], str] = {}
     count = 0
     for model_id, of_model in groupby(entries, key=lambda entry: entry.model_id):
@@ -43,6 +68,7 @@ def verify(entries: Iterable[LedgerEntry], versions: Iterable[Version]) -> Repor
                 raise _corrupt(entry, f"its numbers cannot be recomputed ({type(error).__name__}: {error})") from error
             previous = entry.hash
             accounted[model_id, body["version"]] = body["weights_sha256"]
+            hashes[model_id, expected] = entry.hash
             count += 1
         heads[model_id] = previous
     for version in versions:
@@ -51,7 +77,139 @@ def verify(entries: Iterable[LedgerEntry], versions: Iterable[Version]) -> Repor
     if accounted:
         model_id, number = next(iter(accounted))
         raise LedgerCorrupt(f"The ledger accounts for version {number} of model {model_id}, which does not exist.")
-    return Report(models=len(heads), entries=count, heads=heads)
+    return Report(models=len(heads), entries=count, heads=heads, hashes=hashes)
+
+
+def verify_tenant(
+    tenant_id: str,
+    *,
+    entries: Iterable[LedgerEntry],
+    versions: Iterable[Version],
+    links: Iterable[LedgerLink],
+    signed: Iterable[Checkpoint],
+    certificates: Iterable[Certificate],
+    public_keys: KeySet,
+) -> OfTenant:
+    """Verify the ledger of a tenant: each model's as `verify` does, that the chain over all of them has each entry once
+    and in its order, that it is what was `signed`, and that each certificate names an entry as it is.
+
+    Raises `LedgerCorrupt`, naming what is at fault.
+    """
+    report = verify(entries, versions)
+    linked = _Linked(tenant_id, report.hashes)
+    chain = chains.verify(tenant_id, linked.told_by(links), signed, public_keys, LEDGER)
+    linked.require_all()
+    return OfTenant(
+        tenant_id=tenant_id,
+        report=report,
+        links=chain.entries,
+        signed=chain.signed,
+        head=chain.head,
+        certificates=_agreeing(certificates, report.hashes, public_keys),
+        restored=tuple(linked.restored),
+        link_hashes=tuple(linked.hashes),
+    )
+
+
+def require_kept(found: OfTenant, kept: Checkpoint, public_keys: KeySet) -> None:
+    """That a ledger which was verified goes on from a head that somebody kept.
+
+    Raises `LedgerRestored` where it says that it was restored to before that head, `LedgerCorrupt` where it does not.
+    """
+    if not checkpoints.is_signed(kept, public_keys):
+        raise LedgerCorrupt(f"The head of link {kept.sequence} was not signed with any of the given keys.")
+    if kept.sequence <= found.links and found.link_hashes[kept.sequence - 1] == kept.hash:
+        return
+    place = (
+        f"Tenant {kept.tenant_id}: the head that was kept is of link {kept.sequence}, signed {kept.signed_at:%F %T} UTC"
+    )
+    for said in found.restored:
+        restored_at = datetime.datetime.fromisoformat(said["restored_at"])
+        if said["sequence"] <= kept.sequence and restored_at >= kept.signed_at:
+            raise LedgerRestored(
+                f"{place}, and the ledger does not have it. It says itself that the installation was restored from a "
+                f"backup ({said['backup_id']}) on {restored_at:%F %T} UTC, and that nothing is left of what came after "
+                f"link {said['sequence'] - 1} until then. Whether that is so, ask whoever runs it."
+            )
+    if kept.sequence > found.links:
+        raise LedgerCorrupt(
+            f"{place}, and the ledger ends with link {found.links}: it is older than the head, or what came last was "
+            "removed."
+        )
+    raise LedgerCorrupt(f"{place}, and that link of the ledger is another one: it was rewritten.")
+
+
+class _Linked:
+    """Which entries the chain over a tenant's models has named so far."""
+
+    def __init__(self, tenant_id: str, hashes: dict[tuple[str, int], str]) -> None:
+        self._tenant_id = tenant_id
+        self._left = dict(hashes)
+        self._reached: dict[str, int] = {}
+        self.restored: list[dict[str, Any]] = []
+        self.hashes: list[str] = []
+
+    def told_by(self, links: Iterable[LedgerLink]) -> Iterator[LedgerLink]:
+        """The same links, each after the one before was found to follow."""
+        for link in links:
+            yield link
+            self.hashes.append(link.hash)
+            self._read(link)
+
+    def require_all(self) -> None:
+        for model_id, entry in self._left:
+            raise LedgerCorrupt(f"Model {model_id}, ledger entry {entry}: no link of its tenant's chain names it.")
+
+    def _read(self, link: LedgerLink) -> None:
+        try:
+            said = strict_json(link.body)
+            place = said["format"], said["tenant_id"], said["sequence"]
+            if place != (LINK_FORMAT, self._tenant_id, link.sequence):
+                raise ValueError("It belongs to another place.")
+            match said["kind"]:
+                case "entry":
+                    model_id, entry, hash_ = said["model_id"], said["entry"], said["hash"]
+                    found = self._left.pop((model_id, entry), None)
+                case "restored":
+                    datetime.datetime.fromisoformat(said["restored_at"])
+                    self.restored.append(said)
+                    return
+                case kind:
+                    raise ValueError(f"Its kind {kind!r} is unknown.")
+        except (LookupError, TypeError, ValueError) as error:
+            raise LEDGER.fault(self._tenant_id, f"ledger link {link.sequence}", "its body is not one") from error
+        place_of = f"Model {model_id}, ledger entry {entry}"
+        if found is None:
+            raise LedgerCorrupt(f"{place_of}: it is missing; link {link.sequence} of its tenant's chain names it.")
+        if found != hash_:
+            raise LedgerCorrupt(f"{place_of}: it is not the one that link {link.sequence} of its tenant's chain names.")
+        if entry != self._reached.get(model_id, 0) + 1:
+            raise LedgerCorrupt(f"{place_of}: its tenant's chain names it before another one that precedes it.")
+        self._reached[model_id] = entry
+
+
+def _agreeing(certificates: Iterable[Certificate], hashes: dict[tuple[str, int], str], public_keys: KeySet) -> int:
+    """How many certificates name an entry, each of them as it is."""
+    count = 0
+    for certificate in certificates:
+        payload = signed_payload(certificate.jws, public_keys)
+        if payload is None:
+            raise LedgerCorrupt(f"Certificate {certificate.id} was not signed with any of the given keys.")
+        try:
+            statement = strict_json(payload)
+            if statement.get("ledger") is None:
+                continue  # it is about no version
+            model_id, named = statement["model"]["id"], statement["ledger"]
+            agrees = hashes.get((model_id, named["sequence"])) == named["hash"]
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise LedgerCorrupt(f"Certificate {certificate.id} holds no statement.") from error
+        if not agrees:
+            raise LedgerCorrupt(
+                f"Certificate {certificate.id} names entry {named['sequence']} of model {model_id}, which is not as it "
+                "was when that was signed, or not there."
+            )
+        count += 1
+    return count
 
 
 def _check_link(entry: LedgerEntry, *, model_id: str, sequence: int, previous: str) -> dict[str, Any]:

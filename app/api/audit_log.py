@@ -12,6 +12,7 @@ from app.api.calls import Call, Cursor, Limit, call_with, number_in
 from app.api.problems import responses
 from app.api.schemas import PageOut, Text
 from app.audit import repository, verify
+from app.audit.chains import AUDIT
 from app.db.tables import AuditEntry
 from app.errors import AuditCorrupt
 
@@ -82,7 +83,7 @@ def list_audit_checkpoints(
     """What the installation signed about this log. Whoever keeps the last one elsewhere can tell a forged log."""
     with call.reading() as session:
         found = repository.checkpoints(
-            session, tenant_id=call.caller.tenant_id, before=number_in(cursor), limit=limit + 1
+            session, AUDIT, tenant_id=call.caller.tenant_id, before=number_in(cursor), limit=limit + 1
         )
     items = [AuditCheckpointOut.model_validate(row, from_attributes=True) for row in found[:limit]]
     return PageOut(items=items, next_cursor=str(items[-1].sequence) if len(found) > limit else None)
@@ -97,7 +98,7 @@ def verify_audit_log(call: Annotated[Call, call_with(Scope.ADMIN)]) -> AuditVerd
     tenant_id = call.caller.tenant_id
     with call.reading() as session:
         entries = repository.all_entries(session, tenant_id=tenant_id)
-        signed = repository.all_checkpoints(session, tenant_id=tenant_id)
+        signed = repository.all_checkpoints(session, AUDIT, tenant_id=tenant_id)
         try:
             chain = verify.verify(tenant_id, entries, signed, KeySet([call.at.keys.signing_key]))
         except AuditCorrupt as error:

@@ -1,11 +1,10 @@
-"""Checkpoints: what the installation signs about the head of a tenant's log.
+"""Checkpoints: what the installation signs about the heads of a tenant's chains.
 
-Who alters the log afterwards, and can recompute every hash in it, contradicts its last checkpoint; and whoever keeps
+Who alters a chain afterwards, and can recompute every hash in it, contradicts its last checkpoint; and whoever keeps
 that elsewhere can tell. What is signed is first recomputed from the checkpoint before.
 """
 
 import datetime
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -17,65 +16,70 @@ from sqlalchemy.orm import Session
 
 from app import signing, telemetry
 from app.audit import repository
-from app.audit.service import GENESIS, entry_hash
+from app.audit.chains import AUDIT, CHAINS, GENESIS, LEDGER, Chain, canonical, strict_json
 from app.db import now
-from app.db.tables import AuditCheckpoint, AuditEntry
-from app.errors import AuditCorrupt
+from app.db.tables import Checkpoint
 from app.keys import Keys
 
-_TYPE = "lethe-audit-checkpoint+jws"
-_FORMAT = "lethe-audit-checkpoint/1"
+_PARTS = {"format", "tenant_id", "sequence", "hash", "signed_at"}
 GROWTH = 1000
-"""A log that has grown by so many entries is signed at once."""
+"""A chain that has grown by so many rows is signed at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """The last entry of a tenant's log, which was recomputed up to there."""
+    """The last row of a tenant's chain, which was recomputed up to there."""
 
+    chain: Chain
     tenant_id: str
     sequence: int
     hash: str
 
 
 def due(session: Session, *, every_seconds: float) -> list[Head]:
-    """The heads that have grown since their last checkpoint, if that is `every_seconds` ago or `GROWTH` entries.
+    """The heads that have grown since their last checkpoint, if that is `every_seconds` ago or `GROWTH` rows; of
+    ledgers, whenever they have grown.
 
-    A log that does not follow from its last checkpoint is logged, and not signed again.
+    A chain that does not follow from its last checkpoint is logged, and not signed again.
     """
     found = []
-    for tenant_id, head, signed in repository.heads(session):
-        if head == signed or not (head - signed >= GROWTH or _is_old(session, tenant_id, signed, every_seconds)):
-            continue
-        try:
-            found.append(_recomputed(session, tenant_id))
-        except AuditCorrupt:
-            telemetry.logger().error("audit.log_corrupt", tenant_id=tenant_id)
+    for chain, seconds in ((AUDIT, every_seconds), (LEDGER, 0.0)):
+        for tenant_id, head, signed in repository.heads(session, chain):
+            has_grown = head - signed >= GROWTH or _is_old(session, chain, tenant_id, signed, seconds)
+            if head != signed and has_grown:
+                found += _recomputed(session, chain, tenant_id)
     return found
 
 
 def checkpoint(session: Session, keys: Keys, heads: Iterable[Head]) -> None:
     """Sign these heads, if nobody has meanwhile."""
     for head in heads:
-        if _last(session, head.tenant_id, head.sequence) is None:
+        if _last(session, head.chain, head.tenant_id, head.sequence) is None:
             session.add(sign(keys, head, at=now(session)))
 
 
-def sign(keys: Keys, head: Head, *, at: datetime.datetime) -> AuditCheckpoint:
+def checkpoint_now(session: Session, keys: Keys, chain: Chain, *, tenant_id: str) -> None:
+    """Sign the head of a chain as this transaction leaves it."""
+    session.flush()
+    checkpoint(session, keys, _recomputed(session, chain, tenant_id))
+
+
+def sign(keys: Keys, head: Head, *, at: datetime.datetime) -> Checkpoint:
     """The checkpoint of a head: a compact JWS (RFC 7515, RFC 9864) of what `statement` says.
 
     Raises `SignatureUnverifiable`.
     """
-    row = AuditCheckpoint(tenant_id=head.tenant_id, sequence=head.sequence, hash=head.hash, signed_at=at)
-    payload = json.dumps(statement(row), sort_keys=True, separators=(",", ":")).encode()
-    row.jws = signing.sign(keys, payload, kind=_TYPE)
+    row = Checkpoint(
+        tenant_id=head.tenant_id, log=head.chain.name, sequence=head.sequence, hash=head.hash, signed_at=at
+    )
+    row.jws = signing.sign(keys, canonical(statement(row)).encode(), kind=head.chain.media_type)
     return row
 
 
-def statement(row: AuditCheckpoint) -> dict[str, Any]:
+def statement(row: Checkpoint) -> dict[str, Any]:
     """What is signed of a checkpoint."""
     return {
-        "format": _FORMAT,
+        "format": _chain_of(row).format,
         "tenant_id": row.tenant_id,
         "sequence": row.sequence,
         "hash": row.hash,
@@ -83,55 +87,76 @@ def statement(row: AuditCheckpoint) -> dict[str, Any]:
     }
 
 
-def kept(compact_jws: str) -> AuditCheckpoint:
-    """A checkpoint that somebody kept elsewhere, from its JWS, which is not verified. Raises `AuditCorrupt`."""
+def kept(text: str, chain: Chain) -> Checkpoint:
+    """A checkpoint that somebody kept elsewhere, from its JWS or from JSON with a `jws`; the signature is not verified.
+
+    Raises what a chain raises that does not hold.
+    """
     try:
-        said = json.loads(jws.extract_compact(compact_jws.strip().encode()).payload)
-        return AuditCheckpoint(
+        compact = text.strip()
+        if compact.startswith("{"):
+            compact = str(strict_json(compact)["jws"])
+        extracted = jws.extract_compact(compact.encode())
+        said = strict_json(extracted.payload)
+        if extracted.headers().get("typ") != chain.media_type or said.keys() != _PARTS:
+            raise ValueError("It is something else.")
+        sequence = said["sequence"]
+        if type(sequence) is not int or sequence < 1:
+            raise ValueError("It is of no row.")
+        return Checkpoint(
             tenant_id=str(said["tenant_id"]),
-            sequence=int(said["sequence"]),
+            log=chain.name,
+            sequence=sequence,
             hash=str(said["hash"]),
-            jws=compact_jws.strip(),
+            jws=compact,
             signed_at=datetime.datetime.fromisoformat(said["signed_at"]),
         )
-    except (JoseError, ValueError, KeyError, TypeError) as error:
-        raise AuditCorrupt("The file holds no checkpoint: a compact JWS.") from error
+    except (JoseError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        what = "checkpoint" if chain is AUDIT else "head of a ledger"
+        raise chain.corrupt(f"The file holds no {what}: a compact JWS of type {chain.media_type}.") from error
 
 
-def is_signed(row: AuditCheckpoint, public_keys: KeySet) -> bool:
-    """Whether one of these keys signed exactly this checkpoint, as a checkpoint."""
+def is_signed(row: Checkpoint, public_keys: KeySet) -> bool:
+    """Whether one of these keys signed exactly this checkpoint, as one of its chain."""
+    payload = signing.signed_payload(row.jws, public_keys, kind=_chain_of(row).media_type)
     try:
-        signed = jws.deserialize_compact(row.jws, public_keys, algorithms=[signing.ALGORITHM])
-        payload = json.loads(signed.payload)
-    except (JoseError, ValueError, KeyError, TypeError):
+        return payload is not None and strict_json(payload) == statement(row)
+    except ValueError:
         return False
-    return bool(signed.headers().get("typ") == _TYPE and payload == statement(row))
 
 
-def _is_old(session: Session, tenant_id: str, signed: int, every_seconds: float) -> bool:
-    last = _last(session, tenant_id, signed)
+def _chain_of(row: Checkpoint) -> Chain:
+    return next(chain for chain in CHAINS if chain.name == row.log)
+
+
+def _is_old(session: Session, chain: Chain, tenant_id: str, signed: int, every_seconds: float) -> bool:
+    last = _last(session, chain, tenant_id, signed)
     return last is None or (now(session) - last.signed_at).total_seconds() >= every_seconds
 
 
-def _recomputed(session: Session, tenant_id: str) -> Head:
-    """Raises `AuditCorrupt` unless the log follows from its last checkpoint."""
-    last = _last(session, tenant_id, 0)
+def _recomputed(session: Session, chain: Chain, tenant_id: str) -> list[Head]:
+    """The head of a chain, if all of it follows from its last checkpoint; where not, that is logged."""
+    last = _last(session, chain, tenant_id, 0)
     since, expected = (last.sequence, last.hash) if last else (1, None)
     sequence, hash_ = since - 1, GENESIS
-    for entry in repository.all_entries(session, tenant_id=tenant_id, since=since):
+    for row in repository.rows_of(session, chain, tenant_id=tenant_id, since=since):
         sequence += 1
-        if entry.sequence != sequence or not _follows(entry, hash_, expected):
-            raise AuditCorrupt(f"Tenant {tenant_id}, audit entry {sequence}: it is not what was recorded.")
-        hash_, expected = entry.hash, None
-    return Head(tenant_id=tenant_id, sequence=sequence, hash=hash_)
+        if row.sequence != sequence or not _follows(chain, row, hash_, expected):
+            telemetry.logger().error("audit.log_corrupt", tenant_id=tenant_id, log=chain.name, sequence=sequence)
+            return []
+        hash_, expected = row.hash, None
+    if last is not None and sequence < last.sequence:
+        telemetry.logger().error("audit.log_corrupt", tenant_id=tenant_id, log=chain.name, sequence=sequence)
+        return []
+    return [Head(chain=chain, tenant_id=tenant_id, sequence=sequence, hash=hash_)] if sequence else []
 
 
-def _follows(entry: AuditEntry, previous: str, expected: str | None) -> bool:
-    """`expected`: the hash that was signed, for the first entry that is looked at."""
-    linked = entry.previous_hash == previous if expected is None else entry.hash == expected
-    return linked and entry.hash == entry_hash(entry)
+def _follows(chain: Chain, row: Any, previous: str, expected: str | None) -> bool:
+    """`expected`: the hash that was signed, for the first row that is looked at."""
+    linked = row.previous_hash == previous if expected is None else row.hash == expected
+    return bool(linked and row.hash == chain.hash_of(row))
 
 
-def _last(session: Session, tenant_id: str, at_least: int) -> AuditCheckpoint | None:
-    found = repository.checkpoints(session, tenant_id=tenant_id, before=None, limit=1)
+def _last(session: Session, chain: Chain, tenant_id: str, at_least: int) -> Checkpoint | None:
+    found = repository.checkpoints(session, chain, tenant_id=tenant_id, limit=1)
     return found[0] if found and found[0].sequence >= at_least else None

@@ -1,8 +1,6 @@
 """Record who did what, in the transaction that does it."""
 
 import datetime
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,12 +8,11 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from app.audit import repository
+from app.audit.chains import GENESIS, entry_hash, hash_of_entry
 from app.db import actor, bulk, now
 from app.db.tables import AuditEntry
 
-GENESIS = "0" * 64
-"""What the first entry of a tenant hashes as its predecessor."""
-_HASHED = ("tenant_id", "sequence", "at", "actor", "action", "object_id", "detail")
+__all__ = ["GENESIS", "SERVICE", "Deed", "entry_hash", "record", "record_all"]
 SERVICE = "lethe"
 """Who acts where nobody asked: the service itself, on its schedule."""
 
@@ -59,21 +56,10 @@ def record_all(session: Session, deeds: Sequence[Deed], *, at: datetime.datetime
             "object_id": deed.object_id,
             "detail": dict(deed.detail),
         }
-        digest = _hash(previous, entry)
+        digest = hash_of_entry(previous, entry)
         entries.append(entry | {"previous_hash": previous, "hash": digest})
         last[deed.tenant_id] = sequence + 1, digest
     bulk.store(session, AuditEntry, entries)
-
-
-def entry_hash(entry: AuditEntry) -> str:
-    """SHA-256 (hex) over the predecessor's hash and the entry as canonical JSON."""
-    return _hash(entry.previous_hash, {name: getattr(entry, name) for name in _HASHED})
-
-
-def _hash(previous: str, entry: dict[str, Any]) -> str:
-    body = entry | {"at": entry["at"].astimezone(datetime.UTC).isoformat()}
-    text = json.dumps(body, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(f"{previous}\n{text}".encode()).hexdigest()
 
 
 def _heads(session: Session) -> dict[str, tuple[int, str]]:

@@ -44,18 +44,33 @@ class Release:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Signed:
+    """What the installation signed about the head of a tenant's chain, as the database has it."""
+
+    number: int
+    log: str
+    tenant_id: str
+    sequence: int
+    hash: str
+    jws: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """`number`: of the event of the database that it tells of, or the last one before it, which is the request `of`'s.
+    """`number`: of the event of the database that it tells of, or the last one before it, which is the request `of`'s;
+    `signed`: the same of what was signed about chains.
 
     `begun`: the file `file` was written from the database, with all that it knew at `at`. `restored`: the database was,
     up to this event. `dropped`: whatever happened before `at` is not remembered: `count` lines of the file `file`, the
-    last of which had the hash `until` (None: the lines that are left were chained anew). `retired`: the id of a model
-    or a dataset."""
+    last of which had the hash `until` (None: the lines that are left were chained anew), and `heads` were the newest of
+    their chains. `retired`: the id of a model or a dataset."""
 
-    kind: Literal["begun", "request", "published", "retired", "restored", "dropped"]
+    kind: Literal["begun", "request", "published", "retired", "signed", "restored", "dropped"]
     number: int
     at: datetime.datetime
     of: str | None = None
+    signed: int = 0
+    head: Signed | None = None
     request: Remembered | None = None
     release: Release | None = None
     retired: str | None = None
@@ -63,6 +78,7 @@ class Line:
     begun: datetime.datetime | None = None
     count: int | None = None
     until: str | None = None
+    heads: tuple[Signed, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +111,13 @@ class Journal:
                 file.write(b"".join(self._written(lines, previous)))  # at once, at the end
                 os.fsync(file.fileno())
         return len(lines)
+
+    def heads(self) -> list[Signed]:
+        """The newest of each chain that the file tells of, but for those of before the last restore."""
+        found: dict[tuple[str, str], Signed] = {}
+        for line in self.lines():
+            found = with_heads(found, line)
+        return list(found.values())
 
     def start(self, lines: Callable[[], Iterable[Line]], *, at: datetime.datetime) -> None:
         """Write a file that is not there, or in which nothing is, with these lines: whole, or not at all."""
@@ -138,7 +161,7 @@ class Journal:
                     gone = gone.with_head(line, extent)
                     continue
                 if kept is not None:
-                    gone = dataclasses.replace(gone, last=kept[0], extent=kept[1])
+                    gone = gone.with_line(*kept)
                 if line.at >= before:
                     break
                 kept = line, extent
@@ -222,6 +245,9 @@ class Journal:
                 "number": line.number,
                 "at": line.at.isoformat(),
                 "of": line.of,
+                "signed": line.signed or None,
+                "head": line.head and dataclasses.asdict(line.head),
+                "heads": [dataclasses.asdict(head) for head in line.heads] or None,
                 "request": line.request and line.request.to_json(),
                 "release": line.release and dataclasses.asdict(line.release),
                 "retired": line.retired,
@@ -247,6 +273,14 @@ class Journal:
         return self._keys.fingerprint(b"tombstone", text)
 
 
+def with_heads(found: dict[tuple[str, str], Signed], line: Line) -> dict[tuple[str, str], Signed]:
+    """The newest heads by chain and tenant, after one more line."""
+    if line.kind == "restored":
+        return {}
+    told = (*line.heads, *([line.head] if line.head else []))
+    return found | {(head.log, head.tenant_id): head for head in told} if told else found
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Gone:
     """What is to be dropped, from the first line on: how far it reaches, and its `last` line that tells of anything."""
@@ -256,12 +290,23 @@ class _Gone:
     last: Line | None = None
     file: str | None = None
     begun: datetime.datetime | None = None
+    heads: dict[tuple[str, str], Signed] = dataclasses.field(default_factory=dict)
 
     def with_head(self, line: Line, extent: Extent) -> "_Gone":
         """With a line that says what the file is."""
         begun = line.at if line.kind == "begun" else line.begun
-        at = self.at if line.kind == "begun" else max(self.at, line.at)
-        return dataclasses.replace(self, at=at, extent=extent, file=line.file or self.file, begun=begun or self.begun)
+        return dataclasses.replace(
+            self,
+            at=self.at if line.kind == "begun" else max(self.at, line.at),
+            extent=extent,
+            file=line.file or self.file,
+            begun=begun or self.begun,
+            heads=with_heads(self.heads, line),
+        )
+
+    def with_line(self, line: Line, extent: Extent) -> "_Gone":
+        """With a line that tells of something."""
+        return dataclasses.replace(self, last=line, extent=extent, heads=with_heads(self.heads, line))
 
     def line(self, last: Line) -> Line:
         """What says so in its place."""
@@ -269,6 +314,8 @@ class _Gone:
             kind="dropped",
             number=last.number,
             of=last.of,
+            signed=last.signed,
+            heads=tuple(self.heads.values()),
             at=self.at,
             file=self.file,
             begun=self.begun,
@@ -285,6 +332,9 @@ def _parsed(path: Path, written: bytes) -> Line:
             number=body["number"],
             at=datetime.datetime.fromisoformat(body["at"]),
             of=body.get("of"),
+            signed=body.get("signed", 0),
+            head=Signed(**body["head"]) if body.get("head") else None,
+            heads=tuple(Signed(**head) for head in body.get("heads", ())),
             request=Remembered.from_json(body["request"]) if body.get("request") else None,
             release=Release(**body["release"]) if body.get("release") else None,
             retired=body.get("retired"),

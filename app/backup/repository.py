@@ -1,6 +1,7 @@
 """All SQL of backups but the dump: what is remembered, which rows there are, what a restored one must not claim."""
 
 import datetime
+import json
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
@@ -10,9 +11,11 @@ from sqlalchemy.orm import Session
 
 from app.db.tables import (
     Addition,
+    Checkpoint,
     DashboardSession,
     Dataset,
     DeletionRequest,
+    LedgerLink,
     Model,
     Record,
     RequestEvent,
@@ -98,6 +101,23 @@ def rows_of_retired(session: Session) -> set[str]:
     retired = sa.select(Dataset.id).where(Dataset.retired_at.is_not(None))
     batches = session.scalars(sa.select(Addition.id).where(Addition.dataset_id.in_(retired)))
     return set(session.scalars(retired)) | set(batches)
+
+
+def newest_checkpoints(session: Session) -> list[Checkpoint]:
+    """What was signed last about each chain of each tenant, in the order in which it was signed."""
+    newest = sa.select(sa.func.max(Checkpoint.number)).group_by(Checkpoint.tenant_id, Checkpoint.log)
+    return list(session.scalars(sa.select(Checkpoint).where(Checkpoint.number.in_(newest)).order_by(Checkpoint.number)))
+
+
+def release_at(session: Session, checkpoint: Checkpoint) -> dict[str, Any] | None:
+    """The version that the head of a ledger accounts for, if it is the head of one and that is what comes last."""
+    link = session.get(LedgerLink, (checkpoint.tenant_id, checkpoint.sequence)) if checkpoint.log == "ledger" else None
+    said = json.loads(link.body) if link else {}
+    query = sa.select(Version.id, Run.steps_total, Model).join(Run, Run.id == Version.run_id)
+    query = query.join(Model, Model.id == Version.model_id)
+    query = query.where(Version.model_id == said.get("model_id"), Version.number == said.get("entry"))
+    found = session.execute(query).one_or_none() if said.get("kind") == "entry" else None
+    return _release(found[0], found[2], found[1]) if found else None
 
 
 def last_unknown(session: Session) -> datetime.datetime | None:

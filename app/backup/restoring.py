@@ -22,11 +22,15 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from app import folders, installation, key_checks
+from app.accounting import ledger
+from app.audit import checkpoints
+from app.audit import repository as audit_repository
 from app.audit import service as audit
+from app.audit.chains import AUDIT, CHAINS, LEDGER, Chain
 from app.backup import coverage, dump, repository, tombstones, verification
 from app.backup.archive import Piece, Reader
 from app.backup.coverage import Standing
-from app.backup.journal import Journal
+from app.backup.journal import Journal, Signed
 from app.backup.service import ABOUT, FORMAT, KEYS, MANIFEST, ROWS, TABLES, VAULT, Progress
 from app.config import Settings
 from app.db import Database, bulk, migrate, now
@@ -62,12 +66,13 @@ class About:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restored:
     """What was restored: how many requests were made again, how many brought to where they stood; the models that are
-    to learn again."""
+    to learn again; whether there were tombstones."""
 
     about: About
     requests: Again
     num_models: int
     num_datasets: int
+    remembered: bool
 
 
 def restore(
@@ -109,10 +114,16 @@ def restore(
             found = reader.tallies()
             if json.loads(pieces.one(MANIFEST).content) != found:
                 raise BackupDamaged("The archive lacks something that was written into it.")
-            restored = Restored(about=about, requests=requests, num_models=num_models, num_datasets=num_datasets)
+            restored = Restored(
+                about=about,
+                requests=requests,
+                num_models=num_models,
+                num_datasets=num_datasets,
+                remembered=journal is not None,
+            )
             for place in installation.places(settings):
                 place.mark(known.id)
-            _finish(at, restored, remembered_in)
+            _finish(at, restored, journal)
     return restored
 
 
@@ -280,7 +291,8 @@ def _forget(at: Installation, journal: Journal | None, *, lost_versions: int) ->
     """Void what was running and all weights, bring requests to where they stood, and claim the rows of everybody who
     is to be forgotten by now: no run begins before they are null. What was published since the backup is counted."""
     with at.database.writing() as session:
-        for release in (line.release for line in journal.lines() if line.release) if journal else ():
+        told = (line.release for line in journal.lines() if line.release) if journal else ()
+        for release in {release.version_id: release for release in told}.values():  # most of them stand in two lines
             repository.add_lost(session, **dataclasses.asdict(release))
         repository.add_lost_to_all(session, steps=at.settings.max_steps, count=lost_versions)
         unlearning.take_back_all(session)
@@ -335,32 +347,63 @@ def _write(at: Installation, rows_id: str, of_it: Iterator[Piece], claimed: npt.
     return writer.root
 
 
-def _finish(at: Installation, restored: Restored, remembered_in: Path | None) -> None:
-    """Say so in every tenant's audit log, go on with the tombstones, and let everybody serve."""
+def _finish(at: Installation, restored: Restored, journal: Journal | None) -> None:
+    """Say so in every tenant's chains, sign them, go on with the tombstones, and let everybody serve."""
+    kept = {(head.tenant_id, head.log): head for head in journal.heads()} if journal else {}
+    with at.database.writing() as session:
+        last = audit_repository.last_checkpoint(session)
+        signed = last.number if last else 0
+        for tenant_id in repository.tenant_ids(session):
+            _say(session, at, restored, tenant_id, {chain.name: kept.get((tenant_id, chain.name)) for chain in CHAINS})
+    if journal is not None:
+        _bring(journal.path, at.settings.resolved_tombstones())
+        tombstones.record_restored(at, signed=signed)
+        tombstones.record(at)
+    installation.unfinished(at.settings).unlink()
+    sync_folder(at.settings.data_dir)
+
+
+def _say(
+    session: Session, at: Installation, restored: Restored, tenant_id: str, kept: dict[str, Signed | None]
+) -> None:
+    """An entry in the tenant's audit log, and a link in its ledger, each with the head that was signed about it and
+    that it does not reach any more: what was between is lost, and whoever kept that head can tell why."""
+    lost = {chain.name: _lost(session, chain, kept[chain.name]) for chain in CHAINS}
+    about = restored.about
     detail: dict[str, Any] = {
-        "backed_up_at": restored.about.created_at.isoformat(),
-        "tombstones": remembered_in is not None,
+        "backed_up_at": about.created_at.isoformat(),
+        "tombstones": restored.remembered,
         "requests_made_again": restored.requests.made,
         "requests_changed": restored.requests.changed,
         "models_to_learn_again": restored.num_models,
+        "lost_head": lost[AUDIT.name],
+        "lost_ledger_head": lost[LEDGER.name],
     }
-    with at.database.writing() as session:
-        deeds = [
-            audit.Deed(
-                tenant_id=tenant_id,
-                actor=audit.SERVICE,
-                action="installation.restored",
-                object_id=restored.about.id,
-                detail=detail,
-            )
-            for tenant_id in repository.tenant_ids(session)
-        ]
-        audit.record_all(session, deeds)
-    if remembered_in is not None:
-        _bring(remembered_in, at.settings.resolved_tombstones())
-        tombstones.record_restored(at)
-    installation.unfinished(at.settings).unlink()
-    sync_folder(at.settings.data_dir)
+    deed = audit.Deed(
+        tenant_id=tenant_id, actor=audit.SERVICE, action="installation.restored", object_id=about.id, detail=detail
+    )
+    audit.record_all(session, [deed])
+    has_ledger = audit_repository.last_row(session, LEDGER, tenant_id=tenant_id) is not None
+    if has_ledger or lost[LEDGER.name] is not None:
+        ledger.link(
+            session,
+            tenant_id=tenant_id,
+            kind="restored",
+            backup_id=about.id,
+            backed_up_at=about.created_at.isoformat(),
+            restored_at=now(session).isoformat(),
+            lost=lost[LEDGER.name],
+        )
+    for chain in CHAINS:
+        checkpoints.checkpoint_now(session, at.keys, chain, tenant_id=tenant_id)
+
+
+def _lost(session: Session, chain: Chain, head: Signed | None) -> dict[str, Any] | None:
+    """The head, if the chain does not have it."""
+    if head is None:
+        return None
+    there = audit_repository.row(session, chain, tenant_id=head.tenant_id, sequence=head.sequence)
+    return None if there is not None and there.hash == head.hash else {"sequence": head.sequence, "hash": head.hash}
 
 
 def _bring(journal: Path, own: Path) -> None:

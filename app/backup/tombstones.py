@@ -4,22 +4,27 @@ A line for each thing that happened to a request, appended within about a second
 touched: whom it is about (by the keyed hash that stands for them everywhere), where, and by when. And a line for each
 version, before it is published: what it gives away counts, whatever is restored later; and one for each model and
 dataset that was retired, before it is destroyed. Events are numbered in the order in which they were committed, because
-writers take turns: none comes late, and the number of the last line says where to go on.
+writers take turns: none comes late, and the number of the last line says where to go on. So are the signed heads of
+audit logs and ledgers, which are kept here too: whoever rewrites the database alone contradicts them.
 """
 
 import dataclasses
 import datetime
 import heapq
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from sqlalchemy.orm import Session
 
+from app.audit import repository as audit_repository
 from app.backup import repository
-from app.backup.journal import Journal, Line, Release
+from app.backup.journal import Journal, Line, Release, Signed
+from app.config import Settings
 from app.db import now
+from app.db.tables import Checkpoint
 from app.errors import DatabasePutBack
 from app.installation import Installation
+from app.keys import SubjectKey
 
 _AT_ONCE = 500
 
@@ -33,7 +38,6 @@ def record(at: Installation) -> None:
 
     Raises `DatabasePutBack` where the file knows what the database does not, `TombstonesDamaged`, `OSError`.
     """
-
     file = journal(at)
     is_new = False
 
@@ -44,7 +48,11 @@ def record(at: Installation) -> None:
             return []
         with at.database.reading() as session:
             _check(session, last)
-            return list(_requests(session, after=last.number, limit=_AT_ONCE))
+            found = [
+                *_requests(session, after=last.number, limit=_AT_ONCE),
+                *_heads_after(session, last.signed),
+            ]
+            return list(_in_order(found, number=last.number, of=last.of, signed=last.signed))
 
     while True:
         began = time.monotonic()
@@ -61,8 +69,8 @@ def record_release(at: Installation, release: Release) -> None:
     def published(last: Line | None) -> list[Line]:
         with at.database.reading() as session:
             _check(session, last)
-            number, of = (last.number, last.of) if last else (0, None)
-            return [Line(kind="published", number=number, of=of, at=now(session), release=release)]
+            line = Line(kind="published", number=0, at=now(session), release=release)
+            return list(_in_order([line], number=last.number, of=last.of, signed=last.signed)) if last else [line]
 
     journal(at).append(published)
 
@@ -73,24 +81,48 @@ def record_retired(at: Installation, retired_id: str, *, retired_at: datetime.da
     def retired(last: Line | None) -> list[Line]:
         with at.database.reading() as session:
             _check(session, last)
-            happened_at = retired_at or now(session)
-        number, of = (last.number, last.of) if last else (0, None)
-        return [Line(kind="retired", number=number, of=of, at=happened_at, retired=retired_id)]
+            line = Line(kind="retired", number=0, at=retired_at or now(session), retired=retired_id)
+            return list(_in_order([line], number=last.number, of=last.of, signed=last.signed)) if last else [line]
 
     record(at)  # a file that is new begins with all that it would have
     journal(at).append(retired)
 
 
-def record_restored(at: Installation) -> None:
-    """Go on from the events that the restored database has."""
+def record_restored(at: Installation, *, signed: int | None = None) -> None:
+    """Go on from the events that the restored database has, and from what was signed up to number `signed` (None: all
+    that it has)."""
 
     def restored(_last: Line | None) -> list[Line]:
         with at.database.reading() as session:
             number = repository.last_event(session)
             event = repository.event(session, number)
-            return [Line(kind="restored", number=number, of=event.request_id if event else None, at=now(session))]
+            of = event.request_id if event else None
+            last = audit_repository.last_checkpoint(session)
+            known = signed if signed is not None else last.number if last else 0
+            return [Line(kind="restored", number=number, of=of, signed=known, at=now(session))]
 
     journal(at).append(restored)
+
+
+def kept_heads(settings: Settings) -> list[Signed]:
+    """The newest head of each chain that was signed since the last restore, as the tombstones have it: whoever can
+    write to the database alone does not reach them. None where there is no file. Raises `TombstonesDamaged`."""
+    subject_key = settings.data_dir / "keys" / "subject.key"
+    if not subject_key.exists():
+        return []
+    return Journal(settings.resolved_tombstones(), SubjectKey(text=subject_key.read_text().strip())).heads()
+
+
+def require_same_database(at: Installation) -> None:
+    """Raises `DatabasePutBack` where the last line tells of what the database does not know: nothing of such a database
+    is signed. `TombstonesDamaged`, `OSError`."""
+
+    def nothing(last: Line | None) -> list[Line]:
+        with at.database.reading() as session:
+            _check(session, last)
+        return []
+
+    journal(at).append(nothing)
 
 
 def _begin(at: Installation, file: Journal) -> None:
@@ -110,11 +142,33 @@ def _anew(session: Session) -> Iterator[Line]:
         for published_at, release in sorted(repository.releases(session), key=lambda one: one[0])
     )
     retired = (Line(kind="retired", number=0, at=at, retired=one) for at, one in repository.retired(session))
-    number, of = 0, None
-    for line in heapq.merge(releases, retired, _requests(session, after=0), key=lambda one: one.at):
+    heads = [_signed(head) for head in repository.newest_checkpoints(session)]
+    lines = heapq.merge(releases, retired, heads, _requests(session, after=0), key=lambda one: one.at)
+    yield from _in_order(lines, number=0, of=None, signed=0)
+
+
+def _in_order(lines: Iterable[Line], *, number: int, of: str | None, signed: int) -> Iterator[Line]:
+    """Each line with the numbers that were reached with it."""
+    for line in lines:
         if line.kind == "request":
             number, of = line.number, line.of
-        yield dataclasses.replace(line, number=number, of=of)
+        signed = line.head.number if line.head else signed
+        yield dataclasses.replace(line, number=number, of=of, signed=signed)
+
+
+def _heads_after(session: Session, number: int) -> Iterator[Line]:
+    """What was signed after that, and with the head of a ledger the version that it accounts for."""
+    found = audit_repository.checkpoints_after(session, number=number, limit=_AT_ONCE)
+    for checkpoint in found if number else repository.newest_checkpoints(session):
+        release = repository.release_at(session, checkpoint)
+        yield dataclasses.replace(_signed(checkpoint), release=Release(**release) if release else None)
+
+
+def _signed(row: Checkpoint) -> Line:
+    head = Signed(
+        number=row.number, log=row.log, tenant_id=row.tenant_id, sequence=row.sequence, hash=row.hash, jws=row.jws
+    )
+    return Line(kind="signed", number=0, at=row.signed_at, head=head)
 
 
 def _requests(session: Session, *, after: int, limit: int | None = None) -> Iterator[Line]:
@@ -139,11 +193,14 @@ def drop_old(at: Installation) -> None:
 
 def _check(session: Session, last: Line | None) -> None:
     """That this is the database whose events were written down, not an earlier state of it."""
-    if last is None or last.number == 0:
+    if last is None:
         return
-    event = repository.event(session, last.number)
-    if event is None or event.request_id != last.of:
+    event = repository.event(session, last.number) if last.number else None
+    knows_event = last.number == 0 or (event is not None and event.request_id == last.of)
+    knows_signed = last.signed == 0 or audit_repository.checkpoint(session, last.signed) is not None
+    if not (knows_event and knows_signed):
         raise DatabasePutBack(
-            "The tombstones tell of requests that the database does not know: it was put back by something else than "
-            "`lethe restore`, and people who were forgotten may be in it. Back it up, and restore that with them."
+            "The tombstones tell of requests, or of signed heads, that the database does not know: somebody removed "
+            "them, or it was put back by something else than `lethe restore`, with people in it who were forgotten. "
+            "Back it up, and restore that with the tombstones."
         )

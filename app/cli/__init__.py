@@ -8,14 +8,14 @@ from typing import NoReturn
 
 from pydantic import ValidationError
 
-from app.cli import account, administration, backups, lists, proofs, remote, requests, service
+from app.cli import account, administration, backups, chains, lists, proofs, remote, requests, service
 from app.cli.output import new_group
 from app.errors import LetheError
 from lethe.errors import Problem
 
 requests.request.add_typer(lists.commands)
 cli = new_group("The right to be forgotten for machine-learning models.")
-for module in (service, remote, requests, account, proofs, backups, administration):
+for module in (service, remote, requests, account, proofs, chains, backups, administration):
     cli.add_typer(module.commands)
 
 

@@ -1,6 +1,5 @@
-"""Commands that verify by themselves, without the service: certificates, the ledger and the audit log."""
+"""Commands that verify certificates by themselves, without the service."""
 
-import heapq
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,16 +8,12 @@ from typing import Annotated, Any, Protocol
 import typer
 
 from app.cli.output import at_most, console, in_words, new_group
-from app.config import Settings
-from app.errors import AuditCorrupt, CertificateInvalid, DatabaseUnreadable, TenantUnknown
+from app.errors import CertificateInvalid
 from lethe.values import Verdict
 
 certificate = new_group("What was signed.")
-ledger = new_group("What was accounted for.")
-audit = new_group("Who did what.")
 commands = new_group()
-for name, group in (("certificate", certificate), ("ledger", ledger), ("audit", audit)):
-    commands.add_typer(group, name=name)
+commands.add_typer(certificate, name="certificate")
 
 
 class Said(Protocol):
@@ -49,7 +44,7 @@ def certificate_verify(
     """
     from lethe import verification
 
-    keys = _key_set_in(jwks or Path(f"{file}.jwks.json"))
+    keys = key_set_in(jwks or Path(f"{file}.jwks.json"))
     found = _signed_in(file)
     statements = []
     for compact, beside in found.signed:
@@ -61,76 +56,8 @@ def certificate_verify(
     _verify_joint([one for one in statements if "evidence" in one], stated=found.joint)
 
 
-@ledger.command("verify")
-def ledger_verify() -> None:
-    """Recompute every hash and every number of the ledger from its entries alone."""
-    from sqlalchemy.exc import OperationalError
-
-    from app.accounting import repository, verify
-    from app.db import Database
-
-    database = Database(Settings().resolved_database_url())
-    try:
-        with database.reading() as session:
-            entries = repository.all_entries(session)
-            report = verify.verify(entries, repository.all_versions(session))
-    except OperationalError as error:
-        raise DatabaseUnreadable(f"{error.orig}; is LETHE_DATA_DIR right?") from error
-    finally:
-        database.close()
-    console.print(f"[green]valid[/]  {report.entries} entries of {report.models} models")
-    for model_id, head in report.heads.items():
-        console.print(f"       {model_id}  {head}")
-
-
-@audit.command("verify")
-def audit_verify(
-    tenant: Annotated[str | None, typer.Option(help="Only this tenant's log; default: every tenant's")] = None,
-    jwks: Annotated[Path | None, typer.Option(help="The issuer's public keys; default: the data folder's")] = None,
-    checkpoint: Annotated[
-        Path | None, typer.Option(exists=True, dir_okay=False, help="The JWS of a checkpoint that was kept elsewhere")
-    ] = None,
-) -> None:
-    """Recompute the audit log of every tenant from its entries alone, and hold it against its signed checkpoints."""
-    from joserfc.jwk import KeySet
-    from sqlalchemy.exc import OperationalError
-
-    from app.audit import checkpoints, repository, verify
-    from app.db import Database
-    from app.keys import Keys
-
-    settings = Settings()
-    signing_key = settings.data_dir / "keys" / "signing.jwk"
-    if jwks is None and not signing_key.exists():
-        raise CertificateInvalid(f"There is no {signing_key}: name the issuer's public keys with --jwks.")
-    keys = KeySet.import_key_set(_key_set_in(jwks)) if jwks else KeySet([Keys(signing_key.parent).signing_key])
-    kept = checkpoints.kept(checkpoint.read_text()) if checkpoint else None
-    database = Database(settings.resolved_database_url(), read_only=True)
-    try:
-        with database.reading() as session:
-            tenant_ids = repository.tenant_ids(session)
-            if tenant is not None and tenant not in tenant_ids:
-                raise TenantUnknown(f"There is no tenant {tenant!r}.")
-            tenant_ids = [tenant] if tenant else tenant_ids
-            if kept is not None and kept.tenant_id not in tenant_ids:
-                raise AuditCorrupt(f"The checkpoint is about tenant {kept.tenant_id!r}, whose log is not there.")
-            for tenant_id in tenant_ids:
-                entries = repository.all_entries(session, tenant_id=tenant_id)
-                signed = repository.all_checkpoints(session, tenant_id=tenant_id)
-                if kept is not None and kept.tenant_id == tenant_id:
-                    signed = heapq.merge(signed, [kept], key=lambda one: one.sequence)
-                chain = verify.verify(tenant_id, entries, signed, keys)
-                console.print(
-                    f"[green]valid[/]  {tenant_id}  {chain.entries} entries, signed up to {chain.signed}"
-                    f" ({chain.checkpoints} checkpoints)  {chain.head}"
-                )
-    except OperationalError as error:
-        raise DatabaseUnreadable(f"{error.orig}; is LETHE_DATA_DIR right?") from error
-    finally:
-        database.close()
-
-
-def _key_set_in(file: Path) -> Any:
+def key_set_in(file: Path) -> Any:
+    """The public keys in a file. Raises `CertificateInvalid`."""
     if not file.exists():
         raise CertificateInvalid(f"There is no {file}: name the issuer's public keys with --jwks.")
     try:

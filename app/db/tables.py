@@ -496,6 +496,18 @@ class LedgerEntry(Table):
     hash: Mapped[str]
 
 
+class LedgerLink(Owned, Table):
+    """The chain over the ledgers of all models of a tenant: append-only (by trigger). `body`: the entry of which model
+    comes next, or that the installation was restored from a backup; each link hashes its predecessor."""
+
+    __tablename__ = "ledger_links"
+    tenant_id: Mapped[str] = mapped_column(sa.ForeignKey("tenants.id"), primary_key=True)
+    sequence: Mapped[int] = mapped_column(primary_key=True)
+    body: Mapped[str] = mapped_column(sa.Text)
+    previous_hash: Mapped[str]
+    hash: Mapped[str]
+
+
 class Certificate(Owned, Table):
     __tablename__ = "certificates"
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -626,12 +638,15 @@ class AuditEntry(Owned, Table):
     __table_args__ = (sa.Index(None, "tenant_id", "object_id", "sequence"),)
 
 
-class AuditCheckpoint(Owned, Table):
-    """What the installation signed about a tenant's chain: up to `sequence` it hashes to `hash`."""
+class Checkpoint(Owned, Table):
+    """What the installation signed about a chain of a tenant, its `audit` log or its `ledger`: up to `sequence` it
+    hashes to `hash`. `number`: in the order in which all of them were signed. Append-only (by trigger)."""
 
-    __tablename__ = "audit_checkpoints"
-    tenant_id: Mapped[str] = mapped_column(sa.ForeignKey("tenants.id"), primary_key=True)
-    sequence: Mapped[int] = mapped_column(primary_key=True)
+    __tablename__ = "checkpoints"
+    number: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
+    log: Mapped[str]
+    sequence: Mapped[int]
     hash: Mapped[str]
     jws: Mapped[str] = mapped_column(sa.Text)
     signed_at: Mapped[datetime.datetime]
+    __table_args__ = (sa.UniqueConstraint("tenant_id", "log", "sequence"),)

@@ -194,8 +194,9 @@ def check_database(at: Installation) -> None:
     at.database.check()
 
 
-def sign_audit_logs(at: Installation) -> None:
-    """Sign the heads of the tenants' audit logs; they are recomputed before, without a turn to write."""
+def sign_heads(at: Installation) -> None:
+    """Sign the heads of the tenants' audit logs and ledgers; they are recomputed before, without a turn to write."""
+    tombstones.require_same_database(at)
     with at.database.reading() as session:
         heads = checkpoints.due(session, every_seconds=at.settings.audit_checkpoint_seconds)
     if heads:
@@ -209,7 +210,7 @@ CHORES = (
     Chore(name="destroy_of_retired", seconds=10, do=retirement.destroy),
     Chore(name="scrub_database", seconds=10, do=scrub_database),
     Chore(name="alert", seconds=30, do=alert),
-    Chore(name="sign_audit_logs", seconds=30, do=sign_audit_logs),
+    Chore(name="sign_heads", seconds=30, do=sign_heads),
     Chore(name="purge_requests", seconds=30, do=purge_requests),
     Chore(name="sweep_rows", seconds=60, do=sweep_rows),
     Chore(name="destroy_orphans", seconds=300, do=destroy_orphans),

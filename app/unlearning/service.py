@@ -11,7 +11,9 @@ from sqlalchemy.orm import Session
 
 from app.accounting import certificates, ledger
 from app.accounting import repository as accounting_repository
+from app.audit import checkpoints
 from app.audit import service as audit
+from app.audit.chains import LEDGER
 from app.db import now
 from app.db.tables import Dataset, Model, Run, Version
 from app.deletion import claims
@@ -163,6 +165,7 @@ def publish(
         chain=chain,
         requests=[{"request_id": request.id, "records": erasure.num_records} for _, erasure, request in owed],
     )
+    checkpoints.checkpoint_now(session, keys, LEDGER, tenant_id=model.tenant_id)
     evidences = certificates.Evidences(session, model)
     for owed_model, erasure, request in owed:
         certificate = certificates.issue(

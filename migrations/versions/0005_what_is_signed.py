@@ -14,7 +14,7 @@ from scipy import special
 from app.privacy import conversion
 
 revision = "0005"
-down_revision = "0003"
+down_revision = "0004"
 branch_labels = None
 depends_on = None
 

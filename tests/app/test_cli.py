@@ -188,9 +188,10 @@ def test_ledger_verifies(certified: Path, live: Lethe) -> None:
     """The ledger of a learned model and a completed request verifies, with the hash of its head."""
     verified = live("ledger", "verify")
     assert (verified.code, verified.err) == (0, "")
-    first, head = verified.out.splitlines()
+    first, head, signed = verified.out.splitlines()
     assert first == "valid  2 entries of 1 models"
     assert [len(part) for part in head.split()] == [24, 64]
+    assert "signed up to link 2 of 2, 1 certificates agree" in signed
 
 
 def test_a_forged_ledger_does_not_verify(certified: Path, live: Lethe, at: Installation) -> None:

@@ -13,6 +13,7 @@ from app.access import tenants
 from app.access.policy import Policy
 from app.audit import repository
 from app.audit import service as audit
+from app.audit.chains import AUDIT
 from app.db import Actor
 from app.installation import Installation
 from app.keys import Keys
@@ -45,14 +46,14 @@ def other(at: Installation, by: Actor) -> str:
     with at.database.writing(by=Actor(tenant_id=tenant.id, name="test")) as session:
         for number in range(3):
             audit.record(session, "thing.done", f"thing_{number}")
-    chores.sign_audit_logs(at)
+    chores.sign_heads(at)
     return tenant.id
 
 
 def _tamper(at: Installation, *statements: str) -> None:
     """Execute SQL without the triggers that forbid it."""
     with at.database.engine.begin() as connection:
-        named = "SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name LIKE 'audit_%'"
+        named = "SELECT name FROM sqlite_master WHERE type = 'trigger' AND sql LIKE '%append-only%'"
         for name in connection.scalars(sa.text(named)).all():
             connection.execute(sa.text(f"DROP TRIGGER {name}"))
         for statement in statements:
@@ -80,7 +81,7 @@ def test_every_tenant_is_verified(at: Installation, verify: Verify, other: str, 
         ("UPDATE audit_entries SET actor = 'key_0' WHERE sequence = 3", "entry 3: it is not what was hashed"),
         ("DELETE FROM audit_entries WHERE sequence = 2", "entry 2: it is missing"),
         ("DELETE FROM audit_entries WHERE sequence > 3", "entry 4: it is missing, and entry 5 was signed"),
-        ("UPDATE audit_checkpoints SET hash = 'a' WHERE sequence = 5", "checkpoint 5: it was not signed"),
+        ("UPDATE checkpoints SET hash = 'a' WHERE sequence = 5", "checkpoint 5: it was not signed"),
     ],
 )
 def test_tampering_is_named(at: Installation, verify: Verify, other: str, statement: str, fault: str) -> None:
@@ -96,14 +97,14 @@ def test_a_checkpoint_that_was_kept_elsewhere_is_believed(
 ) -> None:
     """Whoever cuts off a log together with its checkpoints is found out by one that was kept."""
     with at.database.reading() as session:
-        [checkpoint] = repository.all_checkpoints(session, tenant_id=other)
+        [checkpoint] = repository.all_checkpoints(session, AUDIT, tenant_id=other)
     kept = tmp_path / "checkpoint.jws"
     kept.write_text(checkpoint.jws + "\n")
     assert verify("--checkpoint", kept)[0] == 0
     _tamper(
         at,
         f"DELETE FROM audit_entries WHERE sequence > 3 AND tenant_id = '{other}'",
-        f"DELETE FROM audit_checkpoints WHERE tenant_id = '{other}'",
+        f"DELETE FROM checkpoints WHERE tenant_id = '{other}'",
     )
     assert verify()[0] == 0
     code, said = verify("--checkpoint", kept)

@@ -11,6 +11,7 @@ from app.accounting import certificates, verify
 from app.accounting import repository as accounting_repository
 from app.audit import repository as audit_repository
 from app.audit import verify as audit_verify
+from app.audit.chains import AUDIT
 from app.db.tables import (
     Certificate,
     Dataset,
@@ -37,7 +38,7 @@ def assert_all_done_once(at: Installation) -> None:
         verify.verify(accounting_repository.all_entries(session), accounting_repository.all_versions(session))
         for tenant_id in audit_repository.tenant_ids(session):
             entries = audit_repository.all_entries(session, tenant_id=tenant_id)
-            signed_heads = audit_repository.all_checkpoints(session, tenant_id=tenant_id)
+            signed_heads = audit_repository.all_checkpoints(session, AUDIT, tenant_id=tenant_id)
             audit_verify.verify(tenant_id, entries, signed_heads, KeySet([at.keys.signing_key]))
 
         requests = list(session.scalars(sa.select(DeletionRequest)))

@@ -105,7 +105,7 @@ def test_it_makes_nothing_and_reads_only_what_it_needs(url: str) -> None:
                 connection.execute(statement)
         unread = {*Table.metadata.tables} - {*reader.TABLES}
         assert unread == {
-            *("agents", "audit_checkpoints", "audit_entries", "dashboard_sessions", "idempotent_answers"),
+            *("agents", "audit_entries", "dashboard_sessions", "idempotent_answers"),
             *("identity_issuers", "leaving_counts", "request_events", "suppressions", "used_statements"),
             "webhook_deliveries",
         }

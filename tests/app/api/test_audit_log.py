@@ -36,7 +36,7 @@ def _pages(get: Get, path: str) -> list[dict[str, Any]]:
 
 def test_an_outsider_recomputes_the_log(gateway: TestClient, get: Get, at: Installation, keys: list[str]) -> None:
     """From the answers alone anybody recomputes every hash, in every page, and what the installation signed."""
-    chores.sign_audit_logs(at)
+    chores.sign_heads(at)
     entries = _pages(get, "/audit-log?limit=2")[::-1]
     assert [entry["sequence"] for entry in entries] == list(range(1, len(entries) + 1))
     assert {entry["object_id"] for entry in entries} >= set(keys)
@@ -76,7 +76,7 @@ def test_checkpoints_come_in_pages(gateway: TestClient, get: Get, at: Installati
     """Checkpoints are listed newest first."""
     at.settings.audit_checkpoint_seconds = 1e-6
     for _ in range(3):
-        chores.sign_audit_logs(at)
+        chores.sign_heads(at)
         gateway.post("/v1/api-keys", json={"name": "app", "scopes": ["models:read"]})
     sequences = [one["sequence"] for one in _pages(get, "/audit-log/checkpoints?limit=2")]
     assert len(sequences) == 3
@@ -92,7 +92,7 @@ def test_a_cursor_that_no_page_gave_is_refused(gateway: TestClient, refused: Ref
 
 def test_the_service_recomputes_the_log(gateway: TestClient, get: Get, at: Installation, keys: list[str]) -> None:
     """All of the caller's log is recomputed and held against what was signed; the first entry at fault is named."""
-    chores.sign_audit_logs(at)
+    chores.sign_heads(at)
     last = get("/audit-log")["items"][0]
     verdict = gateway.post("/v1/audit-log:verify").json()
     assert verdict == {

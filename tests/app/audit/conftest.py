@@ -43,7 +43,7 @@ def tamper(at: Installation) -> Callable[..., None]:
             if connection.dialect.name == "postgresql":
                 connection.execute(sa.text("SET LOCAL session_replication_role = replica"))
             else:
-                named = "SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name LIKE 'audit_%'"
+                named = "SELECT name FROM sqlite_master WHERE type = 'trigger' AND sql LIKE '%append-only%'"
                 for name in connection.scalars(sa.text(named)).all():
                     connection.execute(sa.text(f"DROP TRIGGER {name}"))
             for statement in statements:

@@ -6,9 +6,10 @@ from joserfc import jws
 from joserfc.jwk import KeySet, OKPKey
 
 from app.audit import checkpoints, repository
+from app.audit.chains import AUDIT
 from app.audit.checkpoints import Head
 from app.db import Actor
-from app.db.tables import AuditCheckpoint
+from app.db.tables import Checkpoint
 from app.installation import Installation
 from app.keys import Keys
 
@@ -30,9 +31,9 @@ def sign(at: Installation) -> Callable[..., list[Head]]:
     return do
 
 
-def _of(at: Installation, tenant_id: str) -> list[AuditCheckpoint]:
+def _of(at: Installation, tenant_id: str) -> list[Checkpoint]:
     with at.database.reading() as session:
-        return list(repository.all_checkpoints(session, tenant_id=tenant_id))
+        return list(repository.all_checkpoints(session, AUDIT, tenant_id=tenant_id))
 
 
 def _length(at: Installation, tenant_id: str) -> int:
@@ -108,13 +109,23 @@ def test_no_other_signature_is_a_checkpoint(
         row.jws[:-8] + "AAAAAAAA",
     ):
         assert not checkpoints.is_signed(
-            AuditCheckpoint(
-                tenant_id=row.tenant_id, sequence=row.sequence, hash=row.hash, jws=forged, signed_at=row.signed_at
+            Checkpoint(
+                log="audit",
+                tenant_id=row.tenant_id,
+                sequence=row.sequence,
+                hash=row.hash,
+                jws=forged,
+                signed_at=row.signed_at,
             ),
             keys,
         )
-    moved = AuditCheckpoint(
-        tenant_id=row.tenant_id, sequence=row.sequence + 1, hash=row.hash, jws=row.jws, signed_at=row.signed_at
+    moved = Checkpoint(
+        log="audit",
+        tenant_id=row.tenant_id,
+        sequence=row.sequence + 1,
+        hash=row.hash,
+        jws=row.jws,
+        signed_at=row.signed_at,
     )
     assert not checkpoints.is_signed(moved, keys)
 

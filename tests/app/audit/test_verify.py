@@ -10,11 +10,12 @@ import sqlalchemy as sa
 from joserfc.jwk import KeySet
 
 from app.audit import checkpoints, repository, verify
+from app.audit.chains import AUDIT
 from app.audit.checkpoints import Head
 from app.audit.service import GENESIS, entry_hash
-from app.audit.verify import Chain
+from app.audit.verify import Verified
 from app.db import Actor, now
-from app.db.tables import AuditCheckpoint, AuditEntry
+from app.db.tables import AuditEntry, Checkpoint
 from app.errors import AuditCorrupt
 from app.installation import Installation
 from app.keys import Keys
@@ -25,7 +26,7 @@ COLUMNS = [column.key for column in sa.inspect(AuditEntry).column_attrs]
 
 
 @pytest.fixture
-def log(at: Installation, other: Actor, record: Record) -> tuple[list[AuditEntry], list[AuditCheckpoint]]:
+def log(at: Installation, other: Actor, record: Record) -> tuple[list[AuditEntry], list[Checkpoint]]:
     """Ten entries of a tenant, of which four and then eight were signed."""
     for number in (2, 4):
         record(number, actor=other)
@@ -36,14 +37,14 @@ def log(at: Installation, other: Actor, record: Record) -> tuple[list[AuditEntry
     record(2, actor=other)
     with at.database.reading() as session:
         entries = list(repository.all_entries(session, tenant_id=other.tenant_id))
-        signed = list(repository.all_checkpoints(session, tenant_id=other.tenant_id))
+        signed = list(repository.all_checkpoints(session, AUDIT, tenant_id=other.tenant_id))
     assert [len(entries), *(one.sequence for one in signed)] == [10, 4, 8]
     return entries, signed
 
 
 @pytest.fixture
-def verified(at: Installation, other: Actor) -> Callable[..., Chain]:
-    def check(entries: Sequence[AuditEntry], signed: Sequence[AuditCheckpoint]) -> Chain:
+def verified(at: Installation, other: Actor) -> Callable[..., Verified]:
+    def check(entries: Sequence[AuditEntry], signed: Sequence[Checkpoint]) -> Verified:
         return verify.verify(other.tenant_id, entries, signed, KeySet([at.keys.signing_key]))
 
     return check
@@ -63,16 +64,16 @@ def _rechained(entries: Sequence[AuditEntry]) -> list[AuditEntry]:
 
 
 def test_a_whole_log_verifies(
-    log: tuple[list[AuditEntry], list[AuditCheckpoint]], verified: Callable[..., Chain]
+    log: tuple[list[AuditEntry], list[Checkpoint]], verified: Callable[..., Verified]
 ) -> None:
     """An untouched log verifies; the report says how long it is and up to where it is signed."""
     entries, _ = log
-    assert verified(*log) == Chain(entries=10, checkpoints=2, signed=8, head=entries[-1].hash)
+    assert verified(*log) == Verified(entries=10, checkpoints=2, signed=8, head=entries[-1].hash)
     assert verified(entries, []).signed == 0
-    assert verified([], []) == Chain(entries=0, checkpoints=0, signed=0, head=GENESIS)
+    assert verified([], []) == Verified(entries=0, checkpoints=0, signed=0, head=GENESIS)
 
 
-def test_an_outsider_computes_the_same_hash(log: tuple[list[AuditEntry], list[AuditCheckpoint]]) -> None:
+def test_an_outsider_computes_the_same_hash(log: tuple[list[AuditEntry], list[Checkpoint]]) -> None:
     """The hash of an entry is the SHA-256 of its predecessor's and its fields as sorted JSON, and nothing else."""
     for entry in log[0]:
         fields = ("tenant_id", "sequence", "actor", "action", "object_id", "detail")
@@ -94,8 +95,8 @@ def test_an_outsider_computes_the_same_hash(log: tuple[list[AuditEntry], list[Au
     ],
 )
 def test_a_changed_entry_is_named(
-    log: tuple[list[AuditEntry], list[AuditCheckpoint]],
-    verified: Callable[..., Chain],
+    log: tuple[list[AuditEntry], list[Checkpoint]],
+    verified: Callable[..., Verified],
     change: dict[str, Any],
     fault: str,
 ) -> None:
@@ -106,7 +107,7 @@ def test_a_changed_entry_is_named(
 
 
 def test_removed_and_swapped_entries_are_named(
-    log: tuple[list[AuditEntry], list[AuditCheckpoint]], verified: Callable[..., Chain]
+    log: tuple[list[AuditEntry], list[Checkpoint]], verified: Callable[..., Verified]
 ) -> None:
     """An entry that is gone, one that comes twice and two that changed places are named."""
     entries, signed = log
@@ -121,7 +122,7 @@ def test_removed_and_swapped_entries_are_named(
 
 @pytest.mark.parametrize("left", [0, 3, 7])
 def test_a_truncated_log_contradicts_its_checkpoint(
-    log: tuple[list[AuditEntry], list[AuditCheckpoint]], verified: Callable[..., Chain], left: int
+    log: tuple[list[AuditEntry], list[Checkpoint]], verified: Callable[..., Verified], left: int
 ) -> None:
     """A log that lost its tail, or everything, still hashes; the checkpoint says that there was more."""
     entries, signed = log
@@ -132,7 +133,7 @@ def test_a_truncated_log_contradicts_its_checkpoint(
 
 @pytest.mark.parametrize("forge", ["changed", "removed", "inserted"])
 def test_a_log_written_anew_contradicts_its_checkpoint(
-    log: tuple[list[AuditEntry], list[AuditCheckpoint]], verified: Callable[..., Chain], forge: str
+    log: tuple[list[AuditEntry], list[Checkpoint]], verified: Callable[..., Verified], forge: str
 ) -> None:
     """Whoever alters an entry and recomputes all hashes after it is found out at the next checkpoint."""
     entries, signed = log
@@ -151,25 +152,30 @@ def test_a_log_written_anew_contradicts_its_checkpoint(
 def test_a_forged_checkpoint_is_named(
     at: Installation,
     other: Actor,
-    log: tuple[list[AuditEntry], list[AuditCheckpoint]],
-    verified: Callable[..., Chain],
+    log: tuple[list[AuditEntry], list[Checkpoint]],
+    verified: Callable[..., Verified],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     """A forger without the signing key cannot vouch for a log written anew, and no checkpoint stands in for another."""
     entries, signed = log
     forged = _rechained([*entries[:5], *entries[6:]])
-    head = Head(tenant_id=other.tenant_id, sequence=8, hash=forged[7].hash)
+    head = Head(chain=AUDIT, tenant_id=other.tenant_id, sequence=8, hash=forged[7].hash)
     with at.database.reading() as session:
         by_stranger = checkpoints.sign(Keys(tmp_path_factory.mktemp("keys")).create(), head, at=now(session))
-    reused = AuditCheckpoint(
-        tenant_id=head.tenant_id, sequence=8, hash=head.hash, jws=signed[1].jws, signed_at=signed[1].signed_at
+    reused = Checkpoint(
+        log="audit",
+        tenant_id=head.tenant_id,
+        sequence=8,
+        hash=head.hash,
+        jws=signed[1].jws,
+        signed_at=signed[1].signed_at,
     )
     for check in (by_stranger, reused):
         with pytest.raises(AuditCorrupt, match="checkpoint 8: it was not signed"):
             verified(forged, [signed[0], check])
 
 
-def test_a_long_log_takes_no_memory(other: Actor, verified: Callable[..., Chain]) -> None:
+def test_a_long_log_takes_no_memory(other: Actor, verified: Callable[..., Verified]) -> None:
     """A log of ten thousand entries is verified in the memory that a short one takes."""
 
     def chain() -> Iterator[AuditEntry]:

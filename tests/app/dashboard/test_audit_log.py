@@ -47,7 +47,7 @@ def test_older_entries_are_a_page_away(officer: Browser, monkeypatch: pytest.Mon
 @pytest.mark.usefixtures("keys")
 def test_the_chain_is_recomputed(officer: Browser, at: Installation) -> None:
     """The button says whether the chain holds now, and which entry does not where somebody changed one."""
-    chores.sign_audit_logs(at)
+    chores.sign_heads(at)
     fragment = officer.client.post(
         "/admin/audit-log/verify",
         headers={"Origin": "http://testserver", "HX-Request": "true", "X-CSRF-Token": officer.token()},
@@ -66,7 +66,7 @@ def test_the_chain_is_recomputed(officer: Browser, at: Installation) -> None:
 
 def test_checkpoints_to_take_away(officer: Browser, at: Installation, get: Get) -> None:
     """What was signed comes as a file."""
-    chores.sign_audit_logs(at)
+    chores.sign_heads(at)
     answer = officer.get("/admin/audit-log/checkpoints.json")
     assert "attachment" in answer.headers["content-disposition"]
     assert json.loads(answer.text) == get("/audit-log/checkpoints")["items"]

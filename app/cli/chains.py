@@ -1,0 +1,199 @@
+"""Commands that verify the ledger and the audit log by themselves, without the service, from a database or a file."""
+
+import heapq
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from app.cli.output import console, new_group, show
+from app.cli.proofs import key_set_in
+from app.cli.remote import Key, Url, connect
+from app.config import Settings
+from app.errors import AuditCorrupt, CertificateInvalid, DatabaseUnreadable, LedgerCorrupt, TenantUnknown
+
+if TYPE_CHECKING:
+    from joserfc.jwk import KeySet
+    from sqlalchemy.orm import Session
+
+    from app.accounting.verify import OfTenant
+    from app.db.tables import Checkpoint
+
+ledger = new_group("What was accounted for.")
+audit = new_group("Who did what.")
+commands = new_group()
+for name, group in (("ledger", ledger), ("audit", audit)):
+    commands.add_typer(group, name=name)
+
+Tenant = Annotated[str | None, typer.Option(help="Only this tenant's; default: every tenant's")]
+Jwks = Annotated[Path | None, typer.Option(help="The issuer's public keys; default: the data folder's")]
+
+
+@ledger.command("verify")
+def ledger_verify(
+    export: Annotated[
+        Path | None,
+        typer.Argument(exists=True, dir_okay=False, help="An exported ledger; default: the one in the database"),
+    ] = None,
+    head: Annotated[
+        Path | None, typer.Option(exists=True, dir_okay=False, help="A signed head that was kept elsewhere")
+    ] = None,
+    tenant: Tenant = None,
+    jwks: Annotated[
+        Path | None, typer.Option(help="The issuer's public keys; default: EXPORT.jwks.json, or the data folder's")
+    ] = None,
+) -> None:
+    """Recompute every hash and every number of the ledger from its entries alone, and hold it against its signed heads.
+
+    With EXPORT offline, as anybody can who has the issuer's public keys and perhaps a head that they kept. Without, in
+    the database, also against all certificates in it and the heads that the tombstones keep.
+    """
+    from app.accounting import anchors, exports
+    from app.audit import checkpoints
+    from app.audit.chains import LEDGER
+
+    kept = checkpoints.kept(head.read_text(), LEDGER) if head else None
+    if export is not None:
+        _tell([exports.verified(export, _issuers(jwks or Path(f"{export}.jwks.json")), kept=kept)])
+        return
+    settings = Settings()
+    with _reading(settings) as session:
+        tenant_ids = _tenants(session, tenant)
+        keys, remembered = _public_keys(jwks), _remembered(settings, LEDGER.name)
+        if kept is not None and kept.tenant_id not in tenant_ids:
+            raise LedgerCorrupt(f"The head is about tenant {kept.tenant_id!r}, whose ledger is not there.")
+        both = [*remembered, *([kept] if kept else [])]
+        _tell([anchors.verify_tenant(session, keys, tenant_id=one, kept=both) for one in tenant_ids])
+
+
+@ledger.command("head")
+def ledger_head(url: Url = None, key: Key = None) -> None:
+    """What was signed about the end of the ledger: keep it elsewhere, for --head."""
+    with connect(url, key) as client:
+        show(client.ledger.head())
+
+
+@ledger.command("export")
+def ledger_export(
+    to: Annotated[Path, typer.Argument(dir_okay=False, help="Where to write it")], url: Url = None, key: Key = None
+) -> None:
+    """Write the whole ledger to a file, for whoever verifies it offline."""
+    with connect(url, key) as client, to.open("wb") as file:
+        file.writelines(client.ledger.export())
+
+
+@audit.command("verify")
+def audit_verify(
+    tenant: Tenant = None,
+    jwks: Jwks = None,
+    checkpoint: Annotated[
+        Path | None, typer.Option(exists=True, dir_okay=False, help="The JWS of a checkpoint that was kept elsewhere")
+    ] = None,
+) -> None:
+    """Recompute the audit log of every tenant from its entries alone, and hold it against its signed checkpoints, those
+    in the database and those that the tombstones keep."""
+    from app.audit import checkpoints, repository, verify
+    from app.audit.chains import AUDIT
+
+    settings, keys = Settings(), _public_keys(jwks)
+    kept = checkpoints.kept(checkpoint.read_text(), AUDIT) if checkpoint else None
+    remembered = _remembered(settings, AUDIT.name)
+    with _reading(settings) as session:
+        tenant_ids = _tenants(session, tenant)
+        if kept is not None and kept.tenant_id not in tenant_ids:
+            raise AuditCorrupt(f"The checkpoint is about tenant {kept.tenant_id!r}, whose log is not there.")
+        for tenant_id in tenant_ids:
+            also = [one for one in [*remembered, kept] if one is not None and one.tenant_id == tenant_id]
+            entries = repository.all_entries(session, tenant_id=tenant_id)
+            signed = heapq.merge(
+                repository.all_checkpoints(session, AUDIT, tenant_id=tenant_id),
+                sorted(also, key=_sequence),
+                key=_sequence,
+            )
+            chain = verify.verify(tenant_id, entries, signed, keys)
+            console.print(
+                f"[green]valid[/]  {tenant_id}  {chain.entries} entries, signed up to {chain.signed}"
+                f" ({chain.checkpoints - len(also)} checkpoints)  {chain.head}"
+            )
+
+
+def _tell(found: "Sequence[OfTenant]") -> None:
+    entries, models = sum(one.report.entries for one in found), sum(one.report.models for one in found)
+    console.print(f"[green]valid[/]  {entries} entries of {models} models")
+    for one in found:
+        for model_id, head in one.report.heads.items():
+            console.print(f"       {model_id}  {head}")
+    for one in found:
+        if one.links:
+            agrees = f", {one.certificates} certificates agree" if one.certificates else ""
+            console.print(f"       {one.tenant_id}  signed up to link {one.signed} of {one.links}{agrees}  {one.head}")
+        for said in one.restored:
+            console.print(
+                f"       {one.tenant_id}  restored from a backup ({said['backup_id']}), link {said['sequence']}"
+            )
+
+
+def _public_keys(jwks: Path | None) -> "KeySet":
+    """Those of a file, or of the data folder, where no key is made. Raises `CertificateInvalid`."""
+    from joserfc.jwk import KeySet
+
+    from app.keys import Keys
+
+    signing_key = Settings().data_dir / "keys" / "signing.jwk"
+    if jwks is not None:
+        return _issuers(jwks)
+    if not signing_key.exists():
+        raise CertificateInvalid(f"There is no {signing_key}: name the issuer's public keys with --jwks.")
+    return KeySet([Keys(signing_key.parent).signing_key])
+
+
+def _issuers(jwks: Path) -> "KeySet":
+    from joserfc.errors import JoseError
+    from joserfc.jwk import KeySet
+
+    try:
+        return KeySet.import_key_set(key_set_in(jwks))
+    except (JoseError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CertificateInvalid(f"{jwks} is not a JSON Web Key Set.") from error
+
+
+def _remembered(settings: Settings, log: str) -> "list[Checkpoint]":
+    """The heads that the tombstones keep, to which whoever writes to the database alone does not reach."""
+    from app.audit import checkpoints
+    from app.audit.chains import CHAINS
+    from app.backup import tombstones
+
+    chain = next(chain for chain in CHAINS if chain.name == log)
+    return [checkpoints.kept(head.jws, chain) for head in tombstones.kept_heads(settings) if head.log == log]
+
+
+@contextmanager
+def _reading(settings: Settings) -> "Iterator[Session]":
+    from sqlalchemy.exc import OperationalError
+
+    from app.db import Database
+
+    database = Database(settings.resolved_database_url(), read_only=True)
+    try:
+        with database.reading() as session:
+            yield session
+    except OperationalError as error:
+        raise DatabaseUnreadable(f"{error.orig}; is LETHE_DATA_DIR right?") from error
+    finally:
+        database.close()
+
+
+def _tenants(session: "Session", tenant: str | None) -> list[str]:
+    """Raises `TenantUnknown`."""
+    from app.audit import repository
+
+    tenant_ids = repository.tenant_ids(session)
+    if tenant is not None and tenant not in tenant_ids:
+        raise TenantUnknown(f"There is no tenant {tenant!r}.")
+    return [tenant] if tenant else tenant_ids
+
+
+def _sequence(one: Any) -> int:
+    return int(one.sequence)

@@ -1,0 +1,273 @@
+"""`lethe ledger verify` against somebody who can write to the database, and offline against a head that was kept."""
+
+import dataclasses
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from fastapi.testclient import TestClient
+
+from app.access.service import DEFAULT_TENANT
+from app.accounting import ledger, repository
+from app.audit.chains import GENESIS, link_hash
+from app.backup import tombstones
+from app.db.tables import LedgerEntry, LedgerLink
+from app.installation import Installation
+from app.keys import Keys
+from tests.app.command_line import Lethe, refused
+
+Make = Callable[..., dict[str, Any]]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Story:
+    """Two models of one dataset, from which two people were forgotten; and the ledger as it was exported then."""
+
+    at: Installation
+    models: list[str]
+    head: Path
+    export: Path
+
+    def tamper(self, *statements: str) -> None:
+        """Execute SQL as somebody with the password of the database's owner could: without triggers or foreign keys."""
+        with self.at.database.engine.connect() as connection:
+            connection.exec_driver_sql("COMMIT")
+            connection.exec_driver_sql("PRAGMA foreign_keys=OFF")
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+            named = "SELECT name FROM sqlite_master WHERE type = 'trigger'"
+            for name in connection.exec_driver_sql(named).scalars().all():
+                connection.exec_driver_sql(f"DROP TRIGGER {name}")
+            for statement in statements:
+                connection.exec_driver_sql(statement)
+            connection.exec_driver_sql("COMMIT")
+            connection.exec_driver_sql("PRAGMA foreign_keys=ON")
+            connection.exec_driver_sql("BEGIN")
+
+    def rechain(self) -> None:
+        """Hash every entry and every link anew, as a thorough forger does."""
+        with self.at.database.reading() as session:
+            entries = [(one.model_id, one.sequence, one.body) for one in repository.all_entries(session)]
+            links = [(link.sequence, json.loads(link.body)) for link in session.scalars(sa.select(LedgerLink))]
+        statements, hashes, previous = [], {}, {}
+        for model_id, sequence, body in entries:
+            before = previous.get(model_id, GENESIS)
+            hashes[model_id, sequence] = previous[model_id] = ledger.entry_hash(before, body)
+            where = f"model_id = '{model_id}' AND sequence = {sequence}"
+            values = f"previous_hash = '{before}', hash = '{previous[model_id]}'"
+            statements.append(f"UPDATE ledger_entries SET {values} WHERE {where}")
+        before, statements = GENESIS, [*statements, "DELETE FROM ledger_links"]
+        left = [said for _, said in sorted(links) if (said["model_id"], said["entry"]) in hashes]
+        for sequence, said in enumerate(left, start=1):
+            said |= {"sequence": sequence, "hash": hashes[said["model_id"], said["entry"]]}
+            body, after = ledger.canonical(said), link_hash(before, ledger.canonical(said))
+            values = f"'{said['tenant_id']}', {sequence}, '{body}', '{before}', '{after}'"
+            statements.append(f"INSERT INTO ledger_links VALUES ({values})")
+            before = after
+        self.tamper(*statements)
+
+
+@pytest.fixture
+def story(
+    at: Installation,
+    gateway: TestClient,
+    new_dataset: Make,
+    new_model: Make,
+    forget: Make,
+    work: Callable[[], int],
+    tmp_path: Path,
+    lethe: Lethe,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Story:
+    dataset = new_dataset()
+    models = [new_model(dataset["id"])["id"] for _ in range(2)]
+    work()
+    head, export = tmp_path / "head.json", tmp_path / "ledger.jsonl"
+    for person in ("p1", "p2"):
+        forget(person)
+        work()
+        head.write_text(gateway.get("/v1/ledger/head").text) if person == "p1" else None
+    export.write_bytes(gateway.get("/v1/ledger/export").content)
+    Path(f"{export}.jwks.json").write_text(gateway.get("/.well-known/jwks.json").text)
+    tombstones.record(at)
+    monkeypatch.setenv("LETHE_DATA_DIR", str(at.settings.data_dir))
+    return Story(at=at, models=models, head=head, export=export)
+
+
+def corrupt(lethe: Lethe, *arguments: str | Path, code: str = "ledger_corrupt") -> str:
+    ended = lethe("ledger", "verify", *arguments)
+    refused(ended, code)
+    return ended.err
+
+
+def test_a_true_ledger_verifies(story: Story, lethe: Lethe) -> None:
+    """Entries, links, certificates and heads agree, in the database and in an export, by itself and with a head."""
+    ended = lethe("ledger", "verify")
+    assert (ended.code, ended.err) == (0, "")
+    assert "valid  6 entries of 2 models" in ended.out
+    assert "signed up to link 6 of 6, 4 certificates agree" in ended.out
+    for arguments in ((), ("--head", story.head)):
+        ended = lethe("ledger", "verify", *arguments, story.export)
+        assert (ended.code, ended.err) == (0, "")
+        assert "valid  6 entries of 2 models" in ended.out
+        assert "signed up to link 6 of 6" in ended.out
+        assert lethe("ledger", "verify", *arguments).code == 0
+
+
+def rewritten(story: Story, *, everything: bool) -> None:
+    """A deletion of one row becomes one of none, wherever that is written; every hash is made anew."""
+    one, none = ('"requests":[{"records":1,', '"requests":[{"records":0,')
+    story.tamper(f"UPDATE ledger_entries SET body = replace(body, '{one}', '{none}')")
+    story.rechain()
+    if everything:
+        story.tamper("DELETE FROM checkpoints WHERE log = 'ledger'", "DELETE FROM certificates")
+
+
+def cut(story: Story, *, everything: bool) -> None:
+    """The last entry of a model and its version never were."""
+    of_last = f"model_id = '{story.models[1]}'"
+    story.tamper(
+        f"DELETE FROM ledger_entries WHERE {of_last} AND sequence = 3",
+        f"DELETE FROM versions WHERE {of_last} AND number = 3",
+        f"DELETE FROM certificates WHERE {of_last} AND version = 3",
+    )
+    if everything:
+        story.rechain()
+        story.tamper("DELETE FROM checkpoints WHERE log = 'ledger'")
+
+
+def removed(story: Story, *, everything: bool) -> None:
+    """A model and all that was ever said of it is gone."""
+    gone = story.models[0]
+    tables = ("ledger_entries", "versions", "certificates", "request_models")
+    story.tamper(*(f"DELETE FROM {table} WHERE model_id = '{gone}'" for table in tables))
+    story.tamper(f"DELETE FROM models WHERE id = '{gone}'")
+    if everything:
+        story.rechain()
+        story.tamper("DELETE FROM checkpoints WHERE log = 'ledger'")
+
+
+@pytest.mark.parametrize("everything", [False, True])
+@pytest.mark.parametrize("attack", [rewritten, cut, removed])
+def test_who_writes_the_database_alone_is_found_out(
+    story: Story, lethe: Lethe, attack: Callable[..., None], everything: bool
+) -> None:
+    """A count rewritten, a last version cut off, a model removed: each is found, also where every hash was made anew
+    and what was signed was removed from the database, because the tombstones and whoever kept a head have it."""
+    attack(story, everything=everything)
+    said = corrupt(lethe)
+    if everything:
+        assert "the head that was kept" in said
+        story.at.settings.resolved_tombstones().unlink()
+        if attack is not cut:
+            assert "the head that was kept" in corrupt(lethe, "--head", story.head)
+    ended = lethe("ledger", "verify", "--head", story.head, story.export)
+    assert ended.code == 0, "what was exported before stays what it was"
+
+
+def test_nothing_of_a_tampered_ledger_is_handed_out(story: Story, gateway: TestClient) -> None:
+    """The head and the export are refused where the last link is not what was signed; the verdict names the fault."""
+    cut(story, everything=False)
+    rewritten(story, everything=False)
+    for path in ("head", "export"):
+        answer = gateway.get(f"/v1/ledger/{path}")
+        assert (answer.status_code, answer.json()["code"]) == (500, "ledger_corrupt")
+    verdict = gateway.get("/v1/ledger/verdict").json()
+    assert (verdict["valid"], verdict["entries"]) == (False, None)
+    assert verdict["fault"]
+
+
+def test_certificates_are_held_against_the_ledger(story: Story, lethe: Lethe) -> None:
+    """A certificate that was changed, or that names another entry than is there, is named."""
+    story.tamper("UPDATE certificates SET jws = substr(jws, 1, length(jws) - 4) || 'AAAA'")
+    assert "Certificate crt_" in corrupt(lethe)
+
+
+def test_lines_of_an_export_that_are_none(story: Story, lethe: Lethe) -> None:
+    """What was cut off, doubled, changed, said twice or added is refused, with its line where it has one."""
+    lines = story.export.read_text().splitlines(keepends=True)
+    entry = next(number for number, line in enumerate(lines) if line.startswith('{"entry"'))
+    for changed in (
+        lines[:-1],
+        [*lines, lines[1]],
+        [lines[0], *lines[2:]],
+        [*lines[:2], lines[1], *lines[2:]],
+        [*lines[:entry], *lines[entry + 1 :]],
+        [line for line in lines if story.models[0] not in line],
+        [line for line in lines if not (line.startswith('{"version"') and story.models[0] in line)],
+        [line.replace('"records', '"recorbs') for line in lines],
+        [lines[0].replace(DEFAULT_TENANT, "ten_other"), *lines[1:]],
+        [lines[0].replace("}", ', "tenant_id": "ten_other"}'), *lines[1:]],
+        [lines[0], lines[1].replace('"sequence":1', '"sequence":2,"sequence":1', 1), *lines[2:]],
+        [lines[0], lines[1].replace('"sequence":1', '"sequence":1.0', 1), *lines[2:]],
+        [*lines[:-1], '{"head":null}\n'],
+        ["[]\n"],
+        ["\n"],
+        [],
+    ):
+        story.export.write_text("".join(changed))
+        corrupt(lethe, story.export)
+
+
+def test_heads_that_do_not_fit_an_export(story: Story, lethe: Lethe, gateway: TestClient, tmp_path: Path) -> None:
+    """Another issuer's key, another tenant's export, a newer head, and a file that holds none are told apart."""
+    jwks = tmp_path / "stranger.json"
+    jwks.write_text(json.dumps({"keys": [Keys(tmp_path / "keys").signing_key.as_dict(private=False)]}))
+    assert "not signed with any of the given keys" in corrupt(lethe, story.export, "--jwks", jwks)
+    newest = tmp_path / "newest"
+    newest.write_text(gateway.get("/v1/ledger/head").json()["jws"])
+    lines = story.export.read_text().splitlines(keepends=True)
+    older = tmp_path / "older.jsonl"
+    shutil.copy(f"{story.export}.jwks.json", f"{older}.jwks.json")
+    kept = json.loads(story.head.read_text())
+    bodies = [json.loads(json.loads(line)["link"]["body"]) for line in lines if line.startswith('{"link"')]
+    known = {(said["model_id"], said["entry"]) for said in bodies[: kept["sequence"]]}
+
+    def was_there(line: str) -> bool:
+        ((kind, said),) = list(json.loads(line).items())[:1] if not line.startswith('{"format"') else [("header", None)]
+        match kind:
+            case "link":
+                return bool(said["sequence"] <= kept["sequence"])
+            case "entry":
+                return (said["model_id"], said["sequence"]) in known
+            case "version":
+                return (said["model_id"], said["number"]) in known
+            case _:
+                return kind == "header"
+
+    then = [line for line in lines if was_there(line)]
+    older.write_text("".join([*then, json.dumps({"head": kept["jws"]}) + "\n"]))
+    assert lethe("ledger", "verify", older).code == 0
+    assert "it is older than the head, or what came last was removed" in corrupt(lethe, "--head", newest, older)
+    other = gateway.post("/v1/tenants", json={"name": "other"}).json()
+    theirs = tmp_path / "theirs.jsonl"
+    theirs.write_bytes(
+        gateway.get("/v1/ledger/export", headers={"Authorization": f"Bearer {other['admin_key']}"}).content
+    )
+    shutil.copy(f"{story.export}.jwks.json", f"{theirs}.jwks.json")
+    assert lethe("ledger", "verify", theirs).code == 0
+    assert "the export of ten_" in corrupt(lethe, "--head", newest, theirs)
+    for none in ("", "{}", "a.b.c", '{"jws": 3}', story.head.read_text().replace('"jws"', '"jws": "", "jws"')):
+        newest.write_text(none)
+        assert "holds no head of a ledger" in corrupt(lethe, "--head", newest, story.export)
+
+
+def test_a_missing_tenant_is_named(story: Story, lethe: Lethe) -> None:
+    """A tenant that there is not, and one that is, verified alone."""
+    assert lethe("ledger", "verify", "--tenant", DEFAULT_TENANT).code == 0
+    corrupt(lethe, "--tenant", "ten_0", code="tenant_unknown")
+
+
+def test_entries_are_linked_in_the_order_of_publishing(story: Story) -> None:
+    """The chain over all models names each entry once, in the order in which they came."""
+    with story.at.database.reading() as session:
+        links = list(session.scalars(sa.select(LedgerLink).order_by(LedgerLink.sequence)))
+        entries = session.scalar(sa.select(sa.func.count()).select_from(LedgerEntry))
+    said = [json.loads(link.body) for link in links]
+    assert len(said) == entries == 6
+    assert [one["sequence"] for one in said] == list(range(1, 7))
+    for model_id in story.models:
+        assert [one["entry"] for one in said if one["model_id"] == model_id] == [1, 2, 3]
