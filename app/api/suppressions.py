@@ -12,6 +12,7 @@ from app.api.deletion_requests import subject_ref
 from app.api.problems import responses
 from app.api.schemas import PageOut, SubjectIn
 from app.deletion import suppression
+from app.errors import ScopeMissing
 
 router = APIRouter(tags=["Suppressions"])
 
@@ -40,6 +41,8 @@ def list_suppressions(
     cursor: Cursor = None,
 ) -> PageOut[SuppressionOut]:
     """Who is not taken in again, and where, newest first."""
+    if call.caller.own_requests_only:  # by which of the tenant's requests somebody is suppressed
+        raise ScopeMissing("This key sees its own requests alone; suppressions are the tenant's.")
     with call.reading() as session:
         subject = call.subject_ref(subject_id) if subject_id else None
         page = suppression.suppressions(session, subject_ref=subject, limit=limit, cursor=cursor)
