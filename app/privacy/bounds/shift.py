@@ -14,7 +14,7 @@ chain of a mechanism.
 import math
 from typing import Annotated
 
-from app.privacy import conversion
+from app.privacy import conversion, work
 from app.privacy.bounds.bound import Domain, Outputs, bound, hypothesis, real, require, steps_up
 from app.privacy.bounds.symbols import (
     CONVEX,
@@ -270,6 +270,7 @@ def greedy_K_schedule(
         raise DomainError(f"Expected total={total} to be a multiple of batch={batch}, at most 100000 times")
     c = _contraction(eta, m, L)
     allowed = conversion.gdp_mu(epsilon=eps_target, delta=delta) * _spread(eta, sigma, c)
+    work.spend(requests)
     reach = 0.0
     steps: list[int] = []
     for _ in range(requests):
