@@ -1,5 +1,6 @@
 """The accounting service alone: `create_app(settings)` answers from a database that it cannot change."""
 
+import functools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -19,6 +20,7 @@ from app.api import (
     pressure,
     previews,
     problems,
+    scraping,
 )
 from app.api.middleware import BodyLimit, CallLog, Headers, KeyFirst, allow_origins
 from app.config import Settings
@@ -44,7 +46,8 @@ def create_app(settings: Settings) -> FastAPI:
         ):
             service.state.metrics = Metrics(service.state.installation)
             service.state.readiness = operations.Readiness(service.state.installation)
-            yield
+            with scraping.served(settings, functools.partial(operations.exposition, service.state.metrics)):
+                yield
         tracing.close()
 
     service = FastAPI(

@@ -46,6 +46,14 @@ class Settings(BaseSettings):
         le=3650,
         description="How long it remembers: longer than the oldest backup that anybody would restore; default: ever.",
     )
+    metrics_port: int | None = Field(
+        None,
+        ge=0,
+        le=65535,
+        description="Port on which gateway and accounting service tell metrics without a key; default: none, and "
+        "`/metrics` needs a key with metrics:read.",
+    )
+    metrics_host: str = Field("127.0.0.1", description="Address of that port: one that only a Prometheus can reach.")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least level that is logged.")
     calls_per_minute: int = Field(
         0, ge=0, description="Most calls that any API key may make in a minute (429 above it); 0: any number."

@@ -88,6 +88,11 @@ class PreconditionFailed(InputInvalid):
     title = "A precondition of the guarantee does not hold"
 
 
+class WorkExceeded(InputInvalid):
+    code = "work_exceeded"
+    title = "The evaluation would take more work than this service gives it"
+
+
 class IdentityStatementRequired(InputInvalid):
     code = "identity_statement_required"
     title = "A signed statement about the subject's identity is needed"

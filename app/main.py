@@ -37,6 +37,7 @@ from app.api import (
     previews,
     problems,
     runs,
+    scraping,
     serving,
     suppressions,
     tenants,
@@ -79,7 +80,8 @@ def create_app(settings: Settings) -> FastAPI:
             courier = Courier(at.database, at.keys, settings, dialects=dialects(settings))
             remembering = chores.Chores(settings, chores.OF_GATEWAYS).start()
             try:
-                yield
+                with scraping.served(settings, functools.partial(operations.exposition, gateway.state.metrics)):
+                    yield
             finally:
                 await run_in_threadpool(remembering.stop)
                 await run_in_threadpool(gateway.state.intake.close)

@@ -17,6 +17,7 @@ class ApiKey:
     name: str
     scopes: tuple[str, ...]
     calls_per_minute: int | None
+    own_requests_only: bool
     created_at: datetime.datetime
     expires_at: datetime.datetime | None
     last_used_at: datetime.datetime | None
@@ -49,13 +50,16 @@ class ApiKeys:
         scopes: Sequence[str],
         expires_at: datetime.datetime | None = None,
         calls_per_minute: int | None = None,
+        own_requests_only: bool | None = None,
     ) -> NewApiKey:
-        """A key with these scopes (docs/sdk.md), at most those of the caller."""
+        """A key with these scopes (docs/sdk.md), at most those of the caller. `own_requests_only`: it sees the requests
+        that it made itself; the default for a key that makes requests and may do nothing else."""
         body = given(
             name=name,
             scopes=list(scopes),
             expires_at=expires_at and expires_at.isoformat(),
             calls_per_minute=calls_per_minute,
+            own_requests_only=own_requests_only,
         )
         return self._http.call(CREATE, json=body)
 

@@ -40,6 +40,13 @@ class Callers:
         until, changes, caller = found
         return caller if time.monotonic() < until and changes == access.changes() else None
 
+    def last_known(self, key: str | None) -> Caller | None:
+        """Who it was when the database was asked last, unless this process has changed what keys open since."""
+        if not key or (found := self._known.get(access.hash_of(key))) is None:
+            return None
+        _, changes, caller = found
+        return caller if changes == access.changes() else None
+
     def has_known(self, key: str) -> bool:
         """Whether it was in force when it last came: then it is asked about, whoever else calls from its address."""
         return access.hash_of(key) in self._known

@@ -42,7 +42,10 @@ class Policy(_Frozen):
         0, description="No worker takes a request earlier: so long anybody can cancel it."
     )
     report_seconds: Annotated[int, Field(ge=0, le=30 * 86400)] = Field(
-        5, description="Callers who may not learn whether a person is held see requests end at multiples of this age."
+        86400,
+        description="Callers who may not learn whether a person is held see each request completed so long after work "
+        "on it could begin, whatever has been done by then; choose more than a run takes, with the time that it waits. "
+        "0: when it is, which tells them.",
     )
     retain_details_days: Annotated[int, Field(ge=0, le=3650)] = Field(
         30, description="So long after a request ended, what callers and officers wrote about it is kept."

@@ -41,8 +41,15 @@ class Scope(StrEnum):
     """Everything in a tenant, and its keys."""
     AGENT = "agent"
     """What the Data Rights Protocol lets an authorised agent do, about its own requests."""
+    METRICS_READ = "metrics:read"
+    """How the installation does: counts over all tenants, by which one sees whether there is work to do."""
     OPERATOR = "operator"
-    """The tenants of the installation, and nothing in them."""
+    """The tenants of the installation and its metrics, and nothing in them."""
+
+
+_REQUESTS = frozenset({Scope.REQUESTS_READ, Scope.REQUESTS_WRITE})
+_OF_ALL = frozenset({Scope.ADMIN, Scope.AGENT, Scope.OPERATOR})
+"""With these a key decides about everybody's requests, or about none, or has a rule of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,10 +61,22 @@ class Caller:
     scopes: frozenset[str]
     policy: Policy
     calls_per_minute: int | None
+    line_id: str | None = None
+    own_requests_only: bool = False
+
+    @property
+    def maker(self) -> str:
+        """What remembers whose requests are whose, over all rotations of a key."""
+        return self.line_id or self.key_id
 
     @property
     def actor(self) -> Actor:
         return Actor(tenant_id=self.tenant_id, name=self.key_id)
+
+    @property
+    def reader(self) -> Actor:
+        """The same, where only what it may see of deletion requests is to be found."""
+        return Actor(tenant_id=self.tenant_id, name=self.key_id, maker=self.maker if self.own_requests_only else None)
 
     @property
     def discreet(self) -> bool:
@@ -65,6 +84,8 @@ class Caller:
         return not self.has(Scope.ACCOUNTING_READ)
 
     def has(self, scope: Scope) -> bool:
+        if scope is Scope.METRICS_READ:
+            return scope in self.scopes or Scope.OPERATOR in self.scopes
         return scope in self.scopes or (Scope.ADMIN in self.scopes and scope is not Scope.OPERATOR)
 
     def require(self, scope: Scope) -> None:
@@ -100,9 +121,19 @@ def add_key(
     scopes: Iterable[Scope | str],
     expires_at: datetime.datetime | None = None,
     calls_per_minute: int | None = None,
+    own_requests_only: bool | None = None,
+    replaces: ApiKey | None = None,
 ) -> ApiKey:
-    """Let `key` in; only its hash is stored. Raises `InputInvalid` for a key that would have expired already."""
+    """Let `key` in; only its hash is stored. `own_requests_only`: by default of a key that makes requests and may do
+    nothing else. Raises `InputInvalid` for a key that would have expired already, or that sees its own requests alone
+    and yet is to decide about all."""
     at = now(session)
+    asked = {Scope(scope) for scope in scopes}
+    if own_requests_only is None:
+        own_requests_only = asked <= _REQUESTS and Scope.REQUESTS_WRITE in asked
+    if own_requests_only and asked & _OF_ALL:
+        message = f"Expected false for a key with {', '.join(sorted(asked & _OF_ALL))}"
+        raise InputInvalid(message, [FieldError("own_requests_only", message)])
     if expires_at is not None and expires_at <= at:
         message = "Expected a time that is still to come"
         raise InputInvalid(message, [FieldError("expires_at", message)])
@@ -111,13 +142,19 @@ def add_key(
         tenant_id=actor(session).tenant_id,
         name=name,
         key_hash=hash_of(key),
-        scopes=sorted(str(scope) for scope in set(scopes)),
+        scopes=sorted(scope.value for scope in asked),
         calls_per_minute=calls_per_minute,
+        line_id=None if replaces is None else replaces.line_id or replaces.id,
+        own_requests_only=own_requests_only,
         created_at=at,
         expires_at=expires_at,
     )
     session.add(row)
-    detail = {"expires_at": expires_at and expires_at.isoformat(), "calls_per_minute": calls_per_minute}
+    detail = {
+        "expires_at": expires_at and expires_at.isoformat(),
+        "calls_per_minute": calls_per_minute,
+        "own_requests_only": own_requests_only,
+    }
     audit.record(session, "api_key.created", row.id, scopes=row.scopes, **{k: v for k, v in detail.items() if v})
     return row
 
@@ -155,6 +192,8 @@ def rotate_key(
         scopes=old.scopes,
         expires_at=expires_at,
         calls_per_minute=old.calls_per_minute,
+        own_requests_only=old.own_requests_only,
+        replaces=old,
     )
     session.flush()
     until = at + datetime.timedelta(seconds=overlap_seconds)
@@ -204,6 +243,8 @@ def caller_with(session: Session, key: ApiKey) -> Caller:
         scopes=frozenset(key.scopes),
         policy=policy_of(session, key.tenant_id),
         calls_per_minute=key.calls_per_minute,
+        line_id=key.line_id,
+        own_requests_only=key.own_requests_only,
     )
 
 

@@ -25,6 +25,11 @@ class ApiKeyIn(Body):
     calls_per_minute: Annotated[int, Field(ge=1, le=1_000_000)] | None = Field(
         None, description="Less than every key may make. Default: what every key may make (LETHE_CALLS_PER_MINUTE)."
     )
+    own_requests_only: bool | None = Field(
+        None,
+        description="It sees and cancels the requests that it made itself, or a key that it replaced, and no others. "
+        "Default: true for requests:write, with or without requests:read and with nothing else.",
+    )
 
 
 class ApiKeyOut(BaseModel):
@@ -32,6 +37,7 @@ class ApiKeyOut(BaseModel):
     name: str
     scopes: list[str]
     calls_per_minute: int | None
+    own_requests_only: bool
     created_at: datetime.datetime
     expires_at: datetime.datetime | None
     last_used_at: datetime.datetime | None = Field(description="To the minute or so.")
@@ -68,6 +74,7 @@ def create_api_key(call: Annotated[Call, call_with(Scope.ADMIN)], body: ApiKeyIn
             scopes=body.scopes,
             expires_at=body.expires_at,
             calls_per_minute=body.calls_per_minute,
+            own_requests_only=body.own_requests_only,
         )
     return _new(row, key, response)
 

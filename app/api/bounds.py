@@ -1,20 +1,59 @@
 """`/accounting/bounds`: the calculator, theorem by theorem, at a point or along a parameter."""
 
+import asyncio
+from collections.abc import Callable, Coroutine
 from typing import Annotated, Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request, Response
+from fastapi.routing import APIRoute
 from pydantic import BaseModel, Field
 
 from app.access.service import Scope
 from app.api.calls import Call, Cursor, Limit, call_with, page_of
 from app.api.problems import responses
 from app.api.schemas import BoundIn, PageOut, SweepIn
-from app.errors import BoundUnknown, FieldError, InputInvalid, PreconditionFailed
+from app.errors import BoundUnknown, FieldError, InputInvalid, PreconditionFailed, WorkExceeded
+from app.privacy import errors, work
 from app.privacy.bounds import CALCULATOR, Bound, evaluate
 from app.privacy.bounds.sweep import sweep
 from app.privacy.errors import InfeasibleError, NotionError, PreconditionError, PrivacyError
+from app.privacy.work import Budget
 
-router = APIRouter(prefix="/accounting/bounds", tags=["Accounting"])
+_WORK = 3_000_000
+"""Units of `app.privacy.work` for one call: a few seconds on a slow machine."""
+_SECONDS = 10.0
+
+
+class _Route(APIRoute):
+    """Stops an evaluation that nobody waits for any more."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        answer = super().get_route_handler()
+
+        async def answered(request: Request) -> Response:
+            await request.body()  # from here on whatever is received says that the caller has gone
+            budget = _budget()
+            watching = asyncio.create_task(_stop_when_gone(request, budget))
+            try:
+                with work.within(budget):
+                    return await answer(request)
+            finally:
+                watching.cancel()
+
+        return answered
+
+
+def _budget() -> Budget:
+    return Budget(units=_WORK, seconds=_SECONDS)
+
+
+async def _stop_when_gone(request: Request, budget: Budget) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+    budget.stop()
+
+
+router = APIRouter(prefix="/accounting/bounds", tags=["Accounting"], route_class=_Route)
 
 Asked = Annotated[Call, call_with(Scope.ACCOUNTING_READ)]
 """Nothing is read for it: a theorem is asked for by whoever may ask about models."""
@@ -50,7 +89,7 @@ class BoundOut(BaseModel):
 
 
 class RefusalOut(BaseModel):
-    """Why there is no number: the precondition that fails, or domain, notion, infeasible, time."""
+    """Why there is no number: the precondition that fails, or domain, notion, infeasible, time, work."""
 
     name: str
     detail: str
@@ -76,12 +115,16 @@ def list_bounds(call: Asked, limit: Limit = 500, cursor: Cursor = None) -> PageO
     return PageOut(items=items, next_cursor=page.next_cursor)
 
 
-@router.post("/{name}", responses=responses(BoundUnknown, PreconditionFailed))
+@router.post("/{name}", responses=responses(BoundUnknown, PreconditionFailed, WorkExceeded))
 def evaluate_bound(call: Asked, name: str, body: BoundIn) -> dict[str, Any]:
-    """Evaluate a theorem: infinity is "inf", and "1/n" stands for the reciprocal of the parameter n."""
+    """Evaluate a theorem: infinity is "inf", and "1/n" stands for the reciprocal of the parameter n. What would take
+    too much work is refused."""
     bound = _known(name)
     try:
-        return evaluate(bound.name, body.params)
+        with work.within(_budget()):
+            return evaluate(bound.name, body.params)
+    except errors.WorkExceeded as error:
+        raise WorkExceeded(str(error), [FieldError("params", str(error))]) from error
     except (PreconditionError, NotionError, InfeasibleError) as error:
         raise PreconditionFailed(str(error)) from error
     except PrivacyError as error:
@@ -91,18 +134,19 @@ def evaluate_bound(call: Asked, name: str, body: BoundIn) -> dict[str, Any]:
 @router.post("/{name}/sweep", responses=responses(BoundUnknown))
 def sweep_bound(call: Asked, name: str, body: SweepIn) -> SweepOut:
     """A theorem over a grid of one of its parameters, for plots; where it is refused, the point says why. After five
-    seconds the points that are left are refused (`time`)."""
+    seconds the points that are left are refused (`time`), and those for which too little work is left (`work`)."""
     bound = _known(name)
     try:
-        found = sweep(
-            bound,
-            body.params,
-            over=body.over,
-            low=body.low,
-            high=body.high,
-            points=body.points,
-            scale=body.scale,
-        )
+        with work.within(_budget()):
+            found = sweep(
+                bound,
+                body.params,
+                over=body.over,
+                low=body.low,
+                high=body.high,
+                points=body.points,
+                scale=body.scale,
+            )
     except PrivacyError as error:
         raise InputInvalid(str(error), [FieldError("over", str(error))]) from error
     points = [SweptOut.model_validate(point, from_attributes=True) for point in found]

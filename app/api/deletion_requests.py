@@ -148,6 +148,8 @@ def asked(
     return Asked(
         by=call.caller.actor,
         policy=call.caller.policy,
+        maker=call.caller.maker,
+        own_only=call.caller.own_requests_only,
         discreet=call.caller.discreet,
         subject_ref=subject,
         alias_refs=[alias for alias in aliases if alias != subject],
@@ -236,7 +238,7 @@ def cancel_deletion_request(call: Writing, intake: TheIntake, request_id: str) -
     """Withdraw a request: in review, in its grace time, and after it until a worker has taken it. Callers who may not
     learn whether anything is held get 409 as soon as the grace time is over."""
     with call.writing() as session:
-        request = deletion.get(session, request_id)
+        request = call.own(deletion.get(session, request_id))
         deletion.cancel(session, request, discreet=call.caller.discreet)
         return _shown(session, call, intake, request)
 

@@ -144,6 +144,7 @@ def _submitted(session: Session, call: Call, asked: Exercise, who: Subject, name
             Asked(
                 by=call.caller.actor,
                 policy=call.caller.policy,
+                maker=call.caller.maker,
                 discreet=True,
                 subject_ref=call.subject_ref(who.subject_id),
                 dataset_ids=None,

@@ -83,7 +83,7 @@ def create_subject_request(
         requests = repository.requests(session, source=opendsr.SOURCE, external_id=asked.subject_request_id)
         if not requests:
             requests = _submitted(session, call, asked, refs)
-        elif not _is_same(requests, asked, refs):
+        elif not _is_own(call, requests) or not _is_same(requests, asked, refs):
             raise IdempotencyConflict("This subject_request_id came before with another request.")
         standing = _standing(session, call, requests)
     call.at.bell.wake()
@@ -105,7 +105,7 @@ def cancel_subject_request(
 ) -> Response:
     """Withdraw a request that is still pending; 409 once it is not."""
     with call.writing() as session:
-        requests = _found(session, subject_request_id)
+        requests = [call.own(request) for request in _found(session, subject_request_id)]
         if _standing(session, call, requests).status not in (RequestStatus.PENDING, RequestStatus.CANCELLED):
             raise TransitionForbidden("Only a request that is pending can be cancelled.")
         for request in requests:
@@ -130,6 +130,8 @@ def _submitted(session: Session, call: Call, asked: SubjectRequest, refs: Sequen
             Asked(
                 by=call.caller.actor,
                 policy=call.caller.policy,
+                maker=call.caller.maker,
+                own_only=call.caller.own_requests_only,
                 discreet=call.caller.discreet,
                 subject_ref=ref,
                 dataset_ids=None,
@@ -150,6 +152,10 @@ def _submitted(session: Session, call: Call, asked: SubjectRequest, refs: Sequen
             raise found
         requests.append(found.request)
     return requests
+
+
+def _is_own(call: Call, requests: Sequence[DeletionRequest]) -> bool:
+    return not call.caller.own_requests_only or {request.maker for request in requests} == {call.caller.maker}
 
 
 def _is_same(requests: Sequence[DeletionRequest], asked: SubjectRequest, refs: Sequence[str]) -> bool:

@@ -1,7 +1,7 @@
 """What operators and their tools look at: alive, ready, the public keys, metrics."""
 
 import asyncio
-from typing import Any
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Request
 from fastapi.concurrency import run_in_threadpool
@@ -10,9 +10,10 @@ from fastapi.responses import JSONResponse, PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from app import telemetry
+from app.access.service import Scope
 from app.accounting import certificates
-from app.api import problems
-from app.api.calls import At
+from app.api import calls, problems
+from app.api.calls import At, Call, call_with
 from app.api.pressure import FULL
 from app.api.schemas import HealthOut, ReadyOut
 from app.db import migrate
@@ -56,12 +57,18 @@ async def readyz(request: Request) -> JSONResponse:
     """Whether this process can serve: the database answers, is whole, and has this release's schema; keys and stores
     are those of the database; there is room to store what comes, and there are places for calls. If not, 503.
 
-    What else may need somebody's attention is told, with 200: old or late requests, workers that do not work.
+    With a key that has metrics:read it tells what else may need somebody's attention: old or late requests, workers
+    that do not work. Without one it tells nothing of that: by it one sees whether there is work to do.
     """
     if request.scope.get(FULL):
         return JSONResponse(jsonable_encoder(ReadyOut(status="full")), 503)
     readiness: Readiness = request.app.state.readiness
-    return await readiness.look()
+    found = await readiness.look()
+    if found.status_code == 200 and "authorization" in request.headers:
+        await calls.let_in(request.app.state.known, request.scope, [Scope.METRICS_READ])
+        return found
+    status = ReadyOut.model_validate_json(bytes(found.body)).status
+    return JSONResponse(jsonable_encoder(ReadyOut(status=status)), found.status_code)
 
 
 def ready(at: Installation) -> JSONResponse:
@@ -92,8 +99,12 @@ def jwks(at: At) -> dict[str, Any]:
     return certificates.public_keys(at.keys)
 
 
-@router.get("/metrics", response_class=PlainTextResponse)
-def metrics(request: Request) -> PlainTextResponse:
+@router.get("/metrics", response_class=PlainTextResponse, responses=problems.responses())
+def metrics(request: Request, call: Annotated[Call, call_with(Scope.METRICS_READ)]) -> PlainTextResponse:
     """Prometheus metrics: calls by route and status, the queue, the runs, the workers; nothing about anybody."""
-    installed: Metrics = request.app.state.metrics
-    return PlainTextResponse(telemetry.exposition() + installed.exposition(), media_type=CONTENT_TYPE_LATEST)
+    return PlainTextResponse(exposition(request.app.state.metrics), media_type=CONTENT_TYPE_LATEST)
+
+
+def exposition(installed: Metrics) -> bytes:
+    """Of this process and of the installation."""
+    return telemetry.exposition() + installed.exposition()

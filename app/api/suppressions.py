@@ -13,6 +13,7 @@ from app.api.problems import responses
 from app.api.schemas import PageOut, SubjectIn
 from app.audit import looks
 from app.deletion import suppression
+from app.errors import ScopeMissing
 
 router = APIRouter(tags=["Suppressions"])
 
@@ -42,6 +43,8 @@ def list_suppressions(
 ) -> PageOut[SuppressionOut]:
     """Who is not taken in again, and where, newest first. That somebody looked for a person, not for whom, is in the
     audit log."""
+    if call.caller.own_requests_only:  # by which of the tenant's requests somebody is suppressed
+        raise ScopeMissing("This key sees its own requests alone; suppressions are the tenant's.")
     subject = call.subject_ref(subject_id) if subject_id else None
     if subject is not None:
         with call.writing() as session:

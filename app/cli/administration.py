@@ -23,13 +23,28 @@ def key_create(
     scope: Annotated[list[str], typer.Option(help="What it may do, such as requests:write; once for each")],
     days: Annotated[int | None, typer.Option(min=1, help="How long it lives; default: for ever")] = None,
     calls_per_minute: Annotated[int | None, typer.Option(min=1, help="Default: as every key")] = None,
+    own_requests_only: Annotated[
+        bool | None,
+        typer.Option(
+            "--own-requests-only/--all-requests",
+            help="Which requests it sees. Default: its own, if it makes requests and may do nothing else",
+            show_default=False,
+        ),
+    ] = None,
     url: Url = None,
     key: Key = None,
 ) -> None:
     """Make a key, which is shown once."""
     expires_at = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=days) if days else None
     with connect(url, key) as client:
-        show(client.api_keys.create(name=name, scopes=scope, expires_at=expires_at, calls_per_minute=calls_per_minute))
+        made = client.api_keys.create(
+            name=name,
+            scopes=scope,
+            expires_at=expires_at,
+            calls_per_minute=calls_per_minute,
+            own_requests_only=own_requests_only,
+        )
+        show(made)
 
 
 @api_key.command("list")

@@ -27,9 +27,12 @@ _MEANS = {
     Scope.MODELS_WRITE: "upload datasets, make models",
     Scope.ACCOUNTING_READ: "read accounts, certificates and lineage",
     Scope.ADMIN: "all of that, and reviews, keys, policy and audit log",
+    Scope.METRICS_READ: "read how the installation does, for monitoring",
     Scope.OPERATOR: "make tenants; see the settings of the installation",
 }
 """What a key is made for by hand; an agent's is made by the agent."""
+_FIELDS = ("name", "expires_on", "calls_per_minute", "sees")
+_SEES = [("", "its own, if it may do nothing but make requests"), ("own", "its own"), ("all", "all of the tenant's")]
 _OVERLAPS = [("0", "none: it ends now"), ("3600", "an hour"), ("86400", "a day"), ("604800", "a week")]
 
 
@@ -83,6 +86,7 @@ def _asked(form: FormData) -> ApiKeyIn:
         scopes=[scope for scope in form.getlist("scopes") if isinstance(scope, str)],
         expires_at=_end_of(text(form, "expires_on")),
         calls_per_minute=numbers.of_field(text(form, "calls_per_minute")),
+        own_requests_only={"own": True, "all": False}.get(text(form, "sees")),
     )
 
 
@@ -140,7 +144,8 @@ def _list(
         cursor=cursor,
         done=done,
         error=error,
-        wanted={} if form is None else {name: text(form, name) for name in ("name", "expires_on", "calls_per_minute")},
+        wanted={} if form is None else {name: text(form, name) for name in _FIELDS},
         chosen=[] if form is None else form.getlist("scopes"),
+        sees=_SEES,
         scopes=[(scope.value, means) for scope, means in _MEANS.items() if visit.caller.has(scope)],
     )

@@ -19,7 +19,7 @@ from sqlalchemy.orm import LoaderCriteriaOption, ORMExecuteState, Session, sessi
 from app import telemetry
 from app.db import postgresql, sealed, sqlite
 from app.db.likely import usually
-from app.db.tables import Owned, Table
+from app.db.tables import Certificate, DeletionRequest, Owned, Suppression, Table, WebhookDelivery
 from app.errors import DatabaseDamaged, DatabaseUnreadable, LetheError
 
 UTC = datetime.UTC
@@ -36,10 +36,12 @@ _NOT_ITS_OWN = "A statement for one tenant reaches what belongs to all; it must 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Actor:
-    """For whom a session acts: a tenant, and whose key or which part of the service it is that acts."""
+    """For whom a session acts: a tenant, and whose key or which part of the service it is that acts. `maker`: of
+    deletion requests, and what belongs to them, it sees only those that were made by this line of keys."""
 
     tenant_id: str
     name: str
+    maker: str | None = None
 
 
 class Database:
@@ -197,12 +199,26 @@ def _of_its_tenant(execution: ORMExecuteState) -> None:
     if execution.is_update and isinstance(execution.parameters, Sequence):  # by primary keys alone
         raise RuntimeError(_NOT_ITS_OWN)
     execution.statement = execution.statement.options(_own(by.tenant_id))
+    if by.maker is not None:
+        execution.statement = execution.statement.options(*_made_by(by.tenant_id, by.maker))
     execution.update_execution_options(lethe_of_tenant=True)
 
 
 @functools.lru_cache(maxsize=1000)
 def _own(tenant_id: str) -> LoaderCriteriaOption:
     return with_loader_criteria(Owned, lambda table: usually(table.tenant_id == tenant_id), include_aliases=True)
+
+
+@functools.lru_cache(maxsize=1000)
+def _made_by(tenant_id: str, maker: str) -> tuple[LoaderCriteriaOption, ...]:
+    mine = sa.select(DeletionRequest.id).where(DeletionRequest.tenant_id == tenant_id, DeletionRequest.maker == maker)
+    return (
+        with_loader_criteria(DeletionRequest, DeletionRequest.maker == maker, include_aliases=True),
+        *(
+            with_loader_criteria(table, table.request_id.in_(mine), include_aliases=True)
+            for table in (WebhookDelivery, Certificate, Suppression)
+        ),
+    )
 
 
 def _refuse_unowned(

@@ -97,7 +97,9 @@ class Tenant(Table):
 
 
 class ApiKey(Owned, Table):
-    """`calls_per_minute`: None for the installation's limit; `expires_at`: None for never."""
+    """`calls_per_minute`: None for the installation's limit; `expires_at`: None for never. `line_id`: the first key of
+    those that each replaced the one before; None for that one itself. `own_requests_only`: of requests it sees those
+    of its line alone."""
 
     __tablename__ = "api_keys"
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -105,6 +107,8 @@ class ApiKey(Owned, Table):
     key_hash: Mapped[str] = mapped_column(unique=True)
     scopes: Mapped[list[str]]
     calls_per_minute: Mapped[int | None]
+    line_id: Mapped[str | None]
+    own_requests_only: Mapped[bool] = mapped_column(default=False, server_default=sa.false())
     created_at: Mapped[datetime.datetime]
     expires_at: Mapped[datetime.datetime | None]
     last_used_at: Mapped[datetime.datetime | None]
@@ -264,18 +268,20 @@ _OPEN = sa.text("status IN ('accepted', 'in_review', 'received', 'running')")
 """In the order in which SQLite compares the text."""
 _WAS_HELD = sa.text("held_until IS NOT NULL")
 _HAS_EXTERNAL_ID, _HAS_SOURCE = sa.text("external_ref IS NOT NULL"), sa.text("source IS NOT NULL")
+_IS_MADE = sa.text("maker IS NOT NULL")
 _IS_REPORTED, _HAS_ENDED = sa.text("reported_at IS NOT NULL"), sa.text("ended_at IS NOT NULL")
 
 
 class DeletionRequest(Owned, Table):
-    """`alias_refs`: further identifiers of the same person; `dataset_ids`: where to forget the person (None:
-    wherever they are held). `deadline`: when it must be done, as `due_at`, `extended_due_at` and pauses have it;
-    `paused_at`: since when the clock stands still; `held_until`: no worker takes it before (None: at once).
-    `source`: the list or the protocol that it came by. `discreet`: it was made by a caller who may not learn
-    whether anything is held. `refers_to`: the ended request that this one follows. `alerted`: of what its receivers
-    have been told, `at_risk` or `overdue`. `reported_at`: when callers who may not learn whether anything is held
-    see that it is completed. `ended_at`: since when it is over for everybody, from which on `kept` shrinks as the
-    tenant's policy says (`app.deletion.retention`). `external_ref`: of its external id."""
+    """`alias_refs`: further identifiers of the same person; `dataset_ids`: where to forget the person (None: wherever
+    they are held). `deadline`: when it must be done, as `due_at`, `extended_due_at` and pauses have it; `paused_at`:
+    since when the clock stands still; `held_until`: no worker takes it before (None: at once). `source`: the list or
+    the protocol that it came by. `maker`: the line of the key that made it (None: not known). `discreet`: it was made
+    by a caller who may not learn whether anything is held. `refers_to`: the ended request that this one follows.
+    `alerted`: of what its receivers have been told, `at_risk` or `overdue`. `reported_at`: when callers who may not
+    learn whether anything is held see it completed, known since it was accepted. `ended_at`: since when it is over,
+    from which on `kept` shrinks as the tenant's policy says (`app.deletion.retention`). `external_ref`: of its external
+    id."""
 
     __tablename__ = "deletion_requests"
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -291,6 +297,7 @@ class DeletionRequest(Owned, Table):
     refers_to: Mapped[str | None]
     particulars: Mapped[Particulars] = mapped_column(Sealed(Particulars), nullable=True)
     kept: Mapped[str]
+    maker: Mapped[str | None]
     discreet: Mapped[bool]
     submitted_at: Mapped[datetime.datetime]
     due_at: Mapped[datetime.datetime]
@@ -308,6 +315,7 @@ class DeletionRequest(Owned, Table):
         sa.Index(None, "tenant_id", "created_at", "id"),
         sa.Index(None, "tenant_id", "status", "created_at", "id"),
         sa.Index(None, "tenant_id", "regulation", "created_at", "id"),
+        sa.Index(None, "tenant_id", "maker", "created_at", "id", sqlite_where=_IS_MADE, postgresql_where=_IS_MADE),
         sa.Index(None, "subject_ref", "created_at", "id"),
         sa.Index(
             None,

@@ -41,6 +41,7 @@ def accept(new: Submitted, found: LookedUp, *, policy: Policy, at: datetime.date
     if policy.grace_seconds or verb:  # after a review the time of acceptance is when work could begin
         latest = max(at, request.deadline - deadlines.BEFORE_THE_DEADLINE)  # a grace time delays nothing past the law
         request.held_until = min(at + datetime.timedelta(seconds=policy.grace_seconds), latest)
+    request.reported_at = completion.report_at(request, policy=policy)
     holding = sorted(found.held(request.subject_refs))
     for dataset_id in holding:
         if _asks_for(request, dataset_id):

@@ -35,6 +35,8 @@ def _tell(session: Session, told: Announcement, words: Words) -> None:
     together = _together(session, told.request)
     first = together[0]
     reported = [one.reported_at for one in together if _is_discreet(one) and one.reported_at is not None]
+    if reported and min(reported) > told.at:  # what is planned for then is planned anew
+        repository.drop_planned(session, request_ids=[first.id], since=min(reported))
     for moment in sorted({told.at, max([told.at, *reported])}):
         for url in dict.fromkeys(first.particulars.callback_urls):
             body = words(session, together, moment, url)

@@ -66,23 +66,27 @@ def complete(
     with another actor would say that nothing was held. Raises `TransitionForbidden`."""
     status.check(request.status, Status.COMPLETED)
     request.status, request.outcome = Status.COMPLETED, outcome
-    request.completed_at, request.reported_at = at, report_at(request, policy=policy, completed_at=at)
+    request.completed_at = at
+    if request.reported_at is None:
+        request.reported_at = _reported_anew(request, policy=policy, at=at)
     request.ended_at = request.reported_at
     detail = NOTHING_HELD if outcome is Outcome.NOTHING_HELD else None
     return Change(request=request, status=Status.COMPLETED, actor=audit.SERVICE, at=at, detail=detail, verb=verb)
 
 
-def report_at(request: DeletionRequest, *, policy: Policy, completed_at: datetime.datetime) -> datetime.datetime:
-    """The first multiple of the policy's `report_seconds` after `completed_at`, counted from when work could begin.
-
-    From there on the same time passes for everybody of whom nothing is held; so it does for everybody else whose work
-    takes less than `report_seconds`.
-    """
+def report_at(request: DeletionRequest, *, policy: Policy) -> datetime.datetime | None:
+    """When callers who may not know see that a request is completed: fixed as soon as it is accepted, by when work
+    could begin and nothing else. None where the policy hides nothing from them."""
     if not policy.report_seconds:
-        return completed_at
+        return None
     began = request.held_until or request.created_at
-    tick = datetime.timedelta(seconds=policy.report_seconds)
-    return began + ((completed_at - began) // tick + 1) * tick
+    return began + datetime.timedelta(seconds=policy.report_seconds)
+
+
+def _reported_anew(request: DeletionRequest, *, policy: Policy, at: datetime.datetime) -> datetime.datetime:
+    """Of a request for which nothing was fixed: at once where nothing is hidden; else, of one that was accepted by an
+    earlier release, at its deadline."""
+    return max(at, request.deadline) if policy.report_seconds else at
 
 
 def is_held(request: DeletionRequest, *, at: datetime.datetime) -> bool:

@@ -37,6 +37,7 @@ def _these(statuses: Iterable[str]) -> sa.BindParameter[list[str]]:
 
 
 _OPEN, _ACCEPTED = _these(OPEN), _these([Status.ACCEPTED])
+_SHOWN_BY_TIME = _these([Status.ACCEPTED, Status.RUNNING, Status.COMPLETED])
 _SHOWN_AS_ACCEPTED = _these([Status.ACCEPTED, Status.RUNNING])
 _HAS_OR_MAY = sa.or_(Model.status.not_in(("failed", "cancelled", "retired")), Model.live_version.is_not(None))
 """Of models: not those that came to nothing before they had a version, or were retired."""
@@ -120,17 +121,22 @@ def _has_status(status: str, view: View) -> sa.ColumnElement[bool]:
         case Status.ACCEPTED:
             return _is_one_of(_SHOWN_AS_ACCEPTED, view)
         case Status.COMPLETED:
-            return sa.and_(DeletionRequest.status == status, DeletionRequest.reported_at <= view.at)
+            return sa.and_(DeletionRequest.status.in_(_SHOWN_BY_TIME), DeletionRequest.reported_at <= view.at)
         case _:
             return DeletionRequest.status == status
 
 
 def _is_one_of(statuses: sa.BindParameter[list[str]], view: View) -> sa.ColumnElement[bool]:
-    """These, and among them what is completed and not yet reported, for whoever does not see that."""
+    """These; for whoever sees what is accepted end at its report time, that is not over, and all else that is."""
     if not view.discreet:
         return DeletionRequest.status.in_(statuses)
-    these = sa.select(DeletionRequest.id).where(DeletionRequest.status.in_(statuses))
-    young = sa.select(DeletionRequest.id).where(DeletionRequest.reported_at > view.at)
+    is_over = DeletionRequest.reported_at <= view.at
+    these = sa.select(DeletionRequest.id).where(
+        DeletionRequest.status.in_(statuses), sa.or_(DeletionRequest.reported_at.is_(None), ~is_over)
+    )
+    young = sa.select(DeletionRequest.id).where(
+        DeletionRequest.status == Status.COMPLETED, DeletionRequest.reported_at > view.at
+    )
     return DeletionRequest.id.in_(sa.union_all(these, young))
 
 

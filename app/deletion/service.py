@@ -49,7 +49,8 @@ _due_at = functools.lru_cache(maxsize=100)(deadlines.due_at)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What somebody asks for. `by`: who asks, for which tenant, whose `policy` holds; `discreet`: they may not learn if
+    """What somebody asks for. `by`: who asks, for which tenant, whose `policy` holds; `maker`: the line of their key;
+    `own_only`: they may refer to requests of that line alone; `discreet`: they may not learn if
     anything is held. `dataset_ids`: where to forget the person; None: wherever they are held. `refers_to`: an ended
     request about the same person. `statement`: about the person's identity, or why it is not believed."""
 
@@ -68,6 +69,8 @@ class Asked:
     refers_to: str | None = None
     identity_verified: bool = True  # False: it waits in review
     statement: Statement | LetheError | None = None
+    maker: str | None = None
+    own_only: bool = False
     strict: bool = False  # make no request if nothing is held
     alias_refs: Sequence[str] = ()  # other identifiers of the same person
 
@@ -137,7 +140,10 @@ def cancel(session: Session, request: DeletionRequest, *, discreet: bool) -> Non
 
 
 def withdraw(session: Session, request: DeletionRequest, wanted: Status, *, at: datetime.datetime, verb: str) -> None:
-    """End a request without erasing anything. Raises `TransitionForbidden` once a worker has claimed its rows."""
+    """End a request without erasing anything. Raises `TransitionForbidden` once a worker has claimed its rows, or the
+    app that made it has been told that it is completed."""
+    if request.discreet and request.reported_at is not None and request.reported_at <= at:
+        raise TransitionForbidden("It has been reported as completed: it is too late.")
     if not completion.is_held(request, at=at) and any(
         erasure.revision is not None for erasure in repository.erasures(session, request_id=request.id)
     ):
@@ -209,6 +215,7 @@ def _made(asked: Asked, known: _Known) -> Submitted | LetheError:
         refers_to=asked.refers_to,
         particulars=particulars,
         kept=retention.kept(particulars),
+        maker=asked.maker,
         discreet=asked.discreet,
         submitted_at=asked.submitted_at or at,
         due_at=due_at,
@@ -247,6 +254,8 @@ def _refusal(asked: Asked, known: _Known) -> LetheError | None:
     if asked.refers_to is not None:
         earlier = known.earlier.get(asked.refers_to)
         if earlier is None or (earlier.tenant_id, earlier.subject_ref) != (asked.by.tenant_id, asked.subject_ref):
+            return RequestUnknown("refers_to names no deletion request about this subject.")
+        if asked.own_only and earlier.maker != asked.maker:
             return RequestUnknown("refers_to names no deletion request about this subject.")
         if views.View(discreet=asked.discreet, at=known.at).is_open(earlier):
             return RequestOpen("The request in refers_to has not ended; wait for it, or cancel it.")

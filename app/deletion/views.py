@@ -1,7 +1,8 @@
 """What a caller is shown of a request.
 
-Callers who may not learn whether anything is held about a person (`discreet`) see every request as if they could not:
-accepted while it waits and runs alike, completed when `completion.report_at` says so, and nothing of rows and models.
+Callers who may not learn whether anything is held about a person (`discreet`) see of every request what was known when
+it was accepted: it is accepted until its report time (`completion.report_at`) and completed from then on, whatever has
+been done; and nothing of rows and models.
 """
 
 import datetime
@@ -14,6 +15,7 @@ from app.deletion import deadlines
 from app.deletion.deadlines import Clock
 from app.deletion.status import EXTENDED, OPEN, PAUSED, RESUMED, Status
 
+_SHOWN_BY_TIME = frozenset({Status.ACCEPTED, Status.RUNNING, Status.COMPLETED})
 _TOLD = frozenset({Status.RECEIVED, Status.IN_REVIEW, Status.REJECTED, Status.CANCELLED})
 
 
@@ -33,11 +35,9 @@ class View:
     at: datetime.datetime
 
     def status(self, request: DeletionRequest) -> str:
-        if not self.discreet:
+        if not self.discreet or request.status not in _SHOWN_BY_TIME:
             return request.status
-        if request.status == Status.RUNNING or (request.status == Status.COMPLETED and not self._is_reported(request)):
-            return Status.ACCEPTED
-        return request.status
+        return Status.COMPLETED if self._is_reported(request) else Status.ACCEPTED
 
     def is_open(self, request: DeletionRequest) -> bool:
         return self.status(request) in OPEN
@@ -65,6 +65,8 @@ class View:
         shown: list[Event] = []
         accepted = False
         for one in every:
+            if request.reported_at is not None and one.at > request.reported_at:
+                continue
             if one.detail in (EXTENDED, PAUSED, RESUMED):
                 status = Status.ACCEPTED if one.status == Status.RUNNING else one.status
                 shown.append(Event(at=one.at, status=status, detail=one.detail, actor=one.actor))
@@ -73,7 +75,7 @@ class View:
             elif one.detail is None and one.status == Status.ACCEPTED and not accepted:
                 accepted = True
                 shown.append(Event(at=one.at, status=one.status, detail=None, actor=one.actor))
-        if request.reported_at is not None and self._is_reported(request):
+        if request.reported_at is not None and self.status(request) == Status.COMPLETED:
             end = Event(at=request.reported_at, status=Status.COMPLETED, detail=None, actor=audit.SERVICE)
             shown.append(end)
         return shown

@@ -29,6 +29,12 @@ class Waiting:
     oldest: datetime.datetime | None  # since when the one that waits longest could have been begun
 
 
+def reported_open(session: Session, *, at: datetime.datetime) -> int:
+    """How many requests apps are shown as completed that are not."""
+    late = sa.and_(DeletionRequest.status.in_(_OPEN), DeletionRequest.discreet, DeletionRequest.reported_at <= at)
+    return session.scalars(sa.select(sa.func.count()).select_from(DeletionRequest).where(late)).one()
+
+
 def waiting(session: Session, *, at: datetime.datetime, horizon: datetime.timedelta) -> list[Waiting]:
     due, held, runs = DeletionRequest.deadline, DeletionRequest.held_until, DeletionRequest.paused_at.is_(None)
     query = (

@@ -203,6 +203,9 @@ class Metrics:
             ),
             "overdue": Gauge("lethe_tenant_requests_overdue", "Past their deadline", ["tenant"], registry=registry),
         }
+        self._reported = Gauge(
+            "lethe_requests_reported_open", "Shown to apps as completed, and not done", registry=registry
+        )
         self._running = Gauge("lethe_runs_running", "Runs under way", registry=registry)
         self._silence = Gauge(
             "lethe_worker_silence_seconds", "Since any worker's last sign of life; +Inf if never", registry=registry
@@ -245,13 +248,21 @@ class Metrics:
         try:
             with self._at.database.reading() as session:
                 self._set(state(session, self._at))
+                self._reported.set(repository.reported_open(session, at=now(session)))
                 self._count_runs(session)
                 self._damaged.set(registry_repository.count_damaged(session))
         except (SQLAlchemyError, Unavailable) as error:
             telemetry.logger().error("operations.database_unavailable", error=type(error).__name__)
             self._up.set(0)
             self._clear()
-            for gauge in (self._oldest, self._running, self._silence, self._failing, self._damaged):
+            for gauge in (
+                self._oldest,
+                self._reported,
+                self._running,
+                self._silence,
+                self._failing,
+                self._damaged,
+            ):
                 gauge.set(math.nan)
         else:
             self._up.set(1)

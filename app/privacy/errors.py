@@ -35,6 +35,10 @@ class InfeasibleError(PrivacyError):
     """No choice of the free parameter reaches the target."""
 
 
+class WorkExceeded(PrivacyError):
+    """An evaluation would take more work than it was given."""
+
+
 class NotionError(PrivacyError):
     """Guarantees of different meaning were combined."""
 

@@ -43,21 +43,31 @@ class Message:
     at: datetime.datetime
 
 
-def message(told: Announcement) -> Message | None:
-    """In our own words; None for what the receivers of this request are not told.
+def messages(told: Announcement) -> list[Message]:
+    """In our own words; empty for what the receivers of this request are not told.
 
-    A request by somebody who may not learn whether anything is held is told of as they would see it: completed when it
-    is reported, and nothing of how long it waits or what was found.
+    A request by somebody who may not learn whether anything is held is told of as they would see it: with its
+    acceptance, that it is completed, for when that is reported; and nothing of how long it waits or what was found.
     """
     request, event, at, status = told.request, told.event, told.at, told.status
     if event is None:
-        return None
-    if request.discreet:
-        if event in (Event.AT_RISK, Event.OVERDUE):
-            return None
-        if event is Event.COMPLETED and request.reported_at is not None:
-            at = request.reported_at
-        status = "accepted" if status == "running" else status
+        return []
+    if not request.discreet:
+        return [_message(request, event, at=at, status=status)]
+    reported_at = request.reported_at
+    if event in (Event.AT_RISK, Event.OVERDUE):
+        return []
+    if event is Event.COMPLETED:
+        return [_message(request, event, at=reported_at or at, status=status)]
+    if reported_at is not None and at >= reported_at:
+        return []
+    found = [_message(request, event, at=at, status="accepted" if status == "running" else status)]
+    if event is Event.ACCEPTED and reported_at is not None:
+        found.append(_message(request, Event.COMPLETED, at=reported_at, status="completed"))
+    return found
+
+
+def _message(request: DeletionRequest, event: Event, *, at: datetime.datetime, status: str) -> Message:
     data = {
         "api_version": API_VERSION,
         "id": request.id,

@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session, aliased
 from app.db import bulk, sealed
 from app.db.paging import Page, page
 from app.db.tables import DeletionRequest, Tenant, WebhookDelivery
+from app.webhooks.message import Event
 
 _PENDING: sa.ColumnElement[str] = sa.literal_column("'pending'")
 """In the statement itself: SQLite uses an index of pending deliveries only if it can see that they are."""
@@ -51,6 +52,22 @@ def is_seen(session: Session, delivery: WebhookDelivery, *, at: datetime.datetim
 def _seen(query: sa.Select[WebhookDelivery], at: datetime.datetime) -> sa.Select[WebhookDelivery]:
     query = query.join(DeletionRequest, DeletionRequest.id == WebhookDelivery.request_id)
     return query.where(DeletionRequest.discreet, WebhookDelivery.created_at <= at)
+
+
+def planned(session: Session, *, request_ids: Collection[str], event: str) -> set[str]:
+    """Those of the requests of which somebody is told that, or was, or will be."""
+    query = sa.select(WebhookDelivery.request_id).where(
+        WebhookDelivery.request_id.in_(request_ids), WebhookDelivery.event == event
+    )
+    return set(session.scalars(query))
+
+
+def drop_planned(session: Session, *, request_ids: Collection[str], since: datetime.datetime | None = None) -> None:
+    """Tell nobody any more that these requests are completed; with `since`: nothing that they were to hear from then
+    on."""
+    what = WebhookDelivery.event == Event.COMPLETED if since is None else WebhookDelivery.created_at >= since
+    planned = sa.and_(WebhookDelivery.request_id.in_(request_ids), what, WebhookDelivery.attempts == 0)
+    session.execute(sa.delete(WebhookDelivery).where(planned, WebhookDelivery.status == "pending"))
 
 
 def last_told(session: Session, *, request_id: str, url: str, until: datetime.datetime) -> WebhookDelivery | None:

@@ -12,7 +12,7 @@ from app.db.sealed import Letter
 from app.db.tables import WebhookDelivery, new_id
 from app.errors import DeliveryUnknown
 from app.webhooks import message, receiver, repository
-from app.webhooks.message import Announcement, Message
+from app.webhooks.message import Announcement, Event, Message
 
 _TOLD = "webhooks.told"
 _MOMENT = datetime.timedelta(microseconds=1)
@@ -23,8 +23,26 @@ _ears: list[Callable[[], None]] = []
 
 def announce_all(session: Session, announcements: Sequence[Announcement]) -> None:
     """Tell the receivers of these requests, in our own words; of each request, what happened first comes first."""
-    found = (message.message(told) for told in announcements if told.request.particulars.callback_urls)
-    send_all(session, [one for one in found if one is not None])
+    called = [told for told in announcements if told.request.particulars.callback_urls]
+    withdrawn = [told.request.id for told in called if told.event in (Event.REJECTED, Event.CANCELLED)]
+    if withdrawn:
+        repository.drop_planned(session, request_ids=withdrawn)
+    found = [one for told in called for one in message.messages(told)]
+    send_all(session, _once(session, found))
+
+
+def _once(session: Session, messages: Sequence[Message]) -> list[Message]:
+    """Without ends that were planned when their requests were accepted, now or before."""
+    ends = {one.request.id for one in messages if one.event == Event.COMPLETED and one.request.discreet}
+    planned = repository.planned(session, request_ids=ends, event=Event.COMPLETED) if ends else set()
+    left: list[Message] = []
+    for one in messages:
+        if one.request.id in ends and one.event == Event.COMPLETED:
+            if one.request.id in planned:
+                continue
+            planned.add(one.request.id)
+        left.append(one)
+    return left
 
 
 def send_all(session: Session, messages: Sequence[Message]) -> None:

@@ -15,12 +15,15 @@ from inspect import Parameter as Argument
 from inspect import signature
 from typing import Any, Literal, get_args, get_type_hints
 
+from app.privacy import work
 from app.privacy.errors import DomainError, NotionError, PreconditionError, PrivacyError
 
 Kind = Literal["real", "integer", "boolean", "choice", "reals", "integers", "words", "segments"]
 Outputs = dict[str, Any]
 """By name: float, int, str, bool, None, or a list of numbers."""
 
+_EACH = 100
+"""Of work for a theorem that is a formula."""
 LONGEST = 10_000
 """No list may be longer."""
 
@@ -222,7 +225,9 @@ class Bound:
                 raise DomainError(f"Expected parameter {name!r} of {self.name}: {parameter.description}")
         try:
             arguments = {name: known[name].accept(params.get(name, known[name].default), params) for name in known}
+            work.spend(_EACH + sum(len(value) for value in arguments.values() if isinstance(value, list)))
             results = self.function(**arguments)
+            work.spend(sum(len(value) for value in results.values() if isinstance(value, list)))
         except PrivacyError:
             raise
         except (ArithmeticError, ValueError, RuntimeError) as error:  # the last: a root finder gave up

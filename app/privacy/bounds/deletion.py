@@ -13,6 +13,7 @@ from typing import Annotated
 
 from scipy.special import digamma
 
+from app.privacy import work
 from app.privacy.bounds.bound import Outputs, bound, choice, hypothesis, integer
 from app.privacy.bounds.symbols import FORGET, Advantage, Count, Epsilon, EpsilonTarget, OrderOrInfinity
 from app.privacy.errors import NotionError, PreconditionError
@@ -79,6 +80,7 @@ def t31_success(i: Request) -> Outputs:
 )
 def t32_count_loss(eps: EpsilonTarget, i: FirstRelease, N: Releases) -> Outputs:
     if N <= 10_000:
+        work.spend(N)
         return {"loss": eps * math.fsum(1 / j for j in range(i, i + N))}
     return {"loss": eps * float(digamma(i + N) - digamma(i))}
 

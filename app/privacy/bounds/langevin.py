@@ -5,8 +5,10 @@ and the 1/alpha goes away (`eps_order_shift`).
 """
 
 import math
+from collections.abc import Iterator
 from typing import Annotated
 
+from app.privacy import work
 from app.privacy.bounds.bound import Outputs, bound, real, require
 from app.privacy.bounds.symbols import (
     CONVEX,
@@ -205,6 +207,7 @@ def t33_general(
     cap = _exp(_log_cap(_projected(R) + eta * Mlip, half))
     push = 2 * eta * (S * Mlip / (sigma * n)) ** 2
     C, total = C0, 0.0
+    work.spend(T)
     for _ in range(T):
         between = min(stretch * C + half, cap)
         total = (total + push) / (1 + half / between)
@@ -245,11 +248,16 @@ def _rates(
         return {"sum_R": K * noise / C_lsi, "R_0": noise / C_lsi, "C_K": C_lsi}
     stretch = _stretch(regime, eta, L)
     cap = _exp(_log_cap(_projected(R) + eta * _given("Mlip", Mlip, f"regime {regime}"), noise))
-    C, rates = C_lsi, []
-    for _ in range(K):
-        rates.append(math.log1p(noise / (stretch * C)))
-        C = min(stretch * C + noise, cap)
-    return {"sum_R": math.fsum(rates), "R_0": math.log1p(noise / (stretch * C_lsi)), "C_K": C}
+    work.spend(K)
+    C = C_lsi
+
+    def rates() -> Iterator[float]:
+        nonlocal C
+        for _ in range(K):
+            yield math.log1p(noise / (stretch * C))
+            C = min(stretch * C + noise, cap)
+
+    return {"sum_R": math.fsum(rates()), "R_0": math.log1p(noise / (stretch * C_lsi)), "C_K": C}
 
 
 def _stretch(regime: str, eta: float, L: float | None) -> float:

@@ -14,6 +14,7 @@ from typing import Annotated
 
 from scipy.optimize import brentq, minimize_scalar
 
+from app.privacy import work
 from app.privacy.bounds.bound import Domain, Outputs, bound, real
 from app.privacy.bounds.langevin import RENYI, learning_slope, require_step
 from app.privacy.bounds.symbols import (
@@ -41,6 +42,8 @@ from app.privacy.bounds.symbols import (
 from app.privacy.errors import DomainError, InfeasibleError, NotionError
 
 MOST_REQUESTS = 200
+_TRIALS = 40
+"""So many orders at least are tried to find whether one number of steps suffices."""
 """Of a sequence by Corollary 3.4: request s evaluates the first one at the order 2^(s - 1) alpha."""
 
 RenyiSlope = Annotated[float, real("learning is RDP with epsilon_0(alpha) = eps0_coef alpha", "[0, inf)")]
@@ -150,6 +153,7 @@ def alg6_K_list(
     if rest or requests > MOST_REQUESTS:
         raise DomainError(f"Expected total={total} to be a multiple of batch={batch}, at most {MOST_REQUESTS} times")
     slope = learning_slope(batch, Mlip, m, sigma, n)
+    work.foresee(_TRIALS * requests * (requests + 1) // 2)
     steps: list[int] = []
 
     def reached(K: int) -> bool:
@@ -183,6 +187,7 @@ def _triangle(alpha: float) -> float:
 
 def _sequence(alpha: float, steps: list[int], slope: float, rate: float) -> float:
     """Corollary 3.4, evaluated from the first request, at the order 2^(s-1) alpha, to the last, at alpha."""
+    work.spend(len(steps))
     order = alpha * 2.0 ** (len(steps) - 1)
     eps = math.exp(-rate * steps[0] / order) * slope * order
     for K in steps[1:]:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from scipy.special import log_ndtr
 
-from app.privacy import conversion
+from app.privacy import conversion, work
 from app.privacy.bounds.bound import Outputs, bound, hypothesis, integer, real, require
 from app.privacy.bounds.symbols import (
     CONVEX,
@@ -28,6 +28,9 @@ from app.privacy.bounds.symbols import (
 )
 from app.privacy.errors import DomainError, PreconditionError
 
+_THETA = 20
+"""Of work for one step of `model_clip_delta`."""
+_TOGETHER = 1000
 _SGD = 'Chien, Wang, Chen, Li, "Certified machine unlearning via noisy stochastic gradient descent", arXiv 2403.17105'
 _EPOCHS = (*CONVEX[:4], "Batches follow a fixed cycle; the bound of a random order needs joint convexity.", HIDDEN)
 _CLIPPED = "Each step clips, then adds noise; no assumption on the loss. The reference starts anywhere in the ball C0."
@@ -138,7 +141,9 @@ def model_clip_delta(
     noise_every_step: NoiseEveryStep = True,
 ) -> Outputs:
     delta = delta0
-    for _ in range(T):
+    for step in range(T):
+        if step % _TOGETHER == 0:
+            work.spend(_THETA * min(_TOGETHER, T - step))
         if delta <= 1e-60:
             break
         delta *= _theta(math.log1p(math.expm1(eps) / delta), 2 * C2 / sigma)

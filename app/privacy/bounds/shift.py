@@ -14,7 +14,7 @@ under the path of (v, Delta), `app.privacy.taut_string`, of which this is the ca
 import math
 from typing import Annotated
 
-from app.privacy import conversion, taut_string
+from app.privacy import conversion, taut_string, work
 from app.privacy.bounds.bound import Domain, Outputs, bound, hypothesis, real, require, steps_up
 from app.privacy.bounds.symbols import (
     CONVEX,
@@ -270,6 +270,7 @@ def greedy_K_schedule(
         raise DomainError(f"Expected total={total} to be a multiple of batch={batch}, at most 100000 times")
     c = _contraction(eta, m, L)
     allowed = conversion.gdp_mu(epsilon=eps_target, delta=delta) * _spread(eta, sigma, c)
+    work.spend(requests)
     reach = 0.0
     steps: list[int] = []
     for _ in range(requests):

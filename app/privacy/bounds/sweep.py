@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from app.privacy.bounds.bound import Bound, Outputs, Parameter
-from app.privacy.errors import DomainError, InfeasibleError, NotionError, PreconditionError, PrivacyError
+from app.privacy.errors import DomainError, InfeasibleError, NotionError, PreconditionError, PrivacyError, WorkExceeded
 
 Scale = Literal["linear", "log"]
 MOST_POINTS = 200
@@ -19,7 +19,8 @@ _SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """Why there is no number: the precondition that fails (or domain, notion, infeasible, time), what was expected."""
+    """Why there is no number: the precondition that fails (or domain, notion, infeasible, time, work) and what was
+    expected."""
 
     name: str
     detail: str
@@ -84,6 +85,8 @@ def refusal(error: PrivacyError) -> Refusal:
             return Refusal(name=error.name, detail=error.detail)
         case InfeasibleError():
             return Refusal(name="infeasible", detail=str(error))
+        case WorkExceeded():
+            return Refusal(name="work", detail=str(error))
         case NotionError():
             return Refusal(name="notion", detail=str(error))
         case _:

@@ -3,6 +3,7 @@
 from app.access.service import Scope
 
 NEEDS = {
+    "GET /metrics": Scope.METRICS_READ,
     "GET /v1/datasets": Scope.MODELS_READ,
     "POST /v1/datasets": Scope.MODELS_WRITE,
     "GET /v1/datasets/{dataset_id}": Scope.MODELS_READ,
@@ -89,4 +90,4 @@ NEEDS = {
     "POST /v1/audit-log:verify": Scope.ADMIN,
 }
 """The one scope that opens a route; an admin's opens all but the operator's."""
-OPEN_TO_ALL = {"GET /healthz", "GET /readyz", "GET /metrics", "GET /.well-known/jwks.json"}
+OPEN_TO_ALL = {"GET /healthz", "GET /readyz", "GET /.well-known/jwks.json"}

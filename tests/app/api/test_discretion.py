@@ -2,16 +2,19 @@
 
 import datetime
 import itertools
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.access.policy import Policy
 from app.access.service import Scope
+from app.db.tables import WebhookDelivery
 from app.deletion import completion
 from app.installation import Installation
 from tests.app.deletion import people
@@ -127,16 +130,16 @@ def pairs(
     return (Pair(gateway, app, f"p{number}", f"stranger {number}") for number in itertools.count())
 
 
-@settings(max_examples=6, suppress_health_check=list(HealthCheck))
-@given(acts=st.lists(ACTS, min_size=2, max_size=6), verified=st.booleans())
+@settings(max_examples=8, suppress_health_check=list(HealthCheck))
+@given(acts=st.lists(ACTS, min_size=2, max_size=6), verified=st.booleans(), works=st.sampled_from([1, 2, 9]))
 def test_whether_anything_is_held_is_not_seen(
-    at: Installation, pairs: Iterator[Pair], work: Callable[[], int], acts: list[str], verified: bool
+    at: Installation, pairs: Iterator[Pair], work: Callable[[], int], acts: list[str], verified: bool, works: int
 ) -> None:
     """Whatever happens to a request, and whenever somebody looks, it looks the same for a person of whom there are rows
-    and for one of whom there are none, as long as work takes less time than `report_seconds`."""
+    and for one of whom there are none, however late the workers are."""
     pair = next(pairs)
     pair.ask(identity_verified=verified)
-    for act in ["wait", *acts, "wait", "wait"]:
+    for turn, act in enumerate(["wait", *acts, "wait", "wait", "wait"], start=1):
         match act:
             case "wait":
                 with at.database.writing() as session:
@@ -148,7 +151,8 @@ def test_whether_anything_is_held_is_not_seen(
                 pair.act(act)
         with at.database.writing() as session:
             completion.settle(session)
-        work()
+        if turn % works == 0:
+            work()
         pair.look()
 
 
@@ -165,7 +169,8 @@ def test_a_certificate_tells_that_a_model_held_somebody(
 def test_pages_of_what_looks_accepted(
     at: Installation, gateway: TestClient, new_dataset: Make, work: Callable[[], int], key_with: Callable[..., Any]
 ) -> None:
-    """Requests that completed since the last report are among the accepted ones, page by page, each once."""
+    """Requests are among the accepted ones until their report time, page by page, each once, and then among the
+    completed ones, with those that still wait for a worker."""
     with at.database.writing() as session:
         people.obey(session, Policy(report_seconds=3600))
     new_dataset()
@@ -189,5 +194,58 @@ def test_pages_of_what_looks_accepted(
     assert listed("status=completed") == []
     with at.database.writing() as session:
         people.later(session, HOUR)
-    assert listed("status=accepted") == [made[5]]
-    assert listed("status=completed") == [one for one in made[::-1] if one != made[5]]
+    assert listed("status=accepted") == []
+    assert listed("status=completed") == made[::-1]
+
+
+def test_a_busy_service_tells_nothing(
+    at: Installation, gateway: TestClient, new_dataset: Make, key_with: Callable[..., Any]
+) -> None:
+    """While no worker does anything, an app sees people who are held and strangers end at the same age, in every answer
+    of it, and nobody before; officers see who still waits."""
+    with at.database.writing() as session:
+        people.obey(session, Policy(report_seconds=3 * 3600))
+    new_dataset()
+    app = key_with(Scope.REQUESTS_READ, Scope.REQUESTS_WRITE)
+    pair = Pair(gateway, app, "p1", "nobody")
+    pair.ask(callback_url="https://receiver.example/hook", external_id="case")
+    seen = []
+    for _ in range(5):
+        pair.look()
+        told = gateway.get("/v1/webhook-deliveries", headers=app).json()["items"]
+        counted = Counter(one["request_id"] for one in told)
+        assert len(set(counted.values())) == 1
+        mine = [gateway.get(f"{PLACE}/{one[-1]}", headers=app).json() for one in pair.requests]
+        seen.append((mine[0]["status"], mine[1]["status"], counted[mine[0]["id"]]))
+        with at.database.writing() as session:
+            people.later(session, HOUR)
+            for delivery in session.scalars(sa.select(WebhookDelivery)):
+                delivery.created_at -= HOUR
+    assert seen == [("accepted", "accepted", 1)] * 3 + [("completed", "completed", 2)] * 2
+    known = [gateway.get(f"{PLACE}/{one[-1]}").json()["status"] for one in pair.requests]
+    assert known == ["accepted", "completed"]
+
+
+def test_what_was_reported_is_not_taken_back(
+    at: Installation, gateway: TestClient, new_dataset: Make, key_with: Callable[..., Any], refused: Callable[..., Any]
+) -> None:
+    """Once an app has been told that its request is completed, nobody rejects it, whether anything was held or not; if
+    it is rejected before, the app's receiver never hears that it is completed."""
+    with at.database.writing() as session:
+        people.obey(session, Policy(report_seconds=3600))
+    new_dataset()
+    app = key_with(Scope.REQUESTS_READ, Scope.REQUESTS_WRITE)
+    asked = {"callback_url": "https://receiver.example/hook"}
+    early, late = (
+        gateway.post(PLACE, json={"subject_id": who} | asked, headers=app).json()["id"] for who in ("p1", "p2")
+    )
+    assert gateway.post(f"{PLACE}/{early}/reject", json=BODIES["reject"]).status_code == 200
+    with at.database.writing() as session:
+        people.later(session, HOUR)
+    refused(gateway.post(f"{PLACE}/{late}/reject", json=BODIES["reject"]), 409, "transition_forbidden")
+    told = gateway.get("/v1/webhook-deliveries").json()["items"]
+    assert Counter(one["event"].partition(".")[2] for one in told if one["request_id"] == early) == {
+        "accepted": 1,
+        "rejected": 1,
+    }
+    assert gateway.get(f"{PLACE}/{early}", headers=app).json()["status"] == "rejected"

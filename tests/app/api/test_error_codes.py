@@ -43,6 +43,8 @@ from worker.langevin.noise import SystemNoise
 DOCUMENT = Path(__file__).parents[3] / "docs" / "errors.md"
 ED25519 = "11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo="
 JWK = {"kty": "OKP", "crv": "Ed25519", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo", "kid": "1"}
+MUCH_WORK = {"eps_target": 1.0, "sigma": 0.03, "total": 200, "batch": 1, "Mlip": 1, "m": 0.0119, "L": 0.26}
+MUCH_WORK |= {"n": 11982, "delta": 1e-5}
 CSV_SCHEMA = {
     "columns": {"age": {"kind": "numeric", "min": 0, "max": 100}, "y": {"role": "label", "values": ["a", "b"]}}
 }
@@ -492,6 +494,7 @@ REACHED: dict[str, Callable[[World], str]] = {
     "message_expired": partial(with_agent, **moments(issued=-2, expires=-1)),
     "dataset_unusable": lambda w: w.upload(b"age,y\n1,a\n2,a\n", "people.csv", schema=json.dumps(CSV_SCHEMA)),
     "upload_too_large": lambda w: w.code("POST", "/lineage", headers={"Content-Length": str(2**40)}, content=b"{}"),
+    "work_exceeded": lambda w: w.code("POST", "/accounting/bounds/alg6_K_list", json={"params": MUCH_WORK}),
     "headers_too_large": lambda w: raw(w, b"GET / HTTP/1.1\r\nX: " + b"a" * 40_000),
     "request_timed_out": lambda w: raw(w, b"GET / HTTP/1.1\r\n"),
     "precondition_failed": lambda w: w.code(

@@ -9,11 +9,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import sqlalchemy as sa
 from fastapi.testclient import TestClient
 from prometheus_client.parser import text_string_to_metric_families
 
+from app import installation
+from app.access.service import Scope
 from app.config import Settings
 from app.db import Actor, migrate
 from app.db.tables import Dataset, DeletionRequest, Run, new_id
@@ -23,6 +26,7 @@ from app.main import create_app
 from app.operations import service as operations
 from app.unlearning import queue
 from app.unlearning import service as unlearning
+from tests.ports import free_port
 
 Make = Callable[..., dict[str, Any]]
 Sample = Callable[..., float]
@@ -220,7 +224,13 @@ def test_a_worker_that_dies_again_and_again(
 
 
 def test_runs_are_counted_once(
-    settings: Settings, sample: Sample, at: Installation, new_dataset: Make, new_model: Make, work: Callable[[], int]
+    settings: Settings,
+    admin_key: str,
+    sample: Sample,
+    at: Installation,
+    new_dataset: Make,
+    new_model: Make,
+    work: Callable[[], int],
 ) -> None:
     """Totals are those of the database, however often and by however many gateways they are read."""
     model = new_model(new_dataset()["id"])
@@ -241,12 +251,18 @@ def test_runs_are_counted_once(
     assert (sample("lethe_runs_running"), sample("lethe_runs_total", kind="learn", status="abandoned")) == (0, 1)
     assert work() == 1
     assert sample("lethe_run_steps_total", kind="learn") == model["mechanism"]["learn_steps"]
-    with TestClient(create_app(settings)) as another:
+    with TestClient(create_app(settings), headers={"Authorization": f"Bearer {admin_key}"}) as another:
         assert 'lethe_runs_total{kind="unlearn",status="published"} 2.0' in another.get("/metrics").text
 
 
 def test_audits_are_counted_once(
-    settings: Settings, sample: Sample, at: Installation, new_dataset: Make, new_model: Make, work: Callable[[], int]
+    settings: Settings,
+    admin_key: str,
+    sample: Sample,
+    at: Installation,
+    new_dataset: Make,
+    new_model: Make,
+    work: Callable[[], int],
 ) -> None:
     """Runs whose audit passed and runs that theirs refuted are counted apart, by every gateway alike; those without
     lanes are neither, nor are those that came to nothing for other reasons."""
@@ -263,7 +279,7 @@ def test_audits_are_counted_once(
         assert [sample("lethe_audits_total", result=result) for result in ("passed", "failed")] == [1, 1]
     with at.database.writing() as session:  # another gateway finds them in the past
         session.execute(sa.update(Run).values(started_at=now() - DAY, finished_at=now() - DAY))
-    with TestClient(create_app(settings)) as another:
+    with TestClient(create_app(settings), headers={"Authorization": f"Bearer {admin_key}"}) as another:
         text = another.get("/metrics").text
     assert 'lethe_audits_total{result="passed"} 1.0' in text
     assert 'lethe_audits_total{result="failed"} 1.0' in text
@@ -293,12 +309,13 @@ def test_a_database_that_is_away(gateway: TestClient, sample: Sample, at: Instal
     assert sample("lethe_database_up") == 1
     assert 'lethe_requests_overdue{regulation="gdpr"}' in gateway.get("/metrics").text
     migrate.downgrade(at.database.engine)
+    time.sleep(1.1)  # the key is not believed any more without being asked about
     assert sample("lethe_database_up") == 0
     text = gateway.get("/metrics").text
     assert "lethe_requests_overdue{" not in text
     assert "lethe_queue_age_seconds NaN" in text
     assert sample("lethe_log_events_total", level="error", event="operations.database_unavailable") > 0
-    migrate.upgrade(at.database.engine)
+    installation.set_up(at.settings)  # with its first key
     assert sample("lethe_database_up") == 1
 
 
@@ -375,3 +392,65 @@ def test_alerts_are_about_metrics_that_exist(gateway: TestClient, new_dataset: M
     assert all(f"### {alert}\n" in runbook for alert in alerts)
     if promtool := shutil.which("promtool"):
         subprocess.run([promtool, "check", "rules", rules_file], check=True)
+
+
+def test_metrics_need_a_key_for_monitoring(
+    gateway: TestClient, key_with: Callable[..., dict[str, str]], refused: Callable[..., Any]
+) -> None:
+    """Metrics, which tell if there is work to do, are for keys with metrics:read and for operators: not for whoever
+    has no key, and not for an admin of one tenant, who may not give that scope away either."""
+    for scopes, code in (((Scope.METRICS_READ,), 200), ((Scope.OPERATOR,), 200), ((Scope.ADMIN,), 403)):
+        assert gateway.get("/metrics", headers=key_with(*scopes)).status_code == code
+    asked = {"name": "monitoring", "scopes": ["metrics:read"]}
+    refused(gateway.post("/v1/api-keys", json=asked, headers=key_with(Scope.ADMIN)), 403, "scope_missing")
+    assert gateway.post("/v1/api-keys", json=asked).status_code == 201
+    gateway.headers.pop("Authorization")
+    refused(gateway.get("/metrics"), 401, "unauthenticated")
+
+
+def test_readiness_tells_strangers_nothing_else(
+    gateway: TestClient,
+    new_dataset: Make,
+    new_model: Make,
+    work: Callable[[], int],
+    forget: Make,
+    key_with: Callable[..., dict[str, str]],
+) -> None:
+    """Without a key the answer is the same whether there is work to do or not; a key that may not know gets none."""
+    admin = gateway.headers.pop("Authorization")
+    idle = gateway.get("/readyz")
+    assert {name for name, value in idle.json().items() if value is not None} == {"status"}
+    gateway.headers["Authorization"] = admin
+    new_model(new_dataset()["id"])
+    work()
+    forget("p1")
+    assert gateway.get("/readyz").json()["queue_age_seconds"] > 0
+    assert gateway.get("/readyz", headers=key_with(Scope.REQUESTS_READ)).status_code == 403
+    gateway.headers.pop("Authorization")
+    assert gateway.get("/readyz").json() == idle.json()
+
+
+def test_metrics_have_a_port_of_their_own(settings: Settings) -> None:
+    """Where the settings ask for it, metrics are told on another port, without a key, and nothing else is there."""
+    port = free_port()
+    with TestClient(create_app(settings.model_copy(update={"metrics_port": port}))) as client:
+        assert client.get("/metrics").status_code == 401
+        assert "lethe_database_up 1.0" in httpx.get(f"http://127.0.0.1:{port}/metrics", timeout=60).text
+        for path in ("/", "/metrics/", "/v1/models", "/readyz"):
+            assert httpx.get(f"http://127.0.0.1:{port}{path}", timeout=60).status_code == 404
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(f"http://127.0.0.1:{port}/metrics", timeout=60)
+
+
+def test_what_was_reported_before_it_was_done_is_counted(
+    at: Installation, gateway: TestClient, new_dataset: Make, sample: Sample, key_with: Callable[..., dict[str, str]]
+) -> None:
+    """Requests that apps are shown as completed and that still wait are counted, and end to be when they are done."""
+    new_dataset()
+    app = key_with(Scope.REQUESTS_WRITE)
+    for who in ("p1", "nobody"):
+        gateway.post("/v1/deletion-requests", json={"subject_id": who}, headers=app).raise_for_status()
+    assert sample("lethe_requests_reported_open") == 0
+    with at.database.writing() as session:
+        session.execute(sa.update(DeletionRequest).values(reported_at=DeletionRequest.created_at))
+    assert sample("lethe_requests_reported_open") == 1

@@ -18,26 +18,40 @@ BEGAN = datetime.datetime(2026, 5, 1, tzinfo=datetime.UTC)
 PASSED = st.timedeltas(min_value=datetime.timedelta(0), max_value=datetime.timedelta(days=400))
 
 
-@given(every=st.integers(1, 30 * 86400), passed=PASSED, held=st.none() | PASSED)
-def test_completions_are_reported_on_the_tick(
-    every: int, passed: datetime.timedelta, held: datetime.timedelta | None
-) -> None:
-    """The report comes after the completion, within one `report_seconds`, and a whole number of them from when work
-    could begin."""
-    tick = datetime.timedelta(seconds=every)
+@given(every=st.integers(1, 30 * 86400), held=st.none() | PASSED)
+def test_the_report_time_is_fixed_by_when_work_could_begin(every: int, held: datetime.timedelta | None) -> None:
+    """A request is reported `report_seconds` after it was made or its grace time ended, whatever becomes of it."""
     began = BEGAN + (held or datetime.timedelta(0))
     request = DeletionRequest(created_at=BEGAN, held_until=None if held is None else began)
-    policy = Policy(report_seconds=every)
-    reported = completion.report_at(request, policy=policy, completed_at=began + passed)
-    assert datetime.timedelta(0) < reported - (began + passed) <= tick
-    assert (reported - began) % tick == datetime.timedelta(0)
-    assert reported - began >= tick
+    reported = completion.report_at(request, policy=Policy(report_seconds=every))
+    assert reported == began + datetime.timedelta(seconds=every)
 
 
-def test_without_a_tick_completions_are_reported_at_once() -> None:
+def test_without_discretion_there_is_no_report_time() -> None:
     """With `report_seconds` 0 nothing is held back."""
-    request = DeletionRequest(created_at=BEGAN)
-    assert completion.report_at(request, policy=Policy(report_seconds=0), completed_at=BEGAN) == BEGAN
+    assert completion.report_at(DeletionRequest(created_at=BEGAN), policy=Policy(report_seconds=0)) is None
+
+
+def test_the_report_time_is_known_when_a_request_is_accepted(at: Installation) -> None:
+    """It is the same for somebody of whom rows are held and for a stranger, and neither work nor its end moves it."""
+    policy = Policy(report_seconds=3600)
+    with at.database.writing() as session:
+        people.obey(session, policy)
+        people.hold(session, ["sub_a"])
+        held, stranger = (people.ask(session, who, policy).request for who in ("sub_a", "sub_b"))
+        assert (held.status, stranger.status) == ("accepted", "completed")
+        for request in (held, stranger):
+            assert request.reported_at == request.created_at + datetime.timedelta(hours=1)
+        run = queue.claim(session, worker="test", lease_seconds=60, max_requests=9)
+        assert run
+        people.later(session, datetime.timedelta(hours=5))
+    with at.database.writing() as session:
+        unlearning.confirm_erased(session, run_id=run.run_id, digest="")
+        unlearning.finish(session, run_id=run.run_id)
+        late, stranger = (deletion.get(session, one.id) for one in (held, stranger))
+        assert late.status == "completed"
+        for request in (late, stranger):
+            assert request.reported_at == request.ended_at == request.created_at + datetime.timedelta(hours=1)
 
 
 def test_a_request_that_follows_another_keeps_its_grace_time(at: Installation) -> None:

@@ -184,8 +184,10 @@ class Life(RuleBasedStateMachine):
                 for before, after in itertools.pairwise(statuses):
                     assert before == after or after in TRANSITIONS[before], (before, after)
                 assert (request.completed_at is not None) == (request.status == Status.COMPLETED)
-                assert (request.reported_at is not None) == (request.status == Status.COMPLETED)
-                assert request.reported_at is None or request.reported_at > (request.completed_at or now(session))
+                assert (request.reported_at is not None) == (Status.ACCEPTED in statuses)
+                if request.reported_at is not None:  # whatever a worker did or did not do
+                    began = request.held_until or request.created_at
+                    assert request.reported_at - began == datetime.timedelta(seconds=Policy().report_seconds)
                 seen = View(discreet=True, at=now(session)).events(request, events)
                 assert {event.status for event in seen} <= {*Status} - {Status.RUNNING}
                 assert not any("rows" in (event.detail or "") for event in seen)

@@ -1,0 +1,146 @@
+"""Apps of one tenant: a key that sees its own requests only."""
+
+import datetime
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from fastapi.testclient import TestClient
+
+from app.access.service import Scope
+from app.db.tables import DeletionRequest
+from app.installation import Installation
+from tests.conftest import npz
+
+PLACE = "/v1/deletion-requests"
+HOOK = "https://receiver.example/hook"
+Refused = Callable[..., Any]
+
+
+@pytest.fixture
+def key(gateway: TestClient) -> Callable[..., dict[str, Any]]:
+    """Make a key over HTTP; its answer."""
+
+    def make(*scopes: str, **asked: Any) -> dict[str, Any]:
+        answer = gateway.post("/v1/api-keys", json={"name": "app", "scopes": scopes} | asked)
+        assert answer.status_code == 201, answer.text
+        made: dict[str, Any] = answer.json()
+        return made
+
+    return make
+
+
+def _of(key: dict[str, Any]) -> dict[str, str]:
+    return {"Authorization": f"Bearer {key['key']}"}
+
+
+def _ids(gateway: TestClient, path: str, key: dict[str, Any]) -> list[str]:
+    return [one["id"] for one in gateway.get(path, headers=_of(key)).json()["items"]]
+
+
+@pytest.mark.parametrize(
+    ("scopes", "is_own"),
+    [
+        (["requests:read", "requests:write"], True),
+        (["requests:write"], True),
+        (["requests:read"], False),
+        (["requests:read", "requests:write", "accounting:read"], False),
+        (["admin"], False),
+    ],
+)
+def test_the_default(key: Callable[..., dict[str, Any]], gateway: TestClient, scopes: list[str], is_own: bool) -> None:
+    """A key that makes requests and may do nothing else sees its own, unless it is asked otherwise."""
+    assert key(*scopes)["own_requests_only"] is is_own
+    assert key("requests:write", own_requests_only=False)["own_requests_only"] is False
+    assert {one["own_requests_only"] for one in gateway.get("/v1/api-keys").json()["items"]} >= {False}
+
+
+def test_who_decides_about_all_sees_all(gateway: TestClient, refused: Refused) -> None:
+    """A key of an admin cannot be limited to its own requests."""
+    asked = {"name": "officer", "scopes": ["admin"], "own_requests_only": True}
+    refused(gateway.post("/v1/api-keys", json=asked), 422, "input_invalid")
+
+
+def test_an_app_does_not_see_another_ones(
+    gateway: TestClient, key: Callable[..., dict[str, Any]], refused: Refused
+) -> None:
+    """To a key with its own requests only, another app's are unknown: in lists, searches, exports, events, callbacks,
+    by their id, to cancel and to refer to; an admin sees both."""
+    gateway.patch("/v1/tenant", json={"policy": {"grace_seconds": 3600}}).raise_for_status()
+    apps = [key("requests:read", "requests:write") for _ in range(2)]
+    bodies: list[dict[str, Any]] = [
+        {"subject_id": "p1", "external_id": "case-1", "callback_url": HOOK},
+        {"subject_id": "p1"},
+    ]
+    made = [
+        gateway.post(PLACE, json=body, headers=_of(app)).json()["id"] for app, body in zip(apps, bodies, strict=True)
+    ]
+    batch = {"requests": [{"subject_id": "p2"}]}
+    made.append(gateway.post(f"{PLACE}:batch", json=batch, headers=_of(apps[0])).json()["items"][0]["id"])
+    for query in ("", "?subject_id=p1", "?external_id=case-1", "?due_before=2999-01-01T00:00:00Z", "?order=deadline"):
+        assert set(_ids(gateway, PLACE + query, apps[0])) <= {made[0], made[2]}
+        assert set(_ids(gateway, PLACE + query, apps[1])) <= {made[1]}
+    assert set(_ids(gateway, PLACE, apps[0])) == {made[0], made[2]}
+    assert _ids(gateway, PLACE, apps[1]) == [made[1]]
+    exported = gateway.get(f"{PLACE}.csv", headers=_of(apps[1])).text
+    assert [one in exported for one in made] == [False, True, False]
+    for path in (made[0], f"{made[0]}/events"):
+        assert gateway.get(f"{PLACE}/{path}", headers=_of(apps[0])).status_code == 200
+        refused(gateway.get(f"{PLACE}/{path}", headers=_of(apps[1])), 404, "request_unknown")
+    [told] = _ids(gateway, "/v1/webhook-deliveries", apps[0])[-1:]
+    assert _ids(gateway, "/v1/webhook-deliveries", apps[1]) == []
+    refused(gateway.get(f"/v1/webhook-deliveries/{told}", headers=_of(apps[1])), 404, "delivery_unknown")
+    refused(gateway.get("/v1/suppressions", headers=_of(apps[1])), 403, "scope_missing")
+    refused(gateway.post(f"{PLACE}/{made[0]}/cancel", headers=_of(apps[1])), 404, "request_unknown")
+    assert gateway.post(f"{PLACE}/{made[0]}/cancel", headers=_of(apps[0])).status_code == 200
+    follow = {"subject_id": "p1", "refers_to": made[0]}
+    refused(gateway.post(PLACE, json=follow, headers=_of(apps[1])), 404, "request_unknown")
+    assert gateway.post(PLACE, json=follow, headers=_of(apps[0])).status_code == 202
+    assert set(made) <= {one["id"] for one in gateway.get(PLACE).json()["items"]}
+
+
+def test_certificates_of_others_are_unknown(
+    gateway: TestClient,
+    key: Callable[..., dict[str, Any]],
+    refused: Refused,
+    new_model: Callable[..., dict[str, Any]],
+    work: Callable[[], int],
+) -> None:
+    """A key that may read certificates and sees its own requests only reads those of its own."""
+    dataset = gateway.post("/v1/datasets", data={"name": "people"}, files={"file": ("people.npz", npz())}).json()
+    new_model(dataset["id"])
+    work()
+    scopes = ("requests:read", "requests:write", "accounting:read")
+    apps = [key(*scopes, own_requests_only=True) for _ in range(2)]
+    made = gateway.post(PLACE, json={"subject_id": "p1"}, headers=_of(apps[0])).json()["id"]
+    work()
+    mine = gateway.get(f"{PLACE}/{made}/certificate", headers=_of(apps[0])).json()["certificates"][0]["id"]
+    assert gateway.get(f"/v1/certificates/{mine}", headers=_of(apps[0])).status_code == 200
+    refused(gateway.get(f"{PLACE}/{made}/certificate", headers=_of(apps[1])), 404, "request_unknown")
+    refused(gateway.get(f"/v1/certificates/{mine}", headers=_of(apps[1])), 404, "certificate_unknown")
+
+
+def test_what_a_key_made_follows_its_rotation(gateway: TestClient, key: Callable[..., dict[str, Any]]) -> None:
+    """The successor of a key, and its successor, see what the first made; the first sees theirs while it lasts."""
+    keys = [key("requests:read", "requests:write")]
+    made = []
+    for _ in range(3):
+        made.append(gateway.post(PLACE, json={"subject_id": "p1"}, headers=_of(keys[-1])).json()["id"])
+        answer = gateway.post(f"/v1/api-keys/{keys[-1]['id']}/rotate", json={"overlap_seconds": 3600})
+        keys.append(answer.json())
+    assert all(set(_ids(gateway, PLACE, one)) == set(made) for one in keys)
+
+
+def test_what_nobody_is_known_to_have_made(
+    at: Installation, gateway: TestClient, key: Callable[..., dict[str, Any]], key_with: Callable[..., dict[str, str]]
+) -> None:
+    """A request from before keys were remembered is seen by keys of the whole tenant, and by no others."""
+    app = key("requests:read", "requests:write")
+    made = gateway.post(PLACE, json={"subject_id": "p1"}, headers=_of(app)).json()["id"]
+    with at.database.writing() as session:
+        session.execute(sa.update(DeletionRequest).values(maker=None))
+    assert _ids(gateway, PLACE, app) == []
+    reader = gateway.get(f"{PLACE}/{made}", headers=key_with(Scope.REQUESTS_READ))
+    assert reader.status_code == 200
+    assert datetime.datetime.fromisoformat(reader.json()["created_at"])
