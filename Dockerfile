@@ -1,26 +1,27 @@
 # Two images of one code base. `gateway` serves, accounts and migrates, and has no torch; `worker` has.
 #   docker build --target gateway .
 #   docker build --target worker --build-arg TORCH_INDEX=https://download.pytorch.org/whl/cu130 .
-FROM python:3.11-slim-bookworm AS python
+# deploy/pin-images says what the base image is by its digest, which is then given as PYTHON_IMAGE.
+ARG PYTHON_IMAGE=python:3.11-slim-bookworm
+FROM ${PYTHON_IMAGE} AS python
 ENV PATH=/opt/lethe/bin:$PATH \
     PIP_DISABLE_PIP_VERSION_CHECK=1 \
     PYTHONUNBUFFERED=1
 
 FROM python AS packages
 WORKDIR /src
-COPY pyproject.toml constraints.txt deploy/requirements.py ./
+COPY deploy/gateway.lock ./
 RUN --mount=type=cache,target=/root/.cache/pip \
     python -m venv /opt/lethe \
-    && python requirements.py postgres > gateway.txt \
-    && pip install --constraint constraints.txt --requirement gateway.txt
+    && pip install --require-hashes --no-deps --requirement gateway.lock
 
-# The index says which build of torch it is: CPU unless asked otherwise.
+# The index says which build of torch it is: CPU unless asked otherwise. It comes without a hash, and brings what only it needs.
 FROM packages AS worker-packages
 ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
+COPY constraints.txt deploy/worker.lock ./
 RUN --mount=type=cache,target=/root/.cache/pip \
-    python requirements.py postgres worker > worker.txt \
-    && pip install --no-deps --constraint constraints.txt --index-url "$TORCH_INDEX" torch \
-    && pip install --constraint constraints.txt --requirement worker.txt
+    pip install --require-hashes --no-deps --requirement worker.lock \
+    && pip install --constraint constraints.txt --index-url "$TORCH_INDEX" torch
 
 FROM python AS wheel
 WORKDIR /src

@@ -252,3 +252,17 @@ def test_settings_that_make_no_sense(
     refused(ended, "settings_invalid")
     assert f"LETHE_{name} " in ended.err
     assert not list(tmp_path.iterdir())
+
+
+def test_models_and_datasets_are_retired(live: Lethe, people: Path) -> None:
+    """Retiring asks first, unless it is told not to; what cannot be retired or cancelled is refused in one line."""
+    dataset = live("dataset", "create", people).json
+    model = live("model", "create", dataset["id"], "--l2", "0.05").json
+    assert live("model", "retire", model["id"]).code == 1  # nobody answers
+    refused(live("dataset", "retire", dataset["id"], "--yes"), "dataset_in_use")
+    run = live("run", "list", "--model", model["id"]).out.split()[0]
+    refused(live("run", "cancel", run), "run_not_cancellable")
+    assert live("model", "retire", model["id"], "--yes").json["status"] == "retired"
+    assert live("dataset", "retire", dataset["id"], "--yes").json["destroyed_at"]
+    ended = live("model", "wait", model["id"])
+    assert (ended.code, '"status": "retired"' in ended.out) == (1, True)

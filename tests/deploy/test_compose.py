@@ -45,10 +45,53 @@ def test_images_are_pinned(name: str) -> None:
 
 
 def test_base_images_are_pinned() -> None:
-    """The Dockerfile begins from one image, by version."""
-    stages = re.findall(r"^FROM (\S+) AS (\S+)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
-    outside = {image for image, _ in stages} - {stage for _, stage in stages}
-    assert [bool(re.fullmatch(r"python:\d+\.\d+-slim-[a-z]+", image)) for image in outside] == [True]
+    """The Dockerfile begins from one image, by version, or by the digest that it is given."""
+    text = (ROOT / "Dockerfile").read_text()
+    stages = re.findall(r"^FROM (\S+) AS (\S+)$", text, re.MULTILINE)
+    assert {image for image, _ in stages} - {stage for _, stage in stages} == {"${PYTHON_IMAGE}"}
+    assert re.search(r"^ARG PYTHON_IMAGE=python:\d+\.\d+-slim-[a-z]+$", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize("image", ["gateway", "worker"])
+def test_what_the_images_install_has_hashes(image: str) -> None:
+    """Every package that an image installs is pinned, at the version that was tested, with the hashes of its files; all
+    that the project asks for is among them, but for torch."""
+    tested = dict(re.findall(r"^(\S+)==(\S+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE))
+    lock = (ROOT / "deploy" / f"{image}.lock").read_text()
+    locked = dict(re.findall(r"^([a-z0-9-]+)==(\S+) \\\n    --hash=sha256:[0-9a-f]{64}", lock, re.MULTILINE))
+    assert locked.keys() == set(re.findall(r"^([A-Za-z0-9._-]+)==", lock, re.MULTILINE))
+    assert locked.items() <= tested.items()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    asked = project["dependencies"] + extras["postgres"] + (extras["worker"] if image == "worker" else [])
+    names = {re.match(r"[a-z0-9-]+", one)[0] for one in asked}  # type: ignore[index]
+    assert names - locked.keys() == ({"torch"} if image == "worker" else set())
+    assert f"--require-hashes --no-deps --requirement {image}.lock" in (ROOT / "Dockerfile").read_text()
+
+
+def test_images_can_be_pinned_by_digest(tmp_path: Path) -> None:
+    """`deploy/pin-images` asks the engine for each image that is not ours, and names them all by digest in a file that
+    Compose takes beside its own; where a digest is not one, it fails and writes nothing."""
+    engine = tmp_path / "docker"
+    engine.write_text(
+        '#!/bin/sh\nlast() { shift $(($# - 1)); echo "$1"; }\nlast "$@" | sha256sum | sed "s/^/sha256:/; s/ .*//"\n'
+    )
+    engine.chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    script = ROOT / "deploy" / "pin-images"
+    done = subprocess.run([script], env=environment, capture_output=True, text=True, check=True)
+    pinned = yaml.safe_load(done.stdout)["services"]
+    outside = {name for name, one in SERVICES.items() if not one["image"].startswith("lethe-")}
+    for name in outside:
+        image = SERVICES[name]["image"]
+        assert re.fullmatch(rf"{image}@sha256:[0-9a-f]{{64}}", pinned[name]["image"])
+    built = {name for name, one in SERVICES.items() if "build" in one}
+    assert pinned.keys() == outside | built
+    for name in built:
+        assert re.fullmatch(r"python:\S+@sha256:[0-9a-f]{64}", pinned[name]["build"]["args"]["PYTHON_IMAGE"])
+    engine.write_text("#!/bin/sh\necho no such image\n")
+    done = subprocess.run([script], env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
 
 
 def test_what_is_copied_is_sent_to_the_engine() -> None:

@@ -123,3 +123,30 @@ def test_learning_again_needs_a_form_of_ours(officer: Browser, learned: dict[str
     """Another site can have nothing learned again."""
     assert officer.post(f"/admin/models/{learned['id']}/relearn", csrf="0" * 64).status_code == 403
     assert officer.post(f"/admin/models/{learned['id']}/relearn", origin="https://evil.example").status_code == 403
+
+
+def test_a_model_is_retired(
+    officer: Browser, somebody_with: SomebodyWith, learned: dict[str, Any], forget: Make, work: Work
+) -> None:
+    """Somebody who may change models retires one on its page, unless somebody waits for it; then no button is left."""
+    path = f"/admin/models/{learned['id']}"
+    assert "Retire it" not in somebody_with(Scope.MODELS_READ).get(path).text
+    assert "Retire it" in officer.get(path).text
+    forget("p1")
+    refused = officer.post(f"{path}/retire")
+    assert refused.status_code == 409
+    assert "1 deletion request waits" in refused.text
+    work()
+    answer = officer.post(f"{path}/retire")
+    assert answer.status_code == 303
+    page = officer.get(answer.headers["location"]).text
+    assert "The model is retired." in page
+    assert "Nothing is left of its weights." in page
+    assert not [button for button in ("Retire it", "Learn it again", "Audit it") if button in page]
+    assert "Retired" in officer.get("/admin/models").text
+    dataset = f"/admin/datasets/{learned['dataset_id']}"
+    assert "Retire it" in officer.get(dataset).text
+    page = officer.get(officer.post(f"{dataset}/retire").headers["location"]).text
+    assert "The dataset is retired." in page
+    assert "nothing is left of its rows" in page
+    assert not [button for button in ("Retire it", "New model", "Add rows") if button in page]

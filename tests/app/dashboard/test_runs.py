@@ -83,3 +83,16 @@ def test_numbers_are_for_those_who_may_see_them(somebody_with: Callable[..., Bro
     page = somebody_with(Scope.MODELS_READ).get("/admin/runs").text
     assert "What came to nothing" in page
     assert "Oldest waiting" not in page
+
+
+def test_a_run_is_cancelled(
+    officer: Browser, somebody_with: Callable[..., Browser], at: Installation, model: dict[str, Any]
+) -> None:
+    """Learning is cancelled on the page of its run; the model says what that means, and what to do."""
+    path = f"/admin/runs/{_claimed(at)}"
+    assert "Cancel it" not in somebody_with(Scope.MODELS_READ).get(path).text
+    assert "Cancel it" in officer.get(path).text
+    page = officer.get(officer.post(f"{path}/cancel").headers["location"]).text
+    assert "Cancelled" in page
+    assert "Cancel it" not in page
+    assert "Its first learning was cancelled" in officer.get(f"/admin/models/{model['id']}").text
