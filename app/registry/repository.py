@@ -70,19 +70,21 @@ def staged_additions(session: Session, *, dataset_id: str) -> list[Addition]:
 
 
 def row_roots(session: Session) -> dict[str, str]:
-    """Under which ids rows are stored, and the roots that are on record: of datasets, and of batches that are to be
+    """Under which ids rows are needed, and the roots that are on record: of datasets, and of batches that are to be
     added to one; of none that was retired."""
-    staged = session.execute(sa.select(Addition.id, Addition.digest).where(Addition.staged))
+    waiting = session.execute(
+        sa.select(Addition.id, Addition.digest).where(Addition.staged, Addition.status == "pending")
+    )
     kept = session.execute(sa.select(Dataset.id, Dataset.digest).where(Dataset.retired_at.is_(None)))
-    return dict(iter(staged)) | dict(iter(kept))
+    return dict(iter(waiting)) | dict(iter(kept))
 
 
 def root(session: Session, rows_id: str) -> str | None:
-    """What is on record; None for rows that are not, or not any more."""
+    """What is on record; None for rows that are not, or are needed no more."""
     if dataset := session.get(Dataset, rows_id, populate_existing=True):
         return None if dataset.retired_at else dataset.digest
     addition = session.get(Addition, rows_id, populate_existing=True)
-    return addition.digest if addition and addition.staged else None
+    return addition.digest if addition and addition.status == "pending" else None
 
 
 def set_root(session: Session, rows_id: str, root: str) -> None:

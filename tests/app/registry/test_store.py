@@ -58,6 +58,7 @@ def test_one_of_many_creates(open_objects: Callable[[], ObjectStore]) -> None:
 
 def test_what_is_not_there(objects: ObjectStore) -> None:
     """Getting it is an error that has a name, deleting it does nothing."""
+    objects.check()
     with pytest.raises(FileNotFoundError):
         objects.get("a.x")
     objects.delete("a.x")

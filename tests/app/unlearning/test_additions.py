@@ -199,6 +199,27 @@ def test_a_batch_that_nobody_committed_is_swept(
     assert set(at.rows.stored()) == {live["dataset_id"]}
 
 
+def test_a_batch_that_was_just_destroyed_is_no_damage(
+    at: Installation, live: dict[str, Any], add: Callable[..., str], monkeypatch: pytest.MonkeyPatch, get: Get
+) -> None:
+    """A sweep that saw a batch before its worker destroyed it, and comes to it after, takes nothing for damaged."""
+    add(live["dataset_id"], "new1")
+    stored = at.rows.stored()
+    delete = RowStore.delete
+
+    def sweep_after(self: RowStore, rows_id: str, **named: Any) -> None:
+        delete(self, rows_id, **named)
+        with monkeypatch.context() as patch:
+            patch.setattr(RowStore, "stored", lambda self: stored)
+            chores.sweep_rows(at)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RowStore, "delete", sweep_after)
+        assert runner.run_next(at, worker="w")
+    assert get(f"/datasets/{live['dataset_id']}")["damage"] is None
+    assert get(f"/datasets/{live['dataset_id']}/additions")["items"][0]["status"] == "applied"
+
+
 def test_a_batch_that_is_damaged_is_not_written(
     at: Installation, live: dict[str, Any], add: Callable[..., str], settings: Settings, get: Get
 ) -> None:
