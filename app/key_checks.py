@@ -242,13 +242,13 @@ class Guard:
         except (sa.exc.ProgrammingError, sa.exc.OperationalError) as error:
             with self._database.looking() as connection:
                 is_there = sa.inspect(connection).has_table(_table.name)
-            if is_there and isinstance(error, sa.exc.ProgrammingError):
+            if not is_there:  # as a database that is away
+                raise sa.exc.OperationalError(None, None, error.orig or error) from error
+            if isinstance(error, sa.exc.ProgrammingError):
                 raise Unavailable(
                     "The database tells this role too little: run `lethe migrate --grant-reader`."
                 ) from error
-            if is_there:
-                raise
-            known = None
+            raise
         if known is None:
             raise Unavailable("The database has not been set up by this release: run `lethe migrate`.")
         return known
