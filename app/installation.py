@@ -139,6 +139,7 @@ def _settled(settings: Settings, database: Database) -> Keys:
         key_checks.require(owners, known, is_needed=key_checks.is_anything_stored(database))
         set_up_stores(settings)
     else:
+        key_checks.require_unmarked(owners)
         _require_fitting(settings, database, keys, key_encryption)
         set_up_stores(settings)
     if found is not Schema.CURRENT or known is None:

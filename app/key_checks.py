@@ -8,7 +8,6 @@ nobody and open nothing: it is told here, before it says anything about anybody.
 import contextlib
 import datetime
 import os
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -159,7 +158,6 @@ class Guard:
         self._partly = partly
         marks = [folder / _MARK for folder in folders]
         self._paths = (*keys.paths().values(), *key_encryption.paths(), *marks)
-        self._lock = threading.Lock()
         self._seen: Sequence[object] | None = None
         self._until = 0.0
         self._references_until = 0.0
@@ -182,23 +180,20 @@ class Guard:
         seen = self._look()
         if seen == self._seen and time.monotonic() < self._until:
             return
-        with self._lock:
-            if seen == self._seen and time.monotonic() < self._until:
-                return
-            until = time.monotonic() + _BELIEVED_SECONDS
-            found = self._wrong()
-            if found is not None:
-                self._seen = None
-                if found != self._said:
-                    telemetry.logger().error("installation.mismatch", reason=found)
-                self._said = found
-                raise InstallationMismatch(
-                    "The keys or the stores of this process are not those of its database: nobody is answered until "
-                    "they are put back. Its log says which."
-                )
-            if self._said is not None:
-                telemetry.logger().info("installation.mended")
-            self._seen, self._until, self._said = seen, until, None
+        until = time.monotonic() + _BELIEVED_SECONDS
+        found = self._wrong()
+        if found is not None:
+            self._seen = None
+            if found != self._said:
+                telemetry.logger().error("installation.mismatch", reason=found)
+            self._said = found
+            raise InstallationMismatch(
+                "The keys or the stores of this process are not those of its database: nobody is answered until they "
+                "are put back. Its log says which."
+            )
+        if self._said is not None:
+            telemetry.logger().info("installation.mended")
+        self._seen, self._until, self._said = seen, until, None
 
     def _wrong(self) -> str | None:
         """What is wrong, in a sentence; it is looked for again if something was changed meanwhile."""
@@ -247,13 +242,13 @@ class Guard:
         except (sa.exc.ProgrammingError, sa.exc.OperationalError) as error:
             with self._database.looking() as connection:
                 is_there = sa.inspect(connection).has_table(_table.name)
-            if is_there and isinstance(error, sa.exc.ProgrammingError):
+            if not is_there:  # as a database that is away
+                raise sa.exc.OperationalError(None, None, error.orig or error) from error
+            if isinstance(error, sa.exc.ProgrammingError):
                 raise Unavailable(
                     "The database tells this role too little: run `lethe migrate --grant-reader`."
                 ) from error
-            if is_there:
-                raise
-            known = None
+            raise
         if known is None:
             raise Unavailable("The database has not been set up by this release: run `lethe migrate`.")
         return known
@@ -270,6 +265,17 @@ def require(owners: Mapping[str, str | None], known: Identity, *, is_needed: boo
     for name, owner in owners.items():
         if (owner is not None or is_needed) and (wrong := _wrong_owner(name, owner, known)):
             raise InstallationMismatch(wrong)
+
+
+def require_unmarked(owners: Mapping[str, str | None]) -> None:
+    """That none of these places, by their names, is somebody's, for a database that does not say whose it is.
+
+    Raises `InstallationMismatch`.
+    """
+    if taken := next((name for name, owner in owners.items() if owner is not None), None):
+        raise InstallationMismatch(
+            f"{taken} belongs to an installation, and the database is from before it was marked so. {_WHERE}"
+        )
 
 
 def require_nobodys(owners: Mapping[str, str | None], *, is_anything_kept: bool) -> None:

@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from app.errors import InstallationMismatch
 from app.installation import Installation
 from app.keys import KeyEncryptionFile
 from app.registry.sealing import Sealed
-from tests.faults.processes import LETHE, environment_of
+from tests.faults.processes import CELERY_WORKER, LETHE, environment_of
 from worker import runner
 
 Make = Callable[..., dict[str, Any]]
@@ -81,13 +82,26 @@ def test_an_empty_database_beside_a_full_data_folder(settings: Settings, new_url
         installation.set_up(settings.model_copy(update={"database_url": SecretStr(new_url)}))
 
 
-@pytest.mark.parametrize("command", ["serve", "serve-accounting", "migrate", "up"])
-def test_commands_end_in_one_sentence(at: Installation, tmp_path: Path, command: str) -> None:
-    """A command that has other keys than its database says which in a line, and ends with exit code 1."""
+@pytest.mark.parametrize(
+    "command",
+    [
+        (LETHE, "serve"),
+        (LETHE, "serve-accounting"),
+        (LETHE, "migrate"),
+        (LETHE, "up"),
+        (LETHE, "rotate-key"),
+        (sys.executable, "-m", "worker", "w"),
+        (LETHE.with_name("celery"), *CELERY_WORKER[1:]),
+    ],
+    ids=["serve", "serve-accounting", "migrate", "up", "rotate-key", "worker", "celery"],
+)
+def test_commands_end_in_one_sentence(at: Installation, tmp_path: Path, command: tuple[str | Path, ...]) -> None:
+    """Whatever is started with other keys than its database's says which in a line, and ends with exit code 1."""
     shutil.copytree(at.settings.data_dir / "keys", tmp_path / "other" / "keys")
     Changed(tmp_path / "other" / "keys" / "subject.key")
-    environment = environment_of(tmp_path / "other", database_url=at.settings.resolved_database_url())
-    ended = subprocess.run([LETHE, command], env=environment, capture_output=True, text=True, timeout=240, check=False)
+    named = {"database_url": at.settings.resolved_database_url(), "broker_url": "redis://127.0.0.1:1/0"}
+    environment = environment_of(tmp_path / "other", **named)
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
     assert ended.returncode == 1
     assert [line.partition(": ")[2] for line in ended.stderr.splitlines() if line.startswith("error: ")] == [
         f"installation_mismatch: {tmp_path}/other/keys/subject.key is not the key that this database was set up with; "

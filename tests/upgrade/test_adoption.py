@@ -79,6 +79,14 @@ def test_the_data_folder_of_somebody_else(settings: Settings, tmp_path: Path) ->
     assert revision(settings) == "0001"
 
 
+def test_a_data_folder_that_is_somebodys(settings: Settings) -> None:
+    """A database from before the upgrade, beside a data folder that was upgraded, is not taken once more."""
+    (settings.data_dir / "installation.id").write_text("ins_other")
+    with pytest.raises(InstallationMismatch, match="data folder"):
+        installation.set_up(settings)
+    assert revision(settings) == "0001"
+
+
 def test_what_was_released_stays_as_it_was() -> None:
     """The first migration is never changed again: what data folders went through is what new ones go through."""
     [first] = VERSIONS.glob("0001_*.py")
