@@ -22,8 +22,8 @@ from fastapi.testclient import TestClient
 from app import installation
 from app.access.service import Scope
 from app.api import pressure, problems
+from app.backup import restoring, tombstones
 from app.backup import service as backups
-from app.backup import tombstones
 from app.config import Settings
 from app.db import migrate
 from app.db.tables import LedgerEntry, Model
@@ -313,6 +313,21 @@ def unusable_certificate(w: World) -> str:
     return str(fault["reason"])
 
 
+def restored_ledger(w: World) -> str:
+    archive, key = w.settings.data_dir / "archive", w.settings.data_dir / "archive.key"
+    w.live()
+    backups.back_up(w.at, archive, key_file=key, progress=lambda *_: None)
+    w.forget("p1")
+    w.work()
+    head = w.settings.data_dir / "head.json"
+    head.write_text(w.gateway.get("/v1/ledger/head").text)
+    tombstones.record(w.at)
+    elsewhere = Settings(data_dir=w.settings.data_dir / "restored")
+    own = w.settings.resolved_tombstones()
+    restoring.restore(elsewhere, archive, key_file=key, remembered_in=own, progress=lambda *_: None)
+    return w.lethe("ledger", "verify", "--head", str(head), LETHE_DATA_DIR=str(elsewhere.data_dir))
+
+
 def damaged_archive(w: World) -> str:
     archive, key = w.settings.data_dir / "archive", w.settings.data_dir / "archive.key"
     backups.back_up(w.at, archive, key_file=key, progress=lambda *_: None)
@@ -442,6 +457,7 @@ REACHED: dict[str, Callable[[World], str]] = {
     "audit_failed": refuted,
     "dataset_damaged": partial(failed, damage=damaged_rows),
     "ledger_corrupt": forged_ledger,
+    "ledger_restored": restored_ledger,
     "audit_corrupt": forged_audit,
     "weights_unreadable": weights_unreadable,
     "certificate_invalid": lambda w: w.code("POST", "/certificates:verify", json={"jws": "a.b.c"}),
