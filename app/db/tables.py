@@ -494,7 +494,7 @@ class Run(Owned, Table):
 
 
 class LedgerEntry(Table):
-    """Append-only (by trigger); each entry hashes its predecessor."""
+    """Append-only (by trigger); each entry hashes its model's one before. `LedgerLink` chains those of all models."""
 
     __tablename__ = "ledger_entries"
     model_id: Mapped[str] = mapped_column(sa.ForeignKey("models.id"), primary_key=True)

@@ -84,6 +84,7 @@ NEVER_A_CALLERS_FAULT = {
     errors.AuditFailed,
     errors.AuditCorrupt,
     errors.LedgerCorrupt,
+    errors.LedgerRestored,
     errors.WeightsUnreadable,
     errors.AlreadyRunning,
     errors.DatabaseUnreadable,

@@ -258,6 +258,10 @@ def test_accounting(client: Client, model: Model) -> None:
     assert (entry.sequence, len(entry.hash)) == (1, 64)
     verdict = client.accounting.verify_ledger(model.id)
     assert (verdict.valid, verdict.entries, verdict.head) == (True, 1, entry.hash)
+    whole, head = client.ledger.verify(), client.ledger.head()
+    assert (whole.valid, whole.models, whole.entries, whole.signed, whole.head) == (True, 1, 1, 1, head.hash)
+    assert head.jws is not None
+    assert head.jws.encode() in b"".join(client.ledger.export())
     [learned] = client.accounting.trajectory(model.id, points=10)
     assert 2 <= len(learned.points) <= 10
     assert learned.points[-1].step == learned.steps == model.mechanism.learn_steps

@@ -22,8 +22,8 @@ from fastapi.testclient import TestClient
 from app import installation, key_checks
 from app.access.service import Scope
 from app.api import pressure, problems
+from app.backup import restoring, tombstones
 from app.backup import service as backups
-from app.backup import tombstones
 from app.config import Settings
 from app.db import migrate
 from app.db.tables import LedgerEntry, Model
@@ -349,6 +349,21 @@ def unusable_certificate(w: World) -> str:
     return str(fault["reason"])
 
 
+def restored_ledger(w: World) -> str:
+    archive, key = w.settings.data_dir / "archive", w.settings.data_dir / "archive.key"
+    w.live()
+    backups.back_up(w.at, archive, key_file=key, progress=lambda *_: None)
+    w.forget("p1")
+    w.work()
+    head = w.settings.data_dir / "head.json"
+    head.write_text(w.gateway.get("/v1/ledger/head").text)
+    tombstones.record(w.at)
+    elsewhere = Settings(data_dir=w.settings.data_dir / "restored")
+    own = w.settings.resolved_tombstones()
+    restoring.restore(elsewhere, archive, key_file=key, remembered_in=own, progress=lambda *_: None)
+    return w.lethe("ledger", "verify", "--head", str(head), LETHE_DATA_DIR=str(elsewhere.data_dir))
+
+
 def damaged_archive(w: World) -> str:
     archive, key = w.settings.data_dir / "archive", w.settings.data_dir / "archive.key"
     backups.back_up(w.at, archive, key_file=key, progress=lambda *_: None)
@@ -567,6 +582,7 @@ REACHED: dict[str, Callable[[World], str]] = {
     "dataset_too_large": partial(failed, damage=too_little_memory),
     "dataset_busy": busy_dataset,
     "ledger_corrupt": forged_ledger,
+    "ledger_restored": restored_ledger,
     "audit_corrupt": forged_audit,
     "weights_unreadable": weights_unreadable,
     "certificate_beyond_limits": less_than_asked_for,

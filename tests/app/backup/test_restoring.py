@@ -8,17 +8,23 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from fastapi.testclient import TestClient
+from joserfc.jwk import KeySet
 
 from app import installation
+from app.access.service import DEFAULT_TENANT
+from app.accounting import anchors, verify
+from app.audit import checkpoints
 from app.audit import repository as audit_repository
+from app.audit.chains import CHAINS, LEDGER
 from app.backup import restoring, service, tombstones
 from app.backup.restoring import Restored
 from app.backup.service import Backup
 from app.config import Settings
 from app.db.tables import AuditEntry, DeletionRequest, Model, Version
-from app.errors import BackupRefused, DatabasePutBack, RestoreUnfinished
+from app.errors import BackupRefused, DatabasePutBack, LedgerRestored, RestoreUnfinished
 from app.installation import Installation
 from app.main import create_app
+from app.operations import chores
 from tests.app.backup.conftest import quietly
 from tests.conftest import FORM, people
 from tests.faults.checks import assert_all_done_once
@@ -270,6 +276,51 @@ def test_everything_is_said_in_the_audit_logs(
         assert (last.action, last.object_id, last.detail["tombstones"]) == ("installation.restored", made.id, True)
 
 
+def test_what_was_signed_and_lost_is_said_in_the_chains(
+    at: Installation,
+    new_dataset: Make,
+    new_model: Make,
+    forget: Make,
+    work: Callable[[], int],
+    back_up: Callable[[], Backup],
+    restore: Callable[[], Restored],
+    other: Settings,
+) -> None:
+    """Heads that were signed after the backup are named in audit log and ledger, which both verify and go on, also
+    against the tombstones; to whoever kept one of them the ledger says that it was restored."""
+    new_model(new_dataset()["id"])
+    work()
+    made = back_up()
+    forget("p1")
+    work()
+    chores.sign_heads(at)
+    with at.database.reading() as session:
+        lost = {
+            chain.name: audit_repository.checkpoints(session, chain, tenant_id=DEFAULT_TENANT, limit=1)[0]
+            for chain in CHAINS
+        }
+    restore()
+    with installation.opened(other) as again:
+        assert work_at(again) == 1
+        tombstones.record(again)
+        chores.sign_heads(again)
+        keys = KeySet([again.keys.signing_key])
+        kept = [checkpoints.kept(one.jws, LEDGER) for one in tombstones.kept_heads(other) if one.log == "ledger"]
+        assert len(kept) == 1
+        with again.database.reading() as session:
+            found = anchors.verify_tenant(session, keys, tenant_id=DEFAULT_TENANT, kept=kept)
+            assert (found.links, found.signed) == (3, 3)
+            [said] = found.restored
+            assert (said["sequence"], said["backup_id"]) == (2, made.id)
+            assert said["lost"] == {"sequence": 2, "hash": lost["ledger"].hash}
+            with pytest.raises(LedgerRestored, match="restored from a backup"):
+                verify.require_kept(found, lost["ledger"], keys)
+            entries = list(audit_repository.all_entries(session, tenant_id=DEFAULT_TENANT))
+            [entry] = [one for one in entries if one.action == "installation.restored"]
+            assert entry.detail["lost_head"] == {"sequence": lost["audit"].sequence, "hash": lost["audit"].hash}
+            assert entry.detail["lost_ledger_head"] == said["lost"]
+
+
 def test_without_tombstones_it_must_be_said(
     at: Installation, archive: Path, key_file: Path, new_dataset: Make, back_up: Callable[[], Backup], other: Settings
 ) -> None:
@@ -378,7 +429,8 @@ def test_what_was_cut_off_serves_nobody_and_can_be_run_again(
     monkeypatch.undo()
     if where == "_finish":
         remembered_in = other.resolved_tombstones()
-        assert list(tombstones.Journal(remembered_in, at.keys).lines())[-1].kind == "restored"
+        kinds = [line.kind for line in tombstones.Journal(remembered_in, at.keys).lines()]
+        assert kinds[-3:] == ["restored", "signed", "signed"]
         remembered_in.unlink()
     restore()
     with installation.opened(other) as again:

@@ -1,19 +1,26 @@
 import json
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
+from joserfc.jwk import KeySet
 from sqlalchemy.exc import DBAPIError
 
 from app.access import service as access
+from app.access.service import DEFAULT_TENANT
+from app.accounting import anchors
 from app.db import Database, migrate, now
-from app.db.tables import Dataset, LedgerEntry, Model, Table, Tenant
+from app.db.tables import Checkpoint, Dataset, LedgerEntry, LedgerLink, Model, Table, Tenant
 from app.installation import Installation
+from app.operations import chores
 from tests.faults.processes import LETHE, environment_of
+
+Make = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture
@@ -87,6 +94,45 @@ def test_migrations_at_once(database: Database, new_url: str, tmp_path: Path) ->
     assert migrate.is_current(database.engine)
     with database.reading() as session:
         assert session.scalar(sa.text("SELECT count(*) FROM api_keys")) == 1
+
+
+def test_a_ledger_of_before_is_linked(
+    at: Installation, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]
+) -> None:
+    """Entries and checkpoints that were there before ledgers had a chain over all models are in it afterwards, in the
+    order of publishing, and verify; a worker signs it."""
+    dataset = new_dataset()
+    for _ in range(2):
+        new_model(dataset["id"])
+    work()
+    forget("p1")
+    work()
+    chores.sign_heads(at)
+    with at.database.reading() as session:
+        before = [link.hash for link in session.scalars(sa.select(LedgerLink).order_by(LedgerLink.sequence))]
+    migrate.downgrade(at.database.engine, "0001")
+    assert "ledger_links" not in tables(at.database)
+    migrate.upgrade(at.database.engine)
+    keys = KeySet([at.keys.signing_key])
+    with at.database.reading() as session:
+        found = anchors.verify_tenant(session, keys, tenant_id=DEFAULT_TENANT)
+        assert (list(found.link_hashes), found.signed) == (before, 0)
+        assert {one.log for one in session.scalars(sa.select(Checkpoint))} == {"audit"}
+    at.settings.resolved_tombstones().unlink(missing_ok=True)
+    chores.sign_heads(at)
+    with at.database.reading() as session:
+        assert anchors.verify_tenant(session, keys, tenant_id=DEFAULT_TENANT).signed == len(before) == 4
+
+
+@pytest.mark.parametrize("change", ["UPDATE ledger_links SET body = ''", "DELETE FROM checkpoints"])
+def test_what_is_signed_is_append_only(
+    at: Installation, new_dataset: Make, new_model: Make, work: Callable[[], int], change: str
+) -> None:
+    """The database itself refuses to change or remove a link or a checkpoint."""
+    new_model(new_dataset()["id"])
+    work()
+    with pytest.raises(DBAPIError, match="append-only"), at.database.writing() as session:
+        session.execute(sa.text(change))
 
 
 @pytest.mark.parametrize("change", ["UPDATE ledger_entries SET body = ''", "DELETE FROM ledger_entries"])
