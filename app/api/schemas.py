@@ -12,7 +12,6 @@ from pydantic import (
     Field,
     FiniteFloat,
     Strict,
-    computed_field,
     model_validator,
 )
 
@@ -181,14 +180,15 @@ class GuaranteeOut(BaseModel):
     epsilon: float
     delta: float
     reference_process: str
-
-    @computed_field(  # type: ignore[prop-decorator]
+    best_attacker_accuracy: float = Field(
         description="Phi(mu/2), rounded up: how often the best attacker is right about which of two equally likely "
         "worlds they see, this one or the reference process."
     )
-    @property
-    def best_attacker_accuracy(self) -> float:
-        return conversion.gdp_balanced_accuracy(mu=self.mu)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _follows_from_mu(cls, stated: Any) -> Any:
+        return stated | {"best_attacker_accuracy": conversion.gdp_balanced_accuracy(mu=stated["mu"])}
 
 
 class BatchingOut(BaseModel):

@@ -71,13 +71,15 @@ def _body(decision: Decision, form: Form) -> dict[str, Any]:
 
 def _found(visit: Visit, request_id: str) -> dict[str, Any]:
     found = visit.ask(deletion_requests.get_deletion_request, request_id=request_id)
-    certificates = []
+    proof = None
     if visit.may(deletion_requests.get_certificates):
-        certificates = visit.ask(deletion_requests.get_certificates, request_id=request_id).certificates
+        proof = visit.ask(deletion_requests.get_certificates, request_id=request_id)
     return {
         "request": found,
         "events": visit.ask(deletion_requests.list_events, request_id=request_id).items,
-        "certificates": [told(one) for one in certificates],
+        "certificates": [told(one) for one in proof.certificates] if proof else [],
+        "joint": proof and proof.joint,
+        "nothing_held": proof and proof.nothing_held,
         "offered": {one for one in _sensible(found) if visit.may(_ENDPOINTS[one])},
     }
 

@@ -310,3 +310,59 @@ def test_tenants_see_their_own(gateway: TestClient, browser: Browser, forget: Ma
     assert other.get(f"/admin/requests/{made['id']}").status_code == 404
     assert other.post(f"/admin/requests/{made['id']}/approve").status_code == 404
     assert made["id"] not in other.post("/admin/requests/search", by="subject_id", sought="p1").text
+
+
+def test_nothing_held_is_shown_to_who_may_know(
+    officer: Browser, somebody_with: Callable[..., Browser], forget: Make, new_dataset: Make
+) -> None:
+    """The page of a request that held nothing has the signed statement of that; an app's key sees none of it."""
+    dataset, request = new_dataset()["id"], forget("nobody")
+    path = f"/admin/requests/{request['id']}"
+    page = officer.get(path).text
+    assert "nothing-held" in page
+    assert "byte for byte" in page
+    app = somebody_with(Scope.REQUESTS_READ).get(path).text
+    assert "byte for byte" not in app
+    assert dataset not in app
+
+
+def test_several_models_are_told_of_together(
+    officer: Browser, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]
+) -> None:
+    """The page of a request that two models served has what both tell together, and how often an attacker is right."""
+    dataset = new_dataset()["id"]
+    for name in ("a", "b"):
+        new_model(dataset, name=name)
+    work()
+    request = forget("p1")
+    work()
+    page = officer.get(f"/admin/requests/{request['id']}").text
+    assert "All models together" in page
+    assert page.count("Best attacker right") == 3
+
+
+def test_a_widened_target_is_not_called_forgetting(
+    gateway: TestClient, officer: Browser, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]
+) -> None:
+    """The page says so where the certificate's target is beyond the default bounds, and what the bounds are."""
+    gateway.patch("/v1/tenant", json={"policy": {"max_epsilon": 100.0, "max_delta": 0.99}}).raise_for_status()
+    new_model(new_dataset()["id"], target={"epsilon": 100.0, "delta": 0.99}, noise_scale=0.01)
+    work()
+    request = forget("p1")
+    work()
+    page = officer.get(f"/admin/requests/{request['id']}").text
+    assert "meets a target too weak to be called forgetting" in page
+    assert "has forgotten this person" not in page
+    assert "policy was widened" in page
+    assert "nobody should call forgotten" in page
+
+
+def test_a_certificate_of_an_earlier_form_is_named(
+    officer: Browser, forgotten: dict[str, Any], gateway: TestClient
+) -> None:
+    """A certificate that this release does not read is shown as that, and nothing of it as if it held."""
+    [one] = gateway.get(f"/v1/deletion-requests/{forgotten['id']}/certificate").json()["certificates"]
+    older = CertificateOut(**one | {"statement": one["statement"] | {"format": "lethe-certificate/1"}})
+    told = certificates.told(older)
+    assert told.headline.startswith("Signed in an earlier form (lethe-certificate/1)")
+    assert (told.proves, told.numbers) == ([], [])
