@@ -16,6 +16,8 @@ from app.api import problems
 from app.errors import HeadersTooLarge, LetheError, RequestTimedOut
 
 _DESCRIPTORS = 4096
+_DRAIN_SECONDS = 10.0
+"""A caller who was answered early may go on sending for so long: many read no answer before they have sent all."""
 _LINGER_SECONDS = 2.0
 """What comes after a refusal is thrown away for so long: closing at once would throw the refusal away."""
 
@@ -122,8 +124,9 @@ class _Connection(HttpToolsProtocol):
         if self._in_head and not self.pipeline:
             self._rest()
         elif not self._in_head:  # the rest of the body is not wanted: the connection may go on when it has come soon
+            self._rest()
             self._stop_timer()
-            self._after(_LINGER_SECONDS, self.transport.abort)
+            self._after(_DRAIN_SECONDS, self.transport.abort)
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -187,7 +190,8 @@ class _Connection(HttpToolsProtocol):
         answer.headers["connection"] = "close"
         head = b"".join(name + b": " + value + b"\r\n" for name, value in answer.raw_headers)
         self.transport.write(STATUS_LINE[answer.status_code] + head + b"\r\n" + bytes(answer.body))
-        self.transport.write_eof()
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
         self._after(_LINGER_SECONDS, self.transport.abort)
 
     def _after(self, seconds: float, act: Callable[[], None]) -> None:
