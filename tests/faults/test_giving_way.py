@@ -1,0 +1,47 @@
+"""A worker that dies while its learning stands still for a deletion: neither is lost, neither is done twice."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from app.config import Settings
+from app.db.tables import Run
+from app.installation import Installation
+from tests.faults import processes
+from tests.faults.checks import assert_all_done_once
+from tests.faults.processes import wait_until
+
+Make = Callable[..., dict[str, Any]]
+Get = Callable[[str], Any]
+
+
+@pytest.mark.parametrize("hop", ["rows null", pytest.param("publication not committed", marks=pytest.mark.slow)])
+def test_killed_while_learning_stands_still(
+    hop: str,
+    settings: Settings,
+    at: Installation,
+    new_dataset: Make,
+    new_model: Make,
+    forget: Make,
+    get: Get,
+    work: Callable[[], int],
+) -> None:
+    """Both runs of the dead worker are handed back; another one forgets the person and learns the model."""
+    asked = new_dataset("asked", rows=60)
+    new_model(asked["id"], noise_scale=0.02)
+    assert work() == 1
+    learning = new_model(new_dataset("to learn")["id"], learn_steps=2000)
+    request = forget("p3", dataset_ids=[asked["id"]], regulation="ccpa")  # due after the model: that is claimed first
+    with processes.worker(settings, name="first", hop=hop) as first:
+        first.died()
+    with at.database.reading() as session:
+        assert set(session.scalars(sa.select(Run.kind).where(Run.status == "running"))) == {"learn", "unlearn"}
+    with processes.worker(settings, name="second") as second:
+        wait_until(lambda: get(f"/deletion-requests/{request['id']}")["status"] == "completed")
+        wait_until(lambda: get(f"/models/{learning['id']}")["status"] == "live")
+        assert second.stop() == 0
+    assert_all_done_once(at)
+    published = sorted(run["kind"] for run in get("/runs")["items"] if run["status"] == "published")
+    assert published == ["learn", "learn", "unlearn"]
