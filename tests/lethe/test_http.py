@@ -63,6 +63,7 @@ DATASET = {
     "num_subjects": 1,
     "revision": 0,
     "digest": "0f",
+    "damage": None,
     "schema": None,
     "created_at": "2026-01-01T00:00:00Z",
 }
