@@ -164,11 +164,12 @@ class Guard:
         self._said: str | None = None
 
     def start(self) -> None:
-        """Raises `InstallationMismatch`, saying what is wrong; nothing while the database cannot be asked."""
+        """Raises `InstallationMismatch`, saying what is wrong; nothing while database or bucket cannot be asked."""
         try:
             found = self._wrong()
-            if found is None and self._bucket is not None and not self._partly:
-                found = _wrong_place(self._bucket, self._known())
+            if found is None and self._bucket is not None:
+                with contextlib.suppress(OSError):  # a bucket that is away: until it is back nothing of it is used
+                    found = _wrong_owner(self._bucket.name, self._bucket.owner(), self._known())
         except (sa.exc.OperationalError, sa.exc.TimeoutError, Unavailable):  # `check` asks again, before anything
             return
         if found is not None:

@@ -111,7 +111,8 @@ def waiting_additions(session: Session, *, dataset_id: str) -> list[Addition]:
 
 
 def count_damaged(session: Session) -> int:
-    return session.scalars(sa.select(sa.func.count()).where(Dataset.damaged_at.is_not(None))).one()
+    damaged = Dataset.damaged_at.is_not(None), Dataset.retired_at.is_(None)
+    return session.scalars(sa.select(sa.func.count()).where(*damaged)).one()
 
 
 def drop_records(session: Session, *, dataset_id: str) -> None:

@@ -19,7 +19,7 @@ from app import installation
 from app.access.service import Scope
 from app.config import Settings
 from app.db import Actor, migrate
-from app.db.tables import Dataset, DeletionRequest, Run, new_id
+from app.db.tables import Dataset, DeletionRequest, InstallationIdentity, Run, new_id
 from app.errors import AuditFailed
 from app.installation import Installation
 from app.main import create_app
@@ -308,6 +308,8 @@ def test_a_database_that_is_away(gateway: TestClient, sample: Sample, at: Instal
     """Metrics are still told, and say that it is away; nothing of what they cannot know is made up."""
     assert sample("lethe_database_up") == 1
     assert 'lethe_requests_overdue{regulation="gdpr"}' in gateway.get("/metrics").text
+    with at.database.reading() as session:
+        own = session.scalars(sa.select(InstallationIdentity)).one()
     migrate.downgrade(at.database.engine)
     time.sleep(1.1)  # the key is not believed any more without being asked about
     assert sample("lethe_database_up") == 0
@@ -315,6 +317,8 @@ def test_a_database_that_is_away(gateway: TestClient, sample: Sample, at: Instal
     assert "lethe_requests_overdue{" not in text
     assert "lethe_queue_age_seconds NaN" in text
     assert sample("lethe_log_events_total", level="error", event="operations.database_unavailable") > 0
+    made = sa.insert(InstallationIdentity).values(id=own.id, check_values=own.check_values, created_at=own.created_at)
+    migrate.upgrade(at.database.engine, then=lambda connection: connection.execute(made))
     installation.set_up(at.settings)  # with its first key
     assert sample("lethe_database_up") == 1
 
