@@ -66,6 +66,8 @@ DATASET = {
     "damage": None,
     "schema": None,
     "created_at": "2026-01-01T00:00:00Z",
+    "retired_at": None,
+    "destroyed_at": None,
 }
 
 

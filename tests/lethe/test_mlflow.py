@@ -212,7 +212,7 @@ def test_records_by_column_name_are_predicted(
     table.write_text("age,income\n10,low\n20,low\n80,high\n90,high\n")
     schema = {"columns": columns | {"income": {"role": "label", "values": ["low", "high"]}}}
     dataset = client.datasets.upload(table, schema=schema)
-    model = client.models.create(name="churn", dataset_id=dataset.id, l2=0.5, epsilon=1000)
+    model = client.models.create(name="churn", dataset_id=dataset.id, l2=0.5, noise_scale=1e-3)
     work()
     follow(client, store, model.id)
     [expected] = client.models.predictions(model.id, [{"age": 5}]).predictions

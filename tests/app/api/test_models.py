@@ -123,7 +123,7 @@ def test_evaluation_is_on_other_data_of_the_same_shape(
 ) -> None:
     """Accuracy is measured on the evaluation dataset, which must have the features and classes of the dataset."""
     learned_on, evaluated_on = new_dataset(rows=200)["id"], new_dataset(rows=50, seed=1, first=200)["id"]
-    model = new_model(learned_on, evaluation_dataset_id=evaluated_on, target={"epsilon": 1000})
+    model = new_model(learned_on, evaluation_dataset_id=evaluated_on, noise_scale=1e-3)
     work()
     metrics = get(f"/models/{model['id']}")["metrics"]
     assert metrics["evaluated_on"] == 50
@@ -207,7 +207,7 @@ def test_predictions_for_records(
 ) -> None:
     """Where the dataset has a schema, records are objects of its columns; a wrong one is named, and not repeated."""
     dataset = upload(TABLE.encode(), filename="t.csv", schema=json.dumps(SCHEMA)).json()
-    model = new_model(dataset["id"], l2=0.5, target={"epsilon": 1000})
+    model = new_model(dataset["id"], l2=0.5, noise_scale=1e-3)
     place = f"/v1/models/{model['id']}/predictions"
     refused(gateway.post(place, json={"records": [{"age": 5}]}), 409, "model_not_live")
     work()
