@@ -415,7 +415,7 @@ def full_disk(w: World) -> str:
     if mounted.returncode != 0:
         pytest.skip("only who may mount can have a small disk")
     try:
-        return w.upload(npz(rows=500))
+        return w.upload(npz(rows=500), classes=CLASSES)
     finally:
         subprocess.run(["umount", "--lazy", small], check=True)
 
