@@ -12,6 +12,17 @@ SubjectRule: TypeAlias = Literal["exact", "text", "caseless", "email_domain", "e
 upper and lower case; email_domain lowers what comes after the last @; email lowers all of an id with an @."""
 
 
+IN_WORDS: dict[SubjectRule, str] = {
+    "exact": "exact: the same text, byte for byte",
+    "text": "text: the same text in Unicode's NFC, without white space around it",
+    "caseless": "caseless: the same text in Unicode's NFC, without white space around it, in whatever case",
+    "email_domain": "email_domain: the same text in Unicode's NFC, without white space around it; what comes after the "
+    "last @ in whatever case",
+    "email": "email: the same text in Unicode's NFC, without white space around it; with an @ in it, in whatever case",
+}
+"""What must be the same in two ids of one person, as certificates and statements say it."""
+
+
 def normal(subject_id: str, rule: SubjectRule) -> str:
     """The form by which a subject id is compared; empty for one that is nothing but white space. A form is its own."""
     if rule == "exact":

@@ -11,8 +11,6 @@ from app.db.tables import DeletionRequest
 from app.keys import Keys
 from app.privacy import absence
 
-IDENTITY_RULE = "exact: two identifiers are one person's if they are the same text, byte for byte"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Absence:
@@ -20,10 +18,11 @@ class Absence:
     statement: dict[str, Any]
 
 
-def of(session: Session, keys: Keys, request: DeletionRequest) -> Absence | None:
+def of(session: Session, keys: Keys, request: DeletionRequest, *, identity_rule: str) -> Absence | None:
     """That nothing was held when the request was accepted, in the datasets it asked about; None of any other request.
 
-    For callers who may know whether anything is held, and for no others.
+    For callers who may know whether anything is held, and for no others. `identity_rule`: in words, when two
+    identifiers are one person's; that of a tenant does not change once there is a request.
     """
     looked_at = repository.accepted_at(session, request_id=request.id)
     if request.outcome != "nothing_held" or looked_at is None:
@@ -31,7 +30,7 @@ def of(session: Session, keys: Keys, request: DeletionRequest) -> Absence | None
     statement = absence.statement(
         request={"id": request.id, "submitted_at": request.submitted_at.isoformat()},
         looked_at=looked_at.isoformat(),
-        identity_rule=IDENTITY_RULE,
+        identity_rule=identity_rule,
         dataset_ids=repository.datasets_at(session, at=looked_at, among=request.dataset_ids),
     )
     return Absence(jws=certificates.sign(keys, statement), statement=statement)

@@ -13,6 +13,7 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from sqlalchemy.orm import Session
 
+from app.access import subjects
 from app.access.idempotency import Once
 from app.access.service import Scope
 from app.accounting import absences
@@ -304,7 +305,8 @@ def get_certificates(call: Annotated[Call, call_with(Scope.ACCOUNTING_READ)], re
     with call.reading() as session:
         request = deletion.get(session, request_id)
         found = accounting_repository.certificates_of(session, request_id=request_id)
-        absence = absences.of(session, call.at.keys, request)
+        rule = subjects.IN_WORDS[call.caller.policy.subject_rule]
+        absence = absences.of(session, call.at.keys, request, identity_rule=rule)
         return CertificatesOut(
             request_id=request_id,
             certificates=[certificate_shown(c) for c in found],

@@ -99,7 +99,7 @@ def test_nothing_held_is_signed(gateway: TestClient, live: dict[str, Any], forge
     assert statement["request"] == {"id": request["id"], "submitted_at": statement["request"]["submitted_at"]}
     assert statement["datasets"] == [live["dataset_id"]]
     assert statement["looked"]["records"] == 0
-    assert "byte for byte" in statement["looked"]["identity_rule"]
+    assert statement["looked"]["identity_rule"].startswith("text: the same text in Unicode's NFC")
     assert "nobody" not in json.dumps(proof)
     jwks = gateway.get("/.well-known/jwks.json").json()
     assert verification.verify(absence["jws"], jwks).statement == statement
