@@ -383,8 +383,7 @@ def _say(
         tenant_id=tenant_id, actor=audit.SERVICE, action="installation.restored", object_id=about.id, detail=detail
     )
     audit.record_all(session, [deed])
-    has_ledger = audit_repository.last_row(session, LEDGER, tenant_id=tenant_id) is not None
-    if has_ledger or lost[LEDGER.name] is not None:
+    if lost[LEDGER.name] or audit_repository.last_row(session, LEDGER, tenant_id=tenant_id):
         ledger.link(
             session,
             tenant_id=tenant_id,
