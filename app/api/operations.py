@@ -1,6 +1,7 @@
 """What operators and their tools look at: alive, ready, the public keys, metrics."""
 
 import asyncio
+import json
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Request
@@ -67,7 +68,7 @@ async def readyz(request: Request) -> JSONResponse:
     if found.status_code == 200 and "authorization" in request.headers:
         await calls.let_in(request.app.state.known, request.scope, [Scope.METRICS_READ])
         return found
-    status = ReadyOut.model_validate_json(bytes(found.body)).status
+    status = json.loads(bytes(found.body))["status"]
     return JSONResponse(jsonable_encoder(ReadyOut(status=status)), found.status_code)
 
 
