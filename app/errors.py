@@ -7,7 +7,7 @@ A detail says what to do next and never quotes anything from a person's record.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import ClassVar
+from typing import ClassVar, Self
 
 
 @dataclass(frozen=True, slots=True)
@@ -390,13 +390,19 @@ class DatasetDamaged(LetheError):
     code = "dataset_damaged"
     title = "The rows of a dataset are not those on record"
 
-    def __init__(self, rows_id: str, kind: DamageKind, block: int | None = None) -> None:
+    rows_id: str
+    kind: DamageKind
+    block: int | None
+
+    @classmethod
+    def found(cls, rows_id: str, kind: DamageKind, block: int | None = None) -> Self:
         where = f"{kind} of block {block}" if block is not None else kind
-        super().__init__(
+        error = cls(
             f"The rows of {rows_id} are not those on record ({where}): no run touches the dataset until the right file "
             "is back and `lethe dataset recheck` finds nothing, or until `lethe restore`."
         )
-        self.rows_id, self.kind, self.block = rows_id, kind, block
+        error.rows_id, error.kind, error.block = rows_id, kind, block
+        return error
 
 
 class DatasetTooLarge(LetheError):

@@ -101,7 +101,7 @@ def _convert(database: Database, rows: RowStore, found: Found, rows_id: str) -> 
 
 def _sealed(rows: RowStore, found: Found, rows_id: str, digest: str) -> str:
     """The root of the same rows. Raises `DatasetDamaged` unless they are those of the digest."""
-    damaged = DatasetDamaged(rows_id, DamageKind.FIRST_LAYOUT)
+    damaged = DatasetDamaged.found(rows_id, DamageKind.FIRST_LAYOUT)
     try:
         old = _in_folder(found.folder / rows_id) if found.bucket is None else _in_bucket(found, found.bucket, rows_id)
         whole = hashlib.blake2b(key=found.digest_key, digest_size=_DIGEST, person=b"lethe.rows")

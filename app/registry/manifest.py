@@ -128,26 +128,26 @@ class Manifests:
         try:
             content = self._get(rows_id, bytes.fromhex(root))
         except ValueError as error:  # what the database says is no hash
-            raise DatasetDamaged(rows_id, DamageKind.MANIFEST) from error
+            raise DatasetDamaged.found(rows_id, DamageKind.MANIFEST) from error
         num_slots, num_columns, block_rows = _SHAPE.unpack_from(content, len(_HEAD))
         if not content.startswith(_HEAD) or block_rows != BLOCK_ROWS:
-            raise DatasetDamaged(rows_id, DamageKind.MANIFEST)
+            raise DatasetDamaged.found(rows_id, DamageKind.MANIFEST)
         shape = Shape(num_slots=num_slots, num_columns=num_columns)
         return shape, _split(content[len(_HEAD) + _SHAPE.size :], shape.height)
 
     def _children(self, rows_id: str, node: bytes, level: int) -> list[bytes]:
         content = self._get(rows_id, node)
         if content[0] != level:
-            raise DatasetDamaged(rows_id, DamageKind.MANIFEST)
+            raise DatasetDamaged.found(rows_id, DamageKind.MANIFEST)
         return _split(content[1:], level)
 
     def _get(self, rows_id: str, node: bytes) -> bytes:
         try:
             content = self._objects.get(_name(rows_id, node))
         except FileNotFoundError as error:
-            raise DatasetDamaged(rows_id, DamageKind.MANIFEST_MISSING) from error
+            raise DatasetDamaged.found(rows_id, DamageKind.MANIFEST_MISSING) from error
         if _hash(content) != node:
-            raise DatasetDamaged(rows_id, DamageKind.MANIFEST)
+            raise DatasetDamaged.found(rows_id, DamageKind.MANIFEST)
         return content
 
     def _put(self, rows_id: str, content: bytes) -> bytes:

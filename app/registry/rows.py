@@ -215,10 +215,10 @@ class RowStore:
             content = self._sealed.get(name)
         except FileNotFoundError as error:
             kind = DamageKind.BLOCK_MISSING if self._sealed.is_key_there(name) else DamageKind.KEY_MISSING
-            raise DatasetDamaged(rows_id, kind, number) from error
+            raise DatasetDamaged.found(rows_id, kind, number) from error
         except ValueError as error:
             kind = DamageKind.KEY if self._sealed.is_key_damaged(name) else DamageKind.BLOCK
-            raise DatasetDamaged(rows_id, kind, number) from error
+            raise DatasetDamaged.found(rows_id, kind, number) from error
         num_rows, num_columns = shape.rows_in(number), shape.num_columns
         features, labels = mapped(content, num_rows, num_columns)
         return Block(number=number, first=number * BLOCK_ROWS, features=features, labels=labels)

@@ -215,7 +215,7 @@ def test_lines_of_an_export_that_are_none(story: Story, lethe: Lethe) -> None:
 def test_heads_that_do_not_fit_an_export(story: Story, lethe: Lethe, gateway: TestClient, tmp_path: Path) -> None:
     """Another issuer's key, another tenant's export, a newer head, and a file that holds none are told apart."""
     jwks = tmp_path / "stranger.json"
-    jwks.write_text(json.dumps({"keys": [Keys(tmp_path / "keys").signing_key.as_dict(private=False)]}))
+    jwks.write_text(json.dumps({"keys": [Keys(tmp_path / "keys").create().signing_key.as_dict(private=False)]}))
     assert "not signed with any of the given keys" in corrupt(lethe, story.export, "--jwks", jwks)
     newest = tmp_path / "newest"
     newest.write_text(gateway.get("/v1/ledger/head").json()["jws"])

@@ -17,7 +17,9 @@ Make = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
 
 
-@pytest.mark.parametrize("hop", ["old rows destroyed", pytest.param("publication not committed", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "hop", ["old rows destroyed", pytest.param("publication not committed", marks=pytest.mark.slow)]
+)
 def test_killed_while_learning_stands_still(
     hop: str,
     settings: Settings,

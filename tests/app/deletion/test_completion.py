@@ -46,7 +46,7 @@ def test_the_report_time_is_known_when_a_request_is_accepted(at: Installation) -
         assert run
         people.later(session, datetime.timedelta(hours=5))
     with at.database.writing() as session:
-        unlearning.confirm_erased(session, run_id=run.run_id, digest="")
+        unlearning.confirm_edited(session, run_id=run.run_id)
         unlearning.finish(session, run_id=run.run_id)
         late, stranger = (deletion.get(session, one.id) for one in (held, stranger))
         assert late.status == "completed"

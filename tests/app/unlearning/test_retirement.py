@@ -9,7 +9,7 @@ from fastapi.testclient import TestClient
 
 from app.db import Actor
 from app.db.tables import Addition, Dataset, Model, Record, Run
-from app.errors import DatasetUnknown, LeaseLost
+from app.errors import LeaseLost
 from app.installation import Installation
 from app.operations import chores
 from app.operations import retirement as retired
@@ -220,8 +220,7 @@ def test_a_retired_dataset_holds_nobody(
         assert (found["num_records"], found["num_subjects"]) == (0, 0)
         assert found["retired_at"]
         assert found["destroyed_at"]
-    with pytest.raises(DatasetUnknown):
-        at.rows.open(dataset_id)
+    assert dataset_id not in at.rows.stored()
     with at.database.reading() as session:
         assert session.scalars(sa.select(Record)).first() is None
     call("POST", "/models", code="dataset_retired", json={"name": "m", "dataset_id": dataset_id})
@@ -258,7 +257,7 @@ def test_rows_that_wait_to_be_added_go_with_their_dataset(
     added = call("POST", f"/datasets/{dataset['id']}/records", files=one_row("somebody"))
     call("DELETE", f"/datasets/{dataset['id']}")
     assert get(f"/datasets/{dataset['id']}/additions/{added['id']}")["status"] == "dropped"
-    assert not at.rows.dataset_ids()
+    assert not at.rows.stored()
     with at.database.reading() as session:
         assert not session.get_one(Addition, added["id"]).staged
     assert work() == 0
@@ -288,4 +287,4 @@ def test_what_was_retired_is_destroyed_however_often_that_is_cut_off(
         assert session.get_one(Dataset, live["dataset_id"]).destroyed_at
         assert session.get_one(Model, live["id"]).destroyed_at
     assert not at.weights.version_ids()
-    assert not at.rows.dataset_ids()
+    assert not at.rows.stored()
