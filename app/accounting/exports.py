@@ -22,10 +22,11 @@ from app.accounting import anchors, repository, verify
 from app.accounting.verify import OfTenant
 from app.audit import checkpoints
 from app.audit import repository as chains
-from app.audit.chains import LEDGER, strict_json
+from app.audit.chains import LEDGER
 from app.db import now
 from app.db.tables import Checkpoint, LedgerEntry, LedgerLink, Version
 from app.errors import LedgerCorrupt
+from app.privacy import wellformed
 
 FORMAT = "lethe-ledger-export/1"
 _PAGE = 500
@@ -125,7 +126,7 @@ def _read(path: Path) -> _Content:
     number = 0
     try:
         with path.open("rb") as file:
-            number, header = 1, strict_json(file.readline())
+            number, header = 1, wellformed.read(file.readline())
             if header["format"] != FORMAT or header.keys() != {"format", "tenant_id", "exported_at"}:
                 raise ValueError("It is something else.")
             content = _Content(str(header["tenant_id"]))
@@ -134,7 +135,7 @@ def _read(path: Path) -> _Content:
                 number += 1
                 if ended:
                     raise ValueError("Something comes after the head.")
-                ((kind, said),) = strict_json(line).items()
+                ((kind, said),) = wellformed.read(line).items()
                 if kind == "head":
                     ended = True
                     content.head = checkpoints.kept(said, LEDGER) if said is not None else None

@@ -12,10 +12,10 @@ from joserfc.jwk import KeySet
 from app.accounting.ledger import LINK_FORMAT, chain_numbers, entry_hash
 from app.audit import checkpoints
 from app.audit import verify as chains
-from app.audit.chains import GENESIS, LEDGER, strict_json
+from app.audit.chains import GENESIS, LEDGER
 from app.db.tables import Certificate, Checkpoint, LedgerEntry, LedgerLink, Version
 from app.errors import LedgerCorrupt, LedgerRestored
-from app.privacy import accountant, guarantees
+from app.privacy import accountant, guarantees, wellformed
 from app.privacy.accountant import Chain
 from app.privacy.errors import PrivacyError
 from app.privacy.guarantees import Guarantee
@@ -162,7 +162,7 @@ class _Linked:
 
     def _read(self, link: LedgerLink) -> None:
         try:
-            said = strict_json(link.body)
+            said = wellformed.read(link.body)
             place = said["format"], said["tenant_id"], said["sequence"]
             if place != (LINK_FORMAT, self._tenant_id, link.sequence):
                 raise ValueError("It belongs to another place.")
@@ -196,7 +196,7 @@ def _agreeing(certificates: Iterable[Certificate], hashes: dict[tuple[str, int],
         if payload is None:
             raise LedgerCorrupt(f"Certificate {certificate.id} was not signed with any of the given keys.")
         try:
-            statement = strict_json(payload)
+            statement = wellformed.read(payload)
             if statement.get("ledger") is None:
                 continue  # it is about no version
             model_id, named = statement["model"]["id"], statement["ledger"]

@@ -75,19 +75,3 @@ LEDGER = Chain(
     hash_of=lambda link: link_hash(link.previous_hash, link.body),
 )
 CHAINS = (AUDIT, LEDGER)
-
-
-def strict_json(text: str | bytes) -> Any:
-    """What a JSON text says, if it says everything once and in numbers that there are. Raises `ValueError`."""
-    return json.loads(text, object_pairs_hook=_once, parse_constant=_refuse)
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("A key is there twice.")
-    return found
-
-
-def _refuse(constant: str) -> Any:
-    raise ValueError(f"{constant} is no number.")

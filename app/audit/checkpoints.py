@@ -16,10 +16,11 @@ from sqlalchemy.orm import Session
 
 from app import signing, telemetry
 from app.audit import repository
-from app.audit.chains import AUDIT, CHAINS, GENESIS, LEDGER, Chain, canonical, strict_json
+from app.audit.chains import AUDIT, CHAINS, GENESIS, LEDGER, Chain, canonical
 from app.db import now
 from app.db.tables import Checkpoint
 from app.keys import Keys
+from app.privacy import wellformed
 
 _PARTS = {"format", "tenant_id", "sequence", "hash", "signed_at"}
 GROWTH = 1000
@@ -95,9 +96,9 @@ def kept(text: str, chain: Chain) -> Checkpoint:
     try:
         compact = text.strip()
         if compact.startswith("{"):
-            compact = str(strict_json(compact)["jws"])
+            compact = str(wellformed.read(compact)["jws"])
         extracted = jws.extract_compact(compact.encode())
-        said = strict_json(extracted.payload)
+        said = wellformed.read(extracted.payload)
         if extracted.headers().get("typ") != chain.media_type or said.keys() != _PARTS:
             raise ValueError("It is something else.")
         sequence = said["sequence"]
@@ -120,7 +121,7 @@ def is_signed(row: Checkpoint, public_keys: KeySet) -> bool:
     """Whether one of these keys signed exactly this checkpoint, as one of its chain."""
     payload = signing.signed_payload(row.jws, public_keys, kind=_chain_of(row).media_type)
     try:
-        return payload is not None and strict_json(payload) == statement(row)
+        return payload is not None and wellformed.read(payload) == statement(row)
     except ValueError:
         return False
 

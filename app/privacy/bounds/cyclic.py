@@ -8,6 +8,7 @@ before the step size falls, their visits are one span.
 from itertools import accumulate
 from typing import Annotated
 
+from app.privacy import work
 from app.privacy.bounds.bound import Outputs, bound, integer, real, require
 from app.privacy.bounds.symbols import (
     CONVEX,
@@ -66,6 +67,7 @@ def cyclic_batches(
     q: Cooldown = 1,
 ) -> Outputs:
     require(q <= T, "cooldown_within_run", f"q={q} <= T={T}")
+    work.spend(_EACH * q)
     push, variance = eta * gap, 2 * eta * sigma**2
     visits = [Span(push * a, variance * a, 1 - (1 - c) * a) for a in ((q - i) / q for i in range(q))]
     quiet = [Span(0.0, visit.variance, visit.decay) for visit in visits]
@@ -101,6 +103,10 @@ def cyclic_batches(
         "mu_least": min(mus.values()) if B <= T else 0.0,
         "mu_full_batch": mu_of([*alike, *evenly, *rest]),
     }
+
+
+_EACH = 50
+"""Units of work that a step of the cool-down costs."""
 
 
 def _windows(steps: list[Span[float]], length: int) -> list[Span[float]]:
