@@ -24,6 +24,7 @@ TABLES = (
     tables.LedgerLink.__tablename__,
     tables.Model.__tablename__,
     tables.Record.__tablename__,
+    tables.RequestAlias.__tablename__,
     tables.RequestModel.__tablename__,
     tables.Run.__tablename__,
     tables.Tenant.__tablename__,

@@ -74,7 +74,7 @@ def test_damage_of_an_evaluation_dataset_keeps_nobody_waiting(
     settings: Settings, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
     """A version is published unmeasured where the rows to measure it on are damaged, and that is noted."""
-    dataset, other = new_dataset(rows=60), new_dataset("others", rows=40, seed=1)
+    dataset, other = new_dataset(rows=60), new_dataset("others", rows=40, seed=1, first=60)
     model = new_model(dataset["id"], evaluation_dataset_id=other["id"])
     [block] = (settings.data_dir / "blocks").glob(f"{other['id']}.*.sealed")
     block.write_bytes(flipped(block.read_bytes(), 99))

@@ -83,6 +83,7 @@ CALLS: Calls = {
     "POST /v1/models/{model_id}/audit": _post(lambda there: f"/v1/models/{_live_model(there)}/audit"),
     "DELETE /v1/models/{model_id}": _delete(lambda there: f"/v1/models/{there.new_model()}"),
     "DELETE /v1/datasets/{dataset_id}": _delete(lambda there: f"/v1/datasets/{_dataset(there)}"),
+    "POST /v1/datasets/{dataset_id}/recheck": _post(lambda there: f"/v1/datasets/{_dataset(there)}/recheck"),
     "POST /v1/runs/{run_id}/cancel": _post(lambda there: f"/v1/runs/{_learning(there)}/cancel"),
     "POST /v1/models/{model_id}/relearn": _post(lambda there: f"/v1/models/{there.new_model()}/relearn"),
     "POST /v1/deletion-requests": _post("/v1/deletion-requests", json={"subject_id": "p1"}),
