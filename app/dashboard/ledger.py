@@ -1,5 +1,7 @@
 """The ledger of all models: what was signed about its end, to be kept elsewhere, whether it holds, and all of it."""
 
+import json
+
 from fastapi import Response
 
 from app.api import ledger
@@ -26,7 +28,7 @@ def verify_ledger(visit: TheVisit) -> Response:
 def download_head(visit: TheVisit) -> Response:
     """What was signed about the end: to be kept where nobody who could forge the ledger reaches it."""
     found = visit.ask(ledger.get_ledger_head)
-    return pages.file("ledger-head.json", found.model_dump_json(indent=1), "application/json")
+    return pages.file("ledger-head.json", json.dumps(found.model_dump(mode="json"), indent=1), "application/json")
 
 
 @router.get("/ledger/ledger.jsonl")

@@ -11,6 +11,7 @@ from joserfc.jwk import OKPKey
 from app import signing
 from app.accounting import certificates
 from app.audit import checkpoints
+from app.audit.chains import AUDIT
 from app.audit.checkpoints import Head
 from app.errors import SignatureUnverifiable
 from app.keys import Keys
@@ -42,6 +43,6 @@ def test_a_changed_private_part_signs_nothing(keys: Keys, tmp_path: Path, place:
     changed = keys.fresh()
     with pytest.raises(SignatureUnverifiable):
         certificates.sign(changed, {"format": "x"})
-    head = Head(tenant_id="ten_1", sequence=1, hash="0" * 64)
+    head = Head(chain=AUDIT, tenant_id="ten_1", sequence=1, hash="0" * 64)
     with pytest.raises(SignatureUnverifiable):
         checkpoints.sign(changed, head, at=datetime.datetime.now(datetime.UTC))
