@@ -7,6 +7,7 @@ that they left may keep a copy, in space that nothing uses, until the file is wr
 
 import contextlib
 import os
+import secrets
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -56,10 +57,20 @@ def engine(url: sa.URL, *, read_only: bool) -> sa.Engine:
 
 
 def _make_private(name: str) -> None:
-    """The file, for its owner only, before SQLite would make it readable; its log and index get the modes it has."""
-    if name and name != ":memory:" and not name.startswith("file:"):
+    """Make a file that is not there, for its owner only, before SQLite would make it readable; its log and index get
+    the modes it has.
+
+    One that is there is never opened: to close it again would drop all locks that SQLite holds on it in this process,
+    and another process would take itself for the last, and remove the log.
+    """
+    if name and name != ":memory:" and not name.startswith("file:") and not os.path.exists(name):
+        empty = f"{name}.{secrets.token_hex(8)}"
         with contextlib.suppress(OSError):  # SQLite will say what it cannot do
-            os.close(os.open(name, os.O_RDWR | os.O_CREAT, 0o600))
+            os.close(os.open(empty, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+            try:
+                os.link(empty, name)
+            finally:
+                os.unlink(empty)
 
 
 def _log_ahead(connection: sqlite3.Connection) -> None:

@@ -165,7 +165,7 @@ def _files(settings: Settings) -> Counter[Path]:
     kind there are: each edit gives them new names."""
     there = (path.relative_to(settings.data_dir) for path in settings.data_dir.rglob("*"))
     kept = (path for path in there if not path.name.startswith("lethe.db") and "workers" not in path.parts)
-    return Counter(path.with_name(path.suffix) if "blocks" in path.parts else path for path in kept)
+    return Counter(path.parent / (path.suffix if "blocks" in path.parts else path.name) for path in kept)
 
 
 def test_a_worker_that_is_killed_again_and_again(

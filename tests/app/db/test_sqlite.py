@@ -1,5 +1,7 @@
 import random
 import re
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -144,3 +146,17 @@ def test_the_file_is_written_anew_when_it_is_time(closed: Database, monkeypatch:
 
     at = (0, 60, 3500, 3660, 3700, 100_000, -900_000, -899_000)
     assert [done(seconds) for seconds in at] == [True, False, False, True, False, True, True, False]
+
+
+def test_another_connection_drops_no_lock(at: Installation) -> None:
+    """While this process has the database open, however often it connects again, another process that comes and goes
+    does not take itself for the last one and remove the log."""
+    log = at.settings.data_dir / "lethe.db-wal"
+    come_and_go = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute('SELECT * FROM tenants'); c.close()"
+    with at.database.reading() as session:
+        session.execute(sa.text("SELECT 1"))
+        with installation.opened(at.settings) as again, again.database.writing() as other:
+            other.execute(sa.text("UPDATE tenants SET name = name"))
+        assert log.exists()
+        subprocess.run([sys.executable, "-c", come_and_go, at.settings.data_dir / "lethe.db"], check=True)
+        assert log.exists()

@@ -232,7 +232,9 @@ def test_progress_stops_the_steps_by_raising(device: str, random_rows: Rows) -> 
         with pytest.raises(InterruptedError):
             rows.advance(at(here), steps=10_000, noise=noise, on_progress=stop, **SETTINGS)
         assert not any(buffer.any() for buffer in noise.filled + buffers(rows._pass))
-    assert told == [1, 9]
+    assert told[0] == 1
+    assert all(steps_done <= 5 for steps_done in told[:-1])
+    assert told[-1] > 5
 
 
 @pytest.mark.parametrize("device", DEVICES)
