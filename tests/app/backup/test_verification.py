@@ -196,3 +196,11 @@ def test_a_note_that_cannot_be_read_is_none(apart: Installation, file: Path, kep
     assert verification.last_verdict(apart.settings) is None
     verification.verify_on_schedule(apart)
     assert verdict_of(apart).extent.bytes == file.stat().st_size
+
+
+def test_what_a_kill_left_of_a_note_is_not_kept(apart: Installation, file: Path) -> None:
+    """A note that was cut off while it was written is overwritten by the next, and does not lie there for good."""
+    [half_written] = verification.files(apart.settings) - {verification.verdict_file(apart.settings)}
+    half_written.write_text('{"at"')
+    verification.verify(apart)
+    assert {path.name for path in file.parent.iterdir()} == {file.name, verification.verdict_file(apart.settings).name}
