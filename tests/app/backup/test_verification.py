@@ -155,17 +155,18 @@ def test_all_of_it_is_verified_every_hour(apart: Installation, file: Path) -> No
     assert verdict_of(apart).found is Found.DAMAGED
 
 
-def test_damage_is_told(apart: Installation, file: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_damage_is_told(apart: Installation, file: Path, admin_key: str, capfd: pytest.CaptureFixture[str]) -> None:
     """Readiness, metrics and the log of the gateway say so from its start on, until the file is whole again."""
+    headers = {"Authorization": f"Bearer {admin_key}"}
     whole = file.read_bytes()
     file.write_bytes(whole[:10] + b"x" + whole[11:])
-    with TestClient(create_app(apart.settings)) as gateway:
+    with TestClient(create_app(apart.settings), headers=headers) as gateway:
         wait_until(lambda: gateway.get("/readyz").json()["tombstones"] == "damaged")
         assert gateway.get("/readyz").status_code == 200
         assert "lethe_tombstones_damaged 1.0" in Metrics(apart).exposition().decode()
     assert "backup.tombstones_damaged" in "".join(capfd.readouterr())
     file.write_bytes(whole)
-    with TestClient(create_app(apart.settings)) as gateway:
+    with TestClient(create_app(apart.settings), headers=headers) as gateway:
         wait_until(lambda: gateway.get("/readyz").json()["tombstones"] == "whole")
         assert "lethe_tombstones_damaged 0.0" in Metrics(apart).exposition().decode()
 
