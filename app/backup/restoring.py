@@ -170,7 +170,7 @@ def _check_place(settings: Settings, remembered_in: Path | None) -> None:
         raise BackupRefused(f"There are tombstones at {own}: restore with those, or move them away.")
     if installation.unfinished(settings).exists():
         return
-    ours = {own.resolve(), verification.verdict_file(settings).resolve()}
+    ours = {path.resolve() for path in (own, *verification.files(settings))}
     folders = {settings.data_dir} if settings.in_bucket else {settings.data_dir, settings.store_folder()}
     for folder in folders:
         if any(path.resolve() not in ours and not _is_empty_folder(path) for path in _entries(folder)):

@@ -108,6 +108,16 @@ def verdict_file(settings: Settings) -> Path:
     return own.with_name(f".{own.name}.verdict")
 
 
+def files(settings: Settings) -> set[Path]:
+    """What may lie beside the tombstones because they were verified."""
+    file = verdict_file(settings)
+    return {file, _changing(file)}
+
+
+def _changing(file: Path) -> Path:
+    return file.with_name(f"{file.name}.new")
+
+
 def _verified(journal: Journal, inode: int, *, since: Verdict | None) -> Verdict:
     at = _now()
     begin = since.extent if since else NOTHING
@@ -143,13 +153,14 @@ def _inode(path: Path) -> int:
 
 
 def _keep(file: Path, verdict: Verdict) -> None:
-    """Whole, or not at all. It may be lost: then all is verified again."""
+    """Whole, or not at all. It may be lost: then all is verified again. What a kill leaves the next one overwrites."""
     text = json.dumps(dataclasses.asdict(verdict), default=datetime.datetime.isoformat)
-    changing = file.with_name(f"{file.name}.{os.getpid()}")
+    changing = _changing(file)
     try:
-        with open(os.open(changing, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as written:
-            written.write(text)
-        changing.rename(file)
+        with locked(file.parent):
+            with open(os.open(changing, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as written:
+                written.write(text)
+            changing.rename(file)
     except OSError as error:
         telemetry.logger().warning("backup.verdict_not_kept", error=type(error).__name__)
 

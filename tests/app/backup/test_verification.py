@@ -155,17 +155,18 @@ def test_all_of_it_is_verified_every_hour(apart: Installation, file: Path) -> No
     assert verdict_of(apart).found is Found.DAMAGED
 
 
-def test_damage_is_told(apart: Installation, file: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_damage_is_told(apart: Installation, file: Path, admin_key: str, capfd: pytest.CaptureFixture[str]) -> None:
     """Readiness, metrics and the log of the gateway say so from its start on, until the file is whole again."""
+    headers = {"Authorization": f"Bearer {admin_key}"}
     whole = file.read_bytes()
     file.write_bytes(whole[:10] + b"x" + whole[11:])
-    with TestClient(create_app(apart.settings)) as gateway:
+    with TestClient(create_app(apart.settings), headers=headers) as gateway:
         wait_until(lambda: gateway.get("/readyz").json()["tombstones"] == "damaged")
         assert gateway.get("/readyz").status_code == 200
         assert "lethe_tombstones_damaged 1.0" in Metrics(apart).exposition().decode()
     assert "backup.tombstones_damaged" in "".join(capfd.readouterr())
     file.write_bytes(whole)
-    with TestClient(create_app(apart.settings)) as gateway:
+    with TestClient(create_app(apart.settings), headers=headers) as gateway:
         wait_until(lambda: gateway.get("/readyz").json()["tombstones"] == "whole")
         assert "lethe_tombstones_damaged 0.0" in Metrics(apart).exposition().decode()
 
@@ -196,3 +197,11 @@ def test_a_note_that_cannot_be_read_is_none(apart: Installation, file: Path, kep
     assert verification.last_verdict(apart.settings) is None
     verification.verify_on_schedule(apart)
     assert verdict_of(apart).extent.bytes == file.stat().st_size
+
+
+def test_what_a_kill_left_of_a_note_is_not_kept(apart: Installation, file: Path) -> None:
+    """A note that was cut off while it was written is overwritten by the next, and does not lie there for good."""
+    [half_written] = verification.files(apart.settings) - {verification.verdict_file(apart.settings)}
+    half_written.write_text('{"at"')
+    verification.verify(apart)
+    assert {path.name for path in file.parent.iterdir()} == {file.name, verification.verdict_file(apart.settings).name}
