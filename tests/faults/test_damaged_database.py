@@ -13,7 +13,7 @@ from app.config import Settings
 from app.errors import DatabaseDamaged
 from app.installation import Installation
 from app.main import create_app
-from tests.conftest import npz
+from tests.conftest import FORM, npz
 from worker import runner
 
 Make = Callable[..., dict[str, Any]]
@@ -24,7 +24,7 @@ def damaged(settings: Settings, admin_key: str) -> Settings:
     """An installation whose table of records lost one bit of one person, as a disk does it; its index is whole."""
     with TestClient(create_app(settings)) as gateway, installation.opened(settings) as at:
         gateway.headers["Authorization"] = f"Bearer {admin_key}"
-        uploaded = gateway.post("/v1/datasets", data={"name": "people"}, files={"file": ("people.npz", npz())})
+        uploaded = gateway.post("/v1/datasets", data=FORM, files={"file": ("people.npz", npz())})
         assert uploaded.status_code == 201
         reference = at.keys.subject_ref("ten_default", "p3").encode()
         at.database.scrub()

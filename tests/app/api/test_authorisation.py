@@ -106,7 +106,7 @@ def world(set_up_once: Path, tmp_path_factory: pytest.TempPathFactory, npz_of: C
             document: dict[str, Any] = answer.json()
             return document
 
-        dataset = made("/datasets", data={"name": "people"}, files={"file": ("people.npz", npz_of())})
+        dataset = made("/datasets", data=FORM, files={"file": ("people.npz", npz_of())})
         model = made("/models", json={"name": "model", "dataset_id": dataset["id"], "l2": 0.05})
         request = made("/deletion-requests", json={"subject_id": "p1"})
         [owed] = client.get(f"/v1/deletion-requests/{request['id']}", headers=admin).json()["models"]

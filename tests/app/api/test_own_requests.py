@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 from app.access.service import Scope
 from app.db.tables import DeletionRequest
 from app.installation import Installation
-from tests.conftest import npz
+from tests.conftest import FORM, npz
 
 PLACE = "/v1/deletion-requests"
 HOOK = "https://receiver.example/hook"
@@ -108,7 +108,7 @@ def test_certificates_of_others_are_unknown(
     work: Callable[[], int],
 ) -> None:
     """A key that may read certificates and sees its own requests only reads those of its own."""
-    dataset = gateway.post("/v1/datasets", data={"name": "people"}, files={"file": ("people.npz", npz())}).json()
+    dataset = gateway.post("/v1/datasets", data=FORM, files={"file": ("people.npz", npz())}).json()
     new_model(dataset["id"])
     work()
     scopes = ("requests:read", "requests:write", "accounting:read")
