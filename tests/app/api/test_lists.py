@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from app.audit import checkpoints
 from app.installation import Installation
+from tests.conftest import FORM
 
 Make = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
@@ -104,7 +105,7 @@ class Lists:
     def dataset(self) -> str:
         people = np.array([f"q{next(self.numbers)}" for _ in range(20)])
         files = {"file": ("people.npz", self.npz_of(subject=people))}
-        return str(self.done("POST", "/datasets", data={"name": "people"}, files=files)["id"])
+        return str(self.done("POST", "/datasets", data=FORM, files=files)["id"])
 
     def model(self, dataset_id: str) -> str:
         return str(self.done("POST", "/models", json={"name": "m", "dataset_id": dataset_id, "l2": 0.05})["id"])
@@ -143,7 +144,7 @@ class Lists:
         """Somebody who was held."""
         people = [f"q{next(self.numbers)}", *(f"r{next(self.numbers)}" for _ in range(19))]
         files = {"file": ("people.npz", self.npz_of(subject=np.array(people)))}
-        self.done("POST", "/datasets", data={"name": "people"}, files=files)
+        self.done("POST", "/datasets", data=FORM, files=files)
         self.done("POST", "/deletion-requests", json={"subject_id": people[0]})
 
     def add_row(self, dataset_id: str) -> None:
