@@ -76,6 +76,7 @@ def words(text: str) -> list[str]:
     text = re.sub(r"\b[a-z]+_[0-9a-f]{20}\b|\b[0-9a-f]{64}\b|\bkey [\w-]+", "ID", text)
     text = re.sub(r"[0-9]+ entries, signed up to [0-9]+ \([0-9]+ ", "N (N ", text)
     text = re.sub(r"\bvalid  [0-9]+ entries|\bversion [0-9]+|\[[0-9,]+\]|\"without\":[0-9]+", "N", text)
+    text = re.sub(r"link [0-9]+ of [0-9]+, [0-9]+ certificates", "link N of N, N certificates", text)
     text = re.sub(r"right [0-9.]+ %", "right N %", text)
     text = re.sub(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z", "TIME", text)
     return re.sub(r"[0-9.]+(e-[0-9]+)?\b(?= at|$)|(?<== )[0-9.e-]+", "N", text, flags=re.MULTILINE).split()
