@@ -23,6 +23,7 @@ from app.db.tables import WebhookDelivery, new_id
 from app.installation import Installation
 from app.main import create_app
 from tests.app.api.routes import NEEDS, OPEN_TO_ALL
+from tests.conftest import FORM
 from worker import runner
 
 Refused = Callable[..., dict[str, Any]]
