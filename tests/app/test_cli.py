@@ -228,7 +228,7 @@ def test_refusals_of_the_gateway(live: Lethe, tmp_path: Path, monkeypatch: pytes
     (tmp_path / "x.txt").write_text("x")
     refused(live("dataset", "create", tmp_path / "x.txt"), "input_invalid")
     (tmp_path / "x.npz").write_text("x")
-    refused(live("dataset", "create", tmp_path / "x.npz"), "input_invalid")
+    refused(live("dataset", "create", tmp_path / "x.npz"), "schema_invalid")
     monkeypatch.setenv("LETHE_API_KEY", "lethe_wrong")
     refused(live("dataset", "list"), "unauthenticated")
 
