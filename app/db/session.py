@@ -280,7 +280,10 @@ def _named() -> Iterator[None]:
             raise
         raise sa.exc.OperationalError(None, None, error.orig) from error
     except sa.exc.StatementError as error:
-        if isinstance(error.orig, LetheError | OSError):  # of `app.db.tables`, about a value; of the vault
+        is_of_a_value = not isinstance(error, sa.exc.DBAPIError)
+        if is_of_a_value and isinstance(
+            error.orig, LetheError | OSError
+        ):  # of `app.db.tables`, about a value; of the vault
             raise error.orig from None
         raise
     except sa.exc.TimeoutError as error:  # all connections of this process are in use

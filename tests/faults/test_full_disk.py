@@ -75,16 +75,24 @@ def test_the_run_waits_for_room(
     assert_all_done_once(at)
 
 
-def test_erasing_needs_no_room(
+def test_erasing_waits_for_room(
     small_disk: Path, at: Installation, live: dict[str, Any], forget: Make, work: Any
 ) -> None:
-    """On a full disk the person's rows are overwritten and that is confirmed, though the model must wait."""
+    """On a full disk the person's rows cannot be sealed anew: they stay, nobody is said to be erased, and both are done
+    when there is room."""
     _fill(small_disk / "ballast")
     forget("p3")
-    assert work() == 1
-    assert not rows_of(at, live["dataset_id"]).features[3].any()
+    work()
+    assert rows_of(at, live["dataset_id"]).features[3].any()
     with at.database.reading() as session:
-        assert session.scalars(sa.select(Erasure.nulled_at)).one() is not None
+        assert session.scalars(sa.select(Erasure.nulled_at)).one() is None
+    (small_disk / "ballast").unlink()
+
+    def erased() -> bool:
+        work()
+        return not rows_of(at, live["dataset_id"]).features[3].any()
+
+    wait_until(erased)
 
 
 def test_a_model_that_is_learned_again_when_there_is_room(
