@@ -280,10 +280,8 @@ def _named() -> Iterator[None]:
             raise
         raise sa.exc.OperationalError(None, None, error.orig) from error
     except sa.exc.StatementError as error:
-        is_of_a_value = not isinstance(error, sa.exc.DBAPIError)
-        if is_of_a_value and isinstance(
-            error.orig, LetheError | OSError
-        ):  # of `app.db.tables`, about a value; of the vault
+        is_the_drivers = isinstance(error, sa.exc.DBAPIError)
+        if not is_the_drivers and isinstance(error.orig, LetheError | OSError):  # of a value, or of the vault
             raise error.orig from None
         raise
     except sa.exc.TimeoutError as error:  # all connections of this process are in use

@@ -26,7 +26,6 @@ from hypothesis import strategies as st
 from pyarrow.parquet import encryption
 
 from app.config import Settings
-from app.installation import Installation
 from app.main import create_app
 from tests.app.registry import bombs
 from tests.conftest import CLASSES
@@ -83,7 +82,7 @@ def held(data_dir: Path) -> Callable[[], tuple[int, list[str]]]:
     def look() -> tuple[int, list[str]]:
         with closing(sqlite3.connect(data_dir / "lethe.db")) as database:
             (count,) = database.execute("SELECT count(*) FROM datasets").fetchone()
-        files = [path for name in ("datasets", "tmp") for path in (data_dir / name).rglob("*") if path.is_file()]
+        files = [path for name in ("blocks", "tmp") for path in (data_dir / name).rglob("*") if path.is_file()]
         return count, sorted(map(str, files))
 
     return look
@@ -405,15 +404,15 @@ def test_a_hostile_array_is_refused(refused: Callable[..., list[str]], case: str
     assert refused(code, archive(members), "rows.npz") == ([place] if place else [])
 
 
-def test_the_layout_of_an_array_does_not_matter(send: Callable[..., httpx.Response], at: Installation) -> None:
+def test_the_layout_of_an_array_does_not_matter(send: Callable[..., httpx.Response], client: TestClient) -> None:
     """Column order, either byte order, and deflated members make the same rows."""
-    plain = _rows(at, send(npz(), "rows.npz"))
+    plain = _rows(client, send(npz(), "rows.npz"))
     swapped = npz(x=np.asfortranarray(X.astype(">f4")), y=np.array([0, 1], ">i2"), subject=np.array(PEOPLE, ">U8"))
-    assert {_rows(at, send(content, "rows.npz")) for content in (swapped, DEFLATED)} == {plain}
+    assert {_rows(client, send(content, "rows.npz")) for content in (swapped, DEFLATED)} == {plain}
 
 
-def _rows(at: Installation, sent: httpx.Response) -> bytes:
-    rows = rows_of(at, sent.json()["id"])
+def _rows(client: TestClient, sent: httpx.Response) -> bytes:
+    rows = rows_of(client.app.state.installation, sent.json()["id"])
     return rows.features.tobytes() + rows.labels.tobytes()
 
 
@@ -491,14 +490,14 @@ def test_a_hostile_parquet_file_is_refused(refused: Callable[..., list[str]], ca
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
 @pytest.mark.parametrize("codec", ["none", "snappy", "gzip", "zstd", "brotli", "lz4"])
 def test_what_writers_write_is_read(
-    send: Callable[..., httpx.Response], at: Installation, version: str, codec: str
+    send: Callable[..., httpx.Response], client: TestClient, version: str, codec: str
 ) -> None:
     """Pages of both versions, every compression, dictionaries and split floats make the same rows."""
     options = {"data_page_version": version, "compression": codec, "write_page_checksum": True, "row_group_size": 1}
-    plain = _rows(at, send(CSV.encode(), "rows.csv"))
+    plain = _rows(client, send(CSV.encode(), "rows.csv"))
     split = {"use_dictionary": False, "column_encoding": {"age": "BYTE_STREAM_SPLIT"}}
     for content in (parquet(options), parquet(options | split, age=[31.0, 42.0])):
-        assert _rows(at, send(content, "rows.parquet")) == plain
+        assert _rows(client, send(content, "rows.parquet")) == plain
 
 
 def test_a_read_column_and_its_dotted_neighbour_are_told_apart(refused: Callable[..., list[str]]) -> None:
