@@ -256,7 +256,7 @@ def test_settings_that_make_no_sense(
 
 def test_models_and_datasets_are_retired(live: Lethe, people: Path) -> None:
     """Retiring asks first, unless it is told not to; what cannot be retired or cancelled is refused in one line."""
-    dataset = live("dataset", "create", people).json
+    dataset = live("dataset", "create", people, "--classes", "0,1").json
     model = live("model", "create", dataset["id"], "--l2", "0.05").json
     assert live("model", "retire", model["id"]).code == 1  # nobody answers
     refused(live("dataset", "retire", dataset["id"], "--yes"), "dataset_in_use")
