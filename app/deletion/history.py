@@ -104,10 +104,9 @@ def actor_of(session: Session) -> str:
 
 
 def _announcement(change: Change) -> Announcement:
-    if change.detail is None or change.status == Status.COMPLETED:
+    event = _EVENTS_BY_DETAIL.get(change.detail or "")
+    if event is None and (change.detail is None or change.status == Status.COMPLETED):
         event = _EVENTS.get(Status(change.status))
-    else:
-        event = _EVENTS_BY_DETAIL.get(change.detail)
     return Announcement(request=change.request, event=event, status=change.status, at=change.at)
 
 

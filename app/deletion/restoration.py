@@ -127,7 +127,7 @@ def _bring(session: Session, request: DeletionRequest, remembered: Remembered) -
         return False
     at = now(session)
     if remembered.status in (Status.CANCELLED, Status.REJECTED):
-        return _withdraw(session, request, remembered, at=at)
+        return _withdraw(session, request, remembered)
     moved = False
     for name in ("due_at", "extended_due_at", "deadline", "paused_at", "held_until"):
         moved |= getattr(request, name) != getattr(remembered, name)
@@ -141,10 +141,10 @@ def _bring(session: Session, request: DeletionRequest, remembered: Remembered) -
     return moved
 
 
-def _withdraw(session: Session, request: DeletionRequest, remembered: Remembered, *, at: datetime.datetime) -> bool:
+def _withdraw(session: Session, request: DeletionRequest, remembered: Remembered) -> bool:
     """Unless the rows have been claimed meanwhile, for another request of the person that still stands."""
     try:
-        deletion.withdraw(session, request, Status(remembered.status), at=at, verb=_RESTORED)
+        deletion.withdraw(session, request, Status(remembered.status), verb=_RESTORED, discreet=False)
     except TransitionForbidden:
         return False
     request.rejection_ground = remembered.rejection_ground

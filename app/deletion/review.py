@@ -16,7 +16,8 @@ from app.deletion import acceptance, deadlines, history, repository, retention, 
 from app.deletion import service as deletion
 from app.deletion.acceptance import Submitted
 from app.deletion.history import Change
-from app.deletion.status import AT_RISK, EXTENDED, OPEN, OVERDUE, PAUSED, RESUMED, Status
+from app.deletion.status import AT_RISK, EXTENDED, OVERDUE, PAUSED, RESUMED, Status
+from app.deletion.views import View
 from app.errors import AlreadyExtended, ClockRunsOn, ExtensionNotProvided, ExtensionTooLate, TransitionForbidden
 
 
@@ -51,21 +52,24 @@ def approve(session: Session, request: DeletionRequest, *, policy: Policy) -> No
 
 
 def reject(session: Session, request: DeletionRequest, *, ground: RejectionGround, explanation: str) -> None:
-    """Refuse to forget, on a ground that the law knows. Raises `TransitionForbidden` once a worker claimed the rows."""
+    """Refuse to forget, on a ground that the law knows. Raises `TransitionForbidden` once a worker claimed the rows; of
+    a request by somebody who may not know what is held, once its grace time is over."""
     if request.status == Status.REJECTED and request.rejection_ground == ground:
         return
     request.rejection_ground = ground
     retention.add(request, rejection_explanation=explanation)
-    deletion.withdraw(session, request, Status.REJECTED, at=now(session), verb="rejected")
+    deletion.withdraw(session, request, Status.REJECTED, verb="rejected", discreet=request.discreet)
 
 
 def extend(session: Session, request: DeletionRequest, *, policy: Policy, reason: str) -> None:
-    """Extend the deadline, once and while it has not passed; `reason` is what the person is told.
+    """Extend the deadline, once and while it has not passed; `reason` is what the person is told. Of a request by
+    somebody who may not know what is held, as long as it looks open to them.
 
     Raises `TransitionForbidden`, `AlreadyExtended`, `ExtensionTooLate`, `ExtensionNotProvided`.
     """
     at = now(session)
-    _check_open(request)
+    if not View(discreet=request.discreet, at=at).is_open(request):
+        raise TransitionForbidden(f"A request that is {request.status} has no clock any more.")
     if request.extended_due_at is not None:
         raise AlreadyExtended("A deadline can be extended once.")
     if (request.paused_at or at) >= request.due_at:
@@ -120,11 +124,6 @@ def alert(session: Session, horizon: datetime.timedelta, *, limit: int = 500) ->
         changes.append(Change(request=request, status=request.status, actor=by, at=at, detail=detail))
     history.tell(session, changes)
     return len(changes)
-
-
-def _check_open(request: DeletionRequest) -> None:
-    if request.status not in OPEN:
-        raise TransitionForbidden(f"A request that is {request.status} has no clock any more.")
 
 
 def _check_in_review(request: DeletionRequest) -> None:

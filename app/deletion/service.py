@@ -125,25 +125,19 @@ def get(session: Session, request_id: str) -> DeletionRequest:
 
 
 def cancel(session: Session, request: DeletionRequest, *, discreet: bool) -> None:
-    """Withdraw a request: while it is in review, while its grace time lasts, and after that until a worker has claimed
-    its rows, because erasing has no way back. Raises `TransitionForbidden`.
+    """Withdraw a request for a caller, who may be `discreet`. Raises `TransitionForbidden`."""
+    withdraw(session, request, Status.CANCELLED, verb="cancelled", discreet=discreet or request.discreet)
 
-    For a caller who is `discreet` it is too late when the grace time is over: what comes after depends on what is held.
-    """
+
+def withdraw(session: Session, request: DeletionRequest, wanted: Status, *, verb: str, discreet: bool) -> None:
+    """End a request without erasing anything: until a worker has claimed its rows, because erasing has no way back.
+    Where somebody looks who may not learn whether anything is held (`discreet`), only while it is in review or its
+    grace time lasts: what can be ended later depends on that. Raises `TransitionForbidden`."""
     at = now(session)
-    waits = request.status == Status.IN_REVIEW or (
-        request.status == Status.ACCEPTED and completion.is_held(request, at=at)
-    )
-    if discreet and not waits:
-        raise TransitionForbidden("It is too late to cancel this request.")
-    withdraw(session, request, Status.CANCELLED, at=at, verb="cancelled")
-
-
-def withdraw(session: Session, request: DeletionRequest, wanted: Status, *, at: datetime.datetime, verb: str) -> None:
-    """End a request without erasing anything. Raises `TransitionForbidden` once a worker has claimed its rows, or the
-    app that made it has been told that it is completed."""
-    if request.discreet and request.reported_at is not None and request.reported_at <= at:
-        raise TransitionForbidden("It has been reported as completed: it is too late.")
+    if discreet and not (request.status == Status.IN_REVIEW or completion.is_held(request, at=at)):
+        raise TransitionForbidden(
+            "It is too late: a request of an app's key can be ended while it is in review or its grace time lasts."
+        )
     if not completion.is_held(request, at=at) and any(
         erasure.revision is not None for erasure in repository.erasures(session, request_id=request.id)
     ):

@@ -68,7 +68,7 @@ class View:
             if request.reported_at is not None and one.at > request.reported_at:
                 continue
             if one.detail in (EXTENDED, PAUSED, RESUMED):
-                status = Status.ACCEPTED if one.status == Status.RUNNING else one.status
+                status = Status.ACCEPTED if one.status in _SHOWN_BY_TIME else one.status
                 shown.append(Event(at=one.at, status=status, detail=one.detail, actor=one.actor))
             elif one.detail is None and one.status in _TOLD:
                 shown.append(Event(at=one.at, status=one.status, detail=None, actor=one.actor))

@@ -8,7 +8,7 @@ forget; of the object, backups, replicas and old versions may stay, and nobody c
 import datetime
 import errno
 import secrets
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Set
 from pathlib import Path
 
 from cryptography.exceptions import InvalidTag
@@ -77,13 +77,11 @@ class Sealed:
         for name in names:
             self._objects.delete(name + _SEALED)
 
-    def destroy_group(self, group: str, *, but: Collection[str] = ()) -> None:
+    def destroy_group(self, group: str, *, but: Set[str] = frozenset()) -> None:
         """Destroy all of the group but some; all the keys are gone before the store is asked for anything."""
-        with locked(self._keys):
-            for path in self._key_paths(f"{group}.*"):
-                if (name := path.name.removesuffix(_WRAPPED)) not in but:
-                    self._wipe_key(name)
-        for name in self.names(group).keys() - but:
+        unwanted = self.keys(group) - but
+        self.destroy_all(unwanted)
+        for name in self.names(group).keys() - unwanted - but:
             self._objects.delete(name + _SEALED)
 
     def keys(self, group: str) -> set[str]:

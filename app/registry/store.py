@@ -92,8 +92,12 @@ class FolderStore:
     def _written(self, name: str, content: bytes) -> Path:
         path = self._path(name).with_name(f".{name}.{secrets.token_hex(4)}")
         self.check()
-        with created(path) as file:
-            file.write(content)
+        try:
+            with created(path) as file:
+                file.write(content)
+        except OSError:  # a full disk gets back the room that this took
+            path.unlink(missing_ok=True)
+            raise
         return path
 
     def _path(self, name: str) -> Path:

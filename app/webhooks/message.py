@@ -61,7 +61,7 @@ def messages(told: Announcement) -> list[Message]:
         return [_message(request, event, at=reported_at or at, status=status)]
     if reported_at is not None and at >= reported_at:
         return []
-    found = [_message(request, event, at=at, status="accepted" if status == "running" else status)]
+    found = [_message(request, event, at=at, status="accepted" if status in ("running", "completed") else status)]
     if event is Event.ACCEPTED and reported_at is not None:
         found.append(_message(request, Event.COMPLETED, at=reported_at, status="completed"))
     return found

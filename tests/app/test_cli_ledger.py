@@ -98,9 +98,11 @@ def story(
 
 
 def corrupt(lethe: Lethe, *arguments: str | Path, code: str = "ledger_corrupt") -> str:
+    """What it says; without what the gateway beside it logs when its own chores find the same."""
     ended = lethe("ledger", "verify", *arguments)
-    refused(ended, code)
-    return ended.err
+    said = "".join(line for line in ended.err.splitlines(keepends=True) if not line.startswith("{"))
+    refused(dataclasses.replace(ended, err=said), code)
+    return said
 
 
 def test_a_true_ledger_verifies(story: Story, lethe: Lethe) -> None:

@@ -16,7 +16,7 @@ from app.config import Settings
 from app.db.tables import Erasure, Run
 from app.installation import Installation
 from app.main import create_app
-from tests.conftest import npz
+from tests.conftest import FORM, npz
 from tests.faults import processes
 from tests.faults.checks import assert_all_done_once
 from tests.faults.processes import wait_until
@@ -156,7 +156,7 @@ def test_calls_are_told_to_come_back(full: tuple[Settings, Path]) -> None:
     key = settings.resolved_admin_key_file().read_text().strip()
     with TestClient(create_app(settings), raise_server_exceptions=False) as gateway:
         gateway.headers["Authorization"] = f"Bearer {key}"
-        upload = {"data": {"name": "people"}, "files": {"file": ("people.npz", npz())}}
+        upload = {"data": FORM, "files": {"file": ("people.npz", npz())}}
         assert gateway.post("/v1/datasets", **upload).status_code == 201
         _fill(ballast)
         asked = [

@@ -82,7 +82,7 @@ def _pages(client: httpx.Client, path: str, name: str, known: dict[str, set[str]
         answer = client.get(path, params=cursor)
         assert answer.status_code < 500, f"{path}: {answer.text}"
         yield f"GET {path}", answer.content + json.dumps(dict(answer.headers)).encode()
-        said: Any = answer.json() if "json" in answer.headers.get("content-type", "") else {}
+        said: Any = answer.json() if _ONE_VALUE.search(answer.headers.get("content-type", "")) else {}
         said = said if isinstance(said, dict) else {}
         items = next((said[key] for key in ("items", "certificates") if key in said), [])
         if name:
@@ -91,6 +91,9 @@ def _pages(client: httpx.Client, path: str, name: str, known: dict[str, set[str]
             return
         cursor = {"cursor": said["next_cursor"]}
 
+
+_ONE_VALUE = re.compile(r"[/+]json\b")
+"""In the media type of JSON; not of a ledger's export, which is a value a line."""
 
 _NAMES = {
     "datasets": "dataset_id",

@@ -89,7 +89,7 @@ def test_one_dataset_of_many_uploads(gateways: list[httpx.Client], at: Installat
     with at.database.reading() as session:
         [dataset_id] = session.scalars(sa.select(Dataset.id))
     assert {answer.json()["id"] for answer in answers} == {dataset_id}
-    assert [path.name for path in (at.settings.data_dir / "datasets").iterdir()] == [dataset_id]
+    assert set(at.rows.stored()) == {dataset_id}
 
 
 def test_the_same_person_asked_for_many_times(

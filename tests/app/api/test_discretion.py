@@ -226,23 +226,29 @@ def test_a_busy_service_tells_nothing(
     assert known == ["accepted", "completed"]
 
 
-def test_what_was_reported_is_not_taken_back(
+def test_what_officers_may_end_of_an_app(
     at: Installation, gateway: TestClient, new_dataset: Make, key_with: Callable[..., Any], refused: Callable[..., Any]
 ) -> None:
-    """Once an app has been told that its request is completed, nobody rejects it, whether anything was held or not; if
-    it is rejected before, the app's receiver never hears that it is completed."""
+    """After the grace time nobody rejects or cancels a request of an app, whether anything is held, whatever was done;
+    if it is rejected before, the app's receiver never hears that it is completed. An officer's own request may be
+    rejected until a worker has claimed it."""
     with at.database.writing() as session:
-        people.obey(session, Policy(report_seconds=3600))
+        people.obey(session, Policy(report_seconds=7200, grace_seconds=3600))
     new_dataset()
     app = key_with(Scope.REQUESTS_READ, Scope.REQUESTS_WRITE)
     asked = {"callback_url": "https://receiver.example/hook"}
-    early, late = (
-        gateway.post(PLACE, json={"subject_id": who} | asked, headers=app).json()["id"] for who in ("p1", "p2")
+    early, late, stranger = (
+        gateway.post(PLACE, json={"subject_id": who} | asked, headers=app).json()["id"]
+        for who in ("p1", "p2", "nobody")
     )
+    own = gateway.post(PLACE, json={"subject_id": "p3"}).json()["id"]
     assert gateway.post(f"{PLACE}/{early}/reject", json=BODIES["reject"]).status_code == 200
     with at.database.writing() as session:
         people.later(session, HOUR)
-    refused(gateway.post(f"{PLACE}/{late}/reject", json=BODIES["reject"]), 409, "transition_forbidden")
+    for one in (late, stranger):
+        refused(gateway.post(f"{PLACE}/{one}/reject", json=BODIES["reject"]), 409, "transition_forbidden")
+        refused(gateway.post(f"{PLACE}/{one}/cancel"), 409, "transition_forbidden")
+    assert gateway.post(f"{PLACE}/{own}/reject", json=BODIES["reject"]).status_code == 200
     told = gateway.get("/v1/webhook-deliveries").json()["items"]
     assert Counter(one["event"].partition(".")[2] for one in told if one["request_id"] == early) == {
         "accepted": 1,
