@@ -338,6 +338,11 @@ class ModelRetired(Conflict):
     title = "The model was retired"
 
 
+class AdaptiveBudgetSpent(Conflict):
+    code = "adaptive_budget_spent"
+    title = "The dataset's budget has no room for another version"
+
+
 class DatasetRetired(Conflict):
     code = "dataset_retired"
     title = "The dataset was retired"

@@ -27,10 +27,17 @@ class Damage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AdaptiveBudget:
+    epsilon: float
+    delta: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Dataset:
     """`num_slots`: rows at creation, public and fixed; `num_records`: those that are not null; `damage`: why no run
-    touches it, None for a dataset that is in order. `destroyed_at`: nothing is left of the rows of what was
-    retired."""
+    touches it, None for a dataset that is in order. `adaptive_budget`: what all versions of all models together may
+    ever tell about one row, to people who read every one of them; None: no bound was set. `destroyed_at`: nothing is
+    left of the rows of what was retired."""
 
     id: str
     name: str
@@ -43,6 +50,7 @@ class Dataset:
     revision: int
     digest: str
     damage: Damage | None
+    adaptive_budget: AdaptiveBudget | None
     schema: dict[str, Any] | None
     created_at: datetime.datetime
     retired_at: datetime.datetime | None
@@ -105,19 +113,25 @@ class Datasets:
         schema: Mapping[str, Any] | Path | None = None,
         classes: Sequence[str] | None = None,
         suppressed: Literal["refuse", "skip"] = "refuse",
+        adaptive_epsilon: float | None = None,
+        adaptive_delta: float | None = None,
         idempotency_key: str | None = None,
     ) -> NewDataset:
         """Rows from a .csv, .parquet or .npz file, by the public schema (JSON, or its file); `name`: of the file.
 
         `classes`: the names of the classes, in the order of the labels 0, 1, ...: for npz, and where the schema does
         not list the values of the label. `suppressed`: what to do about rows of people who asked to be forgotten.
-        Refused, they raise `Conflict`."""
+        Refused, they raise `Conflict`. `adaptive_epsilon`, `adaptive_delta`: the dataset's budget, fixed for good."""
         path = Path(path)
         fields = {"name": path.stem if name is None else name, "suppressed": suppressed}
         if schema is not None:
             fields["schema"] = schema.read_text() if isinstance(schema, Path) else json.dumps(schema)
         if classes is not None:
             fields["classes"] = json.dumps(list(classes))
+        if adaptive_epsilon is not None:
+            fields["adaptive_epsilon"] = str(adaptive_epsilon)
+        if adaptive_delta is not None:
+            fields["adaptive_delta"] = str(adaptive_delta)
         with path.open("rb") as content:
             return self._http.call(
                 UPLOAD,

@@ -7,7 +7,7 @@ import importlib.metadata
 import io
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -220,12 +220,12 @@ def people(*subjects: str, **replaced: Any) -> bytes:
 
 @pytest.fixture
 def new_dataset(gateway: TestClient) -> Callable[..., dict[str, Any]]:
-    """Upload made-up people (see `npz`); returns the dataset."""
+    """Upload made-up people (see `npz`), with more in the form if it is asked for; returns the dataset."""
 
-    def create(name: str = "people", **shape: int) -> dict[str, Any]:
+    def create(name: str = "people", form: Mapping[str, str] | None = None, **shape: int) -> dict[str, Any]:
         answer = gateway.post(
             "/v1/datasets",
-            data={"name": name, "classes": classes_of(shape.get("classes", 2))},
+            data={"name": name, "classes": classes_of(shape.get("classes", 2)), **(form or {})},
             files={"file": ("people.npz", npz(**shape))},
         )
         assert answer.status_code == 201, answer.text

@@ -11,7 +11,7 @@ from joserfc.jwk import KeySet
 from sqlalchemy.orm import Session
 
 from app import signing
-from app.accounting import ledger, repository
+from app.accounting import budgets, ledger, repository
 from app.db import now
 from app.db.tables import Certificate, Dataset, DeletionRequest, Erasure, LedgerEntry, Model, Run, Version, new_id
 from app.errors import CertificateBeyondLimits, CertificateInvalid, CertificateUnknown
@@ -21,6 +21,7 @@ from app.privacy import certificate as statements
 from app.privacy import signed as signed_texts
 from app.privacy.accountant import Exposure
 from app.privacy.audit import Observed
+from app.privacy.budget import Budgeted
 from app.privacy.errors import PrivacyError
 from app.privacy.guarantees import Evidence, Guarantee
 from app.privacy.mechanism import Mechanism
@@ -100,25 +101,32 @@ class Evidences:
         Raises `PrivacyError` if the parts contradict each other.
         """
         revision, records = _claimed(self._session, erasure)
+        exposures, under = self._exposures(erasure.request_id)
         return Evidence(
             mechanism=self._mechanism,
             history=tuple(self._history) if whole else self._compacted,
             records=records,
             steps_present=sum(run.steps_total for run in self._runs if run.revision < revision),
-            exposures=self._exposures(erasure.request_id),
+            exposures=exposures,
+            budgets=under,
             delta=self._model.delta,
         )
 
-    def _exposures(self, request_id: str) -> dict[str, Exposure]:
+    def _exposures(self, request_id: str) -> tuple[dict[str, Exposure], dict[str, Budgeted]]:
         """For every model that the request's records fed, the versions published while they were present: all so far,
-        of the models of a dataset where they still are."""
-        exposures = {}
+        of the models of a dataset where they still are. And the budgets of their datasets, of those that have one."""
+        exposures, under = {}, {}
         for erasure in repository.erasures_of(self._session, request_id=request_id):
             revision, records = _claimed(self._session, erasure)
-            for model_id, mechanism, steps in self._released(erasure.dataset_id, revision) if records else ():
+            released = self._released(erasure.dataset_id, revision) if records else []
+            for model_id, mechanism, steps in released:
                 releases = accountant.tally(steps)
                 exposures[model_id] = Exposure(mechanism=mechanism, records=records, releases=releases)
-        return exposures
+            budget = budgets.of(self._session.get_one(Dataset, erasure.dataset_id))
+            if budget and released:
+                models = tuple(model_id for model_id, _, _ in released)
+                under[erasure.dataset_id] = Budgeted(budget=budget, models=models)
+        return exposures, under
 
     def _released(self, dataset_id: str, revision: int) -> list[tuple[str, Mechanism, list[int]]]:
         """By model of the dataset, the steps behind each version that was published before `revision`."""

@@ -6,12 +6,13 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from app.accounting import repository
-from app.db.tables import LedgerEntry, Model
+from app.accounting import budgets, repository
+from app.db.tables import Dataset, LedgerEntry, Model
 from app.privacy import accountant, curve, guarantees
 from app.privacy.accountant import Chain, Exposure, Run
+from app.privacy.budget import Adaptive
 from app.privacy.curve import Point
-from app.privacy.guarantees import Guarantee, Notion
+from app.privacy.guarantees import Guarantee
 from app.privacy.mechanism import Mechanism
 
 
@@ -79,6 +80,7 @@ class _Releases:
             (fed.id, Mechanism.from_json(fed.mechanism), repository.releases(session, model_id=fed.id))
             for fed in repository.models_of(session, dataset_id=model.dataset_id)
         ]
+        self._budget = budgets.of(session.get_one(Dataset, model.dataset_id))
         for lost, mechanism, taken in repository.lost_models(session, dataset_id=model.dataset_id):
             self._models.append((lost, mechanism, [(0, -1, steps) for steps in taken]))
 
@@ -88,7 +90,9 @@ class _Releases:
             [[steps for _, revision, steps in made if revision < body["revision"]] for _, _, made in self._models],
             records=records,
         )
-        return guarantees.guarantee(Notion.ADAPTIVE, mu=accountant.adaptive_mu(exposures), delta=delta)
+        if self._budget:
+            return guarantees.adaptive(Adaptive(mu=records * self._budget.mu, bounded=True), delta=delta)
+        return guarantees.adaptive(Adaptive(mu=accountant.adaptive_mu(exposures), bounded=False), delta=delta)
 
     def to_present(self, body: dict[str, Any]) -> tuple[Exposure, ...]:
         """To one record that is still there: this model's versions before this one, and those of the other models on

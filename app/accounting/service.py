@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from app.accounting import certificates, ledger, repository
-from app.db.tables import Certificate, Dataset, Model
+from app.accounting import budgets, certificates, ledger, repository
+from app.db.tables import Certificate, Model
 from app.errors import ModelNotLive
 from app.privacy import accountant, calibration, guarantees, joint
-from app.privacy.accountant import Chain, Exposure, Run
+from app.privacy.accountant import Chain, Run
 from app.privacy.errors import InfeasibleError
 from app.privacy.guarantees import Evidence, Guarantee, Notion
 from app.privacy.joint import Joint
@@ -73,24 +73,12 @@ def releases_left(
 
     Of one whose `records` have fed every version of every model of the dataset. None: what is published exceeds it.
     """
-    exposed = list(exposures(session, dataset_id=model.dataset_id, records=records).values())
+    exposed = list(budgets.exposures(session, dataset_id=model.dataset_id, records=records).values())
     mechanism = Mechanism.from_json(model.mechanism)
     try:
         return calibration.releases_left(exposed, mechanism, records=records, steps=steps, epsilon=epsilon, delta=delta)
     except InfeasibleError:
         return None
-
-
-def exposures(session: Session, *, dataset_id: str, records: int) -> dict[str, Exposure]:
-    """By model of a dataset, everything published so far, to a person whose `records` have fed all of it."""
-    beyond = session.get_one(Dataset, dataset_id).revision + 1
-    found = {}
-    for fed in repository.models_of(session, dataset_id=dataset_id):
-        published = accountant.tally(repository.releases_before(session, model_id=fed.id, revision=beyond))
-        found[fed.id] = Exposure(mechanism=Mechanism.from_json(fed.mechanism), records=records, releases=published)
-    for model_id, mechanism, steps in repository.lost_models(session, dataset_id=dataset_id):
-        found[model_id] = Exposure(mechanism=mechanism, records=records, releases=accountant.tally(steps))
-    return found
 
 
 def room(chain: Chain, *, epsilon: float, delta: float) -> int:
@@ -133,7 +121,8 @@ def joint_of(session: Session, *, request_id: str) -> Joint | None:
     still has to forget, and where none carried the person.
 
     A request that followed another has certificates of the models that still carried its rows when it came; what the
-    others guarantee is as of today, which is no more than was signed for the other request.
+    others guarantee is as of today, which is no more than was signed for the other request. Of a model that was
+    destroyed nothing is left to tell.
     """
     if repository.is_model_waited_for(session, request_id=request_id):
         return None
@@ -145,7 +134,7 @@ def joint_of(session: Session, *, request_id: str) -> Joint | None:
             continue
         for model in repository.models_of(session, dataset_id=erasure.dataset_id):
             fed = repository.releases_before(session, model_id=model.id, revision=erasure.revision)
-            if model.id in evidences or not fed:
+            if model.id in evidences or not fed or model.destroyed_at is not None:
                 continue
             if not repository.is_live_since(session, model, revision=erasure.revision):
                 return None

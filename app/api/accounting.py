@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query
 from sqlalchemy.orm import Session
 
 from app.access.service import Scope
-from app.accounting import repository, service, verify
+from app.accounting import budgets, repository, service, verify
 from app.api.calls import Call, Cursor, Limit, call_with, number_in
 from app.api.certificates import joint_shown
 from app.api.problems import responses
@@ -29,7 +29,7 @@ from app.api.schemas import (
     StatementOut,
     TargetOut,
 )
-from app.db.tables import Model
+from app.db.tables import Dataset, Model
 from app.errors import (
     DatasetUnknown,
     InputInvalid,
@@ -64,7 +64,8 @@ def get_account(
         standing = service.standing(session, model)
         chain = standing.chain
         plan = planner.forget(chain, records=1, epsilon=model.epsilon, delta=model.delta)
-        left = _left(session, model, chain, epsilon=adaptive_epsilon, delta=adaptive_delta)
+        epsilon, delta = _asked(datasets.get(session, model.dataset_id), adaptive_epsilon, adaptive_delta)
+        left = _left(session, model, chain, epsilon=epsilon, delta=delta)
         releases = repository.count_versions(session, model_id=model.id)
     reset = service.reset(model, at_most=call.at.settings.max_steps)
     without = service.epsilon_without_steps(chain, records=1, delta=model.delta)
@@ -146,25 +147,26 @@ def get_dataset_account(
     versions fit a budget, and which open requests leave no choice but to learn again."""
     with call.reading() as session:
         dataset = datasets.get(session, dataset_id)
-        exposed = service.exposures(session, dataset_id=dataset.id, records=1)
+        exposed = budgets.exposures(session, dataset_id=dataset.id, records=1)
         models = repository.models_of(session, dataset_id=dataset.id)  # without those that a restore has lost
-        budgets = [
+        epsilon, delta = _asked(dataset, adaptive_epsilon, adaptive_delta)
+        accounts = [
             _budget(
                 session,
                 model,
                 exposed[model.id],
-                epsilon=adaptive_epsilon,
-                delta=adaptive_delta,
+                epsilon=epsilon,
+                delta=delta,
                 max_requests=call.at.settings.max_requests_per_run,
             )
             for model in models
         ]
     used = None
     if models and any(exposure.releases for exposure in exposed.values()):
-        delta = adaptive_delta or min(model.delta for model in models)
+        delta = delta or min(model.delta for model in models)
         mu = accountant.adaptive_mu(list(exposed.values()))
         used = shown_guarantees([guarantees.guarantee(Notion.ADAPTIVE, mu=mu, delta=delta)])[0]
-    return DatasetAccountOut(dataset_id=dataset.id, used=used, models=budgets)
+    return DatasetAccountOut(dataset_id=dataset.id, used=used, models=accounts)
 
 
 def _budget(
@@ -196,6 +198,12 @@ def _budget(
         next_run=NextRunOut(kind=plan.kind, steps=plan.steps, reason=plan.reason, records=records) if waits else None,
         relearning=[LargeRequestOut(request_id=request_id, records=rows) for request_id, rows in large],
     )
+
+
+def _asked(dataset: Dataset, epsilon: float | None, delta: float | None) -> tuple[float | None, float | None]:
+    """The budget that was asked about; else the dataset's own, if it has one."""
+    own = budgets.of(dataset)
+    return (own.epsilon, own.delta) if own and epsilon is None and delta is None else (epsilon, delta)
 
 
 def _left(

@@ -14,7 +14,15 @@ from app.access.service import Scope
 from app.api import fields, uploads
 from app.api.calls import Call, Cursor, Limit, call_with, once_with, respond
 from app.api.problems import responses
-from app.api.schemas import DamageOut, DatasetOut, NewDatasetOut, PageOut, SubjectOut
+from app.api.schemas import (
+    AdaptiveBudgetOut,
+    DamageOut,
+    DatasetOut,
+    NewDatasetOut,
+    PageOut,
+    Positive,
+    SubjectOut,
+)
 from app.audit import looks
 from app.db import now
 from app.db.tables import Dataset
@@ -26,6 +34,7 @@ from app.errors import (
     DatasetUnusable,
     FieldError,
     IdempotencyConflict,
+    InputInvalid,
     LetheError,
     RowInvalid,
     SchemaInvalid,
@@ -34,6 +43,7 @@ from app.errors import (
     UploadTooLarge,
 )
 from app.operations import retirement as retired
+from app.privacy.budget import Budget
 from app.registry import damage, datasets, ingest, repository
 from app.registry.encoding import Schema
 from app.registry.schema import parse_classes, parse_schema
@@ -69,14 +79,25 @@ def create_dataset(
         ),
     ] = None,
     suppressed: uploads.WhatOfSuppressed = "refuse",
+    adaptive_epsilon: Annotated[
+        Positive | None,
+        Form(
+            description="With adaptive_delta: a budget for what all versions of all models together may ever tell "
+            "about one row, to people who read every one. Fixed for good; no version is published that exceeds it."
+        ),
+    ] = None,
+    adaptive_delta: Annotated[float | None, Form(gt=0, lt=1)] = None,
 ) -> JSONResponse:
     """Encode the rows by the public schema alone, scale each to norm <= 1, and keep nothing else of the file."""
+    budget = _budget(adaptive_epsilon, adaptive_delta)
     kind = ingest.kind_of(file.filename or "")
     text = _schema_text(columns)
     names = None if classes is None else parse_classes(_json("classes", classes))
     parsed = _schema(kind, text, names)
     declared = parsed.classes if parsed else names or ()
-    once = uploads.with_file(call.at, once, file=file, parts=(name, text or "", classes or "", suppressed))
+    once = uploads.with_file(
+        call.at, once, file=file, parts=(name, text or "", classes or "", suppressed, repr(budget))
+    )
     with call.reading() as session:
         answer = idempotency.replay(session, once)
         began = now(session)
@@ -95,7 +116,7 @@ def create_dataset(
                     raise access.rule_changed()
                 if not suppression.suppressed_since(session, began).isdisjoint(encoded.subject_refs):
                     raise SubjectSuppressed("Somebody in the upload asked to be forgotten meanwhile; send it again.")
-                dataset = datasets.register(session, name=name, encoded=encoded)
+                dataset = datasets.register(session, name=name, encoded=encoded, adaptive_budget=budget)
                 out = NewDatasetOut(**dict(shown(session, dataset)), num_suppressed=encoded.num_suppressed)
                 body = out.model_dump(mode="json", by_alias=True)
                 location = f"/v1/datasets/{dataset.id}"
@@ -180,11 +201,21 @@ def shown(session: Session, dataset: Dataset) -> DatasetOut:
         revision=dataset.revision,
         digest=dataset.digest,
         damage=_damage(dataset),
+        adaptive_budget=AdaptiveBudgetOut(**dataset.adaptive_budget) if dataset.adaptive_budget else None,
         schema_=dataset.schema,
         created_at=dataset.created_at,
         retired_at=dataset.retired_at,
         destroyed_at=dataset.destroyed_at,
     )
+
+
+def _budget(epsilon: float | None, delta: float | None) -> Budget | None:
+    if epsilon is None and delta is None:
+        return None
+    if epsilon is None or delta is None:
+        missing = "adaptive_epsilon" if epsilon is None else "adaptive_delta"
+        raise InputInvalid("A budget is an epsilon and a delta.", [FieldError(missing, "expected, with the other")])
+    return Budget(epsilon=epsilon, delta=delta)
 
 
 def _damage(dataset: Dataset) -> DamageOut | None:

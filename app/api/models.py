@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 from app.access import idempotency
 from app.access.idempotency import Answer, Once
 from app.access.service import Scope
+from app.accounting import budgets
 from app.accounting import service as accounting
 from app.api import evaluations
 from app.api.calls import Call, Cursor, Limit, call_with, once_with, respond
@@ -35,6 +36,7 @@ from app.api.schemas import (
 )
 from app.db.tables import Dataset, Model, Version
 from app.errors import (
+    AdaptiveBudgetSpent,
     DatasetRetired,
     DatasetUnknown,
     EvaluationOverlaps,
@@ -83,6 +85,7 @@ class ExportOut(BaseModel):
     responses=responses(
         DatasetUnknown,
         DatasetRetired,
+        AdaptiveBudgetSpent,
         PreconditionFailed,
         TargetUnreachable,
         TargetTooWeak,
@@ -124,6 +127,8 @@ def create_model(
                 audit_chains=body.audit.chains,
                 max_steps=call.at.settings.max_steps,
             )
+            mechanism = registry.mechanism_of(model)
+            budgets.require_room(session, dataset, mechanism, steps=mechanism.learn_steps)
             answer = idempotency.remember(session, once, _accepted(session, model))
     call.at.bell.wake()
     return respond(answer)

@@ -78,6 +78,11 @@ class DamageOut(BaseModel):
     block: int | None = Field(description="Which 4096 of them; null: all.")
 
 
+class AdaptiveBudgetOut(BaseModel):
+    epsilon: float
+    delta: float
+
+
 class DatasetOut(BaseModel):
     id: str
     name: str
@@ -92,6 +97,9 @@ class DatasetOut(BaseModel):
         description="Names the rows as they are now. It is made of random numbers: nobody can compute it from rows."
     )
     damage: DamageOut | None = Field(description="What was found damaged: no run touches the dataset. Null: nothing.")
+    adaptive_budget: AdaptiveBudgetOut | None = Field(
+        description="What all versions of all models together may ever tell about one row, to people who read them all."
+    )
     schema_: dict[str, Any] | None = Field(serialization_alias="schema")
     created_at: datetime.datetime
     retired_at: datetime.datetime | None = Field(description="Nothing is learned from it any more.")
@@ -552,7 +560,7 @@ class NextRequestOut(BaseModel):
 
 
 class ReleasesLeftOut(BaseModel):
-    epsilon: float = Field(description="The `adaptive` budget: of the query, or the model's target")
+    epsilon: float = Field(description="The `adaptive` budget: of the query, the dataset's, or the model's target")
     delta: float
     steps_per_release: int = Field(description="What forgetting one more record takes now")
     records: int = Field(description="Of the person, in every version of every model of the dataset so far")

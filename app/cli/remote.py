@@ -96,6 +96,10 @@ def dataset_create(
         str | None, typer.Option(help="Names of the classes, in the order of the labels of an .npz file: no,yes")
     ] = None,
     skip_suppressed: Annotated[bool, typer.Option(help="Leave out rows of people who asked to be forgotten")] = False,
+    adaptive_epsilon: Annotated[
+        float | None, typer.Option(help="With --adaptive-delta: what all versions may ever tell about one row, fixed")
+    ] = None,
+    adaptive_delta: Annotated[float | None, typer.Option()] = None,
     url: Url = None,
     key: Key = None,
 ) -> None:
@@ -107,6 +111,8 @@ def dataset_create(
             schema=schema,
             classes=classes.split(",") if classes is not None else None,
             suppressed="skip" if skip_suppressed else "refuse",
+            adaptive_epsilon=adaptive_epsilon,
+            adaptive_delta=adaptive_delta,
         )
     show(created)
 

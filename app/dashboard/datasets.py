@@ -1,15 +1,16 @@
 """Datasets: what is held, what is learned from it, and how rows come in."""
 
 import json
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
 from fastapi import Response
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from starlette.datastructures import FormData, UploadFile
 
 from app.api import additions, datasets, models, problems
 from app.api.calls import Cursor
-from app.api.schemas import Name
+from app.api.schemas import Name, Positive
 from app.dashboard import pages
 from app.dashboard.pages import ROOT
 from app.dashboard.requests import checked, text
@@ -23,8 +24,16 @@ _MOST_MODELS = 500
 Done = Literal["", "made", "added", "retired"]
 
 
-class _Named(BaseModel):
+class _Written(BaseModel):
+    """What is written into the form for a dataset, besides its files and its classes."""
+
     name: Name
+    adaptive_epsilon: Positive | None = None
+    adaptive_delta: Annotated[float, Field(gt=0, lt=1)] | None = None
+
+
+_BUDGET = ("adaptive_epsilon", "adaptive_delta")
+_WRITTEN = ("name", "classes", *_BUDGET)
 
 
 @router.get("/datasets")
@@ -39,24 +48,25 @@ def list_datasets(visit: TheVisit, cursor: Cursor = None) -> Response:
 def new_dataset(visit: TheVisit) -> Response:
     """The form for a dataset."""
     visit.require(datasets.create_dataset)
-    return _new(visit)
+    return _new(visit, written=dict.fromkeys(_WRITTEN, ""))
 
 
 @router.post("/datasets/new")
 def upload_dataset(visit: TheVisit, form: Form) -> Response:
     """Make a dataset of the rows, and show it; or show which lines are wrong, and what was expected there."""
     visit.require(datasets.create_dataset)
+    written = {name: text(form, name) for name in _WRITTEN}
     try:
         answer = visit.ask(
             datasets.create_dataset,
             file=_file(form),
-            name=checked(_Named, name=text(form, "name")).name,
+            **dict(checked(_Written, name=written["name"], **{one: written[one] or None for one in _BUDGET})),
             columns=_chosen(form, "schema"),
-            classes=_classes(text(form, "classes")),
+            classes=_classes(written["classes"]),
             suppressed=_what_of_suppressed(form),
         )
     except LetheError as error:
-        return _new(visit, name=text(form, "name"), classes=text(form, "classes"), error=error)
+        return _new(visit, written=written, error=error)
     made = json.loads(bytes(answer.body))
     return pages.see(f"{ROOT}/datasets/{made['id']}", done="made", left_out=made["num_suppressed"])
 
@@ -113,11 +123,10 @@ def _found(visit: Visit, dataset_id: str) -> dict[str, Any]:
     }
 
 
-def _new(visit: Visit, *, name: str = "", classes: str = "", error: LetheError | None = None) -> Response:
+def _new(visit: Visit, *, written: Mapping[str, str], error: LetheError | None = None) -> Response:
     status = problems.status_of(type(error)) if error else 200
     most_bytes = visit.call.at.settings.max_upload_bytes
-    written = {"name": name, "classes": classes}
-    return visit.page("datasets/new.html", status=status, **written, error=error, most_bytes=most_bytes)
+    return visit.page("datasets/new.html", status=status, written=written, error=error, most_bytes=most_bytes)
 
 
 def _classes(written: str) -> str | None:

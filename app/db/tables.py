@@ -146,7 +146,8 @@ class Dataset(Owned, Table):
     were made with, so that another key is told from people who are not held. `lost_models`: what models published that
     a restored backup does not know, by their ids: `mechanism` and `steps`, of each version. `digest`: the root of what
     its rows are (`app.registry.manifest`); `damaged_at`: since when they are known not to be that; `damage`: what was
-    found first, a `kind`, of which `rows`, in which `block`. `retired_at`: nothing is learned from it any more;
+    found first, a `kind`, of which `rows`, in which `block`. `adaptive_budget`: `epsilon` and `delta`, if it was made
+    with one (`app.accounting.budgets`). `retired_at`: nothing is learned from it any more;
     `destroyed_at`: nothing is left of its rows."""
 
     __tablename__ = "datasets"
@@ -165,6 +166,7 @@ class Dataset(Owned, Table):
     attempts: Mapped[int] = mapped_column(default=0)
     not_before: Mapped[datetime.datetime | None]
     created_at: Mapped[datetime.datetime]
+    adaptive_budget: Mapped[dict[str, float] | None] = mapped_column(sa.JSON(none_as_null=True))
     retired_at: Mapped[datetime.datetime | None]
     destroyed_at: Mapped[datetime.datetime | None]
     __table_args__ = (sa.Index(None, "tenant_id", "created_at", "id"),)
@@ -429,8 +431,8 @@ class Erasure(Table):
 
 
 class RequestModel(Table):
-    """What a request asks of one model: pending, running, completed, cancelled, or nothing_published (it never had a
-    version). `requested_at`: `created_at` of the request."""
+    """What a request asks of one model: pending, running, completed, cancelled, destroyed (nothing is left of it), or
+    nothing_published (it never had a version). `requested_at`: `created_at` of the request."""
 
     __tablename__ = "request_models"
     request_id: Mapped[str] = mapped_column(sa.ForeignKey("deletion_requests.id"), primary_key=True)

@@ -1,6 +1,7 @@
 """What workers do to requests: claim their rows, confirm that they are null, complete them or hand them back."""
 
 from collections.abc import Sequence
+from typing import Literal
 
 from sqlalchemy.orm import Session
 
@@ -69,11 +70,17 @@ def complete_model(session: Session, owed: RequestModel, *, version: int, certif
     completion.complete_if_done(session, deletion.get(session, owed.request_id))
 
 
-def give_up_model(session: Session, *, model_id: str, revision: int) -> None:
-    """Expect nothing more of a model that never had a version: requests whose rows are null by `revision` have nothing
-    to wait for, the others are asked again if the model comes back (`claim_erasures`)."""
+def give_up_model(
+    session: Session,
+    *,
+    model_id: str,
+    revision: int,
+    because: Literal["nothing_published", "destroyed"] = "nothing_published",
+) -> None:
+    """Expect nothing more of a model that never had a version, or of which nothing is left: requests whose rows are
+    null by `revision` have nothing to wait for, the others are asked again if it comes back (`claim_erasures`)."""
     for owed, _, _ in repository.awaiting_model(session, model_id=model_id, revision=revision):
-        owed.status = "nothing_published"
+        owed.status = because
         completion.complete_if_done(session, deletion.get(session, owed.request_id))
     repository.drop_pending(session, model_id=model_id)
 

@@ -35,8 +35,8 @@ LIMITS = [
     "Accuracy measured on an evaluation dataset tells about the people in it, whom no guarantee covers.",
     "It is about one model; what all models together tell about the person is the joint number of the request, in"
     " which mu^2 of the models add up.",
-    "The adaptive number was summed afterwards, over what had been published: no budget set in advance bounded it, so"
-    " it holds for a schedule of runs that nobody chose by reading versions.",
+    "Where a dataset has no budget set in advance, the adaptive number was summed afterwards, over what had been"
+    " published, so it holds for a schedule of runs that nobody chose by reading versions.",
     "Settings that were tuned on this data (l2, noise, step size, which models were made and kept) tell about it, and"
     " no guarantee covers that.",
 ]

@@ -5,13 +5,14 @@ whoever holds a certificate recomputes the same numbers with the same function.
 """
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from functools import cached_property, lru_cache
 from typing import Any, Self
 
-from app.privacy import accountant, conversion
+from app.privacy import accountant, budget, conversion
 from app.privacy.accountant import Chain, Exposure, Run
+from app.privacy.budget import Adaptive, Budgeted
 from app.privacy.errors import PreconditionError, require_count
 from app.privacy.mechanism import Adjacency, Mechanism
 
@@ -38,6 +39,14 @@ REFERENCE_PROCESS: dict[Notion, str] = {
     Notion.RELEASE: "for one record still present: this version with another record in its place,"
     " given the version published before",
 }
+
+
+ADAPTIVE_IN_BUDGET = (
+    "the same history in which the records of this request had been null from the start;"
+    " also against people who read every version published so far, of every model that these records fed, and chose by"
+    " it whom to delete and what to run: no version was published that exceeds the budget set in advance"
+)
+"""The process of `adaptive` where a budget bounds it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +94,7 @@ def confirm(part: str, *, stated: dict[str, Any], recomputed: dict[str, Any]) ->
 @lru_cache(
     maxsize=4096, typed=True
 )  # a model that forgets one person after the other comes to the same numbers again and again
-def guarantee(notion: Notion, *, mu: float, delta: float) -> Guarantee:
+def guarantee(notion: Notion, *, mu: float, delta: float, process: str | None = None) -> Guarantee:
     """The guarantee of `mu` >= 0 in `notion`, converted at 0 < delta < 1 (Dong, Roth and Su 2022, Corollary 2.13)."""
     return Guarantee(
         notion=notion,
@@ -93,8 +102,14 @@ def guarantee(notion: Notion, *, mu: float, delta: float) -> Guarantee:
         mu=mu,
         epsilon=conversion.gdp_epsilon(mu=mu, delta=delta),
         delta=delta,
-        reference_process=REFERENCE_PROCESS[notion],
+        reference_process=process or REFERENCE_PROCESS[notion],
     )
+
+
+def adaptive(found: Adaptive, *, delta: float) -> Guarantee:
+    """The guarantee against people who read every version."""
+    process = ADAPTIVE_IN_BUDGET if found.bounded else None
+    return guarantee(Notion.ADAPTIVE, mu=found.mu, delta=delta, process=process)
 
 
 def of_chain(chain: Chain, *, last_run: Run, delta: float) -> list[Guarantee]:
@@ -112,7 +127,8 @@ class Evidence:
 
     `history`: the runs of the chain so far, learning first. `records` of this person became null after
     `steps_present` steps of it (0: they were null before the chain began). `exposures`: for every model the records
-    fed, keyed by model id, the versions published while they were present.
+    fed, keyed by model id, the versions published while they were present; `budgets`: of their datasets, of those that
+    have one, keyed by dataset id.
 
     Raises `PreconditionError` where the parts contradict each other.
     """
@@ -122,6 +138,7 @@ class Evidence:
     records: int
     steps_present: int
     exposures: dict[str, Exposure]
+    budgets: dict[str, Budgeted] = field(default_factory=dict)
     delta: float
 
     def __post_init__(self) -> None:
@@ -152,12 +169,11 @@ class Evidence:
     @cached_property
     def _guarantees(self) -> list[Guarantee]:
         deleted = accountant.deletion_mu(self.chain, records=self.records, steps_present=self.steps_present)
-        adaptive = accountant.adaptive_mu(list(self.exposures.values()))
         unlearned, released = of_chain(self.chain, last_run=self.history[-1], delta=self.delta)
         return [
             unlearned,
             guarantee(Notion.DELETION, mu=deleted, delta=self.delta),
-            guarantee(Notion.ADAPTIVE, mu=adaptive, delta=self.delta),
+            adaptive(budget.adaptive(self.exposures, self.budgets), delta=self.delta),
             released,
         ]
 
@@ -176,6 +192,7 @@ class Evidence:
                 }
                 for model_id, exposure in sorted(self.exposures.items())
             },
+            "budgets": {dataset_id: budgeted.to_json() for dataset_id, budgeted in sorted(self.budgets.items())},
             "delta": self.delta,
         }
 
@@ -195,5 +212,6 @@ class Evidence:
                 )
                 for model_id, exposure in document["exposures"].items()
             },
+            budgets={dataset_id: Budgeted.from_json(one) for dataset_id, one in document["budgets"].items()},
             delta=document["delta"],
         )

@@ -8,14 +8,14 @@ version of every model already, so it is one sum over all of them and no composi
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from app.privacy import accountant, conversion
+from app.privacy import accountant, budget, guarantees
 from app.privacy.accountant import Exposure
-from app.privacy.errors import DomainError
-from app.privacy.guarantees import REFERENCE_PROCESS, Evidence, Guarantee, Notion
-from app.privacy.mechanism import Adjacency
+from app.privacy.budget import Budgeted
+from app.privacy.errors import DomainError, PreconditionError
+from app.privacy.guarantees import Evidence, Guarantee, Notion
 
 _OF_ALL = "of all these models together: "
 
@@ -58,20 +58,11 @@ def of(evidences: Mapping[str, Evidence]) -> Joint:
         raise DomainError("Expected evidence of at least one model")
     delta = min(evidence.delta for evidence in evidences.values())
     mus = {notion: _composed(evidences, notion) for notion in (Notion.UNLEARNING, Notion.DELETION)}
-    mus[Notion.ADAPTIVE] = accountant.adaptive_mu(_exposures(evidences))
+    found = [guarantees.guarantee(notion, mu=mu, delta=delta) for notion, mu in mus.items()]
+    found.append(guarantees.adaptive(budget.adaptive(_exposures(evidences), _budgets(evidences)), delta=delta))
     return Joint(
         models=tuple(sorted(evidences)),
-        guarantees=tuple(
-            Guarantee(
-                notion=notion,
-                adjacency=Adjacency.ZERO_OUT,
-                mu=mu,
-                epsilon=conversion.gdp_epsilon(mu=mu, delta=delta),
-                delta=delta,
-                reference_process=_OF_ALL + REFERENCE_PROCESS[notion],
-            )
-            for notion, mu in mus.items()
-        ),
+        guarantees=tuple(replace(one, reference_process=_OF_ALL + one.reference_process) for one in found),
     )
 
 
@@ -80,7 +71,7 @@ def _composed(evidences: Mapping[str, Evidence], notion: Notion) -> float:
     return math.sqrt(math.fsum(mu * mu for mu in found))
 
 
-def _exposures(evidences: Mapping[str, Evidence]) -> list[Exposure]:
+def _exposures(evidences: Mapping[str, Evidence]) -> dict[str, Exposure]:
     """Of every model that the person's records fed, what was published to somebody who read most of it: statements that
     were made at different times may have counted differently."""
     largest: dict[str, Exposure] = {}
@@ -89,4 +80,17 @@ def _exposures(evidences: Mapping[str, Evidence]) -> list[Exposure]:
             known = largest.get(model_id)
             if known is None or accountant.adaptive_mu([exposure]) > accountant.adaptive_mu([known]):
                 largest[model_id] = exposure
-    return list(largest.values())
+    return largest
+
+
+def _budgets(evidences: Mapping[str, Evidence]) -> dict[str, Budgeted]:
+    """Of every dataset, with the models that any of the statements names."""
+    found: dict[str, Budgeted] = {}
+    for evidence in evidences.values():
+        for dataset_id, budgeted in evidence.budgets.items():
+            known = found.get(dataset_id, budgeted)
+            if known.budget != budgeted.budget:
+                raise PreconditionError("budget_kept", f"Expected one budget of {dataset_id}")
+            models = dict.fromkeys((*known.models, *budgeted.models))
+            found[dataset_id] = replace(known, models=tuple(models))
+    return found

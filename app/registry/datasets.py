@@ -9,6 +9,7 @@ from app.audit import service as audit
 from app.db import actor, now
 from app.db.tables import Dataset, new_id
 from app.errors import DatasetBusy, DatasetRetired, DatasetUnknown, SubjectUnknown
+from app.privacy.budget import Budget
 from app.registry import ingest, repository
 from app.registry.encoding import Schema
 from app.registry.rows import RowStore
@@ -52,8 +53,9 @@ def encode(rows: RowStore, upload: Upload, *, suppressed: Suppressed) -> Encoded
     )
 
 
-def register(session: Session, *, name: str, encoded: Encoded) -> Dataset:
-    """Make an encoded upload a dataset: from here on its slots are fixed and their number is public."""
+def register(session: Session, *, name: str, encoded: Encoded, adaptive_budget: Budget | None = None) -> Dataset:
+    """Make an encoded upload a dataset: from here on its slots are fixed and their number is public, and so is what its
+    versions may ever tell, if there is a budget."""
     dataset = Dataset(
         id=encoded.dataset_id,
         tenant_id=actor(session).tenant_id,
@@ -65,12 +67,14 @@ def register(session: Session, *, name: str, encoded: Encoded) -> Dataset:
         digest=encoded.root,
         references_check=encoded.dataset_id,
         revision=0,
+        adaptive_budget=adaptive_budget and adaptive_budget.to_json(),
         created_at=now(session),
     )
     session.add(dataset)
     session.flush()  # the records refer to it
     repository.add_records(session, dataset_id=dataset.id, subject_refs=encoded.subject_refs)
-    audit.record(session, "dataset.created", dataset.id, num_slots=dataset.num_slots)
+    of_budget = adaptive_budget.to_json() if adaptive_budget else {}
+    audit.record(session, "dataset.created", dataset.id, num_slots=dataset.num_slots, **of_budget)
     return dataset
 
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from sqlalchemy.orm import Session
 
 from app import telemetry
-from app.accounting import ledger
+from app.accounting import budgets, ledger
 from app.accounting import repository as accounting_repository
 from app.db import now
 from app.db.tables import Dataset, Model, Run, Version, new_id
 from app.deletion import claims
 from app.deletion import repository as deletion_repository
-from app.errors import LetheError
+from app.errors import AdaptiveBudgetSpent, LetheError
 from app.privacy.audit import AuditPlan
 from app.privacy.errors import PrivacyError
 from app.privacy.mechanism import Mechanism
@@ -22,6 +22,9 @@ from app.registry import service as registry
 from app.registry.additions import Taken
 from app.unlearning import audits, planner, repository, service
 from app.unlearning.planner import Plan
+
+_LOOK_AGAIN = datetime.timedelta(days=1)
+"""After how long a model whose dataset has no room for another version is looked at again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +72,7 @@ def claim(
             with session.begin_nested():
                 if due.audit:
                     return _claim_audit(session, dataset, worker=worker, lease_seconds=lease_seconds)
-                return _claim(
+                claimed = _claim(
                     session,
                     dataset,
                     worker=worker,
@@ -77,6 +80,8 @@ def claim(
                     max_requests=max_requests,
                     deletions_only=deletions_only,
                 )
+                if claimed is not None:
+                    return claimed
         except (LetheError, PrivacyError) as error:  # what is wrong with one dataset must not stop the others
             code = error.code if isinstance(error, LetheError) else type(error).__name__
             telemetry.logger().error("unlearning.dataset_put_off", dataset_id=dataset.id, error=code)
@@ -94,23 +99,40 @@ def anything_to_do(session: Session, *, deletions_only: bool = False) -> bool:
 
 def _claim(
     session: Session, dataset: Dataset, *, worker: str, lease_seconds: float, max_requests: int, deletions_only: bool
-) -> Claimed:
-    at = now(session)
+) -> Claimed | None:
+    """None where all that there was to do is up to models that may publish no version any more."""
     additions.take(session, dataset=dataset)
     claims.claim_erasures(session, dataset=dataset, limit=max_requests)
-    models = repository.models_due(session, dataset=dataset, at=at, deletions_only=deletions_only)
-    if models:
-        model, live = models[0]
-        records = accounting_repository.records_waiting_for(session, model)
-        plan = _plan(session, model, records=records)
+    model, live, records = None, None, 0
+    for due, version in repository.models_due(session, dataset=dataset, at=now(session), deletions_only=deletions_only):
+        records = accounting_repository.records_waiting_for(session, due)
+        plan = _plan(session, due, records=records)
+        if _has_room(session, dataset, due, plan):
+            model, live = due, version
+            break
     else:
-        model, live, records = None, None, 0
         erases = bool(deletion_repository.unconfirmed_erasures(session, dataset_id=dataset.id))
+        if not erases and not additions.taken(session, dataset_id=dataset.id):
+            return None
+        records = 0
         plan = Plan(kind="erase" if erases else "add", steps=0, reason="no model of this dataset is to be run")
     run = _begin(session, dataset, model, plan, live=live, records=records, worker=worker, lease_seconds=lease_seconds)
     if model:
         claims.start_models(session, model_id=model.id, revision=run.revision, run_id=run.id)
     return _claimed(session, run, dataset, model)
+
+
+def _has_room(session: Session, dataset: Dataset, model: Model, plan: Plan) -> bool:
+    """Whether the dataset's budget has room for the version that a plan makes. Where it has none the model waits:
+    there is no cheaper way, and what is published is never forgotten by those who read it."""
+    try:
+        budgets.require_room(session, dataset, registry.mechanism_of(model), steps=plan.steps)
+    except AdaptiveBudgetSpent as error:
+        if model.error_code != error.code:
+            telemetry.logger().error("unlearning.model_waits", model_id=model.id, error=error.code)
+        model.error_code, model.not_before = error.code, now(session) + _LOOK_AGAIN
+        return False
+    return True
 
 
 def _claim_audit(session: Session, dataset: Dataset, *, worker: str, lease_seconds: float) -> Claimed:

@@ -12,7 +12,7 @@ from app.db import now
 from app.db.tables import Dataset, Model
 from app.deletion import claims
 from app.deletion import repository as deletion_repository
-from app.errors import DatasetInUse, ModelInUse, ModelUnknown
+from app.errors import AdaptiveBudgetSpent, DatasetInUse, ModelInUse, ModelUnknown
 from app.registry import additions
 from app.registry import repository as registry_repository
 from app.registry import service as registry
@@ -20,13 +20,15 @@ from app.unlearning import repository, service
 
 
 def retire_model(session: Session, model: Model) -> None:
-    """Take a model out of service for good; once more changes nothing. Raises `ModelInUse` while requests wait for it.
+    """Take a model out of service for good; once more changes nothing. Raises `ModelInUse` while requests wait for it,
+    unless it may publish no version any more: then they are done once nothing is left of it.
 
     The run that it may have under way is cut off: nobody waits for that either.
     """
     if model.retired_at is not None:
         return
-    if waiting := deletion_repository.count_owed(session, model_id=model.id):
+    may_publish = model.error_code != AdaptiveBudgetSpent.code
+    if waiting := may_publish and deletion_repository.count_owed(session, model_id=model.id):
         raise ModelInUse(
             f"{_requests(waiting)} for model {model.id} to forget; wait until they are completed "
             f"(GET /v1/deletion-requests?model_id={model.id}), or cancel them."
@@ -115,3 +117,7 @@ def confirm(session: Session, retired: repository.Retired) -> None:
     """Note that nothing is left of it."""
     registry_repository.mark_destroyed(session, version_ids=retired.version_ids, at=now(session))
     repository.mark_gone(session, retired.id, at=now(session))
+    model = session.get(Model, retired.id)
+    if model is not None:
+        revision = session.get_one(Dataset, model.dataset_id).revision
+        claims.give_up_model(session, model_id=model.id, revision=revision, because="destroyed")

@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from app.accounting import certificates, ledger
+from app.accounting import budgets, certificates, ledger
 from app.accounting import repository as accounting_repository
 from app.audit import checkpoints
 from app.audit import service as audit
@@ -133,7 +133,8 @@ def publish(
     """Everything at once: the new version, its ledger entry, a certificate for each request, the requests completed.
 
     Raises `LeaseLost` if the run was taken away, `RunDiffersFromPlan` if what ran is not what was planned,
-    `AuditFailed` if the run's audit found that it is not what is to be certified.
+    `AuditFailed` if the run's audit found that it is not what is to be certified, `AdaptiveBudgetSpent` if the dataset
+    has no room for the version any more.
     """
     run = _held(session, run_id)
     model = session.get_one(Model, run.model_id)
@@ -152,6 +153,7 @@ def publish(
         metrics = {}  # measured while somebody's rows were still there
     version = registry.publish_version(session, run=run, model=model, weights_sha256=weights_sha256, metrics=metrics)
     session.flush()  # the accountant reads the version just published
+    budgets.require_kept(session, dataset)
     began = accounting_repository.chain_began_at(session, model_id=model.id)
     if began is None or accounting_repository.records_added_since(session, dataset_id=dataset.id, revision=began):
         raise RunDiffersFromPlan(f"Run {run.id} continued a chain that began before rows were added to its data.")

@@ -83,8 +83,8 @@ class World:
     def upload(self, content: bytes, name: str = "people.npz", **asked: Any) -> str:
         return self.code("POST", "/datasets", data={"name": "people"} | asked, files={"file": (name, content)})
 
-    def dataset_id(self, **shape: int) -> str:
-        return str(self.new_dataset(**shape)["id"])
+    def dataset_id(self, **asked: Any) -> str:
+        return str(self.new_dataset(**asked)["id"])
 
     def model_id(self, **asked: Any) -> str:
         return str(self.new_model(self.dataset_id(), **asked)["id"])
@@ -569,6 +569,11 @@ REACHED: dict[str, Callable[[World], str]] = {
     "model_in_use": lambda w: w.code("DELETE", f"/models/{waited_for(w)}"),
     "model_retired": lambda w: w.code("POST", f"/models/{retired(w, 'models', w.model_id())}/relearn"),
     "dataset_in_use": lambda w: w.code("DELETE", f"/datasets/{w.new_model(w.dataset_id())['dataset_id']}"),
+    "adaptive_budget_spent": lambda w: w.code(
+        "POST",
+        "/models",
+        json={"name": "m", "dataset_id": w.dataset_id(form={"adaptive_epsilon": "0.01", "adaptive_delta": "1e-5"})},
+    ),
     "dataset_retired": lambda w: w.code(
         "POST", "/models", json={"name": "m", "dataset_id": retired(w, "datasets", w.dataset_id())}
     ),

@@ -1,0 +1,200 @@
+"""Datasets with a budget: what all their versions together may ever tell, whatever happens."""
+
+import functools
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from fastapi.testclient import TestClient
+
+from app.accounting import budgets, certificates
+from app.db.tables import Dataset, Version
+from app.errors import AdaptiveBudgetSpent, CertificateInvalid
+from app.installation import Installation
+from app.privacy import conversion
+from app.unlearning import queue, service
+from tests.conftest import FORM, npz
+from tests.stored import rows_of
+
+Make = Callable[..., dict[str, Any]]
+Budgeted = Callable[[float], dict[str, Any]]
+Get = Callable[[str], Any]
+Work = Callable[[], int]
+
+DELTA = 1e-5
+
+
+@pytest.fixture
+def budgeted(new_dataset: Make) -> Budgeted:
+    """Upload made-up people under a budget; returns the dataset."""
+    return lambda epsilon: new_dataset(form={"adaptive_epsilon": str(epsilon), "adaptive_delta": str(DELTA)})
+
+
+@pytest.fixture
+def epsilon_of(new_dataset: Make, new_model: Make, forget: Make, work: Work, get: Get) -> Callable[[int], float]:
+    """The budget of which learning and so many versions by which one is forgotten are just within."""
+
+    def found(releases: int) -> float:
+        dataset = new_dataset()
+        new_model(dataset["id"], noise_scale=0.05)
+        work()
+        for number in range(releases):
+            forget(f"p{number}", dataset_ids=[dataset["id"]])
+            work()
+        used = get(f"/accounting/datasets/{dataset['id']}?adaptive_delta={DELTA}")["used"]
+        return float(used["epsilon"]) * (1 + 1e-6)
+
+    return found
+
+
+def test_a_certificate_signs_the_bound(
+    gateway: TestClient,
+    budgeted: Budgeted,
+    new_model: Make,
+    forget: Make,
+    work: Work,
+    get: Get,
+    epsilon_of: Callable[[int], float],
+) -> None:
+    """Under a budget `adaptive` is the budget, not the sum; the certificate recomputes offline, and says that no
+    version was published beyond it."""
+    dataset = budgeted(epsilon := epsilon_of(3))
+    assert dataset["adaptive_budget"] == {"epsilon": epsilon, "delta": DELTA}
+    model = new_model(dataset["id"], noise_scale=0.05)
+    work()
+    request = forget("p1", dataset_ids=[dataset["id"]])
+    work()
+    [signed] = get(f"/deletion-requests/{request['id']}/certificate")["certificates"]
+    verified = certificates.verify(signed["jws"], get_keys(gateway))
+    adaptive = next(one for one in verified.guarantees if one.notion == "adaptive")
+    assert adaptive.mu == conversion.gdp_mu(epsilon=epsilon, delta=DELTA)
+    assert "budget set in advance" in adaptive.reference_process
+    joint = get(f"/deletion-requests/{request['id']}/certificate")["joint"]
+    assert adaptive.mu in [one["mu"] for one in joint["guarantees"]]
+    curve = get(f"/accounting/models/{model['id']}/trajectory")
+    assert adaptive.mu in [one["adaptive"]["mu"] for one in curve["items"] if one["adaptive"]]
+    account = get(f"/accounting/datasets/{dataset['id']}")
+    assert account["models"][0]["releases_left"]["epsilon"] == epsilon
+    assert account["models"][0]["releases_left"]["count"] == 2
+
+
+def get_keys(gateway: TestClient) -> dict[str, Any]:
+    found: dict[str, Any] = gateway.get("/.well-known/jwks.json").json()
+    return found
+
+
+def test_a_budget_that_was_made_up_afterwards(
+    at: Installation, gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, work: Work
+) -> None:
+    """A statement whose budget is smaller than what it says was published is refused by whoever recomputes it."""
+    new_model(new_dataset()["id"], noise_scale=0.05)
+    work()
+    request = forget("p1")
+    work()
+    proof = gateway.get(f"/v1/deletion-requests/{request['id']}/certificate").json()
+    statement = certificates.statement_in(proof["certificates"][0]["jws"])
+    models = list(statement["evidence"]["exposures"])
+    statement["evidence"]["budgets"] = {statement["dataset"]["id"]: {"epsilon": 0.1, "delta": DELTA, "models": models}}
+    with pytest.raises(CertificateInvalid, match="budget_kept"):
+        certificates.verify(certificates.sign(at.keys, statement), get_keys(gateway))
+
+
+def test_nothing_is_published_beyond_it(
+    at: Installation,
+    gateway: TestClient,
+    budgeted: Budgeted,
+    new_model: Make,
+    forget: Make,
+    work: Work,
+    get: Get,
+    epsilon_of: Callable[[int], float],
+) -> None:
+    """Once a version would exceed the budget, rows are still erased, and the request waits for its model, which says
+    why; nobody learns from the dataset; when the model is retired, and nothing is left of it, the request is done."""
+    dataset = budgeted(epsilon_of(1))
+    model = new_model(dataset["id"], noise_scale=0.05)
+    work()
+    first = forget("p1", dataset_ids=[dataset["id"]])
+    work()
+    assert get(f"/deletion-requests/{first['id']}")["status"] == "completed"
+    second = forget("p2", dataset_ids=[dataset["id"]])
+    assert work() == 1
+    assert work() == 0
+    assert not rows_of(at, dataset["id"]).features[2].any()
+    waiting = get(f"/deletion-requests/{second['id']}")
+    assert (waiting["status"], waiting["models"][0]["status"]) != ("completed", "completed")
+    stands = get(f"/models/{model['id']}")
+    assert (stands["live_version"], stands["error_code"]) == (2, "adaptive_budget_spent")
+    body = {"name": "more", "dataset_id": dataset["id"], "l2": 0.05, "noise_scale": 0.05}
+    answer = gateway.post("/v1/models", json=body)
+    assert (answer.status_code, answer.json()["code"]) == (409, "adaptive_budget_spent")
+    assert gateway.delete(f"/v1/models/{model['id']}").status_code == 200
+    done = get(f"/deletion-requests/{second['id']}")
+    assert (done["status"], done["outcome"]) == ("completed", "forgotten")
+    assert [one["status"] for one in done["models"]] == ["destroyed"]
+    with at.database.reading() as session:
+        budgets.require_kept(session, session.get_one(Dataset, dataset["id"]))
+        assert (
+            session.scalar(sa.select(sa.func.count()).select_from(Version).where(Version.model_id == model["id"])) == 2
+        )
+
+
+def test_room_that_was_taken_meanwhile(
+    at: Installation,
+    budgeted: Budgeted,
+    new_model: Make,
+    forget: Make,
+    work: Work,
+    epsilon_of: Callable[[int], float],
+) -> None:
+    """What was planned while there was room is not published if there is none any more when it is done."""
+    dataset = budgeted(epsilon_of(1))
+    new_model(dataset["id"], noise_scale=0.05, audit={"lanes": 0})
+    work()
+    forget("p1", dataset_ids=[dataset["id"]])
+    with at.database.writing() as session:
+        claimed = queue.claim(session, worker="w", lease_seconds=60, max_requests=10)
+        assert claimed is not None
+        assert claimed.mechanism is not None
+        lost = {"mechanism": claimed.mechanism.to_json(), "steps": [claimed.mechanism.learn_steps]}
+        session.get_one(Dataset, dataset["id"]).lost_models = {"mdl_lost": lost}
+    publish = functools.partial(
+        service.publish,
+        keys=at.keys,
+        run_id=claimed.run_id,
+        steps_ran=claimed.steps,
+        mechanism_ran=claimed.mechanism,
+        weights_sha256="0" * 64,
+        metrics={},
+        observed=None,
+    )
+    with at.database.writing() as session, pytest.raises(AdaptiveBudgetSpent):
+        publish(session)
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        {"adaptive_epsilon": "1"},
+        {"adaptive_delta": "0.1"},
+        {"adaptive_epsilon": "0", "adaptive_delta": "0.1"},
+        {"adaptive_epsilon": "inf", "adaptive_delta": "0.1"},
+        {"adaptive_epsilon": "1", "adaptive_delta": "1"},
+    ],
+)
+def test_what_is_no_budget(gateway: TestClient, form: dict[str, str]) -> None:
+    """Half a budget, and numbers that bound nothing, are refused by name, and nothing is stored."""
+    answer = gateway.post("/v1/datasets", data=FORM | form, files={"file": ("people.npz", npz())})
+    assert (answer.status_code, answer.json()["code"]) == (422, "input_invalid")
+    assert "adaptive_" in json.dumps(answer.json()["errors"])
+    assert gateway.get("/v1/datasets").json()["items"] == []
+
+
+def test_the_audit_log_says_since_when(gateway: TestClient, budgeted: Budgeted) -> None:
+    """That a budget was set before anything was published is in the audit log."""
+    dataset = budgeted(2.0)
+    found = gateway.get("/v1/audit-log", params={"action": "dataset.created"}).json()["items"]
+    [entry] = [one for one in found if one["object_id"] == dataset["id"]]
+    assert (entry["detail"]["epsilon"], entry["detail"]["delta"]) == (2.0, DELTA)
