@@ -343,7 +343,16 @@ def test_runs_are_traced(
     assert (found["lethe.kind"], found["lethe.model_id"], found["lethe.records"]) == ("unlearn", model["id"], 1)
     phases = [span for span in collector.spans if span.parent_span_id == whole.span_id]
     phases.sort(key=lambda span: span.start_time_unix_nano)
-    assert [phase.name for phase in phases] == ["claim", "verify", "erase", "steps", "examine", "evaluate", "publish"]
+    assert [phase.name for phase in phases] == [
+        "claim",
+        "verify",
+        "edit",
+        "erase",
+        "steps",
+        "examine",
+        "evaluate",
+        "publish",
+    ]
     assert all(phase.trace_id == whole.trace_id for phase in phases)
 
 

@@ -26,6 +26,7 @@ RUN = {
     "started_at": "2026-01-01T00:00:00Z",
     "finished_at": None,
     "error_code": None,
+    "repeated": 0,
     "audit": None,
 }
 OWED = {"model_id": "mdl_1", "status": "running", "run_id": "run_1", "version": None, "certificate_id": None}
