@@ -47,7 +47,7 @@ def main() -> None:
                     "--no-header",
                     "--no-annotate",
                 ),
-                *("--python-platform", "linux", "--python-version", "3.11.9", "--generate-hashes"),
+                *("--python-platform", "linux", "--python-version", "3.11.0", "--generate-hashes"),
                 *("--constraint", ROOT / "constraints.txt", "--default-index", "https://pypi.org/simple"),
             ],
             input="\n".join(wanted(extras)),
