@@ -15,8 +15,11 @@ from app.backup import repository as backup_repository
 from app.db.tables import Record, RequestAlias, Suppression, Tenant
 from app.deletion import restoration, retention_repository
 from app.installation import Installation
+from app.unlearning import queue
+from app.unlearning import service as unlearning
 from tests.app.access.test_subjects import COMPOSED, DECOMPOSED
 from tests.conftest import people
+from worker import runner
 
 Make = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
@@ -186,6 +189,49 @@ def test_requests_that_share_a_person_are_claimed_in_turn(
     assert work() >= 3
     assert {get(f"/deletion-requests/{made['id']}")["outcome"] for made in requests} == {"forgotten"}
     assert get(f"/datasets/{crowd['id']}")["num_records"] == 32
+
+
+def _die_after_claiming(at: Installation) -> None:
+    """A worker claims what is due, and is found dead."""
+    with at.database.writing() as session:
+        assert queue.claim(session, worker="w", lease_seconds=60, max_requests=100)
+    with at.database.writing() as session:
+        assert unlearning.take_back(session, worker="w") == 1
+
+
+def test_requests_about_the_same_rows_are_joined_without_counting_a_row_twice(
+    at: Installation, crowd: dict[str, Any], forget: Make, get: Get, work: Callable[[], int]
+) -> None:
+    """Whoever joins several requests that name the same people under way is forgotten with them, and certified for as
+    many rows as there are."""
+    made = [forget("p1", aliases=["p2"]), *(forget("p1") for _ in range(5))]
+    _die_after_claiming(at)
+    made += [forget("p1", aliases=["p2"]), forget("p2", aliases=["p1"])]
+    work()
+    assert {get(f"/deletion-requests/{one['id']}")["outcome"] for one in made} == {"forgotten"}
+    for one in (made[0], *made[-2:]):
+        [certificate] = get(f"/deletion-requests/{one['id']}/certificate")["certificates"]
+        assert certificate["statement"]["request"]["records"] == 4
+
+
+def test_requests_of_several_revisions_are_joined(
+    at: Installation,
+    crowd: dict[str, Any],
+    new_model: Make,
+    forget: Make,
+    get: Get,
+    work: Callable[[], int],
+) -> None:
+    """Whoever joins a request that one model has honoured and another has not, and a later one, is forgotten."""
+    new_model(crowd["id"])
+    assert work() == 1
+    made = [forget("p1")]
+    assert runner.run_next(at, worker="test")  # one of the two models
+    made.append(forget("p2"))
+    _die_after_claiming(at)
+    made.append(forget("p1", aliases=["p2"]))
+    work()
+    assert {get(f"/deletion-requests/{one['id']}")["outcome"] for one in made} == {"forgotten"}
 
 
 def test_withdrawing_a_request_lets_its_aliases_in(
