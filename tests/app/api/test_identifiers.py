@@ -10,14 +10,16 @@ import pytest
 import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
+from app.access.policy import Policy
 from app.access.service import DEFAULT_TENANT, Scope
 from app.backup import repository as backup_repository
-from app.db.tables import Record, RequestAlias, Suppression, Tenant
-from app.deletion import restoration, retention_repository
+from app.db.tables import DeletionRequest, Record, RequestAlias, Suppression, Tenant
+from app.deletion import repository, restoration, retention_repository
 from app.installation import Installation
 from app.unlearning import queue
 from app.unlearning import service as unlearning
 from tests.app.access.test_subjects import COMPOSED, DECOMPOSED
+from tests.app.deletion.people import OFFICER, ask, hold
 from tests.conftest import people
 from worker import runner
 
@@ -235,6 +237,20 @@ def test_requests_of_several_revisions_are_joined(
     made.append(forget("p1", aliases=["p2"]))
     work()
     assert {get(f"/deletion-requests/{one['id']}")["outcome"] for one in made} == {"forgotten"}
+
+
+def test_no_statement_names_more_people_than_a_database_takes(at: Installation) -> None:
+    """However many identifiers those have who come together or wait, they are looked up, and found in the queue."""
+    aliases = [f"sub_{number}" for number in range(130_000)]
+    with at.database.writing() as session:
+        hold(session, ["sub_held"])
+    with at.database.writing(by=OFFICER) as session:
+        made = ask(session, "sub_held", Policy()).request.id
+    with at.database.writing() as session:
+        session.get_one(DeletionRequest, made).alias_refs = aliases
+        assert repository.look_up(session, subject_refs=[*aliases, "sub_held"]).holding == {"sub_held": ["ds_1"]}
+        [(_, found)] = repository.pending_erasures(session, dataset_id="ds_1", limit=1)
+        assert found.id == made
 
 
 def test_withdrawing_a_request_lets_its_aliases_in(
