@@ -24,6 +24,7 @@ from app.db.tables import (
     RequestEvent,
     RequestModel,
     Run,
+    Version,
 )
 from app.deletion.status import HANDED_BACK, OPEN, Status
 from app.deletion.views import View
@@ -329,18 +330,27 @@ _NULLED = (
 )
 _IS_WIDENED = sa.or_(Model.epsilon > target.LARGEST_EPSILON, Model.delta > 1.0 / Dataset.num_slots)
 """As `target.is_widened`, of a model beside its dataset."""
-_WIDENED = (
+_WIDENED = sa.union(
     sa.select(RequestModel.request_id, Model.dataset_id)
     .join(Model, Model.id == RequestModel.model_id)
     .join(Dataset, Dataset.id == Model.dataset_id)
-    .where(RequestModel.request_id.in_(_THESE), RequestModel.status == "completed", _IS_WIDENED)
-    .distinct()
+    .where(RequestModel.request_id.in_(_THESE), RequestModel.status == "completed", _IS_WIDENED),
+    sa.select(Erasure.request_id, Erasure.dataset_id)  # whoever joined another request may be owed nothing by it
+    .join(Dataset, Dataset.id == Erasure.dataset_id)
+    .join(Model, Model.dataset_id == Erasure.dataset_id)
+    .where(
+        Erasure.request_id.in_(_THESE),
+        Model.status != "retired",
+        sa.exists().where(Version.model_id == Model.id, Version.revision < Erasure.revision),
+        _IS_WIDENED,
+    ),
 )
 """Made once: making a statement anew takes longer than running it."""
 
 
 def widened(session: Session, *, request_ids: Collection[str]) -> set[tuple[str, str]]:
-    """Of these requests, each with a dataset they asked about: where a model met a target beyond the default bounds."""
+    """Of these requests, each with a dataset they asked about: where a model met a target beyond the default bounds, or
+    carried the person and has such a target."""
     return {(request_id, dataset_id) for request_id, dataset_id in session.execute(_WIDENED, {"these": request_ids})}
 
 
