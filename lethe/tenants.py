@@ -29,6 +29,10 @@ class Policy:
     identity: str
     grace_seconds: int
     report_seconds: int
+    retain_details_days: int
+    retain_requests_days: int | None
+    max_epsilon: float
+    max_delta: float | None
     time_zone: str
     regulations: dict[str, TimeLimit]
     subject_rule: str

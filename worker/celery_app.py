@@ -41,12 +41,13 @@ def _configure(sender: Any, **_: object) -> None:
     sender.quiet = True  # its banner is no log line
     hardening.ensure()
     from app import installation
+    from app.backup import verification
     from app.operations import chores
     from worker import ranks
 
     try:
-        with installation.opened(settings, patience_seconds=30.0):
-            pass  # each task opens it again; a worker that may not is not started
+        with installation.opened(settings, patience_seconds=30.0) as at:  # a worker that may not is not started
+            verification.verify_at_start(at)
     except LetheError as error:
         raise SystemExit(f"error: {error.code}: {error.detail}") from None
 

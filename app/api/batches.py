@@ -192,13 +192,15 @@ def _store(
     What the first group is remembered by is what any other call with this Idempotency-Key would be.
     """
     name = once.name and (f"{once.name}.{start}" if start else once.name)
-    earlier = replace(once, name=once.name and f"{once.name}.{start}")  # as the first release remembered the first too
+    earlier = replace(once, name=once.name and f"{once.name}.0")
     once = replace(once, name=name)
     ready = [one for _, one in group if isinstance(one, Asked)]
     if not ready and name is None:
         return [_refused(item, one) for item, one in group if isinstance(one, LetheError)]
     with call.at.database.writing() as session:
-        before = idempotency.replay(session, once) or idempotency.replay(session, earlier)
+        before = idempotency.replay(session, once)
+        if before is None and not start:  # the first release remembered the first group as it did the others
+            before = idempotency.replay(session, earlier)
         if before is not None:
             items = [BatchItemOut.model_validate(item) for item in before.body["items"]]
         else:

@@ -50,8 +50,8 @@ def told(certificate: CertificateOut) -> Told:
     factor = math.exp(unlearning.epsilon) if unlearning.epsilon < 700 else math.inf
     odds, chance = at_most(factor, 3), at_most(unlearning.delta, 3)
     proves = [
-        f"{count(records, 'row')} of this person {'was' if records == 1 else 'were'} overwritten, and read back as "
-        "empty before the first step.",
+        f"{count(records, 'row')} of this person {'was' if records == 1 else 'were'} sealed anew as empty and read "
+        "back so before the first step, and the keys to what was there before were destroyed.",
         f"{version.capitalize()} came out of {count(steps, 'step')} on the data without the person.",
         f"Whoever looks at that version can hardly tell it from one learned without everybody who has asked: it moves "
         f"nobody's odds by more than a factor of {odds}, but for a probability of {chance}. This counts requests "

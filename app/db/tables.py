@@ -382,7 +382,7 @@ _UNCONFIRMED = sa.text("num_records IS NOT NULL AND nulled_at IS NULL")
 class Erasure(Table):
     """One request's rows in one dataset. `revision`, `num_records`: set when they are claimed (no way back from
     there); `num_claimed`: those of them that no other request of the same person had claimed; `nulled_at`: set when
-    the rows have been overwritten and read back.
+    the rows are null, and nobody can open what they were.
 
     `deadline` is the request's, and `ready_at` says from when a worker may claim the rows (None: not as the request
     stands): what the queue goes by is here, because no index reaches over two tables. Triggers keep it so, whoever

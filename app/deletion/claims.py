@@ -22,6 +22,7 @@ def claim_erasures(session: Session, *, dataset: Dataset, limit: int) -> None:
         return
     dataset.revision += 1
     told = repository.hand_backs_told(session, request_ids=[request.id for _, request in waiting])
+    models = repository.models_of(session, dataset_id=dataset.id)
     for erasure, request in waiting:
         erasure.revision = dataset.revision
         repository.claim_records(session, erasure=erasure, subject_refs=request.subject_refs)
@@ -29,7 +30,6 @@ def claim_erasures(session: Session, *, dataset: Dataset, limit: int) -> None:
             _follow(session, erasure, request)
             continue
         owed = {m.model_id for m in repository.request_models(session, request_id=request.id)}
-        models = repository.models_of(session, dataset_id=dataset.id)
         _owe(session, request, [model.id for model in models if model.id not in owed])
         if request.status != Status.RUNNING:
             history.move(session, request, Status.RUNNING, told=told[request.id] < len(HANDED_BACK))

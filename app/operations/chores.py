@@ -76,15 +76,17 @@ def destroy_orphans(at: Installation) -> None:
 
 def sweep_rows(at: Installation, *, unclaimed_for: datetime.timedelta = _UNCLAIMED_FOR) -> None:
     """Destroy what no root on record names: what a crash, or somebody who put back files, has left of rows that are
-    there, and rows that nothing has claimed for that long."""
+    there, what a run was about to write when its dataset was retired, and rows that nothing has claimed for that
+    long."""
     stored = at.rows.stored()  # before what is claimed: what is uploaded after this is not among them
     with at.database.reading() as session:
         claimed, at_most = registry_repository.row_roots(session), now(session) - unclaimed_for
+        gone = registry_repository.destroyed_dataset_ids(session)
     for rows_id, written_at in stored.items():
         with suppress(BlockingIOError):  # somebody is writing them
             if rows_id in claimed:
                 _settle(at, rows_id)
-            elif written_at <= at_most:
+            elif rows_id in gone or written_at <= at_most:
                 at.rows.delete(rows_id, wait=False)
 
 

@@ -14,7 +14,8 @@ from app.privacy.wellformed import Fields, count, moment, named, number, sha256,
 FORMAT = "lethe-certificate/2"
 
 INVARIANTS = {
-    "rows_null_read_back": "before the first step the person's rows were overwritten in place and read back as null",
+    "rows_null_read_back": "before the first step the person's rows were sealed anew as null and read back so, and"
+    " the keys under which they could be opened before were destroyed",
     "row_norms_at_most_one": "every row was checked to have Euclidean norm <= 1 before the first step",
     "steps_as_planned": "the number of steps that ran is the number that was planned and is accounted for",
     "mechanism_as_frozen": "the run was given the mechanism frozen when the model was created",
@@ -22,7 +23,7 @@ INVARIANTS = {
     "records_counted": "before the first step the rows that were not null were counted: as many as are on record",
     "gradient_repeated": "the gradient at the published weights was computed again by other code, from the same rows",
     "last_iterate_only": "only the last iterate left the worker; runs that died were thrown away with their state",
-    "one_run_per_dataset": "no published version was learned from the dataset while its rows were overwritten",
+    "one_run_per_dataset": "no published version was learned from the dataset while its rows were changed",
 }
 """What the service checks or ensures by construction in every run; a run in which one fails is not published."""
 

@@ -79,6 +79,11 @@ def row_roots(session: Session) -> dict[str, str]:
     return dict(iter(waiting)) | dict(iter(kept))
 
 
+def destroyed_dataset_ids(session: Session) -> set[str]:
+    """Datasets that were retired, and of which nothing should be left."""
+    return set(session.scalars(sa.select(Dataset.id).where(Dataset.destroyed_at.is_not(None))))
+
+
 def root(session: Session, rows_id: str) -> str | None:
     """What is on record; None for rows that are not, or are needed no more."""
     if dataset := session.get(Dataset, rows_id, populate_existing=True):

@@ -26,18 +26,24 @@ Make = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
 
 
+@contextlib.contextmanager
+def _mounted(folder: Path, *, megabytes: int) -> Iterator[Path]:
+    """A file system of its own in a new folder."""
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "small", folder]
+    if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
+        pytest.skip("only who may mount can have a small disk")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", folder], check=True)
+
+
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of one megabyte."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=1m", "small", folder], capture_output=True, check=False
-    )
-    if mounted.returncode != 0:
-        pytest.skip("only who may mount can have a small disk")
-    yield folder
-    subprocess.run(["umount", "--lazy", folder], check=True)
+    with _mounted(tmp_path / "disk", megabytes=1) as folder:
+        yield folder
 
 
 @pytest.fixture
@@ -131,17 +137,10 @@ def _failed(at: Installation) -> list[str | None]:
 @pytest.fixture
 def full(at_large: Settings, tmp_path: Path) -> Iterator[tuple[Settings, Path]]:
     """An installation whose data folder is on a file system of its own; what fills it is removed by its file."""
-    folder = tmp_path / "full"
-    folder.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=64m", "small", folder], capture_output=True, check=False
-    )
-    if mounted.returncode != 0:
-        pytest.skip("only who may mount can have a small disk")
-    settings = at_large.model_copy(update={"data_dir": folder / "data"})
-    installation.set_up(settings)
-    yield settings, folder / "ballast"
-    subprocess.run(["umount", "--lazy", folder], check=True)
+    with _mounted(tmp_path / "full", megabytes=64) as folder:
+        settings = at_large.model_copy(update={"data_dir": folder / "data"})
+        installation.set_up(settings)
+        yield settings, folder / "ballast"
 
 
 @pytest.fixture

@@ -103,6 +103,12 @@ def test_what_can_be_asked_is_what_the_gateway_takes(document: Any) -> None:
     assert create - {"self", "strict", "idempotency_key"} == fields
 
 
+def test_all_of_a_policy_is_read(document: Any) -> None:
+    """Whatever a tenant's policy says can be read by the SDK."""
+    served = document["components"]["schemas"]["Policy"]["properties"]
+    assert {field.name for field in dataclasses.fields(Policy)} == served.keys()
+
+
 def test_every_filter_is_offered(document: Any) -> None:
     """What a list can be asked for is a parameter of that name of some method of its resource."""
     with Client("http://127.0.0.1:1", "lethe_key") as client:
@@ -162,5 +168,6 @@ def resolved(schema: Any, schemas: Any) -> Any:
 
 def bare(schema: Any) -> Any:
     """A schema without what is for people, and without what only bodies are held to: texts of the SDK are open."""
-    said = {"title", "description", "default", "enum", "pattern", "minLength", "maxLength", "minimum", "maximum"}
+    said = {"title", "description", "default", "enum", "pattern", "minLength", "maxLength"}
+    said |= {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}
     return {name: value for name, value in schema.items() if name not in said and (name, value) != ("items", {})}

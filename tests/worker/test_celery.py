@@ -21,6 +21,7 @@ from fastapi.testclient import TestClient
 from pydantic import SecretStr
 
 from app import dispatch
+from app.backup import verification
 from app.config import Settings
 from app.db.tables import Version
 from app.installation import Installation
@@ -389,6 +390,13 @@ def test_no_message_ends_a_worker(
     request = forget("p3")
     wait_until(lambda: _completed(get, request))
     assert one.child.stop() == 0
+
+
+def test_a_worker_that_starts_verifies_the_tombstones(settings: Settings, worker: Worker) -> None:
+    """Damage is known before there is a run, though no gateway looks."""
+    settings.resolved_tombstones().write_text("no line of ours\n")
+    worker("first")
+    wait_until(lambda: (verdict := verification.last_verdict(settings)) is not None and verdict.found == "damaged")
 
 
 def test_celery_worker_without_a_broker_says_what_to_do(tmp_path: Path) -> None:

@@ -10,13 +10,18 @@ import pytest
 import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
+from app.access.policy import Policy
 from app.access.service import DEFAULT_TENANT, Scope
 from app.backup import repository as backup_repository
-from app.db.tables import Record, RequestAlias, Suppression, Tenant
-from app.deletion import restoration, retention_repository
+from app.db.tables import DeletionRequest, Record, RequestAlias, Suppression, Tenant
+from app.deletion import repository, restoration, retention_repository
 from app.installation import Installation
+from app.unlearning import queue
+from app.unlearning import service as unlearning
 from tests.app.access.test_subjects import COMPOSED, DECOMPOSED
+from tests.app.deletion.people import OFFICER, ask, hold
 from tests.conftest import people
+from worker import runner
 
 Make = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
@@ -124,14 +129,17 @@ def test_what_was_read_by_another_rule_is_not_stored(
     with at.database.writing() as session:  # as another gateway does it
         tenant = session.get_one(Tenant, DEFAULT_TENANT)
         tenant.policy = tenant.policy | {"subject_rule": "email"}
-    answers = [upload(), gateway.post("/v1/deletion-requests", json={"subject_id": "p1"})]
+    asked = "P1@Example.org", "P2@Example.org"
+    answers = [upload(people(*asked)), gateway.post("/v1/deletion-requests", json={"subject_id": asked[0]})]
+    by_the_new = {at.keys.subject_ref(DEFAULT_TENANT, one.lower()) for one in asked}
     for answer in answers:
-        if not answer.is_success:  # or it has heard of it by now
+        if not answer.is_success:
             refused(answer, 409, "subject_rule_fixed")
-    with at.database.writing() as session:
-        tenant = session.get_one(Tenant, DEFAULT_TENANT)
-        tenant.policy = tenant.policy | {"subject_rule": "exact"}
-        count = sum(answer.is_success for answer in answers)
+    if answers[0].is_success:  # it has heard of it by now
+        assert held_of(at).keys() == by_the_new
+    if answers[1].is_success:
+        assert answers[1].json()["subject_ref"] in by_the_new
+    count = sum(answer.is_success for answer in answers)
     assert sum(stored()[name] for name in ("datasets", "deletion_requests")) == count
 
 
@@ -186,6 +194,63 @@ def test_requests_that_share_a_person_are_claimed_in_turn(
     assert work() >= 3
     assert {get(f"/deletion-requests/{made['id']}")["outcome"] for made in requests} == {"forgotten"}
     assert get(f"/datasets/{crowd['id']}")["num_records"] == 32
+
+
+def _die_after_claiming(at: Installation) -> None:
+    """A worker claims what is due, and is found dead."""
+    with at.database.writing() as session:
+        assert queue.claim(session, worker="w", lease_seconds=60, max_requests=100)
+    with at.database.writing() as session:
+        assert unlearning.take_back(session, worker="w") == 1
+
+
+def test_requests_about_the_same_rows_are_joined_without_counting_a_row_twice(
+    at: Installation, crowd: dict[str, Any], forget: Make, get: Get, work: Callable[[], int]
+) -> None:
+    """Whoever joins several requests that name the same people under way is forgotten with them, and certified for as
+    many rows as there are."""
+    made = [forget("p1", aliases=["p2"]), *(forget("p1") for _ in range(5))]
+    _die_after_claiming(at)
+    made += [forget("p1", aliases=["p2"]), forget("p2", aliases=["p1"])]
+    work()
+    assert {get(f"/deletion-requests/{one['id']}")["outcome"] for one in made} == {"forgotten"}
+    for one in (made[0], *made[-2:]):
+        [certificate] = get(f"/deletion-requests/{one['id']}/certificate")["certificates"]
+        assert certificate["statement"]["request"]["records"] == 4
+
+
+def test_requests_of_several_revisions_are_joined(
+    at: Installation,
+    crowd: dict[str, Any],
+    new_model: Make,
+    forget: Make,
+    get: Get,
+    work: Callable[[], int],
+) -> None:
+    """Whoever joins a request that one model has honoured and another has not, and a later one, is forgotten."""
+    new_model(crowd["id"])
+    assert work() == 1
+    made = [forget("p1")]
+    assert runner.run_next(at, worker="test")  # one of the two models
+    made.append(forget("p2"))
+    _die_after_claiming(at)
+    made.append(forget("p1", aliases=["p2"]))
+    work()
+    assert {get(f"/deletion-requests/{one['id']}")["outcome"] for one in made} == {"forgotten"}
+
+
+def test_no_statement_names_more_people_than_a_database_takes(at: Installation) -> None:
+    """However many identifiers those have who come together or wait, they are looked up, and found in the queue."""
+    aliases = [f"sub_{number}" for number in range(130_000)]
+    with at.database.writing() as session:
+        hold(session, ["sub_held"])
+    with at.database.writing(by=OFFICER) as session:
+        made = ask(session, "sub_held", Policy()).request.id
+    with at.database.writing() as session:
+        session.get_one(DeletionRequest, made).alias_refs = aliases
+        assert repository.look_up(session, subject_refs=[*aliases, "sub_held"]).holding == {"sub_held": ["ds_1"]}
+        [(_, found)] = repository.pending_erasures(session, dataset_id="ds_1", limit=1)
+        assert found.id == made
 
 
 def test_withdrawing_a_request_lets_its_aliases_in(

@@ -98,6 +98,25 @@ def test_what_meets_a_widened_target_is_not_called_forgotten(
         assert one["best_attacker_accuracy"] >= norm.cdf(one["mu"] / 2)
 
 
+def test_whoever_asks_while_one_model_has_met_a_widened_target_is_not_told_that_they_are_forgotten(
+    gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Work
+) -> None:
+    """A request that joins another one is owed nothing by the model with the weak target, which carried the person."""
+    gateway.patch("/v1/tenant", json={"policy": {"max_epsilon": 100.0, "max_delta": 0.99}}).raise_for_status()
+    dataset = new_dataset()["id"]
+    new_model(dataset, target=VACUOUS, noise_scale=0.01)
+    patient = new_model(dataset, noise_scale=0.2, batching={"max_wait_seconds": 86400})
+    work()
+    first = forget("p1")
+    work()
+    again = forget("p1")
+    gateway.post(f"/v1/models/{patient['id']}/relearn").raise_for_status()
+    work()
+    for request in (first, again):
+        assert get(f"/deletion-requests/{request['id']}")["outcome"] == Outcome.TARGET_WIDENED
+    assert [one["model_id"] for one in get(f"/deletion-requests/{again['id']}")["models"]] == [patient["id"]]
+
+
 def test_what_meets_a_usual_target_is_forgotten(live: dict[str, Any], forget: Make, get: Get, work: Work) -> None:
     """Within the bounds a person is forgotten, and the certificate says that nothing was widened."""
     request = forget("p1")

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import sqlalchemy as sa
 from fastapi.testclient import TestClient
@@ -288,3 +289,17 @@ def test_what_was_retired_is_destroyed_however_often_that_is_cut_off(
         assert session.get_one(Model, live["id"]).destroyed_at
     assert not at.weights.version_ids()
     assert not at.rows.stored()
+
+
+def test_what_a_run_writes_after_its_dataset_was_destroyed_is_swept(
+    at: Installation, new_dataset: Make, call: Call
+) -> None:
+    """A worker that was in the middle of an edit leaves blocks behind; their keys are not kept for an hour, as those of
+    an upload that somebody may yet claim."""
+    dataset = new_dataset()
+    call("DELETE", f"/datasets/{dataset['id']}")
+    for rows_id in (dataset["id"], "ds_uploaded"):
+        with at.rows.writing(rows_id) as writer:
+            writer.write(np.ones((2, 4), dtype="<f4"), np.zeros(2, dtype="<i4"))
+    chores.sweep_rows(at)
+    assert set(at.rows.stored()) == {"ds_uploaded"}
