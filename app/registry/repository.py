@@ -144,16 +144,18 @@ def count_subjects_among(session: Session, subject_refs: Collection[str], *, dat
 
 def datasets_apart_from(session: Session, *, dataset_id: str) -> list[Dataset]:
     """Datasets with which a dataset shares nobody: those that its models are measured on, and those that are learned
-    from by models that are measured on it."""
-    measured = sa.select(Model.evaluation_dataset_id).where(Model.dataset_id == dataset_id)
-    learned = sa.select(Model.dataset_id).where(Model.evaluation_dataset_id == dataset_id)
+    from by models that are measured on it. A model that was retired is neither any more, and their rows may be gone."""
+    kept = Model.retired_at.is_(None)
+    measured = sa.select(Model.evaluation_dataset_id).where(Model.dataset_id == dataset_id, kept)
+    learned = sa.select(Model.dataset_id).where(Model.evaluation_dataset_id == dataset_id, kept)
     query = sa.select(Dataset).where(sa.or_(Dataset.id.in_(measured), Dataset.id.in_(learned)))
     return list(session.scalars(query.order_by(Dataset.id)))
 
 
 def is_measured_on(session: Session, *, dataset_id: str, evaluated_on: str) -> bool:
     """Whether a model that learns from a dataset is measured on another."""
-    query = sa.select(Model.id).where(Model.dataset_id == dataset_id, Model.evaluation_dataset_id == evaluated_on)
+    both = Model.dataset_id == dataset_id, Model.evaluation_dataset_id == evaluated_on
+    query = sa.select(Model.id).where(*both, Model.retired_at.is_(None))
     return session.scalars(query.limit(1)).first() is not None
 
 
