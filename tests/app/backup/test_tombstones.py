@@ -178,6 +178,25 @@ def test_a_lost_file_is_written_anew(at: Installation, file: Path, new_dataset: 
     assert len(before) == 3
 
 
+def test_a_file_that_is_lost_during_a_run_is_written_anew(
+    at: Installation, file: Path, new_dataset: Make, new_model: Make, work: Callable[[], int]
+) -> None:
+    """What a run adds to a new file comes after all that the database knows: earlier versions count after a restore."""
+    model = new_model(new_dataset()["id"])
+    assert work() == 1
+    file.unlink()
+    release = tombstones.Release(
+        version_id="ver_2", model_id=model["id"], dataset_id=model["dataset_id"], mechanism=model["mechanism"], steps=1
+    )
+    tombstones.record_release(at, release)
+    first, *lines = tombstones.journal(at).lines()
+    assert first.kind == "begun"
+    earlier, last = (line.release for line in lines if line.kind == "published")
+    assert last == release
+    assert earlier
+    assert (earlier.model_id, earlier.steps) == (model["id"], model["mechanism"]["learn_steps"])
+
+
 def test_old_lines_are_dropped(at: Installation, file: Path, new_dataset: Make, forget: Make) -> None:
     """What is older than asked goes, but for the last line; the rest still verifies and goes on."""
     new_dataset()
