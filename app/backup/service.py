@@ -54,13 +54,13 @@ def back_up(at: Installation, path: Path, *, key_file: Path, progress: Progress)
 
     Raises `BackupRefused`, `DatasetDamaged`, `TombstonesDamaged`: with those it could not be restored.
     """
-    if path.exists():
-        raise BackupRefused(f"{path} is there already; a backup replaces nothing.")
+    _require_free(path)
     verification.require_whole(at, now=True)
     key = KeyEncryptionFile(key_file)
     key.create()
     partial = path.with_name(f".{path.name}.partial")
     with _alone(partial) as file:
+        _require_free(path)  # another process may have written it meanwhile
         made = _written(at, file, key, progress=progress)
         num_bytes = file.tell()
         partial.rename(path)
@@ -69,14 +69,22 @@ def back_up(at: Installation, path: Path, *, key_file: Path, progress: Progress)
     return dataclasses.replace(made, num_bytes=num_bytes)
 
 
+def _require_free(path: Path) -> None:
+    if path.exists():
+        raise BackupRefused(f"{path} is there already; a backup replaces nothing.")
+
+
 @contextmanager
 def _alone(partial: Path) -> Iterator[IO[bytes]]:
     """A file to write, which is gone if the block raises; one that a crash left is written anew. It is sealed."""
     with open(os.open(partial, os.O_RDWR | os.O_CREAT, 0o600), "r+b") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise BackupRefused(f"Another process is writing {partial}.") from error
+            is_the_same = os.path.samestat(os.fstat(file.fileno()), os.stat(partial))
+        except (BlockingIOError, FileNotFoundError):
+            is_the_same = False
+        if not is_the_same:  # else it may have become a whole backup since it was opened
+            raise BackupRefused(f"Another process is writing {partial}.")
         try:
             yield file
         except BaseException:
