@@ -24,7 +24,7 @@ from app.db import now
 from app.db.tables import Checkpoint
 from app.errors import DatabasePutBack
 from app.installation import Installation
-from app.keys import SubjectKey
+from app.keys import Keys
 
 _AT_ONCE = 500
 
@@ -105,10 +105,10 @@ def record_restored(at: Installation, *, signed: int | None = None) -> None:
 def kept_heads(settings: Settings) -> list[Signed]:
     """The newest head of each chain that was signed since the last restore, as the tombstones have it: whoever can
     write to the database alone does not reach them. None where there is no file. Raises `TombstonesDamaged`."""
-    subject_key = settings.data_dir / "keys" / "subject.key"
-    if not subject_key.exists():
+    keys = Keys(settings.data_dir / "keys")
+    if not keys.paths()["subject.key"].exists():
         return []
-    return Journal(settings.resolved_tombstones(), SubjectKey(text=subject_key.read_text().strip())).heads()
+    return Journal(settings.resolved_tombstones(), keys).heads()
 
 
 def require_same_database(at: Installation) -> None:

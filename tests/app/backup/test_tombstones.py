@@ -13,7 +13,7 @@ from app.backup import tombstones
 from app.db.tables import Dataset, Run
 from app.errors import DatabasePutBack, TombstonesDamaged
 from app.installation import Installation
-from app.keys import Keys
+from app.keys import Keys, KeyUnreadable
 from tests.faults.processes import wait_until
 from tests.stored import rows_of
 
@@ -146,6 +146,15 @@ def test_a_damaged_end_stops_the_writer(at: Installation, file: Path, new_datase
     file.write_bytes(whole)
     with pytest.raises(TombstonesDamaged):
         list(tombstones.Journal(file, Keys(file.parent / "other").create()).lines())
+
+
+def test_a_key_that_is_none_is_said_to_be_at_fault(at: Installation) -> None:
+    """Not the tombstones are damaged, where what they would be verified with is."""
+    tombstones.record(at)
+    assert tombstones.kept_heads(at.settings) == []
+    (at.settings.data_dir / "keys" / "subject.key").write_text("none")
+    with pytest.raises(KeyUnreadable, match="put the right key back"):
+        tombstones.kept_heads(at.settings)
 
 
 def test_a_database_that_was_put_back_is_noticed(
