@@ -12,7 +12,7 @@ import importlib.metadata
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,13 +20,13 @@ from typing import IO
 
 from app.audit import service as audit
 from app.backup import archive, coverage, dump, repository, verification
-from app.backup.repository import Stored
 from app.db import migrate, now
 from app.db.tables import new_id
 from app.errors import BackupRefused, DatasetDamaged
 from app.installation import Installation
 from app.keys import KeyEncryption, KeyEncryptionFile
 from app.registry import damage
+from app.registry import repository as registry_repository
 from app.registry.files import sync_folder
 
 FORMAT = 1
@@ -109,11 +109,11 @@ def _written(at: Installation, file: IO[bytes], key: KeyEncryption, *, progress:
 
 def _write(at: Installation, writer: archive.Writer, *, progress: Progress) -> Backup:
     with at.database.reading() as session:
-        wanted = {one.id for one in repository.stored(session)}
+        wanted = registry_repository.row_roots(session).keys()
     with _held(at, wanted) as holds:
         with at.database.reading() as session:
-            stored, backup_id, created_at = repository.stored(session), new_id("bak"), now(session)
-            if {one.id for one in stored} - wanted:
+            roots, backup_id, created_at = registry_repository.row_roots(session), new_id("bak"), now(session)
+            if roots.keys() - wanted:
                 raise _Moved
             about = {
                 "format": FORMAT,
@@ -132,15 +132,15 @@ def _write(at: Installation, writer: archive.Writer, *, progress: Progress) -> B
                 progress("tables", number, len(dump.TABLES))
                 for piece in dump.pieces(session, table):
                     writer.write(f"{TABLES}/{name}", piece)
-        for number, one in enumerate(stored):
-            progress("rows", number, len(stored))
-            for piece in _rows(at, one):
-                writer.write(f"{ROWS}/{one.id}", piece)
-            holds[one.id].close()
+        for number, (rows_id, root) in enumerate(roots.items()):
+            progress("rows", number, len(roots))
+            for piece in _rows(at, rows_id, root):
+                writer.write(f"{ROWS}/{rows_id}", piece)
+            holds[rows_id].close()
     writer.write(MANIFEST, json.dumps(writer.tallies()).encode())
     writer.close()
-    progress("rows", len(stored), len(stored))
-    return Backup(id=backup_id, created_at=created_at, num_datasets=len(stored), num_bytes=0)
+    progress("rows", len(roots), len(roots))
+    return Backup(id=backup_id, created_at=created_at, num_datasets=len(roots), num_bytes=0)
 
 
 class _Hold:
@@ -155,7 +155,7 @@ class _Hold:
 
 
 @contextmanager
-def _held(at: Installation, wanted: set[str]) -> Iterator[dict[str, _Hold]]:
+def _held(at: Installation, wanted: Iterable[str]) -> Iterator[dict[str, _Hold]]:
     holds: dict[str, _Hold] = {}
     try:
         for rows_id in sorted(wanted):
@@ -166,12 +166,12 @@ def _held(at: Installation, wanted: set[str]) -> Iterator[dict[str, _Hold]]:
             hold.close()
 
 
-def _rows(at: Installation, stored: Stored) -> Iterator[bytes]:
+def _rows(at: Installation, rows_id: str, root: str) -> Iterator[bytes]:
     """The shape, then the blocks. Rows that are damaged stop their dataset, and the backup."""
     try:
-        shape = at.rows.shape(stored.id, stored.root)
+        shape = at.rows.shape(rows_id, root)
         yield json.dumps({"num_slots": shape.num_slots, "num_columns": shape.num_columns}).encode()
-        for block in at.rows.read(stored.id, stored.root):
+        for block in at.rows.read(rows_id, root):
             yield block.content()
     except DatasetDamaged as error:
         with at.database.writing() as session:

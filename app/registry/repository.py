@@ -70,13 +70,12 @@ def staged_additions(session: Session, *, dataset_id: str) -> list[Addition]:
 
 
 def row_roots(session: Session) -> dict[str, str]:
-    """Under which ids rows are needed, and the roots that are on record: of datasets, and of batches that are to be
-    added to one; of none that was retired."""
-    waiting = session.execute(
-        sa.select(Addition.id, Addition.digest).where(Addition.staged, Addition.status == "pending")
-    )
-    kept = session.execute(sa.select(Dataset.id, Dataset.digest).where(Dataset.retired_at.is_(None)))
-    return dict(iter(waiting)) | dict(iter(kept))
+    """Under which ids rows are needed, and the roots that are on record: of batches that are to be added to a dataset,
+    which are the first to go, then of datasets; of none that was retired."""
+    waiting = sa.select(Addition.id, Addition.digest).where(Addition.staged, Addition.status == "pending")
+    kept = sa.select(Dataset.id, Dataset.digest).where(Dataset.retired_at.is_(None))
+    found = (session.execute(waiting.order_by(Addition.id)), session.execute(kept.order_by(Dataset.id)))
+    return {rows_id: root for rows in found for rows_id, root in rows}
 
 
 def root(session: Session, rows_id: str) -> str | None:
