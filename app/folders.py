@@ -32,6 +32,8 @@ def close(folders: Iterable[Path], files: Iterable[Path] = ()) -> None:
             continue
         try:
             os.chmod(path, mode & ~_OTHERS)
+        except FileNotFoundError:  # such as a database's log, which goes with whoever closes it last
+            continue
         except OSError as error:
             raise FolderExposed(
                 f"Others can enter or read {path} (mode {mode:04o}), and its mode cannot be changed "

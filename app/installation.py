@@ -136,7 +136,7 @@ def _settled(settings: Settings, database: Database) -> Keys:
     elif known is not None:
         if wrong := key_checks.wrong(keys, key_encryption, known):
             raise InstallationMismatch(wrong)
-        key_checks.require(owners, known, is_needed=key_checks.is_anything_stored(database))
+        key_checks.require(owners, known, is_needed=known.is_marked and key_checks.is_anything_stored(database))
         set_up_stores(settings)
     else:
         key_checks.require_unmarked(owners)
@@ -150,6 +150,8 @@ def _settled(settings: Settings, database: Database) -> Keys:
         raise InstallationMismatch(wrong)
     for place in marked:
         place.mark(now_known.id)
+    if not now_known.is_marked:
+        key_checks.confirm_marked(database)
     return keys
 
 

@@ -25,6 +25,8 @@ from app.registry.store import FolderAway, ObjectStore
 
 _MARK = "installation.id"
 _KEK = "kek"
+_UNMARKED = "unmarked"
+"""Stands beside the check values until every place is marked: whoever was killed before that goes on."""
 _BELIEVED_SECONDS = 1.0
 """How long the check values that the database gave are believed. Files are looked at each time."""
 _REFERENCES_SECONDS = 60.0
@@ -42,6 +44,11 @@ class Identity:
 
     id: str
     check_values: Mapping[str, Any]
+
+    @property
+    def is_marked(self) -> bool:
+        """Whether all places said whose they are, once."""
+        return _UNMARKED not in self.check_values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +91,7 @@ def enter(connection: sa.Connection, keys: Keys, key_encryption: KeyEncryptionFi
     """Let the database be of these keys from now on, unless it is somebody's already."""
     if _read(connection) is None:
         installation_id = new_id("ins")
-        found = _values(keys, installation_id) | {_KEK: key_encryption.check_values(installation_id)}
+        found = _values(keys, installation_id) | {_KEK: key_encryption.check_values(installation_id), _UNMARKED: True}
         at = datetime.datetime.now(datetime.UTC)
         connection.execute(sa.insert(_table).values(id=installation_id, check_values=found, created_at=at))
         for dataset_id in connection.scalars(sa.select(_datasets.c.id)).all():
@@ -97,6 +104,13 @@ def accept(database: Database, key_encryption: Sequence[str]) -> None:
     with database.writing() as session:
         row = session.scalars(sa.select(InstallationIdentity)).one()
         row.check_values = row.check_values | {_KEK: list(dict.fromkeys(key_encryption))}
+
+
+def confirm_marked(database: Database) -> None:
+    """Note that every place says whose it is: from now on one that does not is not the database's."""
+    with database.writing() as session:
+        row = session.scalars(sa.select(InstallationIdentity)).one()
+        row.check_values = {name: value for name, value in row.check_values.items() if name != _UNMARKED}
 
 
 def is_anything_stored(database: Database) -> bool:

@@ -46,8 +46,7 @@ def due(session: Session, *, every_seconds: float) -> list[Head]:
     found = []
     for chain, seconds in ((AUDIT, every_seconds), (LEDGER, 0.0)):
         for tenant_id, head, signed in repository.heads(session, chain):
-            has_grown = head - signed >= GROWTH or _is_old(session, chain, tenant_id, signed, seconds)
-            if head != signed and has_grown:
+            if head != signed and (head - signed >= GROWTH or _is_old(session, chain, tenant_id, seconds)):
                 found += _recomputed(session, chain, tenant_id)
     return found
 
@@ -55,7 +54,8 @@ def due(session: Session, *, every_seconds: float) -> list[Head]:
 def checkpoint(session: Session, keys: Keys, heads: Iterable[Head]) -> None:
     """Sign these heads, if nobody has meanwhile."""
     for head in heads:
-        if _last(session, head.chain, head.tenant_id, head.sequence) is None:
+        last = _last(session, head.chain, head.tenant_id)
+        if last is None or last.sequence < head.sequence:
             session.add(sign(keys, head, at=now(session)))
 
 
@@ -130,14 +130,14 @@ def _chain_of(row: Checkpoint) -> Chain:
     return next(chain for chain in CHAINS if chain.name == row.log)
 
 
-def _is_old(session: Session, chain: Chain, tenant_id: str, signed: int, every_seconds: float) -> bool:
-    last = _last(session, chain, tenant_id, signed)
+def _is_old(session: Session, chain: Chain, tenant_id: str, every_seconds: float) -> bool:
+    last = _last(session, chain, tenant_id)
     return last is None or (now(session) - last.signed_at).total_seconds() >= every_seconds
 
 
 def _recomputed(session: Session, chain: Chain, tenant_id: str) -> list[Head]:
     """The head of a chain, if all of it follows from its last checkpoint; where not, that is logged."""
-    last = _last(session, chain, tenant_id, 0)
+    last = _last(session, chain, tenant_id)
     since, expected = (last.sequence, last.hash) if last else (1, None)
     sequence, hash_ = since - 1, GENESIS
     for row in repository.rows_of(session, chain, tenant_id=tenant_id, since=since):
@@ -158,6 +158,5 @@ def _follows(chain: Chain, row: Any, previous: str, expected: str | None) -> boo
     return bool(linked and row.hash == chain.hash_of(row))
 
 
-def _last(session: Session, chain: Chain, tenant_id: str, at_least: int) -> Checkpoint | None:
-    found = repository.checkpoints(session, chain, tenant_id=tenant_id, limit=1)
-    return found[0] if found and found[0].sequence >= at_least else None
+def _last(session: Session, chain: Chain, tenant_id: str) -> Checkpoint | None:
+    return next(iter(repository.checkpoints(session, chain, tenant_id=tenant_id, limit=1)), None)

@@ -107,8 +107,10 @@ class Journal:
         with locked(self.path.parent), self._file() as file:
             last, previous = self._last(file)
             lines = found(last)
+            left = memoryview(b"".join(self._written(lines, previous)))  # at once, at the end
+            while left:  # a disk that is getting full takes a part, and then says so
+                left = left[os.write(file.fileno(), left) :]
             if lines:
-                file.write(b"".join(self._written(lines, previous)))  # at once, at the end
                 os.fsync(file.fileno())
         return len(lines)
 

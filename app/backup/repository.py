@@ -3,7 +3,6 @@
 import datetime
 import json
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
@@ -145,21 +144,6 @@ def add_lost_to_all(session: Session, *, steps: int, count: int) -> None:
     """Count so many versions of every model as lost."""
     for model in session.scalars(sa.select(Model)):
         model.lost_releases = [*model.lost_releases, *[steps] * count]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stored:
-    """Rows in the row store: of a dataset, or of a batch that waits to be written into one."""
-
-    id: str
-    root: str
-
-
-def stored(session: Session) -> list[Stored]:
-    """All rows that this database refers to, batches first: they are the first to go."""
-    waiting = sa.select(Addition).where(Addition.status == "pending").order_by(Addition.id)
-    kept = (dataset for dataset in datasets(session) if dataset.retired_at is None)
-    return [Stored(id=one.id, root=one.digest) for one in (*session.scalars(waiting), *kept)]
 
 
 def datasets(session: Session) -> list[Dataset]:

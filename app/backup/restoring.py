@@ -311,7 +311,7 @@ def _forget(at: Installation, journal: Journal | None, *, lost_versions: int) ->
 def _write_rows(at: Installation, pieces: _Pieces, *, progress: Progress) -> int:
     """Null where somebody's rows are claimed: they are not written to disk again."""
     with at.database.reading() as session:
-        stored = {one.id: one for one in repository.stored(session)}
+        stored = registry_repository.row_roots(session)
         retired = repository.rows_of_retired(session)
     total = len(stored)
     for number, (rows_id, of_it) in enumerate(itertools.groupby(pieces.of(ROWS), key=_last_name)):

@@ -12,7 +12,7 @@ import importlib.metadata
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,13 +20,13 @@ from typing import IO
 
 from app.audit import service as audit
 from app.backup import archive, coverage, dump, repository, verification
-from app.backup.repository import Stored
 from app.db import migrate, now
 from app.db.tables import new_id
 from app.errors import BackupRefused, DatasetDamaged
 from app.installation import Installation
 from app.keys import KeyEncryption, KeyEncryptionFile
 from app.registry import damage
+from app.registry import repository as registry_repository
 from app.registry.files import sync_folder
 
 FORMAT = 1
@@ -54,13 +54,13 @@ def back_up(at: Installation, path: Path, *, key_file: Path, progress: Progress)
 
     Raises `BackupRefused`, `DatasetDamaged`, `TombstonesDamaged`: with those it could not be restored.
     """
-    if path.exists():
-        raise BackupRefused(f"{path} is there already; a backup replaces nothing.")
+    _require_free(path)
     verification.require_whole(at, now=True)
     key = KeyEncryptionFile(key_file)
     key.create()
     partial = path.with_name(f".{path.name}.partial")
     with _alone(partial) as file:
+        _require_free(path)  # another process may have written it meanwhile
         made = _written(at, file, key, progress=progress)
         num_bytes = file.tell()
         partial.rename(path)
@@ -69,14 +69,22 @@ def back_up(at: Installation, path: Path, *, key_file: Path, progress: Progress)
     return dataclasses.replace(made, num_bytes=num_bytes)
 
 
+def _require_free(path: Path) -> None:
+    if path.exists():
+        raise BackupRefused(f"{path} is there already; a backup replaces nothing.")
+
+
 @contextmanager
 def _alone(partial: Path) -> Iterator[IO[bytes]]:
     """A file to write, which is gone if the block raises; one that a crash left is written anew. It is sealed."""
     with open(os.open(partial, os.O_RDWR | os.O_CREAT, 0o600), "r+b") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise BackupRefused(f"Another process is writing {partial}.") from error
+            is_the_same = os.path.samestat(os.fstat(file.fileno()), os.stat(partial))
+        except (BlockingIOError, FileNotFoundError):
+            is_the_same = False
+        if not is_the_same:  # else it may have become a whole backup since it was opened
+            raise BackupRefused(f"Another process is writing {partial}.")
         try:
             yield file
         except BaseException:
@@ -101,11 +109,11 @@ def _written(at: Installation, file: IO[bytes], key: KeyEncryption, *, progress:
 
 def _write(at: Installation, writer: archive.Writer, *, progress: Progress) -> Backup:
     with at.database.reading() as session:
-        wanted = {one.id for one in repository.stored(session)}
+        wanted = registry_repository.row_roots(session).keys()
     with _held(at, wanted) as holds:
         with at.database.reading() as session:
-            stored, backup_id, created_at = repository.stored(session), new_id("bak"), now(session)
-            if {one.id for one in stored} - wanted:
+            roots, backup_id, created_at = registry_repository.row_roots(session), new_id("bak"), now(session)
+            if roots.keys() - wanted:
                 raise _Moved
             about = {
                 "format": FORMAT,
@@ -124,15 +132,15 @@ def _write(at: Installation, writer: archive.Writer, *, progress: Progress) -> B
                 progress("tables", number, len(dump.TABLES))
                 for piece in dump.pieces(session, table):
                     writer.write(f"{TABLES}/{name}", piece)
-        for number, one in enumerate(stored):
-            progress("rows", number, len(stored))
-            for piece in _rows(at, one):
-                writer.write(f"{ROWS}/{one.id}", piece)
-            holds[one.id].close()
+        for number, (rows_id, root) in enumerate(roots.items()):
+            progress("rows", number, len(roots))
+            for piece in _rows(at, rows_id, root):
+                writer.write(f"{ROWS}/{rows_id}", piece)
+            holds[rows_id].close()
     writer.write(MANIFEST, json.dumps(writer.tallies()).encode())
     writer.close()
-    progress("rows", len(stored), len(stored))
-    return Backup(id=backup_id, created_at=created_at, num_datasets=len(stored), num_bytes=0)
+    progress("rows", len(roots), len(roots))
+    return Backup(id=backup_id, created_at=created_at, num_datasets=len(roots), num_bytes=0)
 
 
 class _Hold:
@@ -147,7 +155,7 @@ class _Hold:
 
 
 @contextmanager
-def _held(at: Installation, wanted: set[str]) -> Iterator[dict[str, _Hold]]:
+def _held(at: Installation, wanted: Iterable[str]) -> Iterator[dict[str, _Hold]]:
     holds: dict[str, _Hold] = {}
     try:
         for rows_id in sorted(wanted):
@@ -158,12 +166,12 @@ def _held(at: Installation, wanted: set[str]) -> Iterator[dict[str, _Hold]]:
             hold.close()
 
 
-def _rows(at: Installation, stored: Stored) -> Iterator[bytes]:
+def _rows(at: Installation, rows_id: str, root: str) -> Iterator[bytes]:
     """The shape, then the blocks. Rows that are damaged stop their dataset, and the backup."""
     try:
-        shape = at.rows.shape(stored.id, stored.root)
+        shape = at.rows.shape(rows_id, root)
         yield json.dumps({"num_slots": shape.num_slots, "num_columns": shape.num_columns}).encode()
-        for block in at.rows.read(stored.id, stored.root):
+        for block in at.rows.read(rows_id, root):
             yield block.content()
     except DatasetDamaged as error:
         with at.database.writing() as session:

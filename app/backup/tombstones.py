@@ -12,7 +12,7 @@ import dataclasses
 import datetime
 import heapq
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from sqlalchemy.orm import Session
 
@@ -24,7 +24,7 @@ from app.db import now
 from app.db.tables import Checkpoint
 from app.errors import DatabasePutBack
 from app.installation import Installation
-from app.keys import SubjectKey
+from app.keys import Keys
 
 _AT_ONCE = 500
 
@@ -65,27 +65,25 @@ def record(at: Installation) -> None:
 
 def record_release(at: Installation, release: Release) -> None:
     """Remember a version before it is published: one that never came is counted too, against us. Raises as `record`."""
-
-    def published(last: Line | None) -> list[Line]:
-        with at.database.reading() as session:
-            _check(session, last)
-            line = Line(kind="published", number=0, at=now(session), release=release)
-            return list(_in_order([line], number=last.number, of=last.of, signed=last.signed)) if last else [line]
-
-    journal(at).append(published)
+    _add(at, lambda time: Line(kind="published", number=0, at=time, release=release))
 
 
 def record_retired(at: Installation, retired_id: str, *, retired_at: datetime.datetime | None) -> None:
     """Remember that a model or a dataset was retired, before it is destroyed. Raises as `record`."""
+    _add(at, lambda time: Line(kind="retired", number=0, at=retired_at or time, retired=retired_id))
 
-    def retired(last: Line | None) -> list[Line]:
+
+def _add(at: Installation, line: Callable[[datetime.datetime], Line]) -> None:
+    """Remember what the database does not tell yet, after all that it does: so a file that is new begins with that."""
+
+    def added(last: Line | None) -> list[Line]:
         with at.database.reading() as session:
             _check(session, last)
-            line = Line(kind="retired", number=0, at=retired_at or now(session), retired=retired_id)
-            return list(_in_order([line], number=last.number, of=last.of, signed=last.signed)) if last else [line]
+            number, of, signed = (last.number, last.of, last.signed) if last else (0, None, 0)
+            return list(_in_order([line(now(session))], number=number, of=of, signed=signed))
 
-    record(at)  # a file that is new begins with all that it would have
-    journal(at).append(retired)
+    record(at)
+    journal(at).append(added)
 
 
 def record_restored(at: Installation, *, signed: int | None = None) -> None:
@@ -107,10 +105,10 @@ def record_restored(at: Installation, *, signed: int | None = None) -> None:
 def kept_heads(settings: Settings) -> list[Signed]:
     """The newest head of each chain that was signed since the last restore, as the tombstones have it: whoever can
     write to the database alone does not reach them. None where there is no file. Raises `TombstonesDamaged`."""
-    subject_key = settings.data_dir / "keys" / "subject.key"
-    if not subject_key.exists():
+    keys = Keys(settings.data_dir / "keys")
+    if not keys.paths()["subject.key"].exists():
         return []
-    return Journal(settings.resolved_tombstones(), SubjectKey(text=subject_key.read_text().strip())).heads()
+    return Journal(settings.resolved_tombstones(), keys).heads()
 
 
 def require_same_database(at: Installation) -> None:

@@ -93,7 +93,7 @@ def compare(store: RowStore, comparison: Comparison, *, may_know: bool) -> None:
 
 def _parts(session: Session, dataset: Dataset) -> tuple[Part, ...]:
     """All rows that a dataset has, or is going to have."""
-    waiting = [one for one in repository.staged_additions(session, dataset_id=dataset.id) if one.status == "pending"]
+    waiting = repository.waiting_additions(session, dataset_id=dataset.id)
     own = Part(rows_id=dataset.id, root=dataset.digest)
     return (own, *(Part(rows_id=one.id, root=one.digest) for one in waiting))
 

@@ -82,8 +82,10 @@ def _ids(found: Found) -> set[str]:
 
 
 def _convert(database: Database, rows: RowStore, found: Found, rows_id: str) -> None:
-    with database.reading() as session:
-        root = registry.row_roots(session)[rows_id]
+    with database.reading() as session:  # a run that is claimed after this waits until we are done
+        root, busy = registry.root(session, rows_id), registry.is_any_run_on(session, dataset_id=rows_id)
+    if root is None:  # it was retired meanwhile
+        return
     if not rows.is_there(rows_id, root):
         try:
             root = _sealed(rows, found, rows_id, root)
@@ -94,7 +96,8 @@ def _convert(database: Database, rows: RowStore, found: Found, rows_id: str) -> 
         with database.writing() as session:
             registry.set_root(session, rows_id, root)
         telemetry.logger().info("registry.rows_sealed", rows_id=rows_id)
-    rows.settle(rows_id, root)
+    if not busy:  # else what a run is about to put on record would go; the next sweep settles it
+        rows.settle(rows_id, root)
     if found.bucket is None:
         wipe(found.folder / rows_id)
 

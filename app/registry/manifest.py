@@ -54,8 +54,7 @@ class Shape:
 
 
 class Manifests:
-    """The nodes of all datasets of a store. Whatever reads raises `DatasetDamaged` where a node is not what the one
-    above says."""
+    """The nodes of all datasets of a store."""
 
     def __init__(self, objects: ObjectStore) -> None:
         self._objects = objects
@@ -67,36 +66,47 @@ class Manifests:
         children = list(block_ids)
         for level in range(shape.height):
             groups = [children[start : start + FANOUT] for start in range(0, len(children), FANOUT)]
-            children = [self._put(rows_id, _inner(level, some)) for some in groups]
-        return self._put(rows_id, _root(shape, children)).hex()
+            children = [_put(self._objects, rows_id, _inner(level, some)) for some in groups]
+        return _put(self._objects, rows_id, _root(shape, children)).hex()
 
-    def shape(self, rows_id: str, root: str) -> Shape:
-        return self._read(rows_id, root)[0]
+    def read(self, rows_id: str, root: str) -> "Manifest":
+        """The tree of a root. Raises `DatasetDamaged`."""
+        return Manifest(self._objects, rows_id, root)
 
-    def blocks(self, rows_id: str, root: str, numbers: Collection[int] | None = None) -> Iterator[tuple[int, bytes]]:
+
+class Manifest:
+    """The tree of one root, each node of which is read once, when it is needed. Whatever reads raises `DatasetDamaged`
+    where a node is not what the one above says."""
+
+    def __init__(self, objects: ObjectStore, rows_id: str, root: str) -> None:
+        self._objects = objects
+        self._rows_id = rows_id
+        self._read: dict[bytes, list[bytes]] = {}
+        self.root = root
+        self.shape, self._top = self._read_root()
+
+    def blocks(self, numbers: Collection[int] | None = None) -> Iterator[tuple[int, bytes]]:
         """The number and the name of each block, or of each of these, in their order."""
-        shape, children = self._read(rows_id, root)
-        yield from self._below(rows_id, shape.height, 0, children, None if numbers is None else set(numbers))
+        yield from self._below(self.shape.height, 0, self._top, None if numbers is None else set(numbers))
 
-    def replace(self, rows_id: str, root: str, changes: Mapping[int, bytes]) -> str:
+    def replaced(self, changes: Mapping[int, bytes]) -> str:
         """The root of a tree in which some blocks are others; durable when this returns."""
         if not changes:
-            return root
-        shape, children = self._read(rows_id, root)
-        return self._put(rows_id, _root(shape, self._replaced(rows_id, shape.height, 0, children, changes))).hex()
+            return self.root
+        children = self._replaced(self.shape.height, 0, self._top, changes)
+        return _put(self._objects, self._rows_id, _root(self.shape, children)).hex()
 
-    def node_names(self, rows_id: str, root: str) -> set[str]:
+    def node_names(self) -> set[str]:
         """The objects that the tree consists of."""
-        shape, children = self._read(rows_id, root)
-        names, level = {_name(rows_id, bytes.fromhex(root))}, shape.height
+        names, level, children = {_name(self._rows_id, bytes.fromhex(self.root))}, self.shape.height, self._top
         while level:
-            names |= {_name(rows_id, child) for child in children}
+            names |= {_name(self._rows_id, child) for child in children}
             level -= 1
-            children = [below for child in children for below in self._children(rows_id, child, level)]
+            children = [below for child in children for below in self._children(child, level)]
         return names
 
     def _below(
-        self, rows_id: str, level: int, first: int, children: list[bytes], numbers: Collection[int] | None
+        self, level: int, first: int, children: list[bytes], numbers: Collection[int] | None
     ) -> Iterator[tuple[int, bytes]]:
         reach = FANOUT**level
         for place, child in enumerate(children):
@@ -107,11 +117,9 @@ class Manifests:
                 yield start, child
             else:
                 inside = None if numbers is None else {n for n in numbers if start <= n < start + reach}
-                yield from self._below(rows_id, level - 1, start, self._children(rows_id, child, level - 1), inside)
+                yield from self._below(level - 1, start, self._children(child, level - 1), inside)
 
-    def _replaced(
-        self, rows_id: str, level: int, first: int, children: list[bytes], changes: Mapping[int, bytes]
-    ) -> list[bytes]:
+    def _replaced(self, level: int, first: int, children: list[bytes], changes: Mapping[int, bytes]) -> list[bytes]:
         replaced, reach = list(children), FANOUT**level
         for place in sorted({(number - first) // reach for number in changes}):
             if level == 0:
@@ -119,44 +127,49 @@ class Manifests:
                 continue
             start = first + place * reach
             inside = {n: block_id for n, block_id in changes.items() if start <= n < start + reach}
-            below = self._children(rows_id, children[place], level - 1)
-            below = self._replaced(rows_id, level - 1, start, below, inside)
-            replaced[place] = self._put(rows_id, _inner(level - 1, below))
+            below = self._replaced(level - 1, start, self._children(children[place], level - 1), inside)
+            replaced[place] = _put(self._objects, self._rows_id, _inner(level - 1, below))
         return replaced
 
-    def _read(self, rows_id: str, root: str) -> tuple[Shape, list[bytes]]:
+    def _read_root(self) -> tuple[Shape, list[bytes]]:
         try:
-            content = self._get(rows_id, bytes.fromhex(root))
-        except ValueError as error:  # what the database says is no hash
-            raise DatasetDamaged.found(rows_id, DamageKind.MANIFEST) from error
-        num_slots, num_columns, block_rows = _SHAPE.unpack_from(content, len(_HEAD))
+            content = self._get(bytes.fromhex(self.root))
+            num_slots, num_columns, block_rows = _SHAPE.unpack_from(content, len(_HEAD))
+        except (ValueError, struct.error) as error:  # what the database says is no hash, or that of no root
+            raise self._damaged() from error
         if not content.startswith(_HEAD) or block_rows != BLOCK_ROWS:
-            raise DatasetDamaged.found(rows_id, DamageKind.MANIFEST)
+            raise self._damaged()
         shape = Shape(num_slots=num_slots, num_columns=num_columns)
         return shape, _split(content[len(_HEAD) + _SHAPE.size :], shape.height)
 
-    def _children(self, rows_id: str, node: bytes, level: int) -> list[bytes]:
-        content = self._get(rows_id, node)
-        if content[0] != level:
-            raise DatasetDamaged.found(rows_id, DamageKind.MANIFEST)
-        return _split(content[1:], level)
+    def _children(self, node: bytes, level: int) -> list[bytes]:
+        if node not in self._read:
+            content = self._get(node)
+            if content[0] != level:
+                raise self._damaged()
+            self._read[node] = _split(content[1:], level)
+        return self._read[node]
 
-    def _get(self, rows_id: str, node: bytes) -> bytes:
+    def _get(self, node: bytes) -> bytes:
         try:
-            content = self._objects.get(_name(rows_id, node))
+            content = self._objects.get(_name(self._rows_id, node))
         except FileNotFoundError as error:
-            raise DatasetDamaged.found(rows_id, DamageKind.MANIFEST_MISSING) from error
+            raise DatasetDamaged.found(self._rows_id, DamageKind.MANIFEST_MISSING) from error
         if _hash(content) != node:
-            raise DatasetDamaged.found(rows_id, DamageKind.MANIFEST)
+            raise self._damaged()
         return content
 
-    def _put(self, rows_id: str, content: bytes) -> bytes:
-        node = _hash(content)
-        name = _name(rows_id, node)
-        self._objects.put(name, content)
-        if self._objects.get(name) != content:
-            raise OSError(errno.EIO, "A node was written and something else was read back", name)
-        return node
+    def _damaged(self) -> DatasetDamaged:
+        return DatasetDamaged.found(self._rows_id, DamageKind.MANIFEST)
+
+
+def _put(objects: ObjectStore, rows_id: str, content: bytes) -> bytes:
+    node = _hash(content)
+    name = _name(rows_id, node)
+    objects.put(name, content)
+    if objects.get(name) != content:
+        raise OSError(errno.EIO, "A node was written and something else was read back", name)
+    return node
 
 
 def _inner(level: int, children: Collection[bytes]) -> bytes:

@@ -70,13 +70,12 @@ def staged_additions(session: Session, *, dataset_id: str) -> list[Addition]:
 
 
 def row_roots(session: Session) -> dict[str, str]:
-    """Under which ids rows are needed, and the roots that are on record: of datasets, and of batches that are to be
-    added to one; of none that was retired."""
-    waiting = session.execute(
-        sa.select(Addition.id, Addition.digest).where(Addition.staged, Addition.status == "pending")
-    )
-    kept = session.execute(sa.select(Dataset.id, Dataset.digest).where(Dataset.retired_at.is_(None)))
-    return dict(iter(waiting)) | dict(iter(kept))
+    """Under which ids rows are needed, and the roots that are on record: of batches that are to be added to a dataset,
+    which are the first to go, then of datasets; of none that was retired."""
+    waiting = sa.select(Addition.id, Addition.digest).where(Addition.staged, Addition.status == "pending")
+    kept = sa.select(Dataset.id, Dataset.digest).where(Dataset.retired_at.is_(None))
+    found = (session.execute(waiting.order_by(Addition.id)), session.execute(kept.order_by(Dataset.id)))
+    return {rows_id: root for rows in found for rows_id, root in rows}
 
 
 def destroyed_dataset_ids(session: Session) -> set[str]:
@@ -149,16 +148,18 @@ def count_subjects_among(session: Session, subject_refs: Collection[str], *, dat
 
 def datasets_apart_from(session: Session, *, dataset_id: str) -> list[Dataset]:
     """Datasets with which a dataset shares nobody: those that its models are measured on, and those that are learned
-    from by models that are measured on it."""
-    measured = sa.select(Model.evaluation_dataset_id).where(Model.dataset_id == dataset_id)
-    learned = sa.select(Model.dataset_id).where(Model.evaluation_dataset_id == dataset_id)
+    from by models that are measured on it. A model that was retired is neither any more, and their rows may be gone."""
+    kept = Model.retired_at.is_(None)
+    measured = sa.select(Model.evaluation_dataset_id).where(Model.dataset_id == dataset_id, kept)
+    learned = sa.select(Model.dataset_id).where(Model.evaluation_dataset_id == dataset_id, kept)
     query = sa.select(Dataset).where(sa.or_(Dataset.id.in_(measured), Dataset.id.in_(learned)))
     return list(session.scalars(query.order_by(Dataset.id)))
 
 
 def is_measured_on(session: Session, *, dataset_id: str, evaluated_on: str) -> bool:
     """Whether a model that learns from a dataset is measured on another."""
-    query = sa.select(Model.id).where(Model.dataset_id == dataset_id, Model.evaluation_dataset_id == evaluated_on)
+    both = Model.dataset_id == dataset_id, Model.evaluation_dataset_id == evaluated_on
+    query = sa.select(Model.id).where(*both, Model.retired_at.is_(None))
     return session.scalars(query.limit(1)).first() is not None
 
 

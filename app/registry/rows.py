@@ -27,7 +27,7 @@ import numpy as np
 from app.errors import DamageKind, DatasetDamaged, DatasetTooLarge, DatasetUnknown
 from app.registry.blocks import Block, Features, Filling, Labels, RowWriter, mapped
 from app.registry.files import locked
-from app.registry.manifest import BLOCK_ID, BLOCK_ROWS, Manifests, Shape
+from app.registry.manifest import BLOCK_ID, BLOCK_ROWS, Manifest, Manifests, Shape
 from app.registry.memory import Memory
 from app.registry.sealing import Sealed
 from app.registry.store import ObjectStore
@@ -115,29 +115,29 @@ class RowStore:
         return newest
 
     def shape(self, rows_id: str, root: str) -> Shape:
-        return self._manifests.shape(_checked(rows_id), root)
+        return self._manifest(rows_id, root).shape
 
     @contextmanager
     def open(self, rows_id: str, root: str) -> Iterator[Rows]:
         """All rows, in memory that is overwritten when the block ends. Raises `DatasetTooLarge`."""
-        shape = self.shape(rows_id, root)
+        manifest = self._manifest(rows_id, root)
+        shape = manifest.shape
         if shape.num_bytes > self._most_bytes:
             raise DatasetTooLarge(
                 f"The rows of {rows_id} take {shape.num_bytes} bytes of memory, and a run may use {self._most_bytes}: "
                 "set LETHE_ROWS_MEMORY_BYTES to more, on a machine that has it."
             )
         with _room(shape) as (rows, features, labels):
-            for block in self.read(rows_id, root):
+            for block in self._blocks(rows_id, manifest, None):
                 place = slice(block.first, block.first + len(block.labels))
                 features[place], labels[place] = block.features, block.labels
             yield rows
 
     def read(self, rows_id: str, root: str, *, holding: Sequence[int] | None = None) -> Iterator[Block]:
         """One block after the other; with `holding`, only those that hold one of these slots."""
-        shape = self.shape(rows_id, root)
-        numbers = None if holding is None else {slot // BLOCK_ROWS for slot in _within(holding, shape)}
-        for number, block_id in self._manifests.blocks(rows_id, root, numbers):
-            yield self._get(rows_id, shape, number, block_id)
+        manifest = self._manifest(rows_id, root)
+        slots = None if holding is None else _within(holding, manifest.shape)
+        yield from self._blocks(rows_id, manifest, slots)
 
     def check(self, rows_id: str, root: str) -> None:
         """Open every block once. Raises `DatasetDamaged` for the first that is not what the root says."""
@@ -149,11 +149,11 @@ class RowStore:
 
         Nothing changes for anybody until that root is on record.
         """
-        shape = self.shape(rows_id, root)
-        batches = [_Waiting(self, one, shape) for one in fill]
-        slots = _within([*null, *(slot for one in fill for slot in one.slots)], shape)
+        manifest = self._manifest(rows_id, root)
+        batches = [_Waiting(self, one, manifest.shape) for one in fill]
+        slots = _within([*null, *(slot for one in fill for slot in one.slots)], manifest.shape)
         changes = {}
-        for found in self.read(rows_id, root, holding=slots):
+        for found in self._blocks(rows_id, manifest, slots):
             block = found.copy()
             for batch in batches:
                 batch.copy_into(block)
@@ -161,35 +161,33 @@ class RowStore:
             block.features[here], block.labels[here] = 0, 0
             if block.content() != found.content():
                 changes[block.number] = self._put(rows_id, block)
-        return self._manifests.replace(rows_id, root, changes)
+        return manifest.replaced(changes)
 
     def settle(self, rows_id: str, root: str) -> None:
         """Destroy what a root that is on record does not name, the keys of all that before anything else.
 
         For whoever is `alone` with the rows, and knows that the root is on record and that no run writes another.
         """
-        nodes = self._manifests.node_names(rows_id, root)
-        self._sealed.destroy_group(rows_id, but=self._named(rows_id, root))
+        manifest = self._manifest(rows_id, root)
+        nodes, named = manifest.node_names(), _named(rows_id, manifest)
+        self._sealed.destroy_group(rows_id, but=named)
         for name in self._objects.names(rows_id).keys() - nodes:
             if not name.endswith(".sealed"):
                 self._objects.delete(name)
 
     def is_settled(self, rows_id: str, root: str) -> bool:
         """Whether no key is there of a block that the root does not name."""
-        return self._sealed.keys(rows_id) <= self._named(rows_id, root)
+        return self._sealed.keys(rows_id) <= _named(rows_id, self._manifest(rows_id, root))
 
     def destroy_replaced(self, rows_id: str, *, before: str, after: str) -> None:
         """Destroy what the one root names and the other, which is on record in its place, does not: no root will ever
         name that again, whoever is at work."""
         with self.alone(rows_id):
-            nodes = self._manifests.node_names(rows_id, before) - self._manifests.node_names(rows_id, after)
-            self._sealed.destroy_all(self._named(rows_id, before) - self._named(rows_id, after))
+            old, new = self._manifest(rows_id, before), self._manifest(rows_id, after)
+            nodes = old.node_names() - new.node_names()
+            self._sealed.destroy_all(_named(rows_id, old) - _named(rows_id, new))
             for name in nodes:
                 self._objects.delete(name)
-
-    def _named(self, rows_id: str, root: str) -> set[str]:
-        """Under which names blocks are sealed."""
-        return {_name(rows_id, number, block_id) for number, block_id in self._manifests.blocks(rows_id, root)}
 
     def delete(self, rows_id: str, *, wait: bool = True) -> None:
         """Destroy all rows; nothing happens when there are none, so it can be run again."""
@@ -202,6 +200,14 @@ class RowStore:
         self._sealed.destroy_group(rows_id)
         for name in self._objects.names(rows_id):
             self._objects.delete(name)
+
+    def _manifest(self, rows_id: str, root: str) -> Manifest:
+        return self._manifests.read(_checked(rows_id), root)
+
+    def _blocks(self, rows_id: str, manifest: Manifest, holding: Sequence[int] | None) -> Iterator[Block]:
+        numbers = None if holding is None else {slot // BLOCK_ROWS for slot in holding}
+        for number, block_id in manifest.blocks(numbers):
+            yield self._get(rows_id, manifest.shape, number, block_id)
 
     def _put(self, rows_id: str, block: Block) -> bytes:
         """Seal a block under a new name, and open it again."""
@@ -289,6 +295,11 @@ def _within(slots: Sequence[int], shape: Shape) -> Sequence[int]:
     if outside:
         raise IndexError(f"Expected 0 <= slot={outside[0]} < num_slots={shape.num_slots}")
     return slots
+
+
+def _named(rows_id: str, manifest: Manifest) -> set[str]:
+    """Under which names blocks are sealed."""
+    return {_name(rows_id, number, block_id) for number, block_id in manifest.blocks()}
 
 
 def _name(rows_id: str, number: int, block_id: bytes) -> str:

@@ -41,7 +41,11 @@ class Sealed:
         key, nonce = secrets.token_bytes(_KEY), secrets.token_bytes(_NONCE)
         self._put_key(name, key)
         self._objects.create(name + _SEALED, nonce + AESGCM(key).encrypt(nonce, content, name.encode()))
-        if self.get(name) != content:
+        try:
+            found = self.get(name)
+        except ValueError:
+            found = None
+        if found != content:
             raise OSError(errno.EIO, "Something was sealed and something else was read back", name)
 
     def get(self, name: str) -> bytes:

@@ -64,14 +64,16 @@ def codes(values: Sequence[object], names: Sequence[str], *, by_number: bool) ->
     integers come as `3.0` from tools that write them as floats as soon as one of them is missing.
     """
     position: dict[str | None, int] = {name: code for code, name in enumerate(names)}
-    equal = _by_number(names) if by_number else {}
+    equal: dict[Decimal, int] | None = None  # read where it is needed first: mostly it is not
 
     def code(value: object) -> int:
+        nonlocal equal
         found = position.get(text(value), -1)
-        if found >= 0 or not equal:
+        exact = _exactly(value) if by_number and found < 0 else None
+        if exact is None:
             return found
-        exact = _exactly(value)
-        return -1 if exact is None else equal.get(exact, -1)
+        equal = _by_number(names) if equal is None else equal
+        return equal.get(exact, -1)
 
     return np.array([code(value) for value in values], dtype="<i4")
 

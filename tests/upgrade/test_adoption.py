@@ -4,6 +4,7 @@ import hashlib
 import sqlite3
 import tarfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -85,6 +86,39 @@ def test_a_data_folder_that_is_somebodys(settings: Settings) -> None:
     with pytest.raises(InstallationMismatch, match="data folder"):
         installation.set_up(settings)
     assert revision(settings) == "0001"
+
+
+class Killed(BaseException):
+    """Of whoever sets up, in this process."""
+
+
+@pytest.mark.parametrize(("owner", "name"), [(key_checks.Place, "mark"), (key_checks, "confirm_marked")])
+@pytest.mark.parametrize("before", [True, False])
+def test_killed_while_it_is_marked_it_goes_on(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, before: bool
+) -> None:
+    """A database that was upgraded, and a data folder that does not say yet that it belongs to it, are put right by the
+    next start; from then on the mark must be there."""
+    original = getattr(owner, name)
+
+    def dying(*given: Any) -> None:
+        if not before:
+            original(*given)
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, dying)
+        with pytest.raises(Killed):
+            installation.set_up(settings)
+    assert revision(settings) != "0001"
+    installation.set_up(settings)
+    with installation.opened(settings) as at:
+        known = key_checks.of_database(at.database)
+    assert known is not None
+    assert known.is_marked
+    (settings.data_dir / "installation.id").unlink()
+    with pytest.raises(InstallationMismatch, match="lacks what says"):
+        installation.set_up(settings)
 
 
 def test_what_was_released_stays_as_it_was() -> None:

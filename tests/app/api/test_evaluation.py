@@ -11,6 +11,7 @@ from fastapi.testclient import TestClient
 
 from app.access.service import Scope
 from app.installation import Installation
+from app.operations import retirement
 from app.registry import datasets, evaluation
 from app.unlearning import service as unlearning
 from tests.conftest import FORM, npz
@@ -170,6 +171,20 @@ def test_rows_that_wait_for_their_slots_count(
     refused(add(pair["measured"], new), 409, "evaluation_overlaps")
     renamed = changed(new, subjects="new-{}")
     refused(add(pair["measured"], renamed), 409, "evaluation_overlaps")
+
+
+@pytest.mark.parametrize("to", ["learned", "measured"])
+def test_rows_come_to_a_dataset_whose_counterpart_was_retired(
+    at: Installation, pair: dict[str, str], add: Add, gateway: TestClient, get: Get, to: str
+) -> None:
+    """Nothing is compared with what a retired model learned from, or was measured on: its rows are destroyed."""
+    (model,) = get("/models")["items"]
+    (other,) = (dataset_id for name, dataset_id in pair.items() if name != to)
+    assert gateway.delete(f"/v1/models/{model['id']}").is_success
+    assert gateway.delete(f"/v1/datasets/{other}").is_success
+    retirement.destroy(at)
+    answer = add(pair[to], some(npz(seed=2, first=300), slice(0, 2)))
+    assert answer.status_code == 202, answer.text
 
 
 def test_rows_that_change_meanwhile_are_compared_again(at: Installation, sent: Callable[[bytes], str], by: Any) -> None:

@@ -49,13 +49,18 @@ def other(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator
 
 
 @pytest.fixture
-def restore(at: Installation, archive: Path, key_file: Path, other: Settings) -> Callable[[], Restored]:
-    """Restore `archive` to the other place, with all that `at` remembers."""
+def restore_with(archive: Path, key_file: Path, other: Settings) -> Callable[[Path | None], Restored]:
+    """Restore `archive` to the other place, with these tombstones."""
+    return lambda file: restoring.restore(other, archive, key_file=key_file, remembered_in=file, progress=quietly)
+
+
+@pytest.fixture
+def restore(at: Installation, restore_with: Callable[[Path | None], Restored]) -> Callable[[], Restored]:
+    """The same, with all that `at` remembers."""
 
     def restored() -> Restored:
         tombstones.record(at)
-        remembered_in = at.settings.resolved_tombstones()
-        return restoring.restore(other, archive, key_file=key_file, remembered_in=remembered_in, progress=quietly)
+        return restore_with(at.settings.resolved_tombstones())
 
     return restored
 

@@ -8,21 +8,15 @@ from typing import Any
 import pytest
 
 from app import installation
-from app.backup import restoring, tombstones
+from app.backup import tombstones
 from app.backup.restoring import Restored
 from app.backup.service import Backup
 from app.config import Settings
 from app.errors import TombstonesDamaged, TombstonesStale
 from app.installation import Installation
-from tests.app.backup.conftest import quietly
 
 Make = Callable[..., dict[str, Any]]
 RestoreWith = Callable[[Path], Restored]
-
-
-@pytest.fixture
-def restore_with(archive: Path, key_file: Path, other: Settings) -> RestoreWith:
-    return lambda file: restoring.restore(other, archive, key_file=key_file, remembered_in=file, progress=quietly)
 
 
 @pytest.fixture

@@ -1,10 +1,11 @@
 """Backups: whole or not there, of one moment, made while others work."""
 
+import fcntl
 import stat
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 from fastapi.testclient import TestClient
@@ -94,6 +95,27 @@ def test_one_writes_an_archive(archive: Path, back_up: Callable[[], Backup]) -> 
     """A second process that would write the same archive at the same time is refused."""
     with service._alone(archive.with_name(".archive.partial")), pytest.raises(BackupRefused, match="Another process"):
         back_up()
+
+
+def test_a_backup_that_was_just_made_is_not_written_over(
+    archive: Path, back_up: Callable[[], Backup], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever opened the unfinished file before it was whole, and may write to it after, is refused."""
+    lock = fcntl.flock
+
+    def late(file: IO[bytes], operation: int) -> None:
+        archive.with_name(".archive.partial").rename(archive)
+        archive.write_bytes(b"whole")
+        lock(file, operation)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fcntl, "flock", late)
+        with (
+            pytest.raises(BackupRefused, match="Another process"),
+            service._alone(archive.with_name(".archive.partial")) as file,
+        ):
+            file.truncate(0)
+    assert archive.read_bytes() == b"whole"
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from app.backup import tombstones
 from app.db.tables import Dataset, Run
 from app.errors import DatabasePutBack, TombstonesDamaged
 from app.installation import Installation
-from app.keys import Keys
+from app.keys import Keys, KeyUnreadable
 from tests.faults.processes import wait_until
 from tests.stored import rows_of
 
@@ -148,6 +148,15 @@ def test_a_damaged_end_stops_the_writer(at: Installation, file: Path, new_datase
         list(tombstones.Journal(file, Keys(file.parent / "other").create()).lines())
 
 
+def test_a_key_that_is_none_is_said_to_be_at_fault(at: Installation) -> None:
+    """Not the tombstones are damaged, where what they would be verified with is."""
+    tombstones.record(at)
+    assert tombstones.kept_heads(at.settings) == []
+    (at.settings.data_dir / "keys" / "subject.key").write_text("none")
+    with pytest.raises(KeyUnreadable, match="put the right key back"):
+        tombstones.kept_heads(at.settings)
+
+
 def test_a_database_that_was_put_back_is_noticed(
     at: Installation, file: Path, new_dataset: Make, forget: Make, work: Callable[[], int]
 ) -> None:
@@ -176,6 +185,25 @@ def test_a_lost_file_is_written_anew(at: Installation, file: Path, new_dataset: 
     tombstones.record(at)
     assert statuses(at) == before
     assert len(before) == 3
+
+
+def test_a_file_that_is_lost_during_a_run_is_written_anew(
+    at: Installation, file: Path, new_dataset: Make, new_model: Make, work: Callable[[], int]
+) -> None:
+    """What a run adds to a new file comes after all that the database knows: earlier versions count after a restore."""
+    model = new_model(new_dataset()["id"])
+    assert work() == 1
+    file.unlink()
+    release = tombstones.Release(
+        version_id="ver_2", model_id=model["id"], dataset_id=model["dataset_id"], mechanism=model["mechanism"], steps=1
+    )
+    tombstones.record_release(at, release)
+    first, *lines = tombstones.journal(at).lines()
+    assert first.kind == "begun"
+    earlier, last = (line.release for line in lines if line.kind == "published")
+    assert last == release
+    assert earlier
+    assert (earlier.model_id, earlier.steps) == (model["id"], model["mechanism"]["learn_steps"])
 
 
 def test_old_lines_are_dropped(at: Installation, file: Path, new_dataset: Make, forget: Make) -> None:

@@ -23,6 +23,7 @@ from app.registry import repository as registry
 from app.registry.manifest import BLOCK_ROWS
 from app.registry.rows import RowStore
 from app.registry.s3 import S3Store
+from app.unlearning import queue
 from tests.stored import flipped, rows_of
 
 FIXTURE = Path(__file__).parents[2] / "upgrade" / "data_folder_0001.tar.xz"
@@ -153,6 +154,22 @@ def test_damage_is_not_sealed(old: Settings, kind: str, name: str) -> None:
     file.write_bytes(right)
     with _set_up(old) as at:
         _assert_sealed(at, rows)
+
+
+def test_what_a_run_is_writing_is_left_alone(old: Settings) -> None:
+    """Another process that still finds old rows, while a run edits what became of them, destroys nothing of the run."""
+    before = old.data_dir / "before"
+    shutil.copytree(old.data_dir / "datasets", before)
+    with _set_up(old) as at:
+        with at.database.writing() as session:
+            claimed = queue.claim(session, worker="w", lease_seconds=60, max_requests=500)
+        assert claimed
+        root = at.rows.edit(claimed.dataset_id, claimed.root, null=[0])
+        before.rename(old.data_dir / "datasets")
+        with _set_up(old):
+            pass
+        assert not (old.data_dir / "datasets").exists()
+        at.rows.check(claimed.dataset_id, root)
 
 
 _PUT_BACK = "UPDATE datasets SET digest = :digest WHERE id = (SELECT min(id) FROM datasets)"

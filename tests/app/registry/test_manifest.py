@@ -30,21 +30,21 @@ def test_trees_of_any_height(objects: FolderStore, monkeypatch: pytest.MonkeyPat
     manifests, shape = Manifests(objects), shape_of(num_blocks)
     ids = [secrets.token_bytes(BLOCK_ID) for _ in range(num_blocks)]
     root = manifests.write("ds_1", shape, ids)
-    assert manifests.shape("ds_1", root) == shape
-    assert list(manifests.blocks("ds_1", root)) == list(enumerate(ids))
-    assert manifests.node_names("ds_1", root) == objects.names().keys()
+    assert manifests.read("ds_1", root).shape == shape
+    assert list(manifests.read("ds_1", root).blocks()) == list(enumerate(ids))
+    assert manifests.read("ds_1", root).node_names() == objects.names().keys()
     some = {0, num_blocks // 2, num_blocks - 1}
-    assert list(manifests.blocks("ds_1", root, some)) == [(number, ids[number]) for number in sorted(some)]
+    assert list(manifests.read("ds_1", root).blocks(some)) == [(number, ids[number]) for number in sorted(some)]
 
     before = objects.names().keys()
-    one = manifests.replace("ds_1", root, {num_blocks - 1: b"n" * BLOCK_ID})
+    one = manifests.read("ds_1", root).replaced({num_blocks - 1: b"n" * BLOCK_ID})
     assert len(objects.names().keys() - before) == shape.height + 1
-    assert list(manifests.blocks("ds_1", one)) == list(enumerate([*ids[:-1], b"n" * BLOCK_ID]))
-    assert list(manifests.blocks("ds_1", root)) == list(enumerate(ids))
+    assert list(manifests.read("ds_1", one).blocks()) == list(enumerate([*ids[:-1], b"n" * BLOCK_ID]))
+    assert list(manifests.read("ds_1", root).blocks()) == list(enumerate(ids))
     changes = {number: secrets.token_bytes(BLOCK_ID) for number in some}
-    edited = manifests.replace("ds_1", root, changes)
-    assert dict(manifests.blocks("ds_1", edited)) == dict(enumerate(ids)) | changes
-    assert manifests.replace("ds_1", root, {}) == root
+    edited = manifests.read("ds_1", root).replaced(changes)
+    assert dict(manifests.read("ds_1", edited).blocks()) == dict(enumerate(ids)) | changes
+    assert manifests.read("ds_1", root).replaced({}) == root
 
 
 def test_every_node_is_what_the_one_above_says(objects: FolderStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,7 +59,41 @@ def test_every_node_is_what_the_one_above_says(objects: FolderStore, monkeypatch
         for wrong in (right[:-1] + bytes([right[-1] ^ 1]), right[:-1], objects.get(other)):
             objects.put(name, wrong)
             with pytest.raises(DatasetDamaged) as found:
-                list(manifests.blocks("ds_1", root))
+                list(manifests.read("ds_1", root).blocks())
             assert found.value.kind is DamageKind.MANIFEST
         objects.put(name, right)
-    assert len(list(manifests.blocks("ds_1", root))) == 20
+    assert len(list(manifests.read("ds_1", root).blocks())) == 20
+
+
+def test_no_other_node_is_a_root(objects: FolderStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A database that names a node from inside a tree names no rows, however short that node is."""
+    monkeypatch.setattr(manifest, "FANOUT", 4)
+    manifests = Manifests(objects)
+    root = manifests.write("ds_1", shape_of(17), [secrets.token_bytes(BLOCK_ID) for _ in range(17)])
+    others = {name.split(".")[1] for name in objects.names()} - {root}
+    assert len(others) == 7
+    for other in others:
+        with pytest.raises(DatasetDamaged) as found:
+            manifests.read("ds_1", other)
+        assert found.value.kind is DamageKind.MANIFEST
+
+
+def test_a_node_is_read_once(objects: FolderStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is asked of a tree, each of its nodes comes from the store once: from a bucket that is a request."""
+    monkeypatch.setattr(manifest, "FANOUT", 4)
+    manifests = Manifests(objects)
+    root = manifests.write("ds_1", shape_of(20), [secrets.token_bytes(BLOCK_ID) for _ in range(20)])
+    read: list[str] = []
+    get = objects.get
+
+    def noted(name: str) -> bytes:
+        read.append(name)
+        return get(name)
+
+    monkeypatch.setattr(objects, "get", noted)
+    tree = manifests.read("ds_1", root)
+    assert tree.shape == shape_of(20)
+    for _ in range(2):
+        assert len(list(tree.blocks())) == 20
+        assert tree.node_names() == objects.names().keys()
+    assert sorted(read) == sorted(objects.names())

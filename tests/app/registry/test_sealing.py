@@ -134,6 +134,23 @@ def test_damage_is_noticed(sealed: Sealed, objects: ObjectStore, position: int) 
         sealed.get("ds_1.a")
 
 
+@pytest.mark.parametrize("position", [0, 20, -1])
+def test_damage_is_noticed_at_once(
+    sealed: Sealed, objects: ObjectStore, monkeypatch: pytest.MonkeyPatch, position: int
+) -> None:
+    """A store that keeps something else than it was given is at fault, and not what was to be sealed."""
+    create = objects.create
+
+    def keep_something_else(name: str, content: bytes) -> None:
+        changed = bytearray(content)
+        changed[position] ^= 1
+        create(name, bytes(changed))
+
+    monkeypatch.setattr(objects, "create", keep_something_else)
+    with pytest.raises(OSError, match="something else was read back"):
+        sealed.put("ds_1.b", CONTENT)
+
+
 def test_things_cannot_be_exchanged(sealed: Sealed, objects: ObjectStore, keys: Path) -> None:
     """A thing opens only under its own name, even with its own key."""
     sealed.put("ds_1.b", b"other")
