@@ -382,6 +382,8 @@ class DamageKind(StrEnum):
     KEY_MISSING = "key_missing"
     FIRST_LAYOUT = "first_layout"
     """Rows of a release before, which were not those on record when they were to be sealed."""
+    RECORD = "record"
+    """Whose row is in which slot: a line of the database does not match its own check value."""
 
 
 class DatasetDamaged(LetheError):

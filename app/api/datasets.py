@@ -34,7 +34,7 @@ from app.errors import (
     UploadTooLarge,
 )
 from app.operations import retirement as retired
-from app.registry import damage, datasets, ingest, repository
+from app.registry import damage, datasets, ingest, records, repository
 from app.registry.encoding import Schema
 from app.registry.schema import parse_classes, parse_schema
 from app.unlearning import retirement
@@ -134,7 +134,8 @@ def recheck_dataset(call: Annotated[Call, call_with(Scope.ADMIN)], dataset_id: s
     with call.at.rows.alone(dataset_id):
         with call.reading() as session:
             roots = datasets.roots(session, dataset_id)
-        found = damage.first_found(call.at.rows, roots)
+            found = records.first_damaged(session, datasets.get(session, dataset_id))
+        found = found or damage.first_found(call.at.rows, roots)
         with call.writing() as session:
             dataset = datasets.get(session, dataset_id)
             damage.recheck(session, dataset, found)

@@ -26,7 +26,7 @@ from app.db.tables import new_id
 from app.errors import BackupRefused, DatasetDamaged
 from app.installation import Installation
 from app.keys import KeyEncryption, KeyEncryptionFile
-from app.registry import damage
+from app.registry import damage, records
 from app.registry.files import sync_folder
 
 FORMAT = 1
@@ -93,6 +93,10 @@ def _written(at: Installation, file: IO[bytes], key: KeyEncryption, *, progress:
         except _Moved:
             time.sleep(0.2 * 2**attempt)
             continue
+        except DatasetDamaged as error:  # it stops the dataset, and the backup
+            with at.database.writing() as session:
+                damage.record(session, error)
+            raise
         file.flush()
         os.fsync(file.fileno())
         return made
@@ -107,6 +111,9 @@ def _write(at: Installation, writer: archive.Writer, *, progress: Progress) -> B
             stored, backup_id, created_at = repository.stored(session), new_id("bak"), now(session)
             if {one.id for one in stored} - wanted:
                 raise _Moved
+            for dataset in repository.datasets(session):
+                if error := records.first_damaged(session, dataset):
+                    raise error
             about = {
                 "format": FORMAT,
                 "id": backup_id,
@@ -159,16 +166,11 @@ def _held(at: Installation, wanted: set[str]) -> Iterator[dict[str, _Hold]]:
 
 
 def _rows(at: Installation, stored: Stored) -> Iterator[bytes]:
-    """The shape, then the blocks. Rows that are damaged stop their dataset, and the backup."""
-    try:
-        shape = at.rows.shape(stored.id, stored.root)
-        yield json.dumps({"num_slots": shape.num_slots, "num_columns": shape.num_columns}).encode()
-        for block in at.rows.read(stored.id, stored.root):
-            yield block.content()
-    except DatasetDamaged as error:
-        with at.database.writing() as session:
-            damage.record(session, error)
-        raise
+    """The shape, then the blocks. Raises `DatasetDamaged`."""
+    shape = at.rows.shape(stored.id, stored.root)
+    yield json.dumps({"num_slots": shape.num_slots, "num_columns": shape.num_columns}).encode()
+    for block in at.rows.read(stored.id, stored.root):
+        yield block.content()
 
 
 def _key_files(at: Installation) -> Iterator[tuple[str, bytes]]:

@@ -9,7 +9,7 @@ from app.audit import service as audit
 from app.db import actor, now
 from app.db.tables import Dataset, new_id
 from app.errors import DatasetBusy, DatasetRetired, DatasetUnknown, SubjectUnknown
-from app.registry import ingest, repository
+from app.registry import ingest, records, repository
 from app.registry.encoding import Schema
 from app.registry.rows import RowStore
 from app.registry.uploads import Suppressed, Upload, take_in
@@ -64,12 +64,14 @@ def register(session: Session, *, name: str, encoded: Encoded) -> Dataset:
         num_slots=encoded.num_slots,
         digest=encoded.root,
         references_check=encoded.dataset_id,
+        records_have_checks=True,
         revision=0,
         created_at=now(session),
     )
     session.add(dataset)
     session.flush()  # the records refer to it
-    repository.add_records(session, dataset_id=dataset.id, subject_refs=encoded.subject_refs)
+    refs = encoded.subject_refs
+    records.add(session, dataset_id=dataset.id, subject_refs=refs, slots=range(len(refs)))
     audit.record(session, "dataset.created", dataset.id, num_slots=dataset.num_slots)
     return dataset
 
