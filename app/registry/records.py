@@ -69,7 +69,7 @@ def verified_slots(session: Session, dataset_id: str, found: Sequence[StoredReco
 
 
 def first_damaged(session: Session, dataset: Dataset) -> DatasetDamaged | None:
-    """The first of a dataset's records that is not what was written; it takes about a second for half a million."""
+    """The first of a dataset's records that is not what was written; it takes some microseconds for each."""
     after, some = None, None
     while some is None or len(some) == _AT_ONCE:
         some = repository.stored_records(session, dataset_id=dataset.id, after=after, limit=_AT_ONCE)

@@ -219,6 +219,46 @@ def test_a_request_is_not_done_while_another_dataset_may_hold_them(
     assert not rows_of(at, damaged).features[3].any()
 
 
+def test_no_absence_is_signed_meanwhile(
+    at: Installation, gateway: TestClient, new_dataset: Make, forget: Make, get: Get
+) -> None:
+    """Of a request that was told before that nothing is held there is no signed statement while that is in doubt."""
+    dataset_id = new_dataset(rows=30)["id"]
+    asked = forget("stranger")["id"]
+    assert get(f"/deletion-requests/{asked}/certificate")["nothing_held"] is not None
+    bit = Bit(at, dataset_id, 3, "subject_ref")
+    _verify(at)
+    assert get(f"/deletion-requests/{asked}/certificate")["nothing_held"] is None
+    bit.mend()
+    assert _recheck(gateway, dataset_id) is None
+    assert get(f"/deletion-requests/{asked}/certificate")["nothing_held"] is not None
+
+
+def test_an_app_sees_the_same_of_everybody(at: Installation, gateway: TestClient, new_dataset: Make) -> None:
+    """While records are damaged, what a key that may not know is shown of somebody who is held and of a stranger
+    differs in nothing."""
+    dataset_id = new_dataset(rows=30)["id"]
+    Bit(at, dataset_id, 3, "subject_ref")
+    _verify(at)
+    key = gateway.post("/v1/api-keys", json={"name": "app", "scopes": ["requests:write", "requests:read"]}).json()[
+        "key"
+    ]
+    app = {"Authorization": f"Bearer {key}"}
+
+    def seen(subject_id: str) -> dict[str, Any]:
+        made = gateway.post("/v1/deletion-requests", json={"subject_id": subject_id}, headers=app)
+        assert made.status_code == 202, made.text
+        chores.settle(at)
+        shown = gateway.get(f"/v1/deletion-requests/{made.json()['id']}", headers=app).json()
+        return {name: value is None if _differs_anyhow(name) else value for name, value in shown.items()}
+
+    assert seen("p4") == seen("p3") == seen("stranger")
+
+
+def _differs_anyhow(name: str) -> bool:
+    return name == "id" or name.endswith("_at") or name in {"clock", "subject_ref"}
+
+
 def test_who_consented_since_is_not_erased(
     at: Installation, gateway: TestClient, new_dataset: Make, forget: Make
 ) -> None:
