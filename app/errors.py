@@ -386,7 +386,7 @@ class DamageKind(StrEnum):
     """Whose row is in which slot: a line of the database does not match its own check value."""
 
 
-class DatasetDamaged(LetheError):
+class DatasetDamaged(Conflict):
     """`rows_id`: of the dataset, or of rows that wait to be added to one; `block`: which 4096 of them."""
 
     code = "dataset_damaged"

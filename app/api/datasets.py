@@ -21,6 +21,7 @@ from app.db.tables import Dataset
 from app.deletion import suppression
 from app.errors import (
     DatasetBusy,
+    DatasetDamaged,
     DatasetInUse,
     DatasetUnknown,
     DatasetUnusable,
@@ -155,7 +156,7 @@ def retire_dataset(call: Annotated[Call, call_with(Scope.MODELS_WRITE)], dataset
 
 @router.get(
     "/{dataset_id}/subjects/{subject_id}",
-    responses=responses(DatasetUnknown, SubjectUnknown),
+    responses=responses(DatasetUnknown, SubjectUnknown, DatasetDamaged),
 )
 def get_subject(call: Annotated[Call, call_with(Scope.ADMIN)], dataset_id: str, subject_id: str) -> SubjectOut:
     """How many rows are held about a person; for admins, because it tells who is in the data. The audit log says that

@@ -8,8 +8,8 @@ from sqlalchemy.orm import Session
 from app.audit import service as audit
 from app.db import actor, now
 from app.db.tables import Dataset, new_id
-from app.errors import DatasetBusy, DatasetRetired, DatasetUnknown, SubjectUnknown
-from app.registry import ingest, records, repository
+from app.errors import DamageKind, DatasetBusy, DatasetDamaged, DatasetRetired, DatasetUnknown, SubjectUnknown
+from app.registry import damage, ingest, records, repository
 from app.registry.encoding import Schema
 from app.registry.rows import RowStore
 from app.registry.uploads import Suppressed, Upload, take_in
@@ -101,9 +101,12 @@ def roots(session: Session, dataset_id: str) -> list[tuple[str, str]]:
 
 
 def count_records_of(session: Session, *, dataset_id: str, subject_ref: str) -> int:
-    """Rows held about a person, at least 1. Raises `DatasetUnknown`, `SubjectUnknown`."""
-    get(session, dataset_id)
+    """Rows held about a person, at least 1. Raises `DatasetUnknown`, `SubjectUnknown`; `DatasetDamaged` where nobody
+    can say that there are none."""
+    dataset = get(session, dataset_id)
     count = repository.count_records_of(session, dataset_id=dataset_id, subject_ref=subject_ref)
+    if count == 0 and damage.is_in_records(dataset):
+        raise DatasetDamaged.found(dataset_id, DamageKind.RECORD)
     if count == 0:
         raise SubjectUnknown("This dataset holds nothing about this subject.")
     return count

@@ -96,6 +96,8 @@ def test_a_flipped_bit_is_no_absence(
         _verify(at)
     found = get(f"/datasets/{dataset_id}")["damage"]
     assert (found["kind"], found["rows"]) == ("record", dataset_id)
+    looked_up = gateway.get(f"/v1/datasets/{dataset_id}/subjects/nobody")
+    assert (looked_up.status_code, looked_up.json()["code"]) == (409, "dataset_damaged")
     strict = gateway.post("/v1/deletion-requests?strict=true", json={"subject_id": "nobody"})
     assert (strict.status_code, strict.json()["status"]) == (202, "accepted")
     asked = {who: forget(who)["id"] for who in ("p3", "p4", "stranger")}
