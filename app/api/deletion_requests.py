@@ -123,7 +123,10 @@ async def create_deletion_request(
     body: DeletionRequestIn,
     once: Annotated[Once, once_with(Scope.REQUESTS_WRITE)],
     strict: Annotated[
-        bool, Query(description="404 if nothing is held about the subject; needs the scope admin")
+        bool,
+        Query(
+            description="404 if nothing is held about the subject, and no damage leaves that in doubt; needs the scope admin"
+        ),
     ] = False,
 ) -> JSONResponse:
     """Ask for a person to be forgotten by every dataset and model that holds them."""
