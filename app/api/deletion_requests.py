@@ -124,9 +124,7 @@ async def create_deletion_request(
     once: Annotated[Once, once_with(Scope.REQUESTS_WRITE)],
     strict: Annotated[
         bool,
-        Query(
-            description="404 if nothing is held about the subject, and no damage leaves that in doubt; needs the scope admin"
-        ),
+        Query(description="404 if nothing is held about the subject, and no damage leaves that in doubt; needs admin"),
     ] = False,
 ) -> JSONResponse:
     """Ask for a person to be forgotten by every dataset and model that holds them."""

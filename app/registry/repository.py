@@ -46,7 +46,7 @@ def add_records(
 
 
 def stored_records(session: Session, *, dataset_id: str, after: int | None, limit: int) -> list[StoredRecord]:
-    """The next `limit` records of a dataset by their slots, from its first on or after that slot."""
+    """The next `limit` records of a dataset by their slots: from the first on, or after that slot."""
     query = stored(Record.dataset_id == dataset_id).limit(limit)
     return list(map(StoredRecord._make, session.execute(query if after is None else query.where(Record.slot > after))))
 
@@ -159,7 +159,7 @@ def doubtful(session: Session) -> dict[str, str]:
     return {
         dataset_id: tenant_id
         for dataset_id, tenant_id, found in rows(session, _DOUBTFUL, {})
-        if found["kind"] == DamageKind.RECORD
+        if found and found["kind"] == DamageKind.RECORD
     }
 
 
