@@ -387,9 +387,11 @@ class DamageKind(StrEnum):
     KEY_MISSING = "key_missing"
     FIRST_LAYOUT = "first_layout"
     """Rows of a release before, which were not those on record when they were to be sealed."""
+    RECORD = "record"
+    """Whose row is in which slot: a line of the database does not match its own check value."""
 
 
-class DatasetDamaged(LetheError):
+class DatasetDamaged(Conflict):
     """`rows_id`: of the dataset, or of rows that wait to be added to one; `block`: which 4096 of them."""
 
     code = "dataset_damaged"

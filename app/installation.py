@@ -16,7 +16,7 @@ from app.dispatch import Bell, bell
 from app.errors import DatabaseUnreadable, InstallationMismatch, RestoreUnfinished
 from app.key_checks import Guard, Place
 from app.keys import KeyEncryptionFile, KeyEncryptionKeyLost, Keys, read_or_create
-from app.registry import first_layout, memory
+from app.registry import first_layout, memory, records
 from app.registry.files import locked
 from app.registry.rows import RowStore
 from app.registry.s3 import S3Store
@@ -106,6 +106,7 @@ def set_up(settings: Settings, *, reader_role: str | None = None) -> None:
         with database.writing(by=by) as session:
             access.ensure_key(session, name="admin", key=admin_key, scopes=[access.Scope.ADMIN, access.Scope.OPERATOR])
         _seal_first_layout(settings, database)
+        records.give_checks(database, keys.record_key)
         if reader_role is not None:
             reader.grant(database, reader_role)
         _guard(settings, database, keys).start()
@@ -321,7 +322,12 @@ def _sealed(settings: Settings, name: str) -> Sealed:
 
 
 def _vault(settings: Settings, keys: Keys) -> Vault:
-    return Vault(settings.data_dir / "vault", key_encryption_of(settings), reference=keys.reference)
+    return Vault(
+        settings.data_dir / "vault",
+        key_encryption_of(settings),
+        reference=keys.reference,
+        record_key=keys.record_key,
+    )
 
 
 def _objects(settings: Settings, name: str) -> ObjectStore:

@@ -106,6 +106,10 @@ class Keys:
         """What stands for a text that callers wrote (hex), so that it is found without being stored."""
         return self.fingerprint(b"reference", text)
 
+    def record_key(self, dataset_id: str) -> bytes:
+        """The 32 bytes that key the check values of a dataset's records (`app.registry.records`)."""
+        return _mac(self._subject_key, b"records", dataset_id.encode())
+
     def webhook_secret(self, tenant_id: str, generation: int) -> bytes:
         """The 32 bytes that sign a tenant's webhooks: derived, so that they are stored nowhere."""
         return _mac(self._webhook_key, b"webhook", tenant_id.encode(), str(generation).encode())

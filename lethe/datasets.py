@@ -17,8 +17,9 @@ _UPLOAD_SECONDS = 600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Damage:
-    """The first thing of a dataset that was found not to be as on record. `kind`: of which file it is; `rows`: the
-    dataset, or the addition whose rows wait; `block`: which 4096 of them, None for all."""
+    """The first thing of a dataset that was found not to be as on record. `kind`: of which file it is, or `record`,
+    whose row is in which slot; `rows`: the dataset, or the addition whose rows wait; `block`: which 4096 of them,
+    None for all."""
 
     at: datetime.datetime
     kind: str

@@ -29,6 +29,7 @@ from app.db.tables import Dataset
 from app.deletion import suppression
 from app.errors import (
     DatasetBusy,
+    DatasetDamaged,
     DatasetInUse,
     DatasetUnknown,
     DatasetUnusable,
@@ -44,7 +45,7 @@ from app.errors import (
 )
 from app.operations import retirement as retired
 from app.privacy.budget import Budget
-from app.registry import damage, datasets, ingest, repository
+from app.registry import damage, datasets, ingest, records, repository
 from app.registry.encoding import Schema
 from app.registry.schema import parse_classes, parse_schema
 from app.unlearning import retirement
@@ -155,7 +156,8 @@ def recheck_dataset(call: Annotated[Call, call_with(Scope.ADMIN)], dataset_id: s
     with call.at.rows.alone(dataset_id):
         with call.reading() as session:
             roots = datasets.roots(session, dataset_id)
-        found = damage.first_found(call.at.rows, roots)
+            found = records.first_damaged(session, datasets.get(session, dataset_id))
+        found = found or damage.first_found(call.at.rows, roots)
         with call.writing() as session:
             dataset = datasets.get(session, dataset_id)
             damage.recheck(session, dataset, found)
@@ -175,7 +177,7 @@ def retire_dataset(call: Annotated[Call, call_with(Scope.MODELS_WRITE)], dataset
 
 @router.get(
     "/{dataset_id}/subjects/{subject_id}",
-    responses=responses(DatasetUnknown, SubjectUnknown),
+    responses=responses(DatasetUnknown, SubjectUnknown, DatasetDamaged),
 )
 def get_subject(call: Annotated[Call, call_with(Scope.ADMIN)], dataset_id: str, subject_id: str) -> SubjectOut:
     """How many rows are held about a person; for admins, because it tells who is in the data. The audit log says that

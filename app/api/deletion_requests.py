@@ -41,7 +41,7 @@ from app.api.schemas import (
 from app.audit import looks
 from app.db import now
 from app.db.tables import DeletionRequest, RequestModel
-from app.deletion import identity, repository, review
+from app.deletion import completion, identity, repository, review
 from app.deletion import service as deletion
 from app.deletion.identity import Statement
 from app.deletion.service import Asked
@@ -63,6 +63,7 @@ from app.errors import (
     SubjectUnknown,
     TransitionForbidden,
 )
+from app.registry import repository as registry_repository
 from app.webhooks import receiver
 
 
@@ -122,7 +123,8 @@ async def create_deletion_request(
     body: DeletionRequestIn,
     once: Annotated[Once, once_with(Scope.REQUESTS_WRITE)],
     strict: Annotated[
-        bool, Query(description="404 if nothing is held about the subject; needs the scope admin")
+        bool,
+        Query(description="404 if nothing is held about the subject, and no damage leaves that in doubt; needs admin"),
     ] = False,
 ) -> JSONResponse:
     """Ask for a person to be forgotten by every dataset and model that holds them."""
@@ -301,12 +303,13 @@ def resume_deletion_request(call: Deciding, intake: TheIntake, request_id: str) 
 @router.get("/{request_id}/certificate", responses=responses(RequestUnknown))
 def get_certificates(call: Annotated[Call, call_with(Scope.ACCOUNTING_READ)], request_id: str) -> CertificatesOut:
     """The certificate of every model that has forgotten so far, what all of them tell together, and, of a request that
-    held nothing, a signed statement of exactly that."""
+    held nothing, a signed statement of exactly that; not while a dataset that it would speak of has damaged records."""
     with call.reading() as session:
         request = deletion.get(session, request_id)
         found = accounting_repository.certificates_of(session, request_id=request_id)
         rule = subjects.IN_WORDS[call.caller.policy.subject_rule]
-        absence = absences.of(session, call.at.keys, request, identity_rule=rule)
+        in_doubt = completion.is_in_doubt(request, registry_repository.doubtful(session))
+        absence = None if in_doubt else absences.of(session, call.at.keys, request, identity_rule=rule)
         return CertificatesOut(
             request_id=request_id,
             certificates=[certificate_shown(c) for c in found],

@@ -25,7 +25,7 @@ from app.db.tables import new_id
 from app.errors import BackupRefused, DatasetDamaged
 from app.installation import Installation
 from app.keys import KeyEncryption, KeyEncryptionFile
-from app.registry import damage
+from app.registry import damage, records
 from app.registry import repository as registry_repository
 from app.registry.files import sync_folder
 
@@ -101,6 +101,10 @@ def _written(at: Installation, file: IO[bytes], key: KeyEncryption, *, progress:
         except _Moved:
             time.sleep(0.2 * 2**attempt)
             continue
+        except DatasetDamaged as error:  # it stops the dataset, and the backup
+            with at.database.writing() as session:
+                damage.record(session, error)
+            raise
         file.flush()
         os.fsync(file.fileno())
         return made
@@ -115,6 +119,9 @@ def _write(at: Installation, writer: archive.Writer, *, progress: Progress) -> B
             roots, backup_id, created_at = registry_repository.row_roots(session), new_id("bak"), now(session)
             if roots.keys() - wanted:
                 raise _Moved
+            for dataset in repository.datasets(session):
+                if error := records.first_damaged(session, dataset):
+                    raise error
             about = {
                 "format": FORMAT,
                 "id": backup_id,
@@ -167,16 +174,11 @@ def _held(at: Installation, wanted: Iterable[str]) -> Iterator[dict[str, _Hold]]
 
 
 def _rows(at: Installation, rows_id: str, root: str) -> Iterator[bytes]:
-    """The shape, then the blocks. Rows that are damaged stop their dataset, and the backup."""
-    try:
-        shape = at.rows.shape(rows_id, root)
-        yield json.dumps({"num_slots": shape.num_slots, "num_columns": shape.num_columns}).encode()
-        for block in at.rows.read(rows_id, root):
-            yield block.content()
-    except DatasetDamaged as error:
-        with at.database.writing() as session:
-            damage.record(session, error)
-        raise
+    """The shape, then the blocks. Raises `DatasetDamaged`."""
+    shape = at.rows.shape(rows_id, root)
+    yield json.dumps({"num_slots": shape.num_slots, "num_columns": shape.num_columns}).encode()
+    for block in at.rows.read(rows_id, root):
+        yield block.content()
 
 
 def _key_files(at: Installation) -> Iterator[tuple[str, bytes]]:

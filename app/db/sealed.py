@@ -22,6 +22,7 @@ class Vault(Protocol):
     def at_once(self) -> AbstractContextManager[None]: ...
     def key_of(self, sealed: bytes) -> str: ...
     def reference(self, text: str) -> str: ...
+    def record_key(self, dataset_id: str) -> bytes: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +93,11 @@ def refers_to(session: Session, column: InstrumentedAttribute[Any], text: str) -
     """That a column is the reference of a text, which is hashed before it is part of a statement: SQLAlchemy keeps
     statements, with the values that each was made with first."""
     return sa.type_coerce(column, sa.String) == _vault(session.get_bind().dialect).reference(text)
+
+
+def record_key(session: Session, dataset_id: str) -> bytes:
+    """What keys the check values of a dataset's records (`app.registry.records`)."""
+    return _vault(session.get_bind().dialect).record_key(dataset_id)
 
 
 def opening(session: Session) -> AbstractContextManager[None]:

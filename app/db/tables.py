@@ -140,14 +140,19 @@ class DashboardSession(Table):
     expires_at: Mapped[datetime.datetime] = mapped_column(index=True)
 
 
+_IS_DAMAGED = sa.text("damaged_at IS NOT NULL")
+
+
 class Dataset(Owned, Table):
     """`revision` counts batches of edits: rows at revision r lack everybody erased at or before r, and hold everybody
     added at or before r. `references_check`: a keyed hash of the id under the key that the references of its people
-    were made with, so that another key is told from people who are not held. `lost_models`: what models published that
-    a restored backup does not know, by their ids: `mechanism` and `steps`, of each version. `digest`: the root of what
-    its rows are (`app.registry.manifest`); `damaged_at`: since when they are known not to be that; `damage`: what was
-    found first, a `kind`, of which `rows`, in which `block`. `adaptive_budget`: `epsilon` and `delta`, if it was made
-    with one (`app.accounting.budgets`). `retired_at`: nothing is learned from it any more;
+    were made with, so that another key is told from people who are not held; `records_have_checks`: each of its records
+    carries a check value of its own, so that one without is damaged too; `records_verified_at`, `records_verified_to`:
+    when all of them were verified last, and up to which slot they are since (None: none). `lost_models`: what models
+    published that a restored backup does not know, by their ids: `mechanism` and `steps`, of each version. `digest`:
+    the root of what its rows are (`app.registry.manifest`); `damaged_at`: since when they are known not to be that;
+    `damage`: what was found first, a `kind`, of which `rows`, in which `block`. `adaptive_budget`: `epsilon` and
+    `delta`, if it was made with one (`app.accounting.budgets`). `retired_at`: nothing is learned from it any more;
     `destroyed_at`: nothing is left of its rows."""
 
     __tablename__ = "datasets"
@@ -160,6 +165,9 @@ class Dataset(Owned, Table):
     num_slots: Mapped[int]
     digest: Mapped[str]
     references_check: Mapped[str | None] = mapped_column(Reference)
+    records_have_checks: Mapped[bool] = mapped_column(default=False, server_default=sa.false())
+    records_verified_at: Mapped[datetime.datetime | None]
+    records_verified_to: Mapped[int | None]
     damaged_at: Mapped[datetime.datetime | None]
     damage: Mapped[dict[str, Any] | None] = mapped_column(sa.JSON(none_as_null=True))
     revision: Mapped[int]
@@ -169,7 +177,10 @@ class Dataset(Owned, Table):
     adaptive_budget: Mapped[dict[str, float] | None] = mapped_column(sa.JSON(none_as_null=True))
     retired_at: Mapped[datetime.datetime | None]
     destroyed_at: Mapped[datetime.datetime | None]
-    __table_args__ = (sa.Index(None, "tenant_id", "created_at", "id"),)
+    __table_args__ = (
+        sa.Index(None, "tenant_id", "created_at", "id"),
+        sa.Index("ix_datasets_damaged", "damaged_at", sqlite_where=_IS_DAMAGED, postgresql_where=_IS_DAMAGED),
+    )
 
 
 _STAGED = sa.text("staged")
@@ -201,7 +212,8 @@ class Addition(Owned, Table):
 class Record(Table):
     """Whose row is in which slot. The line goes when the row has become null: nothing says whose it was.
 
-    `addition_id`: with which addition it came; None: with the dataset."""
+    `addition_id`: with which addition it came; None: with the dataset. `check_value`: a keyed hash of whose row is in
+    which slot of which dataset, so that damage is told from absence (`app.registry.records`)."""
 
     __tablename__ = "records"
     dataset_id: Mapped[str] = mapped_column(sa.ForeignKey("datasets.id"), primary_key=True)
@@ -209,6 +221,7 @@ class Record(Table):
     subject_ref: Mapped[str | None]
     erasure_id: Mapped[str | None] = mapped_column(index=True)
     addition_id: Mapped[str | None]
+    check_value: Mapped[bytes | None]
     __table_args__ = (
         sa.Index(None, "subject_ref", "dataset_id"),
         sa.Index("ix_records_added", "addition_id", "slot", sqlite_where=_WAS_ADDED, postgresql_where=_WAS_ADDED),
@@ -270,20 +283,21 @@ _OPEN = sa.text("status IN ('accepted', 'in_review', 'received', 'running')")
 """In the order in which SQLite compares the text."""
 _WAS_HELD = sa.text("held_until IS NOT NULL")
 _HAS_EXTERNAL_ID, _HAS_SOURCE = sa.text("external_ref IS NOT NULL"), sa.text("source IS NOT NULL")
-_IS_MADE = sa.text("maker IS NOT NULL")
+_IS_MADE, _IS_DOUBTED = sa.text("maker IS NOT NULL"), sa.text("doubted_at IS NOT NULL")
 _IS_REPORTED, _HAS_ENDED = sa.text("reported_at IS NOT NULL"), sa.text("ended_at IS NOT NULL")
 
 
 class DeletionRequest(Owned, Table):
     """`alias_refs`: further identifiers of the same person; `dataset_ids`: where to forget the person (None: wherever
     they are held). `deadline`: when it must be done, as `due_at`, `extended_due_at` and pauses have it; `paused_at`:
-    since when the clock stands still; `held_until`: no worker takes it before (None: at once). `source`: the list or
-    the protocol that it came by. `maker`: the line of the key that made it (None: not known). `discreet`: it was made
-    by a caller who may not learn whether anything is held. `refers_to`: the ended request that this one follows.
-    `alerted`: of what its receivers have been told, `at_risk` or `overdue`. `reported_at`: when callers who may not
-    learn whether anything is held see it completed, known since it was accepted. `ended_at`: since when it is over,
-    from which on `kept` shrinks as the tenant's policy says (`app.deletion.retention`). `external_ref`: of its external
-    id."""
+    since when the clock stands still; `held_until`: no worker takes it before (None: at once). `doubted_at`: since when
+    it could be about somebody who is not found, because records are damaged; before it completes it is looked up again.
+    `source`: the list or the protocol that it came by. `maker`: the line of the key that made it (None: not known).
+    `discreet`: it was made by a caller who may not learn whether anything is held. `refers_to`: the ended request that
+    this one follows. `alerted`: of what its receivers have been told, `at_risk` or `overdue`. `reported_at`: when
+    callers who may not learn whether anything is held see it completed, known since it was accepted. `ended_at`: since
+    when it is over, from which on `kept` shrinks as the tenant's policy says (`app.deletion.retention`).
+    `external_ref`: of its external id."""
 
     __tablename__ = "deletion_requests"
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -307,6 +321,7 @@ class DeletionRequest(Owned, Table):
     deadline: Mapped[datetime.datetime]
     paused_at: Mapped[datetime.datetime | None]
     held_until: Mapped[datetime.datetime | None]
+    doubted_at: Mapped[datetime.datetime | None]
     alerted: Mapped[str | None]
     rejection_ground: Mapped[str | None]
     created_at: Mapped[datetime.datetime]
@@ -335,6 +350,13 @@ class DeletionRequest(Owned, Table):
         sa.Index(None, "kept", "tenant_id", "ended_at", sqlite_where=_HAS_ENDED, postgresql_where=_HAS_ENDED),
         sa.Index(
             "ix_deletion_requests_held", "status", "held_until", sqlite_where=_WAS_HELD, postgresql_where=_WAS_HELD
+        ),
+        sa.Index(
+            "ix_deletion_requests_doubted",
+            "status",
+            "created_at",
+            sqlite_where=_IS_DOUBTED,
+            postgresql_where=_IS_DOUBTED,
         ),
         sa.Index(
             "ix_deletion_requests_open",

@@ -1,7 +1,7 @@
 """Accepting a request: what it asks of which datasets and models follows from what is held at that moment."""
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
@@ -29,36 +29,49 @@ class Submitted:
 def is_anything_held(request: DeletionRequest, found: LookedUp) -> bool:
     """About the subject, where the request asks: rows, or rows that are being erased."""
     there = [*found.held(request.subject_refs), *found.followed(request.subject_refs)]
-    return any(_asks_for(request, dataset_id) for dataset_id in there)
+    return any(completion.asks_for(request, dataset_id) for dataset_id in there)
 
 
 def accept(new: Submitted, found: LookedUp, *, policy: Policy, at: datetime.datetime, verb: str | None = None) -> None:
     """Ask for the rows of everybody's datasets, and of the models that may carry them, from the end of the grace time.
 
-    Where nothing is held, or everything is gone, and there is no grace time, the request completes at once.
+    Where nothing is held, or everything is gone, and there is no grace time, the request completes at once; but not
+    where records are damaged, so that nobody can tell.
     """
     request = new.request
     if policy.grace_seconds or verb:  # after a review the time of acceptance is when work could begin
         latest = max(at, request.deadline - deadlines.BEFORE_THE_DEADLINE)  # a grace time delays nothing past the law
         request.held_until = min(at + datetime.timedelta(seconds=policy.grace_seconds), latest)
     request.reported_at = completion.report_at(request, policy=policy)
-    holding = sorted(found.held(request.subject_refs))
-    for dataset_id in holding:
-        if _asks_for(request, dataset_id):
-            _want(new, dataset_id, models=found.models.get(dataset_id, ()))
-    followed = found.followed(request.subject_refs)
-    for dataset_id, first in followed.items():
-        if _asks_for(request, dataset_id) and dataset_id not in holding:
-            _want(new, dataset_id, models=first.models, first=first)
+    ask(new, found)
     change(new, Status.ACCEPTED, at=at, verb=verb)
-    if completion.is_held(request, at=at):
-        return
+    if completion.is_in_doubt(request, found.doubtful):
+        request.doubted_at = at
+    elif not completion.is_held(request, at=at) and (ended := outcome(new, found)) is not None:
+        new.changes.append(completion.complete(request, policy=policy, at=at, outcome=ended))
+
+
+def ask(new: Submitted, found: LookedUp, *, besides: Collection[str] = ()) -> None:
+    """Ask for the person's rows in all datasets `besides` some, and of the models that may carry them."""
+    request = new.request
+    holding = sorted(found.held(request.subject_refs) - set(besides))
+    for dataset_id in holding:
+        if completion.asks_for(request, dataset_id):
+            _want(new, dataset_id, models=found.models.get(dataset_id, ()))
+    for dataset_id, first in found.followed(request.subject_refs).items():
+        if completion.asks_for(request, dataset_id) and dataset_id not in {*holding, *besides}:
+            _want(new, dataset_id, models=first.models, first=first)
+
+
+def outcome(new: Submitted, found: LookedUp) -> Outcome | None:
+    """What a request has come to that asks for nothing; None for one that does."""
     if not new.erasures:
-        new.changes.append(completion.complete(request, policy=policy, at=at, outcome=Outcome.NOTHING_HELD))
-    elif not new.models and all(erasure.nulled_at for erasure in new.erasures):
-        widened = any(followed[erasure.dataset_id].widened for erasure in new.erasures)
-        outcome = Outcome.TARGET_WIDENED if widened else Outcome.FORGOTTEN
-        new.changes.append(completion.complete(request, policy=policy, at=at, outcome=outcome))
+        return Outcome.NOTHING_HELD
+    if new.models or not all(erasure.nulled_at for erasure in new.erasures):
+        return None
+    followed = found.followed(new.request.subject_refs)
+    is_weak = any(followed[erasure.dataset_id].widened for erasure in new.erasures)
+    return Outcome.TARGET_WIDENED if is_weak else Outcome.FORGOTTEN
 
 
 def change(new: Submitted, wanted: Status, *, at: datetime.datetime, verb: str | None = None) -> None:
@@ -71,26 +84,27 @@ def change(new: Submitted, wanted: Status, *, at: datetime.datetime, verb: str |
 def store(session: Session, submitted: Sequence[Submitted], *, at: datetime.datetime, new: bool = False) -> None:
     """Store what was asked, and tell what happened, of requests that are stored, or are `new` and stored with it."""
     changes = [change for one in submitted for change in one.changes]
-    for one in submitted:
-        repository.line_up(one.request, one.erasures)
     with bulk.together(session):
         if new:
             bulk.store(session, DeletionRequest, [one.request for one in submitted])
             bulk.store(session, RequestAlias, [alias for one in submitted for alias in _aliases(one.request)])
         history.record(session, changes)
-        bulk.store(session, Erasure, [erasure for one in submitted for erasure in one.erasures])
-        bulk.store(session, RequestModel, [model for one in submitted for model in one.models])
+        store_asked(session, submitted)
         accepted = [one.request for one in submitted if one.request.status != Status.IN_REVIEW]
         suppression.add(session, accepted, at=at)
     history.announce(session, changes)
 
 
+def store_asked(session: Session, submitted: Sequence[Submitted]) -> None:
+    """Store what is asked of datasets and models, for requests that are stored."""
+    for one in submitted:
+        repository.line_up(one.request, one.erasures)
+    bulk.store(session, Erasure, [erasure for one in submitted for erasure in one.erasures])
+    bulk.store(session, RequestModel, [model for one in submitted for model in one.models])
+
+
 def _aliases(request: DeletionRequest) -> list[RequestAlias]:
     return [bulk.new(RequestAlias, request_id=request.id, subject_ref=ref) for ref in request.alias_refs or ()]
-
-
-def _asks_for(request: DeletionRequest, dataset_id: str) -> bool:
-    return request.dataset_ids is None or dataset_id in request.dataset_ids
 
 
 def _want(new: Submitted, dataset_id: str, *, models: Sequence[str], first: Followed | None = None) -> None:

@@ -1,6 +1,7 @@
 """When a request is done, and when callers who may not learn whether anything was held are told so."""
 
 import datetime
+from collections.abc import Mapping
 
 from sqlalchemy.orm import Session
 
@@ -12,48 +13,29 @@ from app.db.tables import DeletionRequest
 from app.deletion import repository, status
 from app.deletion.history import Change, tell
 from app.deletion.status import Outcome, Status
+from app.registry import repository as registry_repository
 
-_AT_ONCE = 500
 NOTHING_HELD = "nothing is held about this subject"
 
 
 def complete_if_done(session: Session, request: DeletionRequest) -> None:
-    """Complete a request that no dataset and no model owes anything. One in its grace time `settle` completes."""
+    """Complete a request that no dataset and no model owes anything. One in its grace time, or about somebody who may
+    be held where nobody found them, `settling` completes."""
     at = now(session)
     if request.status not in (Status.ACCEPTED, Status.RUNNING) or is_held(request, at=at):
         return
     erasures = repository.erasures(session, request_id=request.id)
     owed = repository.request_models(session, request_id=request.id)
     if all(erasure.nulled_at for erasure in erasures) and not any(m.status in ("pending", "running") for m in owed):
+        if request.doubted_at is not None or is_in_doubt(request, registry_repository.doubtful(session)):
+            request.doubted_at = request.doubted_at or at
+            return
         policy = access.policy_of(session, request.tenant_id)
-        outcome = _outcome(request, widened=repository.widened(session, request_ids=[request.id]))
+        outcome = outcome_of_erased(request, widened=repository.widened(session, request_ids=[request.id]))
         tell(session, [complete(request, policy=policy, at=at, outcome=outcome, verb="completed")])
 
 
-def settle(session: Session, *, limit: int = _AT_ONCE) -> int:
-    """Complete requests that waited for nothing but the end of their grace time; returns how many (`limit` at most).
-
-    Until then a request about somebody of whom nothing is held waits like any other: nobody sees a difference.
-    """
-    at = now(session)
-    settled = repository.settled(session, at=at, limit=limit)
-    policies = {tenant_id: access.policy_of(session, tenant_id) for tenant_id in {r.tenant_id for r, _ in settled}}
-    widened = repository.widened(session, request_ids=[request.id for request, _ in settled])
-    changes = [
-        complete(
-            request,
-            policy=policies[request.tenant_id],
-            at=at,
-            outcome=_outcome(request, widened=widened) if holds else Outcome.NOTHING_HELD,
-            verb="completed",
-        )
-        for request, holds in settled
-    ]
-    tell(session, changes)
-    return len(changes)
-
-
-def _outcome(request: DeletionRequest, *, widened: set[tuple[str, str]]) -> Outcome:
+def outcome_of_erased(request: DeletionRequest, *, widened: set[tuple[str, str]]) -> Outcome:
     """Of a request whose rows were erased. `widened`: requests, each with a dataset whose model had a weak target."""
     is_weak = any(request_id == request.id for request_id, _ in widened)
     return Outcome.TARGET_WIDENED if is_weak else Outcome.FORGOTTEN
@@ -92,3 +74,16 @@ def _reported_anew(request: DeletionRequest, *, policy: Policy, at: datetime.dat
 def is_held(request: DeletionRequest, *, at: datetime.datetime) -> bool:
     """Whether the request's grace time lasts."""
     return request.held_until is not None and request.held_until > at
+
+
+def is_in_doubt(request: DeletionRequest, doubtful: Mapping[str, str]) -> bool:
+    """Whether one of the datasets with damaged records, each with its tenant, is among those that the request is about:
+    then nobody can say that it holds nothing of the person, or nothing more."""
+    return any(
+        tenant_id == request.tenant_id and asks_for(request, dataset_id) for dataset_id, tenant_id in doubtful.items()
+    )
+
+
+def asks_for(request: DeletionRequest, dataset_id: str) -> bool:
+    """Whether a dataset of its tenant is among those that the request is about."""
+    return request.dataset_ids is None or dataset_id in request.dataset_ids

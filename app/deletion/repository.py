@@ -29,6 +29,8 @@ from app.db.tables import (
 from app.deletion.status import HANDED_BACK, OPEN, Status
 from app.deletion.views import View
 from app.privacy import target
+from app.registry import repository as registry_repository
+from app.registry.repository import StoredRecord
 
 _FEW = 1000
 _PEOPLE_AT_ONCE = 5000
@@ -149,22 +151,46 @@ def _subject_of(request_id: str) -> sa.ScalarSelect[str]:
     return sa.select(other.subject_ref).where(other.id == request_id).scalar_subquery()
 
 
+_GRACE_OVER = sa.and_(
+    DeletionRequest.status.in_(_ACCEPTED),
+    DeletionRequest.held_until <= sa.bindparam("at", type_=DeletionRequest.held_until.type),
+    DeletionRequest.doubted_at.is_(None),
+)
+_DOUBTED = sa.and_(
+    DeletionRequest.status.in_(_SHOWN_AS_ACCEPTED),
+    DeletionRequest.doubted_at.is_not(None),
+    sa.or_(
+        DeletionRequest.held_until.is_(None),
+        DeletionRequest.held_until <= sa.bindparam("at", type_=DeletionRequest.held_until.type),
+    ),
+)
+
+
 def settled(session: Session, *, at: datetime.datetime, limit: int) -> list[tuple[DeletionRequest, bool]]:
-    """Requests that waited for the end of their grace time and for nothing else, and whether they asked for rows."""
+    """Requests that waited for the end of their grace time, or for damaged records that are sound by now, and for
+    nothing else; and whether they asked for rows."""
     mine = Erasure.request_id == DeletionRequest.id
     owed = sa.and_(RequestModel.request_id == DeletionRequest.id, RequestModel.status.in_(("pending", "running")))
     query = (
         sa.select(DeletionRequest, sa.exists().where(mine))
         .where(
-            DeletionRequest.status.in_(_ACCEPTED),
-            DeletionRequest.held_until <= at,
             ~sa.exists().where(mine, Erasure.nulled_at.is_(None)),
             ~sa.exists().where(owed),
+            *[~_may_be_in(dataset_id, of) for dataset_id, of in registry_repository.doubtful(session).items()],
         )
         .order_by(DeletionRequest.created_at, DeletionRequest.id)
-        .limit(limit)
     )
-    return [(found, holds) for found, holds in session.execute(query)]
+    found: list[tuple[DeletionRequest, bool]] = []
+    for waited in (_GRACE_OVER, _DOUBTED):
+        some = session.execute(query.where(waited).limit(limit - len(found)), {"at": at})
+        found += [(request, holds) for request, holds in some]
+    return found
+
+
+def _may_be_in(dataset_id: str, tenant_id: str) -> sa.ColumnElement[bool]:
+    """That a request is about a dataset, among others or all of its tenant (`completion.is_in_doubt`)."""
+    named = sa.cast(DeletionRequest.dataset_ids, sa.String).contains(f'"{dataset_id}"', autoescape=True)
+    return sa.and_(DeletionRequest.tenant_id == tenant_id, sa.or_(DeletionRequest.dataset_ids.is_(None), named))
 
 
 def to_alert(
@@ -250,6 +276,7 @@ class LookedUp:
     nulled: dict[tuple[str, int], int]  # dataset and revision where several have claimed: rows that all together did
     owed: dict[tuple[str, str], list[str]]  # request and dataset of those: models that still carry the rows
     widened: set[tuple[str, str]]  # request and dataset of those: a model met a target beyond the default bounds
+    doubtful: dict[str, str]  # datasets that may hold people who are not found, and whose they are
 
     def held(self, subject_refs: Iterable[str]) -> set[str]:
         """Datasets with rows of the person that nobody has claimed."""
@@ -356,7 +383,10 @@ def widened(session: Session, *, request_ids: Collection[str]) -> set[tuple[str,
 
 def look_up(session: Session, *, subject_refs: Iterable[str], tenant_ids: Collection[str] = ()) -> LookedUp:
     """Of these people; and which datasets these tenants have: they are few, however many a caller names."""
-    found = LookedUp(datasets={}, holding={}, models={}, claimed={}, nulled={}, owed={}, widened=set())
+    doubtful = registry_repository.doubtful(session)
+    found = LookedUp(
+        datasets={}, holding={}, models={}, claimed={}, nulled={}, owed={}, widened=set(), doubtful=doubtful
+    )
     if tenant_ids:
         of_tenants = rows(session, _DATASETS, {"these": list(tenant_ids)})
         found.datasets.update((dataset_id, tenant_id) for dataset_id, tenant_id in of_tenants)
@@ -526,11 +556,11 @@ def drop_unclaimed(session: Session, *, dataset_id: str) -> None:
     session.execute(sa.delete(Erasure).where(unclaimed))
 
 
-def slots_to_null(session: Session, *, dataset_id: str) -> list[int]:
-    """Slots that are claimed for erasure and not yet known to be null on disk."""
+def records_to_null(session: Session, *, dataset_id: str) -> list[StoredRecord]:
+    """Records that are claimed for erasure and whose rows are not yet known to be null on disk."""
     erasures = [erasure.id for erasure in unconfirmed_erasures(session, dataset_id=dataset_id)]
-    query = sa.select(Record.slot).where(Record.erasure_id.in_(erasures)).order_by(Record.slot)
-    return list(session.scalars(query))
+    found = session.execute(registry_repository.stored(Record.erasure_id.in_(erasures)))
+    return list(map(StoredRecord._make, found))
 
 
 def unconfirmed_erasures(session: Session, *, dataset_id: str) -> list[Erasure]:

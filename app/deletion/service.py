@@ -216,7 +216,8 @@ def _made(asked: Asked, known: _Known) -> Submitted | LetheError:
         deadline=due_at,
         created_at=at,
     )
-    if asked.strict and not acceptance.is_anything_held(request, known.found):
+    in_doubt = completion.is_in_doubt(request, known.found.doubtful)
+    if asked.strict and not in_doubt and not acceptance.is_anything_held(request, known.found):
         return SubjectUnknown("Nothing is held about this subject; no request was made.")
     if isinstance(asked.statement, Statement):
         known.used.add(asked.statement.hash)

@@ -23,12 +23,12 @@ from app.audit import checkpoints
 from app.backup import tombstones, verification
 from app.config import Settings
 from app.db import now
-from app.deletion import completion, identity, retention, review
+from app.deletion import identity, retention, review, settling
 from app.deletion import repository as deletion_repository
 from app.errors import DatasetDamaged, Unavailable
 from app.installation import Installation
 from app.operations import retirement
-from app.registry import damage
+from app.registry import damage, records
 from app.registry import repository as registry_repository
 from app.registry import service as registry
 from app.webhooks import repository as webhooks_repository
@@ -157,12 +157,12 @@ def purge_requests(at: Installation) -> None:
 
 
 def settle(at: Installation) -> None:
-    """Complete requests that waited for nothing but the end of their grace time."""
+    """Complete requests that waited for the end of their grace time, or for damaged records, and for nothing else."""
 
     def ended(session: Session) -> bool:
         return bool(deletion_repository.settled(session, at=now(session), limit=1))
 
-    _in_batches(at, ended, lambda session: completion.settle(session, limit=_AT_ONCE))
+    _in_batches(at, ended, lambda session: settling.settle(session, limit=_AT_ONCE))
 
 
 def alert(at: Installation) -> None:
@@ -196,6 +196,15 @@ def check_database(at: Installation) -> None:
     at.database.check()
 
 
+def verify_records(at: Installation) -> None:
+    """Verify some records, so that a damaged one is noticed before somebody is told that nothing is held of them."""
+    with at.database.reading() as session:
+        verified = records.verify_portion(session)
+    if verified:
+        with at.database.writing() as session:
+            records.note(session, verified)
+
+
 def sign_heads(at: Installation) -> None:
     """Sign the heads of the tenants' audit logs and ledgers; they are recomputed before, without a turn to write."""
     tombstones.require_same_database(at)
@@ -227,6 +236,7 @@ CHORES = (
 
 OF_GATEWAYS = (
     Chore(name="record_tombstones", seconds=1, do=tombstones.record, urgent=True),
+    Chore(name="verify_records", seconds=10, do=verify_records),
     Chore(name="verify_tombstones", seconds=60, do=verification.verify_on_schedule),
     Chore(name="check_database", seconds=3600, do=check_database),
 )

@@ -15,7 +15,7 @@ from app.audit import service as audit
 from app.db import actor, now
 from app.db.tables import Addition, Dataset, new_id
 from app.errors import AdditionUnknown, DatasetFull, FieldError, InputInvalid
-from app.registry import datasets, repository
+from app.registry import datasets, records, repository
 from app.registry.ingest import Batch
 from app.registry.rows import RowStore
 from app.registry.uploads import Suppressed, Upload, take_in
@@ -86,7 +86,7 @@ def register(session: Session, *, dataset: Dataset, staged: Staged) -> Addition:
         created_at=now(session),
     )
     session.add(addition)
-    repository.add_records(
+    records.add(
         session,
         dataset_id=dataset.id,
         subject_refs=staged.subject_refs,
@@ -122,18 +122,21 @@ def take(session: Session, *, dataset: Dataset) -> None:
 
 
 def taken(session: Session, *, dataset_id: str) -> list[Taken]:
-    """The batches that were taken and are still there."""
+    """The batches that were taken and are still there. Raises `DatasetDamaged`."""
     return [
         Taken(
             addition_id=addition.id,
             root=addition.digest,
-            slots=tuple(repository.slots_of_addition(session, addition_id=addition.id))
-            if _is_applying(addition)
-            else None,
+            slots=_slots(session, addition) if _is_applying(addition) else None,
         )
         for addition in repository.staged_additions(session, dataset_id=dataset_id)
         if addition.revision is not None
     ]
+
+
+def _slots(session: Session, addition: Addition) -> tuple[int, ...]:
+    found = repository.records_of_addition(session, addition_id=addition.id)
+    return records.verified_slots(session, addition.dataset_id, found)
 
 
 def confirm(session: Session, *, dataset: Dataset) -> None:

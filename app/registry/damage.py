@@ -1,6 +1,6 @@
 """Rows that are not those on record: a dataset that is damaged says so until somebody puts that right.
 
-No run is claimed for it meanwhile. What is noted names a file, and tells nothing of whose rows are in it.
+No run is claimed for it meanwhile. What is noted names a file, or a record's place, and tells nothing of whose it is.
 """
 
 from typing import Any
@@ -11,18 +11,21 @@ from app import telemetry
 from app.audit import service as audit
 from app.db import now
 from app.db.tables import Dataset
-from app.errors import DatasetDamaged
+from app.errors import DamageKind, DatasetDamaged
 from app.registry import repository
 from app.registry.rows import RowStore
 
 
 def record(session: Session, error: DatasetDamaged) -> None:
-    """Stop the dataset whose rows, or rows to be added, these are. Once: what was found first stays on record."""
+    """Stop the dataset whose rows, or rows to be added, these are. Once: what was found first stays on record, but for
+    a damaged record, which stays there of all kinds."""
     dataset = repository.dataset_of_rows(session, error.rows_id)
-    if dataset is None or dataset.damaged_at is not None:
+    if dataset is None or is_in_records(dataset):
+        return
+    if dataset.damaged_at is not None and error.kind is not DamageKind.RECORD:
         return
     found = _told(error)
-    dataset.damaged_at, dataset.damage = now(session), found
+    dataset.damaged_at, dataset.damage = dataset.damaged_at or now(session), found
     _audit(session, dataset, "dataset.damaged", found)
     telemetry.logger().error("registry.dataset_damaged", dataset_id=dataset.id, **found)
 
@@ -35,6 +38,11 @@ def recheck(session: Session, dataset: Dataset, error: DatasetDamaged | None) ->
     else:
         dataset.damaged_at, dataset.damage = dataset.damaged_at or now(session), _told(error)
     audit.record(session, "dataset.rechecked", dataset.id, damage=dataset.damage)
+
+
+def is_in_records(dataset: Dataset) -> bool:
+    """Whether records of a dataset are damaged: whoever is not found in it may be held all the same."""
+    return dataset.damage is not None and dataset.damage["kind"] == DamageKind.RECORD
 
 
 def first_found(rows: RowStore, roots: list[tuple[str, str]]) -> DatasetDamaged | None:

@@ -8,9 +8,9 @@ from sqlalchemy.orm import Session
 from app.audit import service as audit
 from app.db import actor, now
 from app.db.tables import Dataset, new_id
-from app.errors import DatasetBusy, DatasetRetired, DatasetUnknown, SubjectUnknown
+from app.errors import DamageKind, DatasetBusy, DatasetDamaged, DatasetRetired, DatasetUnknown, SubjectUnknown
 from app.privacy.budget import Budget
-from app.registry import ingest, repository
+from app.registry import damage, ingest, records, repository
 from app.registry.encoding import Schema
 from app.registry.rows import RowStore
 from app.registry.uploads import Suppressed, Upload, take_in
@@ -66,13 +66,15 @@ def register(session: Session, *, name: str, encoded: Encoded, adaptive_budget: 
         num_slots=encoded.num_slots,
         digest=encoded.root,
         references_check=encoded.dataset_id,
+        records_have_checks=True,
         revision=0,
         adaptive_budget=adaptive_budget and adaptive_budget.to_json(),
         created_at=now(session),
     )
     session.add(dataset)
     session.flush()  # the records refer to it
-    repository.add_records(session, dataset_id=dataset.id, subject_refs=encoded.subject_refs)
+    refs = encoded.subject_refs
+    records.add(session, dataset_id=dataset.id, subject_refs=refs, slots=range(len(refs)))
     of_budget = adaptive_budget.to_json() if adaptive_budget else {}
     audit.record(session, "dataset.created", dataset.id, num_slots=dataset.num_slots, **of_budget)
     return dataset
@@ -103,9 +105,12 @@ def roots(session: Session, dataset_id: str) -> list[tuple[str, str]]:
 
 
 def count_records_of(session: Session, *, dataset_id: str, subject_ref: str) -> int:
-    """Rows held about a person, at least 1. Raises `DatasetUnknown`, `SubjectUnknown`."""
-    get(session, dataset_id)
+    """Rows held about a person, at least 1. Raises `DatasetUnknown`, `SubjectUnknown`; `DatasetDamaged` where nobody
+    can say that there are none."""
+    dataset = get(session, dataset_id)
     count = repository.count_records_of(session, dataset_id=dataset_id, subject_ref=subject_ref)
+    if count == 0 and damage.is_in_records(dataset):
+        raise DatasetDamaged.found(dataset_id, DamageKind.RECORD)
     if count == 0:
         raise SubjectUnknown("This dataset holds nothing about this subject.")
     return count

@@ -1,15 +1,17 @@
 """All SQL about datasets, models and versions."""
 
 import datetime
-import itertools
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from app.db import bulk
+from app.db import bulk, rows
 from app.db.paging import Page, page
+from app.db.raw import raw
 from app.db.tables import Addition, Dataset, Export, Model, Record, Run, Version
+from app.errors import DamageKind
 
 _AT_ONCE = 10_000
 
@@ -22,20 +24,58 @@ def datasets(session: Session, *, limit: int, cursor: str | None) -> Page[Datase
     return page(session, sa.select(Dataset), Dataset.created_at, Dataset.id, limit=limit, cursor=cursor)
 
 
+class StoredRecord(NamedTuple):
+    """A record as the database has it, damaged or not."""
+
+    slot: int
+    subject_ref: bytes | None
+    check_value: bytes | None
+
+
 def add_records(
     session: Session,
     *,
     dataset_id: str,
-    subject_refs: Sequence[str | None],
-    slots: Iterable[int] | None = None,
-    addition_id: str | None = None,
+    records: Iterable[tuple[int, str | None, bytes]],
+    addition_id: str | None,
 ) -> None:
-    """Say whose row is in which slot, or is going to be; without `slots` in the first, the second, ..."""
-    rows = (
-        (dataset_id, slot, ref, addition_id)
-        for slot, ref in zip(itertools.count() if slots is None else slots, subject_refs, strict=slots is not None)
-    )
-    bulk.insert(session, Record, columns=("dataset_id", "slot", "subject_ref", "addition_id"), rows=rows)
+    """Store slots, whose they are, and check values; by `records.add`."""
+    rows = ((dataset_id, *record, addition_id) for record in records)
+    columns = ("dataset_id", "slot", "subject_ref", "check_value", "addition_id")
+    bulk.insert(session, Record, columns=columns, rows=rows)
+
+
+def stored_records(session: Session, *, dataset_id: str, after: int | None, limit: int) -> list[StoredRecord]:
+    """The next `limit` records of a dataset by their slots: from the first on, or after that slot."""
+    query = stored(Record.dataset_id == dataset_id).limit(limit)
+    return list(map(StoredRecord._make, session.execute(query if after is None else query.where(Record.slot > after))))
+
+
+def stored(*which: sa.ColumnElement[bool]) -> sa.Select[int, bytes, bytes | None]:
+    """The values of `StoredRecord`, in the order of the slots."""
+    return sa.select(Record.slot, raw(Record.subject_ref), Record.check_value).where(*which).order_by(Record.slot)
+
+
+def set_check_values(session: Session, *, dataset_id: str, values: Mapping[int, bytes]) -> None:
+    """Of the records in these slots."""
+    table: Any = Record.__table__
+    mine = sa.and_(table.c.dataset_id == dataset_id, table.c.slot == sa.bindparam("of_slot"))
+    if values:
+        statement = sa.update(table).where(mine).values(check_value=sa.bindparam("value"))
+        given = [{"of_slot": slot, "value": value} for slot, value in values.items()]
+        session.connection().execute(statement, given)
+
+
+def datasets_without_checks(session: Session) -> list[str]:
+    """Those some of whose records have no check value, as a release before left them."""
+    return list(session.scalars(sa.select(Dataset.id).where(~Dataset.records_have_checks).order_by(Dataset.id)))
+
+
+def datasets_to_verify(session: Session, *, before: datetime.datetime) -> Iterator[Dataset]:
+    """Those whose records have not all been verified since, the first of them first."""
+    is_due = sa.or_(Dataset.records_verified_at.is_(None), Dataset.records_verified_at <= before)
+    query = sa.select(Dataset).where(Dataset.retired_at.is_(None), is_due)
+    yield from session.scalars(query.order_by(sa.nulls_first(Dataset.records_verified_at), Dataset.id))
 
 
 def taken_slots(session: Session, *, dataset_id: str) -> Iterator[int]:
@@ -48,10 +88,9 @@ def count_taken_slots(session: Session, *, dataset_id: str) -> int:
     return session.scalars(sa.select(sa.func.count()).where(Record.dataset_id == dataset_id)).one()
 
 
-def slots_of_addition(session: Session, *, addition_id: str) -> list[int]:
+def records_of_addition(session: Session, *, addition_id: str) -> list[StoredRecord]:
     """Where its rows go, in their order."""
-    query = sa.select(Record.slot).where(Record.addition_id == addition_id).order_by(Record.slot)
-    return list(session.scalars(query))
+    return list(map(StoredRecord._make, session.execute(stored(Record.addition_id == addition_id))))
 
 
 def addition(session: Session, addition_id: str) -> Addition | None:
@@ -95,7 +134,7 @@ def set_root(session: Session, rows_id: str, root: str) -> None:
     """Of rows that were written anew, and are what they were: they are not damaged any more."""
     dataset = dataset_of_rows(session, rows_id)
     assert dataset is not None
-    if dataset.damage and dataset.damage["rows"] == rows_id:
+    if dataset.damage and dataset.damage["rows"] == rows_id and dataset.damage["kind"] != DamageKind.RECORD:
         dataset.damaged_at, dataset.damage = None, None
     if dataset.id == rows_id:
         dataset.digest = root
@@ -112,6 +151,20 @@ def dataset_of_rows(session: Session, rows_id: str) -> Dataset | None:
 def waiting_additions(session: Session, *, dataset_id: str) -> list[Addition]:
     """Those whose rows are not in their slots yet."""
     return [one for one in staged_additions(session, dataset_id=dataset_id) if one.status == "pending"]
+
+
+_DOUBTFUL = sa.select(Dataset.id, Dataset.tenant_id, Dataset.damage).where(
+    Dataset.damaged_at.is_not(None), Dataset.retired_at.is_(None)
+)
+
+
+def doubtful(session: Session) -> dict[str, str]:
+    """Datasets whose records are damaged, so that nobody can tell whose rows they hold; and whose they are."""
+    return {
+        dataset_id: tenant_id
+        for dataset_id, tenant_id, found in rows(session, _DOUBTFUL, {})
+        if found and found["kind"] == DamageKind.RECORD
+    }
 
 
 def count_damaged(session: Session) -> int:

@@ -31,12 +31,21 @@ _PAGE = ".page"
 
 
 class Vault:
-    """Seals and opens, destroys keys, and makes the references that sealed texts are found by (`reference`: keyed)."""
+    """Seals and opens, destroys keys, and makes the references that sealed texts are found by (`reference`: keyed).
+    `record_key`: what keys the check values of a dataset's records."""
 
-    def __init__(self, folder: Path, key_encryption: KeyEncryption, *, reference: Callable[[bytes], str]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        key_encryption: KeyEncryption,
+        *,
+        reference: Callable[[bytes], str],
+        record_key: Callable[[str], bytes],
+    ) -> None:
         self._folder = folder
         self._key_encryption = key_encryption
         self._reference = reference
+        self._record_key = record_key
         self._lock = threading.Lock()
         self._held = threading.local()  # within `at_once`: the key-encryption key, once it was needed
         self._blank: list[tuple[bytes, bytes]] = []  # names and keys of this process's page that seal nothing yet
@@ -81,6 +90,10 @@ class Vault:
     def reference(self, text: str) -> str:
         """A keyed hash of a text (hex), the same each time."""
         return self._reference(text.encode())
+
+    def record_key(self, dataset_id: str) -> bytes:
+        """The same key each time."""
+        return self._record_key(dataset_id)
 
     def destroy(self, keys: Iterable[str]) -> None:
         """Overwrite these keys, which is on disk when this returns; those that were destroyed before stay so.

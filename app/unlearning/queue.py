@@ -13,11 +13,11 @@ from app.db import now
 from app.db.tables import Dataset, Model, Run, Version, new_id
 from app.deletion import claims
 from app.deletion import repository as deletion_repository
-from app.errors import AdaptiveBudgetSpent, LetheError
+from app.errors import AdaptiveBudgetSpent, DatasetDamaged, LetheError
 from app.privacy.audit import AuditPlan
 from app.privacy.errors import PrivacyError
 from app.privacy.mechanism import Mechanism
-from app.registry import additions
+from app.registry import additions, damage, records
 from app.registry import service as registry
 from app.registry.additions import Taken
 from app.unlearning import audits, planner, repository, service
@@ -61,7 +61,7 @@ def claim(
 
     Workers claim in turn (`Database.writing`): what one has taken is not due for the next. Also takes back runs whose
     lease is over. At most one run per dataset is under way: each begins with the rows that are on record, and decides
-    what is next. A dataset that is damaged has none.
+    what is next. A dataset that is damaged has none, nor one of which a record that is to be erased proves to be.
     """
     at = now(session)
     for run in repository.expired_runs(session, at=at):
@@ -82,6 +82,8 @@ def claim(
                 )
                 if claimed is not None:
                     return claimed
+        except DatasetDamaged as error:
+            damage.record(session, error)
         except (LetheError, PrivacyError) as error:  # what is wrong with one dataset must not stop the others
             code = error.code if isinstance(error, LetheError) else type(error).__name__
             telemetry.logger().error("unlearning.dataset_put_off", dataset_id=dataset.id, error=code)
@@ -187,7 +189,9 @@ def _claimed(session: Session, run: Run, dataset: Dataset, model: Model | None) 
         dataset_id=dataset.id,
         additions=tuple(additions.taken(session, dataset_id=dataset.id)),
         erases=bool(deletion_repository.unconfirmed_erasures(session, dataset_id=dataset.id)),
-        slots_to_null=tuple(deletion_repository.slots_to_null(session, dataset_id=dataset.id)),
+        slots_to_null=records.verified_slots(
+            session, dataset.id, deletion_repository.records_to_null(session, dataset_id=dataset.id)
+        ),
         root=dataset.digest,
         model_id=run.model_id,
         evaluation_dataset_id=model.evaluation_dataset_id if model else None,

@@ -88,7 +88,6 @@ NEVER_A_CALLERS_FAULT = {
     errors.WeightsUnreadable,
     errors.AlreadyRunning,
     errors.DatabaseUnreadable,
-    errors.DatasetDamaged,
     errors.DatasetTooLarge,
     errors.AddressInUse,
     errors.FolderExposed,

@@ -7,10 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from app import installation, key_checks
 from app.config import Settings
+from app.db.tables import Dataset, Record
 from app.errors import InstallationMismatch
+from app.registry import records
 from tests.app.test_installation import Changed
 
 FIXTURE = Path(__file__).with_name("data_folder_0001.tar.xz")
@@ -45,6 +48,18 @@ def test_keys_that_fit_are_taken(settings: Settings) -> None:
     Changed(settings.data_dir / "keys" / "webhook.key")
     with pytest.raises(InstallationMismatch, match="webhook"):
         installation.set_up(settings)
+
+
+def test_records_get_check_values(settings: Settings) -> None:
+    """Every record that was there has one after the upgrade, which holds, and from then on one without is damaged."""
+    installation.set_up(settings)
+    with installation.opened(settings) as at, at.database.reading() as session:
+        datasets = session.scalars(sa.select(Dataset)).all()
+        assert len(datasets) == 3
+        assert all(dataset.records_have_checks for dataset in datasets)
+        assert session.scalars(sa.select(Record)).first()
+        assert session.scalars(sa.select(Record).where(Record.check_value.is_(None))).all() == []
+        assert [records.first_damaged(session, dataset) for dataset in datasets] == [None, None, None]
 
 
 @pytest.mark.parametrize("name", ["subject.key", "digest.key", "signing.jwk", "kek"])

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from app.access.policy import Policy
 from app.access.service import Scope
 from app.db.tables import WebhookDelivery
-from app.deletion import completion
+from app.deletion import settling
 from app.installation import Installation
 from tests.app.deletion import people
 
@@ -150,7 +150,7 @@ def test_whether_anything_is_held_is_not_seen(
             case _:
                 pair.act(act)
         with at.database.writing() as session:
-            completion.settle(session)
+            settling.settle(session)
         if turn % works == 0:
             work()
         pair.look()

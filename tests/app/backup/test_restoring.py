@@ -20,11 +20,12 @@ from app.backup import restoring, service, tombstones
 from app.backup.restoring import Restored
 from app.backup.service import Backup
 from app.config import Settings
-from app.db.tables import AuditEntry, DeletionRequest, Model, Version
+from app.db.tables import AuditEntry, Dataset, DeletionRequest, Model, Version
 from app.errors import BackupRefused, DatabasePutBack, LedgerRestored, RestoreUnfinished
 from app.installation import Installation
 from app.main import create_app
 from app.operations import chores
+from app.registry import records
 from tests.app.backup.conftest import quietly
 from tests.conftest import FORM, people
 from tests.faults.checks import assert_all_done_once
@@ -73,6 +74,8 @@ def test_whoever_was_forgotten_since_is_forgotten_again(
         assert rows.features.any(axis=1).sum() == 57
         with again.database.reading() as session:
             assert set(session.scalars(sa.select(Version.status))) == {"destroyed"}
+            restored_dataset = session.get_one(Dataset, dataset["id"])
+            assert records.first_damaged(session, restored_dataset) is None
         assert not again.weights.version_ids()
         with TestClient(create_app(other)) as client:
             client.headers["Authorization"] = gateway.headers["Authorization"]

@@ -32,7 +32,9 @@ class _Thing(_Table):
 def vault(tmp_path: Path) -> Vault:
     key_encryption = KeyEncryptionFile(tmp_path / "keys" / "kek")
     key_encryption.create()
-    return Vault(tmp_path / "vault", key_encryption, reference=Keys(tmp_path / "keys").create().reference)
+    return Vault(
+        tmp_path / "vault", key_encryption, reference=Keys(tmp_path / "keys").create().reference, record_key=str.encode
+    )
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from app.access.policy import Policy
 from app.access.service import DEFAULT_TENANT
 from app.db import Actor, now, sealed
 from app.db.tables import DeletionRequest, Tenant, WebhookDelivery
-from app.deletion import completion, history, review
+from app.deletion import completion, history, review, settling
 from app.deletion import service as deletion
 from app.deletion.review import RejectionGround
 from app.deletion.service import Asked, Submitted
@@ -53,7 +53,7 @@ def end(at: Installation, by: Actor, request_id: str, *, completed: bool = True)
         else:
             deletion.cancel(session, request, discreet=False)
     with at.database.writing() as session:
-        completion.settle(session)
+        settling.settle(session)
 
 
 def test_a_controller_is_told_once_of_each_status(at: Installation, by: Actor) -> None:

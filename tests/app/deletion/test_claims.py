@@ -10,7 +10,7 @@ from app.access.policy import Policy
 from app.access.service import DEFAULT_TENANT
 from app.db import now
 from app.db.tables import Dataset, DeletionRequest, Model, RequestModel
-from app.deletion import claims, completion
+from app.deletion import claims, settling
 from app.installation import Installation
 from tests.app.deletion import people
 from tests.app.deletion.people import OFFICER
@@ -92,7 +92,7 @@ def test_whoever_asks_twice_is_forgotten_by_all_models(at: Installation, served:
     wait(at, HALF)
     with at.database.writing() as session:
         erase(session)
-        completion.settle(session)
+        settling.settle(session)
     if served:
         assert statuses(at) == {first: "completed", second: "completed"}
         assert owed(at, second) == {}

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from app.access.policy import Policy
 from app.db import now
 from app.db.tables import DeletionRequest
-from app.deletion import completion
+from app.deletion import completion, settling
 from app.deletion import service as deletion
 from app.installation import Installation
 from app.unlearning import queue
@@ -72,10 +72,10 @@ def test_a_request_that_follows_another_keeps_its_grace_time(at: Installation) -
         unlearning.finish(session, run_id=run.run_id)
         assert deletion.get(session, follower).status == "accepted"
         assert deletion.get(session, cancelled).status == "cancelled"
-        assert completion.settle(session) == 0
+        assert settling.settle(session) == 0
         people.later(session, datetime.timedelta(hours=1))
     with at.database.writing() as session:
-        assert completion.settle(session) == 1
+        assert settling.settle(session) == 1
         done = deletion.get(session, follower)
         assert (done.status, done.outcome) == ("completed", "forgotten")
 

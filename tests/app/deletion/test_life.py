@@ -27,7 +27,7 @@ from app.audit.service import GENESIS, entry_hash
 from app.db import Database, now
 from app.db.sealed import Particulars
 from app.db.tables import AuditEntry, DeletionRequest, RequestEvent, Suppression
-from app.deletion import completion, deadlines, repository, retention, review, suppression
+from app.deletion import completion, deadlines, repository, retention, review, settling, suppression
 from app.deletion import service as deletion
 from app.deletion.review import RejectionGround
 from app.deletion.status import PAUSED, RESUMED, TRANSITIONS, Status
@@ -56,7 +56,7 @@ class Life(RuleBasedStateMachine):
         shutil.copy(set_up / "lethe.db", path)
         keys = KeyEncryptionFile(Path(self.folder.name) / "kek")
         keys.create()
-        self.vault = Vault(Path(self.folder.name) / "vault", keys, reference=bytes.hex)
+        self.vault = Vault(Path(self.folder.name) / "vault", keys, reference=bytes.hex, record_key=str.encode)
         self.database = Database(f"sqlite:///{path}", vault=self.vault)
         self.requests: list[str] = []
         self.given: dict[str, datetime.timedelta] = {}  # the time that each was given
@@ -129,7 +129,7 @@ class Life(RuleBasedStateMachine):
     @rule()
     def settle_and_alert(self) -> None:
         with self.database.writing() as session:
-            completion.settle(session)
+            settling.settle(session)
             review.alert(session, datetime.timedelta(days=7))
             assert review.alert(session, datetime.timedelta(days=7)) == 0  # each once
 

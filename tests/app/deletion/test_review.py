@@ -4,7 +4,7 @@ import pytest
 
 from app.access.policy import Policy, TimeLimit
 from app.db.tables import AuditEntry, DeletionRequest, RequestEvent
-from app.deletion import completion, repository, review
+from app.deletion import repository, review, settling
 from app.deletion import service as deletion
 from app.deletion.review import RejectionGround
 from app.deletion.status import Status
@@ -214,12 +214,12 @@ def test_the_grace_time(at: Installation) -> None:
         )
         assert repository.pending_erasures(session, dataset_id="ds_1", limit=9) == []
         deletion.cancel(session, deletion.get(session, cancelled), discreet=True)
-        assert completion.settle(session) == 0
+        assert settling.settle(session) == 0
         assert session.get_one(DeletionRequest, unknown).status == "accepted"
         people.later(session, datetime.timedelta(hours=1))
     with at.database.writing() as session:
-        assert completion.settle(session) == 1
-        assert completion.settle(session) == 0
+        assert settling.settle(session) == 1
+        assert settling.settle(session) == 0
         done = session.get_one(DeletionRequest, unknown)
         assert (done.status, done.outcome) == ("completed", "nothing_held")
         assert [found.id for _, found in repository.pending_erasures(session, dataset_id="ds_1", limit=9)] == [held]

@@ -22,7 +22,9 @@ def key_encryption(tmp_path: Path) -> KeyEncryptionFile:
 
 @pytest.fixture
 def vault(tmp_path: Path, key_encryption: KeyEncryptionFile) -> Vault:
-    return Vault(tmp_path / "vault", key_encryption, reference=Keys(tmp_path / "keys").create().reference)
+    return Vault(
+        tmp_path / "vault", key_encryption, reference=Keys(tmp_path / "keys").create().reference, record_key=str.encode
+    )
 
 
 def _bytes(folder: Path) -> bytes:
@@ -35,7 +37,7 @@ def test_what_was_sealed_is_opened(content: bytes, tmp_path_factory: pytest.Temp
     folder = tmp_path_factory.mktemp("vault")
     key_encryption = KeyEncryptionFile(folder / "kek")
     key_encryption.create()
-    vault = Vault(folder / "vault", key_encryption, reference=lambda text: text.hex())
+    vault = Vault(folder / "vault", key_encryption, reference=lambda text: text.hex(), record_key=str.encode)
     sealed = vault.seal(content)
     assert vault.open(sealed) == content
     assert len(content) < 8 or content not in sealed
@@ -44,7 +46,7 @@ def test_what_was_sealed_is_opened(content: bytes, tmp_path_factory: pytest.Temp
 def test_another_process_opens_it(vault: Vault, tmp_path: Path, key_encryption: KeyEncryptionFile) -> None:
     """What one process sealed any other opens that shares the folder and the key-encryption key."""
     sealed = vault.seal(b"free text")
-    assert Vault(tmp_path / "vault", key_encryption, reference=str).open(sealed) == b"free text"
+    assert Vault(tmp_path / "vault", key_encryption, reference=str, record_key=str.encode).open(sealed) == b"free text"
 
 
 def test_a_destroyed_key_opens_nothing(vault: Vault) -> None:
@@ -170,7 +172,7 @@ def test_pages_move_to_another_vault(vault: Vault, tmp_path: Path) -> None:
     vault.destroy([vault.key_of(gone)])
     key_encryption = KeyEncryptionFile(tmp_path / "another")
     key_encryption.create()
-    other = Vault(tmp_path / "other", key_encryption, reference=str)
+    other = Vault(tmp_path / "other", key_encryption, reference=str, record_key=str.encode)
     for name, keys in vault.pages():
         other.put_page(name, keys)
     assert other.open(kept) == b"kept"

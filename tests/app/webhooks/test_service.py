@@ -12,7 +12,7 @@ from app.access.policy import Policy
 from app.access.service import DEFAULT_TENANT
 from app.db import Actor, now
 from app.db.tables import AuditEntry, DeletionRequest, WebhookDelivery
-from app.deletion import completion, review
+from app.deletion import review, settling
 from app.deletion import service as deletion
 from app.deletion.review import RejectionGround
 from app.deletion.service import Asked, Submitted
@@ -246,5 +246,5 @@ def test_settling_tells_when_it_is_reported(at: Installation, by: Actor, deliver
         assert found.held_until is not None
         found.held_until -= datetime.timedelta(seconds=1001)
         session.flush()
-        assert completion.settle(session) == 1
+        assert settling.settle(session) == 1
     assert told(deliveries) == [("accepted", "accepted"), ("completed", "completed")]

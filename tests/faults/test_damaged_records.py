@@ -1,0 +1,304 @@
+"""A record whose keyed hash no longer matches its own check is damage, not absence."""
+
+import datetime
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from fastapi.testclient import TestClient
+
+from app import installation
+from app.access.policy import Policy
+from app.access.service import DEFAULT_TENANT
+from app.backup import service as backup
+from app.config import Settings
+from app.db.tables import Dataset, Erasure, Record
+from app.deletion import service as deletion
+from app.deletion import settling
+from app.errors import DatasetDamaged
+from app.installation import Installation
+from app.operations import chores
+from tests.app.deletion import people as persons
+from tests.conftest import people
+from tests.stored import flipped, rows_of
+from worker import runner
+
+Make = Callable[..., dict[str, Any]]
+Get = Callable[[str], Any]
+RECORD: Any = Record.__table__
+
+
+class Bit:
+    """One of a column of somebody's record, which is another until it is mended."""
+
+    def __init__(self, at: Installation, dataset_id: str, slot: int, column: str) -> None:
+        self._at, self._dataset_id, self._slot, self._column = at, dataset_id, slot, column
+        with at.database.reading() as session:
+            query = sa.select(RECORD.c[column]).where(RECORD.c.dataset_id == dataset_id, RECORD.c.slot == slot)
+            self._was = session.connection().execute(query).scalar_one()
+        match self._was:
+            case str():
+                self._is: Any = flipped(self._was.encode(), 30).decode()
+            case bytes():
+                self._is = flipped(self._was, 3)
+            case _:
+                self._is = self._was ^ 1024
+        self._write(slot, self._is)
+
+    def mend(self) -> None:
+        self._write(self._is if self._column == "slot" else self._slot, self._was)
+
+    def _write(self, slot: int, value: object) -> None:
+        mine = sa.and_(RECORD.c.dataset_id == self._dataset_id, RECORD.c.slot == slot)
+        with self._at.database.writing() as session:
+            session.connection().execute(sa.update(RECORD).where(mine).values({self._column: value}))
+
+
+def _recheck(gateway: TestClient, dataset_id: str) -> Any:
+    answer = gateway.post(f"/v1/datasets/{dataset_id}/recheck")
+    assert answer.status_code == 200, answer.text
+    return answer.json()["damage"]
+
+
+def _verify(at: Installation) -> None:
+    """A round over all records, whenever the gateway's own chore began the last one."""
+    with at.database.writing() as session:
+        session.execute(sa.update(Dataset).values(records_verified_at=None, records_verified_to=None))
+    chores.verify_records(at)
+
+
+def _ref(at: Installation, subject_id: str) -> str:
+    return at.keys.subject_ref(DEFAULT_TENANT, subject_id)
+
+
+@pytest.mark.parametrize("found_by", ["recheck", "chore"])
+@pytest.mark.parametrize("column", ["subject_ref", "slot", "check_value"])
+def test_a_flipped_bit_is_no_absence(
+    column: str,
+    found_by: str,
+    at: Installation,
+    settings: Settings,
+    gateway: TestClient,
+    new_dataset: Make,
+    forget: Make,
+    get: Get,
+    work: Callable[[], int],
+) -> None:
+    """It is found and named; until it is mended and rechecked nobody is erased, and nobody is told that nothing is
+    held, whoever starts again; then everybody gets what they asked for."""
+    dataset_id = new_dataset(rows=30)["id"]
+    bit = Bit(at, dataset_id, 3, column)
+    if found_by == "recheck":
+        _recheck(gateway, dataset_id)
+    else:
+        _verify(at)
+    found = get(f"/datasets/{dataset_id}")["damage"]
+    assert (found["kind"], found["rows"]) == ("record", dataset_id)
+    looked_up = gateway.get(f"/v1/datasets/{dataset_id}/subjects/nobody")
+    assert (looked_up.status_code, looked_up.json()["code"]) == (409, "dataset_damaged")
+    strict = gateway.post("/v1/deletion-requests?strict=true", json={"subject_id": "nobody"})
+    assert (strict.status_code, strict.json()["status"]) == (202, "accepted")
+    asked = {who: forget(who)["id"] for who in ("p3", "p4", "stranger")}
+    with installation.opened(settings) as again:
+        for _ in range(2):
+            chores.settle(again)
+            _verify(again)
+            assert not runner.run_next(again, worker="w")
+    assert {get(f"/deletion-requests/{one}")["status"] for one in asked.values()} == {"accepted"}
+    assert _recheck(gateway, dataset_id) == found
+
+    bit.mend()
+    assert (work(), get(f"/datasets/{dataset_id}")["damage"]) == (0, found)
+    assert _recheck(gateway, dataset_id) is None
+    chores.settle(at)
+    assert work() == 1
+    chores.settle(at)
+    ended = {who: get(f"/deletion-requests/{one}") for who, one in asked.items()}
+    assert {one["status"] for one in ended.values()} == {"completed"}
+    outcomes = {who: one["outcome"] for who, one in ended.items()}
+    assert outcomes == {"p3": "forgotten", "p4": "forgotten", "stranger": "nothing_held"}
+    assert get(f"/deletion-requests/{strict.json()['id']}")["outcome"] == "nothing_held"
+    assert not rows_of(at, dataset_id).features[[3, 4]].any()
+
+
+def test_a_reference_that_is_no_text_any_more(
+    at: Installation, gateway: TestClient, new_dataset: Make, get: Get
+) -> None:
+    """A bit that makes it another than UTF-8 is found like any other."""
+    dataset_id = new_dataset(rows=30)["id"]
+    if at.database.engine.dialect.name == "postgresql":
+        pytest.skip("PostgreSQL takes no such text from a client")
+    with at.database.writing() as session:
+        session.execute(sa.text("UPDATE records SET subject_ref = CAST(X'7375625fe4' AS TEXT) WHERE slot = 3"))
+    _verify(at)
+    assert get(f"/datasets/{dataset_id}")["damage"]["kind"] == "record"
+    assert _recheck(gateway, dataset_id)["kind"] == "record"
+
+
+@pytest.mark.parametrize("column", ["slot", "check_value"])
+def test_a_run_verifies_whom_it_erases(
+    column: str, at: Installation, new_dataset: Make, forget: Make, get: Get, work: Callable[[], int]
+) -> None:
+    """A record that is to be erased and is not what was written stops the dataset, and nobody's row is touched."""
+    dataset_id = new_dataset(rows=30)["id"]
+    before = rows_of(at, dataset_id)
+    asked = forget("p3")["id"]
+    bit = Bit(at, dataset_id, 3, column)
+    assert work() == 0
+    assert get(f"/datasets/{dataset_id}")["damage"]["kind"] == "record"
+    assert get(f"/deletion-requests/{asked}")["status"] == "accepted"
+    assert (rows_of(at, dataset_id).features == before.features).all()
+    with at.database.reading() as session:
+        assert session.scalars(sa.select(Erasure.revision)).all() == [None]
+    bit.mend()
+
+
+def test_a_run_verifies_where_rows_are_to_go(
+    at: Installation, gateway: TestClient, new_dataset: Make, forget: Make, get: Get, work: Callable[[], int]
+) -> None:
+    """A slot of an addition that is not the one that was promised stops the dataset before anything is written."""
+    dataset_id = new_dataset(rows=30)["id"]
+    forget("p3")
+    assert work() == 1
+    file = {"file": ("p.npz", people("new"))}
+    assert gateway.post(f"/v1/datasets/{dataset_id}/records", files=file).status_code == 202
+    before = rows_of(at, dataset_id)
+    Bit(at, dataset_id, 3, "slot")
+    assert work() == 0
+    assert get(f"/datasets/{dataset_id}")["damage"]["kind"] == "record"
+    assert (rows_of(at, dataset_id).features == before.features).all()
+
+
+def test_a_request_from_before_the_damage_was_found(
+    at: Installation, gateway: TestClient, new_dataset: Make, work: Callable[[], int]
+) -> None:
+    """Who asked while nobody knew of the damage, and would be told after their grace time that nothing is held, is not
+    told so; once the record is sound they are found."""
+    patient = Policy(grace_seconds=3600)
+    dataset_id = new_dataset(rows=30)["id"]
+    bit = Bit(at, dataset_id, 3, "subject_ref")
+    with at.database.writing() as session:
+        persons.obey(session, patient)
+        request_id = persons.ask(session, _ref(at, "p3"), patient).request.id
+    _verify(at)
+    with at.database.writing() as session:
+        persons.later(session, datetime.timedelta(hours=1))
+        assert settling.settle(session) == 0
+        assert deletion.get(session, request_id).status == "accepted"
+    bit.mend()
+    assert _recheck(gateway, dataset_id) is None
+    chores.settle(at)
+    assert work() == 1
+    with at.database.reading() as session:
+        found = deletion.get(session, request_id)
+        assert (found.status, found.outcome) == ("completed", "forgotten")
+    assert not rows_of(at, dataset_id).features[3].any()
+
+
+def test_a_request_is_not_done_while_another_dataset_may_hold_them(
+    at: Installation, gateway: TestClient, new_dataset: Make, forget: Make, get: Get, work: Callable[[], int]
+) -> None:
+    """Who is erased from a sound dataset is not said to be forgotten until a damaged one can tell; then they are
+    erased from that one too. A request that names the sound one alone is done."""
+    damaged, sound = new_dataset(rows=30)["id"], new_dataset(rows=30, seed=1)["id"]
+    bit = Bit(at, damaged, 3, "subject_ref")
+    asked, narrow = forget("p3")["id"], forget("p4", dataset_ids=[sound])["id"]
+    _verify(at)
+    assert work() == 1
+    chores.settle(at)
+    assert get(f"/deletion-requests/{narrow}")["outcome"] == "forgotten"
+    assert forget("stranger", dataset_ids=[sound])["outcome"] == "nothing_held"
+    assert get(f"/deletion-requests/{asked}")["completed_at"] is None
+    assert not rows_of(at, sound).features[3].any()
+    bit.mend()
+    assert _recheck(gateway, damaged) is None
+    chores.settle(at)
+    assert work() == 1
+    chores.settle(at)
+    assert get(f"/deletion-requests/{asked}")["outcome"] == "forgotten"
+    assert not rows_of(at, damaged).features[3].any()
+
+
+def test_no_absence_is_signed_meanwhile(
+    at: Installation, gateway: TestClient, new_dataset: Make, forget: Make, get: Get
+) -> None:
+    """Of a request that was told before that nothing is held there is no signed statement while that is in doubt."""
+    dataset_id = new_dataset(rows=30)["id"]
+    asked = forget("stranger")["id"]
+    assert get(f"/deletion-requests/{asked}/certificate")["nothing_held"] is not None
+    bit = Bit(at, dataset_id, 3, "subject_ref")
+    _verify(at)
+    assert get(f"/deletion-requests/{asked}/certificate")["nothing_held"] is None
+    bit.mend()
+    assert _recheck(gateway, dataset_id) is None
+    assert get(f"/deletion-requests/{asked}/certificate")["nothing_held"] is not None
+
+
+def test_an_app_sees_the_same_of_everybody(at: Installation, gateway: TestClient, new_dataset: Make) -> None:
+    """While records are damaged, what a key that may not know is shown of somebody who is held and of a stranger
+    differs in nothing."""
+    dataset_id = new_dataset(rows=30)["id"]
+    Bit(at, dataset_id, 3, "subject_ref")
+    _verify(at)
+    key = gateway.post("/v1/api-keys", json={"name": "app", "scopes": ["requests:write", "requests:read"]}).json()[
+        "key"
+    ]
+    app = {"Authorization": f"Bearer {key}"}
+
+    def seen(subject_id: str) -> dict[str, Any]:
+        made = gateway.post("/v1/deletion-requests", json={"subject_id": subject_id}, headers=app)
+        assert made.status_code == 202, made.text
+        chores.settle(at)
+        shown = gateway.get(f"/v1/deletion-requests/{made.json()['id']}", headers=app).json()
+        return {name: value is None if _differs_anyhow(name) else value for name, value in shown.items()}
+
+    assert seen("p4") == seen("p3") == seen("stranger")
+
+
+def _differs_anyhow(name: str) -> bool:
+    return name == "id" or name.endswith("_at") or name in {"clock", "subject_ref"}
+
+
+def test_who_consented_since_is_not_erased(
+    at: Installation, gateway: TestClient, new_dataset: Make, forget: Make
+) -> None:
+    """Rows that are there by a consent after the request are not what is asked for when it is looked up again."""
+    dataset_id = new_dataset(rows=30)["id"]
+    bit = Bit(at, dataset_id, 3, "subject_ref")
+    _verify(at)
+    asked = forget("p3")["id"]
+    bit.mend()
+    consent = {"subject_id": "p3", "reason": "consent_given"}
+    assert gateway.post("/v1/suppressions:lift", json=consent).json() == {"num_lifted": 1}
+    assert _recheck(gateway, dataset_id) is None
+    chores.settle(at)
+    with at.database.reading() as session:
+        assert deletion.get(session, asked).status == "completed"
+        assert session.scalars(sa.select(Erasure)).all() == []
+
+
+def test_a_damaged_record_outranks_other_damage(
+    at: Installation, gateway: TestClient, new_dataset: Make, forget: Make, get: Get
+) -> None:
+    """It is what keeps requests open, so it is named although a damaged block was found before."""
+    dataset_id = new_dataset(rows=30)["id"]
+    [block] = (at.settings.data_dir / "blocks").glob(f"{dataset_id}.*.sealed")
+    block.write_bytes(flipped(block.read_bytes(), 20))
+    assert _recheck(gateway, dataset_id)["kind"] == "block"
+    assert forget("stranger")["outcome"] == "nothing_held"
+    Bit(at, dataset_id, 3, "subject_ref")
+    _verify(at)
+    assert get(f"/datasets/{dataset_id}")["damage"]["kind"] == "record"
+    assert forget("stranger")["status"] == "accepted"
+
+
+def test_a_backup_has_no_damaged_record(at: Installation, tmp_path: Path, new_dataset: Make, get: Get) -> None:
+    """It is refused, and the dataset says what was found."""
+    dataset_id = new_dataset(rows=30)["id"]
+    Bit(at, dataset_id, 3, "subject_ref")
+    with pytest.raises(DatasetDamaged):
+        backup.back_up(at, tmp_path / "b.lethe", key_file=tmp_path / "key", progress=lambda *_: None)
+    assert list(tmp_path.glob("*b.lethe*")) == []
+    assert get(f"/datasets/{dataset_id}")["damage"]["kind"] == "record"
