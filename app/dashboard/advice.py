@@ -64,6 +64,10 @@ _ADVICE: Mapping[str, Advice] = {
         means="The audit of the run refuted what it was to certify. Nothing was certified or published.",
         todo="The page of the run says by what. It runs again; if that fails too, run nothing on that machine.",
     ),
+    "adaptive_budget_spent": Advice(
+        means="The dataset's budget has no room for another version. Rows are erased; requests wait for the model.",
+        todo="Retire the model to complete them. A model for the future learns from a new dataset.",
+    ),
     "weights_unreadable": _WEIGHTS_LOST,
     "weights_destroyed": _WEIGHTS_LOST,
     "KeyEncryptionKeyLost": Advice(
