@@ -81,7 +81,8 @@ def verify_on_schedule(at: Installation) -> None:
 def require_whole(at: Installation, *, now: bool = False) -> None:
     """Raises `TombstonesDamaged` unless all of the tombstones was verified lately, or is `now`."""
     last = last_verdict(at.settings)
-    if not now and last is not None and last.found is Found.WHOLE:
+    path = tombstones.journal(at).path
+    if not now and last is not None and last.found is Found.WHOLE and _is_the_same(last, path):
         return
     found = verify(at)
     if found.fault is not None:
@@ -137,12 +138,16 @@ def _verified(journal: Journal, inode: int, *, since: Verdict | None) -> Verdict
 
 def _holds_still(last: Verdict, path: Path) -> bool:
     """Whether what was found may be gone on from."""
+    return _is_the_same(last, path) and last.fault is None and _now() - last.whole_at < _WHOLE_EVERY
+
+
+def _is_the_same(last: Verdict, path: Path) -> bool:
+    """Whether it is the file that was verified last, and no shorter."""
     try:
         now = os.stat(path)
     except FileNotFoundError:
         return False
-    is_same = now.st_ino == last.inode and now.st_size >= last.extent.bytes
-    return is_same and last.fault is None and _now() - last.whole_at < _WHOLE_EVERY
+    return now.st_ino == last.inode and now.st_size >= last.extent.bytes
 
 
 def _inode(path: Path) -> int:

@@ -1,6 +1,7 @@
 """Commands that verify the ledger and the audit log by themselves, without the service, from a database or a file."""
 
 import heapq
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ from app.cli.proofs import key_set_in
 from app.cli.remote import Key, Url, connect
 from app.config import Settings
 from app.errors import AuditCorrupt, CertificateInvalid, DatabaseUnreadable, LedgerCorrupt, TenantUnknown
+from lethe import files
 
 if TYPE_CHECKING:
     from joserfc.jwk import KeySet
@@ -79,9 +81,12 @@ def ledger_head(url: Url = None, key: Key = None) -> None:
 def ledger_export(
     to: Annotated[Path, typer.Argument(dir_okay=False, help="Where to write it")], url: Url = None, key: Key = None
 ) -> None:
-    """Write the whole ledger to a file, for whoever verifies it offline."""
-    with connect(url, key) as client, to.open("wb") as file:
-        file.writelines(client.ledger.export())
+    """Write the whole ledger to a file, and beside it the public keys to verify it with offline (`TO.jwks.json`)."""
+    with connect(url, key) as client:
+        files.write(to, client.ledger.export())
+        keys = Path(f"{to}.jwks.json")
+        keys.write_text(json.dumps(client.certificates.public_keys(), indent=2))
+    console.print(f"{to} and {keys}")
 
 
 @audit.command("verify")

@@ -194,6 +194,24 @@ def test_ledger_verifies(certified: Path, live: Lethe) -> None:
     assert "signed up to link 2 of 2, 1 certificates agree" in signed
 
 
+def test_a_ledger_is_verified_elsewhere(
+    certified: Path, live: Lethe, lethe: Lethe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was exported verifies where there is no service, against a head that was kept before; an export that is
+    refused leaves the one that is there."""
+    head, export = tmp_path / "head.json", tmp_path / "ledger.jsonl"
+    head.write_text(live("ledger", "head").out)
+    assert live("ledger", "export", export).out == f"{export} and {export}.jwks.json\n"
+    written = export.read_bytes()
+    key = live("key", "create", "app", "--scope", "requests:read").json["key"]
+    refused(live("ledger", "export", export, "--key", key), "scope_missing")
+    assert export.read_bytes() == written
+    assert {path.name for path in tmp_path.glob("*ledger*")} == {"ledger.jsonl", "ledger.jsonl.jwks.json"}
+    monkeypatch.setenv("LETHE_DATA_DIR", str(tmp_path / "elsewhere"))
+    ended = lethe("ledger", "verify", "--head", head, export)
+    assert (ended.code, ended.err) == (0, "")
+
+
 def test_a_forged_ledger_does_not_verify(certified: Path, live: Lethe, at: Installation) -> None:
     """A ledger whose numbers somebody changed behind the triggers ends in one line that names the entry."""
     with at.database.writing() as session:

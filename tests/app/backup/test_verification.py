@@ -155,6 +155,18 @@ def test_all_of_it_is_verified_every_hour(apart: Installation, file: Path) -> No
     assert verdict_of(apart).found is Found.DAMAGED
 
 
+def test_another_file_is_verified_before_a_run(apart: Installation, file: Path) -> None:
+    """Whoever is about to erase believes what was found only of the file that was verified, not of one in its place."""
+    verification.verify(apart)
+    verification.require_whole(apart)
+    whole = bytearray(file.read_bytes())
+    whole[10] ^= 1
+    file.rename(file.with_name("kept"))
+    file.write_bytes(whole)
+    with pytest.raises(TombstonesDamaged):
+        verification.require_whole(apart)
+
+
 def test_damage_is_told(apart: Installation, file: Path, admin_key: str, capfd: pytest.CaptureFixture[str]) -> None:
     """Readiness, metrics and the log of the gateway say so from its start on, until the file is whole again."""
     headers = {"Authorization": f"Bearer {admin_key}"}
