@@ -590,8 +590,8 @@ class LeavingCount(Owned, Table):
 
 class WebhookDelivery(Owned, Table):
     """One event on its way to one address (`receiver_ref` for short). `status`: pending, delivered, gone (the receiver
-    wants no more) or dead. `created_at`: since when its receiver may know of it. `next_attempt_at` of one that is being
-    sent: when whoever sends it is taken for dead."""
+    wants no more), dead, or withdrawn (nobody is told; it is about to be purged). `created_at`: since when its receiver
+    may know of it. `next_attempt_at` of one that is being sent: when whoever sends it is taken for dead."""
 
     __tablename__ = "webhook_deliveries"
     id: Mapped[str] = mapped_column(primary_key=True)

@@ -13,6 +13,10 @@ from app.webhooks.message import Event
 
 _PENDING: sa.ColumnElement[str] = sa.literal_column("'pending'")
 """In the statement itself: SQLite uses an index of pending deliveries only if it can see that they are."""
+_WITHDRAWN = "withdrawn"
+_IS_TOLD = WebhookDelivery.status != _WITHDRAWN
+"""Of what is, was, or will be said to somebody; the rest is only there until the key of its text is destroyed."""
+_LONG_AGO = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
 def add(session: Session, rows: Sequence[WebhookDelivery]) -> None:
@@ -20,7 +24,7 @@ def add(session: Session, rows: Sequence[WebhookDelivery]) -> None:
 
 
 def delivery(session: Session, delivery_id: str) -> WebhookDelivery | None:
-    return session.scalars(sa.select(WebhookDelivery).where(WebhookDelivery.id == delivery_id)).one_or_none()
+    return session.scalars(sa.select(WebhookDelivery).where(WebhookDelivery.id == delivery_id, _IS_TOLD)).one_or_none()
 
 
 def deliveries(
@@ -33,7 +37,7 @@ def deliveries(
     cursor: str | None,
 ) -> Page[WebhookDelivery]:
     """Newest first. `of_discreet_until`: only what receivers of discreet requests could have got by this time."""
-    query = sa.select(WebhookDelivery)
+    query = sa.select(WebhookDelivery).where(_IS_TOLD)
     if status is not None:
         query = query.where(WebhookDelivery.status == status)
     if request_id is not None:
@@ -57,17 +61,18 @@ def _seen(query: sa.Select[WebhookDelivery], at: datetime.datetime) -> sa.Select
 def planned(session: Session, *, request_ids: Collection[str], event: str) -> set[str]:
     """Those of the requests of which somebody is told that, or was, or will be."""
     query = sa.select(WebhookDelivery.request_id).where(
-        WebhookDelivery.request_id.in_(request_ids), WebhookDelivery.event == event
+        WebhookDelivery.request_id.in_(request_ids), WebhookDelivery.event == event, _IS_TOLD
     )
     return set(session.scalars(query))
 
 
 def drop_planned(session: Session, *, request_ids: Collection[str], since: datetime.datetime | None = None) -> None:
     """Tell nobody any more that these requests are completed; with `since`: nothing that they were to hear from then
-    on."""
+    on. It counts as ended so long ago that it is purged next, its key before it (`ended`)."""
     what = WebhookDelivery.event == Event.COMPLETED if since is None else WebhookDelivery.created_at >= since
     planned = sa.and_(WebhookDelivery.request_id.in_(request_ids), what, WebhookDelivery.attempts == 0)
-    session.execute(sa.delete(WebhookDelivery).where(planned, WebhookDelivery.status == "pending"))
+    withdrawn = sa.update(WebhookDelivery).where(planned, WebhookDelivery.status == "pending")
+    session.execute(withdrawn.values(status=_WITHDRAWN, ended_at=_LONG_AGO))
 
 
 def last_told(session: Session, *, request_id: str, url: str, until: datetime.datetime) -> WebhookDelivery | None:
@@ -78,6 +83,7 @@ def last_told(session: Session, *, request_id: str, url: str, until: datetime.da
             WebhookDelivery.request_id == request_id,
             sealed.refers_to(session, WebhookDelivery.receiver_ref, url),
             WebhookDelivery.created_at <= until,
+            _IS_TOLD,
         )
         .order_by(WebhookDelivery.created_at.desc(), WebhookDelivery.id.desc())
     )

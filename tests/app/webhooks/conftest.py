@@ -74,11 +74,12 @@ def receiving() -> Callable[..., contextlib.AbstractContextManager[Receiver]]:
 
 @pytest.fixture
 def deliveries(at: Installation) -> Callable[[], list[WebhookDelivery]]:
-    """All there are, in the order in which their receivers may know of them."""
+    """All that is told, in the order in which its receivers may know of it."""
+    is_told = WebhookDelivery.status != "withdrawn"
 
     def found() -> list[WebhookDelivery]:
         with at.database.reading() as session:
-            return list(session.scalars(sa.select(WebhookDelivery).order_by(WebhookDelivery.created_at)))
+            return list(session.scalars(sa.select(WebhookDelivery).where(is_told).order_by(WebhookDelivery.created_at)))
 
     return found
 

@@ -223,6 +223,28 @@ def test_purging_is_a_chore(at: Installation, by: Actor, deliveries: Deliveries)
         assert len(deliveries()) == left
 
 
+def test_what_nobody_is_told_any_more(at: Installation, by: Actor, deliveries: Deliveries) -> None:
+    """Of an end that was planned and did not come, nobody finds anything, and soon nothing can be opened: its key is
+    destroyed, not its row alone."""
+    [request] = submit(at, by, asked(at, by, discreet=True, policy=Policy(grace_seconds=3600, report_seconds=3600)))
+    planned = deliveries()[-1]
+    with at.database.reading() as session:
+        letters = sa.text("SELECT letter FROM webhook_deliveries WHERE id = :id")
+        sealed = bytes(session.execute(letters, {"id": planned.id}).scalar_one())
+    assert at.vault.open(sealed) is not None
+    with at.database.writing() as session:
+        found = deletion.get(session, request.id)
+        review.reject(session, found, ground=RejectionGround.LEGAL_CLAIMS, explanation="a lawsuit")
+    assert planned.id not in {row.id for row in deliveries()}
+    with at.database.reading() as session, pytest.raises(DeliveryUnknown):
+        service.get(session, planned.id)
+    chores.purge_deliveries(at)
+    assert at.vault.open(sealed) is None
+    with at.database.reading() as session:
+        assert session.get(WebhookDelivery, planned.id) is None
+    assert [row.event.partition(".")[2] for row in deliveries()] == ["accepted", "rejected"]
+
+
 def test_looking_for_what_is_due_reads_only_what_is_pending(at: Installation) -> None:
     """Every second each gateway looks: the databases do it with the index of pending deliveries."""
     query = sa.select(sa.exists().where(*repository._due(datetime.datetime.now(datetime.UTC), [])))
