@@ -169,7 +169,7 @@ def retire_dataset(call: Annotated[Call, call_with(Scope.MODELS_WRITE)], dataset
     """Let go of a dataset, and destroy its rows and whose they were; 409 while a model uses it, or requests wait to
     have rows of it erased. Doing it again changes nothing."""
     with call.writing() as session:
-        retirement.retire_dataset(session, datasets.get(session, dataset_id))
+        retirement.retire_dataset(session, call.at.keys, datasets.get(session, dataset_id))
     retired.destroy_now(call.at)
     with call.reading() as session:
         return shown(session, datasets.get(session, dataset_id))

@@ -217,7 +217,7 @@ def retire_model(call: Annotated[Call, call_with(Scope.MODELS_WRITE)], model_id:
     """Take a model out of service for good, and destroy its weights; 409 while requests wait for it. Its versions, the
     copies that were handed out, its ledger and certificates stay. Doing it again changes nothing."""
     with call.writing() as session:
-        retirement.retire_model(session, registry.get_model(session, model_id))
+        retirement.retire_model(session, call.at.keys, registry.get_model(session, model_id))
     retired.destroy_now(call.at)
     with call.reading() as session:
         return shown(session, registry.get_model(session, model_id))

@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from app.db.tables import (
     Addition,
+    AuditEntry,
     Checkpoint,
     DashboardSession,
     Dataset,
@@ -117,6 +118,23 @@ def release_at(session: Session, checkpoint: Checkpoint) -> dict[str, Any] | Non
     query = query.where(Version.model_id == said.get("model_id"), Version.number == said.get("entry"))
     found = session.execute(query).one_or_none() if said.get("kind") == "entry" else None
     return _release(found[0], found[2], found[1]) if found else None
+
+
+def retired_until(session: Session, checkpoint: Checkpoint, *, is_first: bool) -> list[tuple[datetime.datetime, str]]:
+    """The models and datasets whose retirement the head of an audit log accounts for, and no head before it, unless it
+    is the first that anybody remembers."""
+    if checkpoint.log != "audit":
+        return []
+    of_log = sa.and_(Checkpoint.tenant_id == checkpoint.tenant_id, Checkpoint.log == checkpoint.log)
+    before = sa.select(sa.func.max(Checkpoint.sequence)).where(of_log, Checkpoint.number < checkpoint.number)
+    after = 0 if is_first else session.scalar(before) or 0
+    query = sa.select(AuditEntry.at, AuditEntry.object_id).where(
+        AuditEntry.tenant_id == checkpoint.tenant_id,
+        AuditEntry.sequence > after,
+        AuditEntry.sequence <= checkpoint.sequence,
+        AuditEntry.action.in_(("model.retired", "dataset.retired")),
+    )
+    return [(at, one) for at, one in session.execute(query.order_by(AuditEntry.sequence))]
 
 
 def last_unknown(session: Session) -> datetime.datetime | None:

@@ -12,7 +12,7 @@ import dataclasses
 import datetime
 import heapq
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 from sqlalchemy.orm import Session
 
@@ -65,24 +65,15 @@ def record(at: Installation) -> None:
 
 def record_release(at: Installation, release: Release) -> None:
     """Remember a version before it is published: one that never came is counted too, against us. Raises as `record`."""
-    _add(at, lambda time: Line(kind="published", number=0, at=time, release=release))
-
-
-def record_retired(at: Installation, retired_id: str, *, retired_at: datetime.datetime | None) -> None:
-    """Remember that a model or a dataset was retired, before it is destroyed. Raises as `record`."""
-    _add(at, lambda time: Line(kind="retired", number=0, at=retired_at or time, retired=retired_id))
-
-
-def _add(at: Installation, line: Callable[[datetime.datetime], Line]) -> None:
-    """Remember what the database does not tell yet, after all that it does: so a file that is new begins with that."""
 
     def added(last: Line | None) -> list[Line]:
         with at.database.reading() as session:
             _check(session, last)
             number, of, signed = (last.number, last.of, last.signed) if last else (0, None, 0)
-            return list(_in_order([line(now(session))], number=number, of=of, signed=signed))
+            line = Line(kind="published", number=0, at=now(session), release=release)
+            return list(_in_order([line], number=number, of=of, signed=signed))
 
-    record(at)
+    record(at)  # a file that is new begins with what the database tells
     journal(at).append(added)
 
 
@@ -155,11 +146,14 @@ def _in_order(lines: Iterable[Line], *, number: int, of: str | None, signed: int
 
 
 def _heads_after(session: Session, number: int) -> Iterator[Line]:
-    """What was signed after that, and with the head of a ledger the version that it accounts for."""
+    """What was signed after that: with the head of a ledger the version that it accounts for, and with that of an audit
+    log what was retired since the one before."""
     found = audit_repository.checkpoints_after(session, number=number, limit=_AT_ONCE)
     for checkpoint in found if number else repository.newest_checkpoints(session):
         release = repository.release_at(session, checkpoint)
         yield dataclasses.replace(_signed(checkpoint), release=Release(**release) if release else None)
+        for retired_at, one in repository.retired_until(session, checkpoint, is_first=not number):
+            yield Line(kind="retired", number=0, at=retired_at, retired=one)
 
 
 def _signed(row: Checkpoint) -> Line:

@@ -19,8 +19,9 @@ def destroy(at: Installation) -> None:
     """
     with at.database.reading() as session:
         pending = retirement.pending(session)
+    if pending:
+        tombstones.record(at)
     for retired in pending:
-        tombstones.record_retired(at, retired.id, retired_at=retired.at)
         for rows_id in retired.rows_ids:
             at.rows.delete(rows_id)
         if set(registry.destroy(at.weights, retired.version_ids)) == set(retired.version_ids):

@@ -1,5 +1,6 @@
 """Models and datasets that are needed no longer: nothing is learned or forgotten by them from here on, and their
-weights and rows are destroyed. What was said about them stays: versions, copies, ledger, certificates, audit log.
+weights and rows are destroyed. What was said about them stays: versions, copies, ledger, certificates, audit log. The
+audit log is signed up to there at once: with its head the tombstones get to know what was retired.
 
 Nothing is retired that a request still needs: who asked to be forgotten is owed a version without them, or their rows
 null on disk, and a certificate of that.
@@ -7,19 +8,22 @@ null on disk, and a certificate of that.
 
 from sqlalchemy.orm import Session
 
+from app.audit import checkpoints
 from app.audit import service as audit
+from app.audit.chains import AUDIT
 from app.db import now
 from app.db.tables import Dataset, Model
 from app.deletion import claims
 from app.deletion import repository as deletion_repository
 from app.errors import AdaptiveBudgetSpent, DatasetInUse, ModelInUse, ModelUnknown
+from app.keys import Keys
 from app.registry import additions
 from app.registry import repository as registry_repository
 from app.registry import service as registry
 from app.unlearning import repository, service
 
 
-def retire_model(session: Session, model: Model) -> None:
+def retire_model(session: Session, keys: Keys, model: Model) -> None:
     """Take a model out of service for good; once more changes nothing. Raises `ModelInUse` while requests wait for it,
     unless it may publish no version any more: then they are done once nothing is left of it.
 
@@ -36,9 +40,10 @@ def retire_model(session: Session, model: Model) -> None:
     service.stop_runs(session, model_id=model.id)
     _retire(session, model)
     audit.record(session, "model.retired", model.id, dataset_id=model.dataset_id)
+    checkpoints.checkpoint_now(session, keys, AUDIT, tenant_id=model.tenant_id)
 
 
-def retire_dataset(session: Session, dataset: Dataset) -> None:
+def retire_dataset(session: Session, keys: Keys, dataset: Dataset) -> None:
     """Let go of a dataset and of who was in it; once more changes nothing.
 
     Raises `DatasetInUse` while a model learns from it or is measured on it, or requests wait to have rows of it erased.
@@ -58,6 +63,7 @@ def retire_dataset(session: Session, dataset: Dataset) -> None:
     service.stop_runs(session, dataset_id=dataset.id)
     _let_go(session, dataset)
     audit.record(session, "dataset.retired", dataset.id, num_slots=dataset.num_slots)
+    checkpoints.checkpoint_now(session, keys, AUDIT, tenant_id=dataset.tenant_id)
 
 
 def retire_again(session: Session, retired_id: str) -> None:

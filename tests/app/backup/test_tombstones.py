@@ -48,6 +48,32 @@ def test_each_event_is_remembered_once(at: Installation, new_dataset: Make, forg
     assert "case-77" not in written
 
 
+def test_a_copy_that_is_put_back_learns_what_was_retired(
+    at: Installation, file: Path, gateway: TestClient, new_dataset: Make, new_model: Make, work: Callable[[], int]
+) -> None:
+    """Each retirement is one line, however often it is looked for; a copy from before, put in the place of the file,
+    gets those that it lacks from the database, so that no restore brings back what was retired."""
+    dataset = new_dataset()
+    first, second = (new_model(dataset["id"]) for _ in range(2))
+    work()
+    gateway.delete(f"/v1/models/{first['id']}").raise_for_status()
+    copy = file.read_bytes()
+    gateway.delete(f"/v1/models/{second['id']}").raise_for_status()
+    gateway.delete(f"/v1/datasets/{dataset['id']}").raise_for_status()
+
+    def retired() -> list[str | None]:
+        return [line.retired for line in tombstones.journal(at).lines() if line.kind == "retired"]
+
+    everything = [first["id"], second["id"], dataset["id"]]
+    for _ in range(2):
+        tombstones.record(at)
+        assert retired() == everything
+    file.write_bytes(copy)
+    assert retired() == everything[:1]
+    tombstones.record(at)
+    assert retired() == everything
+
+
 def test_who_lags_behind_catches_up(
     at: Installation, monkeypatch: pytest.MonkeyPatch, new_dataset: Make, forget: Make
 ) -> None:

@@ -270,8 +270,8 @@ def test_what_was_retired_is_destroyed_however_often_that_is_cut_off(
     """Killed after the commit, after the tombstones, or after the rows, the next time does what is left; until then it
     is not said to be destroyed."""
     with at.database.writing(by=by) as session:
-        retirement.retire_model(session, session.get_one(Model, live["id"]))
-        retirement.retire_dataset(session, datasets.get(session, live["dataset_id"]))
+        retirement.retire_model(session, at.keys, session.get_one(Model, live["id"]))
+        retirement.retire_dataset(session, at.keys, datasets.get(session, live["dataset_id"]))
     with at.database.reading() as session:
         assert session.get_one(Dataset, live["dataset_id"]).destroyed_at is None
     folder = at.settings.resolved_tombstones().parent
