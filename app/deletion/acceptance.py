@@ -11,7 +11,7 @@ from app.db import bulk
 from app.db.tables import DeletionRequest, Erasure, RequestAlias, RequestModel, new_id
 from app.deletion import completion, deadlines, history, repository, status, suppression
 from app.deletion.history import Change
-from app.deletion.repository import Followed, LookedUp
+from app.deletion.lookup import Followed, LookedUp
 from app.deletion.status import Outcome, Status
 
 

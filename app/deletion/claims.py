@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 
 from app.db import now
 from app.db.tables import Dataset, DeletionRequest, Erasure, RequestModel
-from app.deletion import completion, history, repository
+from app.deletion import completion, history, lookup, repository
 from app.deletion import service as deletion
 from app.deletion.status import HANDED_BACK, OPEN, Status
 
@@ -22,7 +22,7 @@ def claim_erasures(session: Session, *, dataset: Dataset, limit: int) -> None:
         return
     dataset.revision += 1
     told = repository.hand_backs_told(session, request_ids=[request.id for _, request in waiting])
-    models = repository.models_of(session, dataset_id=dataset.id)
+    models = lookup.models_of(session, dataset_id=dataset.id)
     for erasure, request in waiting:
         erasure.revision = dataset.revision
         repository.claim_records(session, erasure=erasure, subject_refs=request.subject_refs)
@@ -104,7 +104,7 @@ def hand_back(session: Session, *, run_id: str, dataset_id: str, why: str) -> No
 
 def _follow(session: Session, erasure: Erasure, request: DeletionRequest) -> None:
     """Ask of models what the request that took the rows still waits for; nothing where that was served."""
-    found = repository.look_up(session, subject_refs=request.subject_refs)
+    found = lookup.look_up(session, subject_refs=request.subject_refs)
     first = found.followed(request.subject_refs).get(erasure.dataset_id)
     wanted = first.models if first else []
     repository.drop_owed(session, erasure=erasure, besides=wanted)

@@ -10,7 +10,7 @@ from app.access.policy import Policy
 from app.audit import service as audit
 from app.db import now
 from app.db.tables import DeletionRequest
-from app.deletion import repository, status
+from app.deletion import lookup, repository, status
 from app.deletion.history import Change, tell
 from app.deletion.status import Outcome, Status
 from app.registry import repository as registry_repository
@@ -31,7 +31,7 @@ def complete_if_done(session: Session, request: DeletionRequest) -> None:
             request.doubted_at = request.doubted_at or at
             return
         policy = access.policy_of(session, request.tenant_id)
-        outcome = outcome_of_erased(request, widened=repository.widened(session, request_ids=[request.id]))
+        outcome = outcome_of_erased(request, widened=lookup.widened(session, request_ids=[request.id]))
         tell(session, [complete(request, policy=policy, at=at, outcome=outcome, verb="completed")])
 
 

@@ -16,7 +16,7 @@ from app.audit import service as audit
 from app.db import now
 from app.db.sealed import Particulars
 from app.db.tables import DeletionRequest
-from app.deletion import acceptance, repository, retention, retention_repository
+from app.deletion import acceptance, lookup, repository, retention, retention_repository
 from app.deletion import service as deletion
 from app.deletion.acceptance import Submitted
 from app.deletion.history import Change
@@ -100,14 +100,14 @@ def _asks(remembered: Remembered) -> bool:
 
 def _make_again(session: Session, remembered: Sequence[Remembered]) -> int:
     at = now(session)
-    found = repository.look_up(session, subject_refs={ref for one in remembered for ref in one.subject_refs})
+    found = lookup.look_up(session, subject_refs={ref for one in remembered for ref in one.subject_refs})
     made = [_made(session, one, found, at=at) for one in remembered]
     acceptance.store(session, made, at=at, new=True)
     session.flush()
     return len(made)
 
 
-def _made(session: Session, remembered: Remembered, found: repository.LookedUp, *, at: datetime.datetime) -> Submitted:
+def _made(session: Session, remembered: Remembered, found: lookup.LookedUp, *, at: datetime.datetime) -> Submitted:
     given = {name: getattr(remembered, name) for name in REMEMBERED if name != "status"}
     request = DeletionRequest(
         **given, status=Status.RECEIVED, particulars=Particulars(), kept=retention.kept(Particulars())
@@ -134,7 +134,7 @@ def _bring(session: Session, request: DeletionRequest, remembered: Remembered) -
         setattr(request, name, getattr(remembered, name))
     if request.status == Status.IN_REVIEW and remembered.status != Status.IN_REVIEW:
         new = Submitted(actor=audit.SERVICE, request=request, erasures=[], models=[], changes=[])
-        found = repository.look_up(session, subject_refs=request.subject_refs)
+        found = lookup.look_up(session, subject_refs=request.subject_refs)
         _accept(session, new, found, at=at)
         acceptance.store(session, [new], at=at)
         return True
@@ -151,7 +151,7 @@ def _withdraw(session: Session, request: DeletionRequest, remembered: Remembered
     return True
 
 
-def _accept(session: Session, new: Submitted, found: repository.LookedUp, *, at: datetime.datetime) -> None:
+def _accept(session: Session, new: Submitted, found: lookup.LookedUp, *, at: datetime.datetime) -> None:
     """With the grace time that it had, not a new one."""
     policy = access.policy_of(session, new.request.tenant_id).model_copy(update={"grace_seconds": 0})
     acceptance.accept(new, found, policy=policy, at=at)

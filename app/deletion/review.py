@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from app.access.policy import Policy
 from app.db import now
 from app.db.tables import DeletionRequest
-from app.deletion import acceptance, deadlines, history, repository, retention, status
+from app.deletion import acceptance, deadlines, history, lookup, repository, retention, status
 from app.deletion import service as deletion
 from app.deletion.acceptance import Submitted
 from app.deletion.history import Change
@@ -46,7 +46,7 @@ def approve(session: Session, request: DeletionRequest, *, policy: Policy) -> No
     if request.paused_at is not None:
         deletion.run_on(request, at=at)
         new.changes.append(Change(request=request, status=request.status, actor=by, at=at, detail=RESUMED))
-    found = repository.look_up(session, subject_refs=request.subject_refs)
+    found = lookup.look_up(session, subject_refs=request.subject_refs)
     acceptance.accept(new, found, policy=policy, at=at, verb="approved")
     acceptance.store(session, [new], at=at)
 

@@ -20,6 +20,7 @@ from app.deletion import (
     history,
     identity,
     issuers,
+    lookup,
     repository,
     retention,
     suppression,
@@ -28,7 +29,7 @@ from app.deletion import (
 from app.deletion.acceptance import Submitted as Submitted
 from app.deletion.history import Change
 from app.deletion.identity import Statement
-from app.deletion.repository import LookedUp
+from app.deletion.lookup import LookedUp
 from app.deletion.status import PAUSED, Status
 from app.errors import (
     DatasetUnknown,
@@ -166,7 +167,7 @@ def run_on(request: DeletionRequest, *, at: datetime.datetime) -> None:
 
 
 def _look_up(session: Session, asked: Sequence[Asked]) -> _Known:
-    found = repository.look_up(
+    found = lookup.look_up(
         session,
         subject_refs={ref for one in asked for ref in one.subject_refs},
         tenant_ids={one.by.tenant_id for one in asked if one.dataset_ids},

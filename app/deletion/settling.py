@@ -10,9 +10,9 @@ from app.access import service as access
 from app.audit import service as audit
 from app.db import now
 from app.db.tables import DeletionRequest
-from app.deletion import acceptance, completion, history, repository, suppression
+from app.deletion import acceptance, completion, history, lookup, repository, suppression
 from app.deletion.acceptance import Submitted
-from app.deletion.repository import LookedUp
+from app.deletion.lookup import LookedUp
 from app.deletion.status import Outcome
 
 _AT_ONCE = 500
@@ -27,8 +27,8 @@ def settle(session: Session, *, limit: int = _AT_ONCE) -> int:
     at = now(session)
     settled = repository.settled(session, at=at, limit=limit)
     policies = {tenant_id: access.policy_of(session, tenant_id) for tenant_id in {r.tenant_id for r, _ in settled}}
-    widened = repository.widened(session, request_ids=[request.id for request, _ in settled])
-    found = repository.look_up(session, subject_refs={ref for request, _ in settled for ref in request.subject_refs})
+    widened = lookup.widened(session, request_ids=[request.id for request, _ in settled])
+    found = lookup.look_up(session, subject_refs={ref for request, _ in settled for ref in request.subject_refs})
     every: list[Submitted] = []
     for request, holds in settled:
         new = Submitted(actor=audit.SERVICE, request=request, erasures=[], models=[], changes=[])

@@ -14,7 +14,7 @@ from app.access.policy import Policy
 from app.access.service import DEFAULT_TENANT, Scope
 from app.backup import repository as backup_repository
 from app.db.tables import DeletionRequest, Record, RequestAlias, Suppression, Tenant
-from app.deletion import repository, restoration, retention_repository
+from app.deletion import lookup, repository, restoration, retention_repository
 from app.installation import Installation
 from app.unlearning import queue
 from app.unlearning import service as unlearning
@@ -248,7 +248,7 @@ def test_no_statement_names_more_people_than_a_database_takes(at: Installation) 
         made = ask(session, "sub_held", Policy()).request.id
     with at.database.writing() as session:
         session.get_one(DeletionRequest, made).alias_refs = aliases
-        assert repository.look_up(session, subject_refs=[*aliases, "sub_held"]).holding == {"sub_held": ["ds_1"]}
+        assert lookup.look_up(session, subject_refs=[*aliases, "sub_held"]).holding == {"sub_held": ["ds_1"]}
         [(_, found)] = repository.pending_erasures(session, dataset_id="ds_1", limit=1)
         assert found.id == made
 
