@@ -48,7 +48,8 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwedByModel:
-    """What a request asks of one model. `status`: pending, running, completed, or nothing_published."""
+    """What a request asks of one model. `status`: pending, running, completed, cancelled, destroyed (nothing is left of
+    the model), or nothing_published (it never had a version)."""
 
     model_id: str
     status: str

@@ -403,7 +403,10 @@ class EstimateOut(BaseModel):
 
 class RequestModelOut(BaseModel):
     model_id: str
-    status: str
+    status: str = Field(
+        description="pending, running, completed, cancelled, destroyed (nothing is left of the model), or "
+        "nothing_published (it never had a version)."
+    )
     run_id: str | None
     version: int | None
     certificate_id: str | None
