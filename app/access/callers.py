@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import OperationalError, ProgrammingError
 
 from app import telemetry
 from app.access import repository
@@ -88,7 +88,7 @@ class LastUses:
             self._noted.add(key.id)
 
     def write(self) -> None:
-        """What was noted goes to the database; while that cannot be reached it is kept."""
+        """What was noted goes to the database; while that cannot be reached, or has another schema, it is kept."""
         noted, self._noted = self._noted, set()
         if not noted:
             return
@@ -96,7 +96,7 @@ class LastUses:
             with self._database.writing(in_turn=False) as session:
                 at = now(session)
                 repository.used(session, list(noted), at=at, unless_since=at - _NOTED_EVERY)
-        except (OperationalError, Unavailable) as error:
+        except (OperationalError, ProgrammingError, Unavailable) as error:
             telemetry.logger().warning("access.last_uses_not_written", error=type(error).__name__)
             self._noted |= noted
 

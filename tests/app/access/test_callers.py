@@ -163,3 +163,16 @@ def test_uses_outlive_an_outage(at: Installation, add: Add, uses: LastUses) -> N
     uses.write()
     assert _last_used(at, key_id)
     uses.close()
+
+
+def test_uses_outlive_another_schema(at: Installation, add: Add, uses: LastUses) -> None:
+    """While the database has not been migrated, or has been taken back, what was noted is kept, and nothing fails."""
+    key, key_id = add()
+    Callers(at.database, used=uses.note).authenticate(key)
+    with at.database.engine.begin() as connection:
+        connection.exec_driver_sql("ALTER TABLE api_keys RENAME TO keys_of_another_release")
+    uses.close()
+    with at.database.engine.begin() as connection:
+        connection.exec_driver_sql("ALTER TABLE keys_of_another_release RENAME TO api_keys")
+    uses.write()
+    assert _last_used(at, key_id)
