@@ -198,7 +198,8 @@ class Evidence:
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> Self:
-        """Inverse of `to_json`. Raises `LookupError`, `TypeError`, `ValueError` or `PrivacyError` on anything else."""
+        """Inverse of `to_json`, also of what was written before there were budgets. Raises `LookupError`, `TypeError`,
+        `ValueError` or `PrivacyError` on anything else."""
         return cls(
             mechanism=Mechanism.from_json(document["mechanism"]),
             history=tuple(Run(steps=steps, records=records) for steps, records in document["history"]),
@@ -212,6 +213,6 @@ class Evidence:
                 )
                 for model_id, exposure in document["exposures"].items()
             },
-            budgets={dataset_id: Budgeted.from_json(one) for dataset_id, one in document["budgets"].items()},
+            budgets={dataset_id: Budgeted.from_json(one) for dataset_id, one in document.get("budgets", {}).items()},
             delta=document["delta"],
         )

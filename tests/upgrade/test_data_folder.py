@@ -33,9 +33,11 @@ def up(data_folder: Path) -> Iterator[Client]:
     with subprocess.Popen([LETHE, "up"], stdout=subprocess.PIPE, text=True, env=environment) as process:
         assert process.stdout is not None
         address = process.stdout.readline().split()[3]
-        with Client(address, (data_folder / "keys" / "admin.key").read_text().strip()) as client:
-            yield client
-        process.terminate()
+        try:
+            with Client(address, (data_folder / "keys" / "admin.key").read_text().strip()) as client:
+                yield client
+        finally:
+            process.terminate()
         assert process.wait(120) == 0
 
 
@@ -54,6 +56,10 @@ def test_everybody_and_everything_is_still_there_and_goes_on(data_folder: Path) 
         models = {model.id for model in lethe.models.list()}
         assert {was["features_model"], was["table_model"]} <= models
         assert lethe.deletion_requests.get(was["forgotten"]).status == "completed"
+        account = lethe.accounting.deletion_request(was["forgotten"])
+        assert all(statement.signed and statement.today for statement in account.models)
+        assert account.models
+        assert lethe.deletion_requests.proof(was["forgotten"]).joint
         assert lethe.deletion_requests.get(was["nothing_held"]).outcome == "nothing_held"
         with pytest.raises(NotFound):
             lethe.datasets.subject(was["features"], "person-7")
