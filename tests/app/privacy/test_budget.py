@@ -43,7 +43,7 @@ def test_the_last_version_that_fits(steps: int, records: int, spent: int) -> Non
 def test_what_a_budget_is(epsilon: float, delta: float) -> None:
     """Its mu implies its epsilon and delta."""
     mu = Budget(epsilon=epsilon, delta=delta).mu
-    assert conversion.gdp_epsilon(mu=mu, delta=delta) <= epsilon * (1 + 1e-9)
+    assert conversion.gdp_delta(mu=mu, epsilon=epsilon) <= delta * (1 + 1e-9)
 
 
 def test_the_bound_is_what_holds() -> None:
