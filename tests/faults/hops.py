@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from app.backup import journal, verification
 from app.db import Database
 from app.registry.rows import RowStore
 from app.registry.sealing import Sealed
@@ -27,8 +28,8 @@ Act = Callable[[int], None]
 Hop = Callable[[], None]
 _turns = multiprocessing.get_context("fork").RLock
 _writing = _turns()
-"""Held by a thread of this worker, if it has a hop, while it writes to the database or rewrites the database's file;
-its runs may wait for it too."""
+"""Held by a thread of this worker, if it has a hop, while it writes to the database, rewrites the database's file or
+has the tombstones to itself; its runs may wait for it too."""
 
 
 def die(worker: int) -> None:
@@ -36,7 +37,7 @@ def die(worker: int) -> None:
 
 
 def stop(worker: int) -> None:
-    """Not in the middle of a heartbeat's transaction or of a chore that rewrites the file: nobody else could write."""
+    """Not in the middle of a heartbeat's transaction or of a chore that rewrites a file: nobody else could write."""
     with _writing:
         os.kill(worker, signal.SIGSTOP)
 
@@ -132,6 +133,18 @@ def _one_writes_at_a_time() -> None:
             scrub(self)
 
     Database.scrub = scrubbed
+
+    for owner in (journal, verification):
+        owner.locked = _with_writing(owner.locked)
+
+
+def _with_writing(locked: Callable[..., Any]) -> Callable[..., Any]:
+    @contextlib.contextmanager
+    def wrapped(*given: Any, **named: Any) -> Iterator[Any]:
+        with _writing, locked(*given, **named) as held:
+            yield held
+
+    return wrapped
 
 
 INSTALL: dict[str, Callable[[Hop], None]] = {
