@@ -24,7 +24,6 @@ from rich.table import Table
 from worker.langevin.device import DeviceRows, choose
 from worker.langevin.gradient import Rows as HostRows
 from worker.langevin.noise import SystemNoise
-from worker.langevin.ranks import ALONE
 from worker.langevin.step import State, projected_noisy_step
 
 RESULTS = Path(__file__).parent / "results"
@@ -164,7 +163,7 @@ def on_the_cpu(features: Any, labels: Any, num_classes: int, initial: torch.Tens
 
         def step() -> float:
             started = time.perf_counter()
-            projected_noisy_step(noise, state, rows=rows, ranks=ALONE, num_slots=len(features), **SETTINGS)
+            projected_noisy_step(noise, state, rows=rows, num_slots=len(features), **SETTINGS)
             return time.perf_counter() - started
 
         return repeated(step, seconds)

@@ -74,7 +74,6 @@ class Model:
     progress: Steps | None
     mechanism: Mechanism
     target: Target
-    ranks: int
     batching: Batching
     audit: Auditing
     guarantee: tuple[Guarantee, ...] | None
@@ -152,7 +151,6 @@ class Models:
         radius: float | None = None,
         learn_steps: int | None = None,
         evaluation_dataset_id: str | None = None,
-        ranks: int | None = None,
         max_requests: int | None = None,
         max_wait_seconds: int | None = None,
         audit_lanes: int | None = None,
@@ -171,7 +169,6 @@ class Models:
             radius=radius,
             learn_steps=learn_steps,
             evaluation_dataset_id=evaluation_dataset_id,
-            ranks=ranks,
             target=given(epsilon=epsilon, delta=delta),
             batching=given(max_requests=max_requests, max_wait_seconds=max_wait_seconds),
             audit=given(lanes=audit_lanes, chains=audit_chains),

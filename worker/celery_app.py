@@ -43,7 +43,7 @@ def _configure(sender: Any, **_: object) -> None:
     from app import installation
     from app.backup import verification
     from app.operations import chores
-    from worker import ranks
+    from worker import isolated
 
     try:
         with installation.opened(settings, patience_seconds=30.0) as at:  # a worker that may not is not started
@@ -51,7 +51,7 @@ def _configure(sender: Any, **_: object) -> None:
     except LetheError as error:
         raise SystemExit(f"error: {error.code}: {error.detail}") from None
 
-    ranks.prepare(device=settings.device)
+    isolated.prepare(device=settings.device)
     telemetry.trace_to(settings.otlp_endpoint, service="lethe-worker")
     heartbeat.Heartbeat(settings.data_dir).start()
     chores.Chores(settings).start()

@@ -10,7 +10,7 @@ from app.backup import verification
 from app.config import Settings
 from app.errors import Unavailable
 from app.operations import chores
-from worker import ranks, runner
+from worker import isolated, runner
 
 
 def main(settings: Settings, *, name: str, deletions_only: bool = False) -> None:
@@ -18,7 +18,7 @@ def main(settings: Settings, *, name: str, deletions_only: bool = False) -> None
     those that somebody waits for who asked to be forgotten."""
     telemetry.configure(settings.log_level)
     hardening.ensure()
-    ranks.prepare(device=settings.device)
+    isolated.prepare(device=settings.device)
     telemetry.trace_to(settings.otlp_endpoint, service="lethe-worker")
     stopping = threading.Event()
     bell = dispatch.PipeBell(settings.data_dir)

@@ -4,9 +4,8 @@ Children are forked by a server that has imported what they need and has never h
 milliseconds. Each hangs by a leash, a socket whose other end its owner holds: when the owner lets go or dies, the
 server kills the child. What a child has in memory goes back to the operating system, whatever happened.
 
-This is `multiprocessing`'s fork server but for four things: it leaves no socket file behind when the worker is killed,
-does not import the worker's main program again in every child, may be forked from a worker that has imported
-everything already, and kills the children of a dead owner.
+What `multiprocessing`'s fork server does not do, and this must: be forked from a worker that has imported everything
+already, kill the children of a dead owner, and leave no file behind (`docs/decisions/0005-one-process-per-run.md`).
 """
 
 import atexit

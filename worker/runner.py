@@ -25,10 +25,10 @@ from app.registry.blocks import Filling
 from app.unlearning import queue
 from app.unlearning import service as unlearning
 from app.unlearning.queue import Claimed
-from worker import ranks, shadow
+from worker import isolated, shadow
+from worker.isolated import ChainFailed, Ran
 from worker.langevin import init
 from worker.langevin.evaluate import accuracy
-from worker.ranks import ChainFailed, Ran
 
 
 def run_next(at: Installation, *, worker: str, deletions_only: bool = False) -> bool:
@@ -240,18 +240,17 @@ def _publish(at: Installation, claimed: Claimed, ran: Ran, metrics: dict[str, An
 def _run_chain(
     at: Installation, claimed: Claimed, mechanism: Mechanism, root: str, *, on_progress: Callable[[int], None]
 ) -> Ran:
-    """In a process of its own, or several: none of its iterates but the last is ever in this one."""
+    """In a process of its own: none of its iterates but the last is ever in this one."""
     with at.rows.open(claimed.dataset_id, root) as rows:
         if claimed.parent_version_id is not None:
             initial = weights.from_safetensors(at.weights.get(claimed.parent_version_id))
         else:
             initial = init.origin(num_classes=mechanism.num_classes, num_features=rows.num_columns)
-        return ranks.run(
+        return isolated.run(
             mechanism,
             rows=rows,
             initial=initial,
             steps=claimed.steps,
-            ranks=claimed.ranks,
             device=at.settings.device,
             threads=at.settings.threads,
             audit=claimed.audit,

@@ -120,7 +120,6 @@ def create_model(
                 step_size=body.step_size,
                 radius=body.radius,
                 learn_steps=body.learn_steps,
-                ranks=body.ranks,
                 max_requests=body.batching.max_requests,
                 max_wait_seconds=body.batching.max_wait_seconds,
                 audit_lanes=body.audit.lanes,
@@ -328,7 +327,6 @@ def shown(session: Session, model: Model) -> ModelOut:
         progress=ProgressOut(steps_done=run.steps_done, steps_total=run.steps_total) if run else None,
         mechanism=MechanismOut(**model.mechanism),
         target=TargetOut(epsilon=model.epsilon, delta=model.delta),
-        ranks=model.ranks,
         batching=BatchingOut(max_requests=model.max_requests, max_wait_seconds=model.max_wait_seconds),
         audit=AuditingOut(
             lanes=model.audit_lanes,

@@ -151,9 +151,6 @@ class ModelIn(Body):
     learn_steps: Annotated[int, Field(ge=1)] | None = None
     target: TargetIn = Field(default_factory=TargetIn)
     evaluation_dataset_id: str | None = None
-    ranks: Annotated[int, Field(ge=1, le=64)] = Field(
-        1, description="Processes that share each run, every one with its part of the rows (a block of 4096 at least)."
-    )
     batching: BatchingIn = Field(default_factory=BatchingIn)
     audit: AuditIn = Field(default_factory=AuditIn)
 
@@ -256,7 +253,6 @@ class ModelOut(BaseModel):
     progress: ProgressOut | None
     mechanism: MechanismOut
     target: TargetOut
-    ranks: int
     batching: BatchingOut
     audit: AuditingOut
     guarantee: list[GuaranteeOut] | None = Field(description="Of the live version, for everybody.")

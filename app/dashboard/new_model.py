@@ -90,7 +90,7 @@ def _asked(written: dict[str, str]) -> ModelIn:
     """As the API reads it. Raises `InputInvalid`, whose paths are the names of fields."""
     fields: dict[str, Any] = {"name": written.get("name", ""), "dataset_id": written.get("dataset_id", "")}
     fields["evaluation_dataset_id"] = written.get("evaluation_dataset_id") or None
-    for name in (*_SETTINGS, "ranks", *_IN_ITS_PART):
+    for name in (*_SETTINGS, *_IN_ITS_PART):
         value = numbers.of_field(written.get(name, ""))
         if value is not None:
             part = fields.setdefault(_IN_ITS_PART[name], {}) if name in _IN_ITS_PART else fields

@@ -244,7 +244,6 @@ class Model(Owned, Table):
     mechanism: Mapped[dict[str, Any]]
     epsilon: Mapped[float]
     delta: Mapped[float]
-    ranks: Mapped[int] = mapped_column(default=1, server_default="1")
     max_requests: Mapped[int | None]
     max_wait_seconds: Mapped[int] = mapped_column(default=0, server_default="0")
     audit_lanes: Mapped[int] = mapped_column(default=256, server_default="256")

@@ -46,7 +46,6 @@ class Claimed:
     evaluation_dataset_id: str | None
     mechanism: Mechanism | None
     steps: int
-    ranks: int
     parent_version_id: str | None
     version_id: str
     audit: AuditPlan | None
@@ -197,7 +196,6 @@ def _claimed(session: Session, run: Run, dataset: Dataset, model: Model | None) 
         evaluation_dataset_id=model.evaluation_dataset_id if model else None,
         mechanism=registry.mechanism_of(model) if model else None,
         steps=run.steps_total,
-        ranks=model.ranks if model else 1,
         parent_version_id=run.parent_version_id,
         version_id=run.version_id,
         audit=audits.planned(session, run, model) if model else None,

@@ -20,7 +20,7 @@ from app.main import create_app
 from app.privacy.audit import AuditPlan, Observed
 from app.privacy.mechanism import Mechanism, num_weight_rows
 from benchmarks.audit.plans import DEFAULT, SHAPES, Row, planned
-from worker import ranks, runner, shadow
+from worker import isolated, runner, shadow
 from worker.audit import lanes
 from worker.langevin import chain
 from worker.langevin.noise import SystemNoise
@@ -102,7 +102,7 @@ def in_service(*, rounds: int, seed: int) -> Row:
 
 def cpu_seconds() -> float:
     """Of this process, and of the processes of runs that have ended."""
-    server = ranks._FORKER._server
+    server = isolated._FORKER._server
     assert server is not None
     of_runs = psutil.Process(server).cpu_times()
     return time.process_time() + of_runs.children_user + of_runs.children_system

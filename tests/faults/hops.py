@@ -21,7 +21,7 @@ from app.registry.sealing import Sealed
 from app.registry.weights import WeightStore
 from app.unlearning import queue
 from app.unlearning import service as unlearning
-from worker import ranks, runner
+from worker import isolated, runner
 
 Act = Callable[[int], None]
 """Something that happens, given the worker's process id."""
@@ -89,7 +89,7 @@ def _inside_publish(act: Hop) -> None:
 
 
 def _mid_chain(act: Hop) -> None:
-    original = ranks.chain.run
+    original = isolated.chain.run
 
     def wrapped(*, steps: int, on_progress: Callable[[int], None], **named: Any) -> Any:
         assert steps >= 2
@@ -101,7 +101,7 @@ def _mid_chain(act: Hop) -> None:
 
         return original(steps=steps, on_progress=progressed, **named)
 
-    ranks.chain.run = wrapped
+    isolated.chain.run = wrapped
 
 
 def _inside_destroy(act: Hop) -> None:

@@ -91,7 +91,6 @@ def test_models(client: Client, model: Model, strangers: Path) -> None:
         radius=3.0,
         learn_steps=700,
         evaluation_dataset_id=others.id,
-        ranks=1,
         max_requests=5,
         max_wait_seconds=60,
         audit_lanes=8,

@@ -19,7 +19,6 @@ from worker.langevin import gradient
 from worker.langevin.device import DeviceRows, choose
 from worker.langevin.gradient import blocks
 from worker.langevin.noise import Noise
-from worker.langevin.ranks import ALONE, Ranks
 from worker.langevin.step import State, no_lanes, projected_noisy_step
 
 
@@ -29,14 +28,14 @@ class Ran:
 
     parameters: NDArray[np.float64]  # (1, d) or (C, d)
     steps: int
-    records: int  # rows of this rank's share that are not null
+    records: int  # rows that are not null
     lanes: Tensor | None  # (p,) where they ended
     observed: Observed | None  # what they showed
 
 
 def run(
     *,
-    features: NDArray[np.float32],  # (n, d), this rank's share of the num_slots rows
+    features: NDArray[np.float32],  # (n, d), a row for each of the num_slots slots
     labels: NDArray[np.int32],  # (n,)
     num_slots: int,
     num_classes: int,
@@ -47,9 +46,8 @@ def run(
     grid: float,
     initial: NDArray[np.float64],  # (1, d) for two classes, (C, d) for more
     steps: int,
-    noise: Noise | None,
+    noise: Noise,
     on_progress: Callable[[int], None],
-    ranks: Ranks = ALONE,
     device: str = "cpu",
     threads: int | None = None,
     lanes: Lanes | None = None,
@@ -57,7 +55,7 @@ def run(
     """Take `steps` noisy steps from `initial`. Learning starts at the origin, unlearning at the live version.
 
     The last step's noise is exact on the `grid` (0 for none). On a GPU (`device`: auto, cpu or cuda:i) all steps but
-    the last are taken there, with noise of its own. `noise` is drawn from on rank 0 alone; on other ranks it is None.
+    the last are taken there, with noise of its own.
 
     `on_progress(steps_done)` is called after every step, on a GPU every few, and stops the run by raising; it is told
     the count only. Iterates are overwritten as soon as the next one exists, the last when it is handed over or the run
@@ -65,10 +63,8 @@ def run(
     is not what the guarantee assumes, and `AuditFailed` if the gradient is not that of the rows.
     """
     _require_public_settings(l2, step_size, noise_scale, radius, grid, steps, num_classes)
-    if (noise is None) != (ranks.rank > 0):
-        raise ValueError("Expected noise on rank 0 and on no other")
     features, labels = np.asarray(features), np.asarray(labels)  # a view: slices of a memmap are slow to make
-    records = _require_rows(features, labels, ranks.shard(num_slots), num_classes)
+    records = _require_rows(features, labels, num_slots, num_classes)
     _require_initial(initial, (num_weight_rows(num_classes), features.shape[1]), radius)
 
     with _opened(features, labels, num_classes=num_classes, device=device, threads=threads) as rows:
@@ -79,17 +75,17 @@ def run(
             "noise_scale": noise_scale,
             "radius": radius,
         }
-        push, start = (lanes.push, _start(lanes, noise, ranks)) if lanes else (no_lanes(), no_lanes())
+        push, start = (lanes.push, lanes.start(noise)) if lanes else (no_lanes(), no_lanes())
         state = State(parameters=torch.tensor(initial), steps_done=0, lanes=start)
         try:
-            if isinstance(rows, DeviceRows) and ranks.size == 1 and steps > 1:
+            if isinstance(rows, DeviceRows) and steps > 1:
                 before = state
                 state = rows.advance(before, steps=steps - 1, push=push, on_progress=on_progress, **settings)
                 before.parameters.zero_()
             while state.steps_done < steps:
                 before, last = state, state.steps_done == steps - 1
                 state = projected_noisy_step(
-                    noise, before, rows=rows, ranks=ranks, push=push, grid=grid if last else 0.0, **settings
+                    noise, before, rows=rows, push=push, grid=grid if last else 0.0, **settings
                 )
                 before.parameters.zero_()
                 on_progress(state.steps_done)
@@ -115,13 +111,6 @@ def settings_of(mechanism: Mechanism) -> dict[str, Any]:
     """What `run` is told of a mechanism."""
     names = ("num_slots", "num_classes", "l2", "step_size", "noise_scale", "radius", "grid")
     return {name: getattr(mechanism, name) for name in names}
-
-
-def _start(lanes: Lanes, noise: Noise | None, ranks: Ranks) -> Tensor:
-    """Drawn on rank 0, and the same on all."""
-    start = lanes.start(noise) if noise is not None else torch.zeros_like(lanes.push)
-    ranks.total(start)
-    return start
 
 
 def _opened(
@@ -150,13 +139,13 @@ def _require_public_settings(
         raise ValueError(f"Expected {step_size=} < 2/L = {2 / smooth}: beyond it a step does not contract")
 
 
-def _require_rows(features: NDArray[np.float32], labels: NDArray[np.int32], share: slice, num_classes: int) -> int:
+def _require_rows(features: NDArray[np.float32], labels: NDArray[np.int32], num_slots: int, num_classes: int) -> int:
     """How many of the rows are not null."""
     if features.ndim != 2 or features.dtype != np.float32:
         raise ValueError("Expected features to be a float32 matrix")
     if labels.shape != features.shape[:1] or labels.dtype != np.int32:
         raise ValueError("Expected labels to be int32, one for each row of features")
-    if len(features) != share.stop - share.start or len(features) < 1:
+    if len(features) != num_slots or len(features) < 1:
         raise ValueError("Expected one row of features for each of num_slots >= 1 slots")
     if labels.min() < 0 or labels.max() >= num_classes:
         raise ValueError("Expected 0 <= label < num_classes")

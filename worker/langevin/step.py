@@ -9,7 +9,6 @@ from torch import Tensor
 
 from worker.langevin.noise import Noise
 from worker.langevin.projection import project_onto_ball
-from worker.langevin.ranks import Ranks
 
 
 class Rows(Protocol):
@@ -33,11 +32,10 @@ class State:
 
 
 def projected_noisy_step(
-    noise: Noise | None,
+    noise: Noise,
     state: State,
     *,
     rows: Rows,
-    ranks: Ranks,
     num_slots: int,
     l2: float,
     step_size: float,
@@ -50,8 +48,7 @@ def projected_noisy_step(
     f(x) = (1 / num_slots) * sum of the records' losses + (l2 / 2) * ||x||^2.
 
     With `grid` > 0 what is projected is a multiple of it: the mean rounded to the grid, plus the exact normal number
-    rounded to the grid (`docs/mathematics/grid.md`). Of several `ranks` each has its own `rows`, and one has `noise`;
-    gradients and noise are summed together, so that all of them take the same step.
+    rounded to the grid (`docs/mathematics/grid.md`).
 
     Lanes are coordinates like the others, with two differences: `push` (p,) is minus their data's step, and they are
     not projected (the parameters' ball times all of R^p is convex too).
@@ -62,14 +59,11 @@ def projected_noisy_step(
     size = state.parameters.numel()
     noise_std = math.sqrt(2 * step_size) * noise_scale
     here = torch.cat((state.parameters.reshape(-1), state.lanes))
-    summed = torch.zeros(2, len(here), dtype=torch.float64)
-    downhill, drawn = summed
     gradient = rows.gradient(state.parameters)
-    for total, share in ((downhill[:size], gradient), (drawn, _draw(noise, here, noise_std, grid))):
-        total.copy_(share.view(-1))
-        share.zero_()
-    ranks.total(summed)
+    downhill = torch.zeros_like(here)
+    downhill[:size] = gradient.reshape(-1)
     downhill.mul_(step_size / num_slots)
+    drawn = noise.rounded_normal(len(here), noise_std / grid) if grid else noise.normal(len(here))
     if push is not None:
         downhill[size:] -= push
     if grid:
@@ -77,7 +71,7 @@ def projected_noisy_step(
         there.div_(grid).round_().add_(drawn).mul_(grid)
     else:
         there = drawn.mul(noise_std).add_(here, alpha=1 - step_size * l2).sub_(downhill)
-    for used in (summed, here):
+    for used in (gradient, downhill, drawn, here):
         used.zero_()
     parameters = there[:size].view_as(state.parameters)
     try:
@@ -86,11 +80,3 @@ def projected_noisy_step(
         there.zero_()
         raise
     return State(parameters=parameters, steps_done=state.steps_done + 1, lanes=there[size:])
-
-
-def _draw(noise: Noise | None, here: Tensor, noise_std: float, grid: float) -> Tensor:
-    """Standard normal numbers, or whole numbers of grid steps; zeros where another rank draws  # as `here`"""
-    if noise is None:
-        return torch.zeros_like(here)
-    size = here.numel()
-    return (noise.rounded_normal(size, noise_std / grid) if grid else noise.normal(size)).view_as(here)

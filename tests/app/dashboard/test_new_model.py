@@ -26,7 +26,7 @@ def test_making_a_model(officer: Browser, new_dataset: Make, get: Get) -> None:
     """The form makes the model that the API would make of the same numbers, and leads to its page."""
     dataset = new_dataset(rows=200)["id"]
     fields = {"epsilon": "0.5", "delta": "1e-4", "l2": "0.05", "noise_scale": "0.02", "step_size": "", "radius": ""}
-    runs = {"learn_steps": "300", "ranks": "", "max_requests": "5", "max_wait_seconds": "60", "lanes": "8"}
+    runs = {"learn_steps": "300", "max_requests": "5", "max_wait_seconds": "60", "lanes": "8"}
     answer = officer.post("/admin/models/new", name="churn", dataset_id=dataset, **fields, **runs)
     assert answer.status_code == 303
     page = officer.get(answer.headers["location"]).text
@@ -66,7 +66,7 @@ def test_what_it_would_take(
 def test_an_answer_for_scripts(officer: Browser, new_dataset: Make) -> None:
     """While somebody types, only what it would take is sent; without a script it is a page that keeps what is filled
     in."""
-    asked = {"csrf": officer.token(), "name": "<b>", "dataset_id": new_dataset()["id"], "l2": "0.05", "ranks": "2"}
+    asked = {"csrf": officer.token(), "name": "<b>", "dataset_id": new_dataset()["id"], "l2": "0.05", "chains": "2"}
     path = "/admin/models/new/preview"
     headers = {"HX-Request": "true", "Origin": "http://testserver"}
     alone = officer.client.post(path, data=asked, headers=headers).text
@@ -88,7 +88,7 @@ def test_an_answer_for_scripts(officer: Browser, new_dataset: Make) -> None:
         ("l2", "0"),
         ("learn_steps", "1.5"),
         ("learn_steps", "1" * 400),
-        ("ranks", "65"),
+        ("chains", "65"),
         ("max_wait_seconds", "-1"),
         ("name", ""),
     ],

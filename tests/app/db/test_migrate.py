@@ -84,6 +84,24 @@ def test_tenants_keep_the_rule_by_which_their_people_are_known(database: Databas
         assert session.get_one(Tenant, new).policy["subject_rule"] == "text"
 
 
+def test_models_whose_runs_were_shared_have_runs_of_one_process(
+    at: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Make, work: Callable[[], int]
+) -> None:
+    """A model whose runs several processes shared is there as it was after an upgrade, and forgets."""
+    model = new_model(new_dataset()["id"])
+    work()
+    before = get(f"/models/{model['id']}")
+    migrate.downgrade(at.database.engine, "0010")
+    with at.database.engine.begin() as connection:
+        connection.execute(sa.text("UPDATE models SET ranks = 4"))
+    migrate.upgrade(at.database.engine)
+    assert "ranks" not in {column["name"] for column in sa.inspect(at.database.engine).get_columns("models")}
+    assert get(f"/models/{model['id']}") == before
+    request = forget("p1")
+    work()
+    assert get(f"/deletion-requests/{request['id']}")["status"] == "completed"
+
+
 def test_migrations_at_once(database: Database, new_url: str, tmp_path: Path) -> None:
     """When several processes migrate a new database at the same moment, all find it migrated and none fails."""
     environment = environment_of(tmp_path / "data", database_url=new_url)

@@ -22,7 +22,7 @@ from tests.faults.checks import assert_all_done_once
 from tests.stored import rows_of
 from tests.worker.audit.conftest import FORGETTING, LEARNING
 from tests.worker.audit.faults import FAULTS, OF_FORGETTING
-from worker import ranks, runner
+from worker import isolated, runner
 from worker.langevin import chain
 
 Run = Callable[..., chain.Ran]
@@ -75,7 +75,7 @@ class _Here:
     @contextlib.contextmanager
     def start(self, *descriptors: int) -> Iterator[Any]:
         mine, theirs = Pipe()
-        running = threading.Thread(target=ranks.main, args=(theirs, *descriptors))
+        running = threading.Thread(target=isolated.main, args=(theirs, *descriptors))
         running.start()
         try:
             yield SimpleNamespace(connection=mine)
@@ -87,7 +87,7 @@ class _Here:
 
 @pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ranks, "_FORKER", _Here())
+    monkeypatch.setattr(isolated, "_FORKER", _Here())
 
 
 def _forget_pauses(at: Installation) -> None:
@@ -118,7 +118,7 @@ class Stale:
 
     def mapped(self, patch: pytest.MonkeyPatch) -> None:
         """The whole run reads an old copy."""
-        patch.setattr(ranks, "mapped", lambda memory, num_slots, num_columns: (self._features, self._labels))
+        patch.setattr(isolated, "mapped", lambda memory, num_slots, num_columns: (self._features, self._labels))
 
     def resident(self, patch: pytest.MonkeyPatch) -> None:
         """The steps read an old copy, and all else what there is now."""
@@ -248,14 +248,14 @@ def test_a_run_without_its_audit_publishes_nothing(
 ) -> None:
     """A run whose lanes were left out, or were fewer than planned, is not published."""
     model = new_model(new_dataset()["id"])
-    original = ranks.run
+    original = isolated.run
     for lanes_ran in (0, 2):
 
-        def run(*given: Any, audit: AuditPlan, lanes_ran: int = lanes_ran, **named: Any) -> ranks.Ran:
+        def run(*given: Any, audit: AuditPlan, lanes_ran: int = lanes_ran, **named: Any) -> isolated.Ran:
             return original(*given, audit=replace(audit, lanes=lanes_ran) if lanes_ran else None, **named)
 
         with monkeypatch.context() as patch:
-            patch.setattr(ranks, "run", run)
+            patch.setattr(isolated, "run", run)
             assert runner.run_next(at, worker="w") is True
         assert get(f"/models/{model['id']}")["error_code"] == "run_differs_from_plan"
         _forget_pauses(at)

@@ -16,7 +16,7 @@ from app.privacy.mechanism import Mechanism
 from app.registry.manifest import BLOCK_ROWS
 from app.registry.rows import held_in_memory
 from tests.worker.audit.conftest import FORGETTING, LEARNING
-from worker import ranks
+from worker import isolated
 from worker.audit import lanes
 from worker.langevin import chain
 from worker.langevin.device import DeviceRows, choose
@@ -105,9 +105,8 @@ def test_lanes_are_not_projected(mechanism: Mechanism, ran: Run) -> None:
     assert found.observed.findings(mechanism) == ()
 
 
-@pytest.mark.parametrize("asked", [1, 3])
-def test_ranks_share_the_lanes(asked: int, mechanism: Mechanism) -> None:
-    """A run of one or three ranks, in processes of its own, counts all rows that are not null, and its lanes obey."""
+def test_lanes_of_a_run_in_its_own_process(mechanism: Mechanism) -> None:
+    """A run in a process of its own counts all rows that are not null, and its lanes obey their law."""
     slots = 2 * BLOCK_ROWS + 700
     features = np.random.default_rng(0).standard_normal((slots, 5)).astype(np.float32)
     features /= 1.001 * np.linalg.norm(features, axis=1, keepdims=True)
@@ -115,12 +114,11 @@ def test_ranks_share_the_lanes(asked: int, mechanism: Mechanism) -> None:
     wide = replace(mechanism, num_slots=slots)
     for plan in (LEARNING, FORGETTING):
         with held_in_memory(features, np.zeros(slots, np.int32)) as rows:
-            found = ranks.run(
+            found = isolated.run(
                 wide,
                 rows=rows,
                 initial=np.zeros((1, 5)),
                 steps=plan.steps,
-                ranks=asked,
                 audit=plan,
                 on_progress=lambda steps_done: None,
             )

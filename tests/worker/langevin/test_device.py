@@ -13,7 +13,6 @@ from worker.langevin.device import DeviceRows, choose
 from worker.langevin.device.passes import full_precision
 from worker.langevin.device.walk import Walk
 from worker.langevin.gradient import Rows as HostRows
-from worker.langevin.ranks import ALONE
 from worker.langevin.step import State, projected_noisy_step
 
 Rows = Callable[..., tuple[Any, Any]]
@@ -67,7 +66,7 @@ def stepped(data: tuple[Any, Any], num_classes: int, initial: Any, steps: int, n
     state = State(parameters=torch.tensor(initial), steps_done=0)
     with HostRows(*data, num_classes=num_classes, threads=None) as rows:
         for _ in range(steps):
-            state = projected_noisy_step(noise, state, rows=rows, ranks=ALONE, **settings)
+            state = projected_noisy_step(noise, state, rows=rows, **settings)
     return state.parameters.numpy()
 
 

@@ -11,7 +11,6 @@ from scipy import stats
 from tests.worker.langevin.conftest import SilentNoise
 from worker.langevin.gradient import Rows as RowsInMemory
 from worker.langevin.noise import SystemNoise
-from worker.langevin.ranks import ALONE
 from worker.langevin.step import State, projected_noisy_step
 
 Rows = Callable[..., tuple[Any, Any]]
@@ -25,7 +24,7 @@ def state_at(parameters: Any, steps_done: int = 0) -> State:
 def step(noise: Any, state: State, features: Any, labels: Any, **settings: Any) -> State:
     num_classes = max(2, state.parameters.shape[0])
     with RowsInMemory(features, labels, num_classes=num_classes) as rows:
-        return projected_noisy_step(noise, state, rows=rows, ranks=ALONE, **SETTINGS | settings)
+        return projected_noisy_step(noise, state, rows=rows, **SETTINGS | settings)
 
 
 def test_without_noise_it_is_gradient_descent_for_two_classes(random_rows: Rows, silent_noise: Any) -> None:

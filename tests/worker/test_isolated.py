@@ -1,0 +1,224 @@
+"""A run's own process: what it is told and says, and what is left when it is killed."""
+
+import contextlib
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing import Pipe
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+import sqlalchemy as sa
+from pydantic import ValidationError
+
+from app.config import Settings
+from app.db.tables import Run
+from app.installation import Installation
+from app.privacy.mechanism import Mechanism, Objective
+from app.registry.rows import Rows, held_in_memory
+from tests.faults import processes
+from tests.faults.checks import assert_all_done_once
+from tests.faults.processes import wait_until
+from worker import isolated, runner
+from worker.isolated import DIED, ChainFailed
+from worker.langevin.gradient import BLOCK_ROWS
+
+Make = Callable[..., dict[str, Any]]
+Get = Callable[[str], Any]
+
+NUM_ROWS, NUM_COLUMNS = 2 * BLOCK_ROWS + 700, 6
+
+
+def _mechanism(**changed: Any) -> Mechanism:
+    settings = {
+        "objective": Objective.LOGISTIC_REGRESSION,
+        "num_slots": NUM_ROWS,
+        "num_classes": 3,
+        "l2": 0.01,
+        "step_size": 2.0,
+        "noise_scale": 0.01,
+        "radius": 10.0,
+        "learn_steps": 10,
+        "grid": 2.0**-40,
+        "num_parameters": 3 * NUM_COLUMNS,
+    }
+    return Mechanism(**settings | changed)
+
+
+@pytest.fixture
+def rows() -> Iterator[Rows]:
+    """Rows of three classes, more than two blocks."""
+    generator = np.random.default_rng(0)
+    features = generator.standard_normal((NUM_ROWS, NUM_COLUMNS)).astype(np.float32)
+    features /= 1.001 * np.linalg.norm(features, axis=1, keepdims=True)
+    labels = features[:, :3].argmax(axis=1).astype(np.int32)
+    with held_in_memory(features, labels) as rows:
+        yield rows
+
+
+def test_a_run_says_what_ran(rows: Rows) -> None:
+    """A run returns an iterate of its own, the steps and records it counted and the mechanism it used."""
+    mechanism, initial = _mechanism(), np.zeros((3, NUM_COLUMNS))
+    found = [
+        isolated.run(mechanism, rows=rows, initial=initial, steps=5, on_progress=lambda steps_done: None)
+        for _ in range(2)
+    ]
+    assert {(ran.steps, ran.records, ran.mechanism) for ran in found} == {(5, NUM_ROWS, mechanism)}
+    assert found[0].parameters.shape == initial.shape
+    assert not np.array_equal(found[0].parameters, found[1].parameters)  # noise of their own
+    assert not initial.any()
+    assert _processes_of_runs() == []
+
+
+def test_runs_go_on_side_by_side(rows: Rows) -> None:
+    """Runs of several threads have a process each and do not disturb each other."""
+    mechanism, initial = _mechanism(), np.zeros((3, NUM_COLUMNS))
+
+    def run(steps: int) -> int:
+        ran = isolated.run(mechanism, rows=rows, initial=initial, steps=steps, on_progress=lambda steps_done: None)
+        return ran.steps
+
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(run, range(1, 9))) == list(range(1, 9))
+    assert _processes_of_runs() == []
+
+
+def test_a_run_tells_its_progress_and_stops_when_told(rows: Rows) -> None:
+    """The count of steps grows while a run goes on; an exception of who is told ends it and its process."""
+    counts: list[int] = []
+
+    class Enough(Exception):
+        pass
+
+    def progressed(steps_done: int) -> None:
+        counts.append(steps_done)
+        if steps_done > 100 and len(set(counts)) > 2:
+            raise Enough
+
+    with pytest.raises(Enough):
+        isolated.run(_mechanism(), rows=rows, initial=np.zeros((3, NUM_COLUMNS)), steps=10**9, on_progress=progressed)
+    assert counts == sorted(counts)
+    assert _processes_of_runs() == []
+
+
+def test_of_what_goes_wrong_only_the_name_comes_back(rows: Rows) -> None:
+    """A run that is refused fails with the name of the exception and says nothing of the data."""
+    with pytest.raises(ChainFailed) as failed:
+        isolated.run(
+            _mechanism(),
+            rows=rows,
+            initial=np.full((3, NUM_COLUMNS), 1e9),
+            steps=5,
+            on_progress=lambda steps_done: None,
+        )
+    assert (failed.value.code, str(failed.value)) == ("ValueError", "ValueError")
+
+
+def _processes_of_runs() -> list[psutil.Process]:
+    """The processes of runs of this process that are still there."""
+    found = []
+    for server in psutil.Process().children():
+        with contextlib.suppress(psutil.Error):  # it has ended since
+            if "worker.isolated" in " ".join(server.cmdline()):
+                assert server.num_threads() == 1
+                found += [child for child in server.children() if child.status() != psutil.STATUS_ZOMBIE]
+    return found
+
+
+def test_a_killed_process_fails_the_run_at_once(rows: Rows) -> None:
+    """Kill -9 of a run's process, at any time, is a clean failure within seconds."""
+    for steps_before in (0, 50):
+        killed: list[bool] = []
+
+        def progressed(steps_done: int) -> None:
+            there = _processes_of_runs()
+            if not killed and there and steps_done >= steps_before:  # noqa: B023
+                there[0].kill()
+                killed.append(True)  # noqa: B023
+
+        with pytest.raises(ChainFailed) as failed:
+            isolated.run(
+                _mechanism(), rows=rows, initial=np.zeros((3, NUM_COLUMNS)), steps=10**9, on_progress=progressed
+            )
+        assert failed.value.code == DIED
+        assert _processes_of_runs() == []
+
+
+def _files(at: Installation) -> set[Path]:
+    return {path for path in at.settings.data_dir.rglob("*") if not path.name.startswith("lethe.db")}
+
+
+def test_a_failed_run_is_gone_before_it_is_tried_again(
+    at: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
+) -> None:
+    """A run whose process is killed is handed back with nothing left of it, no process, no file; then it publishes."""
+    dataset = new_dataset(rows=BLOCK_ROWS + 400)
+    model = new_model(dataset["id"], l2=3e-4, noise_scale=0.005)
+    before = _files(at)
+
+    def kill() -> None:
+        wait_until(_processes_of_runs)[0].kill()
+
+    killing = threading.Thread(target=kill)
+    killing.start()
+    assert runner.run_next(at, worker="w") is True
+    killing.join()
+    assert _processes_of_runs() == []
+    assert _files(at) == before
+    [run] = get("/runs")["items"]
+    assert (run["status"], get(f"/models/{model['id']}")["error_code"]) == ("failed", DIED)
+    wait_until(work)
+    request = forget("p3")
+    assert work() == 1
+    assert get(f"/deletion-requests/{request['id']}")["status"] == "completed"
+    assert_all_done_once(at)
+    with at.database.reading() as session:
+        statuses = list(session.scalars(sa.select(Run.status).order_by(Run.started_at)))
+    assert statuses == ["failed", "published", "published"]
+
+
+@pytest.mark.parametrize("device", ["gpu", "cuda:x", "cuda: 1", ""])
+def test_a_device_that_is_none(device: str) -> None:
+    """A setting that names no device is refused."""
+    with pytest.raises(ValidationError, match="device"):
+        Settings(device=device)
+
+
+@pytest.mark.parametrize(
+    ("command", "device"), [(("-m", "worker", "w"), "cuda:99"), (("-c", "import worker.celery_app"), "gpu")]
+)
+def test_a_worker_refuses_its_device_in_one_line(tmp_path: Path, command: tuple[str, ...], device: str) -> None:
+    """A worker that is to compute where it cannot ends at once and names the setting."""
+    done = subprocess.run(
+        [sys.executable, *command],
+        env=processes.environment_of(tmp_path, device=device, broker_url="redis://127.0.0.1:1/0"),
+        cwd=os.path.sep,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("settings_invalid: LETHE_DEVICE ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_no_step_is_taken_until_news_are_heard() -> None:
+    """While its owner does something else between two counts, a run stands still: the next step is not taken."""
+    mine, theirs = Pipe()
+    progressed = isolated._news(theirs, seconds_between=0.0)
+    telling = threading.Thread(target=progressed, args=(1,))
+    with mine, theirs:
+        telling.start()
+        assert mine.recv_bytes() == b"1"
+        telling.join(0.2)
+        assert telling.is_alive()
+        mine.send_bytes(b"")
+        telling.join(60)
+        assert not telling.is_alive()
