@@ -92,11 +92,11 @@ class Evidences:
         self._mechanism = Mechanism.from_json(model.mechanism)
         self._runs = repository.chain_runs(session, model_id=model.id)
         self._history = [ledger.accounted(run) for run in self._runs]
-        self._compacted = tuple(accountant.compact(self._mechanism, self._history))
+        self._steps_before, self._recent = accountant.compact(self._mechanism, self._history)
         self._releases: dict[tuple[str, int], list[tuple[str, Mechanism, list[int]]]] = {}
 
-    def of(self, erasure: Erasure, *, whole: bool = False) -> Evidence:
-        """What the guarantees about this erasure depend on; the old part of the history is merged unless `whole`.
+    def of(self, erasure: Erasure) -> Evidence:
+        """What the guarantees about this erasure depend on; the old part of the history is left out.
 
         Raises `PrivacyError` if the parts contradict each other.
         """
@@ -104,7 +104,8 @@ class Evidences:
         exposures, under = self._exposures(erasure.request_id)
         return Evidence(
             mechanism=self._mechanism,
-            history=tuple(self._history) if whole else self._compacted,
+            steps_before=self._steps_before,
+            history=tuple(self._recent),
             records=records,
             steps_present=sum(run.steps_total for run in self._runs if run.revision < revision),
             exposures=exposures,

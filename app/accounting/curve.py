@@ -1,6 +1,7 @@
 """A model's life step by step, read from the ledger: learning, every deletion, every version it released."""
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,17 +39,19 @@ def segments(
 ) -> tuple[list[Segment], int | None]:
     """The last `limit` segments before the entry `before`, newest first, and where the next page begins, if any.
 
-    Nothing but the ledger goes into the numbers, and of the entry before only where its chain stood.
+    Nothing but the ledger goes into the numbers.
     """
     found = repository.entries_backwards(session, model_id=model.id, before=before, limit=limit + 1)
-    bodies = [_body(entry) for entry in found]
-    shown = bodies[:limit]
+    shown = [_body(entry) for entry in found[:limit]]
+    chain = _chain_before(session, shown[-1]) if shown else None
     steps = repository.steps_until(session, model_id=model.id, number=shown[-1]["version"]) if shown else 0
     exports = repository.count_exports(session, model_id=model.id)
     releases = _Releases(session, model)
     made: list[Segment] = []
-    for index in reversed(range(len(shown))):
-        body, predecessor = bodies[index], bodies[index + 1] if index + 1 < len(bodies) else None
+    for body in reversed(shown):
+        mechanism, run = Mechanism.from_json(body["mechanism"]), Run(steps=body["steps"], records=body["records"])
+        if chain is None or body["kind"] != "unlearn":
+            chain = accountant.started(mechanism)
         largest = max((request["records"] for request in body["requests"]), default=None)
         delta = body["guarantees"][0]["delta"]
         made.append(
@@ -59,8 +62,8 @@ def segments(
                 adaptive=releases.to_forgotten(body, records=largest, delta=delta) if largest else None,
                 exports=exports.get(body["version"], 0),
                 points=curve.points(
-                    _chain_before(body, predecessor),
-                    Run(steps=body["steps"], records=body["records"]),
+                    chain,
+                    run,
                     largest=largest,
                     exposures=releases.to_present(body),
                     delta=delta,
@@ -68,7 +71,8 @@ def segments(
                 ),
             )
         )
-        steps += body["steps"]
+        steps += run.steps
+        chain = accountant.advance(chain, run)
     return made[::-1], shown[-1]["sequence"] if len(found) > limit else None
 
 
@@ -122,8 +126,25 @@ def _body(entry: LedgerEntry) -> dict[str, Any]:
     return body
 
 
-def _chain_before(body: dict[str, Any], predecessor: dict[str, Any] | None) -> Chain:
+def _chain_before(session: Session, body: dict[str, Any]) -> Chain | None:
+    """Where the chain that an entry continues stood; None if it began one."""
+    if body["kind"] != "unlearn":
+        return None
     mechanism = Mechanism.from_json(body["mechanism"])
-    if body["kind"] != "unlearn" or predecessor is None:
-        return accountant.started(mechanism)
-    return Chain(mechanism=mechanism, **predecessor["chain"])
+    runs = [Run(steps=earlier["steps"], records=earlier["records"]) for earlier in _of_chain_before(session, body)]
+    steps_before, recent = accountant.compact(mechanism, runs[::-1])
+    return accountant.replay(mechanism, recent, steps_before=steps_before)
+
+
+def _of_chain_before(session: Session, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The entries of the same chain before this one, newest first."""
+    while found := repository.entries_backwards(
+        session, model_id=body["model_id"], before=body["sequence"], limit=_AT_ONCE
+    ):
+        for body in map(_body, found):
+            yield body
+            if body["kind"] != "unlearn":
+                return
+
+
+_AT_ONCE = 100

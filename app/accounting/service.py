@@ -36,7 +36,9 @@ def standing(session: Session, model: Model) -> Standing:
     for _, number, revision in versions:
         if number == model.live_version:
             edited += repository.records_erased_since(session, dataset_id=model.dataset_id, revision=revision)
-    chain = accountant.erased(accountant.replay(Mechanism.from_json(model.mechanism), history), records=edited)
+    mechanism = Mechanism.from_json(model.mechanism)
+    steps_before, recent = accountant.compact(mechanism, history)
+    chain = accountant.erased(accountant.replay(mechanism, recent, steps_before=steps_before), records=edited)
     return Standing(
         history=history,
         chain=chain,
@@ -108,7 +110,7 @@ def statements_of(session: Session, *, request_id: str) -> list[Statement]:
     found = []
     for certificate in repository.certificates_of(session, request_id=request_id):
         model = session.get_one(Model, certificate.model_id)
-        evidence = certificates.Evidences(session, model).of(erasures[model.dataset_id], whole=True)
+        evidence = certificates.Evidences(session, model).of(erasures[model.dataset_id])
         now = standing(session, model).guarantees
         today = [next((g for g in now if g.notion == mine.notion), mine) for mine in evidence.guarantees()]
         signed = Evidence.from_json(certificates.statement_in(certificate.jws)["evidence"])
@@ -138,5 +140,5 @@ def joint_of(session: Session, *, request_id: str) -> Joint | None:
                 continue
             if not repository.is_live_since(session, model, revision=erasure.revision):
                 return None
-            evidences[model.id] = certificates.Evidences(session, model).of(erasure, whole=True)
+            evidences[model.id] = certificates.Evidences(session, model).of(erasure)
     return joint.of(evidences) if evidences else None

@@ -1,27 +1,28 @@
-"""The accountant: two scalars per stretch of a chain, and every guarantee read off them.
+"""The accountant: one curve per chain, and every guarantee read off it.
 
 Learning and unlearning are one chain of projected noisy gradient steps on a dataset whose slots are edited between
 runs: a deleted record becomes null. Compare it with the chain that runs the same steps on other data from the same
-initial law, and keep
+initial law. How much the differing records have moved it, against the noise that was added since, both seen from its
+end, is a `Lookback`; its mu is the guarantee (mu-GDP, in both directions), whatever places the records have in the
+order in which batches are read. Where every step reads all rows it is W / sqrt(V), with two scalars per stretch:
 
     influence   W <- c W + s_t        s_t: how far the differing records move one noiseless step
     variance    V <- c^2 V + nu^2     nu^2 = 2 eta sigma^2
 
-Then the last iterates are mu-indistinguishable (mu-GDP, in both directions) with mu = W / sqrt(V), where the noise
-never fell. Where it did, mu is that of a string pulled tight under the path of the chain (`taut_string.py`), of which
-this is the case of one piece. Proof: `docs/mathematics/shift.md`; the inequality is the shifted interpolation of Bok,
-Su and Altschuler (2024), optimised over its shifts. A chain may begin at a model that was not learned here
-(`reset.md`), and its steps may round to a grid, which adds a little to mu (`grid.md`).
+Proof: `docs/mathematics/shift.md`; the inequality is the shifted interpolation of Bok, Su and Altschuler (2024),
+optimised over its shifts. A chain may begin at a model that was not learned here (`reset.md`), and its steps may round
+to a grid, which adds a little to mu (`grid.md`).
 """
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
+from app.privacy import lookback
 from app.privacy.errors import DomainError, PreconditionError, require_count, require_nonnegative, require_order
+from app.privacy.lookback import NOTHING, Lookback
 from app.privacy.mechanism import Adjacency, Mechanism
-from app.privacy.taut_string import Span, faded, mu_of, periodic, restarts
 
 THEOREM = "shifted-interpolation/1"
 """The id under which certificates cite the bound above."""
@@ -32,7 +33,8 @@ class Run:
     """`steps` K >= 1 steps, before which `records` more of the dataset's records became null.
 
     Other edits before it: `inserted` null slots got a record, `corrected` slots got another record. `mechanism`: what
-    it ran with, where that is not what the run before it ran with; without a grid step size and noise scale may differ.
+    it ran with, where that is not what the run before it ran with; without a grid step size, noise scale and cool-down
+    may differ.
     """
 
     steps: int
@@ -51,79 +53,76 @@ class Run:
         return self.records + self.inserted + 2 * self.corrected
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # no slots: what follows from it is computed once
 class Chain:
     """Where one model's chain stands, in the `zero_out` adjacency.
 
-    `steps`: all steps since the initial law. `variance`: V. `presence`: W of one slot that differs since the first
-    step and still does (a record not yet deleted, a slot not yet filled). `influence`: sum of W over all `edits` since
-    the first step. `distance`: what is left of the distance between the two starts. `constant`: every run so far had
-    the same mechanism, the present `mechanism`. `parts`: the chain cut where its noise fell, none if it never did.
+    `steps`: all steps since the initial law. `edited`: of all `edits` since the first step, together. `runs`: what ran,
+    oldest first, since the chain began or since whatever it began with (`distance` apart) is compared with anything.
     """
 
     mechanism: Mechanism
-    steps: int
-    variance: float
-    presence: float
-    influence: float
+    steps: int = 0
+    edits: int = 0
+    edited: Lookback = NOTHING
+    runs: tuple[tuple[Mechanism, int], ...] = ()
     distance: float = 0.0
-    edits: int = 0
-    constant: bool = True
-    parts: "tuple[Part, ...]" = ()
 
+    @cached_property
+    def present(self) -> Lookback:
+        """Of one slot that differs since the first step and still does: a record not yet deleted, a slot not yet
+        filled."""
+        return lookback.present(self.runs)
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
-    """Runs of a chain during which its noise did not fall, as though nothing had been before them.
+    @property
+    def presence(self) -> float:
+        """W of such a slot, at the worst place."""
+        return self.present.total
 
-    `variance`, `presence` and `influence` at their end, as in `Chain`, and `decay`, the product of their contractions.
-    `influence` is that of the `edits` since the first step of the chain; each one after them adds a `presence`.
-    """
+    @property
+    def influence(self) -> float:
+        """W of all that was edited, each at the worst place, and of what the chain began with."""
+        return self.edited.total
 
-    variance: float = 0.0
-    presence: float = 0.0
-    influence: float = 0.0
-    decay: float = 1.0
-    edits: int = 0
-
-    def span(self, edits: int) -> Span[float]:
-        """What it adds to the path if there have been so many `edits` in all."""
-        return Span(self.influence + (edits - self.edits) * self.presence, self.variance, self.decay)
+    @cached_property
+    def variance(self) -> float:
+        """V: of all noise that is left in it."""
+        noise = 0.0
+        for mechanism, steps in self.runs:
+            decay, variance = lookback.alike(mechanism, steps)
+            noise = decay * decay * noise + variance
+        return noise
 
 
 def started(mechanism: Mechanism) -> Chain:
     """The chain before its first step: a draw from the initial law, which is the same whatever the data."""
-    return Chain(mechanism=mechanism, steps=0, variance=0.0, presence=0.0, influence=0.0)
+    return Chain(mechanism=mechanism)
 
 
-def imported(mechanism: Mechanism) -> Chain:
-    """The chain at a model that was not learned here: any point of the ball, compared with any other (`reset.md`)."""
-    return replace(started(mechanism), distance=2 * mechanism.radius)
+def imported(mechanism: Mechanism, *, steps: int = 0) -> Chain:
+    """The chain at a model that was not learned here, or after `steps` about which nothing is known: any point of the
+    ball, compared with any other (`reset.md`)."""
+    require_count(0, steps=steps)
+    distance = 2 * mechanism.radius
+    return Chain(mechanism=mechanism, steps=steps, edited=lookback.apart(distance), distance=distance)
 
 
 def advance(chain: Chain, run: Run) -> Chain:
-    """The chain after `run`. Splitting a run in two changes nothing: this is the recursion, summed.
+    """The chain after `run`.
 
     Raises `PreconditionError` if `run` has a mechanism that cannot follow the chain's.
     """
     if not isinstance(run, Run):
         raise DomainError(f"Expected a Run, not {type(run).__name__}")
     mechanism = _following(chain.mechanism, run)
-    parts = chain.parts
-    if chain.steps and mechanism.noise_scale < chain.mechanism.noise_scale:
-        parts = (*(parts or (_whole(chain),)), Part(edits=chain.edits))
-    steps = _with_one(mechanism, run.steps)
-    variance, presence, influence = _recursion(chain, run, steps)
-    return Chain(
+    decay, variance = lookback.alike(mechanism, run.steps)
+    return replace(
+        chain,
         mechanism=mechanism,
         steps=chain.steps + run.steps,
-        variance=variance,
-        presence=presence,
-        influence=influence,
-        distance=faded(steps.decay, chain.distance),
         edits=chain.edits + run.edits,
-        constant=chain.steps == 0 or (chain.constant and mechanism == chain.mechanism),
-        parts=parts and (*parts[:-1], _longer(parts[-1], run, steps)),
+        edited=_also(chain, run.edits).followed(decay=decay, variance=variance),
+        runs=(*chain.runs, (mechanism, run.steps)),
     )
 
 
@@ -134,15 +133,15 @@ def resume(chain: Chain, runs: Iterable[Run]) -> Chain:
     return chain
 
 
-def replay(mechanism: Mechanism, runs: Iterable[Run]) -> Chain:
-    """The chain after all of `runs`, the first of which is learning."""
-    return resume(started(mechanism), runs)
+def replay(mechanism: Mechanism, runs: Iterable[Run], *, steps_before: int = 0) -> Chain:
+    """The chain after all of `runs`, the first of which is learning, or follows `steps_before` (`compact`)."""
+    return resume(imported(mechanism, steps=steps_before) if steps_before else started(mechanism), runs)
 
 
 def erased(chain: Chain, *, records: int) -> Chain:
     """The chain when `records` >= 0 of it have just become null and no step has been run since."""
     require_count(0, records=records)
-    return replace(chain, influence=chain.influence + records * chain.presence, edits=chain.edits + records)
+    return replace(chain, edits=chain.edits + records, edited=_also(chain, records))
 
 
 def unlearning_mu(chain: Chain, *, records: int = 0) -> float:
@@ -152,54 +151,35 @@ def unlearning_mu(chain: Chain, *, records: int = 0) -> float:
     requests that do not depend on published models. Of an `imported` chain: against the same steps from any start.
     """
     require_count(0, records=records)
-    if chain.parts:
-        return _mu(chain.mechanism, [part.span(chain.edits + records) for part in chain.parts])
-    return _mu_of_one(chain, chain.influence + records * chain.presence + chain.distance)
+    return _mu(chain.mechanism, _also(chain, records))
 
 
 def deletion_mu(chain: Chain, *, records: int, steps_present: int, steps_absent: int = 0) -> float:
     """Against the same history in which one person's `records` had been null from the start.
 
     `steps_absent`: steps of this chain that ran before they were inserted; until then both histories have the same
-    law, so that the comparison begins there, with W = V = 0. `steps_present`: steps that ran from then until they were
-    deleted. Both >= 0, together <= chain.steps. For requests that do not depend on published models.
-
-    Raises `PreconditionError` for a chain of several mechanisms: resume it over `alone`.
+    law, so that the comparison begins there. `steps_present`: steps that ran from then until they were deleted. A run
+    begins after each. Both >= 0, together <= chain.steps. For requests that do not depend on published models.
     """
     require_count(0, records=records, steps_present=steps_present, steps_absent=steps_absent)
-    steps = chain.steps - steps_absent
-    if steps_present > steps:
-        raise DomainError(f"Expected steps_present={steps_present} <= steps={steps}")
-    if not chain.constant:
-        raise PreconditionError("mechanism_constant", "Expected one mechanism in all runs; follow the records alone")
-    decay = chain.mechanism.contraction ** (steps - steps_present)
-    influence = faded(decay, records * _with_one(chain.mechanism, steps_present).influence)
-    if steps_absent:
-        return _mu(chain.mechanism, [Span(influence, _with_one(chain.mechanism, steps).variance, 1.0)])
-    return _mu_of_one(chain, influence + chain.distance)
-
-
-def alone(
-    mechanism: Mechanism, runs: Iterable[Run], *, records: int, steps_present: int, steps_absent: int = 0
-) -> list[Run]:
-    """The runs since one person's `records` came, in which nothing but their deletion is edited.
-
-    `deletion` is `unlearning` of this history, also where mechanisms vary: resume it from `started`, or from
-    `imported` if they were there when the model was. `steps_absent` and `steps_present` as in `deletion_mu`; a run
-    begins after each, or `DomainError`.
-    """
-    require_count(0, records=records, steps_present=steps_present, steps_absent=steps_absent)
-    own: list[Run] = []
-    starts, steps = set[int](), 0
-    deleted = steps_absent + steps_present
-    for run in _spelt_out(mechanism, runs):
-        starts.add(steps)
-        if steps >= steps_absent:
-            own.append(Run(steps=run.steps, records=records if steps == deleted else 0, mechanism=run.mechanism))
-        steps += run.steps
-    if not {steps_absent, deleted} <= starts:
-        raise DomainError(f"Expected runs to begin after steps_absent={steps_absent} and after {deleted} steps")
-    return own
+    if steps_absent + steps_present > chain.steps:
+        raise DomainError(f"Expected steps_present={steps_present} <= steps={chain.steps - steps_absent}")
+    at = began = chain.steps - sum(steps for _, steps in chain.runs)
+    came, deleted = max(steps_absent, began), max(steps_absent + steps_present, began)
+    starts, own, later = {began}, list[_Ran](), list[_Ran]()
+    for ran in chain.runs:
+        if came <= at < deleted:
+            own.append(ran)
+        elif at >= deleted:
+            later.append(ran)
+        at += ran[1]
+        starts.add(at)
+    if not {came, deleted} <= starts:
+        raise DomainError(f"Expected runs to begin after steps_absent={steps_absent} and steps_present={steps_present}")
+    moved = lookback.present(tuple(own)).times(records)
+    if steps_absent <= began:
+        moved = moved.plus(_followed(lookback.apart(chain.distance), own))
+    return _mu(chain.mechanism, _followed(moved, later))
 
 
 def reset_mu(mechanism: Mechanism, *, steps: int) -> float:
@@ -215,16 +195,14 @@ def restart_mu(mechanism: Mechanism, runs: Sequence[Run]) -> float:
     """What `unlearning` becomes if the comparison begins anew, 2R apart and without noise, before the best of `runs`.
 
     A second upper bound beside `unlearning_mu(replay(mechanism, runs))`, smaller where very much was edited long ago.
-    The runs are read from the last to the first; infinite if there is none.
+    Infinite if there is no run.
     """
-    spans: list[Span[float]] = []
-    differing = 0
-    for run in reversed(list(_spelt_out(mechanism, runs))):
-        alike = _with_one(run.mechanism or mechanism, run.steps)
-        spans.append(replace(alike, influence=differing * alike.influence))
-        differing += run.edits
-    best = min(restarts(spans, apart=2 * mechanism.radius), default=math.inf)
-    return best + mechanism.rounding_mu
+    spelt = list(_spelt_out(mechanism, runs))
+    afresh = (
+        resume(imported(mechanism), [replace(run, records=0, inserted=0, corrected=0), *rest])
+        for run, *rest in (spelt[first:] for first in range(len(spelt)))
+    )
+    return min(map(unlearning_mu, afresh), default=math.inf)
 
 
 def renyi_divergence(*, mu: float, order: float) -> float:
@@ -242,29 +220,47 @@ def renyi_divergence(*, mu: float, order: float) -> float:
 def release_mu(mechanism: Mechanism, *, steps: int, adjacency: Adjacency) -> float:
     """One record present throughout a run of `steps`: what its published result adds, given the version before it.
 
-    For a first version, `steps` counts from the initial law.
+    For a first version, `steps` counts from the initial law. A run that reads not all batches adds nothing for most
+    records; this is the number of one whose batch is read, at the worst place.
     """
     require_count(1, steps=steps)
     scale = mechanism.sensitivity(adjacency) / mechanism.sensitivity(Adjacency.ZERO_OUT)
-    alike = _with_one(mechanism, steps)
-    return _mu(mechanism, [replace(alike, influence=scale * alike.influence)])
+    return scale * lookback.worst_mu(mechanism, steps) + mechanism.rounding_mu
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exposure:
     """Versions of one model that were published while a person's `records` were in its data.
 
-    `releases`: pairs (steps of the run that made the version, number of such versions), steps ascending.
+    `releases`: pairs (steps of the run that made the version, number of such versions), steps ascending. `stretches`:
+    into how many parts they fall of runs that follow each other in one chain, so that batches were read in turn.
     """
 
     mechanism: Mechanism
     records: int
     releases: tuple[tuple[int, int], ...]
+    stretches: int = 1
 
     def __post_init__(self) -> None:
-        require_count(1, records=self.records)
+        require_count(1, records=self.records, stretches=self.stretches)
         for steps, count in self.releases:
             require_count(1, steps=steps, count=count)
+
+    def moving(self) -> Iterator[tuple[int, int]]:
+        """The releases (steps, count) that one record can have had a part in: all runs of a whole pass and more; of the
+        shorter ones those that move it most, as many as there were visits to its place in all their steps."""
+        batches = self.mechanism.num_batches
+        shorter = [(steps, count) for steps, count in self.releases if steps < batches]
+        yield from (release for release in self.releases if release[0] >= batches)
+        visits = sum(steps * count for steps, count in shorter) // batches + self.stretches
+        by_mu = sorted(shorter, key=lambda release: self._mu(release[0]), reverse=True)
+        for steps, count in by_mu:
+            if visits:
+                yield steps, min(count, visits)
+                visits -= min(count, visits)
+
+    def _mu(self, steps: int) -> float:
+        return release_mu(self.mechanism, steps=steps, adjacency=Adjacency.ZERO_OUT)
 
 
 def adaptive_mu(exposures: Sequence[Exposure]) -> float:
@@ -281,7 +277,7 @@ def adaptive_mu(exposures: Sequence[Exposure]) -> float:
         math.fsum(
             count * (exposure.records * release_mu(exposure.mechanism, steps=steps, adjacency=Adjacency.ZERO_OUT)) ** 2
             for exposure in exposures
-            for steps, count in exposure.releases
+            for steps, count in exposure.moving()
         )
     )
 
@@ -294,36 +290,32 @@ def tally(steps: Iterable[int]) -> tuple[tuple[int, int], ...]:
     return tuple(sorted(counts.items()))
 
 
-def compact(mechanism: Mechanism, runs: Sequence[Run]) -> list[Run]:
-    """The same history, its old part merged so that its length no longer grows with the age of the model.
+def compact(mechanism: Mechanism, runs: Sequence[Run]) -> tuple[int, list[Run]]:
+    """The same history without its old part, so that its length does not grow with the age of the model: how many steps
+    that had, and the runs after it.
 
-    Runs so old that what they deleted has decayed by 1e-18 are merged as if everything in them had been deleted
-    just before the youngest of them: an upper bound of every influence, and the same steps in all. A history of
-    several mechanisms is left as it is.
+    What is older than the last steps that contract by 1e-18 is left out. Whatever it was, `imported` covers it: any
+    point of the ball, compared with any other. A history of several mechanisms is left as it is.
 
     >>> from app.privacy.mechanism import Objective
     >>> m = Mechanism(objective=Objective.LOGISTIC_REGRESSION, num_slots=100, num_classes=2, l2=1.0, step_size=0.5,
     ...               noise_scale=1.0, radius=1.0, learn_steps=9)
-    >>> [(r.steps, r.records) for r in compact(m, [Run(steps=9), Run(steps=70, records=1), Run(steps=80, records=2)])]
-    [(79, 0), (80, 3)]
+    >>> left_out, rest = compact(m, [Run(steps=9), Run(steps=70, records=1), Run(steps=80, records=2)])
+    >>> left_out, [(run.steps, run.records) for run in rest]
+    (79, [(80, 2)])
     """
-    horizon = math.log(1e-18) / math.log(mechanism.contraction)
-    age = 0
+    decay, steps = 1.0, sum(run.steps for run in runs)
     if any(run.mechanism not in (None, mechanism) for run in runs):
-        return list(runs)
-    for index in range(len(runs) - 1, 1, -1):
-        age += runs[index].steps
-        if age >= horizon:
-            older = Run(steps=sum(run.steps for run in runs[:index]))
-            merged = runs[1 : index + 1]
-            youngest = Run(
-                steps=runs[index].steps,
-                records=sum(run.records for run in merged),
-                inserted=sum(run.inserted for run in merged),
-                corrected=sum(run.corrected for run in merged),
-            )
-            return [older, youngest, *runs[index + 1 :]]
-    return list(runs)
+        return 0, list(runs)
+    for index in range(len(runs) - 1, 0, -1):
+        decay *= lookback.alike(mechanism, runs[index].steps)[0]
+        if decay <= _FORGOTTEN:
+            rest = list(runs[index:])
+            return steps - sum(run.steps for run in rest), rest
+    return 0, list(runs)
+
+
+_FORGOTTEN = 1e-18
 
 
 def _following(mechanism: Mechanism, run: Run) -> Mechanism:
@@ -331,40 +323,13 @@ def _following(mechanism: Mechanism, run: Run) -> Mechanism:
     made = run.mechanism
     if made is None:
         return mechanism
-    for name in ("objective", "num_slots", "num_classes", "num_parameters", "l2", "radius"):
+    for name in ("objective", "num_slots", "num_classes", "num_parameters", "batch_size", "l2", "radius"):
         was, now = getattr(mechanism, name), getattr(made, name)
         if was != now:
             raise PreconditionError("same_problem", f"Expected {name}={now} to be {was}, as in the run before")
     if made != mechanism and (made.grid or mechanism.grid):
         raise PreconditionError("mechanism_constant", "Expected one mechanism in all runs of a chain on a grid")
     return made
-
-
-def _recursion(at: Chain | Part, run: Run, steps: Span[float]) -> tuple[float, float, float]:
-    """Variance, presence and influence after `run`, whose `steps` these are."""
-    return (
-        steps.decay**2 * at.variance + steps.variance,
-        steps.decay * at.presence + steps.influence,
-        faded(steps.decay, at.influence + run.edits * at.presence),
-    )
-
-
-def _whole(chain: Chain) -> Part:
-    """A chain that was not cut yet. Nothing is before it, so that its decay plays no part."""
-    influence = chain.influence + chain.distance
-    return Part(variance=chain.variance, presence=chain.presence, influence=influence, edits=chain.edits)
-
-
-def _longer(part: Part, run: Run, steps: Span[float]) -> Part:
-    """The last part of a chain after `run`, whose `steps` these are."""
-    variance, presence, influence = _recursion(part, run, steps)
-    return Part(
-        variance=variance,
-        presence=presence,
-        influence=influence,
-        decay=part.decay * steps.decay,
-        edits=part.edits + run.edits,
-    )
 
 
 def _spelt_out(mechanism: Mechanism, runs: Iterable[Run]) -> Iterator[Run]:
@@ -374,23 +339,21 @@ def _spelt_out(mechanism: Mechanism, runs: Iterable[Run]) -> Iterator[Run]:
         yield replace(run, mechanism=mechanism)
 
 
-def _with_one(mechanism: Mechanism, steps: int) -> Span[float]:
-    """`steps` >= 0 in which one record differs, `zero_out`."""
-    if not steps:
-        return Span(0.0, 0.0, 1.0)
-    s = mechanism.sensitivity(Adjacency.ZERO_OUT)
-    return periodic(steps, contraction=mechanism.contraction, variance=mechanism.step_variance, push=s)
+_Ran = tuple[Mechanism, int]
 
 
-def _mu_of_one(chain: Chain, influence: float) -> float:
-    """What `influence` on the last iterate amounts to under all the noise of a chain whose noise never fell."""
-    return _mu(chain.mechanism, [Span(influence, chain.variance, 1.0)])
+def _also(chain: Chain, edits: int) -> Lookback:
+    """What was edited, and so many more at its end, each at the worst place."""
+    return chain.edited.plus(chain.present.times(edits)) if edits else chain.edited
 
 
-def _mu(mechanism: Mechanism, spans: Sequence[Span[float]]) -> float:
-    """The mu of the string under `spans`, and what rounding to a grid adds to it."""
-    for span in spans:
-        if not (0 <= span.influence < math.inf and 0 <= span.variance < math.inf):
-            raise DomainError("Expected finite influence >= 0 and variance >= 0")
-    differs = any(span.influence for span in spans)
-    return mu_of(spans) + mechanism.rounding_mu if differs else 0.0
+def _followed(moved: Lookback, runs: Iterable[_Ran]) -> Lookback:
+    for mechanism, steps in runs:
+        decay, variance = lookback.alike(mechanism, steps)
+        moved = moved.followed(decay=decay, variance=variance)
+    return moved
+
+
+def _mu(mechanism: Mechanism, moved: Lookback) -> float:
+    """With what rounding to a grid adds to it."""
+    return moved.mu + mechanism.rounding_mu if moved.total else 0.0

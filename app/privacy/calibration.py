@@ -87,7 +87,7 @@ def mechanism_for(
         shrink = INITIAL_DISTANCE * influence / draft.radius
         draft = replace(draft, learn_steps=max(1, math.ceil(math.log(shrink) / math.log1p(-gap))))
     if num_parameters is not None:
-        grid = finest_grid(noise_std=math.sqrt(draft.step_variance), radius=draft.radius)
+        grid = finest_grid(noise_std=draft.least_noise_std, radius=draft.radius)
         draft = replace(draft, grid=grid, num_parameters=num_parameters)
     return draft
 

@@ -179,8 +179,8 @@ def _check_audit(stated: dict[str, Any] | None, run: dict[str, Any], evidence: E
         if stated["mu_lower_bound"] > mu or stated["epsilon_lower_bound"] > epsilon:
             raise PreconditionError("audit_within_guarantee", "Expected no more to be proved than is certified")
     guarantees.confirm("audit", stated=stated, recomputed=observed.to_json(evidence.mechanism, delta=evidence.delta))
-    steps = [run.steps for run in evidence.history]
-    if (observed.plan.steps_before, observed.plan.steps) != (sum(steps[:-1]), run["steps"]):
+    before = evidence.steps_before + sum(run.steps for run in evidence.history[:-1])
+    if (observed.plan.steps_before, observed.plan.steps) != (before, run["steps"]):
         raise PreconditionError("audit_of_run", "Expected the audit to be of the run that the statement is about")
     if observed.findings(evidence.mechanism):
         raise PreconditionError("audit_passed", "Expected an audit that found nothing")
@@ -189,27 +189,29 @@ def _check_audit(stated: dict[str, Any] | None, run: dict[str, Any], evidence: E
 def _releases_counted(evidence: Evidence, own: Exposure | None) -> bool:
     """Every run that the person's records went through is among the model's own releases.
 
-    The first may be many runs merged into one (`accountant.compact`): of it, the steps must be among them.
+    Of those that are left out (`accountant.compact`) the steps must be among them.
     """
     if own is None:
         return evidence.steps_present == 0
-    ends = accumulate(run.steps for run in evidence.history)
-    present = [run.steps for run, end in zip(evidence.history, ends, strict=True) if end <= evidence.steps_present]
-    later = Counter(present[1:])
+    ends = accumulate((run.steps for run in evidence.history), initial=evidence.steps_before)
+    next(ends)
+    later = Counter(run.steps for run, end in zip(evidence.history, ends, strict=True) if end <= evidence.steps_present)
+    left_out = min(evidence.steps_before, evidence.steps_present)
     counted: Counter[int] = Counter()
     for steps, times in own.releases:
         counted[steps] += times
     return (
         (own.mechanism, own.records) == (evidence.mechanism, evidence.records)
         and later <= counted
-        and sum(present[:1]) <= sum(steps * times for steps, times in (counted - later).items())
+        and left_out <= sum(steps * times for steps, times in (counted - later).items())
     )
 
 
 def _check_consistent(document: dict[str, Any], evidence: Evidence) -> None:
     """The parts of the statement speak of the same run, model, records and target."""
     own = evidence.exposures.get(document["model"]["id"])
-    kinds = {"unlearn"} if len(evidence.history) > 1 else {"learn", "relearn"}
+    kinds = {"unlearn"} if len(evidence.history) > 1 or evidence.steps_before else {"learn", "relearn"}
+    learned = evidence.steps_before or evidence.history[0].steps
     stated = document["target"]
     reached = target.target(
         epsilon=stated["epsilon"], delta=stated["delta"], num_slots=evidence.mechanism.num_slots
@@ -219,7 +221,7 @@ def _check_consistent(document: dict[str, Any], evidence: Evidence) -> None:
     conditions = {
         "steps_of_run": document["run"]["steps"] == evidence.history[-1].steps,
         "kind_of_run": document["run"]["kind"] in kinds,
-        "learning_as_planned": evidence.history[0].steps >= evidence.mechanism.learn_steps,
+        "learning_as_planned": learned >= evidence.mechanism.learn_steps,
         "records_of_request": document["request"]["records"] == evidence.records,
         "own_releases_counted": _releases_counted(evidence, own),
         "delta_of_target": evidence.delta == stated["delta"],

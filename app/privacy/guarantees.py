@@ -125,10 +125,10 @@ def of_chain(chain: Chain, *, last_run: Run, delta: float) -> list[Guarantee]:
 class Evidence:
     """One person's deletion from one model version.
 
-    `history`: the runs of the chain so far, learning first. `records` of this person became null after
-    `steps_present` steps of it (0: they were null before the chain began). `exposures`: for every model the records
-    fed, keyed by model id, the versions published while they were present; `budgets`: of their datasets, of those that
-    have one, keyed by dataset id.
+    `history`: the runs of the chain so far, learning first, or those after its first `steps_before` steps, where these
+    are left out (`accountant.compact`). `records` of this person became null after `steps_present` steps of the chain
+    (0: they were null before it began). `exposures`: for every model the records fed, keyed by model id, the versions
+    published while they were present; `budgets`: of their datasets, of those that have one, keyed by dataset id.
 
     Raises `PreconditionError` where the parts contradict each other.
     """
@@ -139,16 +139,17 @@ class Evidence:
     steps_present: int
     exposures: dict[str, Exposure]
     budgets: dict[str, Budgeted] = field(default_factory=dict)
+    steps_before: int = 0
     delta: float
 
     def __post_init__(self) -> None:
         if not self.history:
             raise PreconditionError("history_complete", "Expected the learning run to open the history")
         require_count(1, records=self.records)
-        require_count(0, steps_present=self.steps_present)
-        if self.steps_present == 0:
+        require_count(0, steps_present=self.steps_present, steps_before=self.steps_before)
+        if self.steps_present <= self.steps_before and (self.steps_before or not self.steps_present):
             return
-        steps = 0
+        steps = self.steps_before
         for run in self.history:
             if steps == self.steps_present and run.records >= self.records:
                 return
@@ -160,7 +161,7 @@ class Evidence:
 
     @cached_property
     def chain(self) -> Chain:
-        return accountant.replay(self.mechanism, self.history)
+        return accountant.replay(self.mechanism, self.history, steps_before=self.steps_before)
 
     def guarantees(self) -> list[Guarantee]:
         """All notions, at `delta`."""
@@ -180,6 +181,7 @@ class Evidence:
     def to_json(self) -> dict[str, Any]:
         return {
             "mechanism": self.mechanism.to_json(),
+            "steps_before": self.steps_before,
             "history": [[run.steps, run.records] for run in self.history],
             "records": self.records,
             "steps_present": self.steps_present,
@@ -202,6 +204,7 @@ class Evidence:
         `ValueError` or `PrivacyError` on anything else."""
         return cls(
             mechanism=Mechanism.from_json(document["mechanism"]),
+            steps_before=document.get("steps_before", 0),
             history=tuple(Run(steps=steps, records=records) for steps, records in document["history"]),
             records=document["records"],
             steps_present=document["steps_present"],

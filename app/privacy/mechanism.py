@@ -10,7 +10,14 @@ from enum import StrEnum
 from functools import cached_property, lru_cache
 from typing import Any
 
-from app.privacy.errors import PreconditionError, require_count, require_finite, require_nonnegative, require_positive
+from app.privacy.errors import (
+    DomainError,
+    PreconditionError,
+    require_count,
+    require_finite,
+    require_nonnegative,
+    require_positive,
+)
 
 
 class Objective(StrEnum):
@@ -31,21 +38,27 @@ class Adjacency(StrEnum):
 MIN_RELATIVE_NOISE = 1e-12
 """Least noise per step relative to the radius: below it float64 parameters cannot carry the noise that is certified."""
 _LEAST_NOISE = 1e-150  # below it the variance underflows
+LONGEST_COOL_DOWN = 1024
 _FINEST_GRID = 2.0**-51  # relative to the radius: float64 holds every multiple of it in a ball of 4 R
 
 
 @dataclass(frozen=True, kw_only=True)  # no slots: what follows from the settings is computed once
 class Mechanism:
-    """Projected noisy gradient descent, x <- Proj_R(x - eta grad f(x) + N(0, 2 eta sigma^2 I)).
+    """Projected noisy gradient descent in cyclic batches, x <- Proj_R(x - eta grad f_t(x) + N(0, 2 eta sigma^2 I)).
 
-    Symbols: `step_size` eta > 0, `noise_scale` sigma > 0, `radius` R > 0 of the ball about the origin, `l2` > 0,
+    Step t of a chain, counted over all its runs, reads batch t mod B of the B = floor(num_slots / batch_size) batches,
+    each a range of slots of as equal a size as can be, and never smaller than `batch_size` b. Over the last `cool_down`
+    q steps of each run eta falls evenly to eta/q; a shorter run takes as many of them, the last.
+
+    Symbols: 1 <= `batch_size` <= `num_slots` (0 for all of them, which makes B = 1), 1 <= `cool_down` <= `learn_steps`,
+    `step_size` eta > 0, `noise_scale` sigma > 0, `radius` R > 0 of the ball about the origin, `l2` > 0,
     `num_slots` n0 >= 1 (public and fixed when the dataset is created: deleting writes the null record into a slot),
     `num_classes` C >= 2, `learn_steps` T >= 1. `grid` g: any step, the last of a run among them, may round its mean
     and its noisy result, before the projection, to multiples of g in each of `num_parameters` d >= 1 coordinates; a
     power of two, or 0 for no rounding at all.
 
     Assumptions: rows have norm <= 1 (checked at ingestion and again before each run), every parameter is regularised,
-    every step is full batch, and the contraction is below 1.
+    and the contraction is below 1.
 
     Raises `DomainError` for a number out of range, `PreconditionError` when no contraction or no usable noise is left.
     """
@@ -60,22 +73,34 @@ class Mechanism:
     learn_steps: int
     grid: float = 0.0
     num_parameters: int = 1
+    batch_size: int = 0
+    cool_down: int = 1
 
     def __post_init__(self) -> None:
         require_count(1, num_slots=self.num_slots, learn_steps=self.learn_steps, num_parameters=self.num_parameters)
         require_count(2, num_classes=self.num_classes)
         require_positive(l2=self.l2, step_size=self.step_size, noise_scale=self.noise_scale, radius=self.radius)
         require_nonnegative(grid=self.grid)
-        if not self.contraction < 1:
+        if self.batch_size == 0 and type(self.batch_size) is int:
+            object.__setattr__(self, "batch_size", self.num_slots)
+        require_count(1, batch_size=self.batch_size, cool_down=self.cool_down)
+        if self.batch_size > self.num_slots:
+            raise DomainError(f"Expected batch_size={self.batch_size} <= num_slots={self.num_slots}")
+        if self.cool_down > min(self.learn_steps, LONGEST_COOL_DOWN):
+            raise DomainError(
+                f"Expected cool_down={self.cool_down} <= learn_steps={self.learn_steps} and <= {LONGEST_COOL_DOWN}"
+            )
+        if not self.slowest_contraction < 1:
             raise PreconditionError(
                 "contraction_below_one",
-                f"Expected contraction={self.contraction:.17g} < 1: choose step_size < 2/L = {2 / self.smoothness:.6g}",
+                f"Expected contraction={self.slowest_contraction:.17g} < 1:"
+                f" choose step_size < 2/L = {2 / self.smoothness:.6g}",
             )
         require_finite(step_variance=self.step_variance)
-        if not math.sqrt(self.step_variance) >= max(MIN_RELATIVE_NOISE * self.radius, _LEAST_NOISE):
+        if not self.least_noise_std >= max(MIN_RELATIVE_NOISE * self.radius, _LEAST_NOISE):
             raise PreconditionError(
                 "noise_resolvable",
-                f"Expected noise per step sqrt(2 step_size) noise_scale = {math.sqrt(self.step_variance):.3g}"
+                f"Expected noise per step sqrt(2 step_size / cool_down) noise_scale = {self.least_noise_std:.3g}"
                 f" >= {MIN_RELATIVE_NOISE:g} radius = {MIN_RELATIVE_NOISE * self.radius:.3g}: raise noise_scale",
             )
         if self.grid and not (math.frexp(self.grid)[0] == 0.5 and self.grid >= _FINEST_GRID * self.radius):
@@ -109,19 +134,45 @@ class Mechanism:
         return exact + 2.0**-50
 
     @cached_property
+    def slowest_contraction(self) -> float:
+        """The largest c of any step: of the smallest, where the step size is not too large."""
+        return max(self.contraction, 1 - self.step_size * self.strong_convexity / self.cool_down + 2.0**-50)
+
+    @cached_property
     def step_variance(self) -> float:
         """nu^2 = 2 eta sigma^2: the noise added to each coordinate at each step."""
         return 2 * self.step_size * self.noise_scale * self.noise_scale
 
+    @property
+    def least_noise_std(self) -> float:
+        """nu / sqrt(q): of the last step of a run, which has the least noise."""
+        return math.sqrt(self.step_variance / self.cool_down)
+
+    @property
+    def num_batches(self) -> int:
+        """B"""
+        return self.num_slots // self.batch_size
+
+    def steady(self, steps: int) -> int:
+        """How many steps of a run of `steps` K >= 0 are at the full step size: its first."""
+        return max(steps - self.cool_down + 1, 0)
+
+    def cooling(self, steps: int) -> int:
+        """How many are not; with r of them left, the next has r/q of the step size."""
+        return steps - self.steady(steps)
+
     @cached_property
     def rounding_mu(self) -> float:
-        """2 (g sqrt(d) / nu) sqrt((1 + c) / (1 - c)): what rounding adds to every mu (`docs/mathematics/grid.md`)."""
-        c, push = self.contraction, self.grid * math.sqrt(self.num_parameters)
-        return 2 * push / math.sqrt(self.step_variance) * math.sqrt((1 + c) / (1 - c))
+        """2 (g sqrt(d) / nu) sqrt((1 + c) / (1 - c)), the largest c and the least nu of any step: what rounding adds to
+        every mu (`docs/mathematics/grid.md`)."""
+        push = self.grid * math.sqrt(self.num_parameters)
+        c = self.slowest_contraction
+        return 2 * push / self.least_noise_std * math.sqrt((1 + c) / (1 - c))
 
     def sensitivity(self, adjacency: Adjacency) -> float:
-        """s: how far one record can move one noiseless step; eta M / n0 (`zero_out`) or twice that (`replace`)."""
-        unit = self.step_size * self.gradient_bound / self.num_slots
+        """s: how far one record can move one noiseless step at the full step size, in which its batch is read:
+        eta M / b' (`zero_out`) or twice that (`replace`), b' >= b the slots of the smallest batch."""
+        unit = self.step_size * self.gradient_bound / (self.num_slots // self.num_batches)
         match adjacency:
             case Adjacency.ZERO_OUT:
                 return unit
@@ -138,6 +189,7 @@ class Mechanism:
 
         Raises `PreconditionError` if a stated constant is not the one that follows from the settings.
         """
+        document = {"batch_size": document["num_slots"], "cool_down": 1} | document  # from before there were batches
         return _stated(**{name: document[name] for name in (*_SETTINGS, *_DERIVED)})
 
 

@@ -12,7 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from app.privacy import accountant
-from app.privacy.accountant import Chain, Run
+from app.privacy.accountant import Run
 from app.privacy.errors import PreconditionError
 from app.privacy.mechanism import Adjacency, Mechanism, Objective
 from tests.app.privacy.paths import Step, calls, pulled_mu, quadratic_mu, worst_slopes
@@ -86,33 +86,34 @@ def exact_mu(history: list[Run], *, slopes: list[float], signs: list[float]) -> 
 @settings(max_examples=300)
 @given(history=histories, imported=st.booleans())
 def test_it_is_the_string_under_every_step(history, imported):
-    """Cut only where the noise fell, the chain has the string of all its steps, whatever was edited when."""
+    """The chain has the string of all its steps; where several were edited at different times their strings add, which
+    is no less."""
     apart = 2 * FIRST.radius if imported else 0.0
     chain = accountant.resume(accountant.imported(FIRST) if imported else accountant.started(FIRST), history)
-    assert accountant.unlearning_mu(chain) == pytest.approx(stepwise(history, apart=apart), rel=1e-10)
+    mu, exact = accountant.unlearning_mu(chain), stepwise(history, apart=apart)
+    assert mu >= exact * (1 - 1e-10)
+    if sum(run.edits > 0 for run in history[1:]) + imported <= 1:
+        assert mu == pytest.approx(exact, rel=1e-10)
 
 
 @given(history=histories, records=st.integers(0, 9))
 def test_what_is_deleted_now_is_asked_as_if_it_had_been(history, records):
     """Asking what a deletion would leave is asking after it, with no step run."""
     chain = accountant.replay(FIRST, history)
-    after = dataclasses.replace(
-        chain, influence=chain.influence + records * chain.presence, edits=chain.edits + records
-    )
+    after = accountant.erased(chain, records=records)
     assert accountant.unlearning_mu(chain, records=records) == accountant.unlearning_mu(after)
-    assert accountant.unlearning_mu(accountant.erased(chain, records=records)) == accountant.unlearning_mu(after)
+    assert after.influence == pytest.approx(chain.influence + records * chain.presence, rel=1e-12)
 
 
 @given(history=histories, sizes=st.lists(st.floats(0.05, 6.0), min_size=6, max_size=6))
 def test_neither_step_size_nor_rising_noise_bends_the_string(history, sizes):
-    """Whatever the step sizes, while the noise does not fall mu is W / sqrt(V) and nothing more is remembered."""
+    """Whatever the step sizes, while the noise does not fall mu is W / sqrt(V)."""
     scales = sorted(run.mechanism.noise_scale if run.mechanism else 0.1 for run in history)
     history = [
         dataclasses.replace(run, mechanism=with_(step_size=size, noise_scale=scale))
         for run, size, scale in zip(history, sizes, scales, strict=False)
     ]
     chain = accountant.replay(FIRST, history)
-    assert chain.parts == ()
     assert accountant.unlearning_mu(chain) == pytest.approx(one_piece(history), rel=1e-10)
     assert accountant.unlearning_mu(chain) == pytest.approx(stepwise(history), rel=1e-10)
 
@@ -177,7 +178,8 @@ def test_it_is_exact_for_the_worst_quadratic(history):
     slopes = slopes_within(history, lambda low, high: low)
     exact = exact_mu(history, slopes=slopes, signs=[1.0] * len(slopes))
     assert exact <= accountant.unlearning_mu(chain) * (1 + 1e-11)
-    if not chain.parts:
+    noises = [made.noise_scale for made, _ in steps_of(history)]
+    if noises == sorted(noises):
         assert exact == pytest.approx(accountant.unlearning_mu(chain), rel=1e-11)
 
 
@@ -203,41 +205,43 @@ def test_naming_the_same_mechanism_is_naming_none(history):
 
 @given(history=histories, data=st.data())
 def test_one_person_is_followed_through_varying_runs(history, data):
-    """`deletion` where mechanisms vary is the recursion over the steps since the records came, theirs alone."""
+    """`deletion` where mechanisms vary is the string over the steps since the records came, theirs alone."""
     came = data.draw(st.integers(0, len(history) - 1))
     left = data.draw(st.integers(came, len(history) - 1))
     absent, present = (sum(run.steps for run in part) for part in (history[:came], history[came:left]))
-    alone = accountant.alone(FIRST, history, records=2, steps_present=present, steps_absent=absent)
-    steps = list(steps_of(history))[absent:]
-    assert [made for made, _ in steps_of(alone)] == [made for made, _ in steps]
-    assert [differing for _, differing in steps_of(alone)] == [2] * present + [0] * (len(steps) - present)
-    assert accountant.unlearning_mu(accountant.replay(FIRST, alone)) == pytest.approx(stepwise(alone), rel=1e-10)
+    mechanisms = [made for made, _ in steps_of(history)][absent:]
+    path = [
+        (made.contraction, made.step_variance, 2 * made.sensitivity(Adjacency.ZERO_OUT) * (step < present))
+        for step, made in enumerate(mechanisms)
+    ]
+    chain = accountant.replay(FIRST, history)
+    found = accountant.deletion_mu(chain, records=2, steps_present=present, steps_absent=absent)
+    assert found == pytest.approx(pulled_mu(path), rel=1e-10)
 
 
 @given(history=histories)
 def test_a_restart_is_the_best_import(history):
-    """The comparison begins anew before the run where that helps most."""
+    """The comparison begins anew before the run where that helps most; strings of several edits add."""
     spelt, made = [], FIRST
     for run in history:
         made = run.mechanism or made
         spelt.append(dataclasses.replace(run, mechanism=made))
     best = min(stepwise(spelt[index:], apart=2.0) for index in range(len(spelt)))
-    assert accountant.restart_mu(FIRST, history) == pytest.approx(best, rel=1e-10)
+    found = accountant.restart_mu(FIRST, history)
+    assert found >= best * (1 - 1e-10)
+    if not any(run.edits for run in history[1:]):
+        assert found == pytest.approx(best, rel=1e-10)
 
 
-def test_asking_costs_what_the_falls_cost():
-    """A question costs in proportion to how often the noise fell, however many runs and steps there were."""
+def test_a_long_chain_costs_what_the_runs_within_its_horizon_cost():
+    """Asking after a chain of many runs looks at those that still count, and of the others only at which they are."""
 
-    def cost(falls: int, steps: int) -> int:
-        loud, quiet = with_(noise_scale=0.3), with_(noise_scale=0.1)
-        history = [
-            Run(steps=steps, records=1, mechanism=made) for _ in range(falls) for made in (loud, loud, loud, quiet)
-        ]
-        chain = accountant.replay(FIRST, history)
-        return calls(lambda: accountant.unlearning_mu(chain))
+    def cost(runs: int, steps: int) -> int:
+        chain = accountant.replay(FIRST, [Run(steps=steps)] * runs)
+        return calls(lambda: accountant.unlearning_mu(chain, records=1))
 
-    assert cost(20, 10**9) == cost(20, 10**3)
-    assert cost(400, 9) <= 21 * cost(20, 9)
+    assert cost(2, 10**9) <= cost(2, 10**6) + 9
+    assert cost(300, 50) <= cost(200, 50) + 100 + 9
 
 
 # --- what is refused -------------------------------------------------------------------------------------------------
@@ -249,18 +253,8 @@ def test_a_chain_keeps_its_problem(changed):
     run = Run(steps=1, mechanism=with_(**changed))
     attempts: list[Any] = [
         lambda: accountant.replay(FIRST, [run]),
-        lambda: accountant.alone(FIRST, [run], records=1, steps_present=0),
         lambda: accountant.restart_mu(FIRST, [run]),
     ]
     for attempt in attempts:
         with pytest.raises(PreconditionError, match=f"same_problem: Expected {next(iter(changed))}="):
             attempt()
-
-
-@pytest.mark.parametrize("changed", [{"step_size": 1.0}, {"noise_scale": 0.2}, {"noise_scale": 0.05}])
-def test_the_closed_form_is_for_one_mechanism(changed):
-    """`deletion_mu` refuses a chain of several mechanisms, also after the first has returned."""
-    history = [Run(steps=9), Run(steps=3, mechanism=with_(**changed)), Run(steps=5, records=1, mechanism=FIRST)]
-    chain: Chain = accountant.replay(FIRST, history)
-    with pytest.raises(PreconditionError, match="mechanism_constant"):
-        accountant.deletion_mu(chain, records=1, steps_present=12)

@@ -106,14 +106,21 @@ def test_a_statement_after_learning_again():
     assert [g.mu for g in certificate.check(statement(unseen, kind="learn"))][:3] == [0, 0, 0]
 
 
-def test_a_statement_with_a_merged_history():
-    """A history whose old runs were merged still accounts for the versions published in its course."""
+def test_a_statement_without_the_old_part_of_its_history():
+    """A history whose old runs are left out still accounts for the versions published in its course."""
     history = [Run(steps=50), *[Run(steps=100, records=1)] * 30, Run(steps=9, records=3)]
-    short = tuple(accountant.compact(MECHANISM, history))
-    assert len(short) < len(history)
+    left_out, short = accountant.compact(MECHANISM, history)
+    assert 50 < left_out < 3050
     exposure = Exposure(mechanism=MECHANISM, records=2, releases=((50, 1), (100, 30)))
-    made = evidence(history=short, steps_present=3050, exposures={"mdl_1": exposure})
-    assert certificate.check(statement(made)) == made.guarantees()
+    made = evidence(steps_before=left_out, history=tuple(short), steps_present=3050, exposures={"mdl_1": exposure})
+    assert certificate.check(statement(made, audited=False)) == made.guarantees()
+    of_all = evidence(history=tuple(history), steps_present=3050, exposures={"mdl_1": exposure})
+    for less, all_of_it in zip(made.guarantees(), of_all.guarantees(), strict=True):
+        assert less.mu == pytest.approx(all_of_it.mu, rel=1e-12)
+    few = Exposure(mechanism=MECHANISM, records=2, releases=((50, 1), (100, 20)))
+    lacking = evidence(steps_before=left_out, history=tuple(short), steps_present=3050, exposures={"mdl_1": few})
+    with pytest.raises(PreconditionError, match="own_releases_counted"):
+        statement(lacking, audited=False)
 
 
 def test_another_machine_may_round_otherwise():

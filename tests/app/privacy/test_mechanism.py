@@ -153,13 +153,39 @@ def test_a_constant_that_does_not_follow_is_refused(name):
             Mechanism.from_json(document | {name: wrong})
 
 
-@pytest.mark.parametrize("name", list(mechanism().to_json()))
+@pytest.mark.parametrize("name", mechanism().to_json().keys() - {"batch_size", "cool_down"})
 def test_a_document_that_lacks_anything_is_refused(name):
-    """Nothing of a document has a default."""
+    """Nothing of a document has a default, but what is older than batches: it read all rows in every step."""
     document = mechanism().to_json()
     del document[name]
     with pytest.raises(KeyError, match=name):
         Mechanism.from_json(document)
+
+
+def test_a_document_from_before_there_were_batches():
+    """It read all rows in every step, each of the full size."""
+    made = mechanism()
+    document = {name: value for name, value in made.to_json().items() if name not in ("batch_size", "cool_down")}
+    assert Mechanism.from_json(document) == made
+    assert (made.batch_size, made.cool_down, made.num_batches) == (made.num_slots, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("changed", "refused"),
+    [
+        ({"batch_size": 101}, "batch_size=101 <= num_slots=100"),
+        ({"batch_size": -1}, "integer batch_size=-1"),
+        ({"batch_size": 2.0}, "integer batch_size"),
+        ({"batch_size": False}, "integer batch_size"),
+        ({"cool_down": 0}, "integer cool_down=0"),
+        ({"cool_down": 51}, "cool_down=51 <= learn_steps=50"),
+        ({"cool_down": 2000, "learn_steps": 3000}, "and <= 1024"),
+    ],
+)
+def test_batches_that_cannot_be(changed, refused):
+    """A batch of no row or of more than there are, and a cool-down longer than learning, are refused by name."""
+    with pytest.raises(DomainError, match=refused):
+        mechanism(**changed)
 
 
 def test_an_unknown_objective_is_refused():

@@ -111,7 +111,7 @@ def test_lanes_of_a_run_in_its_own_process(mechanism: Mechanism) -> None:
     features = np.random.default_rng(0).standard_normal((slots, 5)).astype(np.float32)
     features /= 1.001 * np.linalg.norm(features, axis=1, keepdims=True)
     features[::7] = 0
-    wide = replace(mechanism, num_slots=slots)
+    wide = replace(mechanism, num_slots=slots, batch_size=slots)
     for plan in (LEARNING, FORGETTING):
         with held_in_memory(features, np.zeros(slots, np.int32)) as rows:
             found = isolated.run(
