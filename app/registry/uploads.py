@@ -4,7 +4,7 @@ Nothing is sealed before the file was read to its end and every row of it has be
 """
 
 import io
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,15 +26,15 @@ _MOST_NAMED = 20
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upload:
     """A file of rows, read once. `classes`: what its labels stand for, as was declared; `folder`: where what must be
-    unpacked is spooled; `subject_ref` makes references of subject ids; `max_bytes`: of what the file unpacks to, and of
-    its rows; `few_rows`: of fewer, nothing is concluded from how many of them are unknown."""
+    unpacked is spooled; `subject_refs` makes references of subject ids, one of each; `max_bytes`: of what the file
+    unpacks to, and of its rows; `few_rows`: of fewer, nothing is concluded from how many of them are unknown."""
 
     file: io.RawIOBase
     folder: Path
     kind: ingest.Kind
     schema: Schema | None
     classes: tuple[str, ...]
-    subject_ref: Callable[[str], str]
+    subject_refs: Callable[[Iterable[str]], list[str]]
     max_bytes: int = ingest.MAX_BYTES
     few_rows: int = 0
 
@@ -90,7 +90,7 @@ def _let_pass(
         check(batch, num_read - num_suppressed)
         if batch.num_unknown is not None:
             num_unknown = batch.num_unknown if num_unknown is None else num_unknown + batch.num_unknown
-        references = [None if subject is None else upload.subject_ref(subject) for subject in batch.subjects]
+        references = _references(batch.subjects, upload)
         rows = _joined(batch, packed(references))
         kept = _kept(references, suppressed)
         if not kept.all():
@@ -108,6 +108,11 @@ def _let_pass(
             f"{', '.join(map(str, refused[:_MOST_NAMED]))}). Leave them out, or send suppressed=skip."
         )
     return counts, num_suppressed
+
+
+def _references(subjects: Sequence[str | None], upload: Upload) -> list[str | None]:
+    made = iter(upload.subject_refs(subject for subject in subjects if subject is not None))
+    return [None if subject is None else next(made) for subject in subjects]
 
 
 def _joined(batch: Batch, references: Refs) -> Rows:
