@@ -4,6 +4,7 @@ import decimal
 import math
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from decimal import Decimal
 from typing import Any, TypeAlias
 
@@ -51,6 +52,8 @@ def _plain_numbers(texts: Sequence[Any]) -> npt.NDArray[np.float64] | None:
     try:
         if "".join(texts).encode().translate(None, _OF_NUMBERS):
             return None
+        with suppress(ValueError):  # one is empty
+            return np.fromiter(map(float, texts), dtype=np.float64, count=len(texts))
         return np.array([float(text or "nan") for text in texts], dtype=np.float64)
     except (TypeError, ValueError):  # not all are texts; or one is no number
         return None
