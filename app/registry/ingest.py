@@ -41,7 +41,7 @@ _ARRAYS = {
     "y": "(n,) integers, each the place of its class in classes",
     "subject": f"(n,) strings of at most {LONGEST_NAME} characters",
 }
-SUBJECT_BYTES = 128  # what whose a row is takes, while the upload is read
+SUBJECT_BYTES = 128  # what whose a row is takes, wherever that is
 _PIECE = 2**20  # bytes of a file that are read at once
 _UNDECLARED = "is not declared in the schema"
 _LONGEST_SHOWN = 60  # characters of a column's name
