@@ -3,16 +3,12 @@
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from app.errors import DatasetUnusable
 from app.registry.manifest import BLOCK_ROWS, Shape
-
-if TYPE_CHECKING:
-    from app.registry.ingest import Batch
 
 _SEALING_BYTES = 16 * 2**20
 """Of blocks that wait to be sealed, unless a single one takes more."""
@@ -58,7 +54,7 @@ class Filling:
 
 
 class RowWriter:
-    """Takes batches, and has each block sealed when it is full, while the next is filled. `root`: once all is
+    """Takes rows, and has each block sealed when it is full, while the next is filled. `root`: once all is
     written."""
 
     def __init__(self, put: Callable[[Block], "Future[bytes]"], num_columns: int | None) -> None:
@@ -69,9 +65,6 @@ class RowWriter:
         self.num_columns = num_columns
         self.num_slots = 0
         self.root = ""
-
-    def append(self, batch: "Batch") -> None:
-        self.write(batch.features, batch.labels)
 
     def write(self, features: Features, labels: Labels) -> None:  # (b, columns), (b,)
         if self.num_columns is None:
