@@ -13,7 +13,7 @@ import json
 import os
 import re
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -97,6 +97,17 @@ class Keys:
     def subject_ref_of_hash(self, tenant_id: str, sha256: bytes) -> str:
         """The same, from the SHA-256 of the subject id: all that some lists of people to forget tell."""
         return "sub_" + self.fingerprint(b"subject", tenant_id.encode(), sha256)[:40]
+
+    def subject_refs(self, tenant_id: str, subject_ids: Iterable[str]) -> list[str]:
+        """Of many people, each as `subject_ref` has it, in a third of the time."""
+        begun = _mac_of(self._subject_key, b"subject", tenant_id.encode())
+        begun.update(hashlib.sha256().digest_size.to_bytes(8, "big"))
+        references = []
+        for subject_id in subject_ids:
+            mac = begun.copy()
+            mac.update(hashlib.sha256(subject_id.encode()).digest())
+            references.append("sub_" + mac.hexdigest()[:40])
+        return references
 
     def fingerprint(self, *parts: bytes) -> str:
         """A keyed hash (hex) of `parts`, for comparing what may hold personal data without storing it."""
@@ -320,10 +331,14 @@ def _new_secret() -> str:
 
 def _mac(key: bytes, *parts: bytes) -> bytes:
     """Of the list of `parts`: where one ends and the next begins counts too."""
+    return _mac_of(key, *parts).digest()
+
+
+def _mac_of(key: bytes, *parts: bytes) -> hmac.HMAC:
     mac = hmac.new(key, digestmod=hashlib.sha256)
     for part in parts:
         mac.update(len(part).to_bytes(8, "big") + part)
-    return mac.digest()
+    return mac
 
 
 def _text(path: Path) -> str:

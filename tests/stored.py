@@ -4,7 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+import sqlalchemy as sa
 
+from app.access.service import DEFAULT_TENANT
+from app.db.tables import Record
 from app.installation import Installation
 from app.registry import repository
 
@@ -27,6 +30,14 @@ def rows_of(at: Installation, rows_id: str) -> Seen:
     """Of a dataset, or of rows that wait to be added to one."""
     with at.rows.open(rows_id, root_of(at, rows_id)) as rows:
         return Seen(features=rows.features.copy(), labels=rows.labels.copy(), num_slots=rows.num_slots)
+
+
+def slots_of(at: Installation, dataset_id: str, *subject_ids: str) -> list[int]:
+    """On record, of all rows of each of these people of the default tenant, who have not been erased yet."""
+    mine = sa.select(Record.slot).where(Record.dataset_id == dataset_id).order_by(Record.slot)
+    refs = [at.keys.subject_ref(DEFAULT_TENANT, subject_id) for subject_id in subject_ids]
+    with at.database.reading() as session:
+        return [slot for ref in refs for slot in session.scalars(mine.where(Record.subject_ref == ref))]
 
 
 def flipped(content: bytes, place: int) -> bytes:

@@ -167,6 +167,12 @@ class Call:
         """What stands for this person, by the tenant's rule for subject ids. Raises `InputInvalid`, at `path`."""
         return self.at.keys.subject_ref(self.caller.tenant_id, self.normal(subject_id, path=path))
 
+    def subject_refs(self, subject_ids: Iterable[str]) -> list[str]:
+        """Of many people. Raises `InputInvalid`."""
+        rule = self.caller.policy.subject_rule
+        normal = subject_ids if rule == "exact" else map(self.normal, subject_ids)
+        return self.at.keys.subject_refs(self.caller.tenant_id, normal)
+
     def normal(self, subject_id: str, *, path: str = "subject_id") -> str:
         """The form by which the tenant compares subject ids."""
         found = subjects.normal(subject_id, self.caller.policy.subject_rule)

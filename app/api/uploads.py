@@ -107,7 +107,7 @@ def upload(
         schema=schema,
         classes=classes,
         folder=folder(call.at.settings),
-        subject_ref=call.subject_ref,
+        subject_refs=call.subject_refs,
         max_bytes=_UNPACKED * call.at.settings.max_upload_bytes,
         few_rows=few_rows,
     )

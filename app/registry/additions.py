@@ -4,9 +4,7 @@ The number of slots never changes. A slot is free when nothing says whose its ro
 the row is known to be null, and comes back with the batch, so that whoever asks to be forgotten meanwhile is found.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 import numpy as np
 from sqlalchemy.orm import Session
@@ -15,8 +13,9 @@ from app.audit import service as audit
 from app.db import actor, now
 from app.db.tables import Addition, Dataset, new_id
 from app.errors import AdditionUnknown, DatasetFull, FieldError, InputInvalid
-from app.registry import datasets, records, repository
+from app.registry import datasets, records, repository, shuffle
 from app.registry.ingest import Batch
+from app.registry.references import References
 from app.registry.rows import RowStore
 from app.registry.uploads import Suppressed, Upload, take_in
 
@@ -27,7 +26,7 @@ class Staged:
 
     addition_id: str
     root: str
-    subject_refs: Sequence[str | None]
+    subject_refs: References
     num_suppressed: int  # rows that were left out
 
 
@@ -41,18 +40,18 @@ class Taken:
 
 
 def stage(rows: RowStore, dataset: Dataset, upload: Upload, *, num_free: int, suppressed: Suppressed) -> Staged:
-    """Read an upload, encoded as the dataset is, row by row into the row store, as a batch of its own.
+    """Read an upload, encoded as the dataset is, into the row store, in a random order, as a batch of its own.
 
     Raises `DatasetFull` for more than `num_free` rows, `SchemaInvalid`, `RowInvalid`, `DatasetUnusable`,
     `InputInvalid` or `SubjectSuppressed`; then nothing is left on disk.
     """
     addition_id = new_id("add")
 
-    def check(batch: Batch, _first_row: int) -> None:
+    def check(batch: Batch, num_taken: int) -> None:
         if batch.features.shape[1] != dataset.num_features + 1:
             expected = f"expected {dataset.num_features} features, as in the dataset"
             raise InputInvalid("The rows are not of the dataset's shape.", [FieldError("x", expected)])
-        _check_room(writer.num_slots, num_free)
+        _check_room(num_taken, num_free)
 
     with rows.writing(addition_id, dataset.num_features + 1) as writer:
         taken = take_in(writer, upload, suppressed=suppressed, check=check)
@@ -66,15 +65,17 @@ def stage(rows: RowStore, dataset: Dataset, upload: Upload, *, num_free: int, su
 
 
 def register(session: Session, *, dataset: Dataset, staged: Staged) -> Addition:
-    """Promise the lowest free slots to the rows of a batch, and the rows to the dataset.
+    """Promise free slots, chosen at random, to the rows of a batch, and the rows to the dataset.
 
     Raises `DatasetFull`, `DatasetRetired`.
     """
     datasets.require_kept(dataset)
     num_records = len(staged.subject_refs)
-    free = np.ones(dataset.num_slots, dtype=np.bool_)
-    free[np.fromiter(repository.taken_slots(session, dataset_id=dataset.id), dtype=np.int64)] = False
-    _check_room(num_records, int(free.sum()))
+    is_free = np.ones(dataset.num_slots, dtype=np.bool_)
+    is_free[np.fromiter(repository.taken_slots(session, dataset_id=dataset.id), dtype=np.int64)] = False
+    free = np.flatnonzero(is_free)
+    _check_room(num_records, len(free))
+    slots = shuffle.generator().choice(free, num_records, replace=False, shuffle=False)
     addition = Addition(
         id=staged.addition_id,
         tenant_id=actor(session).tenant_id,
@@ -90,7 +91,7 @@ def register(session: Session, *, dataset: Dataset, staged: Staged) -> Addition:
         session,
         dataset_id=dataset.id,
         subject_refs=staged.subject_refs,
-        slots=islice(np.flatnonzero(free).tolist(), num_records),
+        slots=np.sort(slots).tolist(),  # the rows of the batch are in a random order
         addition_id=addition.id,
     )
     audit.record(session, "dataset.records_added", dataset.id, addition_id=addition.id, num_records=num_records)

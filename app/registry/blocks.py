@@ -1,8 +1,8 @@
 """Blocks of rows in the clear: how they are written one after the other, and where in memory their parts are."""
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -10,8 +10,8 @@ import numpy.typing as npt
 from app.errors import DatasetUnusable
 from app.registry.manifest import BLOCK_ROWS, Shape
 
-if TYPE_CHECKING:
-    from app.registry.ingest import Batch
+_SEALING_BYTES = 16 * 2**20
+"""Of blocks that wait to be sealed, unless a single one takes more."""
 
 Features = npt.NDArray[np.float32]  # (rows, columns)
 Labels = npt.NDArray[np.int32]  # (rows,)
@@ -54,19 +54,17 @@ class Filling:
 
 
 class RowWriter:
-    """Takes batches, and seals each block when it is full. `root`: once all is written."""
+    """Takes rows, and has each block sealed when it is full, while the next is filled. `root`: once all is
+    written."""
 
-    def __init__(self, put: Callable[[Block], bytes], num_columns: int | None) -> None:
+    def __init__(self, put: Callable[[Block], "Future[bytes]"], num_columns: int | None) -> None:
         self._put = put
-        self._blocks: list[bytes] = []
+        self._blocks: list[Future[bytes]] = []
         self._waiting: Block | None = None
         self._rows_waiting = 0
         self.num_columns = num_columns
         self.num_slots = 0
         self.root = ""
-
-    def append(self, batch: "Batch") -> None:
-        self.write(batch.features, batch.labels)
 
     def write(self, features: Features, labels: Labels) -> None:  # (b, columns), (b,)
         if self.num_columns is None:
@@ -92,13 +90,17 @@ class RowWriter:
         self._flush()
         if not self.num_slots or not self.num_columns:
             raise DatasetUnusable("There are no rows.")
-        return Shape(num_slots=self.num_slots, num_columns=self.num_columns), self._blocks
+        shape = Shape(num_slots=self.num_slots, num_columns=self.num_columns)
+        return shape, [block.result() for block in self._blocks]
 
     def _flush(self) -> None:
         if self._waiting is None:
             return
         full, rows = self._waiting, slice(0, self._rows_waiting)
         block = Block(number=full.number, first=full.first, features=full.features[rows], labels=full.labels[rows])
+        at_once = max(1, _SEALING_BYTES // (full.features.nbytes + full.labels.nbytes))
+        if len(self._blocks) >= at_once:
+            self._blocks[-at_once].result()
         self._blocks.append(self._put(block))
         self._waiting, self._rows_waiting = None, 0
 

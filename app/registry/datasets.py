@@ -1,6 +1,5 @@
 """Datasets: an upload becomes encoded rows on disk and references in the database; the upload itself is not kept."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
@@ -12,6 +11,7 @@ from app.errors import DamageKind, DatasetBusy, DatasetDamaged, DatasetRetired, 
 from app.privacy.budget import Budget
 from app.registry import damage, ingest, records, repository
 from app.registry.encoding import Schema
+from app.registry.references import References
 from app.registry.rows import RowStore
 from app.registry.uploads import Suppressed, Upload, take_in
 
@@ -26,12 +26,12 @@ class Encoded:
     num_features: int
     num_slots: int
     root: str
-    subject_refs: Sequence[str | None]
+    subject_refs: References
     num_suppressed: int  # rows that were left out
 
 
 def encode(rows: RowStore, upload: Upload, *, suppressed: Suppressed) -> Encoded:
-    """Read an upload row by row into the row store.
+    """Read an upload into the row store, each row into a slot that says nothing of where it stood in the file.
 
     Raises `SchemaInvalid`, `RowInvalid`, `DatasetUnusable`, `InputInvalid` or `SubjectSuppressed`; then nothing is left
     on disk.

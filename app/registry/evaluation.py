@@ -8,7 +8,7 @@ each other.
 import hashlib
 import math
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,7 +57,7 @@ def of_model(session: Session, *, dataset: Dataset, evaluated_on: Dataset, may_k
 
 
 def of_addition(
-    session: Session, *, dataset: Dataset, rows: Part, subject_refs: Sequence[str | None], may_know: bool
+    session: Session, *, dataset: Dataset, rows: Part, subject_refs: Iterable[str | None], may_know: bool
 ) -> list[Comparison]:
     """What must be compared before rows come to a dataset: with each dataset that its models are measured on, and each
     that is learned from by models that are measured on it. Raises as `of_model`."""

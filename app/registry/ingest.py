@@ -41,7 +41,7 @@ _ARRAYS = {
     "y": "(n,) integers, each the place of its class in classes",
     "subject": f"(n,) strings of at most {LONGEST_NAME} characters",
 }
-SUBJECT_BYTES = 128  # what whose a row is takes, while the upload is read
+SUBJECT_BYTES = 128  # what whose a row is takes, wherever that is
 _PIECE = 2**20  # bytes of a file that are read at once
 _UNDECLARED = "is not declared in the schema"
 _LONGEST_SHOWN = 60  # characters of a column's name
@@ -177,11 +177,12 @@ def _undeclared(name: str, missing: Sequence[str]) -> str:
 def _read_csv(file: io.RawIOBase, schema: Schema) -> Iterator[Batch]:
     pieces = io.BufferedReader(file, _PIECE)
     with io.TextIOWrapper(pieces, encoding="utf-8-sig", errors="surrogateescape", newline="") as stream:
-        records = _records(stream)
+        lines_read = _Lines(stream)
+        records = _records(lines_read)
         line, header = next(records, (1, []))
         _check_columns(header, schema, f"line {line}, ")
         most = _batch_rows(len(header) + schema.num_features)
-        while rows := _some(records, most):
+        while rows := _some(records, lines_read, most):
             lines = [line for line, _ in rows]
             faults = Faults.in_file(lines)
             faults.mark("", [len(fields) != len(header) for _, fields in rows], f"expected {len(header)} fields")
@@ -190,19 +191,17 @@ def _read_csv(file: io.RawIOBase, schema: Schema) -> Iterator[Batch]:
             yield _of_schema(schema.encode_labelled(columns, lines))
 
 
-def _some(records: Iterator[tuple[int, list[str]]], most: int) -> list[tuple[int, list[str]]]:
+def _some(records: Iterator[tuple[int, list[str]]], lines: "_Lines", most: int) -> list[tuple[int, list[str]]]:
     """The next records, as many as make a batch."""
     rows: list[tuple[int, list[str]]] = []
-    num_chars = 0
-    while len(rows) < most and num_chars < BATCH_CHARS and (record := next(records, None)):
+    enough = lines.num_chars + BATCH_CHARS
+    while len(rows) < most and lines.num_chars < enough and (record := next(records, None)):
         rows.append(record)
-        num_chars += sum(map(len, record[1])) + len(record[1])
     return rows
 
 
-def _records(stream: IO[str]) -> Iterator[tuple[int, list[str]]]:
+def _records(lines: "_Lines") -> Iterator[tuple[int, list[str]]]:
     """The records of a csv file, each with the line on which it starts; blank lines are none."""
-    lines = _Lines(stream)
     reader = csv.reader(lines, strict=True)
     line = 1
     try:
@@ -218,15 +217,17 @@ def _records(stream: IO[str]) -> Iterator[tuple[int, list[str]]]:
 
 
 class _Lines:
-    """The lines of a csv file, as long as those of one record fit into the room for it."""
+    """The lines of a csv file, as long as those of one record fit into the room for it; `num_chars`: of all so far."""
 
     def __init__(self, stream: IO[str]) -> None:
         self._stream = stream
         self.room = LONGEST_RECORD  # characters
+        self.num_chars = 0
 
     def __iter__(self) -> Iterator[str]:
         while line := self._stream.readline(self.room):
             self.room -= len(line)
+            self.num_chars += len(line)
             if self.room == 0:
                 raise csv.Error
             if not line.isascii() and _NOT_UTF8.search(line):

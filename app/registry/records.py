@@ -46,7 +46,7 @@ def add(
     session: Session,
     *,
     dataset_id: str,
-    subject_refs: Sequence[str | None],
+    subject_refs: Iterable[str | None],
     slots: Iterable[int],
     addition_id: str | None = None,
 ) -> None:

@@ -18,6 +18,7 @@ import os
 import re
 import secrets
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,8 @@ from app.registry.memory import Memory
 from app.registry.sealing import Sealed
 from app.registry.store import ObjectStore
 
+_SEALERS = 4
+"""Threads that seal blocks while the next ones are filled: mostly they wait for a disk or a bucket."""
 _ROWS_ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
 
@@ -94,9 +97,10 @@ class RowStore:
     @contextmanager
     def beside(self, rows_id: str, num_columns: int | None = None) -> Iterator[RowWriter]:
         """As `writing`, whatever is there already; for whoever is `alone` with it, and destroys what is not needed."""
-        writer = RowWriter(lambda block: self._put(rows_id, block), num_columns)
-        yield writer
-        writer.root = self._manifests.write(rows_id, *writer.finish())
+        with ThreadPoolExecutor(_SEALERS, thread_name_prefix="sealer") as sealers:
+            writer = RowWriter(lambda block: sealers.submit(self._put, rows_id, block), num_columns)
+            yield writer
+            writer.root = self._manifests.write(rows_id, *writer.finish())
 
     def is_there(self, rows_id: str, root: str) -> bool:
         """Whether there is a manifest of this root."""

@@ -4,6 +4,7 @@ import decimal
 import math
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from decimal import Decimal
 from typing import Any, TypeAlias
 
@@ -17,6 +18,7 @@ Values: TypeAlias = Any  # a pyarrow Array or ChunkedArray (untyped), or a seque
 LONGEST_NAME = 500  # characters; as many as a deletion request may name a person with
 
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_OF_NUMBERS = b"0123456789+-.eE"
 _NO_CODE = re.compile(r"[+-]?(?:0|[1-9][0-9]{0,99})(?:\.[0-9]{1,100})?(?:[eE][+-]?[0-9]{1,3})?")
 """A number as one is written that is no code such as `007`, where zeros in front count."""
 _TOO_LONG = "\x00"  # stands for a text that is longer than any name in UTF-8; neither a name nor a number
@@ -39,7 +41,22 @@ def numbers(values: Values) -> npt.NDArray[np.float64]:
         kind = values.type
         if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
             return np.asarray(pc.cast(values, pa.float64(), safe=False), dtype=np.float64)
-    return np.array([number(value) for value in listed(values)], dtype=np.float64)
+    texts = listed(values)
+    found = _plain_numbers(texts)
+    return np.array([number(value) for value in texts], dtype=np.float64) if found is None else found
+
+
+def _plain_numbers(texts: Sequence[Any]) -> npt.NDArray[np.float64] | None:
+    """As `number` has them, in a tenth of the time; None unless all are texts that are numbers or empty: `float` takes
+    more than these, but of no other characters."""
+    try:
+        if "".join(texts).encode().translate(None, _OF_NUMBERS):
+            return None
+        with suppress(ValueError):  # one is empty
+            return np.fromiter(map(float, texts), dtype=np.float64, count=len(texts))
+        return np.array([float(text or "nan") for text in texts], dtype=np.float64)
+    except (TypeError, ValueError):  # not all are texts; or one is no number
+        return None
 
 
 def number(value: object) -> float:

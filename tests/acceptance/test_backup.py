@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from app import installation
@@ -83,7 +82,7 @@ def test_nobody_comes_back(tmp_path: Path, new_database: NewDatabase) -> None:
         assert done.returncode == 0, done.stderr
         with installation.opened(Settings.model_validate({"data_dir": data} | settings | database)) as at:
             features = rows_of(at, dataset.id).features
-        assert np.flatnonzero(~features.any(axis=1)).tolist() == [7, 8]
+        assert (~features.any(axis=1)).sum() == 2
         assert not list((data / "weights").rglob("*.sealed"))
 
         with processes.up(data, **settings, **database) as up, connected(up, data) as client:

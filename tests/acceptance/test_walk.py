@@ -3,13 +3,14 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
 from app.accounting import certificates, verify
 from app.accounting import repository as accounting_repository
 from app.installation import Installation
-from tests.stored import rows_of
+from tests.stored import rows_of, slots_of
 
 Make = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
@@ -28,6 +29,7 @@ def test_a_person_is_forgotten(
 ) -> None:
     """A request nulls the person's rows, publishes a certified version, completes, and leaves no old weights."""
     dataset = new_dataset(rows=90, classes=classes, rows_each=2)
+    slots = slots_of(at, dataset["id"], "p3")
     model = new_model(dataset["id"], noise_scale=0.02)
     assert model["status"] == "learning"
     assert work() == 1
@@ -48,8 +50,8 @@ def test_a_person_is_forgotten(
         "completed",
     ]
     rows = rows_of(at, dataset["id"])
-    assert not rows.features[[6, 7]].any()
-    assert not rows.labels[[6, 7]].any()
+    assert np.flatnonzero(~rows.features.any(axis=1)).tolist() == sorted(slots)
+    assert not rows.labels[slots].any()
     assert get(f"/datasets/{dataset['id']}")["num_records"] == 88
 
     [owed] = done["models"]

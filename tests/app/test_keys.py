@@ -65,6 +65,9 @@ def test_a_reference_is_a_keyed_hash(keys: Keys, tmp_path: Path) -> None:
     assert reference == "sub_" + hmac.new(key, message, hashlib.sha256).hexdigest()[:40]
     assert keys.subject_ref_of_hash("ten_1", sha256) == reference != keys.subject_ref("ten_2", "jane")
     assert len(key) == 32
+    assert keys.subject_refs("ten_1", iter(["jane", "jöe"])) == [
+        keys.subject_ref("ten_1", who) for who in ("jane", "jöe")
+    ]
 
 
 @given(one=st.lists(st.binary(max_size=4), max_size=4), other=st.lists(st.binary(max_size=4), max_size=4))

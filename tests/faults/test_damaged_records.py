@@ -22,7 +22,7 @@ from app.installation import Installation
 from app.operations import chores
 from tests.app.deletion import people as persons
 from tests.conftest import people
-from tests.stored import flipped, rows_of
+from tests.stored import flipped, rows_of, slots_of
 from worker import runner
 
 Make = Callable[..., dict[str, Any]]
@@ -89,7 +89,8 @@ def test_a_flipped_bit_is_no_absence(
     """It is found and named; until it is mended and rechecked nobody is erased, and nobody is told that nothing is
     held, whoever starts again; then everybody gets what they asked for."""
     dataset_id = new_dataset(rows=30)["id"]
-    bit = Bit(at, dataset_id, 3, column)
+    slots = slots_of(at, dataset_id, "p3", "p4")
+    bit = Bit(at, dataset_id, slots[0], column)
     if found_by == "recheck":
         _recheck(gateway, dataset_id)
     else:
@@ -120,7 +121,7 @@ def test_a_flipped_bit_is_no_absence(
     outcomes = {who: one["outcome"] for who, one in ended.items()}
     assert outcomes == {"p3": "forgotten", "p4": "forgotten", "stranger": "nothing_held"}
     assert get(f"/deletion-requests/{strict.json()['id']}")["outcome"] == "nothing_held"
-    assert not rows_of(at, dataset_id).features[[3, 4]].any()
+    assert not rows_of(at, dataset_id).features[slots].any()
 
 
 def test_a_reference_that_is_no_text_any_more(
@@ -145,7 +146,7 @@ def test_a_run_verifies_whom_it_erases(
     dataset_id = new_dataset(rows=30)["id"]
     before = rows_of(at, dataset_id)
     asked = forget("p3")["id"]
-    bit = Bit(at, dataset_id, 3, column)
+    bit = Bit(at, dataset_id, *slots_of(at, dataset_id, "p3"), column)
     assert work() == 0
     assert get(f"/datasets/{dataset_id}")["damage"]["kind"] == "record"
     assert get(f"/deletion-requests/{asked}")["status"] == "accepted"
@@ -165,7 +166,7 @@ def test_a_run_verifies_where_rows_are_to_go(
     file = {"file": ("p.npz", people("new"))}
     assert gateway.post(f"/v1/datasets/{dataset_id}/records", files=file).status_code == 202
     before = rows_of(at, dataset_id)
-    Bit(at, dataset_id, 3, "slot")
+    Bit(at, dataset_id, *slots_of(at, dataset_id, "new"), "slot")
     assert work() == 0
     assert get(f"/datasets/{dataset_id}")["damage"]["kind"] == "record"
     assert (rows_of(at, dataset_id).features == before.features).all()
@@ -178,7 +179,8 @@ def test_a_request_from_before_the_damage_was_found(
     told so; once the record is sound they are found."""
     patient = Policy(grace_seconds=3600)
     dataset_id = new_dataset(rows=30)["id"]
-    bit = Bit(at, dataset_id, 3, "subject_ref")
+    [slot] = slots_of(at, dataset_id, "p3")
+    bit = Bit(at, dataset_id, slot, "subject_ref")
     with at.database.writing() as session:
         persons.obey(session, patient)
         request_id = persons.ask(session, _ref(at, "p3"), patient).request.id
@@ -194,7 +196,7 @@ def test_a_request_from_before_the_damage_was_found(
     with at.database.reading() as session:
         found = deletion.get(session, request_id)
         assert (found.status, found.outcome) == ("completed", "forgotten")
-    assert not rows_of(at, dataset_id).features[3].any()
+    assert not rows_of(at, dataset_id).features[slot].any()
 
 
 def test_a_request_is_not_done_while_another_dataset_may_hold_them(
@@ -203,7 +205,8 @@ def test_a_request_is_not_done_while_another_dataset_may_hold_them(
     """Who is erased from a sound dataset is not said to be forgotten until a damaged one can tell; then they are
     erased from that one too. A request that names the sound one alone is done."""
     damaged, sound = new_dataset(rows=30)["id"], new_dataset(rows=30, seed=1)["id"]
-    bit = Bit(at, damaged, 3, "subject_ref")
+    [slot], [in_sound] = slots_of(at, damaged, "p3"), slots_of(at, sound, "p3")
+    bit = Bit(at, damaged, slot, "subject_ref")
     asked, narrow = forget("p3")["id"], forget("p4", dataset_ids=[sound])["id"]
     _verify(at)
     assert work() == 1
@@ -211,14 +214,14 @@ def test_a_request_is_not_done_while_another_dataset_may_hold_them(
     assert get(f"/deletion-requests/{narrow}")["outcome"] == "forgotten"
     assert forget("stranger", dataset_ids=[sound])["outcome"] == "nothing_held"
     assert get(f"/deletion-requests/{asked}")["completed_at"] is None
-    assert not rows_of(at, sound).features[3].any()
+    assert not rows_of(at, sound).features[in_sound].any()
     bit.mend()
     assert _recheck(gateway, damaged) is None
     chores.settle(at)
     assert work() == 1
     chores.settle(at)
     assert get(f"/deletion-requests/{asked}")["outcome"] == "forgotten"
-    assert not rows_of(at, damaged).features[3].any()
+    assert not rows_of(at, damaged).features[slot].any()
 
 
 def test_no_absence_is_signed_meanwhile(
@@ -266,7 +269,7 @@ def test_who_consented_since_is_not_erased(
 ) -> None:
     """Rows that are there by a consent after the request are not what is asked for when it is looked up again."""
     dataset_id = new_dataset(rows=30)["id"]
-    bit = Bit(at, dataset_id, 3, "subject_ref")
+    bit = Bit(at, dataset_id, *slots_of(at, dataset_id, "p3"), "subject_ref")
     _verify(at)
     asked = forget("p3")["id"]
     bit.mend()

@@ -20,7 +20,7 @@ from tests.conftest import FORM, npz
 from tests.faults import processes
 from tests.faults.checks import assert_all_done_once
 from tests.faults.processes import wait_until
-from tests.stored import rows_of
+from tests.stored import rows_of, slots_of
 
 Make = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
@@ -87,16 +87,17 @@ def test_erasing_waits_for_room(
     """On a full disk the person's rows cannot be sealed anew: they stay, nobody is said to be erased, and both are done
     when there is room."""
     _fill(small_disk / "ballast")
+    [slot] = slots_of(at, live["dataset_id"], "p3")
     forget("p3")
     work()
-    assert rows_of(at, live["dataset_id"]).features[3].any()
+    assert rows_of(at, live["dataset_id"]).features[slot].any()
     with at.database.reading() as session:
         assert session.scalars(sa.select(Erasure.nulled_at)).one() is None
     (small_disk / "ballast").unlink()
 
     def erased() -> bool:
         work()
-        return not rows_of(at, live["dataset_id"]).features[3].any()
+        return not rows_of(at, live["dataset_id"]).features[slot].any()
 
     wait_until(erased)
 

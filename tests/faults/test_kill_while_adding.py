@@ -17,7 +17,7 @@ from tests.conftest import people
 from tests.faults import hops, processes
 from tests.faults.checks import assert_all_done_once
 from tests.faults.processes import wait_until
-from tests.stored import rows_of
+from tests.stored import rows_of, slots_of
 
 Make = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
@@ -57,7 +57,9 @@ def _assert_added_and_erased(at: Installation, get: Get, waiting: dict[str, Any]
     assert len(slots) == 2
     rows = rows_of(at, waiting["dataset"])
     expected = np.load(io.BytesIO(people("new1", "new2", "new3")))["y"][[0, 2]]
-    assert rows.labels[slots].tolist() == expected.tolist()
+    of_people = slots_of(at, waiting["dataset"], "new1", "new3")
+    assert sorted(of_people) == slots
+    assert rows.labels[of_people].tolist() == expected.tolist()
     assert addition.revision is not None
     assert [kind for kind, revision in runs if revision >= addition.revision] == ["relearn", "relearn"]
     assert get(f"/datasets/{waiting['dataset']}")["num_records"] == 58

@@ -11,7 +11,7 @@ from app.installation import Installation
 from tests.app.backup.conftest import quietly
 from tests.faults.checks import assert_all_done_once
 from tests.s3.server import Server
-from tests.stored import rows_of
+from tests.stored import rows_of, slots_of
 from worker import runner
 
 Make = Callable[..., dict[str, Any]]
@@ -28,6 +28,7 @@ def test_from_a_bucket_into_a_bucket(
 ) -> None:
     """Rows that were in a bucket are restored into another one, but for those of whoever was forgotten since."""
     dataset = new_dataset(rows=5000)
+    slots = slots_of(at, dataset["id"], "p4500")
     new_model(dataset["id"])
     work()
     archive, key_file = tmp_path / "archive", tmp_path / "key"
@@ -39,7 +40,7 @@ def test_from_a_bucket_into_a_bucket(
     own = at.settings.resolved_tombstones()
     restoring.restore(other, archive, key_file=key_file, remembered_in=own, progress=quietly)
     with installation.opened(other) as again:
-        assert not rows_of(again, dataset["id"]).features[4500].any()
+        assert not rows_of(again, dataset["id"]).features[slots].any()
         while runner.run_next(again, worker="test"):
             pass
         assert_all_done_once(again)

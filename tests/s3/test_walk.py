@@ -20,7 +20,7 @@ from tests.conftest import people
 from tests.faults.checks import assert_all_done_once
 from tests.faults.processes import wait_until
 from tests.s3.server import Server
-from tests.stored import rows_of
+from tests.stored import rows_of, slots_of
 from worker import runner
 
 Get = Callable[[str], Any]
@@ -47,7 +47,8 @@ def test_learn_forget_and_certify(
     assert gateway.get(first).status_code == 200
     with at.database.reading():
         [version_id] = at.weights.version_ids()
-    backup, row = s3.contents(bucket), rows_of(at, dataset["id"]).features[5].tobytes()
+    [slot] = slots_of(at, dataset["id"], "p5")
+    backup, row = s3.contents(bucket), rows_of(at, dataset["id"]).features[slot].tobytes()
 
     request = forget("p5")
     work()
@@ -56,7 +57,7 @@ def test_learn_forget_and_certify(
     certificate = get(f"/certificates/{owed['certificate_id']}")
     assert certificates.verify(certificate["jws"], gateway.get("/.well-known/jwks.json").json()).guarantees
     assert gateway.get(first).status_code == 410
-    assert not rows_of(at, dataset["id"]).features[5].any()
+    assert not rows_of(at, dataset["id"]).features[slot].any()
     assert_all_done_once(at)
 
     files = [path.read_bytes() for path in settings.data_dir.rglob("*") if path.is_file()]
@@ -93,14 +94,15 @@ def test_rows_are_added(
     staged = {name: content for name, content in s3.contents(bucket).items() if name not in before}
     assert staged
     assert not any((settings.data_dir / "blocks").glob(f"{addition}*.sealed"))
+    there, null = slots_of(at, dataset["id"], "new1", "new2")
     with installation.opened(settings) as other:
         forget("new2")
         assert runner.run_next(other, worker="w2")
     features = rows_of(at, dataset["id"]).features
-    assert (features[3].any(), features[4].any()) == (True, False)
+    assert (features[there].any(), features[null].any()) == (True, False)
     assert not staged.keys() & s3.contents(bucket).keys()
     assert set(at.rows.stored()) == {dataset["id"]}
-    row = features[3].tobytes()
+    row = features[there].tobytes()
     assert not any(row in content for content in staged.values())
     assert get("/runs")["items"][0]["kind"] == "relearn"
     assert_all_done_once(at)

@@ -1,5 +1,6 @@
 """Rows are added to a dataset that exists: into slots of forgotten people, and nowhere else."""
 
+import io
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,7 @@ from fastapi.testclient import TestClient
 
 from app.installation import Installation
 from tests.conftest import npz, people
-from tests.stored import rows_of
+from tests.stored import rows_of, slots_of
 
 Make = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
@@ -56,13 +57,15 @@ def test_rows_are_added(
     assert get(f"/datasets/{dataset['id']}/subjects/new1") == {"num_records": 1}
     before = get(f"/datasets/{dataset['id']}")
     assert (before["num_records"], before["num_subjects"], before["num_slots"]) == (19, 19, 20)
-    assert not rows_of(at, dataset["id"]).features[3:6].any()
+    features = rows_of(at, dataset["id"]).features
+    assert len(free := np.flatnonzero(~features.any(axis=1))) == 3
     assert set(at.rows.stored()) == {dataset["id"], made["id"]}
 
     assert work() == 1
     rows = rows_of(at, dataset["id"])
-    assert rows.features[3:5].any(axis=1).all()
-    assert not rows.features[5].any()
+    slots = slots_of(at, dataset["id"], "new1", "new2")
+    assert set(free) - set(slots) == set(np.flatnonzero(~rows.features.any(axis=1)))
+    assert rows.labels[slots].tolist() == np.load(io.BytesIO(people("new1", "new2")))["y"].tolist()
     assert np.linalg.norm(rows.features, axis=1).max() <= 1
     at.rows.check(dataset["id"], get(f"/datasets/{dataset['id']}")["digest"])
     assert set(at.rows.stored()) == {dataset["id"]}
@@ -155,13 +158,14 @@ def test_whoever_asks_before_the_rows_are_applied(
 ) -> None:
     """A request that comes while the batch waits finds the person, who ends null, and no batch is left."""
     assert add(dataset["id"], people("new1", "new2")).status_code == 202
+    null, there = slots_of(at, dataset["id"], "new1", "new2")
     request = forget("new1")
     assert work() == 1
     done = get(f"/deletion-requests/{request['id']}")
     assert (done["status"], done["outcome"]) == ("completed", "forgotten")
     features = rows_of(at, dataset["id"]).features
-    assert not features[3].any()
-    assert features[4].any()
+    assert not features[null].any()
+    assert features[there].any()
     assert set(at.rows.stored()) == {dataset["id"]}
     assert get(f"/datasets/{dataset['id']}")["num_records"] == 18
 
@@ -199,14 +203,15 @@ def test_rows_come_by_the_schema_of_the_dataset(
     rows = "".join(f"0.{row},{'ab'[row % 2]},p{row}\n" for row in range(1, 9))
     form = {"name": "people", "schema": SCHEMA}
     made = gateway.post("/v1/datasets", data=form, files={"file": ("p.csv", "x,y,who\n" + rows)}).json()
-    first = np.array(rows_of(at, made["id"]).features[1])
+    slots = slots_of(at, made["id"], "p2")
+    first = rows_of(at, made["id"]).features[slots]
     forget("p2")
     assert work() == 1
     assert add(made["id"], b"x,y,who\n0.2,c,new\n", filename="p.csv").status_code == 422
     assert add(made["id"], people("new")).status_code == 422
     assert add(made["id"], b"x,y,who\n0.2,a,new\n", filename="p.csv").status_code == 202
     assert work() == 1
-    np.testing.assert_array_equal(rows_of(at, made["id"]).features[1], first)
+    np.testing.assert_array_equal(rows_of(at, made["id"]).features[slots], first)
 
 
 def test_an_unknown_dataset(add: Callable[..., httpx.Response], refused: Refused, gateway: TestClient) -> None:

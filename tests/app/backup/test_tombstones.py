@@ -15,7 +15,7 @@ from app.errors import DatabasePutBack, TombstonesDamaged
 from app.installation import Installation
 from app.keys import Keys, KeyUnreadable
 from tests.faults.processes import wait_until
-from tests.stored import rows_of
+from tests.stored import rows_of, slots_of
 
 Make = Callable[..., dict[str, Any]]
 
@@ -107,18 +107,19 @@ def test_a_worker_records_before_it_erases(
 ) -> None:
     """Nobody's rows are touched whose request is not remembered: where that cannot be done the run fails."""
     dataset = new_dataset()
+    slots = slots_of(at, dataset["id"], "p1")
     forget("p1")
     file = at.settings.resolved_tombstones()
     file.unlink(missing_ok=True)
     file.mkdir()
     assert work() == 1
-    assert rows_of(at, dataset["id"]).features[1].any()
+    assert rows_of(at, dataset["id"]).features[slots].any()
     with at.database.writing() as session:
         assert session.scalars(sa.select(Run.error_code)).one() == "IsADirectoryError"
         session.get_one(Dataset, dataset["id"]).not_before = None
     file.rmdir()
     assert work() == 1
-    assert not rows_of(at, dataset["id"]).features[1].any()
+    assert not rows_of(at, dataset["id"]).features[slots].any()
     assert len(statuses(at)) >= 1
 
 

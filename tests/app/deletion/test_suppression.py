@@ -28,6 +28,21 @@ def test_whoever_asks_is_suppressed_where_they_ask(at: Installation) -> None:
         assert suppression.is_suppressed(session, "ds_2", []) == set()
 
 
+@pytest.mark.parametrize("few", [1, 1000])
+def test_many_are_looked_up_at_once(at: Installation, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those among many who are suppressed are found, whether few are suppressed or many."""
+    monkeypatch.setattr(suppression, "_FEW", few)
+    with at.database.writing() as session:
+        people.hold(session, ["sub_a"])
+        people.ask(session, "sub_7", Policy())
+        people.ask(session, "sub_8", Policy(), dataset_ids=["ds_1"])
+        people.ask(session, "stranger", Policy())
+    everybody = {f"sub_{number}" for number in range(2000)}
+    with at.database.reading() as session:
+        assert suppression.is_suppressed(session, "ds_1", everybody) == {"sub_7", "sub_8"}
+        assert suppression.is_suppressed(session, "ds_2", everybody) == {"sub_7"}
+
+
 def test_nobody_is_suppressed_before_their_request_is_accepted(at: Installation) -> None:
     """A request in review suppresses nobody; its approval does, and its rejection never did."""
     policy = Policy(auto_accept=False)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.errors import DatasetUnusable, InputInvalid, RowInvalid, SchemaInvalid
-from app.registry import encoding
+from app.registry import encoding, values
 from app.registry import schema as schemas
 from app.registry.encoding import SHRINK, Schema
 from app.registry.schema import parse_schema
@@ -384,3 +384,9 @@ def test_a_vector_with_nan_is_named_by_its_place() -> None:
     with pytest.raises(RowInvalid) as refusal:
         encoding.encode_vectors(x, first_line=10)
     assert [fault.path for fault in refusal.value.errors] == ["line 11, column x[1]", "line 12, column x[0]"]
+
+
+@given(st.lists(st.text("0123456789+-.eE_nN aAiIfF١", max_size=6) | st.floats().map(repr), max_size=4))
+def test_texts_are_numbers_together_as_they_are_alone(texts: list[str]) -> None:
+    """A column of texts is read as each of them is."""
+    np.testing.assert_array_equal(values.numbers(texts), [values.number(text) for text in texts])

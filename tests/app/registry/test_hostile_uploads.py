@@ -29,7 +29,7 @@ from app.config import Settings
 from app.main import create_app
 from tests.app.registry import bombs
 from tests.conftest import CLASSES
-from tests.stored import rows_of
+from tests.stored import rows_of, slots_of
 
 SCHEMA = {
     "columns": {
@@ -412,8 +412,10 @@ def test_the_layout_of_an_array_does_not_matter(send: Callable[..., httpx.Respon
 
 
 def _rows(client: TestClient, sent: httpx.Response) -> bytes:
-    rows = rows_of(client.app.state.installation, sent.json()["id"])
-    return rows.features.tobytes() + rows.labels.tobytes()
+    """Of each person, one after the other, whatever their slots."""
+    at, dataset_id = client.app.state.installation, sent.json()["id"]
+    rows, slots = rows_of(at, dataset_id), slots_of(at, dataset_id, *PEOPLE)
+    return rows.features[slots].tobytes() + rows.labels[slots].tobytes()
 
 
 # --- parquet ---------------------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """What holds of rows at rest, in a folder and in a bucket alike."""
 
 import datetime
+import errno
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,8 +11,7 @@ import pytest
 
 from app.errors import DamageKind, DatasetDamaged, DatasetTooLarge, DatasetUnknown, DatasetUnusable
 from app.keys import KeyEncryptionFile, KeyEncryptionKeyLost
-from app.registry.blocks import Filling
-from app.registry.ingest import Batch
+from app.registry.blocks import Features, Filling, Labels
 from app.registry.manifest import BLOCK_ROWS
 from app.registry.rows import RowStore
 from app.registry.s3 import S3Store
@@ -25,11 +25,11 @@ FILLED = (3, 4, 5, BLOCK_ROWS - 1, BLOCK_ROWS, 2 * BLOCK_ROWS + 6)
 ROOM = 2**20
 
 
-def batch_of(num_rows: int = NUM_SLOTS, seed: int = 0) -> Batch:
+def batch_of(num_rows: int = NUM_SLOTS, seed: int = 0) -> tuple[Features, Labels]:
     random = np.random.default_rng(seed)
     features = random.uniform(0.1, 0.5, (num_rows, 3)).astype(np.float32)
     labels = random.integers(1, 3, num_rows).astype(np.int32)
-    return Batch(features=features, labels=labels, subjects=[None] * num_rows)
+    return features, labels
 
 
 @pytest.fixture(params=["folder", "s3"])
@@ -61,8 +61,8 @@ def store(new_store: Callable[..., RowStore]) -> RowStore:
 def root(store: RowStore) -> str:
     """Of `ds_1`, which two batches made."""
     with store.writing("ds_1") as writer:
-        writer.append(batch_of(5))
-        writer.append(batch_of(NUM_SLOTS - 5, seed=1))
+        writer.write(*batch_of(5))
+        writer.write(*batch_of(NUM_SLOTS - 5, seed=1))
     return writer.root
 
 
@@ -79,8 +79,8 @@ def test_what_was_written_is_read(store: RowStore, root: str, new_store: Callabl
     """Rows come back in the order of the batches, from whoever opens the store, and cannot be changed."""
     expected = [batch_of(5), batch_of(NUM_SLOTS - 5, seed=1)]
     with new_store().open("ds_1", root) as rows:
-        np.testing.assert_array_equal(rows.features, np.vstack([part.features for part in expected]))
-        np.testing.assert_array_equal(rows.labels, np.hstack([part.labels for part in expected]))
+        np.testing.assert_array_equal(rows.features, np.vstack([part[0] for part in expected]))
+        np.testing.assert_array_equal(rows.labels, np.hstack([part[1] for part in expected]))
         assert not rows.features.flags.writeable
         assert not rows.labels.flags.writeable
     assert not rows.features.any()  # what is left of the memory
@@ -101,12 +101,12 @@ def test_nothing_at_rest_shows_a_row(store: RowStore, root: str, objects: Object
 def test_a_root_is_a_function_of_no_row(store: RowStore, root: str) -> None:
     """The same rows again have another root, and so have rows that were changed and changed back."""
     with store.writing("ds_2") as writer:
-        writer.append(batch_of(5))
-        writer.append(batch_of(NUM_SLOTS - 5, seed=1))
+        writer.write(*batch_of(5))
+        writer.write(*batch_of(NUM_SLOTS - 5, seed=1))
     np.testing.assert_array_equal(rows_of(store, root)[0], rows_of(store, writer.root, "ds_2")[0])
     assert writer.root != root
     with store.writing("back") as back:
-        back.append(batch_of(NUM_SLOTS - 5, seed=1))
+        back.write(*batch_of(NUM_SLOTS - 5, seed=1))
     refilled = store.edit("ds_2", writer.root, fill=[_of("back", back.root, range(5, NUM_SLOTS))])
     assert refilled == writer.root  # nothing had changed
 
@@ -116,7 +116,7 @@ def test_nothing_remains_of_a_failed_upload(store: RowStore, objects: ObjectStor
 
     def torn_upload() -> None:
         with store.writing("ds_1") as writer:
-            writer.append(batch_of(BLOCK_ROWS + 5))
+            writer.write(*batch_of(BLOCK_ROWS + 5))
             raise ConnectionError
 
     with pytest.raises(ConnectionError):
@@ -127,14 +127,34 @@ def test_nothing_remains_of_a_failed_upload(store: RowStore, objects: ObjectStor
     assert not list(files(tmp_path))
     assert not objects.names()
     with store.writing("ds_1") as writer:
-        writer.append(batch_of(5))
+        writer.write(*batch_of(5))
     assert store.shape("ds_1", writer.root).num_slots == 5
+
+
+def test_nothing_remains_where_a_block_cannot_be_sealed(
+    store: RowStore, objects: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a thread could not do is raised by whoever writes, and nothing is left of what the others did."""
+    put, names = Sealed.put, list[str]()
+
+    def full_at_the_third(self: Sealed, name: str, content: bytes) -> None:
+        names.append(name)
+        if len(names) >= 3:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        put(self, name, content)
+
+    monkeypatch.setattr(Sealed, "put", full_at_the_third)
+    with pytest.raises(OSError, match="No space"), store.writing("ds_1") as writer:
+        writer.write(*batch_of(5 * BLOCK_ROWS))
+    assert store.stored() == {}
+    assert not list(files(tmp_path))
+    assert not objects.names()
 
 
 def test_rows_are_written_once(store: RowStore, root: str) -> None:
     """A second upload under the same id is refused and the first stays."""
     with pytest.raises(FileExistsError), store.writing("ds_1") as writer:
-        writer.append(batch_of(5))
+        writer.write(*batch_of(5))
     assert store.shape("ds_1", root).num_slots == NUM_SLOTS
 
 
@@ -235,14 +255,14 @@ def test_a_batch_fills_slots(store: RowStore, root: str) -> None:
     before, _ = rows_of(store, root)
     batch = batch_of(len(FILLED), seed=7)
     with store.writing("add_1") as writer:
-        writer.append(batch)
+        writer.write(*batch)
     filling = _of("add_1", writer.root, FILLED)
     after = store.edit("ds_1", root, fill=[filling], null=[4, 8])
     features, labels = rows_of(store, after)
-    expected = batch.features.copy()
+    expected = batch[0].copy()
     expected[1] = 0
     np.testing.assert_array_equal(features[list(FILLED)], expected)
-    assert labels[list(FILLED)].tolist() == [0 if slot == 4 else batch.labels[n] for n, slot in enumerate(FILLED)]
+    assert labels[list(FILLED)].tolist() == [0 if slot == 4 else batch[1][n] for n, slot in enumerate(FILLED)]
     others = np.setdiff1d(np.arange(NUM_SLOTS), [*FILLED, 8])
     np.testing.assert_array_equal(features[others], before[others])
     assert not features[8].any()
@@ -253,17 +273,17 @@ def test_a_large_batch_fills_slots(store: RowStore, root: str) -> None:
     """A batch of more than a block goes into slots here and there."""
     batch = batch_of(BLOCK_ROWS + 100, seed=7)
     with store.writing("add_1") as writer:
-        writer.append(batch)
+        writer.write(*batch)
     slots = tuple(sorted(np.random.default_rng(3).choice(NUM_SLOTS, BLOCK_ROWS + 100, replace=False).tolist()))
     features, _ = rows_of(store, store.edit("ds_1", root, fill=[_of("add_1", writer.root, slots)]))
-    np.testing.assert_array_equal(features[list(slots)], batch.features)
+    np.testing.assert_array_equal(features[list(slots)], batch[0])
 
 
 @pytest.mark.parametrize("slots", [(1, 2), (1, 1, 2), (2, 1, 0), (0, 1, NUM_SLOTS)])
 def test_a_batch_that_does_not_fit(store: RowStore, root: str, slots: tuple[int, ...]) -> None:
     """As many slots as rows, each once, in their order and in the dataset."""
     with store.writing("add_1") as writer:
-        writer.append(batch_of(3))
+        writer.write(*batch_of(3))
     with pytest.raises((ValueError, IndexError)):
         store.edit("ds_1", root, fill=[_of("add_1", writer.root, slots)])
 
@@ -349,7 +369,7 @@ def test_a_folder_that_is_not_there_damages_nothing(tmp_path: Path, key_encrypti
     sealed = Sealed(objects, keys=tmp_path / "keys", key_encryption=key_encryption)
     store = RowStore(objects, sealed, locks=tmp_path / "locks", most_bytes=ROOM)
     with store.writing("ds_1") as writer:
-        writer.append(batch_of(5))
+        writer.write(*batch_of(5))
     (tmp_path / "blocks").rename(tmp_path / "away")
     with pytest.raises(OSError, match="mounted"):
         store.check("ds_1", writer.root)
