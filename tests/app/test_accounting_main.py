@@ -55,7 +55,8 @@ def test_a_reset_is_priced(gateway: TestClient, new_dataset: Make, new_model: Ma
     work()
     reset = gateway.get(f"/v1/accounting/models/{model['id']}").json()["reset"]
     assert reset["guarantee"]["notion"] == "reset"
-    settings = {name: model["mechanism"][name] for name in (field.name for field in dataclasses.fields(Mechanism))}
+    stated = model["mechanism"]
+    settings = {one.name: stated[one.name] for one in dataclasses.fields(Mechanism) if one.name in stated}
     mechanism = Mechanism(**settings | {"objective": Objective(settings["objective"])})
     target = conversion.gdp_mu(**model["target"])
     assert accountant.reset_mu(mechanism, steps=reset["steps"]) == reset["guarantee"]["mu"] <= target

@@ -19,7 +19,7 @@ from app.privacy.audit import AuditPlan
 from app.privacy.mechanism import Mechanism
 from app.registry.rows import RowStore
 from tests.faults.checks import assert_all_done_once
-from tests.stored import rows_of
+from tests.stored import rows_of, slots_of
 from tests.worker.audit.conftest import FORGETTING, LEARNING
 from tests.worker.audit.faults import FAULTS, OF_FORGETTING
 from worker import isolated, runner
@@ -104,9 +104,13 @@ def _null_neighbours(patch: pytest.MonkeyPatch) -> None:
     edit = RowStore.edit
 
     def neighbours(self: RowStore, rows_id: str, root: str, *, null: Any, **named: Any) -> str:
-        return edit(self, rows_id, root, null=[slot + 1 for slot in null], **named)
+        return edit(self, rows_id, root, null=[_beside(slot) for slot in null], **named)
 
     patch.setattr(RowStore, "edit", neighbours)
+
+
+def _beside(slot: int) -> int:
+    return slot - 1 if slot else 1
 
 
 class Stale:
@@ -200,6 +204,7 @@ def test_a_run_on_other_rows_publishes_nothing(
     model = new_model(dataset["id"], noise_scale=0.02)
     stale = Stale(at, dataset["id"])
     assert work() == 1
+    [slot] = slots_of(at, dataset["id"], "p3")
     request = forget("p3")
     plant = {"nothing nulled": _null_nothing, "an old copy": stale.mapped, "an old copy in memory": stale.resident}[
         fault
@@ -211,7 +216,7 @@ def test_a_run_on_other_rows_publishes_nothing(
     _forget_pauses(at)
     assert work() == 1
     assert get(f"/deletion-requests/{request['id']}")["status"] == "completed"
-    assert not rows_of(at, dataset["id"]).features[3].any()
+    assert not rows_of(at, dataset["id"]).features[slot].any()
     assert_all_done_once(at)
 
 
@@ -230,16 +235,17 @@ def test_erasing_somebody_else_is_noticed(
     dataset = new_dataset()
     model = new_model(dataset["id"], noise_scale=0.02)
     assert work() == 1
+    [slot] = slots_of(at, dataset["id"], "p3")
     request = forget("p3")
     with monkeypatch.context() as patch:
         _null_neighbours(patch)
         assert runner.run_next(at, worker="w") is True
     _assert_open(at, get, model["id"], request["id"], "run_differs_from_plan")
-    assert rows_of(at, dataset["id"]).features[[3, 4]].any(axis=1).all()
+    assert rows_of(at, dataset["id"]).features[[slot, _beside(slot)]].any(axis=1).all()
     _forget_pauses(at)
     assert work() == 1
     assert get(f"/deletion-requests/{request['id']}")["status"] == "completed"
-    assert rows_of(at, dataset["id"]).features[[3, 4]].any(axis=1).tolist() == [False, True]
+    assert rows_of(at, dataset["id"]).features[[slot, _beside(slot)]].any(axis=1).tolist() == [False, True]
     assert_all_done_once(at)
 
 
