@@ -15,6 +15,7 @@ from app.errors import DatasetUnknown, RequestUnknown
 from app.installation import Installation
 from app.unlearning import queue
 from app.unlearning import service as unlearning
+from tests.stored import slots_of
 from worker import runner
 
 Make = Callable[..., dict[str, Any]]
@@ -44,12 +45,15 @@ def test_references_go_with_the_rows(
     at: Installation, new_dataset: Make, forget: Make, work: Callable[[], int]
 ) -> None:
     """When a row has become null, nothing says any more whose it was; all others keep their reference."""
-    new_dataset(rows=10)
+    dataset = new_dataset(rows=10)
+    others = [f"p{row}" for row in range(10) if row != 3]
+    slots = slots_of(at, dataset["id"], *others)
     forget("p3")
     work()
     with at.database.reading() as session:
         references = dict(session.execute(sa.select(Record.slot, Record.subject_ref)).all())
-    assert references == {row: at.keys.subject_ref(DEFAULT_TENANT, f"p{row}") for row in range(10) if row != 3}
+    refs = [at.keys.subject_ref(DEFAULT_TENANT, subject_id) for subject_id in others]
+    assert references == dict(zip(slots, refs, strict=True))
 
 
 def test_a_model_that_never_learns_is_owed_nothing(
