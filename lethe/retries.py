@@ -47,7 +47,7 @@ def retry_after_in(header: str | None) -> float | None:
         return float(header)
     try:
         until = email.utils.parsedate_to_datetime(header)
-    except ValueError:
+    except (ValueError, OverflowError):  # no date, or none that there can be
         return None
     if until.tzinfo is None:
         until = until.replace(tzinfo=datetime.UTC)

@@ -3,7 +3,7 @@ import email.utils
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lethe.retries import Patience, pause_before, retry_after_in
@@ -40,6 +40,9 @@ def test_retry_after_as_a_date(ahead: int, least: float, most: float) -> None:
         assert least <= found <= most
 
 
+@example("Mon, 1 Jan 99999999999999999999 1:1:1 +0000")
+@example("Mon, 1 Jan 2020 1:1:1 +99999999999999999999")
+@example("Fri, 31 Dec 9999 23:59:59 -2359")
 @given(st.none() | st.text() | st.from_regex(r"[A-Z][a-z]{2}, \d+ [A-Z][a-z]{2} \d+ \d+:\d+:\d+ [+-]?\w+"))
 def test_retry_after_that_is_anything(text: str | None) -> None:
     """Whatever a server sends is a number of seconds or is ignored."""
