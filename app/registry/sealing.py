@@ -121,13 +121,14 @@ class Sealed:
 
     def _key(self, name: str) -> bytes:
         wrapped = self._key_path(name).read_bytes()
-        try:
-            return self._key_encryption.unwrap(wrapped, name)
-        except KeyEncryptionKeyLost:
-            rewrapped = self._key_path(name).read_bytes()  # the key-encryption key may have been changed meanwhile
-            if rewrapped == wrapped:
-                raise
-            return self._key_encryption.unwrap(rewrapped, name)
+        while True:
+            try:
+                return self._key_encryption.unwrap(wrapped, name)
+            except (KeyEncryptionKeyLost, ValueError):
+                rewrapped = self._key_path(name).read_bytes()
+                if rewrapped == wrapped:  # otherwise it was wrapped again meanwhile, and overwritten as it was read
+                    raise
+                wrapped = rewrapped
 
     def _put_key(self, name: str, key: bytes) -> None:
         with locked(self._keys), created(self._key_path(name)) as file:

@@ -183,7 +183,7 @@ def test_noise_hides_in_proportion(made, history, factor):
     """mu is inversely proportional to the noise."""
     louder = dataclasses.replace(made, noise_scale=made.noise_scale * factor)
     mu, less = (accountant.unlearning_mu(accountant.replay(m, history)) for m in (made, louder))
-    assert less * factor == pytest.approx(mu, rel=1e-12, abs=1e-300)
+    assert less * factor == pytest.approx(mu, rel=1e-11, abs=1e-300)
 
 
 @given(made=mechanisms(), history=histories, factor=st.integers(2, 1000))
@@ -192,7 +192,7 @@ def test_a_crowd_hides_in_proportion(made, history, factor):
     slots = made.num_slots * factor
     larger = dataclasses.replace(made, num_slots=slots, batch_size=slots)
     mu, less = (accountant.unlearning_mu(accountant.replay(m, history)) for m in (made, larger))
-    assert less * factor == pytest.approx(mu, rel=1e-12, abs=1e-300)
+    assert less * factor == pytest.approx(mu, rel=1e-11, abs=1e-300)
 
 
 @given(made=mechanisms(), history=histories)

@@ -201,6 +201,24 @@ def test_a_rotation_amid_traffic(sealed: Sealed, key_encryption: KeyEncryptionFi
     assert all(sealed.get(name) for name in sealed.names())
 
 
+def test_a_key_that_is_overwritten_as_it_is_read(sealed: Sealed, keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who opened the file of a key just before it was wrapped again reads zeros, and then the key: nothing is damaged.
+    Zeros that stay are."""
+    read_bytes, reads = Path.read_bytes, iter([True])
+
+    def overwritten(path: Path) -> bytes:
+        content = read_bytes(path)
+        return bytes(len(content)) if next(reads, False) else content
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "read_bytes", overwritten)
+        assert sealed.get("ds_1.a") == CONTENT
+    [file] = keys.glob("ds_1.a*")
+    file.write_bytes(bytes(file.stat().st_size))
+    with pytest.raises(ValueError, match="no wrapped key"):
+        sealed.get("ds_1.a")
+
+
 def test_without_the_key_encryption_key(sealed: Sealed, key_encryption: KeyEncryptionFile, tmp_path: Path) -> None:
     """While its file is away, or another, nothing opens and nothing is sealed; when it is back, all is as before."""
     file = tmp_path / "installation" / "kek"
