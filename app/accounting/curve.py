@@ -132,8 +132,7 @@ def _chain_before(session: Session, body: dict[str, Any]) -> Chain | None:
         return None
     mechanism = Mechanism.from_json(body["mechanism"])
     runs = [Run(steps=earlier["steps"], records=earlier["records"]) for earlier in _of_chain_before(session, body)]
-    steps_before, recent = accountant.compact(mechanism, runs[::-1])
-    return accountant.replay(mechanism, recent, steps_before=steps_before)
+    return accountant.replay_recent(mechanism, runs[::-1])
 
 
 def _of_chain_before(session: Session, body: dict[str, Any]) -> Iterator[dict[str, Any]]:

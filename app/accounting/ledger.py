@@ -80,8 +80,7 @@ def link(session: Session, *, tenant_id: str, kind: str, **said: Any) -> LedgerL
 
 def chain_of(session: Session, *, model_id: str, mechanism: Mechanism) -> Chain:
     """Where the model's chain stands at its live version."""
-    steps_before, recent = accountant.compact(mechanism, history_of(session, model_id=model_id))
-    return accountant.replay(mechanism, recent, steps_before=steps_before)
+    return accountant.replay_recent(mechanism, history_of(session, model_id=model_id))
 
 
 def history_of(session: Session, *, model_id: str) -> list[accountant.Run]:

@@ -36,9 +36,8 @@ def standing(session: Session, model: Model) -> Standing:
     for _, number, revision in versions:
         if number == model.live_version:
             edited += repository.records_erased_since(session, dataset_id=model.dataset_id, revision=revision)
-    mechanism = Mechanism.from_json(model.mechanism)
-    steps_before, recent = accountant.compact(mechanism, history)
-    chain = accountant.erased(accountant.replay(mechanism, recent, steps_before=steps_before), records=edited)
+    chain = accountant.replay_recent(Mechanism.from_json(model.mechanism), history)
+    chain = accountant.erased(chain, records=edited)
     return Standing(
         history=history,
         chain=chain,

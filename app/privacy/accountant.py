@@ -138,6 +138,12 @@ def replay(mechanism: Mechanism, runs: Iterable[Run], *, steps_before: int = 0) 
     return resume(imported(mechanism, steps=steps_before) if steps_before else started(mechanism), runs)
 
 
+def replay_recent(mechanism: Mechanism, runs: Sequence[Run]) -> Chain:
+    """The chain after all of `runs`, of which the old part is left out (`compact`)."""
+    steps_before, recent = compact(mechanism, runs)
+    return replay(mechanism, recent, steps_before=steps_before)
+
+
 def erased(chain: Chain, *, records: int) -> Chain:
     """The chain when `records` >= 0 of it have just become null and no step has been run since."""
     require_count(0, records=records)
@@ -356,4 +362,6 @@ def _followed(moved: Lookback, runs: Iterable[_Ran]) -> Lookback:
 
 def _mu(mechanism: Mechanism, moved: Lookback) -> float:
     """With what rounding to a grid adds to it."""
+    if not all(0 <= number < math.inf for number in (*moved.noise, *moved.influence)):
+        raise DomainError("Expected finite influence >= 0 and variance >= 0")
     return moved.mu + mechanism.rounding_mu if moved.total else 0.0

@@ -24,7 +24,7 @@ from app.privacy.mechanism import Adjacency, Mechanism
 
 Array = npt.NDArray[np.floating]
 
-_NEGLIGIBLE = 2.0**-60
+_NEGLIGIBLE = 2.0**-80
 """Of what was there before so much noise and contraction, an upper bound is enough."""
 _DISTANT = 2.0**-20
 """What the noise before it adds to all noise is its square: none of it need be counted."""

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from app.privacy import accountant, conversion
 from app.privacy.accountant import Chain, Exposure, Run
 from app.privacy.errors import DomainError
+from app.privacy.lookback import Lookback
 from app.privacy.mechanism import Adjacency, Mechanism, Objective
 
 MNIST = 11982  # records of the digits 3 and 8, the experiment of Chien et al. (2024)
@@ -326,6 +327,15 @@ def test_nobody_was_present_for_longer_than_the_chain():
     """More steps present than the chain has taken are refused."""
     with pytest.raises(DomainError, match="steps_present=10"):
         accountant.deletion_mu(accountant.replay(mechanism(), [Run(steps=9)]), records=1, steps_present=10)
+
+
+@pytest.mark.parametrize("wrong", [math.nan, math.inf, -1.0])
+def test_nothing_is_certified_of_numbers_that_are_none(wrong):
+    """A chain with NaN, infinite or negative influence or noise raises instead of giving a mu."""
+    chain = accountant.replay(mechanism(), [Run(steps=9), Run(steps=9, records=1)])
+    for moved in (Lookback((1.0,), (wrong,)), Lookback((wrong,), (1.0,))):
+        with pytest.raises(DomainError):
+            accountant.unlearning_mu(dataclasses.replace(chain, edited=moved))
 
 
 # --- exact on quadratics: two Gaussian chains, simulated by their means and variances --------------------------------
