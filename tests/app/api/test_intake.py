@@ -12,13 +12,8 @@ import pytest
 import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
-from app.access import service as access
-from app.access.callers import Callers
-from app.access.service import Scope
 from app.api import intake
-from app.db import Actor
 from app.db.tables import DeletionRequest, RequestEvent
-from app.errors import Unauthenticated
 from app.installation import Installation
 from tests.faults.processes import wait_until
 
@@ -105,23 +100,3 @@ def test_an_estimate_is_renewed_beside_the_calls(live: dict[str, Any], forget: M
     first = forget("p0")["estimate"]["steps"]
     people = (f"p{number}" for number in itertools.count(1))
     wait_until(lambda: time.sleep(0.3) or forget(next(people))["estimate"]["steps"] > first)
-
-
-def test_a_key_is_believed_for_a_second(at: Installation, by: Actor, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A key that another process revoked is refused a second later; one that this process revoked, at once."""
-    key = access.new_key()
-    with at.database.writing(by=by) as session:
-        key_id = access.add_key(session, name="a", key=key, scopes=[Scope.ADMIN]).id
-    callers = Callers(at.database)
-    assert callers.recall(key) is None
-    caller = callers.authenticate(key)
-    assert callers.recall(key) == caller
-    clock = time.monotonic
-    monkeypatch.setattr(time, "monotonic", lambda: clock() + 1.01)
-    assert callers.recall(key) is None
-    callers.authenticate(key)
-    with at.database.writing(by=by) as session:
-        access.revoke_key(session, key_id)
-    assert callers.recall(key) is None
-    with pytest.raises(Unauthenticated):
-        callers.authenticate(key)
