@@ -24,6 +24,7 @@ from rich.table import Table
 from worker.langevin.device import DeviceRows, choose
 from worker.langevin.gradient import Rows as HostRows
 from worker.langevin.noise import SystemNoise
+from worker.langevin.schedule import Schedule
 from worker.langevin.step import State, projected_noisy_step
 
 RESULTS = Path(__file__).parent / "results"
@@ -129,7 +130,13 @@ def engine(rows: DeviceRows, initial: torch.Tensor, num_slots: int, seconds: flo
 
     try:
         start = State(parameters=initial, steps_done=0)
-        rows.advance(start, steps=2**40, num_slots=num_slots, on_progress=on_progress, **SETTINGS)
+        rows.advance(
+            start,
+            steps=2**40,
+            schedule=Schedule(num_slots=num_slots, steps=2**40),
+            on_progress=on_progress,
+            **SETTINGS,
+        )
     except Enough:
         chunks = [(later[0] - earlier[0], later[1] - earlier[1]) for earlier, later in pairwise(told)]
         longest = max(count for count, _ in chunks)

@@ -39,6 +39,9 @@ class Mechanism:
     grid: float
     num_parameters: int
     learn_steps: int
+    batch_size: int
+    num_batches: int
+    cool_down: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,6 +153,8 @@ class Models:
         step_size: float | None = None,
         radius: float | None = None,
         learn_steps: int | None = None,
+        batch_size: int | None = None,
+        cool_down: int | None = None,
         evaluation_dataset_id: str | None = None,
         max_requests: int | None = None,
         max_wait_seconds: int | None = None,
@@ -168,6 +173,8 @@ class Models:
             step_size=step_size,
             radius=radius,
             learn_steps=learn_steps,
+            batch_size=batch_size,
+            cool_down=cool_down,
             evaluation_dataset_id=evaluation_dataset_id,
             target=given(epsilon=epsilon, delta=delta),
             batching=given(max_requests=max_requests, max_wait_seconds=max_wait_seconds),

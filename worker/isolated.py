@@ -50,6 +50,7 @@ class Ran:
     """What ran, as the process that ran it says."""
 
     parameters: NDArray[np.float64]  # (1, d) or (C, d)
+    first_step: int
     steps: int
     mechanism: Mechanism
     records: int  # rows that are not null, counted before the first step
@@ -74,13 +75,15 @@ def run(
     *,
     rows: Rows,
     initial: NDArray[np.float64],  # (1, d) or (C, d)
+    first_step: int = 0,
     steps: int,
     device: str = "cpu",
     threads: int | None = None,
     audit: AuditPlan | None = None,
     on_progress: Callable[[int], None],
 ) -> Ran:
-    """Take `steps` noisy steps from `initial`. With an `audit` its lanes take part in the run.
+    """Take `steps` noisy steps from `initial`, to which `first_step` others of its chain have led. With an `audit` its
+    lanes take part in the run.
 
     `threads`: CPU threads at most; None for all that this process may use. `on_progress` is told the count, about
     twenty times a second; until it returns the run stands still, and it ends the run by raising. When this returns or
@@ -90,6 +93,7 @@ def run(
         "mechanism": mechanism.to_json(),
         "rows": [rows.num_slots, rows.num_columns],
         "shape": initial.shape,
+        "first_step": first_step,
         "steps": steps,
         "device": device,
         "audit": audit and asdict(audit),
@@ -103,6 +107,7 @@ def run(
         content = _received(child.connection)
     return Ran(
         parameters=np.frombuffer(content).reshape(initial.shape),
+        first_step=answer["first_step"],
         steps=answer["steps"],
         mechanism=Mechanism.from_json(answer["mechanism"]),
         records=answer["records"],
@@ -118,6 +123,7 @@ def main(connection: Connection, rows: int) -> None:
         mechanism = Mechanism.from_json(told["mechanism"])
         ran = _run(told, mechanism, initial, rows, on_progress=_news(connection))
         answer = {
+            "first_step": ran.first_step,
             "steps": ran.steps,
             "mechanism": mechanism.to_json(),
             "records": ran.records,
@@ -149,6 +155,7 @@ def _run(
         labels=labels,
         **chain.settings_of(mechanism),
         initial=initial,
+        first_step=told["first_step"],
         steps=told["steps"],
         noise=SystemNoise(),
         on_progress=on_progress,

@@ -1,6 +1,7 @@
 """An audit that was asked for: many lanes learn their canaries and forget them, by the steps that runs take.
 
-Nobody's rows are read: the only row is null. The noise is drawn in this process, and protects nobody here.
+Nobody's rows are read: all rows are null, one for each batch. The noise is drawn in this process, and protects nobody
+here.
 """
 
 from collections.abc import Callable
@@ -35,16 +36,27 @@ def run(mechanism: Mechanism, plan: AuditPlan, *, on_progress: Callable[[int], N
         start = learned
     lanes = Lanes(law, plan, start=start)
     return lanes.observed(
-        start, _ran(mechanism, lanes, plan.steps, lambda steps_done: on_progress(plan.steps_before + steps_done))
+        start,
+        _ran(
+            mechanism,
+            lanes,
+            plan.steps,
+            lambda steps_done: on_progress(plan.steps_before + steps_done),
+            first_step=plan.steps_before,
+        ),
     )
 
 
-def _ran(mechanism: Mechanism, lanes: Lanes, steps: int, on_progress: Callable[[int], None]) -> Tensor:
+def _ran(
+    mechanism: Mechanism, lanes: Lanes, steps: int, on_progress: Callable[[int], None], *, first_step: int = 0
+) -> Tensor:
+    rows = mechanism.num_batches
     ran = chain.run(
-        features=np.zeros((1, 1), np.float32),
-        labels=np.zeros(1, np.int32),
-        **chain.settings_of(mechanism) | {"num_slots": 1, "num_classes": 2},  # of a null row the gradient is 0
+        features=np.zeros((rows, 1), np.float32),
+        labels=np.zeros(rows, np.int32),
+        **chain.settings_of(mechanism) | {"num_slots": rows, "num_classes": 2},  # of a null row the gradient is 0
         initial=np.zeros((1, 1)),
+        first_step=first_step,
         steps=steps,
         noise=SystemNoise(),
         on_progress=on_progress,

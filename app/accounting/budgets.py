@@ -23,10 +23,13 @@ def exposures(session: Session, *, dataset_id: str, records: int) -> dict[str, E
     beyond = session.get_one(Dataset, dataset_id).revision + 1
     found = {}
     for fed in repository.models_of(session, dataset_id=dataset_id):
-        published = accountant.tally(repository.releases_before(session, model_id=fed.id, revision=beyond))
-        found[fed.id] = Exposure(mechanism=Mechanism.from_json(fed.mechanism), records=records, releases=published)
+        steps, mechanism = (
+            repository.releases_before(session, model_id=fed.id, revision=beyond),
+            Mechanism.from_json(fed.mechanism),
+        )
+        found[fed.id] = accountant.exposed(mechanism, steps, records=records, lost=len(fed.lost_releases))
     for model_id, mechanism, steps in repository.lost_models(session, dataset_id=dataset_id):
-        found[model_id] = Exposure(mechanism=mechanism, records=records, releases=accountant.tally(steps))
+        found[model_id] = accountant.exposed(mechanism, steps, records=records, lost=len(steps))
     return found
 
 

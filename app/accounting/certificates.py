@@ -93,7 +93,7 @@ class Evidences:
         self._runs = repository.chain_runs(session, model_id=model.id)
         self._history = [ledger.accounted(run) for run in self._runs]
         self._steps_before, self._recent = accountant.compact(self._mechanism, self._history)
-        self._releases: dict[tuple[str, int], list[tuple[str, Mechanism, list[int]]]] = {}
+        self._releases: dict[tuple[str, int], list[tuple[str, Mechanism, list[int], int]]] = {}
 
     def of(self, erasure: Erasure) -> Evidence:
         """What the guarantees about this erasure depend on; the old part of the history is left out.
@@ -120,17 +120,17 @@ class Evidences:
         for erasure in repository.erasures_of(self._session, request_id=request_id):
             revision, records = _claimed(self._session, erasure)
             released = self._released(erasure.dataset_id, revision) if records else []
-            for model_id, mechanism, steps in released:
-                releases = accountant.tally(steps)
-                exposures[model_id] = Exposure(mechanism=mechanism, records=records, releases=releases)
+            for model_id, mechanism, steps, lost in released:
+                exposures[model_id] = accountant.exposed(mechanism, steps, records=records, lost=lost)
             budget = budgets.of(self._session.get_one(Dataset, erasure.dataset_id))
             if budget and released:
-                models = tuple(model_id for model_id, _, _ in released)
+                models = tuple(model_id for model_id, *_ in released)
                 under[erasure.dataset_id] = Budgeted(budget=budget, models=models)
         return exposures, under
 
-    def _released(self, dataset_id: str, revision: int) -> list[tuple[str, Mechanism, list[int]]]:
-        """By model of the dataset, the steps behind each version that was published before `revision`."""
+    def _released(self, dataset_id: str, revision: int) -> list[tuple[str, Mechanism, list[int], int]]:
+        """By model of the dataset, the steps behind each version that was published before `revision`, and how many of
+        these were lost."""
         if (dataset_id, revision) not in self._releases:
             models = repository.models_of(self._session, dataset_id=dataset_id)
             found = [
@@ -138,10 +138,12 @@ class Evidences:
                     model.id,
                     Mechanism.from_json(model.mechanism),
                     repository.releases_before(self._session, model_id=model.id, revision=revision),
+                    len(model.lost_releases),
                 )
                 for model in models
             ]
-            found += repository.lost_models(self._session, dataset_id=dataset_id)
+            for model_id, mechanism, steps in repository.lost_models(self._session, dataset_id=dataset_id):
+                found.append((model_id, mechanism, steps, len(steps)))
             self._releases[dataset_id, revision] = [one for one in found if one[2]]
         return self._releases[dataset_id, revision]
 

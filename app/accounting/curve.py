@@ -91,7 +91,7 @@ class _Releases:
     def to_forgotten(self, body: dict[str, Any], *, records: int, delta: float) -> Guarantee:
         """Of a person whose `records` became null before this entry: as `certificates.Evidences` counts them."""
         exposures = self._exposures(
-            [[steps for _, revision, steps in made if revision < body["revision"]] for _, _, made in self._models],
+            [[one for one in made if one[1] < body["revision"]] for _, _, made in self._models],
             records=records,
         )
         if self._budget:
@@ -104,7 +104,7 @@ class _Releases:
         return self._exposures(
             [
                 [
-                    steps
+                    (number, revision, steps)
                     for number, revision, steps in made
                     if (number < body["version"] if model_id == body["model_id"] else revision <= body["revision"])
                 ]
@@ -113,11 +113,16 @@ class _Releases:
             records=1,
         )
 
-    def _exposures(self, steps: list[list[int]], *, records: int) -> tuple[Exposure, ...]:
+    def _exposures(self, taken: list[list[tuple[int, int, int]]], *, records: int) -> tuple[Exposure, ...]:
         return tuple(
-            Exposure(mechanism=mechanism, records=records, releases=accountant.tally(taken))
-            for (_, mechanism, _), taken in zip(self._models, steps, strict=True)
-            if taken
+            accountant.exposed(
+                mechanism,
+                [steps for _, _, steps in of_model],
+                records=records,
+                lost=sum(revision < 0 for _, revision, _ in of_model),
+            )
+            for (_, mechanism, _), of_model in zip(self._models, taken, strict=True)
+            if of_model
         )
 
 

@@ -41,6 +41,7 @@ def post(
             "dataset_id": run.dataset_id,
             "revision": run.revision,
             "mechanism": chain.mechanism.to_json(),
+            "first_step": chain.steps - run.steps_total,
             "steps": run.steps_total,
             "records": run.records,
             "requests": requests,

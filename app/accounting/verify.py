@@ -247,6 +247,8 @@ def _check_numbers(body: dict[str, Any], chain: Chain | None) -> Chain:
             chain = accountant.advance(chain, run)
         case kind:
             raise ValueError(f"kind {kind!r} is unknown")
+    if body.get("first_step", chain.steps - run.steps) != chain.steps - run.steps:  # older entries do not say it
+        raise ValueError("its first step is not the one after the steps of its chain so far")
     guarantees.confirm("chain", stated=body["chain"], recomputed=chain_numbers(chain))
     recomputed = guarantees.of_chain(chain, last_run=run, delta=body["guarantees"][0]["delta"])
     for stated, guarantee in zip(body["guarantees"], recomputed, strict=True):

@@ -120,6 +120,8 @@ def create_model(
                 step_size=body.step_size,
                 radius=body.radius,
                 learn_steps=body.learn_steps,
+                batch_size=body.batch_size,
+                cool_down=body.cool_down,
                 max_requests=body.batching.max_requests,
                 max_wait_seconds=body.batching.max_wait_seconds,
                 audit_lanes=body.audit.lanes,
@@ -325,7 +327,7 @@ def shown(session: Session, model: Model) -> ModelOut:
         status="unlearning" if run and version else model.status,
         live_version=model.live_version,
         progress=ProgressOut(steps_done=run.steps_done, steps_total=run.steps_total) if run else None,
-        mechanism=MechanismOut(**model.mechanism),
+        mechanism=MechanismOut(**registry.mechanism_of(model).to_json()),
         target=TargetOut(epsilon=model.epsilon, delta=model.delta),
         batching=BatchingOut(max_requests=model.max_requests, max_wait_seconds=model.max_wait_seconds),
         audit=AuditingOut(

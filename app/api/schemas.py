@@ -149,6 +149,10 @@ class ModelIn(Body):
     step_size: Positive | None = None
     radius: Positive | None = None
     learn_steps: Annotated[int, Field(ge=1)] | None = None
+    batch_size: Annotated[int, Field(ge=1)] | None = Field(None, description="Rows that a step reads, at least.")
+    cool_down: Annotated[int, Field(ge=1)] | None = Field(
+        None, description="The last steps of a run, over which the step size falls."
+    )
     target: TargetIn = Field(default_factory=TargetIn)
     evaluation_dataset_id: str | None = None
     batching: BatchingIn = Field(default_factory=BatchingIn)
@@ -176,6 +180,9 @@ class MechanismOut(BaseModel):
     grid: float
     num_parameters: int
     learn_steps: int
+    batch_size: int
+    num_batches: int
+    cool_down: int
 
 
 class GuaranteeOut(BaseModel):

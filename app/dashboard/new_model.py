@@ -28,7 +28,7 @@ from app.unlearning import planner
 router = pages.new_router()
 
 _MOST_DATASETS = 500
-_SETTINGS = ("l2", "noise_scale", "step_size", "radius", "learn_steps")
+_SETTINGS = ("l2", "noise_scale", "step_size", "radius", "learn_steps", "batch_size", "cool_down")
 """Of the mechanism: each has a default."""
 _IN_ITS_PART = {
     "epsilon": "target",
@@ -140,6 +140,8 @@ def _outlook(visit: Visit, written: dict[str, str]) -> Outlook:
         step_size=asked.step_size,
         radius=asked.radius,
         learn_steps=asked.learn_steps,
+        batch_size=asked.batch_size,
+        cool_down=asked.cool_down,
         max_steps=visit.call.at.settings.max_steps,
     )
     learned = accountant.replay(mechanism, [Run(steps=mechanism.learn_steps)])

@@ -288,6 +288,13 @@ def adaptive_mu(exposures: Sequence[Exposure]) -> float:
     )
 
 
+def exposed(mechanism: Mechanism, steps: Sequence[int], *, records: int, lost: int = 0) -> Exposure:
+    """By runs of these steps, in which a chain begins wherever one learned. Of `lost` >= 0 of them it is not known what
+    they followed."""
+    learned = sum(k == mechanism.learn_steps for k in steps)
+    return Exposure(mechanism=mechanism, records=records, releases=tally(steps), stretches=1 + learned + lost)
+
+
 def tally(steps: Iterable[int]) -> tuple[tuple[int, int], ...]:
     """Steps of runs as the (steps, count) pairs of an `Exposure`."""
     counts: dict[int, int] = {}

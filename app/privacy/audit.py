@@ -11,6 +11,8 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 from scipy import special
 
 from app.privacy import accountant, conversion
@@ -100,6 +102,8 @@ def _corner(guesses: Guesses, error: float) -> tuple[float, float]:
 
 # ----------------------------------------------------------------------------------------------- the audit of a run
 
+Array = npt.NDArray[Any]
+
 FALSE_ALARM = 1e-6
 """The probability at most with which a run that is as it should be fails its audit: one run in a million."""
 _TESTS = 3
@@ -138,54 +142,91 @@ class AuditPlan:
         return Notion.DELETION if self.steps_before else Notion.RELEASE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Law:
     """What the lanes of a run obey if the run is as it should be; its derivation is `docs/mathematics/lanes.md`.
 
     A lane is a coordinate that no row touches, so that only the regulariser, the noise and its canary move it: as many
-    worst-case `records`, with a linear loss. Lanes with a canary start a run about `start`, the others about 0, all of
-    them with variance `start_variance`. A step multiplies a lane by `keep` and adds `push` for its canary, 0 once that
-    is null. Lanes with a canary end about `mean`; all have `variance` then, of which `unforeseen` came in this run.
+    worst-case `records`, with a linear loss, in the batch `place`. Lanes i and i + lanes/2 have the same place, and of
+    the two only the first has a canary. Lanes with a canary start a run about `start`, the others about 0, all of them
+    with variance `start_variance`. A step that reads a canary's batch at the full step size adds `push` as long as the
+    canary is there. Lanes with a canary end about `mean`; all have `variance` then, of which `unforeseen` came in this
+    run, which multiplies what was there by `decay`.
     """
 
     records: int
-    keep: float
-    steps: int
-    start: float
+    place: Array  # (lanes / 2,) whole numbers
+    start: Array  # (lanes / 2,)
     start_variance: float
     push: float
-    mean: float
+    mean: Array  # (lanes / 2,)
+    decay: float
     unforeseen: float
     variance: float
 
-    @property
-    def decay(self) -> float:
-        return self.keep**self.steps
-
 
 def law(mechanism: Mechanism, plan: AuditPlan, *, records: int | None = None) -> Law:
-    """`records`: worst-case records in a canary; by default as many as take its lane `_APART` away."""
-    steps_before, steps = plan.steps_before, plan.steps
-    keep = 1 - mechanism.step_size * mechanism.strong_convexity
-    one, noise = mechanism.sensitivity(Adjacency.ZERO_OUT), mechanism.step_variance
-    start, start_variance = one * _summed(keep, steps_before), noise * _summed(keep**2, steps_before)
-    mean = keep**steps * start if steps_before else one * _summed(keep, steps)
-    variance = noise * _summed(keep**2, steps_before + steps)
+    """`records`: worst-case records in a canary; by default as many as take the lane of the worst place `_APART` away.
+
+    There is a canary in as many batches as there are canaries, evenly over all of them, in the one where it is moved
+    most too.
+    """
+    steps_before, steps, one = plan.steps_before, plan.steps, mechanism.sensitivity(Adjacency.ZERO_OUT)
+    before, here = _run(mechanism, steps_before, first=0), _run(mechanism, steps, first=steps_before)
+    start, mean = before.moved, here.decay * before.moved if steps_before else here.moved
+    variance = here.decay**2 * before.variance + here.variance
+    place = _places(mechanism.num_batches, plan.lanes // 2, worst=int(np.argmax(np.abs(mean))))
+    start, mean = start[place], mean[place]
     if records is None:
-        apart = _APART * math.sqrt(variance) / abs(mean) if mean else math.inf
-        farthest = _FARTHEST * math.sqrt(start_variance) / start if start else math.inf
+        apart = _APART * math.sqrt(variance) / most if (most := float(np.abs(mean).max())) else math.inf
+        far = float(np.abs(start).max())
+        farthest = _FARTHEST * math.sqrt(before.variance) / far if far else math.inf
         records = max(1, math.ceil(min(apart, farthest, LARGEST_COUNT)))
     return Law(
         records=records,
-        keep=keep,
-        steps=steps,
+        place=place,
         start=records * start,
-        start_variance=start_variance,
-        push=0.0 if steps_before else records * one,
+        start_variance=before.variance,
+        push=records * one,
         mean=records * mean,
-        unforeseen=noise * _summed(keep**2, steps),
+        decay=here.decay,
+        unforeseen=here.variance,
         variance=variance,
     )
+
+
+def _places(num_batches: int, canaries: int, *, worst: int) -> Array:
+    return (worst + np.arange(canaries) * max(1, num_batches // canaries)) % num_batches
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Run:
+    """What a run makes of lanes: by place what one record moves one, by what it multiplies what was there, and the
+    variance of its noise."""
+
+    moved: Array  # (num_batches,)
+    decay: float
+    variance: float
+
+
+@lru_cache(maxsize=64)
+def _run(mechanism: Mechanism, steps: int, *, first: int) -> _Run:
+    """Of `steps` >= 0, the first of which reads the batch of step `first` of the chain."""
+    keep, one = 1 - mechanism.step_size * mechanism.strong_convexity, mechanism.sensitivity(Adjacency.ZERO_OUT)
+    batches, steady = mechanism.num_batches, mechanism.steady(steps)
+    moved, order = np.zeros(batches), (first + np.arange(batches)) % batches
+    since = (steady - 1 - np.arange(batches)) % batches  # steps since a place was last read, in the order of reading
+    visits = (steady - since + batches - 1 - np.arange(batches)) // batches
+    every = keep**batches
+    moved[order] = one * keep**since * np.array([_summed(every, count) for count in visits])
+    variance, decay = mechanism.step_variance * _summed(keep**2, steady), keep**steady
+    for step in range(steady, steps):
+        share = (steps - step) / mechanism.cool_down
+        slower = 1 - share * mechanism.step_size * mechanism.strong_convexity
+        moved *= slower
+        moved[(first + step) % batches] += share * one
+        variance, decay = slower**2 * variance + share * mechanism.step_variance, slower * decay
+    return _Run(moved, decay, variance)
 
 
 def _summed(ratio: float, terms: int) -> float:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from app.privacy import accountant, conversion
 from app.privacy.accountant import Chain, Exposure, Run
 from app.privacy.errors import LARGEST_COUNT, DomainError, InfeasibleError, require_count
-from app.privacy.mechanism import Mechanism, Objective, finest_grid, gradient_bound, smoothness
+from app.privacy.mechanism import Adjacency, Mechanism, Objective, finest_grid, gradient_bound, smoothness
 
 DEFAULT_HEADROOM = 2.0
 """Default noise makes one record's stationary mu this many times the target's (see `docs/decisions`)."""
@@ -43,15 +43,19 @@ def mechanism_for(
     step_size: float | None = None,
     radius: float | None = None,
     learn_steps: int | None = None,
+    batch_size: int | None = None,
+    cool_down: int | None = None,
 ) -> Mechanism:
     """A mechanism for logistic regression, with defaults that are functions of public constants alone.
+
+    - `batch_size`: all rows; `cool_down`: 1, which is none.
 
     - `l2`: `default_l2(num_slots)`.
     - `step_size`: 2 / (L + m), the least contraction there is.
     - `radius`: M / m, a ball that holds the minimiser whatever the data (|grad f(0)| <= M, f m-strongly convex).
-    - `learn_steps`: least T with c^T R <= 1e-6 s / (1 - c): what is left of the start, which lies within R of the
-      minimiser, is a millionth of the influence of one record.
-    - `noise_scale`: one record's stationary mu, s / (1 - c) / sqrt(nu^2 / (1 - c^2)), is `DEFAULT_HEADROOM` times the
+    - `learn_steps`: least T with c^T R <= 1e-6 s / (1 - c^B): what is left of the start, which lies within R of the
+      minimiser, is a millionth of the influence of one record; and no less than the cool-down.
+    - `noise_scale`: one record's stationary mu, s / (1 - c^B) / sqrt(nu^2 / (1 - c^2)), is `DEFAULT_HEADROOM` times the
       mu of the target (epsilon, delta).
     - `grid`: `finest_grid`, if it is told `num_parameters`.
 
@@ -76,16 +80,19 @@ def mechanism_for(
         step_size=2 / (smoothness(objective, num_classes, m) + m) if step_size is None else step_size,
         noise_scale=max(1.0, bound / m) if noise_scale is None else noise_scale,
         radius=bound / m if radius is None else radius,
-        learn_steps=1 if learn_steps is None else learn_steps,
+        learn_steps=(cool_down or 1) if learn_steps is None else learn_steps,
+        batch_size=num_slots if batch_size is None else batch_size,
+        cool_down=1 if cool_down is None else cool_down,
     )
     gap = 1 - draft.contraction
-    influence = draft.step_size * bound / num_slots / gap
+    per_pass = -math.expm1(draft.num_batches * math.log1p(-gap))
+    influence = draft.sensitivity(Adjacency.ZERO_OUT) / per_pass
     if noise_scale is None:
         spread = influence / (DEFAULT_HEADROOM * conversion.gdp_mu(epsilon=epsilon, delta=delta))
         draft = replace(draft, noise_scale=spread * math.sqrt(gap * (2 - gap) / (2 * draft.step_size)))
     if learn_steps is None:
         shrink = INITIAL_DISTANCE * influence / draft.radius
-        draft = replace(draft, learn_steps=max(1, math.ceil(math.log(shrink) / math.log1p(-gap))))
+        draft = replace(draft, learn_steps=max(draft.cool_down, math.ceil(math.log(shrink) / math.log1p(-gap))))
     if num_parameters is not None:
         grid = finest_grid(noise_std=draft.least_noise_std, radius=draft.radius)
         draft = replace(draft, grid=grid, num_parameters=num_parameters)

@@ -191,6 +191,7 @@ class Evidence:
                     "mechanism": exposure.mechanism.to_json(),
                     "records": exposure.records,
                     "releases": [list(pair) for pair in exposure.releases],
+                    "stretches": exposure.stretches,
                 }
                 for model_id, exposure in sorted(self.exposures.items())
             },
@@ -213,6 +214,7 @@ class Evidence:
                     mechanism=Mechanism.from_json(exposure["mechanism"]),
                     records=exposure["records"],
                     releases=tuple((steps, count) for steps, count in exposure["releases"]),
+                    stretches=exposure.get("stretches", 1),
                 )
                 for model_id, exposure in document["exposures"].items()
             },

@@ -189,12 +189,13 @@ class Mechanism:
 
         Raises `PreconditionError` if a stated constant is not the one that follows from the settings.
         """
-        document = {"batch_size": document["num_slots"], "cool_down": 1} | document  # from before there were batches
+        full = {"batch_size": document["num_slots"], "num_batches": 1, "cool_down": 1}
+        document = full | document  # what is from before there were batches
         return _stated(**{name: document[name] for name in (*_SETTINGS, *_DERIVED)})
 
 
 _SETTINGS = tuple(field.name for field in fields(Mechanism))
-_DERIVED = ("gradient_bound", "strong_convexity", "smoothness", "contraction", "step_variance")
+_DERIVED = ("gradient_bound", "strong_convexity", "smoothness", "contraction", "step_variance", "num_batches")
 
 
 @lru_cache(maxsize=256, typed=True)  # a ledger states the same mechanism in every entry

@@ -23,6 +23,8 @@ def of(
     step_size: float | None,
     radius: float | None,
     learn_steps: int | None,
+    batch_size: int | None,
+    cool_down: int | None,
     max_steps: int,
 ) -> Mechanism:
     """As it was asked for, and by default where it was not.
@@ -42,6 +44,8 @@ def of(
             step_size=step_size,
             radius=radius,
             learn_steps=learn_steps,
+            batch_size=batch_size,
+            cool_down=cool_down,
         )
         if mechanism.learn_steps > max_steps:
             raise InfeasibleError(f"Expected learn_steps={mechanism.learn_steps} <= {max_steps}: raise l2")

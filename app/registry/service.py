@@ -38,6 +38,8 @@ def create_model(
     step_size: float | None,
     radius: float | None,
     learn_steps: int | None,
+    batch_size: int | None,
+    cool_down: int | None,
     max_requests: int | None,
     max_wait_seconds: int,
     audit_lanes: int,
@@ -66,6 +68,8 @@ def create_model(
         step_size=step_size,
         radius=radius,
         learn_steps=learn_steps,
+        batch_size=batch_size,
+        cool_down=cool_down,
         max_steps=max_steps,
     )
     model = Model(

@@ -50,6 +50,8 @@ class Claimed:
     version_id: str
     audit: AuditPlan | None
     gives_way: bool
+    first_step: int
+    """How many steps of the model's chain come before this run's."""
 
 
 def claim(
@@ -200,6 +202,7 @@ def _claimed(session: Session, run: Run, dataset: Dataset, model: Model | None) 
         version_id=run.version_id,
         audit=audits.planned(session, run, model) if model else None,
         gives_way=learns and not deletion_repository.request_models_of_run(session, run_id=run.id),
+        first_step=service.first_step(session, run),
     )
 
 

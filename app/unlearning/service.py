@@ -119,11 +119,19 @@ def _note(session: Session, run: Run, observed: Observed | None) -> None:
         run.audit = observed.to_json(registry.mechanism_of(model), delta=model.delta)
 
 
+def first_step(session: Session, run: Run) -> int:
+    """How many steps of the model's chain come before those of a run: it goes on with the batch that is next."""
+    if run.kind != "unlearn" or run.model_id is None:
+        return 0
+    return accounting_repository.chain_steps(session, model_id=run.model_id)
+
+
 def publish(
     session: Session,
     keys: Keys,
     *,
     run_id: str,
+    first_step_ran: int,
     steps_ran: int,
     mechanism_ran: Mechanism,
     weights_sha256: str,
@@ -143,6 +151,8 @@ def publish(
     live = registry_repository.live_version(session, model)
     if (steps_ran, mechanism_ran) != (run.steps_total, mechanism):
         raise RunDiffersFromPlan(f"Run {run.id} was to take {run.steps_total} steps of the model's mechanism.")
+    if first_step_ran != first_step(session, run):
+        raise RunDiffersFromPlan(f"Run {run.id} did not go on where the chain of its model stands.")
     if run.kind == "unlearn" and (live is None or live.id != run.parent_version_id):
         raise RunDiffersFromPlan(f"Run {run.id} continued a version that is not the live one.")
     if audits.findings(session, run, model, observed):

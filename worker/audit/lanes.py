@@ -3,9 +3,12 @@
 What their law is, and what follows from how they end, says `app/privacy/audit.py`. Nothing of a person is in them.
 """
 
+from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from app.errors import AuditFailed
@@ -16,6 +19,18 @@ from app.privacy.mechanism import Mechanism
 
 class Draws(Protocol):
     def normal(self, size: int) -> Tensor: ...  # (size,) float64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Push:
+    """What a step of the full size adds to each lane if it reads the batch in which the lane's canary is."""
+
+    amounts: Tensor  # (p,) float64
+    places: Tensor  # (p,) int64
+
+    def of(self, batch: int) -> Tensor:
+        """# (p,)"""
+        return torch.where(self.places == batch, self.amounts, 0.0)
 
 
 class Lanes:
@@ -30,27 +45,28 @@ class Lanes:
         """Where the lanes are before the run: at the origin, or as the steps before it have left them  # (lanes,)"""
         if self._start is not None:
             return self._start.clone()
-        start = self._law.start * self._canaries
+        start = self._each(self._law.start) * self._canaries
         if self._plan.steps_before:
             start += self._law.start_variance**0.5 * noise.normal(len(start))
         return start
 
     @property
-    def push(self) -> Tensor:
-        """What a step adds to the lanes because of their canaries  # (lanes,)"""
-        return self._law.push * self._canaries
+    def push(self) -> Push:
+        """What a step of the full size adds to the lanes whose canaries it reads, as long as they are there."""
+        there = 0.0 if self._plan.steps_before else self._law.push
+        return Push(amounts=there * self._canaries, places=torch.from_numpy(self._law.place).repeat(2))
 
     def observed(self, start: Tensor, end: Tensor) -> Observed:
         """What the lanes show that went from `start` to `end`  # (lanes,) each"""
-        law = self._law
+        law, mean = self._law, self._each(self._law.mean)
         if not bool(end.isfinite().all()):
             raise AuditFailed("A lane did not end as a finite number.")
         if self._plan.steps_before:
             foreseen, along = start * law.decay, start  # which has not faded, however long the run
         else:
-            foreseen, along = law.mean * self._canaries, self._canaries
+            foreseen = along = mean * self._canaries
         residuals = (end - foreseen) / law.unforeseen**0.5
-        said = end * (1 if law.mean >= 0 else -1) > abs(law.mean) / 2
+        said = torch.where(mean >= 0, end, -end) > mean.abs() / 2
         had = self._canaries > 0
         return Observed(
             plan=self._plan,
@@ -64,6 +80,10 @@ class Lanes:
             squares=float(residuals.square().sum()),
             drift=float(residuals @ along / along.norm()),
         )
+
+    @staticmethod
+    def _each(of_canaries: NDArray[np.float64]) -> Tensor:
+        return torch.from_numpy(of_canaries).repeat(2)
 
 
 def of(mechanism: Mechanism, plan: AuditPlan) -> Lanes:

@@ -19,6 +19,7 @@ from worker.langevin import gradient
 from worker.langevin.device import DeviceRows, choose
 from worker.langevin.gradient import blocks
 from worker.langevin.noise import Noise
+from worker.langevin.schedule import Schedule
 from worker.langevin.step import State, no_lanes, projected_noisy_step
 
 
@@ -27,6 +28,7 @@ class Ran:
     """What ran, counted, not what was planned."""
 
     parameters: NDArray[np.float64]  # (1, d) or (C, d)
+    first_step: int
     steps: int
     records: int  # rows that are not null
     lanes: Tensor | None  # (p,) where they ended
@@ -44,7 +46,10 @@ def run(
     noise_scale: float,
     radius: float,
     grid: float,
+    num_batches: int = 1,
+    cool_down: int = 1,
     initial: NDArray[np.float64],  # (1, d) for two classes, (C, d) for more
+    first_step: int = 0,
     steps: int,
     noise: Noise,
     on_progress: Callable[[int], None],
@@ -54,6 +59,9 @@ def run(
 ) -> Ran:
     """Take `steps` noisy steps from `initial`. Learning starts at the origin, unlearning at the live version.
 
+    `first_step`: how many steps the chain has taken before, so that step t of it reads batch t mod `num_batches`. With
+    r < `cool_down` steps left, the next is r / `cool_down` of `step_size`.
+
     The last step's noise is exact on the `grid` (0 for none). On a GPU (`device`: auto, cpu or cuda:i) all steps but
     the last are taken there, with noise of its own.
 
@@ -62,42 +70,51 @@ def run(
     fails. The `lanes` take the same steps, for the run's audit. Raises ValueError, naming the condition, if the input
     is not what the guarantee assumes, and `AuditFailed` if the gradient is not that of the rows.
     """
-    _require_public_settings(l2, step_size, noise_scale, radius, grid, steps, num_classes)
+    _require_public_settings(l2, step_size, noise_scale, radius, grid, num_classes)
+    schedule = Schedule(
+        num_slots=num_slots, num_batches=num_batches, cool_down=cool_down, first_step=first_step, steps=steps
+    )
     features, labels = np.asarray(features), np.asarray(labels)  # a view: slices of a memmap are slow to make
     records = _require_rows(features, labels, num_slots, num_classes)
     _require_initial(initial, (num_weight_rows(num_classes), features.shape[1]), radius)
 
     with _opened(features, labels, num_classes=num_classes, device=device, threads=threads) as rows:
-        settings: dict[str, Any] = {
-            "num_slots": num_slots,
-            "l2": l2,
-            "step_size": step_size,
-            "noise_scale": noise_scale,
-            "radius": radius,
-        }
-        push, start = (lanes.push, lanes.start(noise)) if lanes else (no_lanes(), no_lanes())
+        settings: dict[str, Any] = {"l2": l2, "noise_scale": noise_scale, "radius": radius}
+        start, push = (lanes.start(noise), lanes.push) if lanes else (no_lanes(), None)
         state = State(parameters=torch.tensor(initial), steps_done=0, lanes=start)
         try:
             if isinstance(rows, DeviceRows) and steps > 1:
                 before = state
-                state = rows.advance(before, steps=steps - 1, push=push, on_progress=on_progress, **settings)
+                state = rows.advance(
+                    before,
+                    steps=steps - 1,
+                    schedule=schedule,
+                    step_size=step_size,
+                    push=push,
+                    on_progress=on_progress,
+                    **settings,
+                )
                 before.parameters.zero_()
             while state.steps_done < steps:
-                before, last = state, state.steps_done == steps - 1
+                before, step = state, schedule.step(state.steps_done)
                 state = projected_noisy_step(
-                    noise, before, rows=rows, push=push, grid=grid if last else 0.0, **settings
+                    noise,
+                    before,
+                    rows=rows,
+                    here=step.rows,
+                    num_slots=step.rows.stop - step.rows.start,
+                    step_size=step_size * step.share,
+                    push=push.of(step.batch) * step.share if push else no_lanes(),
+                    grid=grid if before.steps_done == steps - 1 else 0.0,
+                    **settings,
                 )
                 before.parameters.zero_()
                 on_progress(state.steps_done)
             parameters = state.parameters.numpy().copy()
-            bound = gradient_bound(Objective.LOGISTIC_REGRESSION, num_classes)
-            ours = rows.gradient(state.parameters)
-            other = differs(ours.numpy(), parameters, features=features, labels=labels, bound=bound)
-            ours.zero_()
-            if other:
-                raise AuditFailed("The gradient that ran is not that of the rows.")
+            _require_gradient(rows, parameters, features, labels, num_classes, schedule.step(steps - 1).rows)
             return Ran(
                 parameters=parameters,
+                first_step=first_step,
                 steps=state.steps_done,
                 records=records,
                 lanes=state.lanes if lanes else None,
@@ -109,12 +126,20 @@ def run(
 
 def settings_of(mechanism: Mechanism) -> dict[str, Any]:
     """What `run` is told of a mechanism."""
-    names = ("num_slots", "num_classes", "l2", "step_size", "noise_scale", "radius", "grid")
+    names = (
+        *("num_slots", "num_classes", "l2", "step_size", "noise_scale", "radius", "grid"),
+        *("num_batches", "cool_down"),
+    )
     return {name: getattr(mechanism, name) for name in names}
 
 
 def _opened(
-    features: NDArray[np.float32], labels: NDArray[np.int32], *, num_classes: int, device: str, threads: int | None
+    features: NDArray[np.float32],
+    labels: NDArray[np.int32],
+    *,
+    num_classes: int,
+    device: str,
+    threads: int | None,
 ) -> gradient.Rows | DeviceRows:
     """The rows where the device can read them fastest."""
     chosen = choose(device)
@@ -124,10 +149,8 @@ def _opened(
 
 
 def _require_public_settings(
-    l2: float, step_size: float, noise_scale: float, radius: float, grid: float, steps: int, num_classes: int
+    l2: float, step_size: float, noise_scale: float, radius: float, grid: float, num_classes: int
 ) -> None:
-    if steps < 1:
-        raise ValueError(f"Expected {steps=} >= 1")
     for name, value in {"l2": l2, "grid": grid}.items():
         if not 0 <= value < math.inf:
             raise ValueError(f"Expected 0 <= {name}={value} < inf")
@@ -156,6 +179,23 @@ def _require_rows(features: NDArray[np.float32], labels: NDArray[np.int32], num_
             raise ValueError("Expected every row of features to be of norm <= 1")
         records += int(np.count_nonzero(squares))
     return records
+
+
+def _require_gradient(
+    rows: gradient.Rows | DeviceRows,
+    parameters: NDArray[np.float64],
+    features: NDArray[np.float32],
+    labels: NDArray[np.int32],
+    num_classes: int,
+    here: slice,
+) -> None:
+    """Raises `AuditFailed` if what the run took for the gradient of its last batch is not that of these rows."""
+    bound = gradient_bound(Objective.LOGISTIC_REGRESSION, num_classes)
+    ours = rows.gradient(torch.from_numpy(parameters), here)
+    other = differs(ours.numpy(), parameters, features=features[here], labels=labels[here], bound=bound)
+    ours.zero_()
+    if other:
+        raise AuditFailed("The gradient that ran is not that of the rows.")
 
 
 def _require_initial(initial: NDArray[np.float64], shape: tuple[int, int], radius: float) -> None:

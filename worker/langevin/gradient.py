@@ -1,4 +1,4 @@
-"""The sum of the records' gradients, over all rows, in one pass.
+"""The sum of the records' gradients, over all rows of a batch, in one pass.
 
 Logistic loss for two classes (one weight vector), softmax cross-entropy for more. With probabilities p and the one-hot
 label y, the gradient of one record x is (p - y) x: its norm is at most ||x|| for two classes, sqrt(2) ||x|| for more,
@@ -75,10 +75,9 @@ class Rows:
         features, labels = np.asarray(features), np.array(labels)  # kernels trust the labels: theirs are a copy
         _require(features, labels, num_classes, threads)
         self._num_classes, self._shape = num_classes, (num_weight_rows(num_classes), features.shape[1])
-        self._parts = (_body(features, labels, self._shape[0]), _tail(features, labels, self._shape[0]))
-        shares = len(self._parts[0].totals)
-        threads = max(1, min(threads or num_cpus(), shares))
-        self._portions = [(shares * one // threads, shares * (one + 1) // threads) for one in range(threads)]
+        self._features, self._labels = features, labels
+        self._parts: dict[tuple[int | None, int | None], tuple[_Part, _Part]] = {}  # of each batch that was read
+        self._threads = threads = max(1, min(threads or num_cpus(), _num_shares(len(labels), *self._shape)))
 
         weight_rows, width = self._shape
         even = weight_rows if num_classes == 2 else weight_rows + weight_rows % 2
@@ -89,16 +88,17 @@ class Rows:
 
     @property
     def threads(self) -> int:
-        return len(self._portions)
+        return self._threads
 
-    def gradient(self, parameters: Tensor) -> Tensor:
-        """Sum over the rows of the gradient of their loss at `parameters`  # (1, d) or (C, d) float64, as they are"""
+    def gradient(self, parameters: Tensor, here: slice = slice(None)) -> Tensor:
+        """Sum over the rows `here` of the gradient of their loss at `parameters`  # (1, d) or (C, d) float64, as they
+        are"""
         if parameters.shape != self._shape:
             raise ValueError(f"Expected parameters of shape {self._shape}")
-        body, tail = self._parts
+        body, tail = self._of(here)
         try:
             self._weights[: parameters.numel()] = parameters.detach().numpy().ravel()
-            others = [self._pool.submit(self._add, body, number) for number in range(1, len(self._portions))]
+            others = [self._pool.submit(self._add, body, number) for number in range(1, self._threads)]
             self._add(body, 0)
             self._run(tail, 0, 0, len(tail.totals))
             for other in others:
@@ -111,12 +111,20 @@ class Rows:
     def close(self) -> None:
         """Overwrite every buffer and end the threads. The object is of no use afterwards."""
         self._pool.shutdown()
-        body, tail = self._parts
-        _overwrite(self._weights, *self._sums, *self._scores, body.totals, tail.totals)
-        _overwrite(body.labels, tail.features, tail.labels)
+        _overwrite(self._weights, *self._sums, *self._scores, self._labels)
+        for body, tail in self._parts.values():
+            _overwrite(body.totals, tail.totals, tail.features, tail.labels)
+
+    def _of(self, here: slice) -> tuple[_Part, _Part]:
+        """All rows of a batch but the last few, and these."""
+        if (here.start, here.stop) not in self._parts:
+            rows = self._features[here], self._labels[here], self._shape[0]
+            self._parts[here.start, here.stop] = _body(*rows), _tail(*rows)
+        return self._parts[here.start, here.stop]
 
     def _add(self, part: _Part, number: int) -> None:
-        self._run(part, number, *self._portions[number])
+        shares = len(part.totals)
+        self._run(part, number, shares * number // self._threads, shares * (number + 1) // self._threads)
 
     def _run(self, part: _Part, number: int, first: int, last: int) -> None:
         """Add the shares `first` to before `last` to their totals, in the buffers of thread `number`."""
@@ -151,8 +159,7 @@ def _require(features: NDArray[np.float32], labels: NDArray[np.int32], num_class
 def _body(features: NDArray[np.float32], labels: NDArray[np.int32], weight_rows: int) -> _Part:
     """All rows but the last few, where they are."""
     num_rows, width = _num_in_body(len(features)), features.shape[1]
-    shares = min(_MOST_SHARES, num_rows * width * 4 * weight_rows // _SHARE_BYTES, num_rows // (ROWS * weight_rows))
-    shares = max(shares, min(num_rows, 1))
+    shares = _num_shares(len(features), weight_rows, width)
     return _Part(
         features=features.reshape(-1),
         labels=labels[:num_rows],
@@ -160,6 +167,13 @@ def _body(features: NDArray[np.float32], labels: NDArray[np.int32], weight_rows:
         ahead=max(1, _AHEAD_BYTES // (4 * width)) if features.nbytes > _CACHE_BYTES else 0,
         totals=np.zeros((shares, weight_rows * width)),
     )
+
+
+def _num_shares(num_rows: int, weight_rows: int, width: int) -> int:
+    """Into how many shares so many rows are cut."""
+    num_rows = _num_in_body(num_rows)
+    shares = min(_MOST_SHARES, num_rows * width * 4 * weight_rows // _SHARE_BYTES, num_rows // (ROWS * weight_rows))
+    return max(shares, min(num_rows, 1))
 
 
 def _tail(features: NDArray[np.float32], labels: NDArray[np.int32], weight_rows: int) -> _Part:

@@ -14,8 +14,8 @@ from worker.langevin.projection import project_onto_ball
 class Rows(Protocol):
     """The rows of a run, wherever they are."""
 
-    def gradient(self, parameters: Tensor) -> Tensor:
-        """Sum over the rows of the gradient of their loss  # (1, d) or (C, d) float64, as `parameters`"""
+    def gradient(self, parameters: Tensor, here: slice = slice(None)) -> Tensor:
+        """Sum over the rows `here` of the gradient of their loss  # (1, d) or (C, d) float64, as `parameters`"""
 
 
 def no_lanes() -> Tensor:
@@ -36,6 +36,7 @@ def projected_noisy_step(
     state: State,
     *,
     rows: Rows,
+    here: slice = slice(None),
     num_slots: int,
     l2: float,
     step_size: float,
@@ -45,7 +46,7 @@ def projected_noisy_step(
     push: Tensor | None = None,
 ) -> State:
     """x <- Proj_R( x - step_size * grad f(x) + N(0, nu^2 I) ),  nu^2 = 2 * step_size * noise_scale^2,
-    f(x) = (1 / num_slots) * sum of the records' losses + (l2 / 2) * ||x||^2.
+    f(x) = (1 / num_slots) * sum of the losses of the records `here` + (l2 / 2) * ||x||^2, in `num_slots` slots.
 
     With `grid` > 0 what is projected is a multiple of it: the mean rounded to the grid, plus the exact normal number
     rounded to the grid (`docs/mathematics/grid.md`).
@@ -58,20 +59,20 @@ def projected_noisy_step(
     """
     size = state.parameters.numel()
     noise_std = math.sqrt(2 * step_size) * noise_scale
-    here = torch.cat((state.parameters.reshape(-1), state.lanes))
-    gradient = rows.gradient(state.parameters)
-    downhill = torch.zeros_like(here)
+    before = torch.cat((state.parameters.reshape(-1), state.lanes))
+    gradient = rows.gradient(state.parameters, here)
+    downhill = torch.zeros_like(before)
     downhill[:size] = gradient.reshape(-1)
     downhill.mul_(step_size / num_slots)
-    drawn = noise.rounded_normal(len(here), noise_std / grid) if grid else noise.normal(len(here))
+    drawn = noise.rounded_normal(len(before), noise_std / grid) if grid else noise.normal(len(before))
     if push is not None:
         downhill[size:] -= push
     if grid:
-        there = here.mul(1 - step_size * l2).sub_(downhill)
+        there = before.mul(1 - step_size * l2).sub_(downhill)
         there.div_(grid).round_().add_(drawn).mul_(grid)
     else:
-        there = drawn.mul(noise_std).add_(here, alpha=1 - step_size * l2).sub_(downhill)
-    for used in (gradient, downhill, drawn, here):
+        there = drawn.mul(noise_std).add_(before, alpha=1 - step_size * l2).sub_(downhill)
+    for used in (gradient, downhill, drawn, before):
         used.zero_()
     parameters = there[:size].view_as(state.parameters)
     try:

@@ -165,6 +165,7 @@ def test_room_that_was_taken_meanwhile(
         service.publish,
         keys=at.keys,
         run_id=claimed.run_id,
+        first_step_ran=claimed.first_step,
         steps_ran=claimed.steps,
         mechanism_ran=claimed.mechanism,
         weights_sha256="0" * 64,

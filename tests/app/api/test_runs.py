@@ -60,6 +60,7 @@ def publish(at: Installation, claimed: Claimed) -> Callable[..., None]:
 
     def call(**changed: Any) -> None:
         ran = {
+            "first_step_ran": claimed.first_step,
             "steps_ran": claimed.steps,
             "mechanism_ran": claimed.mechanism,
             "weights_sha256": "0" * 64,

@@ -119,6 +119,7 @@ def test_nothing_is_unlearned_over_rows_that_came(
                 session,
                 at.keys,
                 run_id=claimed.run_id,
+                first_step_ran=claimed.first_step,
                 steps_ran=claimed.steps,
                 mechanism_ran=claimed.mechanism,
                 weights_sha256="0" * 64,

@@ -67,6 +67,7 @@ def publish(at: Installation, claimed: Claimed, observed: Observed | None) -> No
             session,
             at.keys,
             run_id=claimed.run_id,
+            first_step_ran=claimed.first_step,
             steps_ran=claimed.steps,
             mechanism_ran=claimed.mechanism,
             weights_sha256=sha256(b""),

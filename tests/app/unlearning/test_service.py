@@ -64,6 +64,7 @@ def _publish(at: Installation, claimed: Claimed, **changed: Any) -> None:
     at.weights.put(claimed.version_id, sealed)
     assert claimed.audit
     ran = {
+        "first_step_ran": claimed.first_step,
         "steps_ran": claimed.steps,
         "mechanism_ran": claimed.mechanism,
         "weights_sha256": sha256(sealed),

@@ -63,8 +63,8 @@ def _every_second(noise: Any, state: State, **settings: Any) -> State:
 
 
 def _canary_stays(patch: pytest.MonkeyPatch) -> None:
-    def push(self: lanes.Lanes) -> torch.Tensor:
-        return (1 - self._law.keep) * self._law.start * self._canaries
+    def push(self: lanes.Lanes) -> lanes.Push:
+        return lanes.Push(amounts=self._law.push * self._canaries, places=torch.from_numpy(self._law.place).repeat(2))
 
     patch.setattr(lanes.Lanes, "push", property(push))
 

@@ -50,8 +50,8 @@ def test_the_law_in_the_chain(
     assert found.lanes is not None
     assert found.observed is not None
     ends, std = found.lanes.numpy(), math.sqrt(law.variance)
-    assert law.mean > 2.5 * std
-    assert stats.kstest(ends[:2048], "norm", args=(law.mean, std)).pvalue > 1e-9
+    assert law.mean[0] > 2.5 * std
+    assert stats.kstest(ends[:2048], "norm", args=(law.mean[0], std)).pvalue > 1e-9
     assert stats.kstest(ends[2048:], "norm", args=(0, std)).pvalue > 1e-9
     assert found.observed.findings(mechanism) == ()
 
@@ -152,5 +152,5 @@ def test_where_lanes_are_is_what_was_given(mechanism: Mechanism) -> None:
     given.start(SystemNoise()).zero_()
     assert torch.equal(given.start(SystemNoise()), known)
     assert not lanes.of(mechanism, LEARNING).start(SystemNoise()).any()
-    assert lanes.of(mechanism, LEARNING).push.count_nonzero() == 128
-    assert not lanes.of(mechanism, FORGETTING).push.any()
+    assert lanes.of(mechanism, LEARNING).push.of(0).count_nonzero() == 128
+    assert not lanes.of(mechanism, FORGETTING).push.of(0).any()

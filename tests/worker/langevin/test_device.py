@@ -13,12 +13,20 @@ from worker.langevin.device import DeviceRows, choose
 from worker.langevin.device.passes import full_precision
 from worker.langevin.device.walk import Walk
 from worker.langevin.gradient import Rows as HostRows
+from worker.langevin.schedule import Schedule
 from worker.langevin.step import State, projected_noisy_step
 
 Rows = Callable[..., tuple[Any, Any]]
 CPU = torch.device("cpu")
 DEVICES = [pytest.param("cpu"), pytest.param("cuda", marks=pytest.mark.gpu)]
-SETTINGS = {"num_slots": 700, "l2": 0.05, "step_size": 1.5, "noise_scale": 0.2, "radius": 20.0}
+HOST = {"num_slots": 700, "l2": 0.05, "step_size": 1.5, "noise_scale": 0.2, "radius": 20.0}
+SETTINGS = {
+    "schedule": Schedule(num_slots=700, steps=10**9),
+    "l2": 0.05,
+    "step_size": 1.5,
+    "noise_scale": 0.2,
+    "radius": 20.0,
+}
 FALSE_ALARM = 1e-9
 
 
@@ -81,9 +89,9 @@ def test_steps_are_those_of_the_chain(
     initial = np.random.default_rng(1).standard_normal((1 if num_classes == 2 else num_classes, width))
     with opened(data, num_classes, device) as rows:
         there = rows.advance(
-            at(torch.tensor(initial)), steps=60, noise=Replayed(9), on_progress=unheard, **SETTINGS | {"num_slots": 700}
+            at(torch.tensor(initial)), steps=60, noise=Replayed(9), on_progress=unheard, **SETTINGS
         ).parameters
-    expected = stepped(data, num_classes, initial, 60, Replayed(9), **SETTINGS)
+    expected = stepped(data, num_classes, initial, 60, Replayed(9), **HOST)
     assert (there.dtype, there.device) == (torch.float64, CPU)
     np.testing.assert_allclose(there.numpy(), expected, atol=1e-6)
 
@@ -130,7 +138,7 @@ def test_without_data_the_law_is_the_stationary_one(steps: int, device: str) -> 
         there = rows.advance(
             at(torch.zeros(1, width, dtype=torch.float64)),
             steps=steps,
-            num_slots=1,
+            schedule=Schedule(num_slots=1, steps=steps),
             l2=l2,
             step_size=step_size,
             noise_scale=noise_scale,

@@ -15,12 +15,20 @@ from worker.langevin.device import DeviceRows, choose
 from worker.langevin.device.keystream import DeviceNoise
 from worker.langevin.device.passes import Blocked, Fused, over
 from worker.langevin.device.walk import STEPS_PER_GRAPH, Walk
+from worker.langevin.schedule import Schedule
 from worker.langevin.step import State
 
 pytestmark = pytest.mark.gpu
 
 Rows = Callable[..., tuple[Any, Any]]
-SETTINGS = {"num_slots": 5000, "l2": 0.05, "step_size": 1.5, "noise_scale": 0.2, "radius": 20.0}
+HOST = {"num_slots": 5000, "l2": 0.05, "step_size": 1.5, "noise_scale": 0.2, "radius": 20.0}
+SETTINGS = {
+    "schedule": Schedule(num_slots=5000, steps=10**9),
+    "l2": 0.05,
+    "step_size": 1.5,
+    "noise_scale": 0.2,
+    "radius": 20.0,
+}
 
 
 class Replayed:

@@ -223,7 +223,7 @@ def test_a_gradient_is_fresh_and_leaves_nothing_behind(num_classes: int, random_
         first, copy = rows.gradient(parameters), rows.gradient(parameters)
         first.zero_()
         assert torch.equal(rows.gradient(parameters), copy)
-        body, tail = rows._parts
+        [(body, tail)] = rows._parts.values()
         assert not any(buffer.any() for buffer in (rows._weights, body.totals, tail.totals))
 
 
@@ -235,7 +235,7 @@ def test_closing_overwrites_every_buffer_and_ends_the_threads(num_classes: int, 
     with Rows(features, labels, num_classes=num_classes, threads=2) as rows:
         rows.gradient(parameters_for(num_classes, 60, seed=9))
         assert threading.active_count() == others + 1
-        _, tail = rows._parts
+        [(_, tail)] = rows._parts.values()
         buffers = [tail.features, tail.labels, *rows._sums, *rows._scores]
         assert any(buffer.any() for buffer in buffers)
     assert threading.active_count() == others

@@ -17,13 +17,17 @@ _MOST_BLOCK_ROWS = 2**17  # a block's sum is in float32
 _BLOCK_NUMBERS = {"cpu": 2**19, "cuda": 2**24}  # of a block of rows: one that stays in cache; one worth six launches
 
 
+_ALL = slice(None)
+
+
 class Pass(Protocol):
-    """Reads the rows and turns `weights` into `total`, on the current stream and without waiting for the device."""
+    """Reads rows and turns `weights` into `total`, on the current stream and without waiting for the device."""
 
     weights: Tensor  # (1, width) or (C, width) float32
     total: Tensor  # as `weights`, float64
 
-    def run(self) -> None: ...
+    def run(self, here: slice = _ALL) -> None:
+        """`here`: of which rows, one after the other."""
 
     def clear(self) -> None:
         """Overwrite every buffer."""
@@ -51,8 +55,8 @@ class Fused:
         self.total = torch.zeros_like(self.weights, dtype=torch.float64)
         self._partials = self.total.new_zeros(programs, rows.shape[1])
 
-    def run(self) -> None:
-        self._sum_of_gradients(self._rows, self._labels, self.weights, self._partials)
+    def run(self, here: slice = _ALL) -> None:
+        self._sum_of_gradients(self._rows[here], self._labels[here], self.weights, self._partials)
         torch.sum(self._partials, 0, keepdim=True, out=self.total)
 
     def clear(self) -> None:
@@ -74,12 +78,13 @@ class Blocked:
         self._scores, self._residuals = rows.new_zeros(2, self._block_rows, len(self.weights))
         self._hits = torch.zeros(self._block_rows, num_classes, dtype=torch.bool, device=rows.device)
 
-    def run(self) -> None:
+    def run(self, here: slice = _ALL) -> None:
         self.total.zero_()
-        for start in range(0, len(self._rows), self._block_rows):
-            block = self._rows[start : start + self._block_rows]  # (b, width)
+        rows, labels = self._rows[here], self._labels[here]
+        for start in range(0, len(rows), self._block_rows):
+            block = rows[start : start + self._block_rows]  # (b, width)
             scores = torch.mm(block, self.weights.t(), out=self._scores[: len(block)])  # (b, 1) or (b, C)
-            residuals = self._subtract_labels(scores, self._labels[start : start + self._block_rows])
+            residuals = self._subtract_labels(scores, labels[start : start + self._block_rows])
             self.total.add_(torch.mm(residuals.t(), block, out=self._share))
 
     def clear(self) -> None:

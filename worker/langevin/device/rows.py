@@ -11,9 +11,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from worker.audit.lanes import Push
 from worker.langevin.device import passes
 from worker.langevin.device.keystream import DeviceNoise, FillsNoise
 from worker.langevin.device.walk import Walk
+from worker.langevin.schedule import Schedule
 from worker.langevin.step import State
 
 _ALIGNED = 16  # columns: rows then start at multiples of 64 bytes, and every thread reads 16 at once
@@ -52,12 +54,13 @@ class DeviceRows:
                 ) from error
             self._upload(features, labels)
 
-    def gradient(self, parameters: Tensor) -> Tensor:
-        """Sum over the rows of the gradient of their loss at `parameters`  # (1, d) or (C, d) float64, on the CPU"""
+    def gradient(self, parameters: Tensor, here: slice = slice(None)) -> Tensor:
+        """Sum over the rows `here` of the gradient of their loss at `parameters`  # (1, d) or (C, d) float64, on the
+        CPU"""
         with self._computing():
             try:
                 self._pass.weights[:, : self._width].copy_(parameters)
-                self._pass.run()
+                self._pass.run(here)
                 return self._pass.total[:, : self._width].to("cpu", copy=True)
             finally:
                 self._pass.clear()
@@ -67,17 +70,17 @@ class DeviceRows:
         state: State,
         *,
         steps: int,
-        num_slots: int,
+        schedule: Schedule,
         l2: float,
         step_size: float,
         noise_scale: float,
         radius: float,
         on_progress: Callable[[int], None],
-        push: Tensor | None = None,
+        push: Push | None = None,
         noise: FillsNoise | None = None,
     ) -> State:
-        """Take `steps` noisy projected steps on the device from `state`, which stays as it is; where they end, on the
-        CPU. `push` is that of `step.projected_noisy_step`.
+        """Take the next `steps` noisy projected steps of the `schedule` on the device from `state`, which stays as it
+        is; where they end, on the CPU. `push`: of the lanes.
 
         `noise` is a new `DeviceNoise` unless a source is given. `on_progress(steps_done)` is called a few times a
         second and stops the steps by raising. Raises FloatingPointError, which quotes no number, if a step is not
@@ -87,9 +90,7 @@ class DeviceRows:
             stack.enter_context(self._computing())
             source = noise if noise is not None else stack.enter_context(DeviceNoise(self._device))
             settings = {"l2": l2, "step_size": step_size, "noise_scale": noise_scale, "radius": radius}
-            walk = stack.enter_context(
-                Walk(self._pass, state, noise=source, num_slots=num_slots, push=push, **settings)
-            )
+            walk = stack.enter_context(Walk(self._pass, state, noise=source, schedule=schedule, push=push, **settings))
             done, chunk = 0, 1
             while done < steps:
                 count, started = min(chunk, steps - done), time.perf_counter()

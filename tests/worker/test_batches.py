@@ -1,0 +1,75 @@
+"""Models whose steps read one batch after the other, through the service."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from app.accounting import repository as accounting_repository
+from app.installation import Installation
+from tests.faults.checks import assert_all_done_once
+from worker import isolated, runner
+
+Make = Callable[..., dict[str, Any]]
+Get = Callable[[str], Any]
+
+
+def test_people_are_forgotten_one_after_another(
+    gateway: TestClient,
+    at: Installation,
+    new_dataset: Make,
+    new_model: Make,
+    forget: Make,
+    get: Get,
+    work: Callable[[], int],
+) -> None:
+    """Each run goes on with the batch that is next, is audited, and certified; ledger and certificates verify."""
+    dataset = new_dataset(rows=60)
+    model = new_model(dataset["id"], noise_scale=0.1, batch_size=7, cool_down=5)
+    shown = model["mechanism"]
+    assert (shown["batch_size"], shown["num_batches"], shown["cool_down"]) == (7, 8, 5)
+    assert work() == 1
+    for person in ("p3", "p10", "p41", "p7"):
+        request = forget(person)
+        assert work() == 1
+        assert get(f"/deletion-requests/{request['id']}")["status"] == "completed"
+        [certified] = get(f"/deletion-requests/{request['id']}/certificate")["certificates"]
+        assert gateway.post("/v1/certificates:verify", json={"jws": certified["jws"]}).json()["valid"] is True
+    steps = [run["steps_total"] for run in reversed(get("/runs")["items"])]
+    with at.database.reading() as session:
+        entries = list(accounting_repository.all_entries(session))
+        assert [ledger_body["first_step"] for ledger_body in map(_body, entries)] == [
+            0,
+            *(sum(steps[:number]) for number in range(1, len(steps))),
+        ]
+    assert_all_done_once(at)
+
+
+def _body(entry: Any) -> Any:
+    import json
+
+    return json.loads(entry.body)
+
+
+def test_a_run_that_begins_at_another_batch_publishes_nothing(
+    at: Installation,
+    new_dataset: Make,
+    new_model: Make,
+    forget: Make,
+    get: Get,
+    work: Callable[[], int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where a run does not go on with the batch that is next, it fails, and the next one does what was asked."""
+    model = new_model(new_dataset(rows=60)["id"], noise_scale=0.1, batch_size=7, cool_down=5)
+    assert work() == 1
+    request = forget("p3")
+    run = isolated.run
+    with monkeypatch.context() as patch:
+        patch.setattr(isolated, "run", lambda made, *, first_step, **told: run(made, first_step=0, **told))
+        assert runner.run_next(at, worker="w") is True
+    [last] = get("/runs?limit=1")["items"]
+    assert (last["status"], last["error_code"]) == ("failed", "run_differs_from_plan")
+    assert get(f"/models/{model['id']}")["live_version"] == 1
+    assert get(f"/deletion-requests/{request['id']}")["status"] == "accepted"

@@ -1,0 +1,48 @@
+"""What each step of a run reads, and how long it is: functions of public numbers alone."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One step: it reads `batch`, the slots of `rows`, and is `share`, in (0, 1], of the step size."""
+
+    batch: int
+    rows: slice
+    share: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """The `steps` of a run, which follows `first_step` others of its chain.
+
+    Step t of a chain reads batch t mod `num_batches`, a range of the `num_slots` slots. With r < `cool_down` steps of
+    the run left, the next is r / `cool_down` of the step size.
+    """
+
+    num_slots: int
+    steps: int
+    num_batches: int = 1
+    cool_down: int = 1
+    first_step: int = 0
+
+    def __post_init__(self) -> None:
+        for name, least in {"steps": 1, "num_batches": 1, "cool_down": 1, "first_step": 0}.items():
+            if getattr(self, name) < least:
+                raise ValueError(f"Expected {name}={getattr(self, name)} >= {least}")
+        if self.num_batches > self.num_slots:
+            raise ValueError(f"Expected num_batches={self.num_batches} <= num_slots={self.num_slots}")
+
+    @property
+    def num_alike(self) -> int:
+        """How many of the first steps read all rows and are of the full size: the same every time."""
+        return max(self.steps - self.cool_down + 1, 0) if self.num_batches == 1 else 0
+
+    def step(self, done: int) -> Step:
+        """The one that comes after `done` >= 0 others."""
+        batch = (self.first_step + done) % self.num_batches
+        return Step(batch=batch, rows=self.rows_of(batch), share=min(1.0, (self.steps - done) / self.cool_down))
+
+    def rows_of(self, batch: int) -> slice:
+        """The slots of a batch. Batches differ by one slot in size at most."""
+        return slice(self.num_slots * batch // self.num_batches, self.num_slots * (batch + 1) // self.num_batches)
