@@ -1,184 +1,224 @@
-"""What regularisation and how much noise to use when nobody says: accuracy, steps and seconds over a grid of both.
+"""What batches, cool-down, noise and regularisation to use when nobody says: what each costs and buys, around them.
 
-    python -m benchmarks.defaults --data examples/adult
+    ./dev bench defaults --data DIR      # DIR holds mnist.npz; without it, and with --quick, to build/evidence
 
-For all of a dataset and for random subsets of it, every mechanism aims at (epsilon = 1, delta = 1 / n^1.1). Noise is
-stated as headroom: the stationary mu of one record over the mu of the target. A deletion then takes about
-ln(headroom) / ln(1 / contraction) steps, and one step where headroom is at most 1. `noiseless` is the minimiser of the
-same objective and `sklearn` scikit-learn's logistic regression as it comes. Prints a table and writes it as JSON.
+From 200 rows to ten million, two classes and ten. Every mechanism aims at (epsilon = 1, delta = 1 / n^1.1); it is the
+default, or the default with one setting changed. Each repeat is another random part of the data in another order, with
+other noise. `noiseless` is the minimiser of the same objective, by scikit-learn. Up to the size of the census the rows
+are of people and digits; beyond it they are generated, and of a repeat only the noise is new.
 """
 
 import argparse
-import json
 import math
-import os
-import platform
 import time
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import pyarrow.csv
+from rich.progress import track
 from sklearn.linear_model import LogisticRegression
 
 from app.privacy import accountant, calibration, conversion
-from app.privacy.mechanism import Mechanism
-from app.registry.encoding import Features, Labels, Schema
-from app.registry.schema import parse_schema
+from app.privacy.accountant import Run
+from app.privacy.mechanism import Adjacency, Mechanism
+from app.registry.encoding import Features, Labels, encode_vectors
+from benchmarks import data, page
 from worker.langevin import chain
 from worker.langevin.evaluate import accuracy
 from worker.langevin.init import origin
 from worker.langevin.noise import SystemNoise
 
 EPSILON = 1.0
-SIZES = (1_000, 3_000, 10_000)  # and all rows
-L2 = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2)
-LEAST_L2 = 2.5e-4  # below it learning takes too long; see `recommended_l2`
-HEADROOM = (0.5, 1.0, 2.0, 3.0)
-MOST_REPEATS = 5
+OF_ADULT = (200, 1_000, 3_000, 10_000, 32_561)
+GENERATED = ((10**6, 2), (10**6, 10), (10**7, 2))
+COLUMNS = 20
+REPEATS = 5
+REQUESTS = 8
+MOST_FITTED = 100_000
+"""Rows up to which scikit-learn says what no noise would give."""
+MOST_READ = 25 * 10**7
+"""Rows that learning reads, beyond which a setting is planned and not run."""
 
+Row = dict[str, Any]
 Rows = tuple[Features, Labels]
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
-    """One setting on one size; what varies is the mean over the repeats, each a new subset with new noise."""
-
-    num_rows: int
-    repeats: int
-    delta: float
-    target_mu: float
-    l2: float
-    headroom: float
-    noise_scale: float
-    contraction: float
-    learn_steps: int
-    deletion_steps: int
-    seconds: float
-    accuracy: float
-    accuracy_std: float
-    noiseless_accuracy: float
-    sklearn_accuracy: float
-
-    def __str__(self) -> str:
-        return (
-            f"{self.num_rows:6d} {self.l2:8.2g} {self.headroom:9g} {self.noise_scale:9.5f} {self.learn_steps:6d} "
-            f"{self.deletion_steps:9d} {self.learn_steps / self.deletion_steps:6.0f} {self.seconds:8.2f} "
-            f"{self.accuracy:9.4f} {self.accuracy_std:7.4f} {self.noiseless_accuracy:10.4f} "
-            f"{self.sklearn_accuracy:8.4f}"
-        )
-
-
-HEADING = "  rows       l2  headroom     noise  learn  deletion  ratio  seconds  accuracy    +/-   noiseless  sklearn"
+CHANGED: dict[str, Callable[[Mechanism], Row]] = {
+    "default": lambda made: {},
+    "a quarter of the batch": lambda made: {"batch_size": max(1, made.batch_size // 4)},
+    "four times the batch": lambda made: {"batch_size": min(made.num_slots, 4 * made.batch_size)},
+    "all rows": lambda made: {"batch_size": made.num_slots},
+    "no cool-down": lambda made: {"cool_down": 1},
+    "half the noise": lambda made: {"noise_scale": made.noise_scale / 2},
+    "twice the noise": lambda made: {"noise_scale": 2 * made.noise_scale},
+    "a third of l2": lambda made: {"l2": made.l2 / 3},
+    "three times l2": lambda made: {"l2": 3 * made.l2},
+}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="a folder with train.csv, test.csv and schema.json")
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/defaults.json"))
-    arguments = parser.parse_args()
-
-    schema = parse_schema(json.loads((arguments.data / "schema.json").read_text()))
-    train, test = (read(schema, arguments.data / f"{part}.csv") for part in ("train", "test"))
-    print(HEADING)
-    cells = []
-    for num_rows in (*SIZES, len(train[0])):
-        subsets = [subset(train, num_rows, seed) for seed in range(min(MOST_REPEATS, len(train[0]) // num_rows))]
-        sklearn = np.mean([LogisticRegression(max_iter=10_000).fit(*rows).score(*test) for rows in subsets])
-        for l2 in sorted({*L2, recommended_l2(num_rows)}):
-            same = LogisticRegression(C=1 / (l2 * num_rows), fit_intercept=False, max_iter=10_000)
-            noiseless = np.mean([same.fit(*rows).score(*test) for rows in subsets])
-            for headroom in HEADROOM:
-                mechanism = mechanism_with(num_rows, len(schema.classes), l2, headroom)
-                cells.append(measure(mechanism, headroom, subsets, test, float(noiseless), float(sklearn)))
-                print(cells[-1], flush=True)
-    machine = {"cores": os.cpu_count(), "processor": platform.machine(), "numpy": np.__version__}
-    results = {"data": arguments.data.name, "epsilon": EPSILON, "machine": machine, "cells": [asdict(c) for c in cells]}
-    arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    arguments.out.write_text(json.dumps(results, indent=1) + "\n")
+    parser.add_argument("--data", type=Path, help="a folder with mnist.npz")
+    parser.add_argument("--quick", action="store_true", help="the two smallest sizes only")
+    asked = parser.parse_args()
+    results: Row = {"epsilon": EPSILON, "machine": page.machine(), "problems": []}
+    for problem in problems(asked.data, quick=asked.quick):
+        results["problems"].append(measured(*problem))
+        print(f"\n{titled(results['problems'][-1])}\n\n{table(results['problems'][-1])}", flush=True)
+    page.write("defaults", results, page.RESULTS if asked.data and not asked.quick else page.SCRATCH)
 
 
-def recommended_l2(num_rows: int) -> float:
-    """The most accurate setting at headroom 2 is 1 / n at every size; a floor bounds the steps, of order 1 / l2."""
-    return max(1 / num_rows, LEAST_L2)
+def problems(folder: Path | None, *, quick: bool) -> Iterator[tuple[str, int, Rows, Rows]]:
+    """A name, how many rows each repeat takes of the first, and those that tell how right it is."""
+    people, others = data.adult("train"), data.adult("test")
+    for size in OF_ADULT[:2] if quick else OF_ADULT:
+        yield f"Adult, {size:,}", size, people, others
+    if quick:
+        return
+    if folder is not None:
+        for kept in ((3, 8), range(10)):
+            train, test = (_digits(folder, part, kept) for part in ("train", "test"))
+            yield f"MNIST, {len(kept)} classes", len(train[0]), train, test
+    for size, classes in GENERATED:
+        features, labels = generated(size + MOST_FITTED, classes)
+        test = features[size:], labels[size:]
+        yield f"generated, {size:,}, {classes} classes", size, (features, labels), test
 
 
-def read(schema: Schema, path: Path) -> Rows:
-    table = pyarrow.csv.read_csv(path)
-    rows = schema.encode_labelled({name: table[name] for name in schema.used}, range(len(table)))
-    features, labels = rows.features, rows.labels
-    return features, labels
+def measured(name: str, size: int, train: Rows, test: Rows) -> Row:
+    """A row of results for each setting."""
+    classes, repeats = int(test[1].max()) + 1, REPEATS if size <= MOST_FITTED else 1
+    default, settings, tried = made(size, classes), [], list[Mechanism]()
+    for changed, change in track(CHANGED.items(), description=name):
+        mechanism = made(size, classes, **change(default))
+        if mechanism in tried:
+            continue
+        tried.append(mechanism)
+        found: Row = {"changed": changed, **planned(mechanism)}
+        if mechanism.learn_steps * mechanism.batch_size <= MOST_READ:
+            began = time.perf_counter()
+            right = [learned(mechanism, train, test, seed) for seed in range(repeats)]
+            seconds = (time.perf_counter() - began) / repeats
+            found |= {"accuracy": float(np.mean(right)), "deviation": float(np.std(right)), "seconds": seconds}
+        settings.append(found)
+    noiseless = [fitted(default, train, test, seed) for seed in range(2)] if size <= MOST_FITTED else [math.nan]
+    result: Row = {"name": name, "rows": size, "columns": train[0].shape[1], "classes": classes, "settings": settings}
+    return result | {"noiseless": float(np.mean(noiseless)) if size <= MOST_FITTED else None}
 
 
-def subset(rows: Rows, num_rows: int, seed: int) -> Rows:
-    chosen = np.random.default_rng(seed).permutation(len(rows[0]))[:num_rows]
-    return rows[0][chosen], rows[1][chosen]
+def made(num_slots: int, num_classes: int, **settings: Any) -> Mechanism:
+    """The service's mechanism, with some settings that are not its defaults; what is not said follows from them."""
+    asked = {"num_slots": num_slots, "num_classes": num_classes, "epsilon": EPSILON, "delta": num_slots**-1.1}
+    return calibration.mechanism_for(**asked, **settings)
 
 
-def mechanism_with(num_rows: int, num_classes: int, l2: float, headroom: float) -> Mechanism:
-    """The service's mechanism, with the noise that makes one record's stationary mu `headroom` times the target's."""
-
-    def with_noise(noise_scale: float) -> Mechanism:
-        return calibration.mechanism_for(
-            num_slots=num_rows,
-            num_classes=num_classes,
-            epsilon=EPSILON,
-            delta=num_rows**-1.1,
-            l2=l2,
-            noise_scale=noise_scale,
-        )
-
-    unit = with_noise(1.0)
-    gap = 1 - unit.contraction
-    influence = unit.step_size * unit.gradient_bound / num_rows / gap
-    spread = math.sqrt(unit.step_variance / (gap * (2 - gap)))  # in the flattest direction
-    target = conversion.gdp_mu(epsilon=EPSILON, delta=num_rows**-1.1)
-    return with_noise(influence / spread / (headroom * target))
-
-
-def measure(
-    mechanism: Mechanism, headroom: float, subsets: list[Rows], test: Rows, noiseless: float, sklearn: float
-) -> Cell:
-    delta = mechanism.num_slots**-1.1
-    learned = accountant.advance(accountant.started(mechanism), accountant.Run(steps=mechanism.learn_steps, records=0))
-    start = time.perf_counter()
-    models = [learn(mechanism, *rows) for rows in subsets]
-    seconds = (time.perf_counter() - start) / len(subsets)
-    found = [accuracy(model, *test, mechanism.num_classes)[0] for model in models]
-    return Cell(
-        num_rows=mechanism.num_slots,
-        repeats=len(subsets),
-        delta=delta,
-        target_mu=conversion.gdp_mu(epsilon=EPSILON, delta=delta),
-        l2=mechanism.l2,
-        headroom=headroom,
-        noise_scale=mechanism.noise_scale,
-        contraction=mechanism.contraction,
-        learn_steps=mechanism.learn_steps,
-        deletion_steps=calibration.least_steps(learned, records=1, epsilon=EPSILON, delta=delta, at_most=10**6),
-        seconds=seconds,
-        accuracy=float(np.mean(found)),
-        accuracy_std=float(np.std(found)),
-        noiseless_accuracy=noiseless,
-        sklearn_accuracy=sklearn,
+def planned(mechanism: Mechanism) -> Row:
+    """Passes of learning and of one request after another, and what it all tells, by the service's accountant."""
+    delta, batches = mechanism.num_slots**-1.1, mechanism.num_batches
+    first = now = accountant.replay(mechanism, [Run(steps=mechanism.learn_steps)])
+    steps = []
+    for _ in range(REQUESTS):
+        steps.append(calibration.least_steps(now, records=1, epsilon=EPSILON, delta=delta, at_most=10**7))
+        now = accountant.advance(now, Run(steps=steps[-1], records=1))
+    hundred = calibration.least_steps(
+        first, records=min(100, mechanism.num_slots // 2), epsilon=EPSILON, delta=delta, at_most=10**7
     )
 
+    def told(steps: int, adjacency: Adjacency) -> float:
+        mu = accountant.release_mu(mechanism, steps=steps, adjacency=adjacency)
+        return conversion.gdp_epsilon(mu=mu, delta=delta)
 
-def learn(mechanism: Mechanism, features: Features, labels: Labels) -> np.ndarray:
-    return chain.run(
+    return {
+        "batch_size": mechanism.batch_size,
+        "cool_down": mechanism.cool_down,
+        "l2": mechanism.l2,
+        "noise_scale": mechanism.noise_scale,
+        "logit_noise": math.sqrt(mechanism.step_variance / (1 - mechanism.contraction**2)),
+        "learn_steps": mechanism.learn_steps,
+        "learn_passes": mechanism.learn_steps / batches,
+        "request_steps": steps,
+        "first_passes": steps[0] / batches,
+        "later_passes": steps[-1] / batches,
+        "hundred_passes": hundred / batches,
+        "adaptive_epsilon": told(mechanism.learn_steps, Adjacency.ZERO_OUT),
+        "release_epsilon": told(mechanism.learn_steps, Adjacency.REPLACE),
+        "later_release_epsilon": told(steps[-1], Adjacency.REPLACE),
+    }
+
+
+def learned(mechanism: Mechanism, train: Rows, test: Rows, seed: int) -> float:
+    """The test accuracy of a model that has just learned."""
+    features, labels = _part(train, mechanism.num_slots, seed)
+    parameters = chain.run(
         features=features,
         labels=labels,
-        num_slots=mechanism.num_slots,
-        num_classes=mechanism.num_classes,
-        l2=mechanism.l2,
-        step_size=mechanism.step_size,
-        noise_scale=mechanism.noise_scale,
-        radius=mechanism.radius,
+        **chain.settings_of(mechanism),
         initial=origin(num_classes=mechanism.num_classes, num_features=features.shape[1]),
         steps=mechanism.learn_steps,
         noise=SystemNoise(),
         on_progress=lambda steps_done: None,
     ).parameters
+    return accuracy(parameters, *test, mechanism.num_classes)[0]
+
+
+def fitted(mechanism: Mechanism, train: Rows, test: Rows, seed: int) -> float:
+    """The test accuracy of the minimiser of the same objective."""
+    same = LogisticRegression(C=1 / (mechanism.l2 * mechanism.num_slots), fit_intercept=False, max_iter=10_000)
+    return float(same.fit(*_part(train, mechanism.num_slots, seed)).score(*test))
+
+
+def generated(num_rows: int, num_classes: int) -> Rows:
+    """Rows of norm just below 1, with labels drawn by a linear model that is right about nine times in ten."""
+    generator = np.random.default_rng(0)
+    truth = 10 * generator.standard_normal((COLUMNS, num_classes)).astype(np.float32)
+    features, labels = np.empty((num_rows, COLUMNS), np.float32), np.empty(num_rows, np.int32)
+    for start in range(0, num_rows, 2**16):
+        block = generator.standard_normal((min(2**16, num_rows - start), COLUMNS), np.float32)
+        block /= np.linalg.norm(block, axis=1, keepdims=True) * np.float32(1 + 1e-5)
+        scores = block @ truth + generator.gumbel(size=(len(block), num_classes))
+        features[start : start + 2**16], labels[start : start + 2**16] = block, scores.argmax(axis=1)
+    return features, labels
+
+
+def titled(problem: Row) -> str:
+    right = problem["noiseless"]
+    return f"{problem['name']} of {problem['columns']} columns" + (f"; noiseless {100 * right:.2f} %" if right else "")
+
+
+def table(problem: Row) -> str:
+    heads = ("", "batch", "cool-down", "l2", "noise of a logit", "learning", "requests 1, 8", "100 at once")
+    more = ("adaptive", "release, then", "accuracy, %")
+    return page.table((*heads, *more), (_printed(row) for row in problem["settings"]))
+
+
+def _printed(row: Row) -> tuple[Any, ...]:
+    right = f"{100 * row['accuracy']:.2f} ± {100 * row['deviation']:.2f}" if "accuracy" in row else None
+    return (
+        row["changed"],
+        row["batch_size"],
+        row["cool_down"],
+        f"{row['l2']:.2g}",
+        f"{row['logit_noise']:.2f}",
+        f"{row['learn_passes']:.3g}",
+        f"{row['first_passes']:.2g}, {row['later_passes']:.2g}",
+        f"{row['hundred_passes']:.2g}",
+        f"{row['adaptive_epsilon']:.2f}",
+        f"{row['release_epsilon']:.2f}, {row['later_release_epsilon']:.2f}",
+        right,
+    )
+
+
+def _part(rows: Rows, size: int, seed: int) -> Rows:
+    """`size` of them in an order of their own; of what was generated, as it is, the first."""
+    if size > MOST_FITTED:
+        return rows[0][:size], rows[1][:size]
+    chosen = np.random.default_rng(seed).permutation(len(rows[0]))[:size]
+    return np.ascontiguousarray(rows[0][chosen]), rows[1][chosen]
+
+
+def _digits(folder: Path, part: str, kept: Sequence[int]) -> Rows:
+    images, labels = data.mnist(folder, part, kept)
+    return np.ascontiguousarray(encode_vectors(images)), np.searchsorted(np.array(kept), labels).astype(np.int32)
 
 
 if __name__ == "__main__":

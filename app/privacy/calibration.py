@@ -14,10 +14,16 @@ from app.privacy.accountant import Chain, Exposure, Run
 from app.privacy.errors import LARGEST_COUNT, DomainError, InfeasibleError, require_count
 from app.privacy.mechanism import Adjacency, Mechanism, Objective, finest_grid, gradient_bound, smoothness
 
-DEFAULT_HEADROOM = 2.0
-"""Default noise makes one record's stationary mu this many times the target's (see `docs/decisions`)."""
+MOST_HEADROOM = 2.0
+"""With the default noise no record's stationary mu is more than this many times the target's (`docs/decisions`)."""
+UNFELT_NOISE = 0.1
+"""Standard deviation of a logit up to which noise costs no accuracy: the least there is by default."""
+FELT_NOISE = 0.35
+"""Standard deviation of a logit from which noise costs accuracy: where the target asks for more, headroom is given."""
 INITIAL_DISTANCE = 1e-6
-"""Learning runs until the distance to the initial law has contracted below this fraction of one record's influence."""
+"""Learning runs until the distance to the minimiser has contracted below this fraction of what it was."""
+LEAST_BATCH = 100
+MOST_COOL_DOWN = 256
 
 
 def default_l2(num_slots: int) -> float:
@@ -29,6 +35,15 @@ def default_l2(num_slots: int) -> float:
     (0.001, 0.00025)
     """
     return max(1 / num_slots, 2.5e-4)
+
+
+def default_batch_size(num_slots: int) -> int:
+    """min(n0/100, 2 sqrt(n0)), and `LEAST_BATCH` at least: about a hundred batches, more where there are many rows.
+
+    >>> [default_batch_size(n) for n in (10, 1000, 32_561, 1_000_000)]
+    [10, 100, 326, 2000]
+    """
+    return min(num_slots, max(LEAST_BATCH, math.ceil(min(num_slots / 100, 2 * math.sqrt(num_slots)))))
 
 
 def mechanism_for(
@@ -48,22 +63,23 @@ def mechanism_for(
 ) -> Mechanism:
     """A mechanism for logistic regression, with defaults that are functions of public constants alone.
 
-    - `batch_size`: all rows; `cool_down`: 1, which is none.
-
+    - `batch_size`: `default_batch_size(num_slots)`.
+    - `cool_down`: one pass, `MOST_COOL_DOWN` steps at most.
     - `l2`: `default_l2(num_slots)`.
     - `step_size`: 2 / (L + m), the least contraction there is.
     - `radius`: M / m, a ball that holds the minimiser whatever the data (|grad f(0)| <= M, f m-strongly convex).
-    - `learn_steps`: least T with c^T R <= 1e-6 s / (1 - c^B): what is left of the start, which lies within R of the
-      minimiser, is a millionth of the influence of one record; and no less than the cool-down.
-    - `noise_scale`: one record's stationary mu, s / (1 - c^B) / sqrt(nu^2 / (1 - c^2)), is `DEFAULT_HEADROOM` times the
-      mu of the target (epsilon, delta).
+    - `learn_steps`: least T with c^T <= 1e-6, of what the start is away from the minimiser, but one pass and the
+      cool-down at least.
+    - `noise_scale`: such that one record's stationary mu, s / (1 - c^B) / spread, is that of the target (epsilon,
+      delta); but the spread sqrt(nu^2 / (1 - c^2)), which is that of a logit, is `UNFELT_NOISE` at least, and no more
+      than `FELT_NOISE` unless mu would be more than `MOST_HEADROOM` times the target's.
     - `grid`: `finest_grid`, if it is told `num_parameters`.
 
     Raises `DomainError`, `PreconditionError`.
 
     >>> m = mechanism_for(num_slots=32561, num_classes=2, epsilon=1.0, delta=1e-5)
-    >>> m.learn_steps, round(m.contraction, 6), round(m.noise_scale, 5)
-    (12116, 0.998004, 0.00362)
+    >>> m.num_batches, m.cool_down, m.learn_steps, round(m.contraction, 6), round(m.noise_scale, 5)
+    (99, 99, 6915, 0.998004, 0.00553)
     """
     objective = Objective.LOGISTIC_REGRESSION
     if num_slots < 1 or num_classes < 2:
@@ -72,6 +88,7 @@ def mechanism_for(
     if not (math.isfinite(m) and m > 0):
         raise DomainError(f"Expected l2={m} > 0 and finite")
     bound = gradient_bound(objective, num_classes)
+    size = default_batch_size(num_slots) if batch_size is None else batch_size
     draft = Mechanism(
         objective=objective,
         num_slots=num_slots,
@@ -80,23 +97,29 @@ def mechanism_for(
         step_size=2 / (smoothness(objective, num_classes, m) + m) if step_size is None else step_size,
         noise_scale=max(1.0, bound / m) if noise_scale is None else noise_scale,
         radius=bound / m if radius is None else radius,
-        learn_steps=(cool_down or 1) if learn_steps is None else learn_steps,
-        batch_size=num_slots if batch_size is None else batch_size,
+        learn_steps=cool_down or 1 if learn_steps is None else learn_steps,
+        batch_size=size,
         cool_down=1 if cool_down is None else cool_down,
     )
     gap = 1 - draft.contraction
-    per_pass = -math.expm1(draft.num_batches * math.log1p(-gap))
-    influence = draft.sensitivity(Adjacency.ZERO_OUT) / per_pass
-    if noise_scale is None:
-        spread = influence / (DEFAULT_HEADROOM * conversion.gdp_mu(epsilon=epsilon, delta=delta))
-        draft = replace(draft, noise_scale=spread * math.sqrt(gap * (2 - gap) / (2 * draft.step_size)))
     if learn_steps is None:
-        shrink = INITIAL_DISTANCE * influence / draft.radius
-        draft = replace(draft, learn_steps=max(draft.cool_down, math.ceil(math.log(shrink) / math.log1p(-gap))))
+        settled = math.ceil(math.log(INITIAL_DISTANCE) / math.log1p(-gap))
+        draft = replace(draft, learn_steps=max(settled, draft.num_batches, draft.cool_down))
+    if cool_down is None:
+        draft = replace(draft, cool_down=min(draft.num_batches, MOST_COOL_DOWN, draft.learn_steps))
+    if noise_scale is None:
+        influence = draft.sensitivity(Adjacency.ZERO_OUT) / -math.expm1(draft.num_batches * math.log1p(-gap))
+        spread = _default_spread(influence / conversion.gdp_mu(epsilon=epsilon, delta=delta))
+        draft = replace(draft, noise_scale=spread * math.sqrt(gap * (2 - gap) / (2 * draft.step_size)))
     if num_parameters is not None:
         grid = finest_grid(noise_std=draft.least_noise_std, radius=draft.radius)
         draft = replace(draft, grid=grid, num_parameters=num_parameters)
     return draft
+
+
+def _default_spread(wanted: float) -> float:
+    """The spread of a logit where that of `wanted` brings one record's mu to the target's."""
+    return min(max(wanted, UNFELT_NOISE), max(FELT_NOISE, wanted / MOST_HEADROOM))
 
 
 # --- what it takes, and what that buys -------------------------------------------------------------------------------
@@ -119,7 +142,7 @@ def least_steps(chain: Chain, *, records: int, epsilon: float, delta: float, at_
     >>> m = mechanism_for(num_slots=1000, num_classes=2, epsilon=1.0, delta=1e-5)
     >>> chain = accountant.replay(m, [Run(steps=m.learn_steps)])
     >>> least_steps(chain, records=1, epsilon=1.0, delta=1e-5, at_most=m.learn_steps)
-    87
+    88
     """
     require_count(0, records=records)
     require_count(1, at_most=at_most)
@@ -152,7 +175,7 @@ def schedule(chain: Chain, *, batches: Iterable[int], epsilon: float, delta: flo
     >>> m = mechanism_for(num_slots=1000, num_classes=2, epsilon=1.0, delta=1e-5)
     >>> chain = accountant.replay(m, [Run(steps=m.learn_steps)])
     >>> [sum(schedule(chain, batches=b, epsilon=1.0, delta=1e-5, at_most=10**6)) for b in ([1] * 8, [4] * 2, [8])]
-    [1053, 537, 348]
+    [1075, 539, 349]
     """
     taken = []
     for records in batches:
@@ -172,7 +195,7 @@ def least_epsilon(chain: Chain, *, records: int, steps: int, delta: float) -> fl
     >>> m = mechanism_for(num_slots=1000, num_classes=2, epsilon=1.0, delta=1e-5)
     >>> chain = accountant.replay(m, [Run(steps=m.learn_steps)])
     >>> [round(least_epsilon(chain, records=1, steps=steps, delta=1e-5), 6) for steps in (0, 86, 87)]
-    [2.154677, 1.008697, 0.999908]
+    [2.111909, 1.009323, 1.000529]
     """
     require_count(0, records=records, steps=steps)
     if steps:
@@ -192,7 +215,7 @@ def most_records(chain: Chain, *, steps: int, epsilon: float, delta: float) -> i
     >>> m = mechanism_for(num_slots=1000, num_classes=2, epsilon=1.0, delta=1e-5)
     >>> chain = accountant.replay(m, [Run(steps=m.learn_steps)])
     >>> [most_records(chain, steps=steps, epsilon=1.0, delta=1e-5) for steps in (1, 87, 348)]
-    [0, 1, 8]
+    [0, 0, 7]
     """
     target = conversion.gdp_mu(epsilon=epsilon, delta=delta)
 
@@ -215,7 +238,7 @@ def least_noise(mechanism: Mechanism, *, records: int, steps: int, epsilon: floa
 
     >>> m = mechanism_for(num_slots=1000, num_classes=2, epsilon=1.0, delta=1e-5)
     >>> [round(least_noise(m, records=1, steps=steps, epsilon=1.0, delta=1e-5) / m.noise_scale, 6) for steps in (1, 87)]
-    [1.984127, 0.999916]
+    [1.945502, 1.000482]
     """
     require_count(1, records=records)
     target = conversion.gdp_mu(epsilon=epsilon, delta=delta)

@@ -17,7 +17,9 @@ from app.privacy.audit import AuditPlan, Guesses, Observed
 from app.privacy.errors import LARGEST_COUNT, DomainError
 from app.privacy.mechanism import Adjacency, Mechanism, Objective
 
-MECHANISM = calibration.mechanism_for(num_slots=1000, num_classes=2, num_parameters=21, epsilon=1.0, delta=1e-5)
+MECHANISM = calibration.mechanism_for(
+    num_slots=1000, num_classes=2, num_parameters=21, epsilon=1.0, delta=1e-5, batch_size=1000, cool_down=1
+)
 LEARNING = AuditPlan(lanes=256, steps_before=0, steps=2601)
 FORGETTING = AuditPlan(lanes=256, steps_before=2601, steps=87)
 

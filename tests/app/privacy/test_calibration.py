@@ -47,19 +47,32 @@ def test_default_regulariser():
     log_delta=st.floats(-20, -0.5),
 )
 def test_defaults_are_what_they_are_said_to_be(num_slots, classes, epsilon, log_delta):
-    """Step 2/(L + m), radius M/m, noise for the headroom over the target, and learning until the start is forgotten."""
+    """Step 2/(L + m), radius M/m, some hundred batches, a cool-down of a pass at most, learning until the start is
+    forgotten; and noise for the target where accuracy does not feel it, and for twice the target where it does."""
     delta = math.exp(log_delta)
     made = calibration.mechanism_for(num_slots=num_slots, num_classes=classes, epsilon=epsilon, delta=delta)
     m, smoothness = made.strong_convexity, made.smoothness
     assert m == calibration.default_l2(num_slots)
     assert made.contraction == pytest.approx((smoothness - m) / (smoothness + m), rel=1e-12)
     assert made.radius == pytest.approx(made.gradient_bound / m)
-    stationary = accountant.release_mu(made, steps=10**9, adjacency=Adjacency.ZERO_OUT)
-    target = conversion.gdp_mu(epsilon=epsilon, delta=delta)
-    assert stationary == pytest.approx(calibration.DEFAULT_HEADROOM * target, rel=1e-9)
-    left = made.radius * made.contraction**made.learn_steps
-    influence = made.sensitivity(Adjacency.ZERO_OUT) / (1 - made.contraction)
-    assert left <= calibration.INITIAL_DISTANCE * influence * (1 + 1e-9) < left / made.contraction * (1 + 1e-8)
+    batches = made.num_batches
+    assert made.batch_size == calibration.default_batch_size(num_slots)
+    assert batches == 1 or 100 <= made.batch_size <= max(100, num_slots / 100 + 1)
+    assert made.cool_down == min(batches, 256, made.learn_steps)
+    gap = 1 - made.contraction
+    spread = math.sqrt(made.step_variance / (gap * (2 - gap)))
+    stationary = made.sensitivity(Adjacency.ZERO_OUT) / (1 - (1 - gap) ** batches) / spread
+    headroom = stationary / conversion.gdp_mu(epsilon=epsilon, delta=delta)
+    assert spread > 0.1 * (1 - 1e-9)
+    if headroom > 1 + 1e-6:
+        assert headroom < 2 + 1e-6
+        assert spread == pytest.approx(0.35) or headroom == pytest.approx(2, rel=1e-6)
+    else:
+        assert spread < 0.35 * (1 + 1e-9)
+        assert spread == pytest.approx(0.1) or headroom == pytest.approx(1, rel=1e-6)
+    assert made.learn_steps >= batches
+    assert made.contraction**made.learn_steps <= 1e-6
+    assert made.learn_steps == batches or made.contraction ** (made.learn_steps - 1) > 1e-6
 
 
 def test_what_is_asked_for_is_what_is_made():

@@ -171,7 +171,7 @@ def test_every_number_of_every_guarantee_is_recomputed(path, value):
         ("evidence/mechanism/l2", 0.06, "constants_follow: Expected strong_convexity"),
         ("evidence/mechanism/contraction", 0.8, "constants_follow: Expected contraction"),
         ("evidence/mechanism/gradient_bound", 0.5, "constants_follow: Expected gradient_bound"),
-        ("evidence/mechanism/num_slots", 10**6, "guarantees.mu="),
+        ("evidence/mechanism/num_slots", 10**6, "constants_follow"),
         ("evidence/mechanism/num_slots", 10**400, "num_slots"),
         ("evidence/mechanism/num_slots", True, "num_slots"),
         ("evidence/mechanism/noise_scale", math.inf, "noise_scale"),

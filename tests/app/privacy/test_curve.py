@@ -12,7 +12,9 @@ from app.privacy.curve import points, thinned
 from app.privacy.errors import DomainError
 
 DELTA = 1e-5
-MECHANISM = calibration.mechanism_for(num_slots=2000, num_classes=2, num_parameters=5, epsilon=1.0, delta=DELTA)
+MECHANISM = calibration.mechanism_for(
+    num_slots=2000, num_classes=2, num_parameters=5, epsilon=1.0, delta=DELTA, batch_size=2000, cool_down=1
+)
 LEARNED = Run(steps=MECHANISM.learn_steps)
 CHAIN = accountant.replay(MECHANISM, [LEARNED])
 
