@@ -98,8 +98,9 @@ class Rows:
         body, tail = self._of(here)
         try:
             self._weights[: parameters.numel()] = parameters.detach().numpy().ravel()
-            others = [self._pool.submit(self._add, body, number) for number in range(1, self._threads)]
-            self._add(body, 0)
+            threads = max(1, min(self._threads, len(body.totals)))
+            others = [self._pool.submit(self._add, body, number, threads) for number in range(1, threads)]
+            self._add(body, 0, threads)
             self._run(tail, 0, 0, len(tail.totals))
             for other in others:
                 other.result()
@@ -122,9 +123,9 @@ class Rows:
             self._parts[here.start, here.stop] = _body(*rows), _tail(*rows)
         return self._parts[here.start, here.stop]
 
-    def _add(self, part: _Part, number: int) -> None:
+    def _add(self, part: _Part, number: int, threads: int) -> None:
         shares = len(part.totals)
-        self._run(part, number, shares * number // self._threads, shares * (number + 1) // self._threads)
+        self._run(part, number, shares * number // threads, shares * (number + 1) // threads)
 
     def _run(self, part: _Part, number: int, first: int, last: int) -> None:
         """Add the shares `first` to before `last` to their totals, in the buffers of thread `number`."""

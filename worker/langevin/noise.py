@@ -20,6 +20,7 @@ _KEY_BYTES = 32
 _WORD_BYTES = 8
 _CELLS = 2**52
 _WORDS_AT_ONCE = 512
+_NORMALS_AHEAD = 8192
 
 
 class Noise(Protocol):
@@ -36,7 +37,8 @@ class SystemNoise:
     `normal` is quick. A uniform is an odd multiple of 2^-53, hence strictly inside (0, 1) and symmetric about 1/2. Its
     normal quantile, computed in float64, takes 2^52 values, none larger than 8.21: an exact normal number lies beyond
     that with probability 2.2e-16, which is the mass that truncating the tails loses per number drawn. Rounding to this
-    grid, like the rounding of the step itself, is not covered by the guarantee.
+    grid, like the rounding of the step itself, is not covered by the guarantee. Few numbers are taken from many that
+    were drawn at once: each is handed out once, in place, to be overwritten by whoever has used it.
 
     `rounded_normal` is exact: whole numbers, each the one nearest to its own draw of N(0, spread^2) (`exact.py`).
 
@@ -44,15 +46,25 @@ class SystemNoise:
     it cannot be copied or pickled, and refuses to speak after a fork, when parent and child would draw the same noise.
     """
 
-    __slots__ = ("_keystream", "_process")
+    __slots__ = ("_ahead", "_keystream", "_process")
 
     def __init__(self) -> None:
         self._keystream = Cipher(algorithms.AES(os.urandom(_KEY_BYTES)), modes.CTR(bytes(16))).encryptor()
         self._process = os.getpid()
+        self._ahead = torch.zeros(0, dtype=torch.float64)
 
     def normal(self, size: int) -> Tensor:
         if size < 1:
             raise ValueError(f"Expected {size=} >= 1")
+        self._require_own_process()
+        if size > _NORMALS_AHEAD // 4:
+            return self._normal(size)
+        if size > len(self._ahead):
+            self._ahead = self._normal(_NORMALS_AHEAD)
+        drawn, self._ahead = self._ahead[:size], self._ahead[size:]
+        return drawn
+
+    def _normal(self, size: int) -> Tensor:
         words = torch.frombuffer(bytearray(self._bytes(size * _WORD_BYTES)), dtype=torch.int64)
         cells = words.bitwise_and_(_CELLS - 1).to(torch.float64)  # (size,) uniform on 0 .. 2^52 - 1
         normal: Tensor = torch.special.ndtri(cells.add_(0.5).div_(_CELLS))
@@ -68,9 +80,12 @@ class SystemNoise:
             yield from struct.unpack(f"<{_WORDS_AT_ONCE}Q", self._bytes(_WORDS_AT_ONCE * _WORD_BYTES))
 
     def _bytes(self, size: int) -> bytes:
+        self._require_own_process()
+        return self._keystream.update(bytes(size))
+
+    def _require_own_process(self) -> None:
         if os.getpid() != self._process:
             raise RuntimeError("A noise source cannot be used after a fork: make a new one in the child process")
-        return self._keystream.update(bytes(size))
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("A noise source cannot be copied or pickled: its key must stay where it was drawn")

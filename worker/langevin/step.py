@@ -57,22 +57,23 @@ def projected_noisy_step(
     Leaves `state` as it was, and overwrites what it needed on the way. Raises FloatingPointError, which quotes no
     number, if the result is not finite.
     """
-    size = state.parameters.numel()
-    noise_std = math.sqrt(2 * step_size) * noise_scale
-    before = torch.cat((state.parameters.reshape(-1), state.lanes))
+    size, lanes = state.parameters.numel(), state.lanes.numel()
+    noise_std, keep = math.sqrt(2 * step_size) * noise_scale, 1 - step_size * l2
     gradient = rows.gradient(state.parameters, here)
-    downhill = torch.zeros_like(before)
-    downhill[:size] = gradient.reshape(-1)
-    downhill.mul_(step_size / num_slots)
-    drawn = noise.rounded_normal(len(before), noise_std / grid) if grid else noise.normal(len(before))
-    if push is not None:
-        downhill[size:] -= push
     if grid:
-        there = before.mul(1 - step_size * l2).sub_(downhill)
-        there.div_(grid).round_().add_(drawn).mul_(grid)
+        drawn = noise.rounded_normal(size + lanes, noise_std / grid)
+        there = torch.cat((state.parameters.reshape(-1), state.lanes)).mul_(keep)
     else:
-        there = drawn.mul(noise_std).add_(before, alpha=1 - step_size * l2).sub_(downhill)
-    for used in (gradient, downhill, drawn, before):
+        drawn = noise.normal(size + lanes)
+        there = drawn.mul(noise_std)
+        there[:size].add_(state.parameters.reshape(-1), alpha=keep)
+        there[size:].add_(state.lanes, alpha=keep)
+    there[:size].sub_(gradient.reshape(-1), alpha=step_size / num_slots)
+    if push is not None and lanes:
+        there[size:].add_(push)
+    if grid:
+        there.div_(grid).round_().add_(drawn).mul_(grid)
+    for used in (gradient, drawn):
         used.zero_()
     parameters = there[:size].view_as(state.parameters)
     try:

@@ -74,6 +74,17 @@ def test_numbers_are_quantiles_of_the_keystream() -> None:
     np.testing.assert_allclose(source.normal(64).numpy(), expected, rtol=1e-12)
 
 
+def test_each_number_is_handed_out_once() -> None:
+    """However few are asked for at a time, no number comes twice, nor does one that was overwritten come back."""
+    source, seen = SystemNoise(), []
+    for size in (1, 7, 105, 2048) * 10:
+        drawn = source.normal(size)
+        seen.append(drawn.numpy().copy())
+        drawn.zero_()
+    numbers = np.concatenate(seen)
+    assert len(np.unique(numbers)) == len(numbers)  # of 2^52 values: two alike by chance once in 2 * 10^7 runs
+
+
 @pytest.mark.parametrize(("byte", "sign"), [(b"\x00", -1), (b"\xff", 1)])
 def test_extreme_words_give_finite_numbers(byte: bytes, sign: int) -> None:
     """The smallest and the largest keystream word give the documented ends of the range, -8.21 and 8.21."""
