@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from app.errors import DatasetUnusable
-from app.registry.manifest import BLOCK_ROWS, Shape
+from app.registry.manifest import BLOCK_ROWS, Child, Shape
 
 _SEALING_BYTES = 16 * 2**20
 """Of blocks that wait to be sealed, unless a single one takes more."""
@@ -34,6 +34,10 @@ class Block:
         """One that may be changed."""
         return replace(self, features=self.features.copy(), labels=self.labels.copy())
 
+    def count(self) -> int:
+        """How many of the rows are not null."""
+        return int(np.count_nonzero(self.features.any(axis=1)))
+
     def is_null(self, slots: Sequence[int]) -> bool:
         """Whether those of the slots that are in this block are."""
         here = self.positions(slots)
@@ -57,9 +61,9 @@ class RowWriter:
     """Takes rows, and has each block sealed when it is full, while the next is filled. `root`: once all is
     written."""
 
-    def __init__(self, put: Callable[[Block], "Future[bytes]"], num_columns: int | None) -> None:
+    def __init__(self, put: Callable[[Block], "Future[Child]"], num_columns: int | None) -> None:
         self._put = put
-        self._blocks: list[Future[bytes]] = []
+        self._blocks: list[Future[Child]] = []
         self._waiting: Block | None = None
         self._rows_waiting = 0
         self.num_columns = num_columns
@@ -85,8 +89,8 @@ class RowWriter:
             if self._rows_waiting == BLOCK_ROWS:
                 self._flush()
 
-    def finish(self) -> tuple[Shape, list[bytes]]:
-        """The shape and the names of the blocks."""
+    def finish(self) -> tuple[Shape, list[Child]]:
+        """The shape, and what a manifest says of the blocks."""
         self._flush()
         if not self.num_slots or not self.num_columns:
             raise DatasetUnusable("There are no rows.")

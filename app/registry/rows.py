@@ -28,7 +28,7 @@ import numpy as np
 from app.errors import DamageKind, DatasetDamaged, DatasetTooLarge, DatasetUnknown
 from app.registry.blocks import Block, Features, Filling, Labels, RowWriter, mapped
 from app.registry.files import locked
-from app.registry.manifest import BLOCK_ID, BLOCK_ROWS, Manifest, Manifests, Shape
+from app.registry.manifest import BLOCK_ID, BLOCK_ROWS, Child, Manifest, Manifests, Shape
 from app.registry.memory import Memory
 from app.registry.sealing import Sealed
 from app.registry.store import ObjectStore
@@ -121,6 +121,10 @@ class RowStore:
     def shape(self, rows_id: str, root: str) -> Shape:
         return self._manifest(rows_id, root).shape
 
+    def count(self, rows_id: str, root: str) -> int:
+        """How many of the rows are not null, as their root says."""
+        return self._manifest(rows_id, root).records
+
     @contextmanager
     def open(self, rows_id: str, root: str) -> Iterator[Rows]:
         """All rows, in memory that is overwritten when the block ends. Raises `DatasetTooLarge`."""
@@ -210,17 +214,17 @@ class RowStore:
 
     def _blocks(self, rows_id: str, manifest: Manifest, holding: Sequence[int] | None) -> Iterator[Block]:
         numbers = None if holding is None else {slot // BLOCK_ROWS for slot in holding}
-        for number, block_id in manifest.blocks(numbers):
-            yield self._get(rows_id, manifest.shape, number, block_id)
+        for number, child in manifest.blocks(numbers):
+            yield self._get(rows_id, manifest.shape, number, child)
 
-    def _put(self, rows_id: str, block: Block) -> bytes:
+    def _put(self, rows_id: str, block: Block) -> Child:
         """Seal a block under a new name, and open it again."""
-        block_id = secrets.token_bytes(BLOCK_ID)
-        self._sealed.put(_name(rows_id, block.number, block_id), block.content())
-        return block_id
+        child = Child(secrets.token_bytes(BLOCK_ID), block.count())
+        self._sealed.put(_name(rows_id, block.number, child.name), block.content())
+        return child
 
-    def _get(self, rows_id: str, shape: Shape, number: int, block_id: bytes) -> Block:
-        name = _name(rows_id, number, block_id)
+    def _get(self, rows_id: str, shape: Shape, number: int, child: Child) -> Block:
+        name = _name(rows_id, number, child.name)
         try:
             content = self._sealed.get(name)
         except FileNotFoundError as error:
@@ -231,7 +235,10 @@ class RowStore:
             raise DatasetDamaged.found(rows_id, kind, number) from error
         num_rows, num_columns = shape.rows_in(number), shape.num_columns
         features, labels = mapped(content, num_rows, num_columns)
-        return Block(number=number, first=number * BLOCK_ROWS, features=features, labels=labels)
+        block = Block(number=number, first=number * BLOCK_ROWS, features=features, labels=labels)
+        if block.count() != child.records:
+            raise DatasetDamaged.found(rows_id, DamageKind.BLOCK, number)
+        return block
 
 
 class _Waiting:
@@ -303,7 +310,7 @@ def _within(slots: Sequence[int], shape: Shape) -> Sequence[int]:
 
 def _named(rows_id: str, manifest: Manifest) -> set[str]:
     """Under which names blocks are sealed."""
-    return {_name(rows_id, number, block_id) for number, block_id in manifest.blocks()}
+    return {_name(rows_id, number, child.name) for number, child in manifest.blocks()}
 
 
 def _name(rows_id: str, number: int, block_id: bytes) -> str:

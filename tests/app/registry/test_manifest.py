@@ -7,7 +7,7 @@ import pytest
 
 from app.errors import DamageKind, DatasetDamaged
 from app.registry import manifest
-from app.registry.manifest import BLOCK_ID, BLOCK_ROWS, Manifests, Shape
+from app.registry.manifest import BLOCK_ID, BLOCK_ROWS, Child, Manifests, Shape
 from app.registry.store import FolderStore
 
 
@@ -22,36 +22,56 @@ def shape_of(num_blocks: int) -> Shape:
     return Shape(num_slots=num_blocks * BLOCK_ROWS - 5, num_columns=3)
 
 
+def new_blocks(num_blocks: int) -> list[Child]:
+    return [Child(secrets.token_bytes(BLOCK_ID), secrets.randbelow(BLOCK_ROWS)) for _ in range(num_blocks)]
+
+
 @pytest.mark.parametrize("num_blocks", [1, 3, 4, 5, 16, 17, 64, 70])
 def test_trees_of_any_height(objects: FolderStore, monkeypatch: pytest.MonkeyPatch, num_blocks: int) -> None:
     """Blocks come back in their order, all or some of them, before and after edits; an edit of one block writes a node
     for each level, and shares the others."""
     monkeypatch.setattr(manifest, "FANOUT", 4)
     manifests, shape = Manifests(objects), shape_of(num_blocks)
-    ids = [secrets.token_bytes(BLOCK_ID) for _ in range(num_blocks)]
-    root = manifests.write("ds_1", shape, ids)
+    blocks = new_blocks(num_blocks)
+    root = manifests.write("ds_1", shape, blocks)
     assert manifests.read("ds_1", root).shape == shape
-    assert list(manifests.read("ds_1", root).blocks()) == list(enumerate(ids))
+    assert list(manifests.read("ds_1", root).blocks()) == list(enumerate(blocks))
     assert manifests.read("ds_1", root).node_names() == objects.names().keys()
     some = {0, num_blocks // 2, num_blocks - 1}
-    assert list(manifests.read("ds_1", root).blocks(some)) == [(number, ids[number]) for number in sorted(some)]
+    assert list(manifests.read("ds_1", root).blocks(some)) == [(number, blocks[number]) for number in sorted(some)]
 
     before = objects.names().keys()
-    one = manifests.read("ds_1", root).replaced({num_blocks - 1: b"n" * BLOCK_ID})
+    new = Child(b"n" * BLOCK_ID, 7)
+    one = manifests.read("ds_1", root).replaced({num_blocks - 1: new})
     assert len(objects.names().keys() - before) == shape.height + 1
-    assert list(manifests.read("ds_1", one).blocks()) == list(enumerate([*ids[:-1], b"n" * BLOCK_ID]))
-    assert list(manifests.read("ds_1", root).blocks()) == list(enumerate(ids))
-    changes = {number: secrets.token_bytes(BLOCK_ID) for number in some}
+    assert list(manifests.read("ds_1", one).blocks()) == list(enumerate([*blocks[:-1], new]))
+    assert list(manifests.read("ds_1", root).blocks()) == list(enumerate(blocks))
+    changes = dict(zip(some, new_blocks(len(some)), strict=True))
     edited = manifests.read("ds_1", root).replaced(changes)
-    assert dict(manifests.read("ds_1", edited).blocks()) == dict(enumerate(ids)) | changes
+    assert dict(manifests.read("ds_1", edited).blocks()) == dict(enumerate(blocks)) | changes
     assert manifests.read("ds_1", root).replaced({}) == root
+
+
+@pytest.mark.parametrize("num_blocks", [1, 4, 5, 17, 70])
+def test_a_root_says_how_many_rows_are_not_null(
+    objects: FolderStore, monkeypatch: pytest.MonkeyPatch, num_blocks: int
+) -> None:
+    """The counts of all blocks add up to that of the root, before and after edits, whatever the height."""
+    monkeypatch.setattr(manifest, "FANOUT", 4)
+    manifests, blocks = Manifests(objects), new_blocks(num_blocks)
+    root = manifests.write("ds_1", shape_of(num_blocks), blocks)
+    assert manifests.read("ds_1", root).records == sum(block.records for block in blocks)
+    [new] = new_blocks(1)
+    edited = manifests.read("ds_1", root).replaced({num_blocks // 2: new})
+    blocks[num_blocks // 2] = new
+    assert manifests.read("ds_1", edited).records == sum(block.records for block in blocks)
 
 
 def test_every_node_is_what_the_one_above_says(objects: FolderStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """One bit of any node, or a node in the place of another, is found by whoever reads that way."""
     monkeypatch.setattr(manifest, "FANOUT", 4)
     manifests = Manifests(objects)
-    root = manifests.write("ds_1", shape_of(20), [secrets.token_bytes(BLOCK_ID) for _ in range(20)])
+    root = manifests.write("ds_1", shape_of(20), new_blocks(20))
     names = sorted(objects.names())
     assert len(names) == 8
     for name, other in zip(names, [*names[1:], names[0]], strict=True):
@@ -69,7 +89,7 @@ def test_no_other_node_is_a_root(objects: FolderStore, monkeypatch: pytest.Monke
     """A database that names a node from inside a tree names no rows, however short that node is."""
     monkeypatch.setattr(manifest, "FANOUT", 4)
     manifests = Manifests(objects)
-    root = manifests.write("ds_1", shape_of(17), [secrets.token_bytes(BLOCK_ID) for _ in range(17)])
+    root = manifests.write("ds_1", shape_of(17), new_blocks(17))
     others = {name.split(".")[1] for name in objects.names()} - {root}
     assert len(others) == 7
     for other in others:
@@ -82,7 +102,7 @@ def test_a_node_is_read_once(objects: FolderStore, monkeypatch: pytest.MonkeyPat
     """Whatever is asked of a tree, each of its nodes comes from the store once: from a bucket that is a request."""
     monkeypatch.setattr(manifest, "FANOUT", 4)
     manifests = Manifests(objects)
-    root = manifests.write("ds_1", shape_of(20), [secrets.token_bytes(BLOCK_ID) for _ in range(20)])
+    root = manifests.write("ds_1", shape_of(20), new_blocks(20))
     read: list[str] = []
     get = objects.get
 

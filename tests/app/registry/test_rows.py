@@ -340,6 +340,25 @@ def test_damage_is_found_and_named(
             store.edit("ds_1", root, null=[BLOCK_ROWS])
 
 
+def test_a_root_says_how_many_rows_are_not_null(store: RowStore, root: str) -> None:
+    """A root counts the rows that are not null, and an edit brings the count along."""
+    assert store.count("ds_1", root) == NUM_SLOTS
+    nulled = store.edit("ds_1", root, null=TOUCHED)
+    assert store.count("ds_1", nulled) == NUM_SLOTS - len(TOUCHED)
+    assert store.count("ds_1", store.edit("ds_1", nulled, null=TOUCHED)) == NUM_SLOTS - len(TOUCHED)
+
+
+def test_a_block_of_another_count_is_damaged(store: RowStore, root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A block that opens, and has another number of rows that are not null than its root says, is damage."""
+    put = RowStore._put
+    with monkeypatch.context() as patch:
+        patch.setattr(RowStore, "_put", lambda *given: put(*given)._replace(records=BLOCK_ROWS))
+        wrong = store.edit("ds_1", root, null=[BLOCK_ROWS])
+    with pytest.raises(DatasetDamaged) as found:
+        store.check("ds_1", wrong)
+    assert (found.value.kind, found.value.block) == (DamageKind.BLOCK, 1)
+
+
 def test_a_root_that_is_none(store: RowStore, root: str) -> None:
     """A database that names another root, or something that is no root, is damaged too."""
     for other in ("0" * 64, root[:-1] + ("0" if root[-1] != "0" else "1"), "no root", root[:-1]):
