@@ -25,6 +25,7 @@ OVERWRITING = {
 """The environment of a program that overwrites what it frees."""
 _PR_SET_DUMPABLE = 4
 _CAP_IPC_LOCK = 14
+_MLOCK_ONFAULT = 1
 _MCL_CURRENT, _MCL_FUTURE, _MCL_ONFAULT = 1, 2, 4
 _SMALL, _KEPT = 1024, 7
 """numpy keeps the memory of arrays of fewer bytes when they are freed, seven of each size, for the next such arrays."""
@@ -75,10 +76,12 @@ def forget() -> None:
 
 
 def lock(memory: npt.NDArray[np.uint8]) -> bool:
-    """Keep this memory out of swap; False where the system does not allow so much to be locked."""
+    """Keep this memory out of swap, each page once there is something in it; False where the system does not allow so
+    much to be locked."""
     if sys.platform != "linux":
         return False
-    return bool(ctypes.CDLL(None).mlock(ctypes.c_void_p(memory.ctypes.data), ctypes.c_size_t(memory.nbytes)) == 0)
+    start, size = ctypes.c_void_p(memory.ctypes.data), ctypes.c_size_t(memory.nbytes)
+    return bool(ctypes.CDLL(None).mlock2(start, size, _MLOCK_ONFAULT) == 0)
 
 
 def overwrites_freed_memory() -> bool:

@@ -29,7 +29,8 @@ def root_of(at: Installation, rows_id: str) -> str:
 def rows_of(at: Installation, rows_id: str) -> Seen:
     """Of a dataset, or of rows that wait to be added to one."""
     with at.rows.open(rows_id, root_of(at, rows_id)) as rows:
-        return Seen(features=rows.features.copy(), labels=rows.labels.copy(), num_slots=rows.num_slots)
+        rows.show_all()
+        return Seen(features=rows.features.copy(), labels=rows.labels.copy(), num_slots=rows.shape.num_slots)
 
 
 def slots_of(at: Installation, dataset_id: str, *subject_ids: str) -> list[int]:

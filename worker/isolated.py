@@ -1,9 +1,9 @@
 """A run's chain in a process of its own, which is forked for it and ends with it.
 
 What that process is told comes through its pipe: the mechanism, the shape of the rows, the iterate to start from. The
-rows are in memory that both processes map (`app/registry/memory.py`). What it says goes through the pipe too: how many
-steps are done, at the end what ran and the last iterate, or the name of what went wrong. Noise is drawn in that process
-alone, where its key is made and dies.
+rows are in memory that both processes map (`app/registry/memory.py`), as far as the next steps read them: when it needs
+others it asks for them. What it says goes through the pipe too: how many steps are done, at the end what ran and the
+last iterate, or the name of what went wrong. Noise is drawn in that process alone, where its key is made and dies.
 """
 
 import contextlib
@@ -23,11 +23,15 @@ from app.errors import LetheError, RunDiffersFromPlan
 from app.privacy.audit import AuditPlan, Observed
 from app.privacy.mechanism import Mechanism
 from app.registry.blocks import mapped
-from app.registry.rows import Rows
+from app.registry.manifest import BLOCK_ROWS
+from app.registry.opened import Rows
+from worker import windows
 from worker.audit import lanes
 from worker.langevin import chain
 from worker.langevin.device import choose
 from worker.langevin.noise import SystemNoise
+from worker.langevin.schedule import Schedule
+from worker.langevin.window import Window
 from worker.process import Forker
 
 DIED = "run_process_died"
@@ -53,7 +57,7 @@ class Ran:
     first_step: int
     steps: int
     mechanism: Mechanism
-    records: int  # rows that are not null, counted before the first step
+    records: int  # rows that are not null, of those that it was shown
     observed: Observed | None  # what the lanes showed
 
 
@@ -87,11 +91,32 @@ def run(
 
     `threads`: CPU threads at most; None for all that this process may use. `on_progress` is told the count, about
     twenty times a second; until it returns the run stands still, and it ends the run by raising. When this returns or
-    raises, the run's process is gone. Raises `ChainFailed`.
+    raises, the run's process is gone. Raises `ChainFailed`; `DatasetTooLarge` where what a step reads may be more than
+    there is room for; `RunDiffersFromPlan` where the process has not counted the rows that it was to read.
     """
+    schedule = Schedule(
+        num_slots=rows.shape.num_slots,
+        num_batches=mechanism.num_batches,
+        cool_down=mechanism.cool_down,
+        first_step=first_step,
+        steps=steps,
+    )
+    rows.require_room(windows.bytes_of_a_step(schedule, rows.shape))
+    there: dict[int, int] = {}  # from blocks that the process sees to how many of their rows are not null
+    records = 0
+
+    def show(steps_done: int) -> dict[str, Any]:
+        nonlocal there, records
+        found = windows.next_blocks(schedule, rows.shape, steps_done=steps_done, most_bytes=rows.most_bytes)
+        before, there = there, rows.show(found.numbers)
+        records += sum(count for number, count in there.items() if number not in before)
+        most = rows.shape.num_slots
+        slots = [(one.start * BLOCK_ROWS, min(one.stop * BLOCK_ROWS, most)) for one in found.numbers]
+        return {"until": found.until, "slots": slots}
+
     told = {
         "mechanism": mechanism.to_json(),
-        "rows": [rows.num_slots, rows.num_columns],
+        "rows": [rows.shape.num_slots, rows.shape.num_columns],
         "shape": initial.shape,
         "first_step": first_step,
         "steps": steps,
@@ -103,8 +128,10 @@ def run(
         with contextlib.suppress(OSError):  # it has ended, which is heard next
             child.connection.send_bytes(json.dumps(told).encode())
             child.connection.send_bytes(np.ascontiguousarray(initial).data)
-        answer = _answer(child.connection, on_progress)
+        answer = _answer(child.connection, on_progress, show)
         content = _received(child.connection)
+    if answer["records"] != records:
+        raise RunDiffersFromPlan("The run read other rows than those that it was shown.")
     return Ran(
         parameters=np.frombuffer(content).reshape(initial.shape),
         first_step=answer["first_step"],
@@ -121,7 +148,7 @@ def main(connection: Connection, rows: int) -> None:
         told = json.loads(connection.recv_bytes())
         initial = np.frombuffer(bytearray(connection.recv_bytes())).reshape(told["shape"])
         mechanism = Mechanism.from_json(told["mechanism"])
-        ran = _run(told, mechanism, initial, rows, on_progress=_news(connection))
+        ran = _run(told, mechanism, initial, rows, show=_asking(connection), on_progress=_news(connection))
         answer = {
             "first_step": ran.first_step,
             "steps": ran.steps,
@@ -143,6 +170,7 @@ def _run(
     initial: NDArray[np.float64],
     rows: int,
     *,
+    show: Callable[[int], Window],
     on_progress: Callable[[int], None],
 ) -> chain.Ran:
     if initial.size != mechanism.num_parameters:
@@ -162,7 +190,19 @@ def _run(
         device=told["device"],
         threads=told["threads"],
         lanes=lanes.of(mechanism, AuditPlan(**told["audit"])) if told["audit"] else None,
+        show=show,
     )
+
+
+def _asking(connection: Connection) -> Callable[[int], Window]:
+    """Asks for the rows of the next steps, and waits until they are in memory."""
+
+    def show(steps_done: int) -> Window:
+        connection.send_bytes(json.dumps({"show": steps_done}).encode())
+        shown = json.loads(connection.recv_bytes())
+        return Window(until=shown["until"], slots=tuple(slice(*one) for one in shown["slots"]))
+
+    return show
 
 
 def _news(connection: Connection, *, seconds_between: float = _SECONDS_BETWEEN_NEWS) -> Callable[[int], None]:
@@ -179,8 +219,11 @@ def _news(connection: Connection, *, seconds_between: float = _SECONDS_BETWEEN_N
     return progressed
 
 
-def _answer(connection: Connection, on_progress: Callable[[int], None]) -> dict[str, Any]:
-    """What the run's process says when it has an iterate. Raises `ChainFailed` as soon as it has failed."""
+def _answer(
+    connection: Connection, on_progress: Callable[[int], None], show: Callable[[int], dict[str, Any]]
+) -> dict[str, Any]:
+    """What the run's process says when it has an iterate; until then it is shown what it asks for. Raises `ChainFailed`
+    as soon as it has failed."""
     steps_done = 0
     while True:
         said = json.loads(_received(connection)) if connection.poll(_SECONDS_BETWEEN_NEWS) else None
@@ -191,11 +234,17 @@ def _answer(connection: Connection, on_progress: Callable[[int], None]) -> dict[
                 steps_done = said
         on_progress(steps_done)
         match said:
+            case {"show": int(asked_at)}:
+                _tell(connection, json.dumps(show(asked_at)).encode())
             case dict():
                 return said
             case int():
-                with contextlib.suppress(OSError):  # it has ended, which is heard next
-                    connection.send_bytes(b"")
+                _tell(connection, b"")
+
+
+def _tell(connection: Connection, content: bytes) -> None:
+    with contextlib.suppress(OSError):  # it has ended, which is heard next
+        connection.send_bytes(content)
 
 
 def _received(connection: Connection) -> bytes:

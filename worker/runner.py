@@ -126,7 +126,7 @@ def _work(at: Installation, claimed: Claimed, holder: "Lease | _GivesWay") -> No
         return
     with tracing.span("steps"):
         ran = _run_chain(at, claimed, claimed.mechanism, root, on_progress=holder.progressed)
-    _examine(at, claimed, records=ran.records, observed=ran.observed)
+    _examine(at, claimed, records=at.rows.count(claimed.dataset_id, root), observed=ran.observed)
     with tracing.span("evaluate"):
         metrics = _evaluate(at, claimed, ran)
     with tracing.span("publish"):
@@ -246,7 +246,7 @@ def _run_chain(
         if claimed.parent_version_id is not None:
             initial = weights.from_safetensors(at.weights.get(claimed.parent_version_id))
         else:
-            initial = init.origin(num_classes=mechanism.num_classes, num_features=rows.num_columns)
+            initial = init.origin(num_classes=mechanism.num_classes, num_features=rows.shape.num_columns)
         return isolated.run(
             mechanism,
             rows=rows,

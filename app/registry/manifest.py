@@ -53,8 +53,12 @@ class Shape:
         return min(BLOCK_ROWS, self.num_slots - block * BLOCK_ROWS)
 
     @property
+    def row_bytes(self) -> int:
+        return 4 * self.num_columns + 4
+
+    @property
     def num_bytes(self) -> int:
-        return self.num_slots * (4 * self.num_columns + 4)
+        return self.num_slots * self.row_bytes
 
 
 class Child(NamedTuple):
@@ -121,19 +125,41 @@ class Manifest:
             children = [below for child in children for below in self._children(child, level)]
         return names
 
+    def apart_from(self, other: "Manifest") -> tuple[list[str], list[tuple[int, Child]]]:
+        """The objects that the tree consists of, and its blocks, as far as the other tree has others in their places;
+        nothing is read but the way to these."""
+        if self.root == other.root:
+            return [], []
+        if self.shape != other.shape:
+            raise ValueError(f"Expected {self.shape=} == {other.shape=}")
+        nodes, blocks = [_name(self._rows_id, bytes.fromhex(self.root))], list[tuple[int, Child]]()
+        waiting = [(self.shape.height, 0, self._top, other._top)]
+        while waiting:
+            level, first, mine, theirs = waiting.pop()
+            for place, (one, another) in enumerate(zip(mine, theirs, strict=True)):
+                start = first + place * FANOUT**level
+                if one.name == another.name:
+                    continue
+                if level == 0:
+                    blocks.append((start, one))
+                else:
+                    nodes.append(_name(self._rows_id, one.name))
+                    below = self._children(one, level - 1), other._children(another, level - 1)
+                    waiting.append((level - 1, start, *below))
+        return nodes, blocks
+
     def _below(
         self, level: int, first: int, children: list[Child], numbers: Collection[int] | None
     ) -> Iterator[tuple[int, Child]]:
         reach = FANOUT**level
-        for place, child in enumerate(children):
+        places = range(len(children)) if numbers is None else sorted({(number - first) // reach for number in numbers})
+        for place in places:
             start = first + place * reach
-            if numbers is not None and not any(start <= number < start + reach for number in numbers):
-                continue
             if level == 0:
-                yield start, child
+                yield start, children[place]
             else:
                 inside = None if numbers is None else {n for n in numbers if start <= n < start + reach}
-                yield from self._below(level - 1, start, self._children(child, level - 1), inside)
+                yield from self._below(level - 1, start, self._children(children[place], level - 1), inside)
 
     def _replaced(self, level: int, first: int, children: list[Child], changes: Mapping[int, Child]) -> list[Child]:
         replaced, reach = list(children), FANOUT**level

@@ -5,6 +5,7 @@ long-lived program says so when it starts (`app/hardening.py`).
 """
 
 import contextlib
+import ctypes
 import mmap
 import os
 import secrets
@@ -17,10 +18,12 @@ import numpy.typing as npt
 from app import hardening
 
 _CGROUP = Path("/sys/fs/cgroup/memory.max")
+_FALLOC_FL_KEEP_SIZE, _FALLOC_FL_PUNCH_HOLE = 1, 2
 
 
 class Memory:
-    """So many bytes, zero at first and overwritten when this is closed. `descriptor`: what another process maps."""
+    """So many bytes, zero at first; what is never written to takes no memory. `descriptor`: what another process
+    maps."""
 
     def __init__(self, size: int) -> None:
         self.descriptor = _nowhere()
@@ -37,8 +40,16 @@ class Memory:
     def view(self) -> memoryview:
         return memoryview(self._mapped)
 
+    def forget(self, start: int, size: int) -> None:
+        """Overwrite these bytes, and give back the memory that they took."""
+        self._bytes()[start : start + size] = 0
+        if sys.platform == "linux":  # elsewhere they stay zeros that take memory
+            given_back = _FALLOC_FL_KEEP_SIZE | _FALLOC_FL_PUNCH_HOLE
+            offset, length = ctypes.c_int64(start), ctypes.c_int64(size)
+            ctypes.CDLL(None).fallocate(self.descriptor, given_back, offset, length)
+
     def close(self) -> None:
-        self._bytes()[:] = 0
+        """For whoever has forgotten all that was written."""
         os.close(self.descriptor)
         with contextlib.suppress(BufferError):  # somebody still looks at the zeros
             self._mapped.close()

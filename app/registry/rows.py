@@ -17,37 +17,24 @@ import errno
 import os
 import re
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from app.errors import DamageKind, DatasetDamaged, DatasetTooLarge, DatasetUnknown
-from app.registry.blocks import Block, Features, Filling, Labels, RowWriter, mapped
+from app.errors import DamageKind, DatasetDamaged, DatasetUnknown
+from app.registry.blocks import Block, Filling, RowWriter, mapped
 from app.registry.files import locked
 from app.registry.manifest import BLOCK_ID, BLOCK_ROWS, Child, Manifest, Manifests, Shape
-from app.registry.memory import Memory
+from app.registry.opened import Rows
 from app.registry.sealing import Sealed
 from app.registry.store import ObjectStore
 
 _SEALERS = 4
 """Threads that seal blocks while the next ones are filled: mostly they wait for a disk or a bucket."""
 _ROWS_ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rows:
-    """Rows in the clear, read-only; a null row is zero throughout, its label too. `descriptor`: of the memory that
-    holds the features and then the labels, for other processes to map."""
-
-    features: Features  # (num_slots, num_columns)
-    labels: Labels  # (num_slots,)
-    num_slots: int
-    num_columns: int
-    descriptor: int
 
 
 class RowStore:
@@ -127,18 +114,14 @@ class RowStore:
 
     @contextmanager
     def open(self, rows_id: str, root: str) -> Iterator[Rows]:
-        """All rows, in memory that is overwritten when the block ends. Raises `DatasetTooLarge`."""
+        """Rows none of which is in memory yet; what of them came there is overwritten when the block ends."""
         manifest = self._manifest(rows_id, root)
-        shape = manifest.shape
-        if shape.num_bytes > self._most_bytes:
-            raise DatasetTooLarge(
-                f"The rows of {rows_id} take {shape.num_bytes} bytes of memory, and a run may use {self._most_bytes}: "
-                "set LETHE_ROWS_MEMORY_BYTES to more, on a machine that has it."
-            )
-        with _room(shape) as (rows, features, labels):
-            for block in self._blocks(rows_id, manifest, None):
-                place = slice(block.first, block.first + len(block.labels))
-                features[place], labels[place] = block.features, block.labels
+        with Rows.empty(
+            manifest.shape,
+            records=manifest.records,
+            most_bytes=self._most_bytes,
+            blocks=lambda numbers: self._numbered(rows_id, manifest, numbers),
+        ) as rows:
             yield rows
 
     def read(self, rows_id: str, root: str, *, holding: Sequence[int] | None = None) -> Iterator[Block]:
@@ -192,8 +175,8 @@ class RowStore:
         name that again, whoever is at work."""
         with self.alone(rows_id):
             old, new = self._manifest(rows_id, before), self._manifest(rows_id, after)
-            nodes = old.node_names() - new.node_names()
-            self._sealed.destroy_all(_named(rows_id, old) - _named(rows_id, new))
+            nodes, blocks = old.apart_from(new)
+            self._sealed.destroy_all({_name(rows_id, number, child.name) for number, child in blocks})
             for name in nodes:
                 self._objects.delete(name)
 
@@ -213,7 +196,11 @@ class RowStore:
         return self._manifests.read(_checked(rows_id), root)
 
     def _blocks(self, rows_id: str, manifest: Manifest, holding: Sequence[int] | None) -> Iterator[Block]:
-        numbers = None if holding is None else {slot // BLOCK_ROWS for slot in holding}
+        yield from self._numbered(
+            rows_id, manifest, None if holding is None else {slot // BLOCK_ROWS for slot in holding}
+        )
+
+    def _numbered(self, rows_id: str, manifest: Manifest, numbers: Collection[int] | None) -> Iterator[Block]:
         for number, child in manifest.blocks(numbers):
             yield self._get(rows_id, manifest.shape, number, child)
 
@@ -265,34 +252,6 @@ class _Waiting:
         while self._present is None or position >= self._present.first + len(self._present.labels):
             self._present = next(self._blocks)
         return self._present
-
-
-@contextmanager
-def held_in_memory(features: Features, labels: Labels) -> Iterator[Rows]:  # (n, columns), (n,)
-    """Rows that come from anywhere, as `RowStore.open` has them."""
-    shape = Shape(num_slots=features.shape[0], num_columns=features.shape[1])
-    with _room(shape) as (rows, own_features, own_labels):
-        own_features[:], own_labels[:] = features, labels
-        yield rows
-
-
-@contextmanager
-def _room(shape: Shape) -> Iterator[tuple[Rows, Features, Labels]]:
-    """Null rows, and their features and labels to write to."""
-    memory = Memory(shape.num_bytes)
-    try:
-        features, labels = mapped(memory.view(), shape.num_slots, shape.num_columns)
-        read_only = mapped(memory.view().toreadonly(), shape.num_slots, shape.num_columns)
-        rows = Rows(
-            features=read_only[0],
-            labels=read_only[1],
-            num_slots=shape.num_slots,
-            num_columns=shape.num_columns,
-            descriptor=memory.descriptor,
-        )
-        yield rows, features, labels
-    finally:
-        memory.close()
 
 
 def _checked(rows_id: str) -> str:

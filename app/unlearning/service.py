@@ -92,7 +92,8 @@ def finish(session: Session, *, run_id: str) -> None:
 
 
 def examine(session: Session, *, run_id: str, records: int, observed: Observed | None) -> tuple[str, ...]:
-    """What the audit of a run found: nothing if all is as it should be. `records`: rows that it counted as not null.
+    """What the audit of a run found: nothing if all is as it should be. `records`: rows that are not
+    null, as the root says that it read.
 
     Raises `LeaseLost` if the run was taken away, `RunDiffersFromPlan` if it used other rows than are on record, or was
     not audited as its model is to be.

@@ -8,8 +8,6 @@ from benchmarks.rivals.refits import RandomModel, Sisa
 from benchmarks.rivals.removal import CertifiedRemoval
 from benchmarks.rivals.rival import Rival
 
-MOST_PRODUCTS = 3e11
-"""Multiplications of learning as shipped, beyond which that row is left out: it takes minutes."""
 REMOVAL_AT_OUR_L2 = "certified removal, l2 as ours shipped"
 
 
@@ -21,13 +19,16 @@ def rivals_of(problem: Problem, *, own_regularisation: bool = True) -> list[Riva
     found: list[Rival] = [
         chains.learn_again(setting),
         refits.lbfgs(setting),
+        refits.warm(setting),
         Sisa(setting=setting),
         descent.with_secret_state(setting, ours.noise_std),
         stateless,
         CertifiedRemoval(setting, problem.train),
         chains.published(setting),
         chains.accounted_by_us(setting),
+        chains.noisy_sgd(setting),
         ours,
+        chains.all_rows(setting),
         chains.quiet(setting, stateless.noise_std),
         descent.negative_gradient(setting),
         descent.pseudo_label(setting),
@@ -37,9 +38,8 @@ def rivals_of(problem: Problem, *, own_regularisation: bool = True) -> list[Riva
     ]
     if own_regularisation:
         shipped = chains.as_shipped(setting)
-        found.append(refits.lbfgs_as_it_comes(setting))
+        found += [refits.lbfgs_as_it_comes(setting), *refits.at_our_l2(shipped.l2)]
         weakly = replace(setting, l2=shipped.l2)
         found.append(CertifiedRemoval(weakly, problem.train, name="removal_shipped_l2", title=REMOVAL_AT_OUR_L2))
-        if shipped.mechanism.learn_steps * len(problem.train) * setting.num_parameters <= MOST_PRODUCTS:
-            found.append(shipped)
+        found.append(shipped)
     return found

@@ -13,8 +13,6 @@ from benchmarks.rivals.rival import Rows, Setting
 PLANTED_L2 = 0.1
 L2 = {"digits": 0.02, "MNIST 3 vs 8": 0.002, "MNIST ten classes": 0.005, "Adult": 0.001}
 """The same for all rivals: as little as lets the slowest of them learn within seconds."""
-MOST_ROWS = 12_000
-"""Of MNIST, drawn at random: the digits 3 and 8 are fewer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,9 +56,6 @@ def digits(seed: int, kept: range | tuple[int, ...], requests: int) -> Problem:
 
 def mnist(folder: Path, seed: int, kept: range | tuple[int, ...], requests: int) -> Problem:
     train, test = (_rows(*data.mnist(folder, part, kept), kept) for part in ("train", "test"))
-    if len(train) > MOST_ROWS:
-        drawn = np.random.default_rng(seed).choice(len(train), MOST_ROWS, replace=False)
-        train = replace(train, features=train.features[drawn], labels=train.labels[drawn])
     name = _named("MNIST", kept)
     return _problem(name, train, test, seed, requests, l2=L2[name], repeats=1)
 
@@ -106,7 +101,10 @@ def _surest_direction(features: NDArray[np.float32], labels: NDArray[np.int32]) 
 
 
 def _problem(name: str, train: Rows, test: Rows, seed: int, requests: int, *, l2: float, repeats: int) -> Problem:
-    forgotten = np.random.default_rng(seed).choice(len(train), requests, replace=False)
+    """The rows in an order of chance, as the service gives them their slots: a batch is a range of them."""
+    generator = np.random.default_rng(seed)
+    order, forgotten = generator.permutation(len(train)), generator.choice(len(train), requests, replace=False)
+    train = replace(train, features=train.features[order], labels=train.labels[order])
     return Problem(name=name, train=train, test=test, forgotten=forgotten, l2=l2, repeats=repeats)
 
 

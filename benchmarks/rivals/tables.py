@@ -36,14 +36,23 @@ def _cost(row: dict[str, Any]) -> tuple[Any, ...]:
         row["title"],
         f"{row['l2']:.2g}",
         row["requests"],
-        f"{row['passes']:,g}",
-        row["most_passes"],
+        passes(row["passes"]),
+        passes(row["most_passes"]),
         f"{row['seconds']:.2g}",
         f"{row['learn_seconds']:.2g}",
         f"{100 * row['accuracy']:.2f}",
         number(row["epsilon"]),
         number(row["adaptive_epsilon"]),
     )
+
+
+def passes(number: float) -> str:
+    """To three digits at least.
+
+    >>> passes(2.123), passes(1461.5)
+    ('2.12', '1,462')
+    """
+    return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
 
 
 def audits(results: dict[str, Any]) -> str:

@@ -21,7 +21,7 @@ from app.config import Settings
 from app.db.tables import Run
 from app.installation import Installation
 from app.privacy.mechanism import Mechanism, Objective
-from app.registry.rows import Rows, held_in_memory
+from app.registry.opened import Rows, held_in_memory
 from tests.faults import processes
 from tests.faults.checks import assert_all_done_once
 from tests.faults.processes import wait_until

@@ -1,7 +1,7 @@
 """A run: many steps on the same rows, of which only the last iterate leaves."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,10 +17,10 @@ from worker.audit.gradient import differs
 from worker.audit.lanes import Lanes
 from worker.langevin import gradient
 from worker.langevin.device import DeviceRows, choose
-from worker.langevin.gradient import blocks
 from worker.langevin.noise import Noise
 from worker.langevin.schedule import Schedule
 from worker.langevin.step import State, no_lanes, projected_noisy_step
+from worker.langevin.window import Show, Shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ class Ran:
     parameters: NDArray[np.float64]  # (1, d) or (C, d)
     first_step: int
     steps: int
-    records: int  # rows that are not null
+    records: int  # rows that are not null, of those that came into memory
     lanes: Tensor | None  # (p,) where they ended
     observed: Observed | None  # what they showed
 
@@ -56,6 +56,7 @@ def run(
     device: str = "cpu",
     threads: int | None = None,
     lanes: Lanes | None = None,
+    show: Show | None = None,
 ) -> Ran:
     """Take `steps` noisy steps from `initial`. Learning starts at the origin, unlearning at the live version.
 
@@ -67,36 +68,43 @@ def run(
 
     `on_progress(steps_done)` is called after every step, on a GPU every few, and stops the run by raising; it is told
     the count only. Iterates are overwritten as soon as the next one exists, the last when it is handed over or the run
-    fails. The `lanes` take the same steps, for the run's audit. Raises ValueError, naming the condition, if the input
-    is not what the guarantee assumes, and `AuditFailed` if the gradient is not that of the rows.
+    fails. The `lanes` take the same steps, for the run's audit. Of the rows nothing is read but what the steps read;
+    with `show` they come into memory as they are needed. Raises ValueError, naming the condition, if the input is not
+    what the guarantee assumes, and `AuditFailed` if the gradient is not that of the rows.
     """
     _require_public_settings(l2, step_size, noise_scale, radius, grid, num_classes)
     schedule = Schedule(
         num_slots=num_slots, num_batches=num_batches, cool_down=cool_down, first_step=first_step, steps=steps
     )
     features, labels = np.asarray(features), np.asarray(labels)  # a view: slices of a memmap are slow to make
-    records = _require_rows(features, labels, num_slots, num_classes)
+    seen = Shown(features, labels, num_classes=num_classes, schedule=schedule, show=show)
+    window = seen.look(0)
+    assert window is not None
     _require_initial(initial, (num_weight_rows(num_classes), features.shape[1]), radius)
 
-    with _opened(features, labels, num_classes=num_classes, device=device, threads=threads) as rows:
+    with _opened(features, labels, num_classes=num_classes, device=device, threads=threads, slots=window.slots) as rows:
         settings: dict[str, Any] = {"l2": l2, "noise_scale": noise_scale, "radius": radius}
         start, push = (lanes.start(noise), lanes.push) if lanes else (no_lanes(), None)
         state = State(parameters=torch.tensor(initial), steps_done=0, lanes=start)
         try:
-            if isinstance(rows, DeviceRows) and steps > 1:
-                before = state
-                state = rows.advance(
-                    before,
-                    steps=steps - 1,
-                    schedule=schedule,
-                    step_size=step_size,
-                    push=push,
-                    on_progress=on_progress,
-                    **settings,
-                )
-                before.parameters.zero_()
             while state.steps_done < steps:
+                if moved := seen.look(state.steps_done):
+                    window = moved
+                    rows.look(window.slots)
                 before, step = state, schedule.step(state.steps_done)
+                there = min(window.until, steps - 1) - before.steps_done  # the last step is the host's
+                if isinstance(rows, DeviceRows) and there > 0:
+                    state = rows.advance(
+                        before,
+                        steps=there,
+                        schedule=schedule,
+                        step_size=step_size,
+                        push=push,
+                        on_progress=on_progress,
+                        **settings,
+                    )
+                    before.parameters.zero_()
+                    continue
                 state = projected_noisy_step(
                     noise,
                     before,
@@ -116,7 +124,7 @@ def run(
                 parameters=parameters,
                 first_step=first_step,
                 steps=state.steps_done,
-                records=records,
+                records=seen.records,
                 lanes=state.lanes if lanes else None,
                 observed=lanes.observed(start, state.lanes) if lanes else None,
             )
@@ -140,12 +148,13 @@ def _opened(
     num_classes: int,
     device: str,
     threads: int | None,
+    slots: Sequence[slice],
 ) -> gradient.Rows | DeviceRows:
     """The rows where the device can read them fastest."""
     chosen = choose(device)
     if chosen.type == "cpu":
         return gradient.Rows(features, labels, num_classes=num_classes, threads=threads)
-    return DeviceRows(features, labels, num_classes=num_classes, device=chosen)
+    return DeviceRows(features, labels, num_classes=num_classes, device=chosen, slots=slots)
 
 
 def _require_public_settings(
@@ -160,25 +169,6 @@ def _require_public_settings(
     smooth = smoothness(Objective.LOGISTIC_REGRESSION, num_classes, l2)
     if not step_size * smooth < 2:
         raise ValueError(f"Expected {step_size=} < 2/L = {2 / smooth}: beyond it a step does not contract")
-
-
-def _require_rows(features: NDArray[np.float32], labels: NDArray[np.int32], num_slots: int, num_classes: int) -> int:
-    """How many of the rows are not null."""
-    if features.ndim != 2 or features.dtype != np.float32:
-        raise ValueError("Expected features to be a float32 matrix")
-    if labels.shape != features.shape[:1] or labels.dtype != np.int32:
-        raise ValueError("Expected labels to be int32, one for each row of features")
-    if len(features) != num_slots or len(features) < 1:
-        raise ValueError("Expected one row of features for each of num_slots >= 1 slots")
-    if labels.min() < 0 or labels.max() >= num_classes:
-        raise ValueError("Expected 0 <= label < num_classes")
-    records = 0
-    for block in blocks(len(features)):
-        squares = np.einsum("ij,ij->i", features[block], features[block], dtype=np.float64)
-        if not (squares <= 1).all():  # so written, NaN is refused too
-            raise ValueError("Expected every row of features to be of norm <= 1")
-        records += int(np.count_nonzero(squares))
-    return records
 
 
 def _require_gradient(

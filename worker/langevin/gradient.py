@@ -14,7 +14,7 @@ one record may contribute, of a million rows by 0.001.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from types import TracebackType
@@ -31,6 +31,7 @@ from worker.langevin.kernels import LANES, ROWS
 
 BLOCK_ROWS = 4096
 
+_MOST_PARTS = 1024  # batches whose labels and last rows are kept, for when they are read again
 _MOST_SHARES = 64
 _SHARE_BYTES = 2**20  # times weight rows: 20 microseconds of work, below which another thread does not pay
 _CACHE_BYTES = 2**24  # of rows that stay in the last cache between two passes, where prefetching only costs
@@ -72,11 +73,11 @@ class Rows:
 
         Raises ValueError if the rows cannot be read in place.
         """
-        features, labels = np.asarray(features), np.array(labels)  # kernels trust the labels: theirs are a copy
+        features, labels = np.asarray(features), np.asarray(labels)
         _require(features, labels, num_classes, threads)
         self._num_classes, self._shape = num_classes, (num_weight_rows(num_classes), features.shape[1])
         self._features, self._labels = features, labels
-        self._parts: dict[tuple[int | None, int | None], tuple[_Part, _Part]] = {}  # of each batch that was read
+        self._parts: dict[tuple[int | None, int | None], tuple[_Part, _Part]] = {}  # of batches that were read
         self._threads = threads = max(1, min(threads or num_cpus(), _num_shares(len(labels), *self._shape)))
 
         weight_rows, width = self._shape
@@ -92,7 +93,10 @@ class Rows:
 
     def gradient(self, parameters: Tensor, here: slice = slice(None)) -> Tensor:
         """Sum over the rows `here` of the gradient of their loss at `parameters`  # (1, d) or (C, d) float64, as they
-        are"""
+        are
+
+        Raises ValueError for labels of these rows that are none.
+        """
         if parameters.shape != self._shape:
             raise ValueError(f"Expected parameters of shape {self._shape}")
         body, tail = self._of(here)
@@ -109,19 +113,30 @@ class Rows:
         finally:
             _overwrite(self._weights, body.totals, tail.totals)  # an iterate, and how the rows pull at it
 
+    def look(self, slots: Sequence[slice]) -> None:
+        """Keep nothing of rows that were there before: from now on those of `slots` are."""
+        for body, tail in self._parts.values():
+            _overwrite(body.labels, body.totals, tail.totals, tail.features, tail.labels)
+        self._parts.clear()
+
     def close(self) -> None:
         """Overwrite every buffer and end the threads. The object is of no use afterwards."""
         self._pool.shutdown()
-        _overwrite(self._weights, *self._sums, *self._scores, self._labels)
-        for body, tail in self._parts.values():
-            _overwrite(body.totals, tail.totals, tail.features, tail.labels)
+        _overwrite(self._weights, *self._sums, *self._scores)
+        self.look(())
 
     def _of(self, here: slice) -> tuple[_Part, _Part]:
         """All rows of a batch but the last few, and these."""
-        if (here.start, here.stop) not in self._parts:
-            rows = self._features[here], self._labels[here], self._shape[0]
-            self._parts[here.start, here.stop] = _body(*rows), _tail(*rows)
-        return self._parts[here.start, here.stop]
+        found = self._parts.get((here.start, here.stop))
+        if found is None:
+            if len(self._parts) >= _MOST_PARTS:
+                self.look(())
+            labels = np.array(self._labels[here])  # kernels trust the labels, by which they find their place
+            if labels.min() < 0 or labels.max() >= self._num_classes:
+                raise ValueError("Expected 0 <= label < num_classes")
+            rows = self._features[here], labels, self._shape[0]
+            found = self._parts[here.start, here.stop] = _body(*rows), _tail(*rows)
+        return found
 
     def _add(self, part: _Part, number: int, threads: int) -> None:
         shares = len(part.totals)
@@ -153,8 +168,6 @@ def _require(features: NDArray[np.float32], labels: NDArray[np.int32], num_class
         raise ValueError("Expected labels to be int32, one for each row of features, one after the other")
     if num_classes < 2 or (threads is not None and threads < 1):
         raise ValueError(f"Expected {num_classes=} >= 2 and {threads=} >= 1")
-    if any(labels[block].min() < 0 or labels[block].max() >= num_classes for block in blocks(len(labels))):
-        raise ValueError("Expected 0 <= label < num_classes")  # the kernels find their place by it
 
 
 def _body(features: NDArray[np.float32], labels: NDArray[np.int32], weight_rows: int) -> _Part:

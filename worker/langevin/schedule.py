@@ -43,6 +43,18 @@ class Schedule:
         batch = (self.first_step + done) % self.num_batches
         return Step(batch=batch, rows=self.rows_of(batch), share=min(1.0, (self.steps - done) / self.cool_down))
 
+    def reads(self, done: int, until: int) -> tuple[slice, ...]:
+        """The slots that the steps after the first `done` read, up to the first `until`: one range, or two where the
+        order begins anew."""
+        first, count = (self.first_step + done) % self.num_batches, until - done
+        if count >= self.num_batches:
+            return (slice(0, self.num_slots),)
+        stop = first + count
+        ranges = ((first, min(stop, self.num_batches)), (0, stop - self.num_batches))
+        return tuple(
+            slice(self.rows_of(begin).start, self.rows_of(end - 1).stop) for begin, end in ranges if begin < end
+        )
+
     def rows_of(self, batch: int) -> slice:
         """The slots of a batch. Batches differ by one slot in size at most."""
         return slice(self.num_slots * batch // self.num_batches, self.num_slots * (batch + 1) // self.num_batches)

@@ -2,6 +2,7 @@
 
 import datetime
 import errno
+import os
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -68,6 +69,7 @@ def root(store: RowStore) -> str:
 
 def rows_of(store: RowStore, root: str, rows_id: str = "ds_1") -> tuple[np.ndarray, np.ndarray]:
     with store.open(rows_id, root) as rows:
+        rows.show_all()
         return rows.features.copy(), rows.labels.copy()
 
 
@@ -79,6 +81,7 @@ def test_what_was_written_is_read(store: RowStore, root: str, new_store: Callabl
     """Rows come back in the order of the batches, from whoever opens the store, and cannot be changed."""
     expected = [batch_of(5), batch_of(NUM_SLOTS - 5, seed=1)]
     with new_store().open("ds_1", root) as rows:
+        rows.show_all()
         np.testing.assert_array_equal(rows.features, np.vstack([part[0] for part in expected]))
         np.testing.assert_array_equal(rows.labels, np.hstack([part[1] for part in expected]))
         assert not rows.features.flags.writeable
@@ -334,8 +337,8 @@ def test_damage_is_found_and_named(
         with pytest.raises(DatasetDamaged) as found:
             store.check("ds_1", root)
         assert (found.value.rows_id, found.value.kind, found.value.block) == ("ds_1", kind, block)
-        with pytest.raises(DatasetDamaged), store.open("ds_1", root):
-            pass
+        with pytest.raises(DatasetDamaged), store.open("ds_1", root) as rows:
+            rows.show_all()
         with pytest.raises(DatasetDamaged):
             store.edit("ds_1", root, null=[BLOCK_ROWS])
 
@@ -400,11 +403,44 @@ def test_rows_that_do_not_fit_are_refused(root: str, new_store: Callable[..., Ro
     """Rows that would take more memory than may be used are not opened; edits need room for one block only."""
     needed = NUM_SLOTS * 16
     small = new_store(most_bytes=needed - 1)
-    with pytest.raises(DatasetTooLarge, match="LETHE_ROWS_MEMORY_BYTES"), small.open("ds_1", root):
-        pass
+    with small.open("ds_1", root) as rows:
+        with pytest.raises(DatasetTooLarge, match="LETHE_ROWS_MEMORY_BYTES"):
+            rows.show_all()
+        rows.show([range(1, 3)])
     small.check("ds_1", small.edit("ds_1", root, null=TOUCHED))
-    with new_store(most_bytes=needed).open("ds_1", root):
-        pass
+    with new_store(most_bytes=needed).open("ds_1", root) as rows:
+        rows.show_all()
+
+
+def test_only_what_is_shown_takes_memory(store: RowStore, root: str) -> None:
+    """Blocks come into memory when they are asked for, take room there while they are, and are zeros before and
+    after; of blocks that nobody asks for nothing is opened."""
+    features, labels = rows_of(store, root)
+    middle, end = slice(BLOCK_ROWS, 2 * BLOCK_ROWS), slice(2 * BLOCK_ROWS, NUM_SLOTS)
+    opened: list[int] = []
+    get = Sealed.get
+
+    def noted(self: Sealed, name: str) -> bytes:
+        opened.append(int(name.split(".")[1].split("-")[0]))
+        return get(self, name)
+
+    with pytest.MonkeyPatch.context() as patch, store.open("ds_1", root) as rows:
+        patch.setattr(Sealed, "get", noted)
+        assert os.fstat(rows.descriptor).st_blocks == 0
+        assert rows.records == NUM_SLOTS
+        assert rows.show([range(1, 2)]) == {1: BLOCK_ROWS}
+        np.testing.assert_array_equal(rows.features[middle], features[middle])
+        np.testing.assert_array_equal(rows.labels[middle], labels[middle])
+        assert os.fstat(rows.descriptor).st_blocks * 512 <= 2 * BLOCK_ROWS * 16
+        assert rows.show([range(1, 3)]) == {1: BLOCK_ROWS, 2: 7}
+        assert rows.show([range(2, 3)]) == {2: 7}
+        assert opened == [1, 2]
+        np.testing.assert_array_equal(rows.features[end], features[end])
+        np.testing.assert_array_equal(rows.labels[end], labels[end])
+        assert os.fstat(rows.descriptor).st_blocks * 512 <= 4 * 4096
+        for nothing in (slice(0, BLOCK_ROWS), middle):
+            assert not rows.features[nothing].any()
+            assert not rows.labels[nothing].any()
 
 
 def test_deleted_rows_are_gone(store: RowStore, root: str, objects: ObjectStore, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from app.privacy import audit, calibration
 from app.privacy.audit import AuditPlan
 from app.privacy.mechanism import Mechanism
 from app.registry.manifest import BLOCK_ROWS
-from app.registry.rows import held_in_memory
+from app.registry.opened import held_in_memory
 from tests.worker.audit.conftest import FORGETTING, LEARNING
 from worker import isolated
 from worker.audit import lanes

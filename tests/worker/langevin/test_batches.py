@@ -144,3 +144,26 @@ def test_what_cannot_be_scheduled(wrong: dict[str, int]) -> None:
     """More batches than slots, none, or no step are refused by name."""
     with pytest.raises(ValueError, match=next(iter(wrong))):
         Schedule(**{"num_slots": 43, "steps": 5} | wrong)
+
+
+@pytest.mark.parametrize("slots", [(slice(0, 43),), (slice(20, 43), slice(0, 11)), (slice(4, 30),)])
+def test_a_device_holds_the_slots_that_are_read(slots: tuple[slice, ...], random_rows: Rows) -> None:
+    """A device has the rows of the slots that it was given and of no others; of these it has the same gradients, also
+    after it was given others, and what it had before is overwritten."""
+    features, labels = random_rows(43, 6)
+    here = torch.from_numpy(np.random.default_rng(2).standard_normal((1, 6)))
+    settings = {"num_classes": 2, "device": torch.device("cpu")}
+    with (
+        DeviceRows(features, labels, slots=(slice(0, 2),), **settings) as rows,
+        HostRows(features, labels, num_classes=2) as host,
+    ):
+        before = rows._rows
+        rows.look(slots)
+        assert not before.any()
+        assert len(rows._rows) == sum(one.stop - one.start for one in slots)
+        for one in slots:
+            inside = slice(one.start + 1, one.stop - 1)
+            np.testing.assert_allclose(rows.gradient(here, inside), host.gradient(here, inside), atol=1e-5)
+        if len(rows._rows) < 43:
+            with pytest.raises(IndexError, match="on the device"):
+                rows.gradient(here, slice(0, 43))

@@ -1,7 +1,7 @@
 """A run's rows, resident on one device."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import Self
@@ -25,7 +25,7 @@ _GROWTH = 8
 
 
 class DeviceRows:
-    """The rows in float32 on `device`, copied there block by block; the caller's are only read.
+    """Rows in float32 on `device`, copied there block by block, those of some slots alone; the caller's are only read.
 
     A context: on leaving it the copy is overwritten and its memory given back. Raises MemoryError if the device has no
     room for the rows.
@@ -38,21 +38,18 @@ class DeviceRows:
         *,
         num_classes: int,
         device: torch.device,
+        slots: Sequence[slice] | None = None,
     ) -> None:
+        """`slots`: disjoint ranges, the rows that are there; None for all."""
         self._device, self._width = device, features.shape[1]
+        self._source, self._num_classes = (features, labels), num_classes
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
-        columns = -(-self._width // _ALIGNED) * _ALIGNED
-        with self._computing():
-            try:
-                self._rows = torch.empty(len(features), columns, dtype=torch.float32, device=device)
-                self._labels = torch.empty(len(labels), dtype=torch.int32, device=device)
-                self._pass = passes.over(self._rows, self._labels, num_classes)
-            except torch.OutOfMemoryError as error:
-                raise MemoryError(
-                    f"{len(features)} rows of {columns} float32 columns do not fit on {device}: choose a device with "
-                    "more free memory, share the run between several, or compute on the CPU"
-                ) from error
-            self._upload(features, labels)
+        self._open((slice(0, len(features)),) if slots is None else tuple(slots))
+
+    def look(self, slots: Sequence[slice]) -> None:
+        """Overwrite the copy, and copy the rows of these slots."""
+        self._clear()
+        self._open(tuple(slots))
 
     def gradient(self, parameters: Tensor, here: slice = slice(None)) -> Tensor:
         """Sum over the rows `here` of the gradient of their loss at `parameters`  # (1, d) or (C, d) float64, on the
@@ -60,7 +57,7 @@ class DeviceRows:
         with self._computing():
             try:
                 self._pass.weights[:, : self._width].copy_(parameters)
-                self._pass.run(here)
+                self._pass.run(self._place(here))
                 return self._pass.total[:, : self._width].to("cpu", copy=True)
             finally:
                 self._pass.clear()
@@ -90,7 +87,9 @@ class DeviceRows:
             stack.enter_context(self._computing())
             source = noise if noise is not None else stack.enter_context(DeviceNoise(self._device))
             settings = {"l2": l2, "step_size": step_size, "noise_scale": noise_scale, "radius": radius}
-            walk = stack.enter_context(Walk(self._pass, state, noise=source, schedule=schedule, push=push, **settings))
+            walk = stack.enter_context(
+                Walk(self._pass, state, noise=source, schedule=schedule, place=self._place, push=push, **settings)
+            )
             done, chunk = 0, 1
             while done < steps:
                 count, started = min(chunk, steps - done), time.perf_counter()
@@ -103,11 +102,7 @@ class DeviceRows:
 
     def close(self) -> None:
         """Overwrite the rows and give their memory back. The object is of no use afterwards."""
-        with self._computing():
-            self._pass.clear()
-            for buffer in (self._rows, self._labels):
-                buffer.zero_()
-        del self._pass, self._rows, self._labels
+        self._clear()
         if self._stream is not None:
             self._stream.synchronize()
             torch.cuda.empty_cache()
@@ -123,17 +118,56 @@ class DeviceRows:
                 stack.enter_context(torch.cuda.stream(self._stream))
             yield
 
-    def _upload(self, features: NDArray[np.float32], labels: NDArray[np.int32]) -> None:
+    def _open(self, slots: tuple[slice, ...]) -> None:
+        self._slots = slots
+        num_rows = sum(one.stop - one.start for one in slots)
+        columns = -(-self._width // _ALIGNED) * _ALIGNED
+        with self._computing():
+            try:
+                self._rows = torch.empty(num_rows, columns, dtype=torch.float32, device=self._device)
+                self._labels = torch.empty(num_rows, dtype=torch.int32, device=self._device)
+                self._pass = passes.over(self._rows, self._labels, self._num_classes)
+            except torch.OutOfMemoryError as error:
+                raise MemoryError(
+                    f"{num_rows} rows of {columns} float32 columns do not fit on {self._device}: choose a device with "
+                    "more free memory, a smaller batch_size, or compute on the CPU"
+                ) from error
+            features, labels = self._source
+            for one in slots:
+                there = self._place(one)
+                self._upload(features[one], labels[one], self._rows[there], self._labels[there])
+
+    def _place(self, here: slice) -> slice:
+        """Where the rows of these slots are in the copy."""
+        if self._slots == (slice(0, len(self._source[0])),):
+            return here
+        first = 0
+        for one in self._slots:
+            if one.start <= here.start and here.stop <= one.stop:
+                return slice(first + here.start - one.start, first + here.stop - one.start)
+            first += one.stop - one.start
+        raise IndexError(f"Expected slots {here.start} to {here.stop} to be on the device")
+
+    def _clear(self) -> None:
+        with self._computing():
+            self._pass.clear()
+            for buffer in (self._rows, self._labels):
+                buffer.zero_()
+        del self._pass, self._rows, self._labels
+
+    def _upload(
+        self, features: NDArray[np.float32], labels: NDArray[np.int32], rows_there: Tensor, labels_there: Tensor
+    ) -> None:
         """Copy the rows through one buffer, padded by zero columns, which is overwritten afterwards."""
-        num_rows, columns = self._rows.shape
+        num_rows, columns = rows_there.shape
         block_rows = min(num_rows, max(1, _UPLOAD_BYTES // (4 * columns)))
         buffer = torch.zeros(block_rows, columns, pin_memory=self._device.type == "cuda")
         for start in range(0, num_rows, block_rows):
             block = slice(start, min(start + block_rows, num_rows))
             padded = buffer[: block.stop - start]
             padded.numpy()[:, : self._width] = features[block]
-            self._rows[block].copy_(padded)
-            self._labels[block].copy_(torch.from_numpy(np.array(labels[block])))
+            rows_there[block].copy_(padded)
+            labels_there[block].copy_(torch.from_numpy(np.array(labels[block])))
         buffer.zero_()
 
     def __enter__(self) -> Self:

@@ -1,6 +1,7 @@
 """Steps of the chain taken on the device, many without a word from the host."""
 
 import math
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
@@ -22,7 +23,7 @@ class Walk:
 
     The pass computes G, `noise` fills a buffer with the xi of the next steps, of which a cursor on the device picks
     one, so that every step is the same sequence of device operations. On a GPU, `STEPS_PER_GRAPH` of them are captured
-    as one graph, which gives the same bits as taking them one by one.
+    as one graph, which gives the same bits as taking them one by one. `place`: where slots are among the pass's rows.
 
     A context: on leaving it, every buffer that held an iterate, its gradient or noise is overwritten.
     """
@@ -39,10 +40,11 @@ class Walk:
         noise_scale: float,
         radius: float,
         push: Push | None = None,
+        place: Callable[[slice], slice] = lambda slots: slots,
     ) -> None:
         device, (size, width) = rows_pass.total.device, (state.parameters.numel(), state.parameters.shape[1])
         self._pass, self._noise = rows_pass, noise
-        self._schedule, self._done = schedule, state.steps_done
+        self._schedule, self._place, self._done = schedule, place, state.steps_done
         self._step_size, self._l2, self._noise_scale = step_size, l2, noise_scale
         self._weights, self._gradient = rows_pass.weights[:, :width], rows_pass.total[:, :width]
         self._here = torch.cat((state.parameters.reshape(-1), state.lanes)).to(device)
@@ -84,7 +86,7 @@ class Walk:
     def _step(self, step: Step) -> None:
         step_size = self._step_size * step.share
         self._weights.copy_(self._parameters)
-        self._pass.run(step.rows)
+        self._pass.run(self._place(step.rows))
         torch.index_select(self._ahead, 0, self._cursor, out=self._drawn)
         self._cursor.add_(1)
         self._here.mul_(1 - step_size * self._l2)

@@ -1,0 +1,198 @@
+"""Runs that read rows window by window: they are the same runs, and nothing is in memory that no step is about to
+read."""
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from app.errors import DatasetTooLarge, RunDiffersFromPlan
+from app.privacy.mechanism import Mechanism, Objective
+from app.registry.manifest import BLOCK_ROWS, Shape
+from app.registry.opened import Rows, held_in_memory
+from tests.worker.langevin.conftest import ReplayableNoise
+from worker import isolated, windows
+from worker.langevin import chain
+from worker.langevin.schedule import Schedule
+from worker.langevin.window import Window
+
+NUM_SLOTS, NUM_COLUMNS = 6 * BLOCK_ROWS + 100, 3
+SHAPE = Shape(num_slots=NUM_SLOTS, num_columns=NUM_COLUMNS)
+BLOCK_BYTES = BLOCK_ROWS * SHAPE.row_bytes
+
+
+def mechanism(**changed: Any) -> Mechanism:
+    settings = {
+        "objective": Objective.LOGISTIC_REGRESSION,
+        "num_slots": NUM_SLOTS,
+        "num_classes": 2,
+        "l2": 0.05,
+        "step_size": 1.0,
+        "noise_scale": 0.1,
+        "radius": 10.0,
+        "learn_steps": 10,
+        "grid": 2.0**-40,
+        "num_parameters": NUM_COLUMNS,
+        "batch_size": NUM_SLOTS // 20,
+    }
+    return Mechanism(**settings | changed)
+
+
+@pytest.fixture
+def data() -> tuple[Any, Any]:
+    generator = np.random.default_rng(0)
+    features = generator.standard_normal((NUM_SLOTS, NUM_COLUMNS)).astype(np.float32)
+    features /= 1.001 * np.linalg.norm(features, axis=1, keepdims=True)
+    features[:: BLOCK_ROWS // 2] = 0
+    return features, (features[:, 0] > 0).astype(np.int32)
+
+
+@pytest.mark.parametrize("num_blocks_at_once", [2, 3, 4, 100])
+@pytest.mark.parametrize(("batches", "first_step", "steps"), [(20, 0, 60), (20, 17, 5), (7, 3, 1), (300, 299, 700)])
+def test_windows_cover_what_is_read(num_blocks_at_once: int, batches: int, first_step: int, steps: int) -> None:
+    """Windows follow each other to the last step, hold the blocks that their steps read and no others, fit, and go as
+    far as they can."""
+    schedule = Schedule(num_slots=NUM_SLOTS, num_batches=batches, first_step=first_step, steps=steps)
+    most, done = num_blocks_at_once * BLOCK_BYTES, 0
+    while done < steps:
+        window = windows.next_blocks(schedule, SHAPE, steps_done=done, most_bytes=most)
+        assert done < window.until <= steps
+        read = _read(schedule, done, window.until)
+        assert {number for some in window.numbers for number in some} == read
+        assert windows.num_bytes(SHAPE, window.numbers) <= most
+        if window.until < steps:
+            further = _read(schedule, done, window.until + 1)
+            assert sum(SHAPE.rows_in(number) for number in further) * SHAPE.row_bytes > most
+        done = window.until
+
+
+def _read(schedule: Schedule, done: int, until: int) -> set[int]:
+    """The blocks that these steps read, one step after the other."""
+    steps = [schedule.step(step).rows for step in range(done, until)]
+    return {number for rows in steps for number in range(rows.start // BLOCK_ROWS, -(-rows.stop // BLOCK_ROWS))}
+
+
+@pytest.mark.parametrize("batches", [1, 2, 7, 20, NUM_SLOTS])
+def test_what_a_step_takes_is_known_beforehand(batches: int) -> None:
+    """No step of any run reads blocks that take more than is said, and with full batches it is all of them."""
+    schedule = Schedule(num_slots=NUM_SLOTS, num_batches=batches, steps=1)
+    at_most = windows.bytes_of_a_step(schedule, SHAPE)
+    looked_at = range(0, batches, max(1, batches // 500))
+    needed = [
+        windows.next_blocks(
+            Schedule(num_slots=NUM_SLOTS, num_batches=batches, first_step=batch, steps=1),
+            SHAPE,
+            steps_done=0,
+            most_bytes=1,
+        ).numbers
+        for batch in looked_at
+    ]
+    assert max(windows.num_bytes(SHAPE, numbers) for numbers in needed) <= at_most
+    assert batches > 1 or at_most == SHAPE.num_bytes
+
+
+def test_a_run_through_windows_is_the_run(data: tuple[Any, Any]) -> None:
+    """Where three blocks fit at once a run of several passes takes the same steps, to the bit, opens each block once a
+    pass, and counts the rows of each."""
+    settings = {
+        **chain.settings_of(mechanism()),
+        "initial": np.zeros((1, NUM_COLUMNS)),
+        "first_step": 13,
+        "steps": 45,
+        "on_progress": lambda done: None,
+    }
+    whole = chain.run(features=data[0], labels=data[1], noise=ReplayableNoise(1), **settings)
+    schedule = Schedule(num_slots=NUM_SLOTS, num_batches=20, first_step=13, steps=45)
+    opened: list[int] = []
+    with held_in_memory(*data) as rows:
+        blocks = rows._blocks
+
+        def noted(numbers: Any) -> Any:
+            opened.extend(numbers)
+            return blocks(numbers)
+
+        rows._blocks = noted
+
+        def show(steps_done: int) -> Window:
+            found = windows.next_blocks(schedule, SHAPE, steps_done=steps_done, most_bytes=3 * BLOCK_BYTES)
+            rows.show(found.numbers)
+            assert os.fstat(rows.descriptor).st_blocks * 512 <= 3 * BLOCK_BYTES + 6 * 4096
+            slots = [slice(one.start * BLOCK_ROWS, min(one.stop * BLOCK_ROWS, NUM_SLOTS)) for one in found.numbers]
+            return Window(until=found.until, slots=tuple(slots))
+
+        ran = chain.run(features=rows.features, labels=rows.labels, noise=ReplayableNoise(1), show=show, **settings)
+    np.testing.assert_array_equal(ran.parameters, whole.parameters)
+    first, last = schedule.step(0).rows.start // BLOCK_ROWS, (schedule.step(44).rows.stop - 1) // BLOCK_ROWS
+    assert sorted(opened) == sorted([*range(first, 7), *range(7), *range(last + 1)])
+    there = data[0].any(axis=1)
+    counts = [int(there[number * BLOCK_ROWS : (number + 1) * BLOCK_ROWS].sum()) for number in range(7)]
+    assert ran.records == sum(counts[number] for number in opened)
+
+
+def _run(rows: Rows, **told: Any) -> isolated.Ran:
+    settings = {"initial": np.zeros((1, NUM_COLUMNS)), "on_progress": lambda done: None}
+    return isolated.run(mechanism(), rows=rows, **settings, **told)
+
+
+def test_a_process_asks_for_what_it_needs(data: tuple[Any, Any]) -> None:
+    """A run's process is shown the blocks of its next steps, and counts what it was shown; a run of one step sees the
+    blocks of one batch."""
+    with held_in_memory(*data) as rows:
+        ran = _run(rows, first_step=19, steps=1)
+        assert ran.records == data[0][5 * BLOCK_ROWS :].any(axis=1).sum()
+        assert os.fstat(rows.descriptor).st_blocks * 512 <= BLOCK_BYTES + 100 * SHAPE.row_bytes + 4 * 4096
+        rows.most_bytes = 2 * BLOCK_BYTES
+        assert _run(rows, first_step=5, steps=50).steps == 50
+
+
+def test_a_batch_that_does_not_fit_is_refused(data: tuple[Any, Any]) -> None:
+    """A run whose single steps read more than there is room for is refused before it has begun."""
+    with held_in_memory(*data) as rows:
+        rows.most_bytes = 2 * BLOCK_BYTES - 1
+        with pytest.raises(DatasetTooLarge, match="smaller batch_size"):
+            _run(rows, steps=1)
+        assert os.fstat(rows.descriptor).st_blocks == 0
+
+
+@pytest.mark.parametrize("missing", ["a block", "all"])
+def test_a_step_that_would_read_what_is_not_there(missing: str, data: tuple[Any, Any]) -> None:
+    """Where a window lacks what its steps read, the run ends before the step."""
+    slots: dict[str, tuple[slice, ...]] = {"a block": (slice(BLOCK_ROWS, NUM_SLOTS),), "all": ()}
+    show: Callable[[int], Window] = lambda done: Window(until=3, slots=slots[missing])  # noqa: E731
+    with pytest.raises(RunDiffersFromPlan):
+        chain.run(
+            features=data[0],
+            labels=data[1],
+            initial=np.zeros((1, NUM_COLUMNS)),
+            noise=ReplayableNoise(1),
+            on_progress=lambda done: None,
+            steps=3,
+            show=show,
+            **chain.settings_of(mechanism()),
+        )
+
+
+def test_a_run_that_counts_other_rows_fails(data: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that read other rows than it was shown is no run."""
+    show = Rows.show
+    monkeypatch.setattr(Rows, "show", lambda *given: {number: count - 1 for number, count in show(*given).items()})
+    with held_in_memory(*data) as rows, pytest.raises(RunDiffersFromPlan, match="other rows"):
+        _run(rows, steps=1)
+
+
+def test_only_what_is_read_is_checked(data: tuple[Any, Any]) -> None:
+    """A row that no step of the run reads may be anything; one that is read is refused."""
+    features, labels = data
+    settings = {
+        **chain.settings_of(mechanism()),
+        "initial": np.zeros((1, NUM_COLUMNS)),
+        "steps": 2,
+        "on_progress": lambda done: None,
+    }
+    features[-1], labels[-1] = 7, 7
+    ran = chain.run(features=features, labels=labels, noise=ReplayableNoise(1), **settings)
+    assert ran.records == features[: 2 * NUM_SLOTS // 20].any(axis=1).sum()
+    with pytest.raises(ValueError, match="Expected 0 <= label"):
+        chain.run(features=features, labels=labels, noise=ReplayableNoise(1), first_step=19, **settings)
