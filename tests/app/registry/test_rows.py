@@ -13,7 +13,7 @@ import pytest
 from app.errors import DamageKind, DatasetDamaged, DatasetTooLarge, DatasetUnknown, DatasetUnusable
 from app.keys import KeyEncryptionFile, KeyEncryptionKeyLost
 from app.registry.blocks import Features, Filling, Labels
-from app.registry.manifest import BLOCK_ROWS
+from app.registry.manifest import BLOCK_ID, BLOCK_ROWS
 from app.registry.rows import RowStore
 from app.registry.s3 import S3Store
 from app.registry.sealing import Sealed
@@ -112,6 +112,23 @@ def test_a_root_is_a_function_of_no_row(store: RowStore, root: str) -> None:
         back.write(*batch_of(NUM_SLOTS - 5, seed=1))
     refilled = store.edit("ds_2", writer.root, fill=[_of("back", back.root, range(5, NUM_SLOTS))])
     assert refilled == writer.root  # nothing had changed
+
+
+def test_rows_in_another_order_are_damaged(store: RowStore, root: str, objects: ObjectStore) -> None:
+    """The root names the order of the rows: blocks that change places, in the tree or where they lie, are told."""
+    node = next(name for name in objects.names() if root in name)
+    was = objects.get(node)
+    first, second, last = (was[start:][:BLOCK_ID] for start in range(len(was) - 3 * BLOCK_ID, len(was), BLOCK_ID))
+    objects.put(node, was[: -3 * BLOCK_ID] + second + first + last)
+    with pytest.raises(DatasetDamaged), store.open("ds_1", root):
+        pass
+    objects.put(node, was)
+    one, other = (next(name for name in objects.names() if block.hex() in name) for block in (first, second))
+    contents = objects.get(one), objects.get(other)
+    for name, content in zip((other, one), contents, strict=True):
+        objects.put(name, content)
+    with pytest.raises(DatasetDamaged), store.open("ds_1", root):
+        pass
 
 
 def test_nothing_remains_of_a_failed_upload(store: RowStore, objects: ObjectStore, tmp_path: Path) -> None:
