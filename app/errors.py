@@ -432,6 +432,11 @@ class AuditCorrupt(LetheError):
     title = "The audit log does not verify"
 
 
+class MechanismUnreadable(LetheError):
+    code = "mechanism_unreadable"
+    title = "A stored mechanism is not of this release's format"
+
+
 class WeightsUnreadable(LetheError):
     code = "weights_unreadable"
     title = "The sealed weights cannot be opened"

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import sqlalchemy as sa
+from sqlalchemy.orm import Session
 
 from app import adoption, folders, key_checks
 from app.access import service as access
+from app.accounting import earlier
 from app.config import Settings
 from app.db import Database, migrate, reader
 from app.db.migrate import Schema
@@ -144,7 +146,7 @@ def _settled(settings: Settings, database: Database) -> Keys:
         _require_fitting(settings, database, keys, key_encryption)
         set_up_stores(settings)
     if found is not Schema.CURRENT or known is None:
-        migrate.upgrade(database.engine, then=lambda connection: key_checks.enter(connection, keys, key_encryption))
+        migrate.upgrade(database.engine, then=lambda connection: _adopt(connection, keys, key_encryption))
     now_known = key_checks.of_database(database)
     assert now_known is not None
     if wrong := key_checks.wrong(keys, key_encryption, now_known):  # another process was first, with other keys
@@ -154,6 +156,14 @@ def _settled(settings: Settings, database: Database) -> Keys:
     if not now_known.is_marked:
         key_checks.confirm_marked(database)
     return keys
+
+
+def _adopt(connection: sa.Connection, keys: Keys, key_encryption: KeyEncryptionFile) -> None:
+    """What an upgrade needs keys for: it commits with the schema, or not at all."""
+    key_checks.enter(connection, keys, key_encryption)
+    with Session(connection) as session:
+        earlier.vouch(session, keys)
+        session.flush()
 
 
 def _require_fitting(settings: Settings, database: Database, keys: Keys, key_encryption: KeyEncryptionFile) -> None:

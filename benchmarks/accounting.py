@@ -232,7 +232,7 @@ def story(entries: int) -> list[str]:
         bodies.append(
             ledger.canonical(
                 {
-                    "format": "lethe-ledger/1",
+                    "format": ledger.FORMAT,
                     "model_id": "mdl_x",
                     "sequence": sequence,
                     "kind": "unlearn" if sequence > 1 else "learn",
@@ -241,6 +241,7 @@ def story(entries: int) -> list[str]:
                     "dataset_id": "ds_000000000000000000000000",
                     "revision": sequence - 1,
                     "mechanism": chain.mechanism.to_json(),
+                    "first_step": chain.steps - run.steps,
                     "steps": run.steps,
                     "records": run.records,
                     "requests": [{"id": f"dr_{sequence:024d}", "records": run.records}],

@@ -60,12 +60,14 @@ class LedgerEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerVerdict:
-    """`fault`: the entry and the part of it that do not follow. `head`: the hash of the last entry."""
+    """`fault`: the entry and the part of it that do not follow. `head`: the hash of the last entry. `not_recomputed`:
+    entries of an earlier format, of which the hashes hold; the numbers are not recomputed."""
 
     model_id: str
     valid: bool
     fault: str | None
     entries: int | None
+    not_recomputed: int | None
     head: str | None
 
 
@@ -153,7 +155,8 @@ class AccountOfDataset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """What was signed about one model, and what holds of its live version today."""
+    """What was signed about one model, and what holds of its live version today. `signed`: nothing of a certificate of
+    an earlier format, which cannot be verified any more."""
 
     model_id: str
     certificate_id: str

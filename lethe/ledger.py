@@ -21,13 +21,15 @@ class LedgerHead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TenantLedgerVerdict:
-    """`signed`: the last link that a signed head vouches for. `fault`: what is wrong first, where it is not `valid`."""
+    """`signed`: the last link that a signed head vouches for. `fault`: what is wrong first, where it is not `valid`.
+    `not_recomputed`: entries of an earlier format, of which the hashes hold; the numbers are not recomputed."""
 
     tenant_id: str
     valid: bool
     fault: str | None
     models: int | None
     entries: int | None
+    not_recomputed: int | None
     certificates: int | None
     links: int | None
     signed: int | None

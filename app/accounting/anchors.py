@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from joserfc.jwk import KeySet
 from sqlalchemy.orm import Session
 
-from app.accounting import repository, verify
+from app.accounting import earlier, repository, verify
 from app.accounting.verify import OfTenant
 from app.audit import checkpoints
 from app.audit import repository as chains
@@ -29,6 +29,7 @@ def verify_tenant(
         signed=chains.all_checkpoints(session, LEDGER, tenant_id=tenant_id),
         certificates=repository.certificates_of_tenant(session, tenant_id=tenant_id),
         public_keys=public_keys,
+        vouched=earlier.vouched_in(session, public_keys, tenant_id=tenant_id),
     )
     for one in kept:
         if one.tenant_id == tenant_id:

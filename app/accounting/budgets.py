@@ -3,6 +3,7 @@
 from sqlalchemy.orm import Session
 
 from app.accounting import repository
+from app.db.mechanisms import stored_mechanism
 from app.db.tables import Dataset
 from app.errors import AdaptiveBudgetSpent
 from app.privacy import accountant
@@ -25,7 +26,7 @@ def exposures(session: Session, *, dataset_id: str, records: int) -> dict[str, E
     for fed in repository.models_of(session, dataset_id=dataset_id):
         steps, mechanism = (
             repository.releases_before(session, model_id=fed.id, revision=beyond),
-            Mechanism.from_json(fed.mechanism),
+            stored_mechanism(fed.mechanism),
         )
         found[fed.id] = accountant.exposed(mechanism, steps, records=records, lost=len(fed.lost_releases))
     for model_id, mechanism, steps in repository.lost_models(session, dataset_id=dataset_id):

@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 from app import signing
 from app.accounting import budgets, ledger, repository
 from app.db import now
+from app.db.mechanisms import stored_mechanism
 from app.db.tables import Certificate, Dataset, DeletionRequest, Erasure, LedgerEntry, Model, Run, Version, new_id
 from app.errors import CertificateBeyondLimits, CertificateInvalid, CertificateUnknown
 from app.keys import Keys
@@ -89,7 +90,7 @@ class Evidences:
     def __init__(self, session: Session, model: Model) -> None:
         self._session = session
         self._model = model
-        self._mechanism = Mechanism.from_json(model.mechanism)
+        self._mechanism = stored_mechanism(model.mechanism)
         self._runs = repository.chain_runs(session, model_id=model.id)
         self._history = [ledger.accounted(run) for run in self._runs]
         self._steps_before, self._recent = accountant.compact(self._mechanism, self._history)
@@ -136,7 +137,7 @@ class Evidences:
             found = [
                 (
                     model.id,
-                    Mechanism.from_json(model.mechanism),
+                    stored_mechanism(model.mechanism),
                     repository.releases_before(self._session, model_id=model.id, revision=revision),
                     len(model.lost_releases),
                 )
@@ -178,6 +179,12 @@ def statement_in(compact_jws: str) -> dict[str, Any]:
     """The statement inside a certificate of our own making, not verified."""
     document: dict[str, Any] = json.loads(jws.extract_compact(compact_jws.encode()).payload)
     return document
+
+
+def evidence_in(compact_jws: str) -> Evidence | None:
+    """What the numbers of a certificate of our own making follow from, not verified; None of an earlier format."""
+    document = statement_in(compact_jws)
+    return Evidence.from_json(document["evidence"]) if document["format"] == statements.FORMAT else None
 
 
 def verify(

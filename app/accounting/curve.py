@@ -7,7 +7,8 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from app.accounting import budgets, repository
+from app.accounting import budgets, ledger, repository
+from app.db.mechanisms import stored_mechanism
 from app.db.tables import Dataset, LedgerEntry, Model
 from app.privacy import accountant, curve, guarantees
 from app.privacy.accountant import Chain, Exposure, Run
@@ -37,11 +38,13 @@ class Segment:
 def segments(
     session: Session, model: Model, *, points: int, limit: int, before: int | None = None
 ) -> tuple[list[Segment], int | None]:
-    """The last `limit` segments before the entry `before`, newest first, and where the next page begins, if any.
+    """The last `limit` segments before the entry `before`, newest first, and where the next page begins, if any. It
+    reaches back to the first entry of the present format.
 
     Nothing but the ledger goes into the numbers.
     """
     found = repository.entries_backwards(session, model_id=model.id, before=before, limit=limit + 1)
+    found = [entry for entry in found if ledger.format_of(entry) == ledger.FORMAT]
     shown = [_body(entry) for entry in found[:limit]]
     chain = _chain_before(session, shown[-1]) if shown else None
     steps = repository.steps_until(session, model_id=model.id, number=shown[-1]["version"]) if shown else 0
@@ -81,7 +84,7 @@ class _Releases:
 
     def __init__(self, session: Session, model: Model) -> None:
         self._models = [
-            (fed.id, Mechanism.from_json(fed.mechanism), repository.releases(session, model_id=fed.id))
+            (fed.id, stored_mechanism(fed.mechanism), repository.releases(session, model_id=fed.id))
             for fed in repository.models_of(session, dataset_id=model.dataset_id)
         ]
         self._budget = budgets.of(session.get_one(Dataset, model.dataset_id))

@@ -5,6 +5,7 @@ Each model's entries are a chain; one more chain, whose head is signed, has the 
 order in which they came, so that neither the last entry nor a whole model goes without a trace.
 """
 
+import json
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -19,6 +20,7 @@ from app.privacy.accountant import Chain
 from app.privacy.mechanism import Mechanism
 
 __all__ = ["GENESIS", "canonical"]
+FORMAT = "lethe-ledger/2"
 LINK_FORMAT = "lethe-ledger-link/1"
 
 
@@ -32,7 +34,7 @@ def post(
     last = repository.last_entry(session, model_id=model.id)
     body = canonical(
         {
-            "format": "lethe-ledger/1",
+            "format": FORMAT,
             "model_id": model.id,
             "sequence": last.sequence + 1 if last else 1,
             "kind": run.kind,
@@ -77,6 +79,18 @@ def link(session: Session, *, tenant_id: str, kind: str, **said: Any) -> LedgerL
     )
     session.add(linked)
     return linked
+
+
+def format_of(entry: LedgerEntry) -> str | None:
+    """What an entry says it is."""
+    said = json.loads(entry.body)
+    return said.get("format") if isinstance(said, dict) else None
+
+
+def goes_on(session: Session, *, model_id: str) -> bool:
+    """Whether a run can continue the model's present chain: entries of an earlier format have none that goes on."""
+    last = repository.last_entry(session, model_id=model_id)
+    return last is None or format_of(last) == FORMAT
 
 
 def chain_of(session: Session, *, model_id: str, mechanism: Mechanism) -> Chain:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
+from app.db.mechanisms import stored_mechanism
 from app.db.tables import (
     Addition,
     Certificate,
@@ -69,7 +70,7 @@ def releases_before(session: Session, *, model_id: str, revision: int) -> list[i
 def lost_models(session: Session, *, dataset_id: str) -> list[tuple[str, Mechanism, list[int]]]:
     """Models of a dataset that a restored backup did not know: their mechanisms, and the steps behind each version."""
     lost = session.get_one(Dataset, dataset_id).lost_models
-    return [(model_id, Mechanism.from_json(one["mechanism"]), one["steps"]) for model_id, one in sorted(lost.items())]
+    return [(model_id, stored_mechanism(one["mechanism"]), one["steps"]) for model_id, one in sorted(lost.items())]
 
 
 def releases(session: Session, *, model_id: str) -> list[tuple[int, int, int]]:

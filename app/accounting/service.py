@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from sqlalchemy.orm import Session
 
 from app.accounting import budgets, certificates, ledger, repository
+from app.db.mechanisms import stored_mechanism
 from app.db.tables import Certificate, Model
 from app.errors import ModelNotLive
 from app.privacy import accountant, calibration, guarantees, joint
@@ -12,7 +13,6 @@ from app.privacy.accountant import Chain, Run
 from app.privacy.errors import InfeasibleError
 from app.privacy.guarantees import Evidence, Guarantee, Notion
 from app.privacy.joint import Joint
-from app.privacy.mechanism import Mechanism
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,7 @@ def standing(session: Session, model: Model) -> Standing:
     for _, number, revision in versions:
         if number == model.live_version:
             edited += repository.records_erased_since(session, dataset_id=model.dataset_id, revision=revision)
-    chain = accountant.replay_recent(Mechanism.from_json(model.mechanism), history)
+    chain = accountant.replay_recent(stored_mechanism(model.mechanism), history)
     chain = accountant.erased(chain, records=edited)
     return Standing(
         history=history,
@@ -53,7 +53,7 @@ def guarantees_of(session: Session, model: Model) -> list[Guarantee]:
 def reset(model: Model, *, at_most: int) -> tuple[int, Guarantee] | None:
     """The least steps on the present data after which it no longer matters where a model started, to its target; and
     the guarantee then. For models from elsewhere, and for repair. None if `at_most` do not reach it."""
-    imported = accountant.imported(Mechanism.from_json(model.mechanism))
+    imported = accountant.imported(stored_mechanism(model.mechanism))
     try:
         steps = calibration.least_steps(imported, records=0, epsilon=model.epsilon, delta=model.delta, at_most=at_most)
     except InfeasibleError:
@@ -75,7 +75,7 @@ def releases_left(
     Of one whose `records` have fed every version of every model of the dataset. None: what is published exceeds it.
     """
     exposed = list(budgets.exposures(session, dataset_id=model.dataset_id, records=records).values())
-    mechanism = Mechanism.from_json(model.mechanism)
+    mechanism = stored_mechanism(model.mechanism)
     try:
         return calibration.releases_left(exposed, mechanism, records=records, steps=steps, epsilon=epsilon, delta=delta)
     except InfeasibleError:
@@ -95,7 +95,8 @@ def room(chain: Chain, *, epsilon: float, delta: float) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """What was signed about one request and one model, and what holds of the model's live version today."""
+    """What was signed about one request and one model, and what holds of the model's live version today. `signed`: none
+    of a certificate of an earlier format, which cannot be verified any more."""
 
     certificate: Certificate
     signed: list[Guarantee]
@@ -112,8 +113,8 @@ def statements_of(session: Session, *, request_id: str) -> list[Statement]:
         evidence = certificates.Evidences(session, model).of(erasures[model.dataset_id])
         now = standing(session, model).guarantees
         today = [next((g for g in now if g.notion == mine.notion), mine) for mine in evidence.guarantees()]
-        signed = Evidence.from_json(certificates.statement_in(certificate.jws)["evidence"])
-        found.append(Statement(certificate=certificate, signed=signed.guarantees(), today=today))
+        signed = certificates.evidence_in(certificate.jws)
+        found.append(Statement(certificate=certificate, signed=signed.guarantees() if signed else [], today=today))
     return found
 
 
@@ -122,14 +123,15 @@ def joint_of(session: Session, *, request_id: str) -> Joint | None:
     still has to forget, and where none carried the person.
 
     A request that followed another has certificates of the models that still carried its rows when it came; what the
-    others guarantee is as of today, which is no more than was signed for the other request. Of a model that was
-    destroyed nothing is left to tell.
+    others guarantee is as of today, which is no more than was signed for the other request; the same of models whose
+    certificate is of an earlier format. Of a model that was destroyed nothing is left to tell.
     """
     if repository.is_model_waited_for(session, request_id=request_id):
         return None
     evidences: dict[str, Evidence] = {}
     for certificate in repository.certificates_of(session, request_id=request_id):
-        evidences[certificate.model_id] = Evidence.from_json(certificates.statement_in(certificate.jws)["evidence"])
+        if signed := certificates.evidence_in(certificate.jws):
+            evidences[certificate.model_id] = signed
     for erasure in repository.erasures_of(session, request_id=request_id):
         if erasure.revision is None or not erasure.num_records:
             continue

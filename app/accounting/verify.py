@@ -2,14 +2,16 @@
 
 import datetime
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
 from joserfc.jwk import KeySet
 
-from app.accounting.ledger import LINK_FORMAT, chain_numbers, entry_hash
+from app.accounting import earlier
+from app.accounting.earlier import Vouched
+from app.accounting.ledger import FORMAT, LINK_FORMAT, chain_numbers, entry_hash
 from app.audit import checkpoints
 from app.audit import verify as chains
 from app.audit.chains import GENESIS, LEDGER
@@ -25,11 +27,12 @@ from app.signing import signed_payload
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What was verified: nothing is reported of a ledger that is not whole. `hashes`: of each entry, by model and
-    sequence."""
+    """What was verified: nothing is reported of a ledger that is not whole. `entries`: recomputed; `not_recomputed`:
+    those of an earlier format, for which the upgrade vouched. `hashes`: of each entry, by model and sequence."""
 
     models: int
     entries: int
+    not_recomputed: int = 0
     heads: dict[str, str]
     hashes: dict[tuple[str, int], str] = field(default_factory=dict, compare=False, repr=False)
 
@@ -49,26 +52,35 @@ class OfTenant:
     link_hashes: tuple[str, ...] = field(default=(), repr=False)
 
 
-def verify(entries: Iterable[LedgerEntry], versions: Iterable[Version]) -> Report:
+def verify(
+    entries: Iterable[LedgerEntry], versions: Iterable[Version], *, vouched: Callable[[], Vouched] = frozenset
+) -> Report:
     """Verify `entries` (ordered by model, sequence) and that `versions` are exactly the ones they account for.
 
-    Raises `LedgerCorrupt`, naming the model, the entry and the part at fault.
+    `vouched`: the entries of an earlier format that there may be, asked for where there is one. Raises `LedgerCorrupt`,
+    naming the model, the entry and the part at fault.
     """
     heads: dict[str, str] = {}
     hashes: dict[tuple[str, int], str] = {}
     accounted: dict[tuple[str, int], str] = {}
-    count = 0
+    count = not_recomputed = 0
+    known: Vouched | None = None
     for model_id, of_model in groupby(entries, key=lambda entry: entry.model_id):
         previous, chain = GENESIS, None
         for expected, entry in enumerate(of_model, start=1):
             body = _check_link(entry, model_id=model_id, sequence=expected, previous=previous)
+            accounted[model_id, body["version"]] = body["weights_sha256"]
+            hashes[model_id, expected], previous = entry.hash, entry.hash
+            if body["format"] == earlier.FORMAT:
+                known = vouched() if known is None else known
+                if (model_id, expected, entry.hash) not in known:
+                    raise _corrupt(entry, "its format is an earlier one, and no upgrade vouched for it")
+                chain, not_recomputed = None, not_recomputed + 1
+                continue
             try:
                 chain = _check_numbers(body, chain)
             except (PrivacyError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
                 raise _corrupt(entry, f"its numbers cannot be recomputed ({type(error).__name__}: {error})") from error
-            previous = entry.hash
-            accounted[model_id, body["version"]] = body["weights_sha256"]
-            hashes[model_id, expected] = entry.hash
             count += 1
         heads[model_id] = previous
     for version in versions:
@@ -77,7 +89,7 @@ def verify(entries: Iterable[LedgerEntry], versions: Iterable[Version]) -> Repor
     if accounted:
         model_id, number = next(iter(accounted))
         raise LedgerCorrupt(f"The ledger accounts for version {number} of model {model_id}, which does not exist.")
-    return Report(models=len(heads), entries=count, heads=heads, hashes=hashes)
+    return Report(models=len(heads), entries=count, not_recomputed=not_recomputed, heads=heads, hashes=hashes)
 
 
 def verify_tenant(
@@ -89,14 +101,15 @@ def verify_tenant(
     signed: Iterable[Checkpoint],
     certificates: Iterable[Certificate],
     public_keys: KeySet,
+    vouched: Callable[[], Vouched],
 ) -> OfTenant:
     """Verify the ledger of a tenant: each model's as `verify` does, that the chain over all of them has each entry once
     and in its order, that it is what was `signed`, and that each certificate names an entry as it is.
 
     Raises `LedgerCorrupt`, naming what is at fault.
     """
-    report = verify(entries, versions)
-    linked = _Linked(tenant_id, report.hashes)
+    report = verify(entries, versions, vouched=vouched)
+    linked = _Linked(tenant_id, report.hashes, public_keys)
     chain = chains.verify(tenant_id, linked.told_by(links), signed, public_keys, LEDGER)
     linked.require_all()
     return OfTenant(
@@ -142,8 +155,9 @@ def require_kept(found: OfTenant, kept: Checkpoint, public_keys: KeySet) -> None
 class _Linked:
     """Which entries the chain over a tenant's models has named so far."""
 
-    def __init__(self, tenant_id: str, hashes: dict[tuple[str, int], str]) -> None:
+    def __init__(self, tenant_id: str, hashes: dict[tuple[str, int], str], public_keys: KeySet) -> None:
         self._tenant_id = tenant_id
+        self._public_keys = public_keys
         self._left = dict(hashes)
         self._reached: dict[str, int] = {}
         self.restored: list[dict[str, Any]] = []
@@ -173,6 +187,10 @@ class _Linked:
                 case "restored":
                     datetime.datetime.fromisoformat(said["restored_at"])
                     self.restored.append(said)
+                    return
+                case earlier.KIND:
+                    if not earlier.is_signed(link, said, self._public_keys):
+                        raise ValueError("It vouches for entries, and was not signed.")
                     return
                 case kind:
                     raise ValueError(f"Its kind {kind!r} is unknown.")
@@ -227,7 +245,7 @@ def _check_link(entry: LedgerEntry, *, model_id: str, sequence: int, previous: s
         raise _corrupt(entry, "its body is not a JSON object")
     if (body.get("model_id"), body.get("sequence"), body.get("version")) != (model_id, sequence, sequence):
         raise _corrupt(entry, "its body belongs to another place in the ledger")
-    if (body.get("format"), body.get("theorem")) != ("lethe-ledger/1", accountant.THEOREM):
+    if body.get("format") not in (FORMAT, earlier.FORMAT) or body.get("theorem") != accountant.THEOREM:
         raise _corrupt(entry, "its format or theorem is unknown to this reader")
     return body
 
@@ -247,7 +265,7 @@ def _check_numbers(body: dict[str, Any], chain: Chain | None) -> Chain:
             chain = accountant.advance(chain, run)
         case kind:
             raise ValueError(f"kind {kind!r} is unknown")
-    if body.get("first_step", chain.steps - run.steps) != chain.steps - run.steps:  # older entries do not say it
+    if body["first_step"] != chain.steps - run.steps:
         raise ValueError("its first step is not the one after the steps of its chain so far")
     guarantees.confirm("chain", stated=body["chain"], recomputed=chain_numbers(chain))
     recomputed = guarantees.of_chain(chain, last_run=run, delta=body["guarantees"][0]["delta"])

@@ -6,8 +6,9 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from sqlalchemy.orm import Session
 
+from app import signing
 from app.access.service import Scope
-from app.accounting import budgets, repository, service, verify
+from app.accounting import budgets, earlier, repository, service, verify
 from app.api.calls import Call, Cursor, Limit, call_with, number_in
 from app.api.certificates import joint_shown
 from app.api.problems import responses
@@ -106,12 +107,24 @@ def verify_ledger(call: Annotated[Call, call_with(Scope.ACCOUNTING_READ)], model
     with call.reading() as session:
         registry.get_model(session, model_id)
         entries = repository.all_entries(session, model_id=model_id)
+        keys, tenant_id = signing.published(call.at.keys), call.caller.tenant_id
         try:
-            report = verify.verify(entries, repository.all_versions(session, model_id=model_id))
+            report = verify.verify(
+                entries,
+                repository.all_versions(session, model_id=model_id),
+                vouched=earlier.vouched_in(session, keys, tenant_id=tenant_id),
+            )
         except LedgerCorrupt as error:
-            return LedgerVerdictOut(model_id=model_id, valid=False, fault=error.detail, entries=None, head=None)
+            return LedgerVerdictOut(
+                model_id=model_id, valid=False, fault=error.detail, entries=None, not_recomputed=None, head=None
+            )
     return LedgerVerdictOut(
-        model_id=model_id, valid=True, fault=None, entries=report.entries, head=report.heads.get(model_id)
+        model_id=model_id,
+        valid=True,
+        fault=None,
+        entries=report.entries,
+        not_recomputed=report.not_recomputed,
+        head=report.heads.get(model_id),
     )
 
 

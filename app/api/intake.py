@@ -32,7 +32,7 @@ from app.deletion import service as deletion
 from app.deletion.service import Asked, Submitted
 from app.deletion.status import Status
 from app.deletion.views import View
-from app.errors import Unavailable
+from app.errors import MechanismUnreadable, Unavailable
 from app.installation import Installation
 from app.privacy.errors import PrivacyError
 from app.unlearning import queue
@@ -106,7 +106,7 @@ def _estimated(
         for model_id, plan, records in queue.estimate(session, model_ids=model_ids, max_requests=max_requests):
             if records >= least:
                 found[model_id] = EstimateModelOut(model_id=model_id, kind=plan.kind, steps=plan.steps)
-    except PrivacyError:  # the worker will say so; a request is never refused for it
+    except (MechanismUnreadable, PrivacyError):  # the worker will say so; a request is never refused for it
         pass
     ended = time.monotonic()
     fresh = max(_FRESH_SECONDS, _LEAST_BETWEEN * (ended - began))

@@ -34,6 +34,10 @@ class TenantLedgerVerdictOut(BaseModel):
     fault: str | None = Field(description="What is at fault first; null where all holds.")
     models: int | None = Field(description="With entries; null, as all below, where the ledger does not hold.")
     entries: int | None = Field(description="That were recomputed.")
+    not_recomputed: int | None = Field(
+        description="Entries of an earlier format, which were there at the upgrade: their hashes hold, their numbers"
+        " are not recomputed."
+    )
     certificates: int | None = Field(description="That name an entry, each as it is.")
     links: int | None = Field(description="Of the chain over all models.")
     signed: int | None = Field(description="The last link that a signed head vouches for; 0: none.")
@@ -68,7 +72,7 @@ def verify_whole_ledger(call: Annotated[Call, call_with(Scope.ACCOUNTING_READ)])
     That is all that an installation can say about itself: keep heads elsewhere, and see `lethe ledger verify`.
     """
     tenant_id = call.caller.tenant_id
-    nothing = dict.fromkeys(("models", "entries", "certificates", "links", "signed", "head"))
+    nothing = dict.fromkeys(("models", "entries", "not_recomputed", "certificates", "links", "signed", "head"))
     with call.reading() as session:
         try:
             found = anchors.verify_tenant(session, _keys(call), tenant_id=tenant_id)
@@ -82,6 +86,7 @@ def verify_whole_ledger(call: Annotated[Call, call_with(Scope.ACCOUNTING_READ)])
         fault=None,
         models=found.report.models,
         entries=found.report.entries,
+        not_recomputed=found.report.not_recomputed,
         certificates=found.certificates,
         links=found.links,
         signed=found.signed,

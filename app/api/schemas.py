@@ -554,6 +554,10 @@ class LedgerVerdictOut(BaseModel):
     valid: bool
     fault: str | None = Field(description="The entry and the part of it that do not follow; null if all do.")
     entries: int | None = Field(description="That were recomputed; null if one of them does not follow.")
+    not_recomputed: int | None = Field(
+        description="Entries of an earlier format, which were there at the upgrade: their hashes hold, their numbers"
+        " are not recomputed."
+    )
     head: str | None = Field(
         description="Hash of the last entry: whoever keeps it elsewhere can tell a cut ledger; null if there is none."
     )
@@ -650,7 +654,9 @@ class StatementOut(BaseModel):
     model_id: str
     certificate_id: str
     version: int
-    signed: list[GuaranteeOut]
+    signed: list[GuaranteeOut] = Field(
+        description="Empty for a certificate of an earlier format, which cannot be verified any more."
+    )
     today: list[GuaranteeOut]
 
 

@@ -127,6 +127,8 @@ def audit_verify(
 def _tell(found: "Sequence[OfTenant]") -> None:
     entries, models = sum(one.report.entries for one in found), sum(one.report.models for one in found)
     console.print(f"[green]valid[/]  {entries} entries of {models} models")
+    if earlier := sum(one.report.not_recomputed for one in found):
+        console.print(f"       {earlier} entries of an earlier format: hashes hold, numbers not recomputed")
     for one in found:
         for model_id, head in one.report.heads.items():
             console.print(f"       {model_id}  {head}")

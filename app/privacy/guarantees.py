@@ -201,11 +201,10 @@ class Evidence:
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> Self:
-        """Inverse of `to_json`, also of what was written before there were budgets. Raises `LookupError`, `TypeError`,
-        `ValueError` or `PrivacyError` on anything else."""
+        """Inverse of `to_json`. Raises `LookupError`, `TypeError`, `ValueError` or `PrivacyError` on anything else."""
         return cls(
             mechanism=Mechanism.from_json(document["mechanism"]),
-            steps_before=document.get("steps_before", 0),
+            steps_before=document["steps_before"],
             history=tuple(Run(steps=steps, records=records) for steps, records in document["history"]),
             records=document["records"],
             steps_present=document["steps_present"],
@@ -214,10 +213,10 @@ class Evidence:
                     mechanism=Mechanism.from_json(exposure["mechanism"]),
                     records=exposure["records"],
                     releases=tuple((steps, count) for steps, count in exposure["releases"]),
-                    stretches=exposure.get("stretches", 1),
+                    stretches=exposure["stretches"],
                 )
                 for model_id, exposure in document["exposures"].items()
             },
-            budgets={dataset_id: Budgeted.from_json(one) for dataset_id, one in document.get("budgets", {}).items()},
+            budgets={dataset_id: Budgeted.from_json(one) for dataset_id, one in document["budgets"].items()},
             delta=document["delta"],
         )

@@ -187,11 +187,14 @@ class Mechanism:
     def from_json(cls, document: dict[str, Any]) -> "Mechanism":
         """The mechanism of a stored document.
 
-        Raises `PreconditionError` if a stated constant is not the one that follows from the settings.
+        Raises `PreconditionError` if it has other fields, as those of other releases have, or if a stated constant is
+        not the one that follows from the settings.
         """
-        full = {"batch_size": document["num_slots"], "num_batches": 1, "cool_down": 1}
-        document = full | document  # what is from before there were batches
-        return _stated(**{name: document[name] for name in (*_SETTINGS, *_DERIVED)})
+        if document.keys() != {*_SETTINGS, *_DERIVED}:
+            raise PreconditionError(
+                "mechanism_of_format", f"Expected a mechanism to state {', '.join((*_SETTINGS, *_DERIVED))}"
+            )
+        return _stated(**document)
 
 
 _SETTINGS = tuple(field.name for field in fields(Mechanism))
@@ -202,7 +205,7 @@ _DERIVED = ("gradient_bound", "strong_convexity", "smoothness", "contraction", "
 def _stated(**document: Any) -> Mechanism:
     settings = {name: document[name] for name in _SETTINGS}
     mechanism = Mechanism(**settings | {"objective": Objective(settings["objective"])})
-    for name in _DERIVED:
+    for name in (*_DERIVED, "batch_size"):  # of which 0 says nothing where it is stored
         if document[name] != getattr(mechanism, name):  # sums, products and a square root: the same everywhere
             raise PreconditionError(
                 "constants_follow", f"Expected {name}={document[name]} == {getattr(mechanism, name)}"

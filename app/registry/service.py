@@ -8,6 +8,7 @@ from sqlalchemy.orm import Session
 from app import telemetry
 from app.audit import service as audit
 from app.db import actor, now
+from app.db.mechanisms import stored_mechanism
 from app.db.tables import Dataset, Model, Run, Version, new_id
 from app.errors import (
     FieldError,
@@ -164,7 +165,8 @@ def ask_audit(session: Session, model: Model) -> None:
 
 
 def mechanism_of(model: Model) -> Mechanism:
-    return Mechanism.from_json(model.mechanism)
+    """Raises `MechanismUnreadable`."""
+    return stored_mechanism(model.mechanism)
 
 
 def publish_version(

@@ -235,5 +235,7 @@ def _plan(session: Session, model: Model, *, records: int) -> Plan:
                 session, dataset_id=model.dataset_id, revision=began
             ):
                 return planner.learn(mechanism, kind="relearn", reason="rows were added since it learned")
+            if not ledger.goes_on(session, model_id=model.id):
+                return planner.learn(mechanism, kind="relearn", reason="its ledger is of an earlier format")
             chain = ledger.chain_of(session, model_id=model.id, mechanism=mechanism)
             return planner.forget(chain, records=records, epsilon=model.epsilon, delta=model.delta)

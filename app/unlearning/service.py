@@ -263,7 +263,8 @@ def cancel(session: Session, run: Run) -> None:
     model = session.get_one(Model, run.model_id)
     if run.kind != "audit" and not _can_do_without(session, model):
         raise RunNotCancellable(
-            f"Model {model.id} must learn again: rows were added, or its weights are lost. Retire it to end that "
+            f"Model {model.id} must learn again: rows were added, its weights are lost, or it was last accounted for "
+            "in an earlier format. Retire it to end that "
             f"(DELETE /v1/models/{model.id})."
         )
     _stop(session, run)
@@ -294,7 +295,7 @@ def _can_do_without(session: Session, model: Model) -> bool:
     if live is None:
         return True
     lost = live.status != "live" or model.error_code in (WeightsDestroyed.code, WeightsUnreadable.code)
-    return model.wanted is not None and not lost
+    return model.wanted is not None and not lost and ledger.goes_on(session, model_id=model.id)
 
 
 def get(session: Session, run_id: str) -> Run:

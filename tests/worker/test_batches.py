@@ -1,5 +1,6 @@
 """Models whose steps read one batch after the other, through the service."""
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from app.accounting import repository as accounting_repository
+from app.db.tables import Model
 from app.installation import Installation
 from tests.faults.checks import assert_all_done_once
 from worker import isolated, runner
@@ -47,8 +49,6 @@ def test_people_are_forgotten_one_after_another(
 
 
 def _body(entry: Any) -> Any:
-    import json
-
     return json.loads(entry.body)
 
 
@@ -73,3 +73,57 @@ def test_a_run_that_begins_at_another_batch_publishes_nothing(
     assert (last["status"], last["error_code"]) == ("failed", "run_differs_from_plan")
     assert get(f"/models/{model['id']}")["live_version"] == 1
     assert get(f"/deletion-requests/{request['id']}")["status"] == "accepted"
+
+
+@pytest.mark.parametrize(
+    ("asked", "named"),
+    [
+        ({"batch_size": 61}, "batch_size=61 <= num_slots=60"),
+        ({"learn_steps": 20, "cool_down": 21}, "cool_down=21 <= learn_steps=20"),
+        ({"cool_down": 1025}, "<= 1024"),
+    ],
+)
+def test_batches_that_cannot_be(
+    gateway: TestClient, new_dataset: Make, get: Get, asked: dict[str, Any], named: str
+) -> None:
+    """A batch of more rows than there are, and a cool-down longer than a run, are refused by name; nothing is made."""
+    body = {"name": "model", "dataset_id": new_dataset(rows=60)["id"], "l2": 0.05} | asked
+    refused = gateway.post("/v1/models", json=body).json()
+    assert (refused["status"], refused["code"]) == (422, "precondition_failed")
+    assert named in refused["detail"]
+    assert get("/models")["items"] == []
+
+
+@pytest.mark.parametrize("asked", [{"batch_size": 0}, {"batch_size": -1}, {"cool_down": 0}])
+def test_no_batch_at_all(gateway: TestClient, new_dataset: Make, get: Get, asked: dict[str, Any]) -> None:
+    """A batch of no row, and a cool-down of no step, are malformed."""
+    body = {"name": "model", "dataset_id": new_dataset()["id"], "l2": 0.05} | asked
+    assert gateway.post("/v1/models", json=body).json()["code"] == "input_invalid"
+    assert get("/models")["items"] == []
+
+
+@pytest.mark.parametrize("name", ["batch_size", "num_batches", "cool_down"])
+def test_a_mechanism_of_another_format_publishes_nothing(
+    gateway: TestClient,
+    at: Installation,
+    new_dataset: Make,
+    new_model: Make,
+    forget: Make,
+    get: Get,
+    work: Callable[[], int],
+    name: str,
+) -> None:
+    """A model whose stored mechanism does not say what a step reads is refused by name, and waits; its requests too."""
+    model = new_model(new_dataset()["id"])
+    assert work() == 1
+    with at.database.writing() as session:
+        found = session.get_one(Model, model["id"])
+        found.mechanism = {key: value for key, value in found.mechanism.items() if key != name}
+    request = forget("p3")
+    assert work() == 0
+    answer = gateway.get(f"/v1/models/{model['id']}").json()
+    assert (answer["status"], answer["code"]) == (500, "mechanism_unreadable")
+    assert "lethe migrate" in answer["detail"]
+    assert get(f"/deletion-requests/{request['id']}")["status"] == "accepted"
+    with at.database.reading() as session:
+        assert session.get_one(Model, model["id"]).live_version == 1

@@ -221,6 +221,14 @@ def weights_unreadable(w: World) -> str:
     return w.code("GET", f"/models/{model_id}/versions/1/weights")
 
 
+def mechanism_unreadable(w: World) -> str:
+    model_id = w.live()
+    with w.at.database.writing() as session:
+        found = session.get_one(Model, model_id)
+        found.mechanism = {name: value for name, value in found.mechanism.items() if name != "cool_down"}
+    return w.code("GET", f"/models/{model_id}")
+
+
 def idempotency_conflict(w: World) -> str:
     once = {"headers": {"Idempotency-Key": "one"}}
     w.done("POST", "/deletion-requests", json={"subject_id": "p1"}, **once)
@@ -590,6 +598,7 @@ REACHED: dict[str, Callable[[World], str]] = {
     "ledger_restored": restored_ledger,
     "audit_corrupt": forged_audit,
     "weights_unreadable": weights_unreadable,
+    "mechanism_unreadable": mechanism_unreadable,
     "certificate_beyond_limits": less_than_asked_for,
     "signature_unverifiable": unverifiable,
     "certificate_invalid": lambda w: w.code("POST", "/certificates:verify", json={"jws": "a.b.c"}),

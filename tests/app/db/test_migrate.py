@@ -10,10 +10,13 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from joserfc.jwk import KeySet
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.orm import Session
 
+from app import installation
 from app.access import service as access
 from app.access.service import DEFAULT_TENANT
-from app.accounting import anchors
+from app.accounting import anchors, ledger
+from app.audit.chains import GENESIS, link_hash
 from app.db import Database, migrate, now
 from app.db.tables import Checkpoint, Dataset, LedgerEntry, LedgerLink, Model, Table, Tenant
 from app.installation import Installation
@@ -140,6 +143,58 @@ def test_a_ledger_of_before_is_linked(
     chores.sign_heads(at)
     with at.database.reading() as session:
         assert anchors.verify_tenant(session, keys, tenant_id=DEFAULT_TENANT).signed == len(before) == 4
+
+
+def test_models_of_an_earlier_format_learn_again(
+    at: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Make, work: Callable[[], int]
+) -> None:
+    """Mechanisms that do not say what a step reads say after an upgrade that it reads all rows; what an earlier format
+    accounted for is vouched for, its models learn again, and whoever waits is forgotten."""
+    model = new_model(new_dataset()["id"])
+    work()
+    request = forget("p1")
+    shown = get(f"/models/{model['id']}")["mechanism"]
+    migrate.downgrade(at.database.engine, "0011")
+    _as_of_before(at)
+    at.settings.resolved_tombstones().unlink(missing_ok=True)
+    installation.set_up(at.settings)
+    keys = KeySet([at.keys.signing_key])
+    with at.database.reading() as session:
+        assert session.get_one(Model, model["id"]).wanted == "relearn"
+        found = anchors.verify_tenant(session, keys, tenant_id=DEFAULT_TENANT).report
+        assert (found.entries, found.not_recomputed) == (0, 1)
+        lost = session.get_one(Dataset, model["dataset_id"]).lost_models["mdl_lost"]["mechanism"]
+    assert get(f"/models/{model['id']}")["mechanism"] == shown == lost
+    assert work() == 1
+    assert get(f"/deletion-requests/{request['id']}")["status"] == "completed"
+    assert [run["kind"] for run in get("/runs")["items"]] == ["relearn", "learn"]
+    with at.database.reading() as session:
+        found = anchors.verify_tenant(session, keys, tenant_id=DEFAULT_TENANT).report
+        assert (found.entries, found.not_recomputed) == (1, 1)
+
+
+def _as_of_before(at: Installation) -> None:
+    """Mechanisms and the one ledger entry, as the format before had them; without triggers."""
+    with at.database.engine.connect() as connection, Session(connection) as session:
+        if connection.dialect.name == "postgresql":
+            session.execute(sa.text("SET LOCAL session_replication_role = replica"))
+        else:
+            named = "SELECT name FROM sqlite_master WHERE type = 'trigger' AND sql LIKE '%append-only%'"
+            for name in session.scalars(sa.text(named)).all():
+                session.execute(sa.text(f"DROP TRIGGER {name}"))
+        model = session.scalars(sa.select(Model)).one()
+        new = ("batch_size", "num_batches", "cool_down")
+        model.mechanism = {name: value for name, value in model.mechanism.items() if name not in new}
+        lost = {"mdl_lost": {"mechanism": model.mechanism, "steps": [3]}}
+        session.scalars(sa.select(Dataset)).one().lost_models = lost
+        entry, link = session.scalars(sa.select(LedgerEntry)).one(), session.scalars(sa.select(LedgerLink)).one()
+        said = {"format": "lethe-ledger/1", "mechanism": model.mechanism}
+        entry.body = ledger.canonical(json.loads(entry.body) | said)
+        entry.hash = link_hash(GENESIS, entry.body)
+        link.body = ledger.canonical(json.loads(link.body) | {"hash": entry.hash})
+        link.hash = link_hash(GENESIS, link.body)
+        session.execute(sa.delete(Checkpoint).where(Checkpoint.log == "ledger"))
+        session.commit()
 
 
 @pytest.mark.parametrize("change", ["UPDATE ledger_links SET body = ''", "DELETE FROM checkpoints"])

@@ -153,21 +153,21 @@ def test_a_constant_that_does_not_follow_is_refused(name):
             Mechanism.from_json(document | {name: wrong})
 
 
-@pytest.mark.parametrize("name", mechanism().to_json().keys() - {"batch_size", "cool_down"})
-def test_a_document_that_lacks_anything_is_refused(name):
-    """Nothing of a document has a default, but what is older than batches: it read all rows in every step."""
+@pytest.mark.parametrize("name", mechanism().to_json().keys())
+def test_a_document_of_other_fields_is_refused(name):
+    """Nothing of a document has a default, and nothing is passed over: one that lacks a field, or has another one too,
+    is refused by name."""
     document = mechanism().to_json()
     del document[name]
-    with pytest.raises(KeyError, match=name):
-        Mechanism.from_json(document)
+    for other in (document, mechanism().to_json() | {"momentum": 0.9}):
+        with pytest.raises(PreconditionError, match="mechanism_of_format"):
+            Mechanism.from_json(other)
 
 
-def test_a_document_from_before_there_were_batches():
-    """It read all rows in every step, each of the full size."""
-    made = mechanism()
-    document = {name: value for name, value in made.to_json().items() if name not in ("batch_size", "cool_down")}
-    assert Mechanism.from_json(document) == made
-    assert (made.batch_size, made.cool_down, made.num_batches) == (made.num_slots, 1, 1)
+def test_a_document_says_how_many_rows_a_step_reads():
+    """Zero, which means all of them where a mechanism is made, says nothing in a document."""
+    with pytest.raises(PreconditionError, match="constants_follow: Expected batch_size=0 == 100"):
+        Mechanism.from_json(mechanism().to_json() | {"batch_size": 0})
 
 
 @pytest.mark.parametrize(
