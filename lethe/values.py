@@ -63,7 +63,8 @@ class Guesses:
 class Audit:
     """What the lanes of a run showed. `notion`: the guarantee they could refute. `mu`, `epsilon`: certified for one
     record. `mu_lower_bound`, `epsilon_lower_bound`: proved, wrong with probability `error` at most, and in a run that
-    was published never above what is certified. `findings`: what is not as it should be."""
+    was published never above what is certified. `findings`: what is not as it should be. `visits` is None in an audit
+    from before it was looked at in what order batches were read."""
 
     lanes: int
     steps_before: int
@@ -72,6 +73,7 @@ class Audit:
     guesses: Guesses
     squares: float
     drift: float
+    visits: float | None
     notion: str
     mu: float
     epsilon: float

@@ -33,7 +33,7 @@ def run(mechanism: Mechanism, plan: AuditPlan, *, on_progress: Callable[[int], N
         learned = _ran(mechanism, learns, learning.steps, on_progress)
         if found := learns.observed(start, learned).deviations():
             raise AuditFailed(f"The canaries were not learned as they were to be: {', '.join(found)}.")
-        start = learned
+        start = learns.without_witnesses(learned)
     lanes = Lanes(law, plan, start=start)
     return lanes.observed(
         start,

@@ -223,8 +223,16 @@ class AuditOut(BaseModel):
     steps: int
     records: int
     guesses: GuessesOut
-    squares: float = Field(description="Of what was not foreseen, normalised: chi-squared, `lanes` degrees of freedom.")
+    squares: float = Field(
+        description="Of what was not foreseen, normalised, groups' means apart: chi-squared, with as many degrees of "
+        "freedom as `lanes` less those of `visits`."
+    )
     drift: float = Field(description="Along where the lanes came from: standard normal.")
+    visits: float | None = Field(
+        default=None,
+        description="Of the means of groups of lanes, which batches that are not read in turn would move: chi-squared, "
+        "an eighth of `lanes` degrees of freedom, from 1 to 64. null: the audit is from before it was looked at.",
+    )
     notion: str = Field(description="deletion: of canaries that were forgotten; release: of canaries still there.")
     mu: float = Field(description="Certified, for one record (zero_out).")
     epsilon: float
@@ -233,7 +241,9 @@ class AuditOut(BaseModel):
     )
     epsilon_lower_bound: float
     error: float = Field(description="The probability at most with which a run that is right reports a false bound.")
-    findings: list[str] = Field(description="Of guarantee, noise and forgetting, what is not as it should be.")
+    findings: list[str] = Field(
+        description="Of guarantee, noise, forgetting and schedule, what is not as it should be."
+    )
 
 
 class AuditingOut(BaseModel):

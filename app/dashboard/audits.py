@@ -12,6 +12,7 @@ from app.dashboard import pages
 from app.dashboard.pages import ROOT
 from app.dashboard.visits import TheVisit
 from app.dashboard.wording import at_least, at_most, count
+from app.privacy.audit import AuditPlan
 from app.privacy.guarantees import Notion
 
 router = pages.new_router()
@@ -20,24 +21,30 @@ _REFUTES = {
     "guarantee": "Canaries were told apart better than the certified bound allows.",
     "noise": "The noise is not what it should be: too much of it, too little, or drawn badly.",
     "forgetting": "The canaries are not where so many steps should have left them.",
+    "schedule": "Batches were not read in their turn, or steps were not as many or as long as they should be.",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """An audit and what it says. `wrong`: what refuted the run; `noise_off`: standard deviations from what was to be
-    expected; `share`: of what is certified, proved, a third more at most."""
+    """An audit and what it says. `wrong`: what refuted the run; `noise_off` and `visits_off`: standard deviations from
+    what was to be expected, `squares` and `visits`; `share`: of what is certified, proved, a third more at most."""
 
     audit: AuditOut
     wrong: list[str]
     what: str
     guessed: str
+    squares: int
     noise_off: float
+    visits: int
+    visits_off: float | None
     share: float
 
 
 def told(audit: AuditOut) -> Told:
     guesses, lanes = audit.guesses, audit.lanes
+    groups = AuditPlan(lanes=lanes, steps_before=audit.steps_before, steps=audit.steps).groups
+    squares = lanes - (0 if audit.visits is None else groups)
     worth = f"each worth {count(audit.records, 'worst-case record')}"
     when = (
         f"They were there for {count(audit.steps_before, 'step')}, and gone in the {audit.steps:,} of this run."
@@ -50,9 +57,19 @@ def told(audit: AuditOut) -> Told:
         what=f"{guesses.members:,} of {lanes:,} lanes carried a canary, {worth}. {when}",
         guessed=f"Told to be there: {guesses.true_positives:,} of {guesses.members:,} canaries that were, and "
         f"{guesses.false_positives:,} of {guesses.nonmembers:,} that were not.",
-        noise_off=(audit.squares - lanes) / math.sqrt(2 * lanes),
+        squares=squares,
+        noise_off=_off(audit.squares, squares),
+        visits=groups,
+        visits_off=None if audit.visits is None else _off(audit.visits, groups),
         share=min(4 / 3, audit.epsilon_lower_bound / audit.epsilon) if audit.epsilon else 0.0,
     )
+
+
+def _off(squares: float, freedom: int) -> float:
+    """How many standard deviations a normal number is off that is as unlikely as this chi-squared one (Wilson and
+    Hilferty)."""
+    spread = 2 / (9 * freedom)
+    return (math.cbrt(squares / freedom) - (1 - spread)) / math.sqrt(spread)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

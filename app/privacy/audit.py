@@ -107,6 +107,7 @@ Array = npt.NDArray[Any]
 FALSE_ALARM = 1e-6
 """The probability at most with which a run that is as it should be fails its audit: one run in a million."""
 _TESTS = 3
+"""Shares of it: one for the guesses; the others for noise, forgetting and schedule, which have as much each."""
 ERROR = FALSE_ALARM / _TESTS
 """The probability at most with which a reported lower bound is wrong: that of the test which refuses a run for its
 guesses, so that whatever exceeds what is certified is refused and never reported."""
@@ -117,6 +118,10 @@ _APART = 2.5
 and some hundreds of them can refute a guarantee."""
 _FARTHEST = 1e6
 """Standard deviations between them at the start of a run, at most: beyond it rounding would be seen."""
+_WITNESSED = 1e6
+"""Standard deviations by which the witnesses of a lane can move it in a run, at most: as far as that, since they are
+nobody's and stay, so that lanes show whether a batch was read one step too early."""
+_LANES_OF_GROUP, _MOST_GROUPS, _DIFFERENT_BATCHES = 8, 64, 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,17 +146,27 @@ class AuditPlan:
         """The guarantee that the lanes can refute: of a canary that was forgotten, or of one that is still there."""
         return Notion.DELETION if self.steps_before else Notion.RELEASE
 
+    @property
+    def groups(self) -> int:
+        """In how many groups the lanes are, which differ by their witnesses: lanes i and i + lanes/2 are in group
+        i mod `groups`."""
+        return min(_MOST_GROUPS, max(1, self.lanes // _LANES_OF_GROUP))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Law:
     """What the lanes of a run obey if the run is as it should be; its derivation is `docs/mathematics/lanes.md`.
 
-    A lane is a coordinate that no row touches, so that only the regulariser, the noise and its canary move it: as many
-    worst-case `records`, with a linear loss, in the batch `place`. Lanes i and i + lanes/2 have the same place, and of
-    the two only the first has a canary. Lanes with a canary start a run about `start`, the others about 0, all of them
-    with variance `start_variance`. A step that reads a canary's batch at the full step size adds `push` as long as the
-    canary is there. Lanes with a canary end about `mean`; all have `variance` then, of which `unforeseen` came in this
-    run, which multiplies what was there by `decay`.
+    A lane is a coordinate that no row touches, so that only the regulariser, the noise, its canary and its witnesses
+    move it. A canary is as many worst-case `records`, with a linear loss, in the batch `place`. Lanes i and i + lanes/2
+    have the same place, and of the two only the first has a canary. Lanes with a canary start a run about `start`, the
+    others about 0, all of them with variance `start_variance`. A step that reads a canary's batch at the full step size
+    adds `push` as long as the canary is there. Lanes with a canary end about `mean`; all have `variance` then, of which
+    `unforeseen` came in this run, which multiplies what was there by `decay`.
+
+    Witnesses are like canaries, but in every lane, in every batch, and there from the first step of the run to its
+    last. How many they are differs from batch to batch and from group to group: a step that reads batch b at the full
+    step size adds `witnesses[b mod len(witnesses), g]` to all lanes of group g, which a run makes `witnessed[g]`.
     """
 
     records: int
@@ -163,6 +178,8 @@ class Law:
     decay: float
     unforeseen: float
     variance: float
+    witnesses: Array  # (batches that differ, groups)
+    witnessed: Array  # (groups,)
 
 
 def law(mechanism: Mechanism, plan: AuditPlan, *, records: int | None = None) -> Law:
@@ -177,6 +194,7 @@ def law(mechanism: Mechanism, plan: AuditPlan, *, records: int | None = None) ->
     variance = here.decay**2 * before.variance + here.variance
     place = _places(mechanism.num_batches, plan.lanes // 2, worst=int(np.argmax(np.abs(mean))))
     start, mean = start[place], mean[place]
+    witnesses, witnessed = _witnesses(here, plan.groups)
     if records is None:
         apart = _APART * math.sqrt(variance) / most if (most := float(np.abs(mean).max())) else math.inf
         far = float(np.abs(start).max())
@@ -192,11 +210,29 @@ def law(mechanism: Mechanism, plan: AuditPlan, *, records: int | None = None) ->
         decay=here.decay,
         unforeseen=here.variance,
         variance=variance,
+        witnesses=one * witnesses,
+        witnessed=witnessed,
     )
 
 
 def _places(num_batches: int, canaries: int, *, worst: int) -> Array:
     return (worst + np.arange(canaries) * max(1, num_batches // canaries)) % num_batches
+
+
+@lru_cache(maxsize=1)
+def _amounts() -> Array:
+    """Numbers in (-1, 1) that tell batches apart: drawn once, of no secret, and the same for every run."""
+    drawn: Array = np.random.default_rng(0).uniform(-1, 1, (_DIFFERENT_BATCHES, _MOST_GROUPS))
+    return drawn
+
+
+def _witnesses(run: "_Run", groups: int) -> tuple[Array, Array]:
+    """How many records they are, and where they move lanes."""
+    different = np.arange(len(run.moved)) % _DIFFERENT_BATCHES
+    amounts = _amounts()[: len(run.moved), :groups]
+    moved, far = (np.bincount(different, weights=weights) for weights in (run.moved, np.abs(run.moved)))
+    records = _WITNESSED * math.sqrt(run.variance) / float((far @ np.abs(amounts)).max())
+    return records * amounts, records * (moved @ amounts)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -245,11 +281,14 @@ def certified_mu(mechanism: Mechanism, plan: AuditPlan, *, records: int = 1) -> 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
-    """What the lanes of one run showed: counts, and two sums of normalised residuals, from which all else follows.
+    """What the lanes of one run showed: counts, and sums of normalised residuals, from which all else follows.
 
-    `squares`: of the residuals' squares, chi^2 with as many degrees of freedom as `lanes` if the noise is right.
-    `drift`: of the residuals along where the lanes came from (learning, along the canaries), standard normal if steps,
-    contraction and canaries are right.
+    `squares`: of the squares of the residuals, each less the mean of its group, chi^2 with as many degrees of freedom
+    as lanes less groups if the noise is right.
+    `drift`: of the residuals along where the lanes came from (learning, along the canaries), groups' means apart,
+    standard normal if steps, contraction and canaries are right.
+    `visits`: of the squares of the groups' means, chi^2 with as many degrees of freedom as groups if batches were read
+    in their turn, by steps of the size that was theirs.
     """
 
     plan: AuditPlan
@@ -257,10 +296,11 @@ class Observed:
     guesses: Guesses
     squares: float
     drift: float
+    visits: float
 
     def __post_init__(self) -> None:
         require_count(1, records=self.records)
-        require_nonnegative(squares=self.squares)
+        require_nonnegative(squares=self.squares, visits=self.visits)
         require_finite(drift=self.drift)
         if not self.guesses.members == self.guesses.nonmembers == self.plan.lanes // 2:
             raise DomainError("Expected a guess for every lane")
@@ -272,13 +312,16 @@ class Observed:
         """
         return _findings(self, mechanism, FALSE_ALARM / _TESTS)
 
-    def deviations(self, error: float = ERROR) -> tuple[str, ...]:
-        """Of the findings those about the law of the lanes, whatever their canaries stood for; each is wrong with
-        probability <= `error`."""
-        lanes = self.plan.lanes
-        noise = 2 * min(special.chdtr(lanes, self.squares), special.chdtrc(lanes, self.squares))
-        likely = {"noise": noise >= error, "forgetting": 2 * special.ndtr(-abs(self.drift)) >= error}
-        return tuple(name for name, holds in likely.items() if not holds)
+    def deviations(self, *, error: float = FALSE_ALARM - ERROR) -> tuple[str, ...]:
+        """Of the findings those about the law of the lanes, whatever their canaries stood for; all of them together are
+        wrong with probability <= `error`."""
+        groups, free = self.plan.groups, self.plan.lanes - self.plan.groups
+        chances = {
+            "noise": 2 * min(special.chdtr(free, self.squares), special.chdtrc(free, self.squares)),
+            "forgetting": 2 * special.ndtr(-abs(self.drift)),
+            "schedule": special.chdtrc(groups, self.visits),
+        }
+        return tuple(name for name, chance in chances.items() if not chance >= error / len(chances))
 
     def proved(self, error: float) -> float:
         """A bound below mu of all the records in a canary."""
@@ -288,7 +331,8 @@ class Observed:
     def counted(self) -> dict[str, Any]:
         """What `from_json` reads."""
         counts = {"records": self.records, "guesses": asdict(self.guesses)}
-        return asdict(self.plan) | counts | {"squares": self.squares, "drift": self.drift}
+        sums = {"squares": self.squares, "drift": self.drift, "visits": self.visits}
+        return asdict(self.plan) | counts | sums
 
     def to_json(self, mechanism: Mechanism, *, delta: float) -> dict[str, Any]:
         """With everything that follows: for one record, what is certified, and what the lanes prove at least. Without
@@ -307,7 +351,7 @@ class Observed:
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> "Observed":
         plan = AuditPlan(**{name: document[name] for name in ("lanes", "steps_before", "steps")})
-        rest = {name: document[name] for name in ("records", "squares", "drift")}
+        rest = {name: document[name] for name in ("records", "squares", "drift", "visits")}
         return cls(plan=plan, guesses=Guesses(**document["guesses"]), **rest)
 
 
@@ -317,4 +361,5 @@ def _findings(observed: Observed, mechanism: Mechanism, error: float) -> tuple[s
     if abs(observed.records - planned) > 1:  # rounded up from what another machine's library may see otherwise
         raise PreconditionError("records_of_plan", f"Expected records={observed.records} in a canary to be {planned}")
     certified = certified_mu(mechanism, observed.plan, records=observed.records)
-    return (*(["guarantee"] if observed.proved(error) > certified else []), *observed.deviations(error))
+    deviations = observed.deviations(error=(_TESTS - 1) * error)
+    return (*(["guarantee"] if observed.proved(error) > certified else []), *deviations)

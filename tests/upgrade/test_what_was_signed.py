@@ -37,9 +37,12 @@ def test_kept_audits_are_restated(upgraded: Database) -> None:
     for said, model in kept:
         assert said["error"] == audit.ERROR
         assert said["mu_lower_bound"] <= said["mu"]
-        again = Observed.from_json(said).to_json(Mechanism.from_json(model.mechanism), delta=model.delta)
-        assert said.keys() == again.keys()
-        for name, value in again.items():
+        again = Observed.from_json(said | {"visits": 0.0}).to_json(
+            Mechanism.from_json(model.mechanism), delta=model.delta
+        )
+        assert said.keys() == again.keys() - {"visits"}
+        for name in said:
+            value = again[name]
             assert said[name] == (pytest.approx(value, rel=1e-9) if isinstance(value, float) else value)
 
 

@@ -1,4 +1,5 @@
-"""Lanes: extra coordinates of a run that no row touches, half of them with a canary, driven by the run's own steps.
+"""Lanes: extra coordinates of a run that no row touches, half of them with a canary and all of them with witnesses,
+driven by the run's own steps.
 
 What their law is, and what follows from how they end, says `app/privacy/audit.py`. Nothing of a person is in them.
 """
@@ -23,14 +24,26 @@ class Draws(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Push:
-    """What a step of the full size adds to each lane if it reads the batch in which the lane's canary is."""
+    """What a step of the full size adds to each lane: by the witnesses in the batch that it reads, and by the lane's
+    canary, as long as it is there, if it reads the batch in which that is."""
 
-    amounts: Tensor  # (p,) float64
+    witnesses: Tensor  # (batches that differ, groups) float64
+    groups: Tensor  # (p,) int64
+    canaries: Tensor | None  # (p,) float64
     places: Tensor  # (p,) int64
 
     def of(self, batch: int) -> Tensor:
         """# (p,)"""
-        return torch.where(self.places == batch, self.amounts, 0.0)
+        push = self.witnesses[batch % len(self.witnesses)][self.groups]
+        return push if self.canaries is None else push.add_(torch.where(self.places == batch, self.canaries, 0.0))
+
+    def to(self, device: torch.device) -> "Push":
+        return Push(
+            witnesses=self.witnesses.to(device),
+            groups=self.groups.to(device),
+            canaries=self.canaries if self.canaries is None else self.canaries.to(device),
+            places=self.places.to(device),
+        )
 
 
 class Lanes:
@@ -40,6 +53,7 @@ class Lanes:
         self._law, self._plan, self._start = law, plan, start
         self._canaries = torch.zeros(plan.lanes, dtype=torch.float64)
         self._canaries[: plan.lanes // 2] = 1
+        self._groups = (torch.arange(plan.lanes // 2) % plan.groups).repeat(2)
 
     def start(self, noise: Draws) -> Tensor:
         """Where the lanes are before the run: at the origin, or as the steps before it have left them  # (lanes,)"""
@@ -52,20 +66,30 @@ class Lanes:
 
     @property
     def push(self) -> Push:
-        """What a step of the full size adds to the lanes whose canaries it reads, as long as they are there."""
-        there = 0.0 if self._plan.steps_before else self._law.push
-        return Push(amounts=there * self._canaries, places=torch.from_numpy(self._law.place).repeat(2))
+        """What a step of the full size adds to the lanes whose batches it reads."""
+        return Push(
+            witnesses=torch.from_numpy(self._law.witnesses),
+            groups=self._groups,
+            canaries=None if self._plan.steps_before else self._law.push * self._canaries,
+            places=self._each(self._law.place),
+        )
+
+    def without_witnesses(self, end: Tensor) -> Tensor:
+        """Where the lanes would have ended that ended at `end`, had there been no witnesses  # (lanes,)"""
+        return end - torch.from_numpy(self._law.witnessed)[self._groups]
 
     def observed(self, start: Tensor, end: Tensor) -> Observed:
         """What the lanes show that went from `start` to `end`  # (lanes,) each"""
         law, mean = self._law, self._each(self._law.mean)
         if not bool(end.isfinite().all()):
             raise AuditFailed("A lane did not end as a finite number.")
+        end = self.without_witnesses(end)
         if self._plan.steps_before:
             foreseen, along = start * law.decay, start  # which has not faded, however long the run
         else:
             foreseen = along = mean * self._canaries
-        residuals = (end - foreseen) / law.unforeseen**0.5
+        residuals, means = self._apart((end - foreseen) / law.unforeseen**0.5)
+        along, _ = self._apart(along)
         said = torch.where(mean >= 0, end, -end) > mean.abs() / 2
         had = self._canaries > 0
         return Observed(
@@ -79,7 +103,15 @@ class Lanes:
             ),
             squares=float(residuals.square().sum()),
             drift=float(residuals @ along / along.norm()),
+            visits=float(means.square().sum()),
         )
+
+    def _apart(self, numbers: Tensor) -> tuple[Tensor, Tensor]:
+        """Numbers of lanes, each less the mean of its group, and that mean for each of them  # (lanes,) each"""
+        sums = numbers.new_zeros(2, self._plan.groups)
+        sums.index_add_(1, self._groups, torch.stack((numbers, torch.ones_like(numbers))))
+        means = (sums[0] / sums[1])[self._groups]
+        return numbers - means, means
 
     @staticmethod
     def _each(of_canaries: NDArray[np.float64]) -> Tensor:

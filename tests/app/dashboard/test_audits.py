@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from scipy import special
 
 from app.access.service import Scope
 from app.api.schemas import AuditOut, GuessesOut
@@ -48,7 +49,7 @@ def test_a_run_that_passed(officer: Browser, model: str, get: Get) -> None:
     assert "They were there in all" in officer.get(f"/admin/runs/{learned['id']}").text
 
 
-@pytest.mark.parametrize("finding", ["guarantee", "noise", "forgetting"])
+@pytest.mark.parametrize("finding", ["guarantee", "noise", "forgetting", "schedule"])
 def test_a_run_that_was_refused(
     officer: Browser, model: str, get: Get, at: Installation, by: Actor, finding: str
 ) -> None:
@@ -64,6 +65,33 @@ def test_a_run_that_was_refused(
     assert "run nothing on that machine" in page
     assert "1 refused" in officer.get("/admin").text
     assert ">Refused<" in officer.get(f"/admin/models/{model}").text
+
+
+def test_an_audit_from_before_there_was_a_schedule(
+    officer: Browser, model: str, get: Get, at: Installation, by: Actor
+) -> None:
+    """What was not looked at is left out of the page of an old run, and is null in what the API says."""
+    run_id = get(f"/models/{model}")["audit"]["last_run_id"]
+    assert "<dt>Schedule</dt>" in officer.get(f"/admin/runs/{run_id}").text
+    with at.database.writing(by=by) as session:
+        run = session.get_one(Run, run_id)
+        before = {name: value for name, value in (run.audit or {}).items() if name != "visits"}
+        session.execute(sa.update(Run).where(Run.id == run_id).values(audit=before))
+    page = officer.get(f"/admin/runs/{run_id}").text
+    assert "<dt>Forgetting</dt>" in page
+    assert "256 are to be expected" in page
+    assert "<dt>Schedule</dt>" not in page
+    assert get(f"/runs/{run_id}")["audit"]["visits"] is None
+
+
+@pytest.mark.parametrize("freedom", [1, 32, 224, 4032])
+def test_how_far_chance_went_is_said_in_standard_deviations(freedom: int) -> None:
+    """A chi-squared number is as many standard deviations off as a normal one that is as unlikely, up to a twentieth
+    beyond one."""
+    for deviations in (-1.0, 0.0, 1.0, 5.0):
+        squares = float(special.chdtri(freedom, special.ndtr(-deviations)))
+        assert audits._off(squares, freedom) == pytest.approx(deviations, rel=0.05, abs=0.15)
+    assert audits._off(1e12, freedom) > 1000
 
 
 def test_asking_for_an_audit(officer: Browser, model: str, get: Get, work: Work) -> None:
@@ -99,7 +127,16 @@ def test_without_audits(
 def test_no_number_is_rounded_in_our_favour() -> None:
     """What is proved is rounded down, and what is certified up."""
     guesses = GuessesOut(true_positives=1, members=1, false_positives=0, nonmembers=1)
-    counted = {"lanes": 2, "steps_before": 9, "steps": 1, "records": 1, "squares": 2.0, "drift": 0.0, "error": 1e-6 / 3}
+    counted = {
+        "lanes": 2,
+        "steps_before": 9,
+        "steps": 1,
+        "records": 1,
+        "squares": 2.0,
+        "drift": 0.0,
+        "visits": 1.0,
+        "error": 1e-6 / 3,
+    }
     bounds = {"mu": 0.1, "epsilon": 0.93301, "mu_lower_bound": 0.1, "epsilon_lower_bound": 0.61299, "findings": []}
     audit = AuditOut(guesses=guesses, notion="deletion", **counted, **bounds)
     assert audits.between(audit) == "0.612 ≤ ε ≤ 0.934"

@@ -17,5 +17,6 @@ def observed(plan: AuditPlan, mechanism: Mechanism | None, **changed: Any) -> Ob
         "guesses": Guesses(true_positives=members - wrong, members=members, false_positives=wrong, nonmembers=members),
         "squares": float(plan.lanes),
         "drift": 0.5,
+        "visits": 1.0,
     }
     return Observed(plan=plan, **parts | changed)

@@ -265,6 +265,9 @@ def test_every_number_of_every_guarantee_is_recomputed(path, value):
         ("audit/squares", "256", "statement_complete"),
         ("audit/drift", -8.0, "audit.findings"),
         ("audit/drift", math.inf, "drift"),
+        ("audit/visits", 100.0, "audit.findings"),
+        ("audit/visits", -1.0, "visits"),
+        ("audit/visits", DELETED, "statement_complete"),
         ("audit/records", 1, "records_of_plan"),
         ("audit/mu", 9.0, "audit.mu="),
         ("audit/epsilon", 9.0, "audit.epsilon="),
@@ -411,9 +414,10 @@ def test_an_audit_of_another_run_is_refused(plan):
 @pytest.mark.parametrize(
     ("changed", "finding"),
     [
-        ({"squares": 140.0}, "noise"),
+        ({"squares": 120.0}, "noise"),
         ({"squares": 400.0}, "noise"),
         ({"drift": 6.0}, "forgetting"),
+        ({"visits": 100.0}, "schedule"),
         ({"guesses": Guesses(true_positives=128, members=128, false_positives=0, nonmembers=128)}, "guarantee"),
     ],
 )  # fmt: skip

@@ -1,6 +1,7 @@
 """Faults to plant in the chain that runs."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -63,8 +64,11 @@ def _every_second(noise: Any, state: State, **settings: Any) -> State:
 
 
 def _canary_stays(patch: pytest.MonkeyPatch) -> None:
+    right = lanes.Lanes.push.fget
+    assert right is not None
+
     def push(self: lanes.Lanes) -> lanes.Push:
-        return lanes.Push(amounts=self._law.push * self._canaries, places=torch.from_numpy(self._law.place).repeat(2))
+        return replace(right(self), canaries=self._law.push * self._canaries)
 
     patch.setattr(lanes.Lanes, "push", property(push))
 

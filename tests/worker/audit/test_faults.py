@@ -56,11 +56,11 @@ def test_a_fault_in_the_chain_is_found(
     assert again.findings(mechanism) == ()
 
 
-def test_a_run_that_does_nothing_refutes_the_guarantee(
+def test_a_run_that_forgets_nothing_refutes_the_guarantee(
     mechanism: Mechanism, ran: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After no step at all, 16,384 lanes with and without a canary are told apart better than is certified."""
-    FAULTS["does nothing"](monkeypatch)
+    """Where canaries stay, 16,384 lanes with and without one are told apart better than is certified."""
+    FAULTS["canary stays"](monkeypatch)
     observed = ran(replace(FORGETTING, lanes=16384)).observed
     assert observed is not None
     assert "guarantee" in observed.findings(mechanism)

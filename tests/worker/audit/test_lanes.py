@@ -49,7 +49,7 @@ def test_the_law_in_the_chain(
     law, found = audit.law(mechanism, plan), ran(plan, **{} if grid is None else {"grid": grid})
     assert found.lanes is not None
     assert found.observed is not None
-    ends, std = found.lanes.numpy(), math.sqrt(law.variance)
+    ends, std = lanes.of(mechanism, plan).without_witnesses(found.lanes).numpy(), math.sqrt(law.variance)
     assert law.mean[0] > 2.5 * std
     assert stats.kstest(ends[:2048], "norm", args=(law.mean[0], std)).pvalue > 1e-9
     assert stats.kstest(ends[2048:], "norm", args=(0, std)).pvalue > 1e-9
@@ -135,10 +135,11 @@ def test_drift_is_standard_normal_however_long_the_run(steps: int) -> None:
     mechanism = calibration.mechanism_for(num_slots=1000, num_classes=2, epsilon=1.0, delta=1e-5)
     plan = AuditPlan(lanes=64, steps_before=2601, steps=steps)
     law, one, noise = audit.law(mechanism, plan), lanes.of(mechanism, plan), SystemNoise()
-    drifts = []
+    drifts, witnessed = [], -one.without_witnesses(torch.zeros(64, dtype=torch.float64))
     for _ in range(4000):
         start = one.start(noise)
-        observed = one.observed(start, law.decay * start + law.unforeseen**0.5 * noise.normal(64))
+        ended = law.decay * start + witnessed + law.unforeseen**0.5 * noise.normal(64)
+        observed = one.observed(start, ended)
         drifts.append(observed.drift)
         assert len(drifts) > 10 or observed.findings(mechanism) == ()
     assert stats.kstest(drifts, "norm").pvalue > 1e-9
@@ -152,5 +153,11 @@ def test_where_lanes_are_is_what_was_given(mechanism: Mechanism) -> None:
     given.start(SystemNoise()).zero_()
     assert torch.equal(given.start(SystemNoise()), known)
     assert not lanes.of(mechanism, LEARNING).start(SystemNoise()).any()
-    assert lanes.of(mechanism, LEARNING).push.of(0).count_nonzero() == 128
-    assert not lanes.of(mechanism, FORGETTING).push.of(0).any()
+
+
+def test_what_steps_add_to_lanes(mechanism: Mechanism) -> None:
+    """Both lanes of a pair have the same witnesses; the first has a canary as well, as long as it is there."""
+    for plan, there in ((LEARNING, audit.law(mechanism, LEARNING).push), (FORGETTING, 0.0)):
+        first, second = lanes.of(mechanism, plan).push.of(0).chunk(2)
+        assert len(second.unique()) == plan.groups == 32
+        assert (first - second).numpy() == pytest.approx(there, rel=1e-9, abs=1e-300)

@@ -49,7 +49,7 @@ class Walk:
         self._weights, self._gradient = rows_pass.weights[:, :width], rows_pass.total[:, :width]
         self._here = torch.cat((state.parameters.reshape(-1), state.lanes)).to(device)
         self._parameters, self._lanes = self._here[:size].view_as(state.parameters), self._here[size:]
-        self._push = push and Push(amounts=push.amounts.to(device), places=push.places.to(device))
+        self._push = push and push.to(device)
         self.longest_chunk = max(1, _NUMBERS_AT_ONCE // len(self._here))
         self._ahead = self._here.new_zeros(self.longest_chunk, len(self._here))  # noise of the next steps
         self._drawn = self._here.new_zeros(1, len(self._here))
