@@ -1,6 +1,7 @@
 """A small problem whose runs are audited."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,10 @@ from worker.langevin.noise import Noise, SystemNoise
 
 LEARNING = AuditPlan(lanes=256, steps_before=0, steps=40)
 FORGETTING = AuditPlan(lanes=256, steps_before=40, steps=20)
+LEARNING_BATCHES = AuditPlan(lanes=256, steps_before=0, steps=43)
+FORGETTING_BATCHES = AuditPlan(lanes=256, steps_before=43, steps=21)
+SHORT = AuditPlan(lanes=256, steps_before=43, steps=7)
+"""A run that does not read every batch, and ends before its cool-down could begin."""
 
 
 @pytest.fixture
@@ -34,25 +39,37 @@ def mechanism() -> Mechanism:
 
 
 @pytest.fixture
+def batched(mechanism: Mechanism) -> Mechanism:
+    """The same in ten batches of 4 slots."""
+    made = replace(mechanism, batch_size=4, cool_down=8)
+    return replace(made, grid=finest_grid(noise_std=made.least_noise_std, radius=made.radius))
+
+
+@pytest.fixture
 def ran(mechanism: Mechanism) -> Callable[..., chain.Ran]:
     """What a run of the chain on rows of norm 1 gives, with the lanes of a plan or without."""
     features = np.random.default_rng(0).standard_normal((40, 5))
     features *= (1 - 2**-20) / np.linalg.norm(features, axis=1, keepdims=True)
 
     def run(
-        plan: AuditPlan | None, *, steps: int | None = None, noise: Noise | None = None, **changed: Any
+        plan: AuditPlan | None,
+        *,
+        made: Mechanism = mechanism,
+        steps: int | None = None,
+        noise: Noise | None = None,
+        **changed: Any,
     ) -> chain.Ran:
-        names = ("num_slots", "num_classes", "l2", "step_size", "noise_scale", "radius", "grid")
-        settings = {name: getattr(mechanism, name) for name in names} | {
+        settings = chain.settings_of(made) | {
             "features": features.astype(np.float32),
             "labels": (features[:, 0] > 0).astype(np.int32),
             "initial": np.zeros((1, 5)),
+            "first_step": plan.steps_before if plan else 0,
             "on_progress": lambda steps_done: None,
         }
         return chain.run(
             steps=steps or (plan.steps if plan else 20),
             noise=noise or SystemNoise(),
-            lanes=lanes.of(mechanism, plan) if plan else None,
+            lanes=lanes.of(made, plan) if plan else None,
             **settings | changed,
         )
 

@@ -1,9 +1,10 @@
 """Faults to plant in the chain that runs."""
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -11,6 +12,7 @@ from tests.worker.langevin.conftest import SilentNoise
 from worker.audit import lanes
 from worker.langevin import chain
 from worker.langevin.noise import SystemNoise
+from worker.langevin.schedule import Schedule, Step
 from worker.langevin.step import State, projected_noisy_step
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -73,6 +75,55 @@ def _canary_stays(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(lanes.Lanes, "push", property(push))
 
 
+Fault = Callable[[Schedule, int], Step]
+
+
+def _scheduled(fault: Fault) -> Plant:
+    """Take the steps that `fault(schedule, done)` says instead of those of the run's schedule."""
+
+    class Faulty(Schedule):
+        def step(self, done: int) -> Step:
+            return fault(Schedule(**asdict(self)), done)
+
+    return lambda patch: patch.setattr(chain, "Schedule", Faulty)
+
+
+def reading(order: Callable[[int], Sequence[int]]) -> Fault:
+    """The steps of a run that reads batches in another order than theirs, time after time."""
+
+    def step(right: Schedule, done: int) -> Step:
+        batches = order(right.num_batches)
+        batch = batches[(right.first_step + done) % len(batches)]
+        return replace(right.step(done), batch=batch, rows=right.rows_of(batch))
+
+    return step
+
+
+def _once(other: Callable[[int, int], int]) -> Fault:
+    """The steps of a run in which one, in the middle, reads the batch of another: `other(done, middle)`."""
+
+    def step(right: Schedule, done: int) -> Step:
+        instead = right.step(other(done, right.steps // 2))
+        return replace(right.step(done), batch=instead.batch, rows=instead.rows)
+
+    return step
+
+
+SCHEDULES: dict[str, Fault] = {
+    "a batch skipped": reading(lambda batches: [batch for batch in range(batches) if batch != batches // 2]),
+    "a batch read in place of the next": reading(
+        lambda batches: [batch - (batch == batches // 2) for batch in range(batches)]
+    ),
+    "order reversed": reading(lambda batches: range(batches)[::-1]),
+    "order shuffled": reading(lambda batches: np.random.default_rng(1).permutation(batches).tolist()),
+    "always the same batch": reading(lambda batches: [0]),
+    "position not carried": lambda right, done: replace(right, first_step=0).step(done),
+    "no cool-down": lambda right, done: replace(right.step(done), share=1.0),
+    "one step reads another batch": _once(lambda done, middle: done + (done == middle)),
+    "two steps change places": _once(lambda done, middle: {middle: middle + 1, middle + 1: middle}.get(done, done)),
+}
+"""What is wrong with the order of batches, or with what becomes of the step size."""
+
 FAULTS: dict[str, Plant] = {
     "does nothing": _stepping(lambda _, state, **settings: _copied(state)),
     "no noise": _noise(SilentNoise),
@@ -84,5 +135,9 @@ FAULTS: dict[str, Plant] = {
     "contracts too little": _with(l2=lambda l2: l2 / 3),
     "lanes pushed": _with(push=lambda push: push + 0.05),
 }
+BATCHED = FAULTS | {name: _scheduled(fault) for name, fault in SCHEDULES.items()}
+"""Of runs that read batches in turn, too."""
 OF_FORGETTING = ("canary stays",)
 """What is no fault while canaries are to be there."""
+OF_LATER_RUNS = ("position not carried",)
+"""What is no fault of a chain's first run."""

@@ -20,8 +20,8 @@ from app.privacy.mechanism import Mechanism
 from app.registry.rows import RowStore
 from tests.faults.checks import assert_all_done_once
 from tests.stored import rows_of, slots_of
-from tests.worker.audit.conftest import FORGETTING, LEARNING
-from tests.worker.audit.faults import FAULTS, OF_FORGETTING
+from tests.worker.audit.conftest import FORGETTING, FORGETTING_BATCHES, LEARNING, LEARNING_BATCHES, SHORT
+from tests.worker.audit.faults import BATCHED, FAULTS, OF_FORGETTING, OF_LATER_RUNS, SCHEDULES
 from worker import isolated, runner
 from worker.langevin import chain
 
@@ -54,6 +54,38 @@ def test_a_fault_in_the_chain_is_found(
     again = ran(plan).observed
     assert again is not None
     assert again.findings(mechanism) == ()
+
+
+RUNS = {"learning": LEARNING_BATCHES, "forgetting": FORGETTING_BATCHES, "few steps": SHORT}
+
+
+@pytest.mark.parametrize(
+    ("run", "fault"),
+    [
+        (run, fault)
+        for run in RUNS
+        for fault in BATCHED
+        if fault not in (OF_LATER_RUNS + OF_FORGETTING if run == "learning" else ())
+    ],
+)
+def test_a_fault_in_a_chain_of_batches_is_found(
+    run: str, fault: str, batched: Mechanism, ran: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each planted fault is found where steps read batches in turn; one that is in their order alone, and moves no
+    canary, by the test that is about the order and by no other; and nothing once it is removed."""
+    plan = replace(RUNS[run], lanes=1024)
+    with monkeypatch.context() as patch:
+        BATCHED[fault](patch)
+        observed = ran(plan, made=batched).observed
+    assert observed is not None
+    found = observed.findings(batched)
+    assert found
+    if fault in SCHEDULES:
+        assert "schedule" in found
+        assert run == "learning" or fault == "no cool-down" or found == ("schedule",)
+    again = ran(plan, made=batched).observed
+    assert again is not None
+    assert again.findings(batched) == ()
 
 
 def test_a_run_that_forgets_nothing_refutes_the_guarantee(
@@ -140,10 +172,24 @@ def _assert_open(at: Installation, get: Get, model_id: str, request_id: str, cod
     assert get(f"/deletion-requests/{request_id}")["status"] == "accepted"
 
 
+BATCHES = {"batch_size": 7, "cool_down": 5}
+
+
 @pytest.mark.usefixtures("here")
-@pytest.mark.parametrize("fault", ["does nothing", "no noise", "noise x 0.5", "canary stays"])
+@pytest.mark.parametrize(
+    ("fault", "batches"),
+    [
+        *((fault, {}) for fault in ("does nothing", "no noise", "noise x 0.5", "canary stays")),
+        ("a batch skipped", BATCHES),
+        ("a batch read in place of the next", BATCHES),
+        ("order reversed", BATCHES),
+        ("position not carried", BATCHES),
+        ("no cool-down", BATCHES),
+    ],
+)
 def test_a_run_that_fails_its_audit_publishes_nothing(
     fault: str,
+    batches: dict[str, int],
     gateway: TestClient,
     at: Installation,
     new_dataset: Make,
@@ -157,16 +203,17 @@ def test_a_run_that_fails_its_audit_publishes_nothing(
     """A run with a fault ends failed with an alarm and what its audit found, as often as it is tried, and the request
     stays open; once the fault is gone the request completes."""
     dataset = new_dataset()
-    model = new_model(dataset["id"], noise_scale=0.02)
+    model = new_model(dataset["id"], noise_scale=0.02, **batches)
     assert work() == 1
     request = forget("p3")
     with monkeypatch.context() as patch:
-        FAULTS[fault](patch)
+        BATCHED[fault](patch)
         for _ in range(2):
             assert runner.run_next(at, worker="w") is True
             _assert_open(at, get, model["id"], request["id"], "audit_failed")
             [last] = get("/runs?limit=1")["items"]
             assert last["audit"]["findings"]
+            assert not batches or "schedule" in last["audit"]["findings"]
             _forget_pauses(at)
         assert "audit.failed" in "".join(capfd.readouterr())
     assert work() == 1
