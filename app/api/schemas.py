@@ -218,6 +218,8 @@ class GuessesOut(BaseModel):
 class AuditOut(BaseModel):
     """What the lanes of a run showed. One canary stands for `records` worst-case records, so that few lanes tell."""
 
+    model_config = ConfigDict(json_schema_serialization_defaults_required=True)  # `visits` is always said
+
     lanes: int
     steps_before: int = Field(description="Steps with the canaries, before the run; 0: they were there during the run.")
     steps: int
