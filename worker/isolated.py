@@ -94,13 +94,9 @@ def run(
     raises, the run's process is gone. Raises `ChainFailed`; `DatasetTooLarge` where what a step reads may be more than
     there is room for; `RunDiffersFromPlan` where the process has not counted the rows that it was to read.
     """
-    schedule = Schedule(
-        num_slots=rows.shape.num_slots,
-        num_batches=mechanism.num_batches,
-        cool_down=mechanism.cool_down,
-        first_step=first_step,
-        steps=steps,
-    )
+    if mechanism.num_slots != rows.shape.num_slots:
+        raise RunDiffersFromPlan("The dataset has another number of slots than the model's mechanism says.")
+    schedule = Schedule.of(mechanism, first_step=first_step, steps=steps)
     rows.require_room(windows.bytes_of_a_step(schedule, rows.shape))
     there: dict[int, int] = {}  # from blocks that the process sees to how many of their rows are not null
     records = 0

@@ -4,7 +4,7 @@ import functools
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -25,10 +25,11 @@ from app.registry.blocks import Filling
 from app.unlearning import queue
 from app.unlearning import service as unlearning
 from app.unlearning.queue import Claimed
-from worker import isolated, shadow
+from worker import isolated, shadow, windows
 from worker.isolated import ChainFailed, Ran
 from worker.langevin import init
 from worker.langevin.evaluate import accuracy
+from worker.langevin.schedule import Schedule
 
 
 def run_next(at: Installation, *, worker: str, deletions_only: bool = False) -> bool:
@@ -136,19 +137,21 @@ def _work(at: Installation, claimed: Claimed, holder: "Lease | _GivesWay") -> No
 def _edited(at: Installation, claimed: Claimed) -> str:
     """The root of the rows that this run goes on with. Whoever came and has asked to be forgotten since ends null.
 
-    First what runs before this one left is destroyed, and everything is opened once: of rows that are damaged nothing
-    is erased either. The new root is put on record, the keys of what it replaces are destroyed, and only then is
-    anybody said to be erased.
+    First, where a run before this one was cut off, what it left is destroyed; before rows are learned it is looked for
+    in any case. What this run reads is opened once: where that is damaged, or what is to be edited, nothing is erased
+    either. The new root is put on record, the keys of what it replaces are destroyed, and only then is anybody said to
+    be erased.
     """
     with at.rows.alone(claimed.dataset_id):  # whoever lost their run has destroyed what they were about to
         with at.database.reading() as session:
             unlearning.check_held(session, run_id=claimed.run_id)
-        if not at.rows.is_settled(claimed.dataset_id, claimed.root):
+            was_cut_off = unlearning.was_any_run_cut_off(session, dataset_id=claimed.dataset_id)
+        if was_cut_off or claimed.kind in ("learn", "relearn"):
             at.rows.settle(claimed.dataset_id, claimed.root)
     if not (claimed.additions or claimed.erases):
         return claimed.root
     with tracing.span("verify"):
-        at.rows.check(claimed.dataset_id, claimed.root)
+        at.rows.check(claimed.dataset_id, claimed.root, numbers=_blocks_read(claimed))
     with tracing.span("edit"):
         root = _edit(at, claimed)
     with at.database.writing() as session:
@@ -160,6 +163,14 @@ def _edited(at: Installation, claimed: Claimed) -> str:
     with at.database.writing() as session:
         unlearning.confirm_edited(session, run_id=claimed.run_id)
     return root
+
+
+def _blocks_read(claimed: Claimed) -> Sequence[range]:
+    """By the steps of this run."""
+    if claimed.mechanism is None or claimed.kind == "audit":
+        return ()
+    schedule = Schedule.of(claimed.mechanism, first_step=claimed.first_step, steps=claimed.steps)
+    return windows.blocks_of(schedule.reads(0, claimed.steps))
 
 
 def _edit(at: Installation, claimed: Claimed) -> str:

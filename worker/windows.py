@@ -20,11 +20,11 @@ def next_blocks(schedule: Schedule, shape: Shape, *, steps_done: int, most_bytes
     """Those of as many of the next steps as fit into so many bytes, and of one step at least."""
 
     def needed(until: int) -> int:
-        return num_bytes(shape, _blocks(schedule.reads(steps_done, until)))
+        return num_bytes(shape, blocks_of(schedule.reads(steps_done, until)))
 
     untils = range(steps_done + 1, schedule.steps + 1)
     until = steps_done + max(1, bisect_right(untils, most_bytes, key=needed))
-    return Blocks(until=until, numbers=_blocks(schedule.reads(steps_done, until)))
+    return Blocks(until=until, numbers=blocks_of(schedule.reads(steps_done, until)))
 
 
 def bytes_of_a_step(schedule: Schedule, shape: Shape) -> int:
@@ -39,8 +39,8 @@ def num_bytes(shape: Shape, numbers: Sequence[range]) -> int:
     return rows * shape.row_bytes
 
 
-def _blocks(slots: Sequence[slice]) -> tuple[range, ...]:
-    """In which these are."""
+def blocks_of(slots: Sequence[slice]) -> tuple[range, ...]:
+    """The blocks in which these are."""
     found: list[range] = []
     for one in sorted((one.start // BLOCK_ROWS, -(-one.stop // BLOCK_ROWS)) for one in slots):
         if found and one[0] <= found[-1].stop:

@@ -51,8 +51,10 @@ _ADVICE: Mapping[str, Advice] = {
         todo="Put back a copy of them that is whole.",
     ),
     "dataset_too_large": Advice(
-        means="The rows do not fit in the memory that a run may use. They are erased nevertheless; nothing is learned.",
-        todo="Set LETHE_ROWS_MEMORY_BYTES to more, on a machine that has it.",
+        means="The rows that one step reads do not fit in the memory that a run may use. They are erased nevertheless; "
+        "nothing is learned.",
+        todo="Set LETHE_ROWS_MEMORY_BYTES to more, on a machine that has it, or make the model with a smaller batch "
+        "size.",
     ),
     "FileNotFoundError": _NO_ACCESS,
     "PermissionError": _NO_ACCESS,

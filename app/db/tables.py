@@ -147,7 +147,8 @@ class Dataset(Owned, Table):
     """`revision` counts batches of edits: rows at revision r lack everybody erased at or before r, and hold everybody
     added at or before r. `references_check`: a keyed hash of the id under the key that the references of its people
     were made with, so that another key is told from people who are not held; `records_have_checks`: each of its records
-    carries a check value of its own, so that one without is damaged too; `records_verified_at`, `records_verified_to`:
+    carries a check value of its own, so that one without is damaged too; `num_rows`: how many of its
+    rows are not null; `records_verified_at`, `records_verified_to`:
     when all of them were verified last, and up to which slot they are since (None: none). `lost_models`: what models
     published that a restored backup does not know, by their ids: `mechanism` and `steps`, of each version. `digest`:
     the root of what its rows are (`app.registry.manifest`); `damaged_at`: since when they are known not to be that;
@@ -163,6 +164,7 @@ class Dataset(Owned, Table):
     lost_models: Mapped[dict[str, Any]] = mapped_column(default=dict)
     num_features: Mapped[int]
     num_slots: Mapped[int]
+    num_rows: Mapped[int] = mapped_column(default=0, server_default="0")
     digest: Mapped[str]
     references_check: Mapped[str | None] = mapped_column(Reference)
     records_have_checks: Mapped[bool] = mapped_column(default=False, server_default=sa.false())
@@ -475,6 +477,10 @@ class RequestModel(Table):
     )
 
 
+CUT_OFF = sa.text("status IN ('abandoned', 'cancelled', 'failed')")
+"""Of runs: they did not come to their end."""
+
+
 class Run(Owned, Table):
     """One attempt, fenced by its own id: only a run that is still `running` can publish, and only one per dataset is.
 
@@ -509,6 +515,7 @@ class Run(Owned, Table):
             sqlite_where=sa.text("status = 'running'"),
             postgresql_where=sa.text("status = 'running'"),
         ),
+        sa.Index("ix_runs_cut_off", "dataset_id", "finished_at", sqlite_where=CUT_OFF, postgresql_where=CUT_OFF),
         sa.Index(None, "status"),
         sa.Index(None, "model_id", "started_at", "id"),
         sa.Index(None, "started_at", "id"),

@@ -58,7 +58,7 @@ def confirm_erasures(session: Session, *, dataset: Dataset) -> bool:
             rows = "1 row" if erasure.num_records == 1 else f"{erasure.num_records} rows"
             detail = f"{rows} erased from dataset {dataset.id}"
             history.note(session, request, at=at, detail=detail)
-    repository.drop_records(session, erasure_ids=[erasure.id for erasure in erasures])
+    dataset.num_rows -= repository.drop_records(session, erasure_ids=[erasure.id for erasure in erasures])
     for erasure in erasures:
         completion.complete_if_done(session, deletion.get(session, erasure.request_id))
     return bool(erasures)

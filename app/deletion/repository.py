@@ -382,9 +382,12 @@ def is_anybody_erased_since(session: Session, *, dataset_id: str, at: datetime.d
     return session.scalars(query.limit(1)).first() is not None
 
 
-def drop_records(session: Session, *, erasure_ids: list[str]) -> None:
-    """Forget whose the rows were that are null on disk."""
+def drop_records(session: Session, *, erasure_ids: list[str]) -> int:
+    """Forget whose the rows were that are null on disk; how many they were."""
+    erased = sa.select(sa.func.count()).where(Record.erasure_id.in_(erasure_ids))
+    count = session.scalars(erased).one()
     session.execute(sa.delete(Record).where(Record.erasure_id.in_(erasure_ids)))
+    return count
 
 
 def awaiting_model(

@@ -5,6 +5,7 @@ Each may be done twice, by several hosts at once, and after dying anywhere.
 """
 
 import datetime
+import secrets
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -31,6 +32,7 @@ from app.operations import retirement
 from app.registry import damage, records
 from app.registry import repository as registry_repository
 from app.registry import service as registry
+from app.registry.manifest import BLOCK_ROWS
 from app.webhooks import repository as webhooks_repository
 from app.webhooks import service as webhooks
 
@@ -39,6 +41,8 @@ _AT_ONCE = 500
 """How many lines of something one transaction changes at most."""
 _MOST_BATCHES = 100
 """After so many transactions a chore lets the others have their turn."""
+_PORTIONS = 360
+"""Of the blocks of a dataset one such part is opened at a time: each about once an hour."""
 _LEAST_BETWEEN = 20.0
 """What takes long comes less often: a chore takes a twentieth of the time at most."""
 
@@ -99,6 +103,31 @@ def _settle(at: Installation, rows_id: str) -> None:
         try:
             if root is not None:
                 at.rows.settle(rows_id, root)
+        except DatasetDamaged as error:
+            with at.database.writing() as session:
+                damage.record(session, error)
+
+
+def verify_rows(at: Installation) -> None:
+    """Open some blocks of every dataset, drawn at random, so that damage to what no run reads is noticed too."""
+    with at.database.reading() as session:
+        sound = registry_repository.sound_datasets(session)
+    portion = secrets.randbelow(_PORTIONS)
+    for rows_id, num_slots in sound.items():
+        num_blocks = -(-num_slots // BLOCK_ROWS)
+        numbers = range(num_blocks * portion // _PORTIONS, num_blocks * (portion + 1) // _PORTIONS)
+        if numbers:
+            with suppress(BlockingIOError):  # somebody is writing them
+                _verify(at, rows_id, numbers)
+
+
+def _verify(at: Installation, rows_id: str, numbers: range) -> None:
+    with at.rows.alone(rows_id, wait=False):
+        with at.database.reading() as session:
+            root = registry_repository.root(session, rows_id)
+        try:
+            if root is not None:
+                at.rows.check(rows_id, root, numbers=[numbers])
         except DatasetDamaged as error:
             with at.database.writing() as session:
                 damage.record(session, error)
@@ -223,6 +252,7 @@ CHORES = (
     Chore(name="alert", seconds=30, do=alert),
     Chore(name="sign_heads", seconds=30, do=sign_heads),
     Chore(name="purge_requests", seconds=30, do=purge_requests),
+    Chore(name="verify_rows", seconds=10, do=verify_rows),
     Chore(name="sweep_rows", seconds=60, do=sweep_rows),
     Chore(name="destroy_orphans", seconds=300, do=destroy_orphans),
     Chore(name="forget_statements", seconds=600, do=forget_statements),

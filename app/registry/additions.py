@@ -144,6 +144,7 @@ def confirm(session: Session, *, dataset: Dataset) -> None:
     """Note that every batch that was taken is in its slots."""
     for addition in filter(_is_applying, repository.staged_additions(session, dataset_id=dataset.id)):
         addition.status, addition.applied_at = "applied", now(session)
+        dataset.num_rows += addition.num_records
 
 
 def confirm_destroyed(session: Session, *, dataset_id: str) -> None:

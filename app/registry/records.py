@@ -50,13 +50,15 @@ def add(
     slots: Iterable[int],
     addition_id: str | None = None,
 ) -> None:
-    """Say whose row is in which slot, or is going to be."""
-    key = sealed.record_key(session, dataset_id)
+    """Say whose row is in which slot, or is going to be; those that come with their dataset are there."""
+    key, slots = sealed.record_key(session, dataset_id), list(slots)
     checked = (
         (slot, ref, check_value(key, slot, None if ref is None else ref.encode()))
         for slot, ref in zip(slots, subject_refs, strict=True)
     )
     repository.add_records(session, dataset_id=dataset_id, records=checked, addition_id=addition_id)
+    if addition_id is None:
+        session.get_one(Dataset, dataset_id).num_rows += len(slots)
 
 
 def verified_slots(session: Session, dataset_id: str, found: Sequence[StoredRecord]) -> tuple[int, ...]:
@@ -77,7 +79,7 @@ def first_damaged(session: Session, dataset: Dataset) -> DatasetDamaged | None:
         if error is not None:
             return error
         after = some[-1].slot if some else None
-    return None
+    return _miscounted(session, dataset)
 
 
 def verify_portion(session: Session, *, at_most: int = _PORTION) -> list[Verified]:
@@ -93,6 +95,8 @@ def verify_portion(session: Session, *, at_most: int = _PORTION) -> list[Verifie
         )
         error = _first_damaged(session, dataset.id, some, all_have_checks=dataset.records_have_checks)
         to = some[-1].slot if len(some) == at_most else None
+        if to is None and error is None:
+            error = _miscounted(session, dataset)
         verified.append(Verified(dataset_id=dataset.id, to=to, damage=error))
         at_most -= max(1, len(some))
     return verified
@@ -125,6 +129,13 @@ def give_checks(database: Database, key_of: Callable[[str], bytes]) -> None:
                 after, is_done = some[-1].slot if some else None, len(some) < _AT_ONCE
                 if is_done:
                     session.get_one(Dataset, dataset_id).records_have_checks = True
+
+
+def _miscounted(session: Session, dataset: Dataset) -> DatasetDamaged | None:
+    """What is wrong where a dataset has not as many records as it says: one that is gone matches no check value."""
+    if repository.count_rows(session, dataset_id=dataset.id) == dataset.num_rows:
+        return None
+    return DatasetDamaged.found(dataset.id, DamageKind.RECORD)
 
 
 def _first_damaged(

@@ -130,6 +130,12 @@ def root(session: Session, rows_id: str) -> str | None:
     return addition.digest if addition and addition.status == "pending" else None
 
 
+def sound_datasets(session: Session) -> dict[str, int]:
+    """Datasets whose rows are not known to be damaged, and how many slots each has; none that was retired."""
+    sound = Dataset.retired_at.is_(None), Dataset.damaged_at.is_(None)
+    return dict(iter(session.execute(sa.select(Dataset.id, Dataset.num_slots).where(*sound).order_by(Dataset.id))))
+
+
 def set_root(session: Session, rows_id: str, root: str) -> None:
     """Of rows that were written anew, and are what they were: they are not damaged any more."""
     dataset = dataset_of_rows(session, rows_id)

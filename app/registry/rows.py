@@ -130,9 +130,11 @@ class RowStore:
         slots = None if holding is None else _within(holding, manifest.shape)
         yield from self._blocks(rows_id, manifest, slots)
 
-    def check(self, rows_id: str, root: str) -> None:
-        """Open every block once. Raises `DatasetDamaged` for the first that is not what the root says."""
-        for _ in self.read(rows_id, root):
+    def check(self, rows_id: str, root: str, *, numbers: Sequence[range] | None = None) -> None:
+        """Open each block once, or each of these. Raises `DatasetDamaged` for the first that is not what the root
+        says."""
+        some = None if numbers is None else {number for run in numbers for number in run}
+        for _ in self._numbered(rows_id, self._manifest(rows_id, root), some):
             pass
 
     def edit(self, rows_id: str, root: str, *, fill: Sequence[Filling] = (), null: Sequence[int] = ()) -> str:

@@ -16,6 +16,7 @@ from typing import Protocol
 from app import folders
 from app.registry.files import created, replace, sync_folder, wipe_file, written_at
 
+_UNFINISHED = ".unfinished"
 _NAME = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)+")
 
 
@@ -54,7 +55,10 @@ class ObjectStore(Protocol):
 
 
 class FolderStore:
-    """A folder of files of mode 0600; what is replaced or deleted is overwritten with zeros first."""
+    """A folder of files of mode 0600; what is replaced or deleted is overwritten with zeros first.
+
+    Files are written in a folder of their own inside it, so that what a crash left of one is found among a few.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -82,7 +86,7 @@ class FolderStore:
             raise FolderAway(f"The folder {self._folder} is not there; is it mounted?") from None
 
     def delete(self, name: str) -> None:
-        for left_by_a_crash in self._folder.glob(f".{name}.*"):
+        for left_by_a_crash in (self._folder / _UNFINISHED).glob(f"{checked(name)}.*"):
             wipe_file(left_by_a_crash)
         wipe_file(self._path(name))
 
@@ -90,8 +94,9 @@ class FolderStore:
         return dict(written_at(self._folder.glob("[!.]*.*" if group is None else f"{group}.*")))
 
     def _written(self, name: str, content: bytes) -> Path:
-        path = self._path(name).with_name(f".{name}.{secrets.token_hex(4)}")
+        path = self._folder / _UNFINISHED / f"{checked(name)}.{secrets.token_hex(4)}"
         self.check()
+        path.parent.mkdir(mode=0o700, exist_ok=True)
         try:
             with created(path) as file:
                 file.write(content)

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from app.db.likely import usually
 from app.db.paging import Page, page
-from app.db.tables import Addition, Dataset, Erasure, Model, RequestModel, Run, Tenant, Version
+from app.db.tables import CUT_OFF, Addition, Dataset, Erasure, Model, RequestModel, Run, Tenant, Version
 from app.deletion.deadlines import BEFORE_THE_DEADLINE
 from app.unlearning import turns
 from app.unlearning.turns import Due, Standing
@@ -38,6 +38,12 @@ def runs_to_stop(session: Session, *, model_id: str | None, dataset_id: str | No
     """Under way, of a model or on a dataset."""
     what = Run.model_id == model_id if model_id is not None else Run.dataset_id == dataset_id
     return list(session.scalars(sa.select(Run).where(Run.status == "running", what)))
+
+
+def is_any_cut_off(session: Session, *, dataset_id: str, since: datetime.datetime) -> bool:
+    """Whether a run on a dataset ended since then without having come to its end."""
+    query = sa.select(Run.id).where(Run.dataset_id == dataset_id, Run.finished_at >= since, CUT_OFF)
+    return session.scalars(query.limit(1)).first() is not None
 
 
 def ended_before(session: Session, run: Run, *, limit: int) -> list[Run]:

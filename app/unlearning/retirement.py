@@ -106,6 +106,7 @@ def _retire(session: Session, model: Model) -> None:
 def _let_go(session: Session, dataset: Dataset) -> None:
     additions.drop(session, dataset_id=dataset.id)
     registry_repository.drop_records(session, dataset_id=dataset.id)
+    dataset.num_rows = 0
     registry_repository.forget_metrics(session, evaluation_dataset_id=dataset.id)
     dataset.retired_at = now(session)
 

@@ -40,6 +40,7 @@ _FIRST_BACKOFF = datetime.timedelta(seconds=0.5)
 _LONGEST_BACKOFF = datetime.timedelta(minutes=1)
 _PATIENCE = 3
 """A first learning run that fails this often by itself ends in `failed`; a worker that dies more often backs off."""
+_CLEARED_UP_WITHIN = datetime.timedelta(hours=1)
 _DEATHS = 10
 """A first learning run whose worker dies this often ends in `failed`."""
 
@@ -57,6 +58,13 @@ def renew(session: Session, *, run_id: str, steps_done: int, lease_seconds: floa
 def check_held(session: Session, *, run_id: str) -> None:
     """Raises `LeaseLost` if the run was taken away: whoever took it may write rows from now on."""
     _held(session, run_id, lock=False)
+
+
+def was_any_run_cut_off(session: Session, *, dataset_id: str) -> bool:
+    """Whether a run on a dataset may have left what no root on record names: one that did not come to its end, and that
+    the sweep of rows may not have cleared up after yet. Its worker may have lived on, and written, after it was taken
+    away."""
+    return repository.is_any_cut_off(session, dataset_id=dataset_id, since=now(session) - _CLEARED_UP_WITHIN)
 
 
 def commit_rows(session: Session, *, run_id: str, root: str) -> None:
@@ -99,7 +107,7 @@ def examine(session: Session, *, run_id: str, records: int, observed: Observed |
     not audited as its model is to be.
     """
     run = _held(session, run_id, lock=False)
-    if run.kind != "audit" and records != registry_repository.count_rows(session, dataset_id=run.dataset_id):
+    if run.kind != "audit" and records != session.get_one(Dataset, run.dataset_id).num_rows:
         raise RunDiffersFromPlan(f"Run {run_id} read another number of records than are on record.")
     return audits.findings(session, run, session.get_one(Model, run.model_id), observed)
 

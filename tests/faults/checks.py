@@ -98,4 +98,5 @@ def assert_all_done_once(at: Installation) -> None:
             assert np.array_equal(~rows.features.any(axis=1), erased)
             assert not rows.labels[erased].any()
             assert dataset.damaged_at is None
+            assert dataset.num_rows == len(held) == at.rows.count(dataset.id, dataset.digest)
             assert at.rows.is_settled(dataset.id, dataset.digest)

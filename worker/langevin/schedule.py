@@ -1,6 +1,9 @@
 """What each step of a run reads, and how long it is: functions of public numbers alone."""
 
 from dataclasses import dataclass
+from typing import Self
+
+from app.privacy.mechanism import Mechanism
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +35,16 @@ class Schedule:
                 raise ValueError(f"Expected {name}={getattr(self, name)} >= {least}")
         if self.num_batches > self.num_slots:
             raise ValueError(f"Expected num_batches={self.num_batches} <= num_slots={self.num_slots}")
+
+    @classmethod
+    def of(cls, mechanism: Mechanism, *, first_step: int, steps: int) -> Self:
+        return cls(
+            num_slots=mechanism.num_slots,
+            num_batches=mechanism.num_batches,
+            cool_down=mechanism.cool_down,
+            first_step=first_step,
+            steps=steps,
+        )
 
     @property
     def num_alike(self) -> int:

@@ -40,6 +40,7 @@ def hold(session: Session, people: list[str], *, dataset_id: str = "ds_1") -> No
         classes=["0", "1"],
         num_features=1,
         num_slots=len(people),
+        num_rows=len(people),
         digest="",
         revision=0,
         created_at=at,

@@ -18,7 +18,7 @@ from app.operations import chores
 from app.operations.chores import Chore, Chores
 from app.registry.files import locked
 from tests.faults.processes import wait_until
-from tests.stored import rows_of
+from tests.stored import flipped, rows_of
 from worker import runner
 
 Make = Callable[..., dict[str, Any]]
@@ -87,6 +87,23 @@ def test_sweeping_rows_takes_nobodys_turn(at: Installation, new_dataset: Make) -
         chores.sweep_rows(at, unclaimed_for=datetime.timedelta(0))
     assert set(at.rows.stored()) == {kept}
     np.testing.assert_array_equal(rows_of(at, kept).features, rows.features)
+
+
+def test_damage_that_no_run_reads_is_noticed(
+    at: Installation, new_dataset: Make, get: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each block is opened in its turn, unless its rows are being written; one that is damaged stops its dataset."""
+    sound, damaged = new_dataset()["id"], new_dataset("damaged")["id"]
+    [block] = (at.settings.data_dir / "blocks").glob(f"{damaged}.*.sealed")
+    block.write_bytes(flipped(block.read_bytes(), 40))
+    monkeypatch.setattr(chores, "_PORTIONS", 1)
+    with at.rows.alone(damaged):
+        chores.verify_rows(at)
+    assert get(f"/datasets/{damaged}")["damage"] is None
+    for _ in range(2):
+        chores.verify_rows(at)
+        assert get(f"/datasets/{damaged}")["damage"]["kind"] == "block"
+    assert get(f"/datasets/{sound}")["damage"] is None
 
 
 def test_old_answers_are_forgotten(

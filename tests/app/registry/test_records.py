@@ -7,6 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from app.db.tables import Dataset, Record
+from app.errors import DamageKind
 from app.installation import Installation
 from app.keys import Keys
 from app.registry import records, repository
@@ -92,6 +93,18 @@ def test_all_are_verified_once_a_round(at: Installation) -> None:
             assert dataset.records_verified_at
             dataset.records_verified_at -= datetime.timedelta(hours=1)
     assert portion() == [(a, 19)]
+
+
+def test_a_record_that_is_gone_is_damage(at: Installation, new_dataset: Make) -> None:
+    """One that nobody erased is missed by its dataset's count, by the round and by whoever rechecks."""
+    dataset_id = new_dataset(rows=30)["id"]
+    with at.database.writing() as session:
+        session.execute(sa.delete(Record).where(Record.slot == 29))
+    assert _damage(at, dataset_id) == "record"
+    with at.database.reading() as session:
+        [found] = records.verify_portion(session)
+    assert found.damage is not None
+    assert (found.damage.kind, found.damage.block) == (DamageKind.RECORD, None)
 
 
 def test_a_portion_finds_what_lies_before_the_first_slot(at: Installation, new_dataset: Make) -> None:

@@ -1,0 +1,73 @@
+"""What a run looks at before it erases anybody: what it edits and what its steps read, and nothing else."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.accounting import repository as accounting_repository
+from app.db.tables import Model
+from app.installation import Installation
+from app.registry import service as registry
+from app.registry.manifest import BLOCK_ROWS
+from app.unlearning import queue
+from tests.stored import flipped, slots_of
+from worker import runner
+from worker.langevin.schedule import Schedule
+from worker.windows import blocks_of
+
+Make = Callable[..., dict[str, Any]]
+Get = Callable[[str], Any]
+
+NUM_ROWS = 5 * BLOCK_ROWS + 50
+
+
+@pytest.fixture
+def live(new_dataset: Make, new_model: Make, work: Callable[[], int]) -> dict[str, Any]:
+    """A model of six blocks of rows, each step of which reads a hundredth of them, and which forgets in a few steps."""
+    dataset = new_dataset(rows=NUM_ROWS)
+    model = new_model(dataset["id"], noise_scale=0.2, batch_size=NUM_ROWS // 100, cool_down=4)
+    assert work() == 1
+    return model
+
+
+def _files(at: Installation, dataset_id: str) -> list[Path]:
+    return sorted((at.settings.data_dir / "blocks").glob(f"{dataset_id}.*.sealed"))
+
+
+def _read_next(at: Installation, model_id: str) -> set[int]:
+    """The blocks that the run reads which the model waits for."""
+    with at.database.reading() as session:
+        model = session.get_one(Model, model_id)
+        plan, _ = queue.next_run(session, model, max_requests=10)
+        first_step = accounting_repository.chain_steps(session, model_id=model_id)
+        schedule = Schedule.of(registry.mechanism_of(model), first_step=first_step, steps=plan.steps)
+        assert plan.kind == "unlearn"
+    return {number for some in blocks_of(schedule.reads(0, plan.steps)) for number in some}
+
+
+@pytest.mark.parametrize("damaged", ["elsewhere", "edited", "read"])
+def test_what_a_run_does_not_touch_may_be_damaged(
+    damaged: str, live: dict[str, Any], at: Installation, forget: Make, get: Get, work: Callable[[], int]
+) -> None:
+    """Where a block is damaged that a run edits, or that its steps read, nothing is erased; where it is another, the
+    run does what it is asked."""
+    dataset = live["dataset_id"]
+    holding = {slots_of(at, dataset, f"p{number}")[0] // BLOCK_ROWS: f"p{number}" for number in range(200)}
+    edited = 0 if 0 in holding else 1
+    request = forget(holding[edited])
+    read = _read_next(at, live["id"])
+    assert edited not in read
+    elsewhere = next(number for number in range(6) if number not in {edited, *read})
+    number = {"elsewhere": elsewhere, "edited": edited, "read": min(read)}[damaged]
+    file = _files(at, dataset)[number]
+    file.write_bytes(flipped(file.read_bytes(), 50))
+    assert runner.run_next(at, worker="w") is True
+    found = get(f"/datasets/{dataset}")["damage"]
+    if damaged == "elsewhere":
+        assert found is None
+        assert get(f"/deletion-requests/{request['id']}")["status"] == "completed"
+    else:
+        assert (found["kind"], found["block"]) == ("block", number)
+        assert get(f"/deletion-requests/{request['id']}")["status"] == "accepted"
