@@ -85,12 +85,14 @@ def run(
     threads: int | None = None,
     audit: AuditPlan | None = None,
     on_progress: Callable[[int], None],
+    on_opened: Callable[[], None] = lambda: None,
 ) -> Ran:
     """Take `steps` noisy steps from `initial`, to which `first_step` others of its chain have led. With an `audit` its
     lanes take part in the run.
 
     `threads`: CPU threads at most; None for all that this process may use. `on_progress` is told the count, about
-    twenty times a second; until it returns the run stands still, and it ends the run by raising. When this returns or
+    twenty times a second; until it returns the run stands still, and it ends the run by raising, as does `on_opened`,
+    which is called after each block of rows that was opened for the next steps. When this returns or
     raises, the run's process is gone. Raises `ChainFailed`; `DatasetTooLarge` where what a step reads may be more than
     there is room for; `RunDiffersFromPlan` where the process has not counted the rows that it was to read.
     """
@@ -104,7 +106,7 @@ def run(
     def show(steps_done: int) -> dict[str, Any]:
         nonlocal there, records
         found = windows.next_blocks(schedule, rows.shape, steps_done=steps_done, most_bytes=rows.most_bytes)
-        before, there = there, rows.show(found.numbers)
+        before, there = there, rows.show(found.numbers, on_opened=on_opened)
         records += sum(count for number, count in there.items() if number not in before)
         most = rows.shape.num_slots
         slots = [(one.start * BLOCK_ROWS, min(one.stop * BLOCK_ROWS, most)) for one in found.numbers]

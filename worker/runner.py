@@ -4,7 +4,7 @@ import functools
 import math
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
@@ -29,7 +29,6 @@ from worker import isolated, shadow, windows
 from worker.isolated import ChainFailed, Ran
 from worker.langevin import init
 from worker.langevin.evaluate import accuracy
-from worker.langevin.schedule import Schedule
 
 
 def run_next(at: Installation, *, worker: str, deletions_only: bool = False) -> bool:
@@ -126,7 +125,7 @@ def _work(at: Installation, claimed: Claimed, holder: "Lease | _GivesWay") -> No
         _audit(at, claimed, claimed.mechanism, on_progress=holder.progressed)
         return
     with tracing.span("steps"):
-        ran = _run_chain(at, claimed, claimed.mechanism, root, on_progress=holder.progressed)
+        ran = _run_chain(at, claimed, claimed.mechanism, root, holder)
     _examine(at, claimed, records=at.rows.count(claimed.dataset_id, root), observed=ran.observed)
     with tracing.span("evaluate"):
         metrics = _evaluate(at, claimed, ran)
@@ -151,7 +150,7 @@ def _edited(at: Installation, claimed: Claimed) -> str:
     if not (claimed.additions or claimed.erases):
         return claimed.root
     with tracing.span("verify"):
-        at.rows.check(claimed.dataset_id, claimed.root, numbers=_blocks_read(claimed))
+        at.rows.check(claimed.dataset_id, claimed.root, numbers=windows.read_by(claimed))
     with tracing.span("edit"):
         root = _edit(at, claimed)
     with at.database.writing() as session:
@@ -163,14 +162,6 @@ def _edited(at: Installation, claimed: Claimed) -> str:
     with at.database.writing() as session:
         unlearning.confirm_edited(session, run_id=claimed.run_id)
     return root
-
-
-def _blocks_read(claimed: Claimed) -> Sequence[range]:
-    """By the steps of this run."""
-    if claimed.mechanism is None or claimed.kind == "audit":
-        return ()
-    schedule = Schedule.of(claimed.mechanism, first_step=claimed.first_step, steps=claimed.steps)
-    return windows.blocks_of(schedule.reads(0, claimed.steps))
 
 
 def _edit(at: Installation, claimed: Claimed) -> str:
@@ -249,9 +240,7 @@ def _publish(at: Installation, claimed: Claimed, ran: Ran, metrics: dict[str, An
         )
 
 
-def _run_chain(
-    at: Installation, claimed: Claimed, mechanism: Mechanism, root: str, *, on_progress: Callable[[int], None]
-) -> Ran:
+def _run_chain(at: Installation, claimed: Claimed, mechanism: Mechanism, root: str, holder: "Lease | _GivesWay") -> Ran:
     """In a process of its own: none of its iterates but the last is ever in this one."""
     with at.rows.open(claimed.dataset_id, root) as rows:
         if claimed.parent_version_id is not None:
@@ -267,7 +256,8 @@ def _run_chain(
             device=at.settings.device,
             threads=at.settings.threads,
             audit=claimed.audit,
-            on_progress=on_progress,
+            on_progress=holder.progressed,
+            on_opened=holder.opened,
         )
 
 
@@ -300,7 +290,8 @@ def _evaluate(at: Installation, claimed: Claimed, ran: Ran) -> dict[str, Any]:
 class Lease:
     """Keeps a run while a worker works on it: a heartbeat, at least every third of the lease, that reports progress.
 
-    A run whose steps have stood still for `stall_seconds` is let go: a disk or a GPU hangs, another worker may not.
+    A run that for `stall_seconds` has taken no step, nor opened a block for one, is let go: a disk or a GPU hangs,
+    another worker may not.
     """
 
     def __init__(self, at: Installation, claimed: Claimed) -> None:
@@ -326,6 +317,12 @@ class Lease:
         """Called many times a second. Raises `LeaseLost`, which kills the processes of a run that was taken away."""
         if steps_done != self._steps_done or self._moved_at == math.inf:
             self._steps_done, self._moved_at = steps_done, time.monotonic()
+        if self._lost:
+            raise LeaseLost(f"Run {self._run_id} was taken from this worker.")
+
+    def opened(self) -> None:
+        """Called for each block of rows that was opened: the run has not stood still. Raises as `progressed`."""
+        self._moved_at = time.monotonic()
         if self._lost:
             raise LeaseLost(f"Run {self._run_id} was taken from this worker.")
 
@@ -375,6 +372,9 @@ class _GivesWay:
         self._lease = lease
         self._worker = worker
         self._look_at = 0.0
+
+    def opened(self) -> None:
+        self._lease.opened()
 
     def progressed(self, steps_done: int) -> None:
         """Called many times a second. Raises as `Lease.progressed`."""

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from app.registry.manifest import BLOCK_ROWS, Shape
+from app.unlearning.queue import Claimed
 from worker.langevin.schedule import Schedule
 
 
@@ -25,6 +26,14 @@ def next_blocks(schedule: Schedule, shape: Shape, *, steps_done: int, most_bytes
     untils = range(steps_done + 1, schedule.steps + 1)
     until = steps_done + max(1, bisect_right(untils, most_bytes, key=needed))
     return Blocks(until=until, numbers=blocks_of(schedule.reads(steps_done, until)))
+
+
+def read_by(claimed: Claimed) -> tuple[range, ...]:
+    """All blocks that the steps of a run read."""
+    if claimed.mechanism is None or claimed.kind == "audit":
+        return ()
+    schedule = Schedule.of(claimed.mechanism, first_step=claimed.first_step, steps=claimed.steps)
+    return blocks_of(schedule.reads(0, claimed.steps))
 
 
 def bytes_of_a_step(schedule: Schedule, shape: Shape) -> int:

@@ -42,9 +42,12 @@ class Rows:
         finally:
             memory.close()
 
-    def show(self, numbers: Sequence[range]) -> dict[int, int]:
+    def show(self, numbers: Sequence[range], *, on_opened: Callable[[], None] = lambda: None) -> dict[int, int]:
         """Bring these blocks into memory, and overwrite all others that are there. Returns of each how many of its rows
-        are not null. Raises `DatasetTooLarge`."""
+        are not null. Raises `DatasetTooLarge`.
+
+        `on_opened` is called after each block that had to be opened, and ends this by raising.
+        """
         wanted = {number for some in numbers for number in some}
         self._forget(self._shown.keys() - wanted)
         self.require_room(sum(self.shape.rows_in(number) for number in wanted) * self.shape.row_bytes)
@@ -53,6 +56,7 @@ class Rows:
             self._shown[block.number] = block.count()
             place = slice(block.first, block.first + len(block.labels))
             features[place], labels[place] = block.features, block.labels
+            on_opened()
         return {number: self._shown[number] for number in wanted}
 
     def show_all(self) -> None:

@@ -177,7 +177,9 @@ def test_a_step_that_would_read_what_is_not_there(missing: str, data: tuple[Any,
 def test_a_run_that_counts_other_rows_fails(data: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that read other rows than it was shown is no run."""
     show = Rows.show
-    monkeypatch.setattr(Rows, "show", lambda *given: {number: count - 1 for number, count in show(*given).items()})
+    monkeypatch.setattr(
+        Rows, "show", lambda *given, **named: {n: count - 1 for n, count in show(*given, **named).items()}
+    )
     with held_in_memory(*data) as rows, pytest.raises(RunDiffersFromPlan, match="other rows"):
         _run(rows, steps=1)
 
@@ -196,3 +198,21 @@ def test_only_what_is_read_is_checked(data: tuple[Any, Any]) -> None:
     assert ran.records == features[: 2 * NUM_SLOTS // 20].any(axis=1).sum()
     with pytest.raises(ValueError, match="Expected 0 <= label"):
         chain.run(features=features, labels=labels, noise=ReplayableNoise(1), first_step=19, **settings)
+
+
+def test_what_is_opened_is_told(data: tuple[Any, Any]) -> None:
+    """Each block that is opened for a run is told, so that it does not seem to stand still, and an exception ends it."""
+    opened: list[int] = []
+
+    class Enough(Exception):
+        pass
+
+    def told() -> None:
+        opened.append(1)
+        if len(opened) == 3:
+            raise Enough
+
+    with held_in_memory(*data) as rows:
+        with pytest.raises(Enough):
+            _run(rows, steps=20, on_opened=told)
+        assert len(opened) == 3
