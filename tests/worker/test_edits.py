@@ -1,17 +1,23 @@
 """What a run looks at before it erases anybody: what it edits and what its steps read, and nothing else."""
 
+import datetime
+import errno
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from app.accounting import repository as accounting_repository
-from app.db.tables import Model
+from app.db import now
+from app.db.tables import Dataset, Model, Run
 from app.installation import Installation
 from app.registry import service as registry
 from app.registry.manifest import BLOCK_ROWS
+from app.registry.rows import RowStore
 from app.unlearning import queue
+from tests.faults.checks import assert_all_done_once
 from tests.stored import flipped, slots_of
 from worker import runner
 from worker.langevin.schedule import Schedule
@@ -71,3 +77,41 @@ def test_what_a_run_does_not_touch_may_be_damaged(
     else:
         assert (found["kind"], found["block"]) == ("block", number)
         assert get(f"/deletion-requests/{request['id']}")["status"] == "accepted"
+
+
+def test_what_is_left_is_looked_for_after_a_run_was_cut_off(
+    live: dict[str, Any], at: Installation, forget: Make, work: Callable[[], int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run lists what is stored of its dataset only where one before it, within the last hour, did not come to its
+    end; then it destroys what that one left."""
+    dataset, settle = live["dataset_id"], RowStore.settle
+    settled: list[str] = []
+
+    def noted(self: RowStore, rows_id: str, root: str) -> None:
+        settled.append(rows_id)
+        settle(self, rows_id, root)
+
+    monkeypatch.setattr(RowStore, "settle", noted)
+    forget("p1")
+    assert work() == 1
+    assert settled == []
+
+    def cut_off(*given: Any, **named: Any) -> None:
+        raise OSError(errno.EIO, "a disk")
+
+    forget("p2")
+    with monkeypatch.context() as patch:
+        patch.setattr(RowStore, "destroy_replaced", cut_off)
+        assert runner.run_next(at, worker="w") is True
+    with at.database.writing() as session:
+        assert not at.rows.is_settled(dataset, session.get_one(Dataset, dataset).digest)
+        session.execute(sa.update(Model).values(not_before=None))
+    assert work() == 1
+    assert settled == [dataset]
+    assert_all_done_once(at)
+
+    with at.database.writing() as session:
+        session.execute(sa.update(Run).values(finished_at=now(session) - datetime.timedelta(hours=2)))
+    forget("p3")
+    assert work() == 1
+    assert settled == [dataset]

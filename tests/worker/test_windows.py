@@ -201,7 +201,7 @@ def test_only_what_is_read_is_checked(data: tuple[Any, Any]) -> None:
 
 
 def test_what_is_opened_is_told(data: tuple[Any, Any]) -> None:
-    """Each block that is opened for a run is told, so that it does not seem to stand still, and an exception ends it."""
+    """Each block that is opened for a run is told, so that it does not seem to stand still; an exception ends it."""
     opened: list[int] = []
 
     class Enough(Exception):
