@@ -1,5 +1,7 @@
 """Budgets of datasets: what all their versions together may ever tell, to people who read every one of them."""
 
+from collections import Counter
+
 from sqlalchemy.orm import Session
 
 from app.accounting import repository
@@ -24,13 +26,11 @@ def exposures(session: Session, *, dataset_id: str, records: int) -> dict[str, E
     beyond = session.get_one(Dataset, dataset_id).revision + 1
     found = {}
     for fed in repository.models_of(session, dataset_id=dataset_id):
-        steps, mechanism = (
-            repository.releases_before(session, model_id=fed.id, revision=beyond),
-            stored_mechanism(fed.mechanism),
-        )
-        found[fed.id] = accountant.exposed(mechanism, steps, records=records, lost=len(fed.lost_releases))
+        published = repository.releases_before(session, model_id=fed.id, revision=beyond)
+        mechanism, lost = stored_mechanism(fed.mechanism), len(fed.lost_releases)
+        found[fed.id] = accountant.exposed(mechanism, published, records=records, lost=lost)
     for model_id, mechanism, steps in repository.lost_models(session, dataset_id=dataset_id):
-        found[model_id] = accountant.exposed(mechanism, steps, records=records, lost=len(steps))
+        found[model_id] = accountant.exposed(mechanism, Counter(steps), records=records, lost=len(steps))
     return found
 
 

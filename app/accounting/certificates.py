@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,7 @@ from sqlalchemy.orm import Session
 
 from app import signing
 from app.accounting import budgets, ledger, repository
+from app.accounting.ledger import History
 from app.db import now
 from app.db.mechanisms import stored_mechanism
 from app.db.tables import Certificate, Dataset, DeletionRequest, Erasure, LedgerEntry, Model, Run, Version, new_id
@@ -87,14 +89,12 @@ def issue(
 class Evidences:
     """The evidence of many requests about one model, as its chain stands now: what they share is read once."""
 
-    def __init__(self, session: Session, model: Model) -> None:
+    def __init__(self, session: Session, model: Model, history: History) -> None:
         self._session = session
         self._model = model
-        self._mechanism = stored_mechanism(model.mechanism)
-        self._runs = repository.chain_runs(session, model_id=model.id)
-        self._history = [ledger.accounted(run) for run in self._runs]
-        self._steps_before, self._recent = accountant.compact(self._mechanism, self._history)
-        self._releases: dict[tuple[str, int], list[tuple[str, Mechanism, list[int], int]]] = {}
+        self._history = history
+        self._steps_present: dict[int, int] = {}
+        self._releases: dict[tuple[str, int], list[tuple[str, Mechanism, Counter[int], int]]] = {}
 
     def of(self, erasure: Erasure) -> Evidence:
         """What the guarantees about this erasure depend on; the old part of the history is left out.
@@ -104,15 +104,21 @@ class Evidences:
         revision, records = _claimed(self._session, erasure)
         exposures, under = self._exposures(erasure.request_id)
         return Evidence(
-            mechanism=self._mechanism,
-            steps_before=self._steps_before,
-            history=tuple(self._recent),
+            mechanism=self._history.mechanism,
+            steps_before=self._history.steps_before,
+            history=self._history.runs,
             records=records,
-            steps_present=sum(run.steps_total for run in self._runs if run.revision < revision),
+            steps_present=self._steps_before(revision),
             exposures=exposures,
             budgets=under,
             delta=self._model.delta,
         )
+
+    def _steps_before(self, revision: int) -> int:
+        if revision not in self._steps_present:
+            found = repository.chain_steps_before(self._session, model_id=self._model.id, revision=revision)
+            self._steps_present[revision] = found
+        return self._steps_present[revision]
 
     def _exposures(self, request_id: str) -> tuple[dict[str, Exposure], dict[str, Budgeted]]:
         """For every model that the request's records fed, the versions published while they were present: all so far,
@@ -129,7 +135,7 @@ class Evidences:
                 under[erasure.dataset_id] = Budgeted(budget=budget, models=models)
         return exposures, under
 
-    def _released(self, dataset_id: str, revision: int) -> list[tuple[str, Mechanism, list[int], int]]:
+    def _released(self, dataset_id: str, revision: int) -> list[tuple[str, Mechanism, Counter[int], int]]:
         """By model of the dataset, the steps behind each version that was published before `revision`, and how many of
         these were lost."""
         if (dataset_id, revision) not in self._releases:
@@ -144,7 +150,7 @@ class Evidences:
                 for model in models
             ]
             for model_id, mechanism, steps in repository.lost_models(self._session, dataset_id=dataset_id):
-                found.append((model_id, mechanism, steps, len(steps)))
+                found.append((model_id, mechanism, Counter(steps), len(steps)))
             self._releases[dataset_id, revision] = [one for one in found if one[2]]
         return self._releases[dataset_id, revision]
 

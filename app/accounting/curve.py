@@ -1,6 +1,7 @@
 """A model's life step by step, read from the ledger: learning, every deletion, every version it released."""
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -120,7 +121,7 @@ class _Releases:
         return tuple(
             accountant.exposed(
                 mechanism,
-                [steps for _, _, steps in of_model],
+                Counter(steps for _, _, steps in of_model),
                 records=records,
                 lost=sum(revision < 0 for _, revision, _ in of_model),
             )

@@ -6,6 +6,8 @@ order in which they came, so that neither the last entry nor a whole model goes 
 """
 
 import json
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -32,6 +34,7 @@ def post(
     `chain` is where the accountant stands after `run`; `requests` names the deletion requests it served.
     """
     last = repository.last_entry(session, model_id=model.id)
+    ran = accountant.Run(steps=run.steps_total, records=run.records)
     body = canonical(
         {
             "format": FORMAT,
@@ -49,7 +52,7 @@ def post(
             "requests": requests,
             "weights_sha256": version.weights_sha256,
             "chain": chain_numbers(chain),
-            "guarantees": [g.to_json() for g in guarantees.of_chain(chain, last_run=accounted(run), delta=model.delta)],
+            "guarantees": [g.to_json() for g in guarantees.of_chain(chain, last_run=ran, delta=model.delta)],
             "theorem": accountant.THEOREM,
             "recorded_at": now(session).isoformat(),
         }
@@ -93,19 +96,33 @@ def goes_on(session: Session, *, model_id: str) -> bool:
     return last is None or format_of(last) == FORMAT
 
 
-def chain_of(session: Session, *, model_id: str, mechanism: Mechanism) -> Chain:
-    """Where the model's chain stands at its live version."""
-    return accountant.replay_recent(mechanism, history_of(session, model_id=model_id))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """The published runs of a model's present chain, oldest first, after its first `steps_before` steps: of these too
+    long ago has passed for them to count (`accountant.compact`)."""
+
+    mechanism: Mechanism
+    steps_before: int
+    runs: tuple[accountant.Run, ...]
+
+    @property
+    def chain(self) -> Chain:
+        """Where the model stands at its live version."""
+        return accountant.replay(self.mechanism, self.runs, steps_before=self.steps_before)
 
 
-def history_of(session: Session, *, model_id: str) -> list[accountant.Run]:
-    """The published runs of the present chain, learning first."""
-    return [accounted(run) for run in repository.chain_runs(session, model_id=model_id)]
+def history_of(session: Session, *, model_id: str, mechanism: Mechanism) -> History:
+    """What counts of a model's present chain; it takes as long however old the model is."""
+    read: list[repository.Ran] = []
 
+    def newest_first() -> Iterator[tuple[int, accountant.Run]]:
+        for ran in repository.chain_backwards(session, model_id=model_id):
+            read.append(ran)
+            yield ran.number, accountant.Run(steps=ran.steps, records=ran.records)
 
-def accounted(run: Run) -> accountant.Run:
-    """What counts of a run."""
-    return accountant.Run(steps=run.steps_total, records=run.records)
+    runs = tuple(accountant.recent(mechanism, newest_first()))
+    steps_before = read[len(runs) - 1].first_step if runs else 0
+    return History(mechanism=mechanism, steps_before=steps_before, runs=runs)
 
 
 def chain_numbers(chain: Chain) -> dict[str, float]:

@@ -1,7 +1,9 @@
 """All SQL of the accountant: it reads what was published and appends to the ledger, nothing else."""
 
 import datetime
+from collections import Counter
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
@@ -25,31 +27,48 @@ from app.db.tables import (
 )
 from app.privacy.mechanism import Mechanism
 
-
-def chain_versions(session: Session, *, model_id: str) -> list[tuple[Run, int, int]]:
-    """The versions of the model's present chain, from its last learning run on: the run behind each, its number, the
-    dataset revision it was made at."""
-    published = sa.select(Run, Version.number, Version.revision).join(Version, Version.run_id == Run.id)
-    query = published.where(_in_present_chain(model_id)).order_by(Version.number)
-    return [(run, number, revision) for run, number, revision in session.execute(query)]
+_AT_ONCE = 64
 
 
-def chain_runs(session: Session, *, model_id: str) -> list[Run]:
-    """The published runs of the model's present chain: its last learning run and all after it, oldest first."""
-    return [run for run, _, _ in chain_versions(session, model_id=model_id)]
+class Ran(NamedTuple):
+    """A published run: the number of its version, how many steps of its chain come before its own, its steps, and how
+    many records became null before it, at which dataset revision."""
+
+    number: int
+    first_step: int
+    steps: int
+    records: int
+    revision: int
+
+
+def chain_backwards(session: Session, *, model_id: str) -> Iterator[Ran]:
+    """The published runs of the model's present chain, newest first, its last learning run at the end: a few at a time,
+    as far as anybody asks."""
+    ran = sa.select(Version.number, Run.kind, Run.first_step, Run.steps_total, Run.records, Run.revision)
+    ran = ran.join(Version, Version.run_id == Run.id).where(Version.model_id == model_id)
+    ran = ran.order_by(Version.number.desc()).limit(_AT_ONCE)
+    found = session.execute(ran).all()
+    while found:
+        for number, kind, *of_run in found:
+            yield Ran(number, *of_run)
+            if kind != "unlearn":
+                return
+        found = session.execute(ran.where(Version.number < number)).all()
 
 
 def chain_steps(session: Session, *, model_id: str) -> int:
     """Steps of the model's present chain."""
-    query = sa.select(sa.func.coalesce(sa.func.sum(Run.steps_total), 0)).join(Version, Version.run_id == Run.id)
-    return session.scalars(query.where(_in_present_chain(model_id))).one()
+    last = sa.select(Run.first_step + Run.steps_total).join(Version, Version.run_id == Run.id)
+    last = last.where(Version.model_id == model_id).order_by(Version.number.desc())
+    return session.scalars(last.limit(1)).first() or 0
 
 
-def _in_present_chain(model_id: str) -> sa.ColumnElement[bool]:
-    """Of a version: whether it is the model's last that learned, or came after it."""
-    last_learned = sa.select(sa.func.max(Version.number)).join(Run, Version.run_id == Run.id)
-    last_learned = last_learned.where(Version.model_id == model_id, Run.kind != "unlearn")
-    return sa.and_(Version.model_id == model_id, Version.number >= last_learned.scalar_subquery())
+def chain_steps_before(session: Session, *, model_id: str, revision: int) -> int:
+    """Those of them that ran before dataset revision `revision`: none where the chain began after it."""
+    for ran in chain_backwards(session, model_id=model_id):
+        if ran.revision < revision:
+            return ran.first_step + ran.steps
+    return 0
 
 
 def chain_began_at(session: Session, *, model_id: str) -> int | None:
@@ -59,12 +78,15 @@ def chain_began_at(session: Session, *, model_id: str) -> int | None:
     return session.scalars(learned.order_by(Version.number.desc()).limit(1)).first()
 
 
-def releases_before(session: Session, *, model_id: str, revision: int) -> list[int]:
-    """Steps of the runs behind the versions of a model that were published before dataset revision `revision`, and of
+def releases_before(session: Session, *, model_id: str, revision: int) -> Counter[int]:
+    """How many versions of a model were published before dataset revision `revision`, by the steps of their runs, and
     all that were lost: nobody knows to whom those were exposed."""
-    query = sa.select(Run.steps_total).join(Version, Version.run_id == Run.id)
-    known = session.scalars(query.where(Version.model_id == model_id, Version.revision < revision))
-    return [*session.get_one(Model, model_id).lost_releases, *known]
+    query = sa.select(Run.steps_total, sa.func.count()).join(Version, Version.run_id == Run.id)
+    query = query.where(Version.model_id == model_id, Version.revision < revision).group_by(Run.steps_total)
+    found = Counter(session.get_one(Model, model_id).lost_releases)
+    for steps, count in session.execute(query):
+        found[steps] += count
+    return found
 
 
 def lost_models(session: Session, *, dataset_id: str) -> list[tuple[str, Mechanism, list[int]]]:

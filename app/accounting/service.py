@@ -6,10 +6,10 @@ from sqlalchemy.orm import Session
 
 from app.accounting import budgets, certificates, ledger, repository
 from app.db.mechanisms import stored_mechanism
-from app.db.tables import Certificate, Model
+from app.db.tables import Certificate, Erasure, Model
 from app.errors import ModelNotLive
 from app.privacy import accountant, calibration, guarantees, joint
-from app.privacy.accountant import Chain, Run
+from app.privacy.accountant import Chain
 from app.privacy.errors import InfeasibleError
 from app.privacy.guarantees import Evidence, Guarantee, Notion
 from app.privacy.joint import Joint
@@ -20,29 +20,20 @@ class Standing:
     """A model's live version on the data as they are now: rows that became null since it was published count, and rows
     that came since, which it will only have when it has learned again."""
 
-    history: list[Run]
     chain: Chain
     guarantees: list[Guarantee]
 
 
 def standing(session: Session, model: Model) -> Standing:
     """Raises `ModelNotLive`."""
-    versions = repository.chain_versions(session, model_id=model.id)
-    if not versions:
+    history = ledger.history_of(session, model_id=model.id, mechanism=stored_mechanism(model.mechanism))
+    began = repository.chain_began_at(session, model_id=model.id)
+    if began is None:
         raise ModelNotLive(f"Model {model.id} is {model.status}; wait until its first version is published.")
-    history = [ledger.accounted(run) for run, _, _ in versions]
-    _, _, began = versions[0]
     edited = repository.records_added_since(session, dataset_id=model.dataset_id, revision=began)
-    for _, number, revision in versions:
-        if number == model.live_version:
-            edited += repository.records_erased_since(session, dataset_id=model.dataset_id, revision=revision)
-    chain = accountant.replay_recent(stored_mechanism(model.mechanism), history)
-    chain = accountant.erased(chain, records=edited)
-    return Standing(
-        history=history,
-        chain=chain,
-        guarantees=guarantees.of_chain(chain, last_run=history[-1], delta=model.delta),
-    )
+    edited += repository.records_waiting_for(session, model)
+    chain = accountant.erased(history.chain, records=edited)
+    return Standing(chain=chain, guarantees=guarantees.of_chain(chain, last_run=history.runs[-1], delta=model.delta))
 
 
 def guarantees_of(session: Session, model: Model) -> list[Guarantee]:
@@ -110,7 +101,7 @@ def statements_of(session: Session, *, request_id: str) -> list[Statement]:
     found = []
     for certificate in repository.certificates_of(session, request_id=request_id):
         model = session.get_one(Model, certificate.model_id)
-        evidence = certificates.Evidences(session, model).of(erasures[model.dataset_id])
+        evidence = _evidence(session, model, erasures[model.dataset_id])
         now = standing(session, model).guarantees
         today = [next((g for g in now if g.notion == mine.notion), mine) for mine in evidence.guarantees()]
         signed = certificates.evidence_in(certificate.jws)
@@ -141,5 +132,10 @@ def joint_of(session: Session, *, request_id: str) -> Joint | None:
                 continue
             if not repository.is_live_since(session, model, revision=erasure.revision):
                 return None
-            evidences[model.id] = certificates.Evidences(session, model).of(erasure)
+            evidences[model.id] = _evidence(session, model, erasure)
     return joint.of(evidences) if evidences else None
+
+
+def _evidence(session: Session, model: Model, erasure: Erasure) -> Evidence:
+    history = ledger.history_of(session, model_id=model.id, mechanism=stored_mechanism(model.mechanism))
+    return certificates.Evidences(session, model, history).of(erasure)

@@ -484,7 +484,8 @@ CUT_OFF = sa.text("status IN ('abandoned', 'cancelled', 'failed')")
 class Run(Owned, Table):
     """One attempt, fenced by its own id: only a run that is still `running` can publish, and only one per dataset is.
 
-    `records`: how many records became null since the run of the parent version. `audit`: what its lanes showed.
+    `first_step`: how many steps of the model's chain come before its own. `records`: how many records became null since
+    the run of the parent version. `audit`: what its lanes showed.
     `repeated`: how many runs before it ended for the same reason, one after the other, and are not kept."""
 
     __tablename__ = "runs"
@@ -496,6 +497,7 @@ class Run(Owned, Table):
     revision: Mapped[int]
     parent_version_id: Mapped[str | None]
     version_id: Mapped[str]
+    first_step: Mapped[int] = mapped_column(default=0, server_default="0")
     steps_total: Mapped[int]
     steps_done: Mapped[int]
     records: Mapped[int]

@@ -15,6 +15,7 @@ to a grid, which adds a little to mu (`grid.md`).
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -288,47 +289,54 @@ def adaptive_mu(exposures: Sequence[Exposure]) -> float:
     )
 
 
-def exposed(mechanism: Mechanism, steps: Sequence[int], *, records: int, lost: int = 0) -> Exposure:
-    """By runs of these steps, in which a chain begins wherever one learned. Of `lost` >= 0 of them it is not known what
-    they followed."""
-    learned = sum(k == mechanism.learn_steps for k in steps)
-    return Exposure(mechanism=mechanism, records=records, releases=tally(steps), stretches=1 + learned + lost)
+def exposed(mechanism: Mechanism, runs: Counter[int], *, records: int, lost: int = 0) -> Exposure:
+    """By so many runs of so many steps each, in which a chain begins wherever one learned. Of `lost` >= 0 of them it is
+    not known what they followed."""
+    stretches = 1 + runs[mechanism.learn_steps] + lost
+    return Exposure(mechanism=mechanism, records=records, releases=tuple(sorted(runs.items())), stretches=stretches)
 
 
 def tally(steps: Iterable[int]) -> tuple[tuple[int, int], ...]:
     """Steps of runs as the (steps, count) pairs of an `Exposure`."""
-    counts: dict[int, int] = {}
-    for k in steps:
-        counts[k] = counts.get(k, 0) + 1
-    return tuple(sorted(counts.items()))
+    return tuple(sorted(Counter(steps).items()))
 
 
 def compact(mechanism: Mechanism, runs: Sequence[Run]) -> tuple[int, list[Run]]:
     """The same history without its old part, so that its length does not grow with the age of the model: how many steps
     that had, and the runs after it.
 
-    What is older than the last steps that contract by 1e-18 is left out. Whatever it was, `imported` covers it: any
-    point of the ball, compared with any other. A history of several mechanisms is left as it is.
+    What is older than the last steps that contract by 1e-18 is left out, `CUT` runs at a time: whoever replays the
+    history again with a run more begins where they began before. Whatever it was, `imported` covers it: any point of
+    the ball, compared with any other. A history of several mechanisms is left as it is.
 
     >>> from app.privacy.mechanism import Objective
     >>> m = Mechanism(objective=Objective.LOGISTIC_REGRESSION, num_slots=100, num_classes=2, l2=1.0, step_size=0.5,
     ...               noise_scale=1.0, radius=1.0, learn_steps=9)
-    >>> left_out, rest = compact(m, [Run(steps=9), Run(steps=70, records=1), Run(steps=80, records=2)])
+    >>> left_out, rest = compact(m, [Run(steps=9)] * CUT + [Run(steps=70, records=1), Run(steps=80, records=2)])
     >>> left_out, [(run.steps, run.records) for run in rest]
-    (79, [(80, 2)])
+    (288, [(70, 1), (80, 2)])
     """
-    decay, steps = 1.0, sum(run.steps for run in runs)
     if any(run.mechanism not in (None, mechanism) for run in runs):
         return 0, list(runs)
-    for index in range(len(runs) - 1, 0, -1):
-        decay *= lookback.alike(mechanism, runs[index].steps)[0]
-        if decay <= _FORGOTTEN:
-            rest = list(runs[index:])
-            return steps - sum(run.steps for run in rest), rest
-    return 0, list(runs)
+    rest = recent(mechanism, zip(reversed(range(len(runs))), reversed(runs), strict=True))
+    return sum(run.steps for run in runs[: len(runs) - len(rest)]), rest
+
+
+def recent(mechanism: Mechanism, newest_first: Iterable[tuple[int, Run]]) -> list[Run]:
+    """The runs that `compact` leaves, oldest first, of a history whose runs come with their numbers; no more of it is
+    read than that and one run before. All ran with `mechanism`."""
+    kept: list[Run] = []
+    decay = 1.0
+    for number, run in newest_first:
+        if decay <= _FORGOTTEN and (number + 1) % CUT == 0:
+            break
+        kept.append(run)
+        decay *= lookback.alike(mechanism, run.steps)[0]
+    return kept[::-1]
 
 
 _FORGOTTEN = 1e-18
+CUT = 32
 
 
 def _following(mechanism: Mechanism, run: Run) -> Mechanism:

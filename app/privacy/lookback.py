@@ -104,10 +104,19 @@ Runs = tuple[tuple[Mechanism, int], ...]
 """Mechanism and steps >= 1 of each, in their order. They read the same batches in turn."""
 
 
-@lru_cache(maxsize=4096)  # whoever replays a history asks after each of its runs again
 def present(runs: Runs) -> Lookback:
     """Of one record (`zero_out`) present during all of these runs, which are compared alone."""
-    return _walked(runs, ranges=1).lookbacks()[0] if runs else NOTHING
+    if not runs:
+        return NOTHING
+    last = runs[-1][0]
+    if all(mechanism is last for mechanism, _ in runs):
+        return _present(last, tuple([steps for _, steps in runs]))
+    return _walked(runs, ranges=1).lookbacks()[0]
+
+
+@lru_cache(maxsize=4096)  # whoever replays a history asks after each of its runs again
+def _present(mechanism: Mechanism, steps: tuple[int, ...]) -> Lookback:
+    return _walked(tuple((mechanism, one) for one in steps), ranges=1).lookbacks()[0]
 
 
 def worst_mu(mechanism: Mechanism, steps: int) -> float:

@@ -109,6 +109,14 @@ class Mechanism:
                 f"Expected grid={self.grid} to be a power of two, >= 2^-51 radius = {_FINEST_GRID * self.radius:.3g}",
             )
 
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        """Computed once: an accountant looks numbers up by mechanism all the time."""
+        return hash(tuple(getattr(self, name) for name in _SETTINGS))
+
     @property
     def gradient_bound(self) -> float:
         """M: no record's loss gradient is longer, anywhere. 1 for the logistic loss, sqrt(2) for softmax."""

@@ -1,15 +1,12 @@
 """The audit that belongs to a run: what is planned, and what it means that it ran."""
 
-from sqlalchemy.orm import Session
-
-from app.accounting import repository
 from app.db.tables import Model, Run
 from app.errors import RunDiffersFromPlan
 from app.privacy.audit import AuditPlan, Observed
 from app.registry import service as registry
 
 
-def planned(session: Session, run: Run, model: Model) -> AuditPlan | None:
+def planned(run: Run, model: Model) -> AuditPlan | None:
     """None if the model's runs are not audited. An audit that was asked for has several chains of lanes, which start
     at the origin."""
     if not model.audit_lanes:
@@ -19,12 +16,11 @@ def planned(session: Session, run: Run, model: Model) -> AuditPlan | None:
         before = learned if run.steps_total > learned else 0
         lanes = model.audit_lanes * model.audit_chains
         return AuditPlan(lanes=lanes, steps_before=before, steps=run.steps_total - before)
-    before = repository.chain_steps(session, model_id=model.id) if run.kind == "unlearn" else 0
-    return AuditPlan(lanes=model.audit_lanes, steps_before=before, steps=run.steps_total)
+    return AuditPlan(lanes=model.audit_lanes, steps_before=run.first_step, steps=run.steps_total)
 
 
-def findings(session: Session, run: Run, model: Model, observed: Observed | None) -> tuple[str, ...]:
+def findings(run: Run, model: Model, observed: Observed | None) -> tuple[str, ...]:
     """What is wrong with a run, as its audit shows. Raises `RunDiffersFromPlan` if it was not audited as planned."""
-    if (observed and observed.plan) != planned(session, run, model):
+    if (observed and observed.plan) != planned(run, model):
         raise RunDiffersFromPlan(f"Run {run.id} was not audited as it was to be.")
     return observed.findings(registry.mechanism_of(model)) if observed else ()

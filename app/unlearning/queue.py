@@ -169,6 +169,9 @@ def _begin(
         revision=dataset.revision,
         parent_version_id=live.id if live and plan.kind == "unlearn" else None,
         version_id=new_id("ver"),
+        first_step=accounting_repository.chain_steps(session, model_id=model.id)
+        if model and plan.kind == "unlearn"
+        else 0,
         steps_total=plan.steps,
         steps_done=0,
         records=records,
@@ -200,9 +203,9 @@ def _claimed(session: Session, run: Run, dataset: Dataset, model: Model | None) 
         steps=run.steps_total,
         parent_version_id=run.parent_version_id,
         version_id=run.version_id,
-        audit=audits.planned(session, run, model) if model else None,
+        audit=audits.planned(run, model) if model else None,
         gives_way=learns and not deletion_repository.request_models_of_run(session, run_id=run.id),
-        first_step=service.first_step(session, run),
+        first_step=run.first_step,
     )
 
 
@@ -237,5 +240,5 @@ def _plan(session: Session, model: Model, *, records: int) -> Plan:
                 return planner.learn(mechanism, kind="relearn", reason="rows were added since it learned")
             if not ledger.goes_on(session, model_id=model.id):
                 return planner.learn(mechanism, kind="relearn", reason="its ledger is of an earlier format")
-            chain = ledger.chain_of(session, model_id=model.id, mechanism=mechanism)
+            chain = ledger.history_of(session, model_id=model.id, mechanism=mechanism).chain
             return planner.forget(chain, records=records, epsilon=model.epsilon, delta=model.delta)

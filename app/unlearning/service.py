@@ -109,7 +109,7 @@ def examine(session: Session, *, run_id: str, records: int, observed: Observed |
     run = _held(session, run_id, lock=False)
     if run.kind != "audit" and records != session.get_one(Dataset, run.dataset_id).num_rows:
         raise RunDiffersFromPlan(f"Run {run_id} read another number of records than are on record.")
-    return audits.findings(session, run, session.get_one(Model, run.model_id), observed)
+    return audits.findings(run, session.get_one(Model, run.model_id), observed)
 
 
 def end_audit(session: Session, *, run_id: str, observed: Observed | None, error_code: str | None) -> None:
@@ -126,13 +126,6 @@ def _note(session: Session, run: Run, observed: Observed | None) -> None:
     if observed:
         model = session.get_one(Model, run.model_id)
         run.audit = observed.to_json(registry.mechanism_of(model), delta=model.delta)
-
-
-def first_step(session: Session, run: Run) -> int:
-    """How many steps of the model's chain come before those of a run: it goes on with the batch that is next."""
-    if run.kind != "unlearn" or run.model_id is None:
-        return 0
-    return accounting_repository.chain_steps(session, model_id=run.model_id)
 
 
 def publish(
@@ -160,11 +153,12 @@ def publish(
     live = registry_repository.live_version(session, model)
     if (steps_ran, mechanism_ran) != (run.steps_total, mechanism):
         raise RunDiffersFromPlan(f"Run {run.id} was to take {run.steps_total} steps of the model's mechanism.")
-    if first_step_ran != first_step(session, run):
+    goes_on_after = accounting_repository.chain_steps(session, model_id=model.id) if run.kind == "unlearn" else 0
+    if not first_step_ran == run.first_step == goes_on_after:
         raise RunDiffersFromPlan(f"Run {run.id} did not go on where the chain of its model stands.")
     if run.kind == "unlearn" and (live is None or live.id != run.parent_version_id):
         raise RunDiffersFromPlan(f"Run {run.id} continued a version that is not the live one.")
-    if audits.findings(session, run, model, observed):
+    if audits.findings(run, model, observed):
         raise AuditFailed(f"The audit of run {run.id} refuted what it was to certify.")
     if model.evaluation_dataset_id is not None and deletion_repository.is_anybody_erased_since(
         session, dataset_id=model.evaluation_dataset_id, at=run.started_at
@@ -177,17 +171,17 @@ def publish(
     if began is None or accounting_repository.records_added_since(session, dataset_id=dataset.id, revision=began):
         raise RunDiffersFromPlan(f"Run {run.id} continued a chain that began before rows were added to its data.")
     owed = deletion_repository.awaiting_model(session, model_id=model.id, revision=run.revision)
-    chain = ledger.chain_of(session, model_id=model.id, mechanism=mechanism)
+    history = ledger.history_of(session, model_id=model.id, mechanism=mechanism)
     entry = ledger.post(
         session,
         model=model,
         run=run,
         version=version,
-        chain=chain,
+        chain=history.chain,
         requests=[{"request_id": request.id, "records": erasure.num_records} for _, erasure, request in owed],
     )
     checkpoints.checkpoint_now(session, keys, LEDGER, tenant_id=model.tenant_id)
-    evidences = certificates.Evidences(session, model)
+    evidences = certificates.Evidences(session, model, history)
     for owed_model, erasure, request in owed:
         certificate = certificates.issue(
             session,

@@ -1,4 +1,5 @@
-"""Mechanisms say of every step which rows it reads. What ran until now read all of them, at one step size.
+"""Mechanisms say of every step which rows it reads, runs say how many steps of their chain come before. What ran until
+now read all rows, at one step size.
 
 Models whose versions were accounted for by an earlier format of the ledger learn again: their next entry begins a
 chain of the present one.
@@ -21,12 +22,15 @@ _FORMAT = "lethe-ledger/2"
 
 
 def upgrade() -> None:
+    op.add_column("runs", sa.Column("first_step", sa.Integer(), server_default="0", nullable=False))
     _spell_out()
+    _count_steps()
     _relearn()
 
 
 def downgrade() -> None:
     """What mechanisms say stays true: a reader that does not know the fields passes over them."""
+    op.drop_column("runs", "first_step")
 
 
 def _spell_out() -> None:
@@ -43,6 +47,20 @@ def _spell_out() -> None:
 
 def _spelt_out(mechanism: dict[str, Any]) -> dict[str, Any]:
     return {"batch_size": mechanism["num_slots"], "num_batches": 1, "cool_down": 1} | mechanism
+
+
+def _count_steps() -> None:
+    connection = op.get_bind()
+    runs = sa.table("runs", *map(sa.column, ("id", "model_id", "kind", "steps_total", "first_step")))
+    versions = sa.table("versions", *map(sa.column, ("run_id", "number")))
+    published = sa.select(runs.c.id, runs.c.model_id, runs.c.kind, runs.c.steps_total)
+    published = published.join_from(runs, versions, versions.c.run_id == runs.c.id)
+    steps: dict[str, int] = {}
+    for run_id, model_id, kind, total in connection.execute(published.order_by(versions.c.number)).all():
+        before = steps.get(model_id, 0) if kind == "unlearn" else 0
+        steps[model_id] = before + total
+        if before:
+            connection.execute(runs.update().where(runs.c.id == run_id).values(first_step=before))
 
 
 def _relearn() -> None:

@@ -196,7 +196,7 @@ def test_another_guarantee_is_refused(story: Story, name: str, which: int) -> No
         ({"kind": "relearn"}, "learned for"),
         ({"kind": "erase"}, "kind 'erase' is unknown"),
         ({"guarantees": []}, "IndexError"),
-        ({"mechanism": {}}, "KeyError"),
+        ({"mechanism": {}}, "mechanism_of_format"),
         ({"chain": {}}, "fields of chain"),
         ({"chain": []}, "fields of chain"),
         ({"format": "lethe-ledger/2"}, "format or theorem"),

@@ -277,11 +277,19 @@ def test_a_compact_history_bounds_the_whole_one(made, history):
 
 
 def test_a_compact_history_does_not_grow_with_the_age_of_the_model():
-    """A history of ten thousand runs is stated in as many runs as the horizon holds."""
+    """A history of ten thousand runs is stated in as many runs as the horizon holds, and those up to the next cut."""
     made = mechanism()
     left_out, short = accountant.compact(made, [Run(steps=50)] + [Run(steps=10, records=1)] * 10_000)
-    assert len(short) <= 1 + math.log(1e-18) / math.log(made.contraction) / 10
+    assert len(short) <= accountant.CUT + math.log(1e-18) / math.log(made.contraction) / 10
     assert left_out + steps_of(short) == 100_050
+
+
+def test_a_history_is_cut_where_it_was_cut_before():
+    """A history that grows by a run begins where it began, but for once in a while: what was computed is known."""
+    made = mechanism()
+    grown = [[Run(steps=50)] + [Run(steps=10, records=1)] * age for age in range(1000, 1000 + 2 * accountant.CUT)]
+    began = [accountant.compact(made, history)[0] for history in grown]
+    assert len(set(began)) == 3
 
 
 # --- what is refused -------------------------------------------------------------------------------------------------

@@ -1,0 +1,87 @@
+"""What a run costs however old its model is and however many rows there are."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from app.accounting import certificates
+from app.db import now
+from app.db.tables import Certificate, Model, Run, Version
+from app.installation import Installation
+
+Make = Callable[..., dict[str, Any]]
+AGE = 2000
+
+
+def grow_old(at: Installation, model_id: str) -> None:
+    """Let the model's only version be the last of many, each made by a run of its own."""
+    with at.database.writing() as session:
+        version = session.scalars(sa.select(Version).where(Version.model_id == model_id)).one()
+        run, model = session.get_one(Run, version.run_id), session.get_one(Model, model_id)
+        version.number = model.live_version = AGE + 1
+        run.kind, run.first_step = "unlearn", AGE * run.steps_total
+        columns = {column.key: getattr(run, column.key) for column in sa.inspect(Run).column_attrs}
+        made = [
+            columns
+            | {
+                "id": f"run_{number}",
+                "version_id": f"ver_{number}",
+                "kind": "learn" if number == 1 else "unlearn",
+                "first_step": (number - 1) * run.steps_total,
+            }
+            for number in range(1, AGE + 1)
+        ]
+        of_version = {"model_id": model_id, "status": "destroyed", "revision": 0, "weights_sha256": "0" * 64}
+        session.flush()
+        session.execute(sa.insert(Run), made)
+        session.execute(
+            sa.insert(Version),
+            [
+                of_version
+                | {"id": f"ver_{number}", "run_id": f"run_{number}", "number": number, "metrics": {}}
+                | {"published_at": now(session)}
+                for number in range(1, AGE + 1)
+            ],
+        )
+
+
+@pytest.fixture
+def forgotten(
+    at: Installation, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]
+) -> Callable[..., tuple[int, str]]:
+    """Forget somebody of a dataset of so many rows, and say how many statements that took, and what was signed."""
+
+    def measured(*, rows: int, is_old: bool = False) -> tuple[int, str]:
+        dataset = new_dataset(rows=rows)
+        model = new_model(dataset["id"], noise_scale=0.3)
+        work()
+        if is_old:
+            grow_old(at, model["id"])
+        request = forget("p1", dataset_ids=[dataset["id"]])
+        statements: list[str] = []
+        sa.event.listen(at.database.engine, "before_cursor_execute", heard := lambda *said: statements.append(said[2]))
+        work()
+        sa.event.remove(at.database.engine, "before_cursor_execute", heard)
+        with at.database.reading() as session:
+            query = sa.select(Certificate.jws).where(Certificate.request_id == request["id"])
+            return len(statements), session.scalars(query).one()
+
+    return measured
+
+
+def test_a_run_takes_as_many_statements_whatever_its_age(forgotten: Callable[..., tuple[int, str]]) -> None:
+    """Neither two thousand requests before it nor ten times the rows make a run ask the database more often, and what
+    it signs is a few hundred bytes longer for the runs that still count."""
+    asked, young = forgotten(rows=30)
+    of_many, _ = forgotten(rows=300)
+    of_old, old = forgotten(rows=30, is_old=True)
+    assert asked <= 170
+    assert abs(of_many - asked) <= 2
+    assert abs(of_old - asked) <= 2
+    assert len(old) < len(young) + 2000
+    evidence = certificates.statement_in(old)["evidence"]
+    [seen] = evidence["exposures"].values()
+    assert sum(count for _, count in seen["releases"]) == AGE + 1
+    assert len(evidence["history"]) < 64
