@@ -1,76 +1,78 @@
-"""Steps, seconds and epsilon against rows, records at once and requests: `./dev bench scaling`.
+"""Passes, seconds and memory of forgetting against rows: `./dev bench scaling`.
 
-Measured: seconds of a step of the production chain on generated rows in memory (100 columns, two classes, float32), and
-what a run of the worker takes besides its steps, through the service in this process. Planned: steps, by the service's
-planner with its default mechanism. From both: the requests a day that one worker sustains, by rows, target and batch.
+Planned, by the service's planner with its default mechanism: steps, and passes over the rows. Measured: what a request
+takes from its POST until it is certified and published, through the service in this process, against a refit of the
+same rows by scikit-learn, both in processor time and in the same run. 100 columns, two classes, on generated rows.
 
-Sizes whose rows were not in memory are on paper: their step takes as long for each row as the largest one's measured.
+    ./dev bench scaling --rows 1000 1000000      # other sizes, to build/evidence
 
-Prints the tables of docs/evidence/scaling.md, writes benchmarks/results/scaling.json and the figures of the page;
-`--quick` measures small sizes only and writes to build/evidence.
+Prints the tables of docs/evidence/scaling.md, writes benchmarks/results/scaling.json and the figure of the page;
+`--quick` measures small sizes only and writes to build/evidence. Ten million rows need some 20 GB of memory and disk.
 """
 
 import argparse
-import io
-import math
+import functools
+import shutil
 import statistics
 import tempfile
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 from fastapi.testclient import TestClient
 from rich.console import Console
 from rich.progress import track
+from sklearn.linear_model import LogisticRegression
 
 from app import installation
+from app.access.service import DEFAULT_TENANT
 from app.config import Settings
+from app.db import Actor
 from app.main import create_app
 from app.privacy import accountant, calibration, conversion
-from app.privacy.accountant import Chain, Exposure, Run
+from app.privacy.accountant import Chain, Run
+from app.registry import datasets, spool
+from app.registry.uploads import Suppressed, Upload
 from app.unlearning import planner
 from benchmarks import page
-from benchmarks.engine import steps as seconds_per_step
-from worker import runner
+from worker import isolated, runner
 
 COLUMNS = 100
 SIZES = tuple(10**power for power in range(3, 10))
 """All that are planned for."""
-IN_MEMORY = tuple(size for size in SIZES if size <= 10**7)
-IN_SERVICE = tuple(size for size in SIZES if size <= 10**6)
+IN_SERVICE = tuple(size for size in SIZES if size <= 10**7)
 QUICK = (10**3, 10**4)
 BLOCK = 2**16
 """Rows generated at once."""
-TARGETS = (0.1, 0.5, 1.0, 2.0)
-NOISE_FOR = 1.0
-"""The epsilon that the default noise is chosen for, also where the target is another."""
+EPSILON = 1.0
 RECORDS = (1, 10, 100, 1000)
-BATCHES = (1, 10, 100, 500)
-SETTLED = 10
-"""Requests, or batches of them, after which steps have settled, and over which they are then averaged."""
-MEASUREMENTS, PEOPLE = 7, 5
+REQUESTS = 100
+PEOPLE = 8
+"""Who are forgotten one by one where it is measured."""
 DAY = 86_400
 Row = dict[str, Any]
-_FORM = {"name": "people", "classes": '["0", "1"]'}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="small sizes only")
+    parser.add_argument("--rows", type=int, nargs="+", help="sizes to measure instead")
     parser.add_argument("--seed", type=int, default=0, help="of the generated rows; never of noise")
     asked = parser.parse_args()
-    sizes, in_service = (QUICK, QUICK) if asked.quick else (IN_MEMORY, IN_SERVICE)
+    isolated.prepare(device="cpu")
+    sizes = asked.rows or (QUICK if asked.quick else IN_SERVICE)
+    quoted = not (asked.rows or asked.quick)
     results: Row = {"machine": page.machine(), "seed": asked.seed, "columns": COLUMNS}
-    results["steps_by_records"] = steps_by_records()
-    results["epsilon"] = epsilon_by_rows()
-    results["requests"] = steps_by_requests()
-    results["runs"] = [run_seconds(size, asked.seed) for size in track(in_service, "runs of the service")]
-    results["seconds"] = [step_seconds(size, asked.seed) for size in track(sizes, "steps of the chain")]
-    results["capacity"] = list(capacity(results["seconds"], results["runs"]))
-    page.write("scaling", results, page.SCRATCH if asked.quick else page.RESULTS)
-    draw(results, page.SCRATCH if asked.quick else page.EVIDENCE)
+    results["plans"] = plans()
+    results["requests"] = requests()
+    results["measured"] = [measured(size, asked.seed) for size in track(sizes, "requests to the service")]
+    page.write("scaling", results, page.RESULTS if quoted else page.SCRATCH)
+    page.save(draw(results), "scaling", page.EVIDENCE if quoted else page.SCRATCH)
     for name, table in tables(results).items():
         Console(width=200, soft_wrap=True).print(f"\n{name}\n\n{table}", markup=False, highlight=False)
 
@@ -78,78 +80,46 @@ def main() -> None:
 # --- planned ---------------------------------------------------------------------------------------------------------
 
 
-def learned(num_rows: int, *, noise_for: float = NOISE_FOR) -> Chain:
+def learned(num_rows: int) -> Chain:
     """The service's default model, which has learned."""
     made = calibration.mechanism_for(
-        num_slots=num_rows, num_classes=2, num_parameters=COLUMNS, epsilon=noise_for, delta=delta(num_rows)
+        num_slots=num_rows, num_classes=2, num_parameters=COLUMNS, epsilon=EPSILON, delta=delta(num_rows)
     )
     return accountant.replay(made, [Run(steps=made.learn_steps)])
 
 
 def delta(num_rows: int) -> float:
     """The service's default."""
-    return num_rows**-1.1
+    return float(num_rows**-1.1)
 
 
-def steps_by_records() -> list[Row]:
-    """Steps of one run, by rows and records at once; learning from scratch; the noise that is published."""
+def plans() -> list[Row]:
+    """Steps of learning, and of one run for so many records at once."""
     rows = []
     for size in SIZES:
         chain = learned(size)
-        at = {"epsilon": NOISE_FOR, "delta": delta(size)}
-        counts = {str(most): planner.forget(chain, records=most, **at).steps for most in RECORDS if most < size}
-        rows.append(
-            {
-                "rows": size,
-                "l2": chain.mechanism.l2,
-                "learn_steps": chain.mechanism.learn_steps,
-                "noise_std": math.sqrt(chain.variance),
-                "steps": counts,
-            }
-        )
+        made, at = chain.mechanism, {"epsilon": EPSILON, "delta": delta(size)}
+        steps = {str(most): planner.forget(chain, records=most, **at).steps for most in RECORDS if most < size}
+        settings = {"batch_size": made.batch_size, "num_batches": made.num_batches, "cool_down": made.cool_down}
+        rows.append({"rows": size, "l2": made.l2, "learn_steps": made.learn_steps, "steps": steps} | settings)
     return rows
 
 
-def epsilon_by_rows() -> list[Row]:
-    """Epsilon of one record after 0, 1, 100 and 1,000 steps without it, if every size has the noise of 100,000 rows."""
-    fixed, rows = learned(10**5).mechanism.noise_scale, []
-    for size in SIZES[1:]:
-        made = calibration.mechanism_for(
-            num_slots=size, num_classes=2, epsilon=NOISE_FOR, delta=delta(size), noise_scale=fixed
-        )
-        chain = accountant.replay(made, [Run(steps=made.learn_steps)])
-        epsilon = {
-            str(steps): calibration.least_epsilon(chain, records=1, steps=steps, delta=delta(size))
-            for steps in (0, 1, 100, 1000)
-        }
-        rows.append({"rows": size, "noise_scale": fixed, "epsilon": epsilon})
-    return rows
-
-
-def steps_by_requests() -> list[Row]:
+def requests() -> list[Row]:
     """Steps of request after request, and the epsilon of a person who stays, of all versions together."""
     rows = []
     for size in SIZES:
-        chain, at, counts = learned(size), {"epsilon": NOISE_FOR, "delta": delta(size)}, []
-        for _ in range(100 if size > 1000 else 20):
+        chain, at, counts = learned(size), {"epsilon": EPSILON, "delta": delta(size)}, []
+        made = chain.mechanism
+        for _ in range(REQUESTS if size > REQUESTS * 10 else 20):
             plan = planner.forget(chain, records=1, **at)
             chain = planner.after(chain, plan, records=1)
             counts.append(plan.steps)
-        first = learned(size).mechanism
-        exposure = Exposure(mechanism=first, records=1, releases=accountant.tally([first.learn_steps, *counts]))
+        exposure = accountant.exposed(made, [made.learn_steps, *counts], records=1)
         adaptive = conversion.gdp_epsilon(mu=accountant.adaptive_mu([exposure]), delta=delta(size))
-        rows.append({"rows": size, "requests": len(counts), "steps": counts, "adaptive_epsilon": adaptive})
+        passes = [steps / made.num_batches for steps in counts]
+        rows.append({"rows": size, "requests": len(counts), "passes": passes, "adaptive_epsilon": adaptive})
     return rows
-
-
-def settled(num_rows: int, batch: int, epsilon: float) -> Row | None:
-    """Steps for each run, and the share of runs that learn again, once batch after batch has come."""
-    if 2 * SETTLED * batch > num_rows // 2:
-        return None
-    at: Row = {"batch": batch, "epsilon": epsilon, "delta": delta(num_rows)}
-    warm = planner.in_batches(learned(num_rows), records=SETTLED * batch, **at)
-    then = planner.in_batches(warm.chain, records=SETTLED * batch, **at)
-    return {"steps": then.steps / then.runs, "relearned": then.relearned / then.runs}
 
 
 # --- measured --------------------------------------------------------------------------------------------------------
@@ -167,84 +137,130 @@ def generated(num_rows: int, seed: int) -> tuple[Any, Any]:
     return features, labels
 
 
-def step_seconds(num_rows: int, seed: int) -> Row:
-    """Of several runs of the chain: the median and the fastest."""
+def measured(num_rows: int, seed: int) -> Row:
+    """One model that learns, and people who ask it one after the other; and the refit of the same rows."""
     features, labels = generated(num_rows, seed)
-    count = max(5, min(400, 10**8 // features.size))
-    taken = [seconds_per_step(features, labels, 2, count) for _ in range(MEASUREMENTS)]
-    return {"rows": num_rows, "bytes": features.nbytes, "median": statistics.median(taken), "fastest": min(taken)}
-
-
-def run_seconds(num_rows: int, seed: int) -> Row:
-    """What a run takes that forgets one person in a few steps: claim, check, erase, steps, seal, certify, publish."""
+    found: Row = {"rows": num_rows} | refit(features, labels)
     with tempfile.TemporaryDirectory() as folder:
-        settings = Settings(data_dir=Path(folder))
+        settings = Settings(data_dir=Path(folder) / "data", rows_memory_bytes=2**31)
         installation.set_up(settings)
         key = settings.resolved_admin_key_file().read_text().strip()
         with installation.opened(settings) as at, TestClient(create_app(settings)) as client:
             client.headers["Authorization"] = f"Bearer {key}"
-            learn_one(client, num_rows, seed)
-            drain(at)
-            taken = []
-            for person in range(PEOPLE):
-                asked = client.post("/v1/deletion-requests", json={"subject_id": f"p{person}"})
-                asked.raise_for_status()
-                taken.append(drain(at))
-                done = client.get(f"/v1/deletion-requests/{asked.json()['id']}").json()
-                assert done["status"] == "completed", done["status"]
-            steps = [run["steps_total"] for run in client.get("/v1/runs").json()["items"] if run["kind"] == "unlearn"]
-    return {"rows": num_rows, "seconds": statistics.median(taken), "fastest": min(taken), "steps": max(steps)}
+            dataset_id = registered(at, features, labels)
+            del features, labels
+            made = client.post("/v1/models", json={"name": "model", "dataset_id": dataset_id})
+            made.raise_for_status()
+            found["learn_seconds"], _, _ = taken(lambda: drain(at))
+            asked = [taken(functools.partial(forgotten, at, client, person)) for person in range(PEOPLE)]
+            runs = client.get("/v1/runs").json()["items"]
+    steps = [run["steps_total"] for run in reversed(runs) if run["kind"] == "unlearn"]
+    batches = learned(num_rows).mechanism.num_batches
+    seconds, processor, memory = zip(*asked, strict=True)
+    return found | {
+        "steps": steps,
+        "passes": [count / batches for count in steps],
+        "seconds": list(seconds),
+        "processor_seconds": list(processor),
+        "memory_bytes": max(memory),
+    }
 
 
-def learn_one(client: TestClient, num_rows: int, seed: int) -> None:
-    """A model that is held together so strongly that it forgets in a few steps."""
-    features, labels = generated(num_rows, seed)
-    buffer = io.BytesIO()
-    np.savez(buffer, x=features, y=labels, subject=np.char.add("p", np.arange(num_rows).astype(str)))
-    buffer.seek(0)
-    dataset = client.post("/v1/datasets", data=_FORM, files={"file": ("people.npz", buffer)}).json()
-    asked = {"name": "model", "dataset_id": dataset["id"], "l2": 0.1, "audit": {"lanes": 0}}
-    client.post("/v1/models", json=asked).raise_for_status()
+def refit(features: Any, labels: Any) -> Row:
+    """What scikit-learn takes for the same rows, at the same l2."""
+    l2 = learned(len(labels)).mechanism.l2
+    model = LogisticRegression(C=1 / (l2 * len(labels)), fit_intercept=False, max_iter=1000)
+    began = processor_time()
+    model.fit(features, labels)
+    passes = int(model.n_iter_.max())
+    return {"refit_processor_seconds": processor_time() - began, "refit_passes": passes}
 
 
-def drain(at: installation.Installation) -> float:
-    started = time.perf_counter()
+def registered(at: installation.Installation, features: Any, labels: Any) -> str:
+    """A dataset of these rows, as the gateway makes one of a file."""
+    actor = Actor(tenant_id=DEFAULT_TENANT, name="benchmark")
+    with spool.create(at.settings.data_dir) as file:
+        with tempfile.TemporaryFile(dir=at.settings.data_dir) as plain:
+            np.savez(plain, x=features, y=labels, subject=np.char.add("p", np.arange(len(labels)).astype(str)))
+            plain.seek(0)
+            shutil.copyfileobj(plain, file, 2**20)
+        file.seek(0)
+        upload = Upload(
+            file=file,
+            folder=at.settings.data_dir,
+            kind="npz",
+            schema=None,
+            classes=("0", "1"),
+            max_bytes=2**40,
+            subject_refs=functools.partial(at.keys.subject_refs, DEFAULT_TENANT),
+        )
+        encoded = datasets.encode(at.rows, upload, suppressed=Suppressed(among=lambda references: set(), skip=False))
+    with at.database.writing(by=actor) as session:
+        return datasets.register(session, name="people", encoded=encoded).id
+
+
+def forgotten(at: installation.Installation, client: TestClient, person: int) -> None:
+    """From the request until it is completed."""
+    asked = client.post("/v1/deletion-requests", json={"subject_id": f"p{person}"})
+    asked.raise_for_status()
+    drain(at)
+    done = client.get(f"/v1/deletion-requests/{asked.json()['id']}").json()
+    assert done["status"] == "completed", done["status"]
+
+
+def drain(at: installation.Installation) -> None:
     while runner.run_next(at, worker="benchmark"):
         pass
-    return time.perf_counter() - started
 
 
-# --- what one worker sustains ----------------------------------------------------------------------------------------
+def taken(do: Callable[[], None]) -> tuple[float, float, int]:
+    """Seconds, seconds of processors, and the most memory beyond what there was, in bytes; of all processes."""
+    with watched() as memory:
+        busy, began = processor_time(), time.perf_counter()
+        do()
+        return time.perf_counter() - began, processor_time() - busy, memory()
 
 
-def capacity(seconds: list[Row], runs: list[Row]) -> Iterator[Row]:
-    """Requests a day: a day over the seconds of a run that has settled, times the requests that share it. The fastest
-    measured count, those of a machine that has nothing else to do."""
-    a_step = {row["rows"]: row["fastest"] for row in seconds}
-    largest = max(a_step)
-    fixed, by_row = overhead(runs)
-    for size in SIZES:
-        step = a_step.get(size, a_step[largest] * size / largest)
-        for epsilon in TARGETS:
-            for batch in BATCHES:
-                if (run := settled(size, batch, epsilon)) is not None:
-                    took = fixed + by_row * size + run["steps"] * step
-                    yield {
-                        "rows": size,
-                        "measured": size in a_step,
-                        "epsilon": epsilon,
-                        "batch": batch,
-                        **run,
-                        "run_seconds": took,
-                        "requests_per_day": DAY * batch / took,
-                    }
+def processor_time() -> float:
+    """Of this process, and of all that it has started, those too that have ended."""
+    times = [process.cpu_times() for process in family()]
+    return sum(one.user + one.system + one.children_user + one.children_system for one in times)
 
 
-def overhead(runs: list[Row]) -> tuple[float, float]:
-    """Seconds of a run besides its steps, at no rows and for each row: the smallest run measured, and the largest."""
-    smallest, largest = runs[0], runs[-1]
-    by_row = (largest["fastest"] - smallest["fastest"]) / (largest["rows"] - smallest["rows"])
-    return smallest["fastest"], max(by_row, 0.0)
+def family() -> list[psutil.Process]:
+    own = psutil.Process()
+    return [own, *own.children(recursive=True)]
+
+
+@contextmanager
+def watched() -> Iterator[Callable[[], int]]:
+    """Every few milliseconds, what memory all processes have that is no file's: their own, and what rows are opened
+    into. Gives the most that was found, less what there was at first."""
+    before, most, done = held(), 0, threading.Event()
+
+    def look() -> None:
+        nonlocal most
+        while not done.wait(0.005):
+            most = max(most, held())
+
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    try:
+        yield lambda: max(0, most - before)
+    finally:
+        done.set()
+        thread.join()
+
+
+def held() -> int:
+    total = 0
+    for process in family():
+        with suppress(psutil.Error, OSError):
+            for line in Path(f"/proc/{process.pid}/smaps_rollup").read_text().splitlines():
+                name, _, size = line.partition(":")
+                if name in ("Anonymous", "Pss_Shmem"):  # shared memory once, whoever maps it
+                    total += 1024 * int(size.split()[0])
+    return total
 
 
 # --- what comes out --------------------------------------------------------------------------------------------------
@@ -253,112 +269,85 @@ def overhead(runs: list[Row]) -> tuple[float, float]:
 def tables(results: Row) -> dict[str, str]:
     """Those of docs/evidence/scaling.md, word for word."""
     return {
-        "steps by records": page.table(
-            ("rows", "l2", "learning", *(f"{most:,} at once" for most in RECORDS), "published noise"),
-            [
+        "plans": page.table(
+            ("rows", "batch", "cool-down", "learning", *(f"{most:,} at once" for most in RECORDS)),
+            (
                 (
-                    *(row["rows"], f"{row['l2']:g}", row["learn_steps"]),
-                    *(row["steps"].get(str(most)) for most in RECORDS),
-                    f"{row['noise_std']:.2g}",
+                    *(
+                        row["rows"],
+                        row["batch_size"],
+                        row["cool_down"],
+                        passes(row["learn_steps"] / row["num_batches"]),
+                    ),
+                    *(passes(row["steps"].get(str(most)), row["num_batches"]) for most in RECORDS),
                 )
-                for row in results["steps_by_records"]
-            ],
-        ),
-        "epsilon": page.table(
-            ("rows", "no step", "1 step", "100 steps", "1,000 steps"),
-            [(row["rows"], *(f"{epsilon:.3g}" for epsilon in row["epsilon"].values())) for row in results["epsilon"]],
+                for row in results["plans"]
+            ),
         ),
         "requests": page.table(
-            ("rows", "first request", "second", "tenth", "last", "of", "steps in all", "ε of who stays"),
-            [
+            ("rows", "first", "second", "tenth", "last", "of", "passes in all", "ε of who stays"),
+            (
                 (
-                    *(row["rows"], *(row["steps"][number] for number in (0, 1, 9, -1)), row["requests"]),
-                    *(sum(row["steps"]), f"{row['adaptive_epsilon']:.1f}"),
+                    *(row["rows"], *(passes(row["passes"][number]) for number in (0, 1, 9, -1)), row["requests"]),
+                    *(passes(sum(row["passes"])), f"{row['adaptive_epsilon']:.2f}"),
                 )
                 for row in results["requests"]
-            ],
+            ),
         ),
-        "seconds": page.table(
-            ("rows", "MB", "ms a step, fastest", "median", "GB/s", "ms a run besides its steps"),
-            [seconds_of(row, results["runs"]) for row in results["seconds"]],
-        ),
-        "requests a day by batch": page.table(
-            ("rows", *(f"batches of {batch}" for batch in BATCHES)), by_size(results, "batch", BATCHES, "epsilon", 1.0)
-        ),
-        "requests a day by target": page.table(
-            ("rows", *(f"ε = {target:g}" for target in TARGETS)), by_size(results, "epsilon", TARGETS, "batch", 1)
+        "measured": page.table(
+            (
+                *("rows", "steps", "passes", "s, median", "s, longest", "processor s", "refit, passes"),
+                *("refit, processor s", "ratio", "MB", "requests a day"),
+            ),
+            (of_measured(row) for row in results["measured"]),
         ),
     }
 
 
-def seconds_of(row: Row, runs: list[Row]) -> tuple[Any, ...]:
-    besides = {run["rows"]: f"{1e3 * run['fastest']:,.0f}" for run in runs}
-    times = (f"{1e3 * row['fastest']:.2f}", f"{1e3 * row['median']:.2f}", f"{row['bytes'] / row['fastest'] / 1e9:.0f}")
-    return (row["rows"], f"{row['bytes'] / 1e6:,g}", *times, besides.get(row["rows"]))
+def passes(count: float | None, batches: int = 1) -> str | None:
+    return None if count is None else f"{count / batches:,.3g}"
 
 
-def by_size(results: Row, across: str, values: tuple[Any, ...], fixed: str, at: float) -> Iterator[tuple[Any, ...]]:
-    """Requests a day: a line for each size."""
-    found = {(row["rows"], row[across]): row for row in results["capacity"] if row[fixed] == at}
-    for size in SIZES:
-        mine = [found.get((size, value)) for value in values]
-        paper = "" if all(row["measured"] for row in mine if row) else ", on paper"
-        yield (f"{size:,}{paper}", *(row and round_down(row["requests_per_day"]) for row in mine))
-
-
-def round_down(value: float) -> int:
-    """To three digits."""
-    unit = 10 ** max(0, math.floor(math.log10(value)) - 2)
-    return int(value // unit * unit)
-
-
-def draw(results: Row, folder: Path) -> None:
-    page.save(draw_capacity(results["capacity"]), "scaling-requests", folder)
-    page.save(draw_steps(results), "scaling-steps", folder)
-
-
-def draw_capacity(rows: list[Row]) -> Any:
-    """One curve for each target, solid one by one and dashed in batches of a hundred; hollow: on paper."""
-    drawn = page.figure(6.0, 3.8)
-    axes = drawn.subplots()
-    for target, colour in zip(TARGETS, page.COLOURS, strict=False):
-        for batch, dashes in ((1, "-"), (100, "--")):
-            mine = [row for row in rows if row["epsilon"] == target and row["batch"] == batch]
-            label = f"ε = {target:g}" if batch == 1 else None
-            days = [row["requests_per_day"] for row in mine]
-            axes.loglog([row["rows"] for row in mine], days, dashes, color=colour, label=label)
-            for row in mine:
-                fill = colour if row["measured"] else "white"
-                axes.plot(row["rows"], row["requests_per_day"], "o", color=colour, markerfacecolor=fill, markersize=4)
-    axes.plot([], [], "-", color="grey", label="one by one")
-    axes.plot([], [], "--", color="grey", label="in batches of 100")
-    axes.plot([], [], "o", color="grey", label="seconds measured")
-    axes.plot([], [], "o", color="grey", markerfacecolor="white", label="on paper")
-    axes.set(xlabel="rows", ylabel="requests a day, one worker")
-    axes.legend(frameon=False, ncols=2)
-    return drawn
-
-
-def draw_steps(results: Row) -> Any:
-    drawn = page.figure(7.5, 3.2)
-    steps, seconds = drawn.subplots(1, 2)
-    for colour, most in zip(page.COLOURS, RECORDS, strict=False):
-        mine = [row for row in results["steps_by_records"] if str(most) in row["steps"]]
-        steps.loglog([row["rows"] for row in mine], [row["steps"][str(most)] for row in mine], "o-", markersize=3)
-        steps.lines[-1].set(color=colour, label=f"{most:,} at once")
-    everybody = results["steps_by_records"]
-    steps.loglog([row["rows"] for row in everybody], [row["learn_steps"] for row in everybody], "k-.", label="learning")
-    steps.set(xlabel="rows", ylabel="steps, ε = 1")
-    steps.legend(frameon=False, fontsize=6.5)
-    sizes = [row["rows"] for row in results["seconds"]]
-    seconds.loglog(sizes, [row["fastest"] for row in results["seconds"]], "o-", label="a step, fastest")
-    seconds.loglog(sizes, [row["median"] for row in results["seconds"]], "s:", label="a step, median")
-    runs = results["runs"]
-    seconds.loglog(
-        [row["rows"] for row in runs], [row["fastest"] for row in runs], "^--", label="a run besides its steps"
+def of_measured(row: Row) -> tuple[Any, ...]:
+    """A line; the ratio is of processor seconds, the refit's to those of the median request."""
+    busy = statistics.median(row["processor_seconds"])
+    median = statistics.median(row["seconds"])
+    return (
+        row["rows"],
+        f"{min(row['steps'])} to {max(row['steps'])}",
+        f"{min(row['passes']):.2g} to {max(row['passes']):.2g}",
+        f"{median:.2f}",
+        f"{max(row['seconds']):.2f}",
+        f"{busy:.2f}",
+        row["refit_passes"],
+        f"{row['refit_processor_seconds']:.2f}",
+        f"{row['refit_processor_seconds'] / busy:.2g}",
+        f"{row['memory_bytes'] / 1e6:,.0f}",
+        int(DAY / median),
     )
-    seconds.set(xlabel="rows of 100 columns", ylabel="seconds")
-    seconds.legend(frameon=False, fontsize=6.5)
+
+
+def draw(results: Row) -> Any:
+    """Left: passes, planned. Right: processor seconds, measured, and those of the refit."""
+    drawn = page.figure(7.5, 3.2)
+    left, right = drawn.subplots(1, 2)
+    plans, rows = results["plans"], [row["rows"] for row in results["plans"]]
+    left.loglog(rows, [row["learn_steps"] / row["num_batches"] for row in plans], "k-.", label="learning")
+    for most in (1, 100):
+        mine = [row for row in plans if str(most) in row["steps"]]
+        shares = [row["steps"][str(most)] / row["num_batches"] for row in mine]
+        left.loglog([row["rows"] for row in mine], shares, "o-", markersize=3, label=f"{most} at once, first")
+    settled = [row["passes"][-1] for row in results["requests"]]
+    left.loglog([row["rows"] for row in results["requests"]], settled, "s--", markersize=3, label="one, later")
+    left.axhline(1, color="grey", linewidth=0.5)
+    left.set(xlabel="rows", ylabel="passes over the rows, ε = 1")
+    left.legend(frameon=False, fontsize=6.5)
+    found, rows = results["measured"], [row["rows"] for row in results["measured"]]
+    right.loglog(rows, [row["refit_processor_seconds"] for row in found], "^-", label="refit, scikit-learn")
+    busy = [statistics.median(row["processor_seconds"]) for row in found]
+    right.loglog(rows, busy, "o-", label="a request, POST to certified")
+    right.set(xlabel="rows of 100 columns", ylabel="processor seconds")
+    right.legend(frameon=False, fontsize=6.5)
     return drawn
 
 
