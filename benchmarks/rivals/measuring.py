@@ -21,10 +21,10 @@ class Measured:
     title: str
     l2: float
     requests: int
-    learn_passes: int
+    learn_passes: float
     learn_seconds: float
     passes: float  # median
-    most_passes: int
+    most_passes: float
     seconds: float  # median
     accuracy: float  # after the last, mean of the repeats
     accuracy_std: float
@@ -56,9 +56,9 @@ def measure(rival: Rival, problem: Problem, *, limit_seconds: float) -> Measured
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Served:
-    learn_passes: int
+    learn_passes: float
     learn_seconds: float
-    requests: list[tuple[int, float]]
+    requests: list[tuple[float, float]]
     last: State
 
 
@@ -68,7 +68,7 @@ def _serve(rival: Rival, problem: Problem, limit_seconds: float) -> _Served:
     started = time.process_time()
     state = rival.learn(rows)
     learn_passes, learned = state.passes, time.process_time()
-    requests: list[tuple[int, float]] = []
+    requests: list[tuple[float, float]] = []
     for row in problem.forgotten:
         record = rows.take(int(row))
         before = time.process_time()

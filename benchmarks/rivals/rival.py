@@ -48,10 +48,11 @@ class Rows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """`weights`: what is published now. `passes` over the rows that this took. `kept`: what stays with the curator."""
+    """`weights`: what is published now. `passes`: rows that were read to make them, over the number of slots. `kept`:
+    what stays with the curator."""
 
     weights: Weights  # (1, d) or (C, d); a pile of them for an ensemble
-    passes: int
+    passes: float
     kept: Any = None
 
 

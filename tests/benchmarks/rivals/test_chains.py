@@ -1,5 +1,6 @@
 """Rivals that run the service's chain."""
 
+import math
 from itertools import pairwise
 
 import pytest
@@ -14,10 +15,10 @@ def problem() -> Problem:
     return problems.digits(0, (3, 8), 6)
 
 
-def served(rival: chains.NoisyChain, problem: Problem) -> tuple[list[int], list[Certified]]:
+def served(rival: chains.NoisyChain, problem: Problem) -> tuple[list[float], list[Certified]]:
     """Passes and promises, request by request."""
-    rows = problem.train.copy()
-    state, passes, promised = rival.learn(rows), [], []
+    rows, passes, promised = problem.train.copy(), list[float](), list[Certified]()
+    state = rival.learn(rows)
     for slot in problem.forgotten:
         state = rival.forget(state, rows, rows.take(int(slot)))
         passes.append(state.passes)
@@ -26,10 +27,10 @@ def served(rival: chains.NoisyChain, problem: Problem) -> tuple[list[int], list[
 
 
 def test_ours_meets_the_target_at_every_request(problem: Problem) -> None:
-    """Every version is certified at the target, for fewer steps than learning, and the adaptive epsilon adds up."""
+    """Every version is certified at the target, for fewer passes than learning, and the adaptive epsilon adds up."""
     rival = chains.ours(problem.setting)
     passes, promised = served(rival, problem)
-    assert max(passes) < rival.mechanism.learn_steps
+    assert max(passes) < rival.mechanism.learn_steps / rival.mechanism.num_batches
     assert all(one.forgotten is not None and one.forgotten <= 1 for one in promised)
     adaptive = [one.adaptive for one in promised]
     assert all(a is not None and b is not None and a < b for a, b in pairwise(adaptive))
@@ -60,3 +61,38 @@ def test_the_papers_steps_grow_until_learning_again_is_no_dearer(problem: Proble
     assert max(passes) <= rival.mechanism.learn_steps
     ours = chains.ours(problem.setting).mechanism
     assert chains.papers_steps(problem.setting, ours.noise_scale)[0] > ours.learn_steps
+
+
+def test_batches_are_read_in_turn_over_all_runs(problem: Problem) -> None:
+    """A run goes on with the batch after the last of the run before, so that no batch is skipped or read twice."""
+    rival, rows = chains.ours(problem.setting), problem.train.copy()
+    state = rival.learn(rows)
+    steps = [state.kept.chain.steps]
+    for slot in problem.forgotten:
+        state = rival.forget(state, rows, rows.take(int(slot)))
+        steps.append(state.kept.chain.steps)
+        assert state.passes == (steps[-1] - steps[-2]) / rival.mechanism.num_batches
+    assert rival.mechanism.num_batches > 1
+    assert steps == sorted(set(steps))
+
+
+def test_noisy_sgd_takes_whole_epochs_that_do_not_grow_for_ever(problem: Problem) -> None:
+    """Epochs meet the published bound, one less does not, and what earlier requests left fades."""
+    rival = chains.noisy_sgd(problem.setting)
+    made, setting = rival.mechanism, problem.setting
+    epochs = chains.sgd_epochs(setting, made)
+    assert made.learn_steps % made.num_batches == 0
+    size = setting.num_slots // made.num_batches
+    apart = 2 * made.step_size / size / (1 - (1 - made.step_size * setting.l2) ** made.num_batches)
+
+    def epsilon(epochs: int) -> float:
+        """By its printed bound, over a grid of orders."""
+        faded = (1 - made.step_size * setting.l2) ** (2 * epochs * made.num_batches)
+        slope = apart**2 * faded / (2 * made.step_size * made.noise_scale**2)
+        orders = (1 + 1.001**power for power in range(-10_000, 10_000))
+        return min(order * slope + math.log(1 / setting.delta) / (order - 1) for order in orders)
+
+    assert epsilon(epochs[0]) <= setting.epsilon < epsilon(epochs[0] - 1)
+    assert epochs == sorted(epochs)
+    assert epochs[-1] <= epochs[0] + 1
+    assert served(rival, problem)[0] == epochs

@@ -15,6 +15,19 @@ def test_a_refit_is_the_fit_without_the_record_to_the_bit() -> None:
     assert np.array_equal(after.weights, rival.learn(rows).weights)
 
 
+def test_a_warm_start_reaches_the_refit_in_fewer_passes() -> None:
+    """It ends where a fit from scratch does, but for the solver's tolerance, and nothing is certified of it."""
+    problem = problems.digits(0, range(10), 1)
+    rival, rows = refits.warm(problem.setting), problem.train.copy()
+    before = rival.learn(rows)
+    after = rival.forget(before, rows, rows.take(0))
+    cold = refits.lbfgs(problem.setting).learn(rows)
+    assert 0 < after.passes < cold.passes
+    assert np.allclose(after.weights, cold.weights, atol=1e-2)
+    assert np.abs(after.weights - cold.weights).max() < np.abs(before.weights - cold.weights).max()
+    assert rival.certified(after).forgotten is None
+
+
 def test_sisa_fits_one_shard_again() -> None:
     """All shards but the one that held the record keep their weights."""
     problem = problems.digits(0, range(10), 1)
