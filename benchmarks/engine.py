@@ -12,6 +12,9 @@ libraries take them, and the two products of numpy. What claims to be the sum is
 digits. Without it the rows are random, of the same size and as many zeros. They lie in a file that is mapped, as a
 worker's do.
 
+A step of 512 rows of 105 columns, as a run on the census takes thousands, has a floor of its own: reading its rows from
+the cache, and drawing its noise.
+
 `--large` adds a mapped file of 10,000,000 x 128 (5 GB; `--rows` for another number), over which a model learns and
 unlearns a few steps, and what memory the process has taken meanwhile that is not a file's.
 
@@ -20,12 +23,10 @@ Prints tables, writes benchmarks/results/engine.json, and engine-large.json with
 
 import argparse
 import json
-import math
 import os
 import platform
 import statistics
 import tempfile
-import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -44,25 +45,22 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from app.privacy.mechanism import finest_grid
-from worker.langevin import chain
+from benchmarks import mapped_rows
+from benchmarks.stepping import L2, steps
 from worker.langevin.gradient import Rows
 from worker.langevin.noise import SystemNoise
 
 RESULTS = Path(__file__).parent / "results"
 NUM_ROWS, WIDTH = 11_982, 784
 SHARE_OF_ZEROS = 0.81
-LARGE_ROWS, LARGE_WIDTH = 10_000_000, 128
 DRAM_BYTES = 400 * 10**6
 SLOW = ("per-sample, as published", "per-sample, torch.func")
 """Rivals measured in every eighth round only, and once in it."""
 BURST = 30
 """Times that others are measured in a round, after one that does not count."""
+BATCHES, BATCH_ROWS, BATCH_WIDTH = 20, 512, 105
 SETTLED = 0.02
 """Seconds before a burst, for the threads of the one before to end."""
-L2 = 1e-6 * NUM_ROWS
-CHAIN: dict[str, Any] = {"l2": L2, "noise_scale": 0.03, "radius": 100.0}
-
 Pass = Callable[[], Any]
 
 
@@ -71,7 +69,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="MNIST as an .npz file of x_train and y_train")
     parser.add_argument("--rounds", type=int, default=40, help="bursts of each pass")
     parser.add_argument("--large", action="store_true", help="also learn and unlearn over a file of 5 GB")
-    parser.add_argument("--rows", type=int, default=LARGE_ROWS, help="rows of that file")
+    parser.add_argument("--rows", type=int, default=mapped_rows.NUM_ROWS, help="rows of that file")
     asked = parser.parse_args()
     machine = {"processor": _processor(), "threads": _threads(), "load_before": os.getloadavg()[0]}
     with tempfile.TemporaryDirectory() as folder:
@@ -81,10 +79,16 @@ def main() -> None:
             features, labels = digits(asked.data, classes) if asked.data else made_up(classes)
             rows = mapped(Path(folder) / f"{classes}.rows", features)
             measured[classes] = measure(rows, labels, classes, asked.rounds)
-    report(machine, dram, measured, source="MNIST" if asked.data else "random rows, as sparse as MNIST")
+    report(
+        machine,
+        dram,
+        measured,
+        batch_step(asked.rounds),
+        source="MNIST" if asked.data else "random rows, as sparse as MNIST",
+    )
     if asked.large:
         with tempfile.TemporaryDirectory() as folder:
-            report_large(machine, large(Path(folder), asked.rows))
+            _write("engine-large.json", {"machine": machine} | mapped_rows.measured(Path(folder), asked.rows))
 
 
 # --- rows ------------------------------------------------------------------------------------------------------------
@@ -235,28 +239,20 @@ def in_double(features: Any, labels: Any, parameters: Any, classes: int) -> Any:
     return torch.autograd.grad(loss, at)[0].numpy()
 
 
-def steps(features: Any, labels: Any, classes: int, count: int, initial: Any = None) -> float:
-    """Seconds for each of `count` steps of a run, without what a run does before the first of them."""
-    shape = (1 if classes == 2 else classes, features.shape[1])
-    step_size = 2 / ((0.25 if classes == 2 else 0.5) + 2 * L2)
-    noise_std = math.sqrt(2 * step_size) * CHAIN["noise_scale"]
-    times: list[float] = []
-    ran = chain.run(
-        features=features,
-        labels=labels,
-        num_slots=len(labels),
-        num_classes=classes,
-        step_size=step_size,
-        grid=finest_grid(noise_std=noise_std, radius=CHAIN["radius"]),
-        initial=np.zeros(shape) if initial is None else initial,
-        steps=count,
-        noise=SystemNoise(),
-        on_progress=lambda steps_done: times.append(time.perf_counter()),
-        **CHAIN,
-    )
-    if initial is not None:
-        initial[:] = ran.parameters
-    return (times[-2] - times[0]) / (count - 2)  # the last, whose noise is exact, is another
+def batch_step(rounds: int) -> dict[str, float]:
+    """Microseconds of a step that reads one batch, and of what it cannot do without."""
+    generator, noise = np.random.default_rng(0), SystemNoise()
+    features = unit_rows(generator.random((BATCHES * BATCH_ROWS, BATCH_WIDTH)))
+    labels = generator.integers(0, 2, len(features)).astype(np.int32)
+    batches = np.split(features.reshape(-1), BATCHES)
+    parts: dict[str, Pass] = {
+        "reading its rows": lambda: [_sum(batch, 0, len(batch)) for batch in batches],
+        "drawing its noise": lambda: [noise.normal(BATCH_WIDTH) for _ in batches],
+    }
+    taken = {name: [each / BATCHES for each in found] for name, found in interleaved(parts, rounds).items()}
+    taken["the step"] = [steps(features, labels, 2, 50 * BATCHES, num_batches=BATCHES) for _ in range(rounds)]
+    microseconds = {name: 1e6 * statistics.median(each) for name, each in taken.items()}
+    return microseconds | {"ratio": microseconds["the step"] / sum(microseconds[name] for name in parts)}
 
 
 def read_bandwidth(rounds: int) -> float:
@@ -266,80 +262,19 @@ def read_bandwidth(rounds: int) -> float:
     return DRAM_BYTES / min(statistics.median(each) for each in taken.values())
 
 
-# --- rows that memory need not hold ----------------------------------------------------------------------------------
-
-
-def large(folder: Path, num_rows: int) -> dict[str, Any]:
-    """Learn and unlearn over a mapped file, as the worker does; the most anonymous memory that this process took."""
-    path = folder / "rows"
-    labels = write_large(path, num_rows)
-    features = np.asarray(np.memmap(path, dtype="<f4", mode="r", shape=(num_rows, LARGE_WIDTH)))
-    parameters = np.zeros((1, LARGE_WIDTH))
-    before = _anonymous_bytes()
-    with Peak() as peak:
-        started = time.perf_counter()
-        learned = steps(features, labels, 2, 8, parameters)
-        learning = time.perf_counter() - started
-        writable = np.memmap(path, dtype="<f4", mode="r+", shape=(num_rows, LARGE_WIDTH))
-        writable[num_rows // 2] = 0
-        started = time.perf_counter()
-        unlearned = steps(features, labels, 2, 5, parameters)
-        unlearning = time.perf_counter() - started
-    size = path.stat().st_size
-    return {
-        "rows": num_rows,
-        "columns": LARGE_WIDTH,
-        "bytes": size,
-        "seconds_per_step": {"learning": learned, "unlearning": unlearned},
-        "seconds": {"learning, 8 steps": learning, "unlearning, 5 steps": unlearning},
-        "bytes_per_second": size / min(learned, unlearned),
-        "anonymous_bytes_before": before,
-        "anonymous_bytes_peak": peak.bytes,
-        "anonymous_bytes_grown": peak.bytes - before,
-    }
-
-
-def write_large(path: Path, num_rows: int) -> Any:
-    generator = np.random.default_rng(0)
-    truth = generator.standard_normal(LARGE_WIDTH).astype(np.float32)
-    labels = np.empty(num_rows, np.int32)
-    with path.open("wb") as file:
-        for start in track(range(0, num_rows, 2**16), "writing rows"):
-            block = generator.random((min(2**16, num_rows - start), LARGE_WIDTH), np.float32) - np.float32(0.5)
-            block /= np.linalg.norm(block, axis=1, keepdims=True) * np.float32(1 + 1e-5)
-            labels[start : start + len(block)] = block @ truth > 0
-            block.tofile(file)
-    return labels
-
-
-class Peak:
-    """The most anonymous memory while the block runs, looked at every 10 ms."""
-
-    def __enter__(self) -> "Peak":
-        self.bytes, self._over = _anonymous_bytes(), threading.Event()
-        self._watch = threading.Thread(target=self._look, daemon=True)
-        self._watch.start()
-        return self
-
-    def _look(self) -> None:
-        while not self._over.wait(0.01):
-            self.bytes = max(self.bytes, _anonymous_bytes())
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._watch.join()
-
-
-def _anonymous_bytes() -> int:
-    status = Path("/proc/self/status").read_text()
-    return 1024 * int(status.split("RssAnon:")[1].split()[0])
-
-
 # --- results ---------------------------------------------------------------------------------------------------------
 
 
-def report(machine: dict[str, Any], dram: float, measured: dict[int, dict[str, Any]], *, source: str) -> None:
+def report(
+    machine: dict[str, Any],
+    dram: float,
+    measured: dict[int, dict[str, Any]],
+    batch: dict[str, float],
+    *,
+    source: str,
+) -> None:
     results: dict[str, Any] = {"source": source, "machine": machine, "dram_bytes_per_second": dram, "passes": {}}
+    results["batch_step"] = batch
     for classes, found in measured.items():
         median, fastest = found["milliseconds"], found["fastest_milliseconds"]
         read = {kind: min(v for k, v in times.items() if "read" in k) for kind, times in _both(found).items()}
@@ -363,6 +298,11 @@ def report(machine: dict[str, Any], dram: float, measured: dict[int, dict[str, A
         }
         results["passes"][str(classes)] = found | {"ratios": ratio}
         Console().print(f"Rounding moves this gradient by {found['error_in_records']:.1e} records.")
+    table = Table(f"A step of {BATCH_ROWS} x {BATCH_WIDTH}", "microseconds")
+    for name in ("reading its rows", "drawing its noise", "the step"):
+        table.add_row(name, f"{batch[name]:.1f}")
+    table.add_row("the step, by both", f"{batch['ratio']:.2f}")
+    Console().print(table)
     Console().print(
         f"Memory beyond the caches is read at {dram / 1e9:.0f} GB/s; load before: {machine['load_before']:.1f}."
     )
@@ -371,19 +311,6 @@ def report(machine: dict[str, Any], dram: float, measured: dict[int, dict[str, A
 
 def _both(found: dict[str, Any]) -> dict[str, dict[str, float]]:
     return {"median": found["milliseconds"], "fastest": found["fastest_milliseconds"]}
-
-
-def report_large(machine: dict[str, Any], found: dict[str, Any]) -> None:
-    table = Table(f"{found['rows']:,} x {found['columns']}, {found['bytes'] / 1e9:.2f} GB mapped", "")
-    for what, took in found["seconds_per_step"].items():
-        table.add_row(f"{what}, s per step", f"{took:.3f}")
-    for what, took in found["seconds"].items():
-        table.add_row(f"{what} and the check of the rows before, s", f"{took:.2f}")
-    table.add_row("read, GB/s", f"{found['bytes_per_second'] / 1e9:.1f}")
-    table.add_row("anonymous memory before, MB", f"{found['anonymous_bytes_before'] / 1e6:.0f}")
-    table.add_row("and at most, MB", f"{found['anonymous_bytes_peak'] / 1e6:.0f}")
-    Console().print(table)
-    _write("engine-large.json", {"machine": machine} | found)
 
 
 def _write(name: str, results: dict[str, Any]) -> None:
