@@ -14,8 +14,9 @@ OTHER_EACH_TIME = {
     re.compile(r"\b\d+\.\d+ s\b"): "N s",
     re.compile(r"^(│ seconds +│) [\d.]+ +│ [\d.]+"): r"\1 N │ N",
     re.compile(r"(?<=\d)\.\d\d%"): ".N%",
+    re.compile(r"\b\d+ by a plain refit"): "N by a plain refit",
 }
-"""Ids, hashes, times, signers, what an audit proved, seconds, and the decimals of accuracies."""
+"""Ids, hashes, times, signers, what an audit proved, seconds, decimals of accuracies, iterations of another solver."""
 NOISY = "probabilities"
 """The field of an answer whose numbers differ each time."""
 
