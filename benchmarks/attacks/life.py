@@ -51,6 +51,7 @@ class Life:
             labels=self.labels,
             **chain.settings_of(self.mechanism),
             initial=self.version[None],
+            first_step=sum(self.runs),
             steps=steps,
             noise=SystemNoise(),
             on_progress=_unwatched,
@@ -61,9 +62,16 @@ class Life:
 
 
 def mechanism_of(*, people: int, columns: int, l2: float) -> Mechanism:
-    """As the service makes it, for (1, 1/n^1.1), but for `l2`."""
+    """As the service makes it, for (1, 1/n^1.1), but for `l2`, and for steps that read all rows: whoever plays here
+    knows what the next version tends to, and any one step of the way there."""
     return calibration.mechanism_for(
-        num_slots=people, num_classes=2, num_parameters=columns, epsilon=1.0, delta=people**-1.1, l2=l2
+        num_slots=people,
+        num_classes=2,
+        num_parameters=columns,
+        epsilon=1.0,
+        delta=people**-1.1,
+        l2=l2,
+        batch_size=people,
     )
 
 

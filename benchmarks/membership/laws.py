@@ -89,35 +89,41 @@ def num_steps(problem: Problem, requests: Sequence[Request], counts: Mapping[str
 
 def learn(problem: Problem, rows: Rows, done: Callable[[int], None]) -> Parameters:
     start = origin(num_classes=2, num_features=rows.features.shape[1])
-    return _run(problem, rows, start, problem.mechanism.learn_steps, SystemNoise(), problem.mechanism.grid, done)
+    made = problem.mechanism
+    return _run(problem, rows, start, done, noise=SystemNoise(), grid=made.grid, steps=made.learn_steps)
 
 
 def go_on(
     problem: Problem, rows: Rows, request: Request, method: Method, start: Parameters, done: Callable[[int], None]
 ) -> Parameters:
+    """With the batches that come next after learning."""
+    then = {"first_step": problem.mechanism.learn_steps, "steps": request.steps}
     match method:
         case Method.NOTHING:
             return start
         case Method.FINE_TUNING:
-            return _run(problem, rows, start, request.steps, Silence(), 0.0, done)
+            return _run(problem, rows, start, done, noise=Silence(), grid=0.0, **then)
         case Method.UNLEARNING:
-            return _run(problem, rows, start, request.steps, SystemNoise(), problem.mechanism.grid, done)
+            return _run(problem, rows, start, done, noise=SystemNoise(), grid=problem.mechanism.grid, **then)
 
 
 def _run(
     problem: Problem,
     rows: Rows,
     start: Parameters,
-    steps: int,
+    done: Callable[[int], None],
+    *,
     noise: Noise,
     grid: float,
-    done: Callable[[int], None],
+    steps: int,
+    first_step: int = 0,
 ) -> Parameters:
     ran = chain.run(
         features=rows.features,
         labels=rows.labels,
         **chain.settings_of(problem.mechanism) | {"grid": grid},
         initial=start,
+        first_step=first_step,
         steps=steps,
         noise=noise,
         on_progress=lambda steps_done: None,

@@ -46,11 +46,12 @@ Row = dict[str, Any]
 
 
 def mechanism(problem: Problem, way: str, sigma: float) -> Mechanism:
-    """The product's mechanism for the problem, run until the start is forgotten."""
+    """The product's mechanism for the problem, run until the start is forgotten; each step reads all rows, as there."""
     rule = smoothness(Objective.LOGISTIC_REGRESSION, problem.num_classes, problem.l2)
     return calibration.mechanism_for(
         num_slots=problem.num_rows,
         num_classes=problem.num_classes,
+        batch_size=problem.num_rows,
         epsilon=1.0,
         delta=problem.delta,
         l2=problem.l2,
