@@ -8,6 +8,7 @@ a step twice as far as a record that becomes null). `ours`: what the service doe
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from app.privacy import accountant, calibration
@@ -38,6 +39,8 @@ from benchmarks.paper.printed import (
 
 RADIUS = 1000.0
 """The paper does not project; a ball this large is never left. No guarantee depends on it."""
+START_LEFT = 3e-11
+"""Of the distance to the minimiser that learning begins at."""
 MOST_STEPS = 10**6
 WAYS = {"ours_replace": 2, "ours": 1}
 """How many times a record that becomes null the edit of one record is."""
@@ -48,7 +51,7 @@ Row = dict[str, Any]
 def mechanism(problem: Problem, way: str, sigma: float) -> Mechanism:
     """The product's mechanism for the problem, run until the start is forgotten; each step reads all rows, as there."""
     rule = smoothness(Objective.LOGISTIC_REGRESSION, problem.num_classes, problem.l2)
-    return calibration.mechanism_for(
+    made = calibration.mechanism_for(
         num_slots=problem.num_rows,
         num_classes=problem.num_classes,
         batch_size=problem.num_rows,
@@ -59,6 +62,7 @@ def mechanism(problem: Problem, way: str, sigma: float) -> Mechanism:
         noise_scale=sigma,
         radius=RADIUS,
     )
+    return replace(made, learn_steps=math.ceil(math.log(START_LEFT) / math.log(made.contraction)))
 
 
 def learned(problem: Problem, way: str, sigma: float) -> Chain:

@@ -20,15 +20,18 @@ def test_every_kind_of_model_is_learned() -> None:
 
 
 def test_fine_tuning_is_descent_on_what_is_left() -> None:
-    """Fine-tuning takes noiseless gradient steps on the rows that are not null."""
+    """Fine-tuning takes noiseless steps on the rows that are not null, in the batches that come after learning."""
     left = PROBLEM.rows.nulled(REQUEST.slots)
     start = np.random.default_rng(0).normal(size=(1, 65))
-    expected, features = start[0].copy(), left.features.astype(float)
-    mechanism = PROBLEM.mechanism
-    for _ in range(REQUEST.steps):
-        residuals = 1 / (1 + np.exp(-features @ expected)) - left.labels
-        slope = residuals @ features / mechanism.num_slots + mechanism.l2 * expected
-        expected -= mechanism.step_size * slope
+    expected, mechanism = start[0].copy(), PROBLEM.mechanism
+    batches = np.arange(mechanism.num_batches + 1) * mechanism.num_slots // mechanism.num_batches
+    for done in range(REQUEST.steps):
+        here = slice(*batches[(mechanism.learn_steps + done) % mechanism.num_batches :][:2])
+        features = left.features[here].astype(float)
+        residuals = 1 / (1 + np.exp(-features @ expected)) - left.labels[here]
+        slope = residuals @ features / len(features) + mechanism.l2 * expected
+        share = min(1.0, (REQUEST.steps - done) / mechanism.cool_down)
+        expected -= mechanism.step_size * share * slope
     tuned = laws.go_on(PROBLEM, left, REQUEST, Method.FINE_TUNING, start, lambda steps: None)
     assert tuned[0] == pytest.approx(expected, abs=1e-5)
 
