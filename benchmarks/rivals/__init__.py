@@ -2,7 +2,8 @@
 
 Every rival learns the same l2-regularised logistic regression on the same rows, then serves the same deletion requests,
 one after the other. Measured: passes over the rows, seconds, accuracy afterwards; and, on a small problem with one
-planted record, a lower confidence bound on what the published weights still tell of it. `problems.py` has the data,
+planted record, a lower confidence bound on what the published weights still tell of it; and how models that forgot a
+group compare with models that never had it. `problems.py` has the data,
 `rival.py` what a rival is; `chains.py`, `descent.py`, `refits.py` and `removal.py` are the rivals, with their sources.
 
 Data without `--data`: scikit-learn's digits, and the census of `examples/adult`. With it also DIR/mnist.npz (arrays

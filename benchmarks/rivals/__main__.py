@@ -12,11 +12,11 @@ from rich.progress import track
 from threadpoolctl import threadpool_limits
 
 from benchmarks import page
-from benchmarks.rivals import chains, figures, tables
+from benchmarks.rivals import chains, figures, margins, tables
 from benchmarks.rivals.auditing import BOUNDS_PER_RIVAL, FAMILY_ERROR, audit
 from benchmarks.rivals.everyone import rivals_of
 from benchmarks.rivals.measuring import measure
-from benchmarks.rivals.problems import Problem, planted, problems
+from benchmarks.rivals.problems import Problem, digits, planted, problems
 
 VERSIONS = {"numpy": np.__version__, "torch": torch.__version__, "scikit-learn": sklearn.__version__}
 
@@ -40,6 +40,7 @@ def run(data: Path | None, *, seed: int, quick: bool) -> dict[str, Any]:
     """Everything, as it is written; numbers that are infinite are the text "inf"."""
     limit = 1.0 if quick else 3.0
     choosing, counting = (100, 200) if quick else (300, 1200)
+    models = 12 if quick else 100
     measured = [measured_problem(problem, limit) for problem in problems(data, seed=seed, quick=quick)]
     small, row = planted(seed)
     found: dict[str, Any] = {
@@ -47,6 +48,7 @@ def run(data: Path | None, *, seed: int, quick: bool) -> dict[str, Any]:
         "machine": page.machine() | VERSIONS,
         "problems": measured,
         "audit": audited_problem(small, row, choosing, counting),
+        "margins": compared_problem(margins.grouped(digits(seed, (3, 8), 1)), models),
     }
     return found
 
@@ -94,6 +96,19 @@ def audited_problem(problem: Problem, row: int, choosing: int, counting: int) ->
         "counting": counting,
         "family_error": FAMILY_ERROR,
         "error_of_each_bound": error,
+        "rivals": [finite(asdict(each)) for each in found],
+    }
+
+
+def compared_problem(problem: Problem, models: int) -> dict[str, Any]:
+    found = margins.compare(problem, margins.rivals_of(problem), models=models)
+    return {
+        "name": problem.name,
+        "rows": len(problem.train),
+        "group": len(problem.forgotten),
+        "l2": problem.l2,
+        "models": models,
+        "family_error": margins.FAMILY_ERROR,
         "rivals": [finite(asdict(each)) for each in found],
     }
 

@@ -39,6 +39,9 @@ class Rows:
     def copy(self) -> "Rows":
         return replace(self, features=self.features.copy())
 
+    def at(self, slots: NDArray[np.int64]) -> "Rows":
+        return replace(self, features=self.features[slots], labels=self.labels[slots])
+
     def take(self, row: int) -> Record:
         """The record of a slot, which is null from now on."""
         taken = Record(features=self.features[row].copy(), label=int(self.labels[row]))

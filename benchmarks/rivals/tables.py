@@ -74,6 +74,24 @@ def _audit(row: dict[str, Any]) -> tuple[str, ...]:
     return row["title"], certified[0], *told["after"], certified[1], *told["both"]
 
 
+def margins(results: dict[str, Any]) -> str:
+    heads = (
+        "rival",
+        "certified epsilon",
+        "KLoM, forgotten",
+        "KLoM, kept",
+        "KLoM, test",
+        "U-LiRA: separation",
+        "U-LiRA: mu >=",
+    )
+    return page.table(heads, (_margins(row) for row in results["margins"]["rivals"]))
+
+
+def _margins(row: dict[str, Any]) -> tuple[str, ...]:
+    found = (number(row[name]) for name in ("forgotten", "kept", "test", "separation", "mu"))
+    return row["title"], number(row["certified_epsilon"]), *found
+
+
 def number(value: float | str | None) -> str:
     match value:
         case None:
@@ -89,4 +107,4 @@ def all_of(results: dict[str, Any]) -> str:
     parts = [promises(results)]
     for problem in results["problems"]:
         parts += [f"{problem['name']}: {problem['rows']:,} rows, delta = {problem['delta']:.2g}", costs(problem)]
-    return "\n\n".join([*parts, f"Audit: {results['audit']['name']}", audits(results)])
+    return "\n\n".join([*parts, f"Audit: {results['audit']['name']}", audits(results), "Margins", margins(results)])

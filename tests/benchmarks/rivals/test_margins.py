@@ -1,0 +1,54 @@
+"""KLoM and U-LiRA of models that forgot a group."""
+
+import math
+
+import numpy as np
+import pytest
+
+from benchmarks.rivals import chains, margins, problems, refits
+from benchmarks.rivals.problems import Problem
+
+
+@pytest.fixture(scope="module")
+def problem() -> Problem:
+    return margins.grouped(problems.digits(0, (3, 8), 1))
+
+
+def test_klom_of_one_law_is_its_floor_and_of_two_is_more() -> None:
+    """Margins of one normal law are near to each other, those of laws that are apart are not, in either direction."""
+    generator = np.random.default_rng(0)
+    here, same, apart = (generator.normal(mean, 1, (400, 50)) for mean in (0, 0, 2))
+    floor = margins.klom(here, same)
+    assert 0 < floor < margins.klom(here, apart) / 2
+    assert floor < margins.klom(apart, here) / 2
+
+
+def test_klom_is_greatest_where_bits_differ() -> None:
+    """Of margins that are always the same it is 0, or what an empty bin allows."""
+    one = np.zeros((3, 4))
+    assert margins.klom(one, one) == 0
+    greatest = margins.klom(one, np.nextafter(one, 1))
+    assert greatest == pytest.approx(-math.log(1e-5), rel=1e-3)
+    assert margins.klom(one, one + 1e3) == pytest.approx(greatest, rel=1e-9)
+
+
+def test_a_group_is_alike_and_asks_one_by_one(problem: Problem) -> None:
+    """It has one label, nobody twice, and the row that the plain fit gets most wrong leads it."""
+    assert len(set(problem.forgotten)) == margins.GROUP
+    assert len(set(problem.train.labels[problem.forgotten])) == 1
+    weights, _ = refits.fitted(problem.train, problem.l2)
+    assert problem.forgotten[0] == np.argmin(margins.margins([weights], problem.train))
+
+
+@pytest.mark.slow
+def test_a_refit_is_its_oracle_and_a_plain_fit_that_does_nothing_is_not(problem: Problem) -> None:
+    """Where nothing is random both measures are 0, or as large as can be; ours meets its target."""
+    setting = problem.setting
+    rivals = [chains.ours(setting), refits.lbfgs(setting), refits.nothing(setting)]
+    floor, ours, refit, plain = margins.compare(problem, rivals, models=4)
+    assert floor.title == margins.FLOOR
+    assert floor.certified_epsilon == 0
+    assert ours.certified_epsilon is not None
+    assert ours.certified_epsilon <= 1
+    assert (refit.forgotten, refit.kept, refit.separation, refit.mu) == (0, 0, 0, 0)
+    assert (plain.forgotten, plain.mu) == (pytest.approx(11.51, abs=0.01), math.inf)
