@@ -154,8 +154,8 @@ def test_models_of_an_earlier_format_learn_again(
     work()
     request = forget("p1")
     shown = get(f"/models/{model['id']}")["mechanism"]
-    migrate.downgrade(at.database.engine, "0011")
     _as_of_before(at)
+    migrate.downgrade(at.database.engine, "0011")
     at.settings.resolved_tombstones().unlink(missing_ok=True)
     installation.set_up(at.settings)
     keys = KeySet([at.keys.signing_key])
