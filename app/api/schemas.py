@@ -233,7 +233,7 @@ class AuditOut(BaseModel):
     visits: float | None = Field(
         default=None,
         description="Of the means of groups of lanes, which batches that are not read in turn would move: chi-squared, "
-        "an eighth of `lanes` degrees of freedom, from 1 to 64. null: the audit is from before it was looked at.",
+        "a sixteenth of `lanes` degrees of freedom, from 1 to 64. null: the audit is from before it was looked at.",
     )
     notion: str = Field(description="deletion: of canaries that were forgotten; release: of canaries still there.")
     mu: float = Field(description="Certified, for one record (zero_out).")

@@ -121,7 +121,7 @@ _FARTHEST = 1e6
 _WITNESSED = 1e6
 """Standard deviations by which the witnesses of a lane can move it in a run, at most: as far as that, since they are
 nobody's and stay, so that lanes show whether a batch was read one step too early."""
-_LANES_OF_GROUP, _MOST_GROUPS, _DIFFERENT_BATCHES = 8, 64, 4096
+_LANES_OF_GROUP, _MOST_GROUPS, _DIFFERENT_BATCHES = 16, 64, 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

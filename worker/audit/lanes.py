@@ -34,7 +34,7 @@ class Push:
 
     def of(self, batch: int) -> Tensor:
         """# (p,)"""
-        push = self.witnesses[batch % len(self.witnesses)][self.groups]
+        push = self.witnesses[batch % len(self.witnesses)].index_select(0, self.groups)
         return push if self.canaries is None else push.add_(torch.where(self.places == batch, self.canaries, 0.0))
 
     def to(self, device: torch.device) -> "Push":

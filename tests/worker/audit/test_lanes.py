@@ -159,5 +159,5 @@ def test_what_steps_add_to_lanes(mechanism: Mechanism) -> None:
     """Both lanes of a pair have the same witnesses; the first has a canary as well, as long as it is there."""
     for plan, there in ((LEARNING, audit.law(mechanism, LEARNING).push), (FORGETTING, 0.0)):
         first, second = lanes.of(mechanism, plan).push.of(0).chunk(2)
-        assert len(second.unique()) == plan.groups == 32
+        assert len(second.unique()) == plan.groups == 16
         assert (first - second).numpy() == pytest.approx(there, rel=1e-9, abs=1e-300)
