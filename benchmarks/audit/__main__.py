@@ -5,7 +5,8 @@ that audits runs, and once more in the chain that runs. False alarms: at the err
 they are counted at one in a hundred as well. Proved: the reported lower bound over what is certified, exactly. Cost:
 CPU time of the chain with and without its audit, in turns, on rows of three shapes, and of whole runs of a worker.
 
-The mechanisms are the service's defaults at epsilon = 1. `--seed` is for rows; noise has no seed.
+The mechanisms are the service's defaults at epsilon = 1, whose steps read all rows, and one whose steps read a batch.
+`--seed` is for rows; noise has no seed.
 
 Prints the tables of docs/evidence/audit.md, writes benchmarks/results/audit.json and the figure of the page; `--quick`
 writes to build/evidence.
@@ -23,7 +24,7 @@ from rich.console import Console
 from benchmarks import page
 from benchmarks.audit.costing import asked_for, cost, in_service
 from benchmarks.audit.finding import alarms, found, in_the_chain, proved
-from benchmarks.audit.plans import SHAPES, Row, planned
+from benchmarks.audit.plans import BATCHES, SHAPES, Row, planned
 from benchmarks.audit.tables import draw, tables
 
 
@@ -46,15 +47,21 @@ def main() -> None:
 
 def experiment(quick: bool, seed: int) -> Row:
     audits = 40 if quick else 500
-    mechanism, plans = planned(*SHAPES["Adult"])
+    both = [planned(*SHAPES["Adult"]), planned(*SHAPES["Adult"], **BATCHES["Adult"])]
+    chains: list[tuple[str, dict[str, int]]] = [*((name, {}) for name in SHAPES), ("Adult", BATCHES["Adult"])]
     return {
-        "settings": {"mechanism": mechanism.to_json(), "plans": {name: asdict(plan) for name, plan in plans.items()}},
+        "settings": [
+            {"mechanism": mechanism.to_json(), "plans": {name: asdict(plan) for name, plan in plans.items()}}
+            for mechanism, plans in both
+        ],
         "audits": audits,
-        "found": list(found(mechanism, plans, audits)),
-        "alarms": list(alarms(mechanism, plans, 20 * audits)),
+        "found": [row for one in both for row in found(*one, audits)],
+        "alarms": [row for one in both for row in alarms(*one, 20 * audits)],
         "in_the_chain": list(in_the_chain(5 if quick else 50)),
-        "proved": list(proved(mechanism, plans)),
-        "chain": [cost(name, rounds=3 if quick else 15, seed=seed) for name in (list(SHAPES)[:1] if quick else SHAPES)],
+        "proved": [row for one in both for row in proved(*one)],
+        "chain": [
+            cost(name, rounds=3 if quick else 15, seed=seed, **batches) for name, batches in chains[: 1 if quick else 4]
+        ],
         "run": in_service(rounds=3 if quick else 60, seed=seed),
         "asked": [asked_for(name) for name in (list(SHAPES)[:1] if quick else list(SHAPES)[:2])],
     }

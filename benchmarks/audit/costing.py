@@ -33,6 +33,7 @@ def walk(mechanism: Mechanism, features: Any, plan: AuditPlan | None, *, steps: 
         features=features,
         labels=(np.arange(len(features)) % mechanism.num_classes).astype(np.int32),
         initial=np.zeros((num_weight_rows(mechanism.num_classes), features.shape[1])),
+        first_step=plan.steps_before if plan else 0,
         steps=plan.steps if plan else steps,
         noise=SystemNoise(),
         on_progress=lambda steps_done: None,
@@ -42,12 +43,12 @@ def walk(mechanism: Mechanism, features: Any, plan: AuditPlan | None, *, steps: 
     ).observed
 
 
-def cost(name: str, *, rounds: int, seed: int) -> Row:
+def cost(name: str, *, rounds: int, seed: int, **batches: int) -> Row:
     """CPU seconds of the chain of a run that forgets one record, without an audit and with all of it, in turns: the
     least of each, since what else runs on the machine only adds."""
     rows, columns, _ = SHAPES[name]
-    mechanism, plans = planned(*SHAPES[name])
-    plan, features = plans["forgetting"], random_rows(rows, columns, seed)
+    mechanism, plans = planned(*SHAPES[name], **batches)
+    plan, features = next(iter(plans.values())), random_rows(rows, columns, seed)
     taken: dict[int, list[float]] = {number: [] for number in (0, 64, DEFAULT, 1024)}
     walk(mechanism, features, None, steps=2)
     for _ in track(range(rounds), description=name):
@@ -62,6 +63,7 @@ def cost(name: str, *, rounds: int, seed: int) -> Row:
         "shape": name,
         "rows": rows,
         "columns": columns,
+        "batch": mechanism.batch_size,
         "steps": plan.steps,
         "seconds": min(taken[0]),
         "audit_seconds": {str(number): min(taken[number]) - min(taken[0]) for number in taken if number},

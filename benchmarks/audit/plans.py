@@ -12,19 +12,23 @@ LANES = (64, 256, 1024, 4096)
 DEFAULT = 256
 SHAPES = {"small": (1_000, 21, 2), "Adult": (32_561, 105, 2), "MNIST, 3 or 8": (11_982, 785, 2)}
 """Rows, columns and classes; the rows are random ones of norm 1."""
+BATCHES = {"small": {"batch_size": 50, "cool_down": 16}, "Adult": {"batch_size": 325, "cool_down": 128}}
+"""Of mechanisms whose steps read one batch each."""
+IN_BATCHES = " in batches"
 Row = dict[str, Any]
 
 
-def planned(rows: int, columns: int, classes: int) -> tuple[Mechanism, dict[str, AuditPlan]]:
-    """The service's mechanism, its learning run, and the run that forgets the first record."""
+def planned(rows: int, columns: int, classes: int, **batches: int) -> tuple[Mechanism, dict[str, AuditPlan]]:
+    """The service's mechanism, its learning run, and the run that forgets the first record; of `batches`, if given."""
     delta, parameters = rows**-1.1, num_weight_rows(classes) * columns
     mechanism = calibration.mechanism_for(
-        num_slots=rows, num_classes=classes, num_parameters=parameters, epsilon=1.0, delta=delta
+        num_slots=rows, num_classes=classes, num_parameters=parameters, epsilon=1.0, delta=delta, **batches
     )
     learned = accountant.replay(mechanism, [accountant.Run(steps=mechanism.learn_steps)])
     steps = planner.forget(learned, records=1, epsilon=1.0, delta=delta).steps
     learning = AuditPlan(lanes=DEFAULT, steps_before=0, steps=mechanism.learn_steps)
+    kind = IN_BATCHES if batches else ""
     return mechanism, {
-        "forgetting": replace(learning, steps_before=mechanism.learn_steps, steps=steps),
-        "learning": learning,
+        f"forgetting{kind}": replace(learning, steps_before=mechanism.learn_steps, steps=steps),
+        f"learning{kind}": learning,
     }

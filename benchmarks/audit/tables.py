@@ -3,22 +3,16 @@
 from pathlib import Path
 
 from benchmarks import page
-from benchmarks.audit.finding import CHANGED, TESTS
-from benchmarks.audit.plans import DEFAULT, LANES, Row
+from benchmarks.audit.finding import ALL_CHANGED, TESTS
+from benchmarks.audit.plans import DEFAULT, IN_BATCHES, LANES, Row
+
+RUNS = ("forgetting", "learning", "forgetting" + IN_BATCHES, "learning" + IN_BATCHES)
 
 
 def tables(results: Row) -> dict[str, str]:
     return {
-        "forgetting": _found(results, "forgetting"),
-        "learning": _found(results, "learning"),
-        "tests": page.table(
-            ["256 lanes, forgetting", *TESTS],
-            [
-                [row["fault"], *(_percent(row[name]) for name in TESTS)]
-                for row in results["found"]
-                if (row["run"], row["lanes"]) == ("forgetting", DEFAULT)
-            ],
-        ),
+        **{run: _found(results, run) for run in RUNS},
+        **{f"tests, {run}": _by_test(results, run) for run in RUNS if run.startswith("forgetting")},
         "alarms": page.table(
             ["run", "lanes", "audits", "allowed", "alarms"],
             [
@@ -27,12 +21,12 @@ def tables(results: Row) -> dict[str, str]:
             ],
         ),
         "chain": page.table(
-            ["planted in the code", "runs each", "forgetting", "learning"],
+            ["planted in the code", "runs each", *RUNS],
             [
                 [
                     row["fault"],
                     row["audits"],
-                    *(_percent(row[run]) if run in row else None for run in ("forgetting", "learning")),
+                    *(_percent(row[run]) if run in row else None for run in RUNS),
                 ]
                 for row in results["in_the_chain"]
             ],
@@ -53,6 +47,7 @@ def tables(results: Row) -> dict[str, str]:
         "cost": page.table(
             [
                 "rows x columns",
+                "rows a step",
                 "steps",
                 "chain, ms",
                 *(f"audit of {number} lanes, ms" for number in (64, DEFAULT, 1024)),
@@ -61,6 +56,7 @@ def tables(results: Row) -> dict[str, str]:
             [
                 [
                     f"{row['rows']:,} x {row['columns']}",
+                    row["batch"],
                     row["steps"],
                     _milliseconds(row["seconds"]),
                     *(_milliseconds(row["audit_seconds"][str(number)]) for number in (64, DEFAULT, 1024)),
@@ -92,9 +88,16 @@ def tables(results: Row) -> dict[str, str]:
 
 def _found(results: Row, run: str) -> str:
     rows = {(row["fault"], row["lanes"]): row["any"] for row in results["found"] if row["run"] == run}
-    faults = [fault for fault in CHANGED if (fault, LANES[0]) in rows]
+    faults = [fault for fault in ALL_CHANGED if (fault, LANES[0]) in rows]
     heads = [run, *(f"{number:,} lanes" for number in LANES)]
     return page.table(heads, [[fault, *(_percent(rows[fault, number]) for number in LANES)] for fault in faults])
+
+
+def _by_test(results: Row, run: str) -> str:
+    rows = [row for row in results["found"] if (row["run"], row["lanes"]) == (run, DEFAULT)]
+    return page.table(
+        [f"{DEFAULT} lanes, {run}", *TESTS], [[row["fault"], *(_percent(row[name]) for name in TESTS)] for row in rows]
+    )
 
 
 def _percent(share: float, digits: int = 0) -> str:
@@ -108,15 +111,16 @@ def _milliseconds(seconds: float) -> str:
 def draw(results: Row, folder: Path) -> None:
     drawn = page.figure(7.6, 4.0)
     left, right = drawn.subplots(1, 2)
-    shown = ("noise x 0.9", "noise x 0.7", "90 % of the steps", "half the steps", "contracts 10 % less", "does nothing")
-    for fault, marker in zip(shown, "osD^v*", strict=True):
-        rows = [row for row in results["found"] if (row["run"], row["fault"]) == ("forgetting", fault)]
+    batched = "forgetting" + IN_BATCHES
+    shown = ("noise x 0.9", "noise x 0.7", "canary not removed", "90 % of the steps", "order reversed")
+    for fault, marker in zip(shown, "osD^v", strict=True):
+        rows = [row for row in results["found"] if (row["run"], row["fault"]) == (batched, fault)]
         left.plot(
             [row["lanes"] for row in rows], [100 * row["any"] for row in rows], marker=marker, label=fault, alpha=0.85
         )
     left.set(xscale="log", xlabel="lanes", ylabel="found by one audit, %", ylim=(-3, 103))
     drawn.legend(*left.get_legend_handles_labels(), loc="outside lower left", ncols=3, title="fault")
-    for run, marker in (("forgetting", "o"), ("learning", "s")):
+    for run, marker in (("forgetting", "o"), (batched, "s")):
         rows = [row for row in results["proved"] if row["run"] == run]
         number = [row["lanes"] for row in rows]
         [line] = right.plot(number, [row["median"] for row in rows], marker=marker, label=f"{run}, median")
