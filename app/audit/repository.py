@@ -99,6 +99,8 @@ def rows_of(session: Session, chain: Chain, *, tenant_id: str, since: int | None
     found = session.scalars(query if since is None else query.where(table.sequence >= since)).all()
     while found:
         yield from found
+        if len(found) < _BATCH:
+            return
         found = session.scalars(query.where(table.sequence > found[-1].sequence)).all()
 
 
@@ -131,4 +133,6 @@ def all_checkpoints(session: Session, chain: Chain, *, tenant_id: str) -> Iterat
     found = session.scalars(query).all()
     while found:
         yield from found
+        if len(found) < _BATCH:
+            return
         found = session.scalars(query.where(Checkpoint.sequence > found[-1].sequence)).all()

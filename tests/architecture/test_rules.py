@@ -85,6 +85,7 @@ NEVER_A_CALLERS_FAULT = {
     errors.AuditCorrupt,
     errors.LedgerCorrupt,
     errors.LedgerRestored,
+    errors.MechanismUnreadable,
     errors.WeightsUnreadable,
     errors.AlreadyRunning,
     errors.DatabaseUnreadable,
