@@ -38,11 +38,22 @@ def record(at: Installation) -> None:
 
     Raises `DatabasePutBack` where the file knows what the database does not, `TombstonesDamaged`, `OSError`.
     """
+    _catch_up(at)
+
+
+def record_release(at: Installation, release: Release) -> None:
+    """Remember a version before it is published, after everything else: one that never came is counted too, against us.
+    Raises as `record`."""
+    _catch_up(at, release)
+
+
+def _catch_up(at: Installation, release: Release | None = None) -> None:
+    """Write down what is new, and at its end, at once with it, the `release`."""
     file = journal(at)
-    is_new = False
+    is_done = is_new = False
 
     def next_ones(last: Line | None) -> list[Line]:
-        nonlocal is_new
+        nonlocal is_done, is_new
         is_new = last is None
         if last is None:
             return []
@@ -52,29 +63,19 @@ def record(at: Installation) -> None:
                 *_requests(session, after=last.number, limit=_AT_ONCE),
                 *_heads_after(session, last.signed),
             ]
+            is_done = len(found) < _AT_ONCE
+            if is_done and release is not None:
+                found.append(Line(kind="published", number=0, at=now(session), release=release))
             return list(_in_order(found, number=last.number, of=last.of, signed=last.signed))
 
     while True:
         began = time.monotonic()
-        if file.append(next_ones) < _AT_ONCE and not is_new:
+        file.append(next_ones)
+        if is_done:
             return
         if is_new:
             _begin(at, file)
         time.sleep(time.monotonic() - began)  # who catches up leaves others their time
-
-
-def record_release(at: Installation, release: Release) -> None:
-    """Remember a version before it is published: one that never came is counted too, against us. Raises as `record`."""
-
-    def added(last: Line | None) -> list[Line]:
-        with at.database.reading() as session:
-            _check(session, last)
-            number, of, signed = (last.number, last.of, last.signed) if last else (0, None, 0)
-            line = Line(kind="published", number=0, at=now(session), release=release)
-            return list(_in_order([line], number=number, of=of, signed=signed))
-
-    record(at)  # a file that is new begins with what the database tells
-    journal(at).append(added)
 
 
 def record_restored(at: Installation, *, signed: int | None = None) -> None:
