@@ -199,7 +199,7 @@ def test_another_guarantee_is_refused(story: Story, name: str, which: int) -> No
         ({"mechanism": {}}, "mechanism_of_format"),
         ({"chain": {}}, "fields of chain"),
         ({"chain": []}, "fields of chain"),
-        ({"format": "lethe-ledger/2"}, "format or theorem"),
+        ({"format": "lethe-ledger/3"}, "format or theorem"),
         ({"theorem": "folklore/1"}, "format or theorem"),
         ({"version": 3}, "another place"),
         ({"sequence": 3}, "another place"),
