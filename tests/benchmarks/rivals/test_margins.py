@@ -45,7 +45,7 @@ def test_a_refit_is_its_oracle_and_a_plain_fit_that_does_nothing_is_not(problem:
     """Where nothing is random both measures are 0, or as large as can be; ours meets its target."""
     setting = problem.setting
     rivals = [chains.ours(setting), refits.lbfgs(setting), refits.nothing(setting)]
-    floor, ours, refit, plain = margins.compare(problem, rivals, models=4)
+    floor, ours, refit, plain = margins.compare(problem, rivals, models=8)
     assert floor.title == margins.FLOOR
     assert floor.certified_epsilon == 0
     assert ours.certified_epsilon is not None

@@ -22,7 +22,7 @@ def test_a_warm_start_reaches_the_refit_in_fewer_passes() -> None:
     before = rival.learn(rows)
     after = rival.forget(before, rows, rows.take(0))
     cold = refits.lbfgs(problem.setting).learn(rows)
-    assert 0 < after.passes < cold.passes
+    assert 1 < after.passes < cold.passes
     assert np.allclose(after.weights, cold.weights, atol=1e-2)
     assert np.abs(after.weights - cold.weights).max() < np.abs(before.weights - cold.weights).max()
     assert rival.certified(after).forgotten is None
