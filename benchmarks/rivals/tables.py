@@ -15,6 +15,28 @@ def promises(results: dict[str, Any]) -> str:
     return page.table(heads, ((title, *(claim[field] for field in fields)) for title, claim in said.items()))
 
 
+REFITS = {
+    "lbfgs_shipped_l2": "refit, same l2",
+    "lbfgs_c1": "refit, C = 1",
+    "warm_shipped_l2": "warm start, same l2",
+}
+
+
+def against_refits(results: dict[str, Any]) -> str:
+    """Medians of one request, and how many times ours."""
+    heads = ("", *(f"{what}: {who}" for what in ("passes", "seconds") for who in ("ours as shipped", *REFITS.values())))
+    return page.table(heads, (_against_refits(problem) for problem in results["problems"]))
+
+
+def _against_refits(problem: dict[str, Any]) -> tuple[str, ...]:
+    rows = {row["rival"]: row for row in problem["rivals"]}
+    ours, cells = rows["langevin_shipped"], [problem["name"]]
+    for what, printed in (("passes", passes), ("seconds", "{:.2g}".format)):
+        cells.append(printed(ours[what]))
+        cells += (f"{printed(rows[name][what])} ({rows[name][what] / ours[what]:.2g})" for name in REFITS)
+    return tuple(cells)
+
+
 def costs(problem: dict[str, Any]) -> str:
     heads = (
         "rival",
@@ -104,7 +126,7 @@ def number(value: float | str | None) -> str:
 
 def all_of(results: dict[str, Any]) -> str:
     """Everything, as it is printed and as the page has it."""
-    parts = [promises(results)]
+    parts = [promises(results), against_refits(results)]
     for problem in results["problems"]:
         parts += [f"{problem['name']}: {problem['rows']:,} rows, delta = {problem['delta']:.2g}", costs(problem)]
     return "\n\n".join([*parts, f"Audit: {results['audit']['name']}", audits(results), "Margins", margins(results)])
