@@ -35,10 +35,10 @@ GENERATED = ((10**6, 2), (10**6, 10), (10**7, 2))
 COLUMNS = 20
 REPEATS = 5
 REQUESTS = 8
-MOST_FITTED = 100_000
-"""Rows up to which scikit-learn says what no noise would give."""
-MOST_READ = 25 * 10**7
-"""Rows that learning reads, beyond which a setting is planned and not run."""
+MOST_OFTEN, MOST_FITTED = 40_000, 100_000
+"""Rows up to which each setting is run so often, and up to which scikit-learn says what no noise would give."""
+MOST_READ = 3 * 10**10
+"""Numbers that learning reads, beyond which a setting is planned and not run."""
 
 Row = dict[str, Any]
 Rows = tuple[Features, Labels]
@@ -87,7 +87,8 @@ def problems(folder: Path | None, *, quick: bool) -> Iterator[tuple[str, int, Ro
 
 def measured(name: str, size: int, train: Rows, test: Rows) -> Row:
     """A row of results for each setting."""
-    classes, repeats = int(test[1].max()) + 1, REPEATS if size <= MOST_FITTED else 1
+    classes = int(test[1].max()) + 1
+    repeats = REPEATS if size <= MOST_OFTEN else 2 if size <= MOST_FITTED else 1
     default, settings, tried = made(size, classes), [], list[Mechanism]()
     for changed, change in track(CHANGED.items(), description=name):
         mechanism = made(size, classes, **change(default))
@@ -95,7 +96,7 @@ def measured(name: str, size: int, train: Rows, test: Rows) -> Row:
             continue
         tried.append(mechanism)
         found: Row = {"changed": changed, **planned(mechanism)}
-        if mechanism.learn_steps * mechanism.batch_size <= MOST_READ:
+        if mechanism.learn_steps * mechanism.batch_size * train[0].shape[1] <= MOST_READ:
             began = time.perf_counter()
             right = [learned(mechanism, train, test, seed) for seed in range(repeats)]
             seconds = (time.perf_counter() - began) / repeats
