@@ -52,7 +52,10 @@ def _body(entry: Any) -> Any:
     return json.loads(entry.body)
 
 
+@pytest.mark.parametrize(("lanes", "code"), [(0, "run_differs_from_plan"), (256, "audit_failed")])
 def test_a_run_that_begins_at_another_batch_publishes_nothing(
+    lanes: int,
+    code: str,
     at: Installation,
     new_dataset: Make,
     new_model: Make,
@@ -61,8 +64,9 @@ def test_a_run_that_begins_at_another_batch_publishes_nothing(
     work: Callable[[], int],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Where a run does not go on with the batch that is next, it fails, and the next one does what was asked."""
-    model = new_model(new_dataset(rows=60)["id"], noise_scale=0.1, batch_size=7, cool_down=5)
+    """Where a run does not go on with the batch that is next, it fails: its lanes see it, and without any it is known
+    from what ran."""
+    model = new_model(new_dataset(rows=60)["id"], noise_scale=0.1, batch_size=7, cool_down=5, audit={"lanes": lanes})
     assert work() == 1
     request = forget("p3")
     run = isolated.run
@@ -70,7 +74,7 @@ def test_a_run_that_begins_at_another_batch_publishes_nothing(
         patch.setattr(isolated, "run", lambda made, *, first_step, **told: run(made, first_step=0, **told))
         assert runner.run_next(at, worker="w") is True
     [last] = get("/runs?limit=1")["items"]
-    assert (last["status"], last["error_code"]) == ("failed", "run_differs_from_plan")
+    assert (last["status"], last["error_code"]) == ("failed", code)
     assert get(f"/models/{model['id']}")["live_version"] == 1
     assert get(f"/deletion-requests/{request['id']}")["status"] == "accepted"
 

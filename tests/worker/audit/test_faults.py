@@ -44,7 +44,7 @@ def test_a_fault_in_the_chain_is_found(
     plan: AuditPlan, fault: str, mechanism: Mechanism, ran: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each planted fault of the steps is found by the audit of one run, and nothing once it is removed. The smallest,
-    half the steps of learning, escapes 512 lanes once in 10^15 runs."""
+    noise of half its size, escapes 512 lanes less than once in 10^15 runs."""
     plan = replace(plan, lanes=512)
     with monkeypatch.context() as patch:
         FAULTS[fault](patch)
