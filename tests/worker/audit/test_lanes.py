@@ -15,7 +15,7 @@ from app.privacy.audit import AuditPlan
 from app.privacy.mechanism import Mechanism
 from app.registry.manifest import BLOCK_ROWS
 from app.registry.opened import held_in_memory
-from tests.worker.audit.conftest import FORGETTING, LEARNING
+from tests.worker.audit.conftest import FORGETTING, FORGETTING_BATCHES, LEARNING, LEARNING_BATCHES, SHORT
 from worker import isolated
 from worker.audit import lanes
 from worker.langevin import chain
@@ -67,6 +67,19 @@ def test_short_runs_are_audited_too(
     assert found.observed is not None
     assert (found.observed.plan, found.steps, found.records) == (plan, steps, 40)
     assert found.observed.findings(mechanism) == ()
+
+
+@pytest.mark.parametrize("plan", [LEARNING_BATCHES, FORGETTING_BATCHES, SHORT], ids=["learning", "forgetting", "short"])
+def test_batches_are_audited_wherever_steps_are_taken(
+    plan: AuditPlan, computing: str, batched: Mechanism, ran: Run
+) -> None:
+    """Lanes of steps that read one batch each, and get shorter, obey their law, and their witnesses have moved some of
+    them by ten thousand standard deviations or more."""
+    found = ran(plan, made=batched)
+    assert found.observed is not None
+    assert found.lanes is not None
+    assert found.observed.findings(batched) == ()
+    assert found.lanes.abs().max() > 1e4 * math.sqrt(audit.law(batched, plan).variance)
 
 
 class TwoSources:
