@@ -167,7 +167,14 @@ def test_a_ledger_is_recomputed(
     work()
     path = f"/accounting/models/{live['id']}/ledger"
     last = get(path)["items"][-1]
-    whole = {"model_id": live["id"], "valid": True, "fault": None, "entries": 2, "head": last["hash"]}
+    whole = {
+        "model_id": live["id"],
+        "valid": True,
+        "fault": None,
+        "entries": 2,
+        "not_recomputed": 0,
+        "head": last["hash"],
+    }
     assert get(f"{path}/verdict") == whole
     with at.database.writing(by=by) as session:
         for name in session.scalars(sa.text("SELECT name FROM sqlite_master WHERE type = 'trigger'")).all():
