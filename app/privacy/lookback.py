@@ -13,7 +13,7 @@ records add, and so do their G. Statement and proof: `docs/mathematics/shift.md`
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -24,12 +24,14 @@ from app.privacy.mechanism import Adjacency, Mechanism
 
 Array = npt.NDArray[np.floating]
 
-_NEGLIGIBLE = 2.0**-80
-"""Of what was there before so much noise and contraction, an upper bound is enough."""
+_NEGLIGIBLE = 2.0**-56
+"""Of what was there before so much contraction, an upper bound is enough."""
 _DISTANT = 2.0**-20
 """What the noise before it adds to all noise is its square: none of it need be counted."""
 _EXPLICIT = 64
 """Equal steps up to so many are followed one by one, which costs no more than a closed form."""
+_TOGETHER = 64
+"""Runs that are followed at once, if each is followed one step after the other."""
 _RANGES = 128
 _ROUNDED = 2.0**-40
 """Relative, above what is lost: a few roundings for each run and for each step of a cool-down."""
@@ -116,7 +118,7 @@ def present(runs: Runs) -> Lookback:
 
 @lru_cache(maxsize=4096)  # whoever replays a history asks after each of its runs again
 def _present(mechanism: Mechanism, steps: tuple[int, ...]) -> Lookback:
-    return _walked(tuple((mechanism, one) for one in steps), ranges=1).lookbacks()[0]
+    return _walked(tuple([(mechanism, one) for one in steps]), ranges=1).lookbacks()[0]
 
 
 def worst_mu(mechanism: Mechanism, steps: int) -> float:
@@ -129,12 +131,34 @@ def worst_mu(mechanism: Mechanism, steps: int) -> float:
 
 def _walked(runs: Runs, *, ranges: int) -> "_Walk":
     walk = _Walk(runs[-1][0].num_batches, ranges)
-    for mechanism, steps in reversed(runs):
+    for left, (mechanism, steps) in zip(range(len(runs) - 1, -1, -1), reversed(runs), strict=True):
         walk.go_on(mechanism, steps)
-        if walk.decay <= _NEGLIGIBLE:
-            walk.end_with(2 * mechanism.radius)
+        if walk.decay <= _NEGLIGIBLE and left:
+            walk.end_with(max(map(_farthest, _different(runs[:left]))))
             break
     return walk
+
+
+def _different(runs: Runs) -> list[Mechanism]:
+    """The mechanisms, once for each stretch of runs."""
+    found: list[Mechanism] = []
+    for mechanism, _ in runs:
+        if not found or mechanism is not found[-1]:
+            found.append(mechanism)
+    return found
+
+
+@lru_cache(maxsize=256)
+def _farthest(mechanism: Mechanism) -> float:
+    """No record that is present moves an iterate further, however long: s / (1 - c), twice that where the rounding of
+    the smallest c could be felt, and never more than the ball is wide.
+
+    A step of a share of the step size moves by that share of s, and contracts by that share of 1 - c or more, since c
+    is convex in the step size: whoever is no further apart than s / (1 - c) before a step is no further apart after it.
+    """
+    gap = 1 - mechanism.contraction
+    wide = 2 * mechanism.radius
+    return min(wide, 2 * _sensitivity(mechanism) / gap) if gap >= 2.0**-39 else wide
 
 
 @lru_cache(maxsize=4096)
@@ -155,7 +179,8 @@ class _Walk:
         self._batches = num_batches
         self._ranges = np.arange(num_batches) * min(ranges, num_batches) // num_batches  # of each place, from the end
         self._later: Array = np.zeros(num_batches)  # of each place, by when it is read next: what it does from then on
-        self.decay, self._variance, self._steps = 1.0, 0.0, 0
+        self.decay, self._decay, self._variance, self._steps = 1.0, 1.0, 0.0, 0
+        self._waiting: list[_Steps] = []  # of short runs, which `decay` has and all else has not
         self._most = np.zeros(int(self._ranges[-1]) + 1)  # of each range
         self._corners: list[list[tuple[float, float]]] = [[] for _ in self._most]
         self._horizon: float | None = None  # the noise up to which corners are known
@@ -163,36 +188,50 @@ class _Walk:
     def go_on(self, mechanism: Mechanism, steps: int) -> None:
         """Through one run more."""
         if self._horizon is None and self.decay <= _DISTANT:
+            self._follow()
             self._horizon = self._variance
-        steady = mechanism.steady(steps)
+        if (short := _short(mechanism, steps)) is not None:
+            self._waiting.append(short)
+            self.decay *= short.decay
+            if len(self._waiting) == _TOGETHER:
+                self._follow()
+            return
+        self._follow()
+        steady, passes = mechanism.steady(steps), _whole_passes(mechanism, steps)
         if cooling := mechanism.cooling(steps):
             self._one_by_one(_cooling(mechanism, cooling))
-        passes = (steady - max(_EXPLICIT, 3 * self._batches)) // self._batches
-        if passes > 0:
-            self._one_by_one(_steady(mechanism, self._batches))
-            self._passes(mechanism, passes)
-            steady -= (1 + passes) * self._batches
-        if steady > 0:
-            self._one_by_one(_steady(mechanism, steady))
+        self._one_by_one(_steady(mechanism, self._batches))
+        self._passes(mechanism, passes)
+        if rest := steady - (1 + passes) * self._batches:
+            self._one_by_one(_steady(mechanism, rest))
+        self.decay = self._decay
 
     def end_with(self, distance: float) -> None:
         """Whatever was before: no two points are further apart."""
+        self._follow()
         self._most += _faded(self.decay, distance)
 
     def lookbacks(self) -> list[Lookback]:
         """Of the worst place of each range."""
+        self._follow()
         edge = self._variance if self._horizon is None else self._horizon
         for corners, most in zip(self._corners, self._most, strict=True):
             _extend(corners, edge, float(most))
         return [_of(corners) for corners in self._corners]
 
+    def _follow(self) -> None:
+        """Go through the runs that wait."""
+        if self._waiting:
+            self._one_by_one(_joined(self._waiting))
+            self._waiting, self.decay = [], self._decay
+
     def _one_by_one(self, steps: "_Steps") -> None:
         batches, num_steps = self._batches, len(steps.moved)
         padded = np.zeros(-(-num_steps // batches) * batches)
-        padded[:num_steps] = self.decay * steps.moved
+        padded[:num_steps] = self._decay * steps.moved
         since = (np.cumsum(padded.reshape(-1, batches), axis=0) + self._later).reshape(-1)[:num_steps]
         self._later = np.concatenate((self._later, since))[-batches:]
-        noise = self._variance + self.decay**2 * steps.noise
+        noise = self._variance + self._decay**2 * steps.noise
         within = self._ranges[(self._steps + np.arange(num_steps)) % batches] if len(self._corners) > 1 else None
         for number, corners in enumerate(self._corners):
             here = np.arange(num_steps) if within is None else np.flatnonzero(within == number)
@@ -202,19 +241,19 @@ class _Walk:
                 for index in here[rising[1:] > rising[:-1]]:
                     _extend(corners, float(noise[index]), float(since[index]))
         self._variance = float(noise[-1])
-        self.decay *= steps.decay
+        self._decay *= steps.decay
         self._steps += num_steps
 
     def _passes(self, mechanism: Mechanism, count: int) -> None:
         """Whole passes at the full step size. No place has a corner between the first and the last of them: going back,
         each visit does more for its noise than the one after it."""
         batches, (c, rate, nu2) = self._batches, _constants(mechanism, 1.0)
-        moved = self.decay * _sensitivity(mechanism) * c ** np.arange(batches)
+        moved = self._decay * _sensitivity(mechanism) * c ** np.arange(batches)
         self._later = self._later + moved * _geometric(batches * rate, count)
         places = self._ranges[(self._steps + np.arange(batches)) % batches]
         np.maximum.at(self._most, places, self._later)
-        self._variance += self.decay**2 * nu2 * _geometric(2 * rate, count * batches)
-        self.decay *= c ** (count * batches)
+        self._variance += self._decay**2 * nu2 * _geometric(2 * rate, count * batches)
+        self._decay *= c ** (count * batches)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +264,33 @@ class _Steps:
     moved: Array
     noise: Array
     decay: float
+
+
+def _joined(runs: Sequence[_Steps]) -> _Steps:
+    """The steps of several runs, the last run first."""
+    if len(runs) == 1:
+        return runs[0]
+    decays = np.concatenate(([1.0], np.cumprod([run.decay for run in runs])))
+    variances = np.concatenate(([0.0], np.cumsum(decays[:-1] ** 2 * [run.noise[-1] for run in runs])))
+    lengths = [len(run.moved) for run in runs]
+    decay, variance = np.repeat(decays[:-1], lengths), np.repeat(variances[:-1], lengths)
+    moved, noise = (np.concatenate([getattr(run, part) for run in runs]) for part in ("moved", "noise"))
+    return _Steps(moved=decay * moved, noise=variance + decay**2 * noise, decay=float(decays[-1]))
+
+
+def _whole_passes(mechanism: Mechanism, steps: int) -> int:
+    """How many of a run need not be followed step by step; none or less where that is no cheaper."""
+    return (mechanism.steady(steps) - max(_EXPLICIT, 3 * mechanism.num_batches)) // mechanism.num_batches
+
+
+@lru_cache(maxsize=1024)
+def _short(mechanism: Mechanism, steps: int) -> _Steps | None:
+    """All of a run, unless it has whole passes that need not be followed."""
+    if _whole_passes(mechanism, steps) > 0:
+        return None
+    cooling, steady = mechanism.cooling(steps), mechanism.steady(steps)
+    parts = [_cooling(mechanism, cooling)] if cooling else []
+    return _joined([*parts, _steady(mechanism, steady)] if steady else parts)
 
 
 @lru_cache(maxsize=256)

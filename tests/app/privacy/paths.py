@@ -75,7 +75,14 @@ def worst_slopes(steps: Sequence[Step], *, apart: float = 0.0) -> list[float]:
 
 def calls(work: Callable[[], object]) -> int:
     """Functions of Python that are entered, which does not depend on the machine; none has been asked before."""
-    for known in (lookback._present, lookback.alike, lookback._steady, lookback._cooling):
+    for known in (
+        lookback._present,
+        lookback.alike,
+        lookback._farthest,
+        lookback._short,
+        lookback._steady,
+        lookback._cooling,
+    ):
         known.cache_clear()
     entered = 0
 
