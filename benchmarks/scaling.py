@@ -17,6 +17,7 @@ import statistics
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -115,7 +116,7 @@ def requests() -> list[Row]:
             plan = planner.forget(chain, records=1, **at)
             chain = planner.after(chain, plan, records=1)
             counts.append(plan.steps)
-        exposure = accountant.exposed(made, [made.learn_steps, *counts], records=1)
+        exposure = accountant.exposed(made, Counter([made.learn_steps, *counts]), records=1)
         adaptive = conversion.gdp_epsilon(mu=accountant.adaptive_mu([exposure]), delta=delta(size))
         passes = [steps / made.num_batches for steps in counts]
         rows.append({"rows": size, "requests": len(counts), "passes": passes, "adaptive_epsilon": adaptive})

@@ -14,6 +14,7 @@ Batches are read in turn over all runs of a chain, as in the service: a pass is 
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -129,7 +130,7 @@ class NoisyChain:
         if not self.ours:
             return Certified(forgotten=target, adaptive=None)
         seen = standing.releases[:-1] or standing.releases  # versions published while the last of them was there
-        mu = accountant.adaptive_mu([accountant.exposed(self.mechanism, seen, records=1)])
+        mu = accountant.adaptive_mu([accountant.exposed(self.mechanism, Counter(seen), records=1)])
         return Certified(
             forgotten=calibration.least_epsilon(standing.chain, records=0, steps=0, delta=delta),
             adaptive=conversion.gdp_epsilon(mu=mu, delta=delta),
