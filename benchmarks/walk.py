@@ -82,7 +82,7 @@ def report(measured: dict[str, Any]) -> None:
     for rival, seconds_taken in (("relearning, same chain", again["seconds"]), ("scikit-learn refit", refitted)):
         ratios[rival] = [seconds_taken / run["seconds"] for run in (first, every)]
         table.add_row(f"{rival}: {seconds_taken:.3f} s; ratio", *(f"{ratio:.1f}" for ratio in ratios[rival]))
-    read = {"relearning": again["steps"] / measured["num_batches"], "scikit-learn": measured["refit_passes"]}
+    read = {"relearning": again["steps"] / measured["num_batches"], "scikit-learn refit": measured["refit_passes"]}
     table.add_row(
         "unlearning run, passes", *(f"{run['steps'] / measured['num_batches']:.2f}" for run in (first, every))
     )

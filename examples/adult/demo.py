@@ -187,7 +187,7 @@ def what_changed(statement: Any, runs: dict[str, Run], accuracy_before: float, a
     plain = refit(evidence.mechanism.l2)
     console.print(
         f"Passes over the rows: {read['unlearn']:.1f} to forget, {read['learn']:.1f} to relearn,"
-        f" {plain.passes} by a plain refit (scikit-learn's L-BFGS), which certifies nothing."
+        f" {plain.passes} by a plain refit (scikit-learn's L-BFGS, no certificate)."
     )
     met = next(g for g in evidence.guarantees() if g.notion is Notion.UNLEARNING).epsilon
     expect(met <= statement["target"]["epsilon"] * (1 + 1e-6), "the target is met")
