@@ -5,7 +5,7 @@ that audits runs, and once more in the chain that runs. False alarms: at the err
 they are counted at one in a hundred as well. Proved: the reported lower bound over what is certified, exactly. Cost:
 CPU time of the chain with and without its audit, in turns, on rows of three shapes, and of whole runs of a worker.
 
-The mechanisms are the service's defaults at epsilon = 1, whose steps read all rows, and one whose steps read a batch.
+The mechanisms are the service's at epsilon = 1, of which each step reads all rows, or one batch, as it is by default.
 `--seed` is for rows; noise has no seed.
 
 Prints the tables of docs/evidence/audit.md, writes benchmarks/results/audit.json and the figure of the page; `--quick`

@@ -12,17 +12,19 @@ LANES = (64, 256, 1024, 4096)
 DEFAULT = 256
 SHAPES = {"small": (1_000, 21, 2), "Adult": (32_561, 105, 2), "MNIST, 3 or 8": (11_982, 785, 2)}
 """Rows, columns and classes; the rows are random ones of norm 1."""
-BATCHES = {"small": {"batch_size": 50, "cool_down": 16}, "Adult": {"batch_size": 325, "cool_down": 128}}
-"""Of mechanisms whose steps read one batch each."""
+BATCHES = {"small": {"batch_size": 50, "cool_down": 16}, "Adult": {"batch_size": 326, "cool_down": 99}}
+"""Of mechanisms whose steps read one batch each; that of Adult is the service's default."""
 IN_BATCHES = " in batches"
 Row = dict[str, Any]
 
 
 def planned(rows: int, columns: int, classes: int, **batches: int) -> tuple[Mechanism, dict[str, AuditPlan]]:
-    """The service's mechanism, its learning run, and the run that forgets the first record; of `batches`, if given."""
+    """The service's mechanism, its learning run, and the run that forgets the first record; of `batches`, or where
+    every step reads all rows."""
     delta, parameters = rows**-1.1, num_weight_rows(classes) * columns
+    read = batches or {"batch_size": rows, "cool_down": 1}
     mechanism = calibration.mechanism_for(
-        num_slots=rows, num_classes=classes, num_parameters=parameters, epsilon=1.0, delta=delta, **batches
+        num_slots=rows, num_classes=classes, num_parameters=parameters, epsilon=1.0, delta=delta, **read
     )
     learned = accountant.replay(mechanism, [accountant.Run(steps=mechanism.learn_steps)])
     steps = planner.forget(learned, records=1, epsilon=1.0, delta=delta).steps

@@ -2,6 +2,7 @@
 
 import pytest
 
+from app.privacy import calibration
 from app.privacy.mechanism import Mechanism
 from benchmarks import page
 from benchmarks.audit import costing, finding
@@ -21,7 +22,9 @@ def test_the_page_holds_the_tables_of_the_results(name):
 
 
 def test_what_was_planned_is_planned_today():
-    """Mechanisms and plans are those that the service has of all rows, and of one batch after the other."""
+    """Mechanisms and plans are those that the service has of all rows, and by default."""
+    default = calibration.mechanism_for(num_slots=32_561, num_classes=2, epsilon=1.0, delta=0.1)
+    assert BATCHES["Adult"] == {"batch_size": default.batch_size, "cool_down": default.cool_down}
     for said, batches in zip(RESULTS["settings"], ({}, BATCHES["Adult"]), strict=True):
         mechanism, plans = planned(*SHAPES["Adult"], **batches)
         assert Mechanism.from_json(said["mechanism"]) == mechanism
