@@ -150,7 +150,7 @@ def _edited(at: Installation, claimed: Claimed) -> str:
     if not (claimed.additions or claimed.erases):
         return claimed.root
     with tracing.span("verify"):
-        at.rows.check(claimed.dataset_id, claimed.root, numbers=windows.read_by(claimed))
+        at.rows.check(claimed.dataset_id, claimed.root, numbers=_read_by(claimed))
     with tracing.span("edit"):
         root = _edit(at, claimed)
     with at.database.writing() as session:
@@ -162,6 +162,13 @@ def _edited(at: Installation, claimed: Claimed) -> str:
     with at.database.writing() as session:
         unlearning.confirm_edited(session, run_id=claimed.run_id)
     return root
+
+
+def _read_by(claimed: Claimed) -> tuple[range, ...]:
+    """The blocks that the steps of a run read."""
+    if claimed.mechanism is None or claimed.kind == "audit":
+        return ()
+    return windows.read_by(claimed.mechanism, first_step=claimed.first_step, steps=claimed.steps)
 
 
 def _edit(at: Installation, claimed: Claimed) -> str:

@@ -4,8 +4,8 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from app.privacy.mechanism import Mechanism
 from app.registry.manifest import BLOCK_ROWS, Shape
-from app.unlearning.queue import Claimed
 from worker.langevin.schedule import Schedule
 
 
@@ -28,12 +28,9 @@ def next_blocks(schedule: Schedule, shape: Shape, *, steps_done: int, most_bytes
     return Blocks(until=until, numbers=blocks_of(schedule.reads(steps_done, until)))
 
 
-def read_by(claimed: Claimed) -> tuple[range, ...]:
+def read_by(mechanism: Mechanism, *, first_step: int, steps: int) -> tuple[range, ...]:
     """All blocks that the steps of a run read."""
-    if claimed.mechanism is None or claimed.kind == "audit":
-        return ()
-    schedule = Schedule.of(claimed.mechanism, first_step=claimed.first_step, steps=claimed.steps)
-    return blocks_of(schedule.reads(0, claimed.steps))
+    return blocks_of(Schedule.of(mechanism, first_step=first_step, steps=steps).reads(0, steps))
 
 
 def bytes_of_a_step(schedule: Schedule, shape: Shape) -> int:
