@@ -502,7 +502,7 @@ def ended_run(w: World) -> str:
 
 def defect(w: World) -> str:
     model_id = w.live()
-    w.behind("UPDATE models SET mechanism = '{}'", triggers_of="models")
+    w.behind("UPDATE models SET created_at = 'never'", triggers_of="models")
     return w.code("GET", f"/models/{model_id}")
 
 
