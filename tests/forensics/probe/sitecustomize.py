@@ -52,8 +52,8 @@ def _watched(step):
         def __init__(self, rows, named):
             self._rows, self._named = rows, named
 
-        def gradient(self, parameters):
-            summed = self._rows.gradient(parameters)
+        def gradient(self, parameters, here=slice(None)):
+            summed = self._rows.gradient(parameters, here)
             named = self._named
             note("gradient", summed)
             before_noise = summed.mul(-named["step_size"] / named["num_slots"])
