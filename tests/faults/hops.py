@@ -16,6 +16,7 @@ from typing import Any
 
 from app.backup import journal, verification
 from app.db import Database
+from app.operations import chores
 from app.registry.rows import RowStore
 from app.registry.sealing import Sealed
 from app.registry.weights import WeightStore
@@ -28,8 +29,8 @@ Act = Callable[[int], None]
 Hop = Callable[[], None]
 _turns = multiprocessing.get_context("fork").RLock
 _writing = _turns()
-"""Held by a thread of this worker, if it has a hop, while it writes to the database, rewrites the database's file or
-has the tombstones to itself; its runs may wait for it too."""
+"""Held by a thread of this worker, if it has a hop, while it writes to the database, rewrites the database's file, has
+the tombstones to itself, or looks after rows; its runs may wait for it too."""
 
 
 def die(worker: int) -> None:
@@ -136,6 +137,16 @@ def _one_writes_at_a_time() -> None:
 
     for owner in (journal, verification):
         owner.locked = _with_writing(owner.locked)
+    for chore in ("_settle", "_verify"):
+        setattr(chores, chore, _holding(getattr(chores, chore)))
+
+
+def _holding(work: Callable[..., None]) -> Callable[..., None]:
+    def wrapped(*given: Any) -> None:
+        with _writing:
+            work(*given)
+
+    return wrapped
 
 
 def _with_writing(locked: Callable[..., Any]) -> Callable[..., Any]:
