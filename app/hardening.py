@@ -29,6 +29,10 @@ _MLOCK_ONFAULT = 1
 _MCL_CURRENT, _MCL_FUTURE, _MCL_ONFAULT = 1, 2, 4
 _SMALL, _KEPT = 1024, 7
 """numpy keeps the memory of arrays of fewer bytes when they are freed, seven of each size, for the next such arrays."""
+_CHUNKS, _BYTES_HEAD = range(40, 128, 16), 33
+"""glibc keeps small chunks for what asks next for as much, and of those that it overwrites it leaves the last eight
+bytes: the number of a float (24 bytes), or the end of what is as large as one of these."""
+_FLOATS_AT_ONCE, _CHUNKS_AT_ONCE = 2**16, 2**12
 _NOT_OVERWRITTEN = "People's data may stay in memory that was freed: this takes Linux with glibc as the allocator."
 _NOT_LOCKED = "The memory may be swapped out: allow it to be locked (ulimit -l unlimited), encrypt swap or turn it off."
 
@@ -72,7 +76,12 @@ def forget() -> None:
     gc.collect()
     for size in range(1, _SMALL):
         _ = [np.zeros(size, np.uint8) for _ in range(_KEPT)]
-    ctypes.CDLL(None).getpid(_Room())  # called with so many zeros, which it does not look at
+    _ = [float(number) for number in range(_FLOATS_AT_ONCE)]
+    for size in _CHUNKS:
+        _ = [bytes(size - _BYTES_HEAD) for _ in range(_CHUNKS_AT_ONCE)]
+    if hasattr(library := ctypes.CDLL(None), "malloc_trim"):
+        library.malloc_trim(0)  # whole pages that are free go back to the system, which gives them out as zeros
+    library.getpid(_Room())  # called with so many zeros, which it does not look at
 
 
 def lock(memory: npt.NDArray[np.uint8]) -> bool:
