@@ -79,9 +79,7 @@ def forget() -> None:
     _ = [float(number) for number in range(_FLOATS_AT_ONCE)]
     for size in _CHUNKS:
         _ = [bytes(size - _BYTES_HEAD) for _ in range(_CHUNKS_AT_ONCE)]
-    if hasattr(library := ctypes.CDLL(None), "malloc_trim"):
-        library.malloc_trim(0)  # whole pages that are free go back to the system, which gives them out as zeros
-    library.getpid(_Room())  # called with so many zeros, which it does not look at
+    ctypes.CDLL(None).getpid(_Room())  # called with so many zeros, which it does not look at
 
 
 def lock(memory: npt.NDArray[np.uint8]) -> bool:
