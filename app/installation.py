@@ -18,14 +18,15 @@ from app.dispatch import Bell, bell
 from app.errors import DatabaseUnreadable, InstallationMismatch, RestoreUnfinished
 from app.key_checks import Guard, Place
 from app.keys import KeyEncryptionFile, KeyEncryptionKeyLost, Keys, read_or_create
-from app.registry import first_layout, memory, records
-from app.registry.files import locked
-from app.registry.rows import RowStore
-from app.registry.s3 import S3Store
-from app.registry.sealing import Sealed
-from app.registry.store import FolderStore, ObjectStore
-from app.registry.vault import Vault
-from app.registry.weights import WeightStore
+from app.rows import first_layout, records
+from app.rows.row_store import RowStore
+from app.vault import memory
+from app.vault.files import locked
+from app.vault.pieces import Vault
+from app.vault.s3 import S3Store
+from app.vault.sealing import Sealed
+from app.vault.store import FolderStore, ObjectStore
+from app.vault.weights import WeightStore
 
 _KINDS = ("weights", "blocks")
 """What is sealed: versions, and the rows of datasets."""

@@ -21,7 +21,7 @@ from app.db import Database
 from app.db.tables import Dataset, InstallationIdentity, Tenant, new_id
 from app.errors import InstallationMismatch, Unavailable
 from app.keys import KeyEncryptionFile, KeyEncryptionKeyLost, Keys, KeyUnreadable
-from app.registry.store import FolderAway, ObjectStore
+from app.vault.store import FolderAway, ObjectStore
 
 _MARK = "installation.id"
 _KEK = "kek"

@@ -118,7 +118,7 @@ class Keys:
         return self.fingerprint(b"reference", text)
 
     def record_key(self, dataset_id: str) -> bytes:
-        """The 32 bytes that key the check values of a dataset's records (`app.registry.records`)."""
+        """The 32 bytes that key the check values of a dataset's records (`app.rows.records`)."""
         return _mac(self._subject_key, b"records", dataset_id.encode())
 
     def webhook_secret(self, tenant_id: str, generation: int) -> bytes:

@@ -45,11 +45,11 @@ from app.accounting.verify import verify
 from app.config import Settings
 from app.db.tables import LedgerEntry, Version
 from app.main import create_app
-from app.privacy import accountant, calibration, guarantees
-from app.privacy.accountant import Chain, Run
-from app.privacy.bounds import evaluate
-from app.privacy.mechanism import Mechanism, Objective
 from app.unlearning import planner
+from lethe.proof import accountant, guarantees
+from lethe.proof.accountant import Chain, Run
+from lethe.proof.mechanism import Mechanism, Objective
+from lethe.theorems import calibration, evaluate
 from worker import runner
 
 RESULTS = Path(__file__).parent / "results"

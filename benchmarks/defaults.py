@@ -19,11 +19,12 @@ import numpy as np
 from rich.progress import track
 from sklearn.linear_model import LogisticRegression
 
-from app.privacy import accountant, calibration, conversion
-from app.privacy.accountant import Run
-from app.privacy.mechanism import Adjacency, Mechanism
-from app.registry.encoding import Features, Labels, encode_vectors
+from app.rows.encoding import Features, Labels, encode_vectors
 from benchmarks import data, page
+from lethe.proof import accountant, conversion
+from lethe.proof.accountant import Run
+from lethe.proof.mechanism import Adjacency, Mechanism
+from lethe.theorems import calibration
 from worker.langevin import chain
 from worker.langevin.evaluate import accuracy
 from worker.langevin.init import origin

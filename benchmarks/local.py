@@ -2,7 +2,7 @@
 
 - The mean of values in [0, 1], of people drawn of a Beta(2, 5) population: Laplace noise by whoever holds all values
   (central), Laplace noise or Gaussian noise by everybody on their own value, and one bit from everybody (Duchi, Jordan,
-  Wainwright 2018); theory: `central_mean_mse`, `local_mean_mse` of the calculator, `app.privacy.local`.
+  Wainwright 2018); theory: `central_mean_mse`, `local_mean_mse` of the calculator, `lethe.theorems.local`.
 - The mean of values without bounds, of a Pareto population with E x^2 = 5: clipped at `local_unbounded_tau`, against
   `local_unbounded_mse`, which is a bound and no equality.
 - Reasons for leaving, by the product's own path: `lethe.randomised.randomise` on the device, the estimates and
@@ -26,12 +26,12 @@ import numpy.typing as npt
 from matplotlib.axes import Axes
 from rich.progress import Progress
 
-from app.privacy import conversion
-from app.privacy.audit import at_least
-from app.privacy.bounds import evaluate
-from app.privacy.local import RandomisedResponse, gaussian_error, one_bit_error
 from benchmarks import page
+from lethe.proof import conversion
+from lethe.proof.audit import at_least
 from lethe.randomised import REASONS, randomise
+from lethe.theorems import evaluate
+from lethe.theorems.local import RandomisedResponse, gaussian_error, one_bit_error
 
 Values = npt.NDArray[np.float64]
 Estimator = Callable[[np.random.Generator, Values, int], float]

@@ -32,15 +32,17 @@ from sklearn.linear_model import LogisticRegression
 
 from app import installation
 from app.access.service import DEFAULT_TENANT
+from app.catalogue import datasets
 from app.config import Settings
 from app.db import Actor
 from app.main import create_app
-from app.privacy import accountant, calibration, conversion
-from app.privacy.accountant import Chain, Run
-from app.registry import datasets, spool
-from app.registry.uploads import Suppressed, Upload
+from app.rows.uploads import Suppressed, Upload
 from app.unlearning import planner
+from app.vault import spool
 from benchmarks import page
+from lethe.proof import accountant, conversion
+from lethe.proof.accountant import Chain, Run
+from lethe.theorems import calibration
 from worker import isolated, runner
 
 COLUMNS = 100

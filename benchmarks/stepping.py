@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from app.privacy.mechanism import finest_grid
+from lethe.proof.mechanism import finest_grid
 from worker.langevin import chain
 from worker.langevin.noise import SystemNoise
 

@@ -24,10 +24,10 @@ from app.db.tables import DeletionRequest, Model
 from app.deletion import repository as deletion
 from app.installation import Installation
 from app.operations import repository as operations
-from app.privacy import calibration
 from app.unlearning import queue
 from app.unlearning import repository as unlearning
 from benchmarks.installed import bearer, served
+from lethe.theorems import calibration
 
 
 def stored(settings: Settings, *, number: int, waiting: int) -> dict[str, Any]:

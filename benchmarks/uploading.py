@@ -38,14 +38,16 @@ from rich.table import Table
 
 from app import installation
 from app.access.service import DEFAULT_TENANT
+from app.catalogue import datasets
 from app.config import Settings
 from app.db import Actor
 from app.deletion import suppression
-from app.registry import datasets, ingest, spool
-from app.registry.schema import parse_schema
-from app.registry.sealing import Sealed
-from app.registry.shuffle import Shuffle
-from app.registry.uploads import Suppressed, Upload
+from app.rows import ingest
+from app.rows.schema import parse_schema
+from app.rows.shuffle import Shuffle
+from app.rows.uploads import Suppressed, Upload
+from app.vault import spool
+from app.vault.sealing import Sealed
 from benchmarks import page
 
 FEATURES = 60

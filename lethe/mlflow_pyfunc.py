@@ -1,7 +1,7 @@
 """What MLflow loads: a model's weights and its public encoding, in numpy alone.
 
 This file travels inside every model that `lethe.mlflow` registers, so it imports nothing of Lethe. It encodes as
-`app.registry.encoding` does and predicts as `app.registry.prediction` does; a test holds them together.
+`app.rows.encoding` does and predicts as `app.catalogue.prediction` does; a test holds them together.
 """
 
 import json

@@ -9,10 +9,10 @@ from joserfc import jws
 from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
 
-from app.privacy import certificate
-from app.privacy import signed as signed_texts
-from app.privacy.errors import PrivacyError
 from lethe.errors import CertificateBeyondLimits, CertificateInvalid
+from lethe.proof import certificate
+from lethe.proof import signed as signed_texts
+from lethe.proof.errors import PrivacyError
 from lethe.values import Guarantee, Verdict
 
 _ALGORITHM = "Ed25519"

@@ -70,7 +70,7 @@ ON_BOTH_DATABASES = (
     "app/api/test_overview.py",
     "app/api/test_runs.py",
     "app/dashboard/test_every_page.py",
-    "app/registry/test_records.py",
+    "app/rows/test_records.py",
     "faults/test_damaged_records.py",
     "faults/test_races.py",
     "worker/test_runner.py",

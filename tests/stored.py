@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from app.access.service import DEFAULT_TENANT
 from app.db.tables import Record
 from app.installation import Installation
-from app.registry import repository
+from app.rows import repository
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

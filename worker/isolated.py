@@ -1,7 +1,7 @@
 """A run's chain in a process of its own, which is forked for it and ends with it.
 
 What that process is told comes through its pipe: the mechanism, the shape of the rows, the iterate to start from. The
-rows are in memory that both processes map (`app/registry/memory.py`), as far as the next steps read them: when it needs
+rows are in memory that both processes map (`app/vault/memory.py`), as far as the next steps read them: when it needs
 others it asks for them. What it says goes through the pipe too: how many steps are done, at the end what ran and the
 last iterate, or the name of what went wrong. Noise is drawn in that process alone, where its key is made and dies.
 """
@@ -20,11 +20,11 @@ import torch
 from numpy.typing import NDArray
 
 from app.errors import LetheError, RunDiffersFromPlan
-from app.privacy.audit import AuditPlan, Observed
-from app.privacy.mechanism import Mechanism
-from app.registry.blocks import mapped
-from app.registry.manifest import BLOCK_ROWS
-from app.registry.opened import Rows
+from app.rows.blocks import mapped
+from app.rows.manifest import BLOCK_ROWS
+from app.rows.opened import Rows
+from lethe.proof.audit import AuditPlan, Observed
+from lethe.proof.mechanism import Mechanism
 from worker import windows
 from worker.audit import lanes
 from worker.langevin import chain

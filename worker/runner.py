@@ -17,14 +17,15 @@ from app.backup.journal import Release
 from app.errors import AuditFailed, DatasetDamaged, LeaseLost, LetheError, RunDiffersFromPlan, Unavailable
 from app.installation import Installation
 from app.operations import chores
-from app.privacy.audit import Observed
-from app.privacy.mechanism import Mechanism
-from app.registry import damage, weights
-from app.registry import repository as registry_repository
-from app.registry.blocks import Filling
+from app.rows import damage
+from app.rows import repository as rows_repository
+from app.rows.blocks import Filling
 from app.unlearning import queue
 from app.unlearning import service as unlearning
 from app.unlearning.queue import Claimed
+from app.vault import weights
+from lethe.proof.audit import Observed
+from lethe.proof.mechanism import Mechanism
 from worker import isolated, shadow, windows
 from worker.isolated import ChainFailed, Ran
 from worker.langevin import init
@@ -279,7 +280,7 @@ def _evaluate(at: Installation, claimed: Claimed, ran: Ran) -> dict[str, Any]:
     right = counted = 0
     with at.rows.alone(dataset_id):  # its own runs edit it
         with at.database.reading() as session:
-            root = registry_repository.root(session, dataset_id)
+            root = rows_repository.root(session, dataset_id)
         if root is None:
             return {}
         try:

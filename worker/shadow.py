@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from app.errors import AuditFailed
-from app.privacy import audit
-from app.privacy.audit import AuditPlan, Observed
-from app.privacy.mechanism import Mechanism
+from lethe.proof import audit
+from lethe.proof.audit import AuditPlan, Observed
+from lethe.proof.mechanism import Mechanism
 from worker.audit.lanes import Lanes
 from worker.langevin import chain
 from worker.langevin.noise import SystemNoise

@@ -4,8 +4,8 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from app.privacy.mechanism import Mechanism
-from app.registry.manifest import BLOCK_ROWS, Shape
+from app.rows.manifest import BLOCK_ROWS, Shape
+from lethe.proof.mechanism import Mechanism
 from worker.langevin.schedule import Schedule
 
 

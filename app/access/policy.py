@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict
 
 from app.access.subjects import SubjectRule
-from app.privacy import target
+from lethe.proof import target
 
 
 def _zone(name: str) -> str:

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from app.accounting import certificates, repository
 from app.db.tables import DeletionRequest
 from app.keys import Keys
-from app.privacy import absence
+from lethe.proof import absence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

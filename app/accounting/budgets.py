@@ -8,10 +8,10 @@ from app.accounting import repository
 from app.db.mechanisms import stored_mechanism
 from app.db.tables import Dataset
 from app.errors import AdaptiveBudgetSpent
-from app.privacy import accountant
-from app.privacy.accountant import Exposure
-from app.privacy.budget import Budget
-from app.privacy.mechanism import Mechanism
+from lethe.proof import accountant
+from lethe.proof.accountant import Exposure
+from lethe.proof.budget import Budget
+from lethe.proof.mechanism import Mechanism
 
 _NEXT = "the next version"
 

@@ -19,15 +19,15 @@ from app.db.mechanisms import stored_mechanism
 from app.db.tables import Certificate, Dataset, DeletionRequest, Erasure, LedgerEntry, Model, Run, Version, new_id
 from app.errors import CertificateBeyondLimits, CertificateInvalid, CertificateUnknown
 from app.keys import Keys
-from app.privacy import accountant
-from app.privacy import certificate as statements
-from app.privacy import signed as signed_texts
-from app.privacy.accountant import Exposure
-from app.privacy.audit import Observed
-from app.privacy.budget import Budgeted
-from app.privacy.errors import PrivacyError
-from app.privacy.guarantees import Evidence, Guarantee
-from app.privacy.mechanism import Mechanism
+from lethe.proof import accountant
+from lethe.proof import certificate as statements
+from lethe.proof import signed as signed_texts
+from lethe.proof.accountant import Exposure
+from lethe.proof.audit import Observed
+from lethe.proof.budget import Budgeted
+from lethe.proof.errors import PrivacyError
+from lethe.proof.guarantees import Evidence, Guarantee
+from lethe.proof.mechanism import Mechanism
 
 _TYPE = "lethe-certificate+jws"
 

@@ -11,12 +11,12 @@ from sqlalchemy.orm import Session
 from app.accounting import budgets, ledger, repository
 from app.db.mechanisms import stored_mechanism
 from app.db.tables import Dataset, LedgerEntry, Model
-from app.privacy import accountant, curve, guarantees
-from app.privacy.accountant import Chain, Exposure, Run
-from app.privacy.budget import Adaptive
-from app.privacy.curve import Point
-from app.privacy.guarantees import Guarantee
-from app.privacy.mechanism import Mechanism
+from lethe.proof import accountant, curve, guarantees
+from lethe.proof.accountant import Chain, Exposure, Run
+from lethe.proof.budget import Adaptive
+from lethe.proof.curve import Point
+from lethe.proof.guarantees import Guarantee
+from lethe.proof.mechanism import Mechanism
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,7 @@ from app.audit import repository as chains
 from app.audit.chains import GENESIS, LEDGER, canonical
 from app.db.tables import LedgerLink, Tenant
 from app.keys import Keys
-from app.privacy import wellformed
+from lethe.proof import wellformed
 
 FORMAT = "lethe-ledger/1"
 KIND = "upgraded"

@@ -26,7 +26,7 @@ from app.audit.chains import LEDGER
 from app.db import now
 from app.db.tables import Checkpoint, LedgerEntry, LedgerLink, Version
 from app.errors import LedgerCorrupt
-from app.privacy import wellformed
+from lethe.proof import wellformed
 
 FORMAT = "lethe-ledger-export/1"
 _PAGE = 500

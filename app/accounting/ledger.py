@@ -17,9 +17,9 @@ from app.audit import repository as chain_repository
 from app.audit.chains import GENESIS, LEDGER, canonical, link_hash
 from app.db import now
 from app.db.tables import LedgerEntry, LedgerLink, Model, Run, Version
-from app.privacy import accountant, guarantees
-from app.privacy.accountant import Chain
-from app.privacy.mechanism import Mechanism
+from lethe.proof import accountant, guarantees
+from lethe.proof.accountant import Chain
+from lethe.proof.mechanism import Mechanism
 
 __all__ = ["GENESIS", "canonical"]
 FORMAT = "lethe-ledger/2"

@@ -25,7 +25,7 @@ from app.db.tables import (
     Run,
     Version,
 )
-from app.privacy.mechanism import Mechanism
+from lethe.proof.mechanism import Mechanism
 
 _AT_ONCE = 64
 

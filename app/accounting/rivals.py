@@ -9,13 +9,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from app.privacy import calibration, conversion
-from app.privacy.accountant import Chain
-from app.privacy.bounds import CALCULATOR, Bound, evaluate
-from app.privacy.bounds.sweep import Refusal, refusal
-from app.privacy.errors import PreconditionError, PrivacyError
-from app.privacy.guarantees import REFERENCE_PROCESS, Notion
-from app.privacy.mechanism import Adjacency, Mechanism
+from lethe.proof import conversion
+from lethe.proof.accountant import Chain
+from lethe.proof.errors import PreconditionError, PrivacyError
+from lethe.proof.guarantees import REFERENCE_PROCESS, Notion
+from lethe.proof.mechanism import Adjacency, Mechanism
+from lethe.theorems import CALCULATOR, Bound, calibration, evaluate
+from lethe.theorems.sweep import Refusal, refusal
 
 T = TypeVar("T")
 _MOST_STEPS = 10**12

@@ -8,11 +8,12 @@ from app.accounting import budgets, certificates, ledger, repository
 from app.db.mechanisms import stored_mechanism
 from app.db.tables import Certificate, Erasure, Model
 from app.errors import ModelNotLive
-from app.privacy import accountant, calibration, guarantees, joint
-from app.privacy.accountant import Chain
-from app.privacy.errors import InfeasibleError
-from app.privacy.guarantees import Evidence, Guarantee, Notion
-from app.privacy.joint import Joint
+from lethe.proof import accountant, guarantees, joint
+from lethe.proof.accountant import Chain
+from lethe.proof.errors import InfeasibleError
+from lethe.proof.guarantees import Evidence, Guarantee, Notion
+from lethe.proof.joint import Joint
+from lethe.theorems import calibration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,12 +17,12 @@ from app.audit import verify as chains
 from app.audit.chains import GENESIS, LEDGER
 from app.db.tables import Certificate, Checkpoint, LedgerEntry, LedgerLink, Version
 from app.errors import LedgerCorrupt, LedgerRestored
-from app.privacy import accountant, guarantees, wellformed
-from app.privacy.accountant import Chain
-from app.privacy.errors import PrivacyError
-from app.privacy.guarantees import Guarantee
-from app.privacy.mechanism import Mechanism
 from app.signing import signed_payload
+from lethe.proof import accountant, guarantees, wellformed
+from lethe.proof.accountant import Chain
+from lethe.proof.errors import PrivacyError
+from lethe.proof.guarantees import Guarantee
+from lethe.proof.mechanism import Mechanism
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,6 +30,8 @@ from app.api.schemas import (
     StatementOut,
     TargetOut,
 )
+from app.catalogue import datasets
+from app.catalogue import service as catalogue
 from app.db.tables import Dataset, Model
 from app.errors import (
     DatasetUnknown,
@@ -40,12 +42,10 @@ from app.errors import (
     ModelUnknown,
     RequestUnknown,
 )
-from app.privacy import accountant, guarantees
-from app.privacy.accountant import Chain, Exposure
-from app.privacy.guarantees import Guarantee, Notion
-from app.registry import datasets
-from app.registry import service as registry
 from app.unlearning import planner, queue
+from lethe.proof import accountant, guarantees
+from lethe.proof.accountant import Chain, Exposure
+from lethe.proof.guarantees import Guarantee, Notion
 
 router = APIRouter(prefix="/accounting", tags=["Accounting"], dependencies=[call_with(Scope.ACCOUNTING_READ)])
 
@@ -60,8 +60,8 @@ def get_account(
     """Where the live version stands, what forgetting one more record would take, and how many more versions a person
     who stays can feed before the `adaptive` guarantee exceeds a budget."""
     with call.reading() as session:
-        model = registry.get_model(session, model_id)
-        registry.require_kept(model)
+        model = catalogue.get_model(session, model_id)
+        catalogue.require_kept(model)
         standing = service.standing(session, model)
         chain = standing.chain
         plan = planner.forget(chain, records=1, epsilon=model.epsilon, delta=model.delta)
@@ -91,7 +91,7 @@ def get_ledger(
     """The hash-chained entries of a model, oldest first, so that they can be replayed as they come."""
     after = number_in(cursor) or 0
     with call.reading() as session:
-        registry.get_model(session, model_id)
+        catalogue.get_model(session, model_id)
         found = repository.entries(session, model_id=model_id, after=after, limit=limit + 1)
     items = [
         LedgerEntryOut(sequence=e.sequence, body=json.loads(e.body), previous_hash=e.previous_hash, hash=e.hash)
@@ -105,7 +105,7 @@ def verify_ledger(call: Annotated[Call, call_with(Scope.ACCOUNTING_READ)], model
     """Recompute every hash and every number of a model's ledger from its entries alone, and that its versions are
     exactly those that the entries account for."""
     with call.reading() as session:
-        registry.get_model(session, model_id)
+        catalogue.get_model(session, model_id)
         entries = repository.all_entries(session, model_id=model_id)
         keys, tenant_id = signing.published(call.at.keys), call.caller.tenant_id
         try:

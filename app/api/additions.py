@@ -15,6 +15,9 @@ from app.api import evaluations, fields, uploads
 from app.api.calls import Call, Cursor, Limit, call_with, once_with, respond
 from app.api.problems import responses
 from app.api.schemas import PageOut
+from app.catalogue import additions, datasets, evaluation, repository
+from app.catalogue.additions import Staged
+from app.catalogue.evaluation import Comparison, Part
 from app.db import now
 from app.db.tables import Addition, Dataset
 from app.deletion import suppression
@@ -34,10 +37,8 @@ from app.errors import (
     SubjectSuppressed,
     UploadTooLarge,
 )
-from app.registry import additions, datasets, evaluation, ingest, repository
-from app.registry import schema as schemas
-from app.registry.additions import Staged
-from app.registry.evaluation import Comparison, Part
+from app.rows import ingest
+from app.rows import schema as schemas
 
 _FEW_ROWS = 20
 """One person more, of whom something is unknown, is no sign of a file that was written wrongly."""

@@ -13,14 +13,14 @@ from app.api.calls import Call, Cursor, Limit, call_with, page_of
 from app.api.problems import responses
 from app.api.schemas import BoundIn, PageOut, SweepIn
 from app.errors import BoundUnknown, FieldError, InputInvalid, PreconditionFailed, WorkExceeded
-from app.privacy import errors, work
-from app.privacy.bounds import CALCULATOR, Bound, evaluate
-from app.privacy.bounds.sweep import sweep
-from app.privacy.errors import InfeasibleError, NotionError, PreconditionError, PrivacyError
-from app.privacy.work import Budget
+from lethe.proof import errors
+from lethe.proof.errors import InfeasibleError, NotionError, PreconditionError, PrivacyError
+from lethe.theorems import CALCULATOR, Bound, evaluate, work
+from lethe.theorems.sweep import sweep
+from lethe.theorems.work import Budget
 
 _WORK = 3_000_000
-"""Units of `app.privacy.work` for one call: a few seconds on a slow machine."""
+"""Units of `lethe.theorems.work` for one call: a few seconds on a slow machine."""
 _SECONDS = 10.0
 
 

@@ -11,7 +11,7 @@ from app.api.problems import responses
 from app.api.schemas import CertificateIn, CertificateOut, CertificateVerdictOut, GuaranteeOut, JointOut
 from app.db.tables import Certificate
 from app.errors import CertificateBeyondLimits, CertificateInvalid, CertificateUnknown
-from app.privacy.joint import Joint
+from lethe.proof.joint import Joint
 
 router = APIRouter(tags=["Certificates"])
 

@@ -13,8 +13,8 @@ from app.api.accounting import shown_guarantees
 from app.api.calls import Call, Cursor, Limit, call_with, number_in
 from app.api.problems import responses
 from app.api.schemas import GuaranteeOut, TargetOut
+from app.catalogue import service as catalogue
 from app.errors import InputInvalid, ModelUnknown
-from app.registry import service as registry
 
 router = APIRouter(prefix="/accounting", tags=["Accounting"])
 
@@ -86,7 +86,7 @@ def get_trajectory(
     where they change most, and 10,000 in all; newest run first."""
     before = number_in(cursor)
     with call.reading() as session:
-        model = registry.get_model(session, model_id)
+        model = catalogue.get_model(session, model_id)
         found, earlier = curve.segments(
             session, model, points=max(2, min(points, _MOST_POINTS // limit)), limit=limit, before=before
         )

@@ -24,6 +24,8 @@ from app.api.schemas import (
     SubjectOut,
 )
 from app.audit import looks
+from app.catalogue import datasets
+from app.catalogue import repository as catalogue_repository
 from app.db import now
 from app.db.tables import Dataset
 from app.deletion import suppression
@@ -44,11 +46,12 @@ from app.errors import (
     UploadTooLarge,
 )
 from app.operations import retirement as retired
-from app.privacy.budget import Budget
-from app.registry import damage, datasets, ingest, records, repository
-from app.registry.encoding import Schema
-from app.registry.schema import parse_classes, parse_schema
+from app.rows import damage, ingest, records
+from app.rows import repository as rows_repository
+from app.rows.encoding import Schema
+from app.rows.schema import parse_classes, parse_schema
 from app.unlearning import retirement
+from lethe.proof.budget import Budget
 
 router = APIRouter(prefix="/datasets", tags=["Datasets"], route_class=uploads.SpooledRoute)
 
@@ -136,7 +139,7 @@ def list_datasets(
 ) -> PageOut[DatasetOut]:
     """What is held, newest first."""
     with call.reading() as session:
-        page = repository.datasets(session, limit=limit, cursor=cursor)
+        page = catalogue_repository.datasets(session, limit=limit, cursor=cursor)
         return PageOut(items=[shown(session, dataset) for dataset in page.items], next_cursor=page.next_cursor)
 
 
@@ -194,12 +197,12 @@ def shown(session: Session, dataset: Dataset) -> DatasetOut:
     return DatasetOut(
         id=dataset.id,
         name=dataset.name,
-        num_records=repository.count_records(session, dataset_id=dataset.id),
+        num_records=rows_repository.count_records(session, dataset_id=dataset.id),
         num_slots=dataset.num_slots,
         num_features=dataset.num_features,
         num_classes=len(dataset.classes),
         classes=dataset.classes,
-        num_subjects=repository.count_subjects(session, dataset_id=dataset.id),
+        num_subjects=rows_repository.count_subjects(session, dataset_id=dataset.id),
         revision=dataset.revision,
         digest=dataset.digest,
         damage=_damage(dataset),

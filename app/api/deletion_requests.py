@@ -63,7 +63,7 @@ from app.errors import (
     SubjectUnknown,
     TransitionForbidden,
 )
-from app.registry import repository as registry_repository
+from app.rows import repository as rows_repository
 from app.webhooks import receiver
 
 
@@ -308,7 +308,7 @@ def get_certificates(call: Annotated[Call, call_with(Scope.ACCOUNTING_READ)], re
         request = deletion.get(session, request_id)
         found = accounting_repository.certificates_of(session, request_id=request_id)
         rule = subjects.IN_WORDS[call.caller.policy.subject_rule]
-        in_doubt = completion.is_in_doubt(request, registry_repository.doubtful(session))
+        in_doubt = completion.is_in_doubt(request, rows_repository.doubtful(session))
         absence = None if in_doubt else absences.of(session, call.at.keys, request, identity_rule=rule)
         return CertificatesOut(
             request_id=request_id,

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from app.api.calls import Call
+from app.catalogue import evaluation
+from app.catalogue.evaluation import Comparison
 from app.errors import DatasetDamaged, DatasetUnknown, Unavailable
-from app.registry import evaluation
-from app.registry.evaluation import Comparison
 
 
 def compare(call: Call, comparisons: Sequence[Comparison]) -> None:

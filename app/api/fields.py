@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from app.errors import FieldError, InputInvalid
-from app.registry.values import is_name
+from app.rows.values import is_name
 from app.spelling import expected
 
 _LONGEST_SHOWN = 60

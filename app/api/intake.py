@@ -34,8 +34,8 @@ from app.deletion.status import Status
 from app.deletion.views import View
 from app.errors import MechanismUnreadable, Unavailable
 from app.installation import Installation
-from app.privacy.errors import PrivacyError
 from app.unlearning import queue
+from lethe.proof.errors import PrivacyError
 
 _MOST_AT_ONCE = 100
 _FRESH_SECONDS = 1.0

@@ -34,6 +34,10 @@ from app.api.schemas import (
     TargetOut,
     VersionOut,
 )
+from app.catalogue import datasets, evaluation, exports, repository
+from app.catalogue import service as catalogue
+from app.catalogue.evaluation import Comparison
+from app.catalogue.prediction import probabilities
 from app.db.tables import Dataset, Model, Version
 from app.errors import (
     AdaptiveBudgetSpent,
@@ -55,13 +59,10 @@ from app.errors import (
     WeightsUnreadable,
 )
 from app.operations import retirement as retired
-from app.registry import datasets, evaluation, exports, repository, weights
-from app.registry import schema as schemas
-from app.registry import service as registry
-from app.registry.encoding import encode_vectors
-from app.registry.evaluation import Comparison
-from app.registry.prediction import probabilities
+from app.rows import schema as schemas
+from app.rows.encoding import encode_vectors
 from app.unlearning import retirement
+from app.vault import weights
 
 router = APIRouter(prefix="/models", tags=["Models"])
 
@@ -107,7 +108,7 @@ def create_model(
             if _to_compare(session, call, body) != compared:
                 raise evaluations.came_or_went()
             dataset = datasets.get(session, body.dataset_id)
-            model = registry.create_model(
+            model = catalogue.create_model(
                 session,
                 name=body.name,
                 dataset=dataset,
@@ -128,7 +129,7 @@ def create_model(
                 audit_chains=body.audit.chains,
                 max_steps=call.at.settings.max_steps,
             )
-            mechanism = registry.mechanism_of(model)
+            mechanism = catalogue.mechanism_of(model)
             budgets.require_room(session, dataset, mechanism, steps=mechanism.learn_steps)
             answer = idempotency.remember(session, once, _accepted(session, model))
     call.at.bell.wake()
@@ -165,7 +166,7 @@ def list_models(
 def get_model(call: Annotated[Call, call_with(Scope.MODELS_READ)], model_id: str) -> ModelOut:
     """How far the model is, what it guarantees, and how it was made to learn."""
     with call.reading() as session:
-        return shown(session, registry.get_model(session, model_id))
+        return shown(session, catalogue.get_model(session, model_id))
 
 
 @router.post(
@@ -184,8 +185,8 @@ def audit(
     with call.writing() as session:
         answer = idempotency.replay(session, once)
         if answer is None:
-            model = registry.get_model(session, model_id)
-            registry.ask_audit(session, model)
+            model = catalogue.get_model(session, model_id)
+            catalogue.ask_audit(session, model)
             answer = idempotency.remember(session, once, _accepted(session, model))
     call.at.bell.wake()
     return respond(answer)
@@ -206,8 +207,8 @@ def relearn(
     with call.writing() as session:
         answer = idempotency.replay(session, once)
         if answer is None:
-            model = registry.get_model(session, model_id)
-            registry.relearn(session, model)
+            model = catalogue.get_model(session, model_id)
+            catalogue.relearn(session, model)
             answer = idempotency.remember(session, once, _accepted(session, model))
     call.at.bell.wake()
     return respond(answer)
@@ -218,10 +219,10 @@ def retire_model(call: Annotated[Call, call_with(Scope.MODELS_WRITE)], model_id:
     """Take a model out of service for good, and destroy its weights; 409 while requests wait for it. Its versions, the
     copies that were handed out, its ledger and certificates stay. Doing it again changes nothing."""
     with call.writing() as session:
-        retirement.retire_model(session, call.at.keys, registry.get_model(session, model_id))
+        retirement.retire_model(session, call.at.keys, catalogue.get_model(session, model_id))
     retired.destroy_now(call.at)
     with call.reading() as session:
-        return shown(session, registry.get_model(session, model_id))
+        return shown(session, catalogue.get_model(session, model_id))
 
 
 @router.get("/{model_id}/versions", responses=responses(ModelUnknown))
@@ -230,7 +231,7 @@ def list_versions(
 ) -> PageOut[VersionOut]:
     """All versions of a model, newest first."""
     with call.reading() as session:
-        registry.get_model(session, model_id)
+        catalogue.get_model(session, model_id)
         page = repository.versions(session, model_id=model_id, limit=limit, cursor=cursor)
     return PageOut(items=[_version(version) for version in page.items], next_cursor=page.next_cursor)
 
@@ -242,7 +243,7 @@ def list_versions(
 def get_version(call: Annotated[Call, call_with(Scope.MODELS_READ)], model_id: str, number: Number) -> VersionOut:
     """Whether a version is live, retired or destroyed, and the SHA-256 of its weights."""
     with call.reading() as session:
-        return _version(registry.get_version(session, model_id=model_id, number=number))
+        return _version(catalogue.get_version(session, model_id=model_id, number=number))
 
 
 @router.get(
@@ -254,8 +255,8 @@ def get_weights(call: Annotated[Call, call_with(Scope.MODELS_READ)], model_id: s
     """The live version as safetensors: one tensor `parameters`, a row per class (one row for two), bias last. That it
     was handed out is noted: a copy outside is never unlearned."""
     with call.reading() as session:
-        version = registry.get_version(session, model_id=model_id, number=number)
-    content = registry.read_weights(call.at.weights, version)
+        version = catalogue.get_version(session, model_id=model_id, number=number)
+    content = catalogue.read_weights(call.at.weights, version)
     with call.writing() as session:
         exports.note(session, model_id=model_id, number=number)
     name = f"{model_id}-v{number}.safetensors"
@@ -273,7 +274,7 @@ def list_exports(
 ) -> PageOut[ExportOut]:
     """Who was handed which weights, and when, newest first."""
     with call.reading() as session:
-        registry.get_model(session, model_id)
+        catalogue.get_model(session, model_id)
         page = repository.exports(session, model_id=model_id, version=version, limit=limit, cursor=cursor)
     items = [ExportOut.model_validate(one, from_attributes=True) for one in page.items]
     return PageOut(items=items, next_cursor=page.next_cursor)
@@ -303,13 +304,13 @@ def _live(call: Call, model_id: str) -> tuple[Dataset, Version, bytes]:
     """The live version, its weights and its dataset; the next one, if it is superseded while it is read."""
     while True:
         with call.reading() as session:
-            model = registry.get_model(session, model_id)
-            version = registry.get_live_version(session, model)
+            model = catalogue.get_model(session, model_id)
+            version = catalogue.get_live_version(session, model)
             dataset = datasets.get(session, model.dataset_id)
         with contextlib.suppress(WeightsDestroyed):
-            return dataset, version, registry.read_weights(call.at.weights, version)
+            return dataset, version, catalogue.read_weights(call.at.weights, version)
         with call.reading() as session:
-            if registry.get_live_version(session, registry.get_model(session, model_id)).id == version.id:
+            if catalogue.get_live_version(session, catalogue.get_model(session, model_id)).id == version.id:
                 raise WeightsUnreadable(f"The weights of the live version {version.id} are missing; restore them.")
 
 
@@ -327,7 +328,7 @@ def shown(session: Session, model: Model) -> ModelOut:
         status="unlearning" if run and version else model.status,
         live_version=model.live_version,
         progress=ProgressOut(steps_done=run.steps_done, steps_total=run.steps_total) if run else None,
-        mechanism=MechanismOut(**registry.mechanism_of(model).to_json()),
+        mechanism=MechanismOut(**catalogue.mechanism_of(model).to_json()),
         target=TargetOut(epsilon=model.epsilon, delta=model.delta),
         batching=BatchingOut(max_requests=model.max_requests, max_wait_seconds=model.max_wait_seconds),
         audit=AuditingOut(

@@ -15,12 +15,13 @@ from app.api.bounds import RefusalOut
 from app.api.calls import Call, call_with
 from app.api.problems import responses
 from app.api.schemas import GuaranteeOut, Positive, PreviewIn, TargetOut
+from app.catalogue import service as catalogue
 from app.errors import FieldError, InputInvalid, ModelNotLive, ModelRetired, ModelUnknown
-from app.privacy import calibration, guarantees
-from app.privacy.accountant import Run
-from app.registry import service as registry
 from app.unlearning import planner
 from app.unlearning.planner import Option, Plan
+from lethe.proof import guarantees
+from lethe.proof.accountant import Run
+from lethe.theorems import calibration
 
 router = APIRouter(prefix="/accounting", tags=["Accounting"])
 
@@ -102,8 +103,8 @@ def preview(call: Annotated[Call, call_with(Scope.ACCOUNTING_READ)], body: Previ
         message = f"Expected num_records={records} in at most {_MOST_RUNS} runs, not {math.ceil(records / batch)}"
         raise InputInvalid(message, [FieldError("batch", message)])
     with call.reading() as session:
-        model = registry.get_model(session, body.model_id)
-        registry.require_kept(model)
+        model = catalogue.get_model(session, body.model_id)
+        catalogue.require_kept(model)
         chain = service.standing(session, model).chain
         measured = pace.of_model(session, model)
     epsilon, delta = body.epsilon or model.epsilon, body.delta or model.delta
@@ -148,8 +149,8 @@ def get_rivals(
     """The steps that other published guarantees need for the same request on this model's problem and noise, each at
     its best, with what its epsilon means; or which of its preconditions fails."""
     with call.reading() as session:
-        model = registry.get_model(session, model_id)
-        registry.require_kept(model)
+        model = catalogue.get_model(session, model_id)
+        catalogue.require_kept(model)
         chain = service.standing(session, model).chain
         measured = pace.of_model(session, model)
     ask = Ask(records=num_records, epsilon=epsilon or model.epsilon, delta=delta or model.delta)

@@ -18,9 +18,9 @@ from pydantic import (
 from app.deletion.deadlines import ClockState
 from app.deletion.review import RejectionGround
 from app.errors import DamageKind
-from app.privacy import conversion
-from app.privacy.bounds.sweep import MOST_POINTS, Scale
 from app.unlearning.planner import EXPECTED_REQUESTS
+from lethe.proof import conversion
+from lethe.theorems.sweep import MOST_POINTS, Scale
 
 T = TypeVar("T")
 Positive = Annotated[FiniteFloat, Field(gt=0)]

@@ -13,8 +13,8 @@ from app.api.calls import Call, call_with
 from app.api.models import NumberAsked
 from app.api.problems import responses
 from app.api.schemas import Sha256
+from app.catalogue import service as catalogue
 from app.errors import ModelUnknown, VersionUnknown
-from app.registry import service as registry
 from app.unlearning import serving
 from app.unlearning.serving import Serving
 
@@ -50,7 +50,7 @@ def get_serving(
 ) -> Response:
     """Whether the live version may be served now, or the one that is named; nothing here is about a person."""
     with call.reading() as session:
-        model = registry.get_model(session, model_id)
+        model = catalogue.get_model(session, model_id)
         found = serving.of_model(session, model, number=version, weights_sha256=weights_sha256)
     headers = {
         "ETag": _tag(found),

@@ -1,6 +1,6 @@
 """What the endpoints that take rows have in common: the file, whose rows are refused, what tells calls apart.
 
-A file is spooled while it comes in, under a key that only this process has (`app.registry.spool`), read from there,
+A file is spooled while it comes in, under a key that only this process has (`app.vault.spool`), read from there,
 and gone when the call ends. The framework would spool it in clear.
 """
 
@@ -20,10 +20,11 @@ from app.api.calls import Call
 from app.config import Settings
 from app.deletion import suppression
 from app.installation import Installation
-from app.registry import ingest, spool
-from app.registry.encoding import Schema
-from app.registry.spool import Spool
-from app.registry.uploads import Suppressed, Upload
+from app.rows import ingest
+from app.rows.encoding import Schema
+from app.rows.uploads import Suppressed, Upload
+from app.vault import spool
+from app.vault.spool import Spool
 
 _UNPACKED = 4
 """What an upload holds may be so many times as large as the file may be."""

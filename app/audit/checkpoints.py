@@ -20,7 +20,7 @@ from app.audit.chains import AUDIT, CHAINS, GENESIS, LEDGER, Chain, canonical
 from app.db import now
 from app.db.tables import Checkpoint
 from app.keys import Keys
-from app.privacy import wellformed
+from lethe.proof import wellformed
 
 _PARTS = {"format", "tenant_id", "sequence", "hash", "signed_at"}
 GROWTH = 1000

@@ -18,7 +18,7 @@ from typing import IO, Any, Literal, Protocol
 
 from app.deletion.restoration import Remembered
 from app.errors import TombstonesDamaged
-from app.registry.files import created, locked, replace
+from app.vault.files import created, locked, replace
 
 GENESIS = "0" * 64
 """What the first line hashes as its predecessor."""

@@ -32,6 +32,7 @@ from app.backup.archive import Piece, Reader
 from app.backup.coverage import Standing
 from app.backup.journal import Journal, Signed
 from app.backup.service import ABOUT, FORMAT, KEYS, MANIFEST, ROWS, TABLES, VAULT, Progress
+from app.catalogue import additions
 from app.config import Settings
 from app.db import Database, bulk, migrate, now
 from app.deletion import claims, restoration
@@ -41,12 +42,11 @@ from app.errors import BackupDamaged, BackupRefused, DatabaseUnreadable
 from app.installation import Installation
 from app.key_checks import Identity
 from app.keys import KeyEncryptionFile, SubjectKey
-from app.registry import additions
-from app.registry import repository as registry_repository
-from app.registry.files import created, sync_folder, wipe_file
-from app.registry.manifest import BLOCK_ROWS
+from app.rows import repository as rows_repository
+from app.rows.manifest import BLOCK_ROWS
 from app.unlearning import retirement
 from app.unlearning import service as unlearning
+from app.vault.files import created, sync_folder, wipe_file
 
 _ALL = 2**31 - 1
 _AT_ONCE = 500
@@ -311,7 +311,7 @@ def _forget(at: Installation, journal: Journal | None, *, lost_versions: int) ->
 def _write_rows(at: Installation, pieces: _Pieces, *, progress: Progress) -> int:
     """Null where somebody's rows are claimed: they are not written to disk again."""
     with at.database.reading() as session:
-        stored = registry_repository.row_roots(session)
+        stored = rows_repository.row_roots(session)
         retired = repository.rows_of_retired(session)
     total = len(stored)
     for number, (rows_id, of_it) in enumerate(itertools.groupby(pieces.of(ROWS), key=_last_name)):
@@ -324,7 +324,7 @@ def _write_rows(at: Installation, pieces: _Pieces, *, progress: Progress) -> int
             claimed = repository.claimed_positions(session, rows_id)
         root = _write(at, rows_id, of_it, np.array(claimed, dtype=np.int64))
         with at.database.writing() as session:
-            registry_repository.set_root(session, rows_id, root)
+            rows_repository.set_root(session, rows_id, root)
     if stored:
         raise BackupDamaged("The archive lacks rows of which its tables tell.")
     return total

@@ -25,9 +25,9 @@ from app.db.tables import new_id
 from app.errors import BackupRefused, DatasetDamaged
 from app.installation import Installation
 from app.keys import KeyEncryption, KeyEncryptionFile
-from app.registry import damage, records
-from app.registry import repository as registry_repository
-from app.registry.files import sync_folder
+from app.rows import damage, records
+from app.rows import repository as rows_repository
+from app.vault.files import sync_folder
 
 FORMAT = 1
 ABOUT, KEYS, VAULT, TABLES, ROWS, MANIFEST = "about", "keys", "vault", "tables", "rows", "manifest"
@@ -113,10 +113,10 @@ def _written(at: Installation, file: IO[bytes], key: KeyEncryption, *, progress:
 
 def _write(at: Installation, writer: archive.Writer, *, progress: Progress) -> Backup:
     with at.database.reading() as session:
-        wanted = registry_repository.row_roots(session).keys()
+        wanted = rows_repository.row_roots(session).keys()
     with _held(at, wanted) as holds:
         with at.database.reading() as session:
-            roots, backup_id, created_at = registry_repository.row_roots(session), new_id("bak"), now(session)
+            roots, backup_id, created_at = rows_repository.row_roots(session), new_id("bak"), now(session)
             if roots.keys() - wanted:
                 raise _Moved
             for dataset in repository.datasets(session):

@@ -18,7 +18,7 @@ from app.backup.journal import NOTHING, Extent, Journal
 from app.config import Settings
 from app.errors import TombstonesDamaged
 from app.installation import Installation
-from app.registry.files import locked
+from app.vault.files import locked
 
 _WHOLE_EVERY = datetime.timedelta(hours=1)
 """All of the file is verified so often; in between, what was added."""

@@ -11,7 +11,7 @@ from app.cli.remote import Key, Url, connect
 from app.errors import BoundUnknown, InputInvalid, PreconditionFailed
 
 if TYPE_CHECKING:
-    from app.privacy.bounds import Bound
+    from lethe.theorems import Bound
 
 account = new_group("How much of anybody is left, and the theorems that say so.")
 commands = new_group()
@@ -91,7 +91,7 @@ def account_rivals(
 @account.command("bounds")
 def account_bounds() -> None:
     """Every theorem in the calculator."""
-    from app.privacy.bounds import CALCULATOR
+    from lethe.theorems import CALCULATOR
 
     for bound in CALCULATOR.values():
         console.print(f"{bound.name:<34}{bound.title}")
@@ -105,8 +105,8 @@ def account_bound(
     ] = None,
 ) -> None:
     """Evaluate a theorem, offline; without parameters, say what it states and assumes."""
-    from app.privacy.bounds import CALCULATOR, evaluate
-    from app.privacy.errors import PrivacyError
+    from lethe.proof.errors import PrivacyError
+    from lethe.theorems import CALCULATOR, evaluate
 
     if name not in CALCULATOR:
         raise BoundUnknown(f"There is no bound {name!r}; 'lethe account bounds' lists them.")
@@ -130,9 +130,9 @@ def account_sweep(
     param: Annotated[list[str] | None, typer.Option(help="NAME=VALUE, once for each of the others")] = None,
 ) -> None:
     """Evaluate a theorem along one of its parameters, offline."""
-    from app.privacy.bounds import CALCULATOR
-    from app.privacy.bounds.sweep import sweep
-    from app.privacy.errors import PrivacyError
+    from lethe.proof.errors import PrivacyError
+    from lethe.theorems import CALCULATOR
+    from lethe.theorems.sweep import sweep
 
     if name not in CALCULATOR:
         raise BoundUnknown(f"There is no bound {name!r}; 'lethe account bounds' lists them.")

@@ -8,7 +8,7 @@ from typing import Any
 import typer
 from rich.console import Console
 
-from app.privacy.guarantees import Notion
+from lethe.proof.guarantees import Notion
 from lethe.values import to_json
 
 console = Console(soft_wrap=True)

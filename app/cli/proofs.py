@@ -117,9 +117,9 @@ def _print(verified: Verdict) -> None:
 def _verify_joint(statements: list[dict[str, Any]], *, stated: Any) -> None:
     """Compose what the certificates of one request guarantee together, of several models, and hold against it what is
     said: of the same models the same, of more models no less."""
-    from app.privacy import guarantees, joint
-    from app.privacy.errors import PrivacyError
-    from app.privacy.guarantees import Evidence
+    from lethe.proof import guarantees, joint
+    from lethe.proof.errors import PrivacyError
+    from lethe.proof.guarantees import Evidence
 
     evidences = {one["model"]["id"]: Evidence.from_json(one["evidence"]) for one in statements}
     if len({one["request"]["id"] for one in statements}) != 1 or len(evidences) != len(statements):

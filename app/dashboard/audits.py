@@ -12,8 +12,8 @@ from app.dashboard import pages
 from app.dashboard.pages import ROOT
 from app.dashboard.visits import TheVisit
 from app.dashboard.wording import at_least, at_most, count
-from app.privacy.audit import AuditPlan
-from app.privacy.guarantees import Notion
+from lethe.proof.audit import AuditPlan
+from lethe.proof.guarantees import Notion
 
 router = pages.new_router()
 

@@ -13,8 +13,8 @@ from app.dashboard import audits, pages
 from app.dashboard.visits import TheVisit
 from app.dashboard.wording import at_most, count, given, number
 from app.errors import CertificateInvalid
-from app.privacy.certificate import FORMAT
-from app.privacy.guarantees import Notion
+from lethe.proof.certificate import FORMAT
+from lethe.proof.guarantees import Notion
 
 router = pages.new_router()
 

@@ -11,7 +11,7 @@ from app.dashboard import pages, what_if
 from app.dashboard.pages import ROOT
 from app.dashboard.visits import TheVisit, Visit
 from app.errors import ModelNotLive, ModelRetired
-from app.privacy.guarantees import Notion
+from lethe.proof.guarantees import Notion
 
 router = pages.new_router()
 

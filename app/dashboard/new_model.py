@@ -13,17 +13,17 @@ from app.accounting.pace import Pace
 from app.api import datasets, models, previews, problems
 from app.api.previews import OptionOut
 from app.api.schemas import DatasetOut, ModelIn
+from app.catalogue import datasets as registered
+from app.catalogue import mechanisms
 from app.dashboard import numbers, pages
 from app.dashboard.pages import ROOT
 from app.dashboard.requests import checked, text
 from app.dashboard.visits import Form, TheVisit, Visit
 from app.errors import LetheError
-from app.privacy import accountant
-from app.privacy.accountant import Run
-from app.privacy.mechanism import Mechanism
-from app.registry import datasets as registered
-from app.registry import mechanisms
 from app.unlearning import planner
+from lethe.proof import accountant
+from lethe.proof.accountant import Run
+from lethe.proof.mechanism import Mechanism
 
 router = pages.new_router()
 

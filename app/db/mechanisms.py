@@ -3,8 +3,8 @@
 from typing import Any
 
 from app.errors import MechanismUnreadable
-from app.privacy.errors import PrivacyError
-from app.privacy.mechanism import Mechanism
+from lethe.proof.errors import PrivacyError
+from lethe.proof.mechanism import Mechanism
 
 
 def stored_mechanism(document: dict[str, Any]) -> Mechanism:

@@ -15,7 +15,7 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 
 
 class Vault(Protocol):
-    """Seals under keys that can be destroyed (`app.registry.vault`)."""
+    """Seals under keys that can be destroyed (`app.vault.pieces`)."""
 
     def seal(self, content: bytes, *, key: str | None = None) -> bytes: ...
     def open(self, sealed: bytes) -> bytes | None: ...
@@ -96,7 +96,7 @@ def refers_to(session: Session, column: InstrumentedAttribute[Any], text: str) -
 
 
 def record_key(session: Session, dataset_id: str) -> bytes:
-    """What keys the check values of a dataset's records (`app.registry.records`)."""
+    """What keys the check values of a dataset's records (`app.rows.records`)."""
     return _vault(session.get_bind().dialect).record_key(dataset_id)
 
 

@@ -151,7 +151,7 @@ class Dataset(Owned, Table):
     rows are not null; `records_verified_at`, `records_verified_to`:
     when all of them were verified last, and up to which slot they are since (None: none). `lost_models`: what models
     published that a restored backup does not know, by their ids: `mechanism` and `steps`, of each version. `digest`:
-    the root of what its rows are (`app.registry.manifest`); `damaged_at`: since when they are known not to be that;
+    the root of what its rows are (`app.rows.manifest`); `damaged_at`: since when they are known not to be that;
     `damage`: what was found first, a `kind`, of which `rows`, in which `block`. `adaptive_budget`: `epsilon` and
     `delta`, if it was made with one (`app.accounting.budgets`). `retired_at`: nothing is learned from it any more;
     `destroyed_at`: nothing is left of its rows."""
@@ -215,7 +215,7 @@ class Record(Table):
     """Whose row is in which slot. The line goes when the row has become null: nothing says whose it was.
 
     `addition_id`: with which addition it came; None: with the dataset. `check_value`: a keyed hash of whose row is in
-    which slot of which dataset, so that damage is told from absence (`app.registry.records`)."""
+    which slot of which dataset, so that damage is told from absence (`app.rows.records`)."""
 
     __tablename__ = "records"
     dataset_id: Mapped[str] = mapped_column(sa.ForeignKey("datasets.id"), primary_key=True)

@@ -13,7 +13,7 @@ from app.db.tables import DeletionRequest
 from app.deletion import lookup, repository, status
 from app.deletion.history import Change, tell
 from app.deletion.status import Outcome, Status
-from app.registry import repository as registry_repository
+from app.rows import repository as rows_repository
 
 NOTHING_HELD = "nothing is held about this subject"
 
@@ -27,7 +27,7 @@ def complete_if_done(session: Session, request: DeletionRequest) -> None:
     erasures = repository.erasures(session, request_id=request.id)
     owed = repository.request_models(session, request_id=request.id)
     if all(erasure.nulled_at for erasure in erasures) and not any(m.status in ("pending", "running") for m in owed):
-        if request.doubted_at is not None or is_in_doubt(request, registry_repository.doubtful(session)):
+        if request.doubted_at is not None or is_in_doubt(request, rows_repository.doubtful(session)):
             request.doubted_at = request.doubted_at or at
             return
         policy = access.policy_of(session, request.tenant_id)

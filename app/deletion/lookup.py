@@ -13,8 +13,8 @@ from app.db import rows
 from app.db.likely import usually
 from app.db.tables import Dataset, DeletionRequest, Erasure, Model, Record, RequestAlias, RequestModel, Version
 from app.deletion.status import OPEN
-from app.privacy import target
-from app.registry import repository as registry_repository
+from app.rows import repository as rows_repository
+from lethe.proof import target
 
 _PEOPLE_AT_ONCE = 5000
 """A statement that names them three times stays below what either database takes: a request may have many aliases."""
@@ -151,7 +151,7 @@ def widened(session: Session, *, request_ids: Collection[str]) -> set[tuple[str,
 
 def look_up(session: Session, *, subject_refs: Iterable[str], tenant_ids: Collection[str] = ()) -> LookedUp:
     """Of these people; and which datasets these tenants have: they are few, however many a caller names."""
-    doubtful = registry_repository.doubtful(session)
+    doubtful = rows_repository.doubtful(session)
     found = LookedUp(
         datasets={}, holding={}, models={}, claimed={}, nulled={}, owed={}, widened=set(), doubtful=doubtful
     )

@@ -25,8 +25,8 @@ from app.db.tables import (
 from app.deletion.lookup import in_parts
 from app.deletion.status import HANDED_BACK, OPEN, Status
 from app.deletion.views import View
-from app.registry import repository as registry_repository
-from app.registry.repository import StoredRecord
+from app.rows import repository as rows_repository
+from app.rows.repository import StoredRecord
 
 _FEW = 1000
 
@@ -168,7 +168,7 @@ def settled(session: Session, *, at: datetime.datetime, limit: int) -> list[tupl
         .where(
             ~sa.exists().where(mine, Erasure.nulled_at.is_(None)),
             ~sa.exists().where(owed),
-            *[~_may_be_in(dataset_id, of) for dataset_id, of in registry_repository.doubtful(session).items()],
+            *[~_may_be_in(dataset_id, of) for dataset_id, of in rows_repository.doubtful(session).items()],
         )
         .order_by(DeletionRequest.created_at, DeletionRequest.id)
     )
@@ -365,7 +365,7 @@ def drop_unclaimed(session: Session, *, dataset_id: str) -> None:
 def records_to_null(session: Session, *, dataset_id: str) -> list[StoredRecord]:
     """Records that are claimed for erasure and whose rows are not yet known to be null on disk."""
     erasures = [erasure.id for erasure in unconfirmed_erasures(session, dataset_id=dataset_id)]
-    found = session.execute(registry_repository.stored(Record.erasure_id.in_(erasures)))
+    found = session.execute(rows_repository.stored(Record.erasure_id.in_(erasures)))
     return list(map(StoredRecord._make, found))
 
 

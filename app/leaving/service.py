@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from app.db import actor, now
 from app.db.tables import LeavingCount
 from app.leaving import repository
-from app.privacy.local import Estimate, RandomisedResponse
+from lethe.theorems.local import Estimate, RandomisedResponse
 
 CONFIDENCE = 0.95
 """With which all intervals of one estimate hold at once."""

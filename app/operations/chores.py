@@ -22,6 +22,8 @@ from app.access import repository as access_repository
 from app.access import sessions
 from app.audit import checkpoints
 from app.backup import tombstones, verification
+from app.catalogue import repository as catalogue_repository
+from app.catalogue import service as catalogue
 from app.config import Settings
 from app.db import now
 from app.deletion import identity, retention, review, settling
@@ -29,10 +31,9 @@ from app.deletion import repository as deletion_repository
 from app.errors import DatasetDamaged, Unavailable
 from app.installation import Installation
 from app.operations import retirement
-from app.registry import damage, records
-from app.registry import repository as registry_repository
-from app.registry import service as registry
-from app.registry.manifest import BLOCK_ROWS
+from app.rows import damage, records
+from app.rows import repository as rows_repository
+from app.rows.manifest import BLOCK_ROWS
 from app.webhooks import repository as webhooks_repository
 from app.webhooks import service as webhooks
 
@@ -60,10 +61,10 @@ class Chore:
 def destroy_retired(at: Installation) -> None:
     """Destroy superseded weights, and say so of those that are gone."""
     with at.database.reading() as session:
-        retired = registry_repository.retired_version_ids(session)
-    if gone := registry.destroy(at.weights, retired):
+        retired = catalogue_repository.retired_version_ids(session)
+    if gone := catalogue.destroy(at.weights, retired):
         with at.database.writing() as session:
-            registry_repository.mark_destroyed(session, version_ids=gone, at=now(session))
+            catalogue_repository.mark_destroyed(session, version_ids=gone, at=now(session))
 
 
 def destroy_orphans(at: Installation) -> None:
@@ -74,8 +75,8 @@ def destroy_orphans(at: Installation) -> None:
         telemetry.logger().error("registry.weights_not_listed", error=type(error).__name__)
         return
     with at.database.reading() as session:
-        needed = registry_repository.needed_version_ids(session)
-    registry.destroy(at.weights, stored - needed)
+        needed = catalogue_repository.needed_version_ids(session)
+    catalogue.destroy(at.weights, stored - needed)
 
 
 def sweep_rows(at: Installation, *, unclaimed_for: datetime.timedelta = _UNCLAIMED_FOR) -> None:
@@ -84,8 +85,8 @@ def sweep_rows(at: Installation, *, unclaimed_for: datetime.timedelta = _UNCLAIM
     long."""
     stored = at.rows.stored()  # before what is claimed: what is uploaded after this is not among them
     with at.database.reading() as session:
-        claimed, at_most = registry_repository.row_roots(session), now(session) - unclaimed_for
-        gone = registry_repository.destroyed_dataset_ids(session)
+        claimed, at_most = rows_repository.row_roots(session), now(session) - unclaimed_for
+        gone = rows_repository.destroyed_dataset_ids(session)
     for rows_id, written_at in stored.items():
         with suppress(BlockingIOError):  # somebody is writing them
             if rows_id in claimed:
@@ -98,8 +99,8 @@ def _settle(at: Installation, rows_id: str) -> None:
     """Destroy what the root on record does not name; a manifest that cannot be read destroys nothing."""
     with at.rows.alone(rows_id, wait=False):
         with at.database.reading() as session:  # a run that is claimed after this waits until we are done
-            busy = registry_repository.is_any_run_on(session, dataset_id=rows_id)
-            root = None if busy else registry_repository.root(session, rows_id)
+            busy = rows_repository.is_any_run_on(session, dataset_id=rows_id)
+            root = None if busy else rows_repository.root(session, rows_id)
         try:
             if root is not None:
                 at.rows.settle(rows_id, root)
@@ -111,7 +112,7 @@ def _settle(at: Installation, rows_id: str) -> None:
 def verify_rows(at: Installation) -> None:
     """Open some blocks of every dataset, drawn at random, so that damage to what no run reads is noticed too."""
     with at.database.reading() as session:
-        sound = registry_repository.sound_datasets(session)
+        sound = rows_repository.sound_datasets(session)
     portion = secrets.randbelow(_PORTIONS)
     for rows_id, num_slots in sound.items():
         num_blocks = -(-num_slots // BLOCK_ROWS)
@@ -124,7 +125,7 @@ def verify_rows(at: Installation) -> None:
 def _verify(at: Installation, rows_id: str, numbers: range) -> None:
     with at.rows.alone(rows_id, wait=False):
         with at.database.reading() as session:
-            root = registry_repository.root(session, rows_id)
+            root = rows_repository.root(session, rows_id)
         try:
             if root is not None:
                 at.rows.check(rows_id, root, numbers=[numbers])

@@ -5,9 +5,9 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from app import telemetry
 from app.backup import tombstones
+from app.catalogue import service as catalogue
 from app.errors import LetheError
 from app.installation import Installation
-from app.registry import service as registry
 from app.unlearning import retirement
 
 
@@ -24,7 +24,7 @@ def destroy(at: Installation) -> None:
     for retired in pending:
         for rows_id in retired.rows_ids:
             at.rows.delete(rows_id)
-        if set(registry.destroy(at.weights, retired.version_ids)) == set(retired.version_ids):
+        if set(catalogue.destroy(at.weights, retired.version_ids)) == set(retired.version_ids):
             with at.database.writing() as session:
                 retirement.confirm(session, retired)
 

@@ -34,7 +34,7 @@ from app.errors import Unavailable
 from app.installation import Installation
 from app.operations import repository
 from app.operations.repository import Waiting
-from app.registry import repository as registry_repository
+from app.rows import repository as rows_repository
 
 _FRESH_SECONDS = 5.0
 """However often it is scraped, the database is asked once in so many seconds."""
@@ -250,7 +250,7 @@ class Metrics:
                 self._set(state(session, self._at))
                 self._reported.set(repository.reported_open(session, at=now(session)))
                 self._count_runs(session)
-                self._damaged.set(registry_repository.count_damaged(session))
+                self._damaged.set(rows_repository.count_damaged(session))
         except (SQLAlchemyError, Unavailable) as error:
             telemetry.logger().error("operations.database_unavailable", error=type(error).__name__)
             self._up.set(0)

@@ -1,9 +1,9 @@
 """The audit that belongs to a run: what is planned, and what it means that it ran."""
 
+from app.catalogue import service as catalogue
 from app.db.tables import Model, Run
 from app.errors import RunDiffersFromPlan
-from app.privacy.audit import AuditPlan, Observed
-from app.registry import service as registry
+from lethe.proof.audit import AuditPlan, Observed
 
 
 def planned(run: Run, model: Model) -> AuditPlan | None:
@@ -12,7 +12,7 @@ def planned(run: Run, model: Model) -> AuditPlan | None:
     if not model.audit_lanes:
         return None
     if run.kind == "audit":
-        learned = registry.mechanism_of(model).learn_steps
+        learned = catalogue.mechanism_of(model).learn_steps
         before = learned if run.steps_total > learned else 0
         lanes = model.audit_lanes * model.audit_chains
         return AuditPlan(lanes=lanes, steps_before=before, steps=run.steps_total - before)
@@ -23,4 +23,4 @@ def findings(run: Run, model: Model, observed: Observed | None) -> tuple[str, ..
     """What is wrong with a run, as its audit shows. Raises `RunDiffersFromPlan` if it was not audited as planned."""
     if (observed and observed.plan) != planned(run, model):
         raise RunDiffersFromPlan(f"Run {run.id} was not audited as it was to be.")
-    return observed.findings(registry.mechanism_of(model)) if observed else ()
+    return observed.findings(catalogue.mechanism_of(model)) if observed else ()

@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from app.privacy import accountant, calibration
-from app.privacy.accountant import Chain, Run
-from app.privacy.errors import InfeasibleError
-from app.privacy.mechanism import Mechanism
+from lethe.proof import accountant
+from lethe.proof.accountant import Chain, Run
+from lethe.proof.errors import InfeasibleError
+from lethe.proof.mechanism import Mechanism
+from lethe.theorems import calibration
 
 Kind = Literal["learn", "unlearn", "relearn", "erase", "add", "audit"]
 EXPECTED_REQUESTS = 9

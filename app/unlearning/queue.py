@@ -9,19 +9,20 @@ from sqlalchemy.orm import Session
 from app import telemetry
 from app.accounting import budgets, ledger
 from app.accounting import repository as accounting_repository
+from app.catalogue import additions
+from app.catalogue import service as catalogue
+from app.catalogue.additions import Taken
 from app.db import now
 from app.db.tables import Dataset, Model, Run, Version, new_id
 from app.deletion import claims
 from app.deletion import repository as deletion_repository
 from app.errors import AdaptiveBudgetSpent, DatasetDamaged, LetheError
-from app.privacy.audit import AuditPlan
-from app.privacy.errors import PrivacyError
-from app.privacy.mechanism import Mechanism
-from app.registry import additions, damage, records
-from app.registry import service as registry
-from app.registry.additions import Taken
+from app.rows import damage, records
 from app.unlearning import audits, planner, repository, service
 from app.unlearning.planner import Plan
+from lethe.proof.audit import AuditPlan
+from lethe.proof.errors import PrivacyError
+from lethe.proof.mechanism import Mechanism
 
 _LOOK_AGAIN = datetime.timedelta(days=1)
 """After how long a model whose dataset has no room for another version is looked at again."""
@@ -129,7 +130,7 @@ def _has_room(session: Session, dataset: Dataset, model: Model, plan: Plan) -> b
     """Whether the dataset's budget has room for the version that a plan makes. Where it has none the model waits:
     there is no cheaper way, and what is published is never forgotten by those who read it."""
     try:
-        budgets.require_room(session, dataset, registry.mechanism_of(model), steps=plan.steps)
+        budgets.require_room(session, dataset, catalogue.mechanism_of(model), steps=plan.steps)
     except AdaptiveBudgetSpent as error:
         if model.error_code != error.code:
             telemetry.logger().error("unlearning.model_waits", model_id=model.id, error=error.code)
@@ -142,7 +143,7 @@ def _claim_audit(session: Session, dataset: Dataset, *, worker: str, lease_secon
     """No row is taken: requests that wait for each other go on waiting."""
     model = repository.model_to_audit(session, dataset_id=dataset.id)
     assert model is not None
-    plan = planner.audit(registry.mechanism_of(model), epsilon=model.epsilon, delta=model.delta)
+    plan = planner.audit(catalogue.mechanism_of(model), epsilon=model.epsilon, delta=model.delta)
     run = _begin(session, dataset, model, plan, live=None, records=0, worker=worker, lease_seconds=lease_seconds)
     return _claimed(session, run, dataset, model)
 
@@ -199,7 +200,7 @@ def _claimed(session: Session, run: Run, dataset: Dataset, model: Model | None) 
         root=dataset.digest,
         model_id=run.model_id,
         evaluation_dataset_id=model.evaluation_dataset_id if model else None,
-        mechanism=registry.mechanism_of(model) if model else None,
+        mechanism=catalogue.mechanism_of(model) if model else None,
         steps=run.steps_total,
         parent_version_id=run.parent_version_id,
         version_id=run.version_id,
@@ -212,7 +213,7 @@ def _claimed(session: Session, run: Run, dataset: Dataset, model: Model | None) 
 def estimate(session: Session, *, model_ids: Iterable[str], max_requests: int) -> list[tuple[str, Plan, int]]:
     """Of each of these models, what `next_run` says."""
     return [
-        (model_id, *next_run(session, registry.get_model(session, model_id), max_requests=max_requests))
+        (model_id, *next_run(session, catalogue.get_model(session, model_id), max_requests=max_requests))
         for model_id in model_ids
     ]
 
@@ -226,7 +227,7 @@ def next_run(session: Session, model: Model, *, max_requests: int) -> tuple[Plan
 
 
 def _plan(session: Session, model: Model, *, records: int) -> Plan:
-    mechanism = registry.mechanism_of(model)
+    mechanism = catalogue.mechanism_of(model)
     match model.wanted:
         case "learn":
             return planner.learn(mechanism, kind="learn")

@@ -11,15 +11,16 @@ from sqlalchemy.orm import Session
 from app.audit import checkpoints
 from app.audit import service as audit
 from app.audit.chains import AUDIT
+from app.catalogue import additions
+from app.catalogue import repository as catalogue_repository
+from app.catalogue import service as catalogue
 from app.db import now
 from app.db.tables import Dataset, Model
 from app.deletion import claims
 from app.deletion import repository as deletion_repository
 from app.errors import AdaptiveBudgetSpent, DatasetInUse, ModelInUse, ModelUnknown
 from app.keys import Keys
-from app.registry import additions
-from app.registry import repository as registry_repository
-from app.registry import service as registry
+from app.rows import repository as rows_repository
 from app.unlearning import repository, service
 
 
@@ -50,7 +51,7 @@ def retire_dataset(session: Session, keys: Keys, dataset: Dataset) -> None:
     """
     if dataset.retired_at is not None:
         return
-    for model in registry_repository.users_of(session, dataset_id=dataset.id):
+    for model in catalogue_repository.users_of(session, dataset_id=dataset.id):
         raise DatasetInUse(
             f"Model {model.id} learns from dataset {dataset.id} or is measured on it; retire it first "
             f"(DELETE /v1/models/{model.id})."
@@ -69,9 +70,9 @@ def retire_dataset(session: Session, keys: Keys, dataset: Dataset) -> None:
 def retire_again(session: Session, retired_id: str) -> None:
     """Retire what a backup brought back, whatever requests wait for it: all that they asked of it is done by that."""
     try:
-        model = registry.get_model(session, retired_id)
+        model = catalogue.get_model(session, retired_id)
     except ModelUnknown:
-        dataset = registry_repository.dataset(session, retired_id)
+        dataset = catalogue_repository.dataset(session, retired_id)
         if dataset is not None:
             _retire_dataset_again(session, dataset)
     else:
@@ -86,7 +87,7 @@ def _retire_model_again(session: Session, model: Model) -> None:
 
 
 def _retire_dataset_again(session: Session, dataset: Dataset) -> None:
-    for model in registry_repository.users_of(session, dataset_id=dataset.id):
+    for model in catalogue_repository.users_of(session, dataset_id=dataset.id):
         _retire_model_again(session, model)
     claims.confirm_erasures(session, dataset=dataset)
     deletion_repository.drop_unclaimed(session, dataset_id=dataset.id)
@@ -95,7 +96,7 @@ def _retire_dataset_again(session: Session, dataset: Dataset) -> None:
 
 
 def _retire(session: Session, model: Model) -> None:
-    live = registry_repository.live_version(session, model)
+    live = catalogue_repository.live_version(session, model)
     if live is not None and live.status == "live":
         live.status = "retired"
     model.status, model.live_version, model.wanted, model.audit_asked_at = "retired", None, None, None
@@ -105,9 +106,9 @@ def _retire(session: Session, model: Model) -> None:
 
 def _let_go(session: Session, dataset: Dataset) -> None:
     additions.drop(session, dataset_id=dataset.id)
-    registry_repository.drop_records(session, dataset_id=dataset.id)
+    rows_repository.drop_records(session, dataset_id=dataset.id)
     dataset.num_rows = 0
-    registry_repository.forget_metrics(session, evaluation_dataset_id=dataset.id)
+    catalogue_repository.forget_metrics(session, evaluation_dataset_id=dataset.id)
     dataset.retired_at = now(session)
 
 
@@ -122,7 +123,7 @@ def pending(session: Session) -> list[repository.Retired]:
 
 def confirm(session: Session, retired: repository.Retired) -> None:
     """Note that nothing is left of it."""
-    registry_repository.mark_destroyed(session, version_ids=retired.version_ids, at=now(session))
+    catalogue_repository.mark_destroyed(session, version_ids=retired.version_ids, at=now(session))
     repository.mark_gone(session, retired.id, at=now(session))
     model = session.get(Model, retired.id)
     if model is not None:

@@ -14,6 +14,9 @@ from app.accounting import repository as accounting_repository
 from app.audit import checkpoints
 from app.audit import service as audit
 from app.audit.chains import LEDGER
+from app.catalogue import additions
+from app.catalogue import repository as catalogue_repository
+from app.catalogue import service as catalogue
 from app.db import now
 from app.db.tables import Dataset, Model, Run, Version
 from app.deletion import claims
@@ -29,12 +32,10 @@ from app.errors import (
     WeightsUnreadable,
 )
 from app.keys import Keys
-from app.privacy.audit import Observed
-from app.privacy.mechanism import Mechanism
-from app.registry import additions, damage
-from app.registry import repository as registry_repository
-from app.registry import service as registry
+from app.rows import damage
 from app.unlearning import audits, repository
+from lethe.proof.audit import Observed
+from lethe.proof.mechanism import Mechanism
 
 _FIRST_BACKOFF = datetime.timedelta(seconds=0.5)
 _LONGEST_BACKOFF = datetime.timedelta(minutes=1)
@@ -82,7 +83,7 @@ def confirm_edited(session: Session, *, run_id: str) -> None:
     dataset = session.get_one(Dataset, run.dataset_id)
     additions.confirm_destroyed(session, dataset_id=dataset.id)
     if claims.confirm_erasures(session, dataset=dataset):
-        registry_repository.forget_metrics(session, evaluation_dataset_id=dataset.id)
+        catalogue_repository.forget_metrics(session, evaluation_dataset_id=dataset.id)
     dataset.attempts, dataset.not_before = 0, None
 
 
@@ -125,7 +126,7 @@ def _note(session: Session, run: Run, observed: Observed | None) -> None:
     """Keep with the run what its lanes showed."""
     if observed:
         model = session.get_one(Model, run.model_id)
-        run.audit = observed.to_json(registry.mechanism_of(model), delta=model.delta)
+        run.audit = observed.to_json(catalogue.mechanism_of(model), delta=model.delta)
 
 
 def publish(
@@ -149,8 +150,8 @@ def publish(
     run = _held(session, run_id)
     model = session.get_one(Model, run.model_id)
     dataset = session.get_one(Dataset, run.dataset_id)
-    mechanism = registry.mechanism_of(model)
-    live = registry_repository.live_version(session, model)
+    mechanism = catalogue.mechanism_of(model)
+    live = catalogue_repository.live_version(session, model)
     if (steps_ran, mechanism_ran) != (run.steps_total, mechanism):
         raise RunDiffersFromPlan(f"Run {run.id} was to take {run.steps_total} steps of the model's mechanism.")
     goes_on_after = accounting_repository.chain_steps(session, model_id=model.id) if run.kind == "unlearn" else 0
@@ -164,7 +165,7 @@ def publish(
         session, dataset_id=model.evaluation_dataset_id, at=run.started_at
     ):
         metrics = {}  # measured while somebody's rows were still there
-    version = registry.publish_version(session, run=run, model=model, weights_sha256=weights_sha256, metrics=metrics)
+    version = catalogue.publish_version(session, run=run, model=model, weights_sha256=weights_sha256, metrics=metrics)
     session.flush()  # the accountant reads the version just published
     budgets.require_kept(session, dataset)
     began = accounting_repository.chain_began_at(session, model_id=model.id)
@@ -293,7 +294,7 @@ def _stop(session: Session, run: Run) -> None:
 
 def _can_do_without(session: Session, model: Model) -> bool:
     """Whether the model stays as it was without the run from scratch that it has under way."""
-    live = registry_repository.live_version(session, model)
+    live = catalogue_repository.live_version(session, model)
     if live is None:
         return True
     lost = live.status != "live" or model.error_code in (WeightsDestroyed.code, WeightsUnreadable.code)

@@ -6,10 +6,10 @@ from enum import StrEnum
 
 from sqlalchemy.orm import Session
 
+from app.catalogue import repository as catalogue_repository
 from app.db import now
 from app.db.tables import Model, Version
 from app.errors import VersionUnknown
-from app.registry import repository as registry_repository
 from app.unlearning import repository
 
 _LONGEST = datetime.timedelta(hours=1)
@@ -63,8 +63,8 @@ def of_model(
 
 def _version(session: Session, model: Model, *, number: int | None, weights_sha256: str | None) -> Version | None:
     if number is None and weights_sha256 is None:
-        return registry_repository.live_version(session, model)
-    found = registry_repository.version_named(session, model_id=model.id, number=number, weights_sha256=weights_sha256)
+        return catalogue_repository.live_version(session, model)
+    found = catalogue_repository.version_named(session, model_id=model.id, number=number, weights_sha256=weights_sha256)
     if found is None:
         raise VersionUnknown(f"Model {model.id} never had this version: it must not be served under its name.")
     return found

@@ -28,14 +28,14 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from app.privacy import accountant, audit
-from app.privacy.audit import Guesses
-from app.privacy.bounds import evaluate
-from app.privacy.mechanism import Adjacency
 from benchmarks import page
 from benchmarks.attacks import digits, figures, flawed, ours, ours_digits, shards
 from benchmarks.attacks.life import delta_of
 from benchmarks.attacks.measured import FAMILY_ERROR, Certified, advantage, allowed, summary
+from lethe.proof import accountant, audit
+from lethe.proof.audit import Guesses
+from lethe.proof.mechanism import Adjacency
+from lethe.theorems import evaluate
 
 MEDIAN_STEP = 8
 COUNTER_EPSILON = 1.0

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from app.privacy.audit import Guesses
 from benchmarks.attacks.measured import Said, guesses
+from lethe.proof.audit import Guesses
 
 MEDIAN_PEOPLE = 15
 """Odd, so that the median is somebody's record."""

@@ -6,8 +6,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from app.privacy import calibration
-from app.privacy.mechanism import Mechanism
+from lethe.proof.mechanism import Mechanism
+from lethe.theorems import calibration
 from worker.langevin import chain
 from worker.langevin.init import origin
 from worker.langevin.noise import SystemNoise

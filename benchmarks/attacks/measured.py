@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from app.privacy import accountant, audit, conversion
-from app.privacy.accountant import Exposure, Run
-from app.privacy.audit import Guesses
-from app.privacy.mechanism import Mechanism
+from lethe.proof import accountant, audit, conversion
+from lethe.proof.accountant import Exposure, Run
+from lethe.proof.audit import Guesses
+from lethe.proof.mechanism import Mechanism
 
 Said = NDArray[np.bool_]
 """For every sample, whether the attacker said that the person had been in."""

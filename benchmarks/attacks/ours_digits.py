@@ -11,14 +11,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from app.privacy import accountant, calibration
-from app.privacy.accountant import Chain, Run
-from app.privacy.audit import Guesses
-from app.privacy.mechanism import Mechanism
 from benchmarks.attacks.digits import People
 from benchmarks.attacks.life import Life, delta_of, mechanism_of
 from benchmarks.attacks.measured import Certified, guesses
 from benchmarks.attacks.reading import Array
+from lethe.proof import accountant
+from lethe.proof.accountant import Chain, Run
+from lethe.proof.audit import Guesses
+from lethe.proof.mechanism import Mechanism
+from lethe.theorems import calibration
 
 L2 = 0.02
 GROUP = 60

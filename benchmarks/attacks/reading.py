@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from app.privacy.audit import Guesses
-from app.privacy.mechanism import Mechanism
 from benchmarks.attacks.measured import guesses
+from lethe.proof.audit import Guesses
+from lethe.proof.mechanism import Mechanism
 
 Array = NDArray[np.float64]
 

@@ -13,9 +13,9 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 from sklearn.tree import ExtraTreeClassifier
 
-from app.privacy.audit import Guesses
 from benchmarks.attacks.digits import People
 from benchmarks.attacks.measured import guesses
+from lethe.proof.audit import Guesses
 
 SHARDS = 4
 HOLLOW = 0.6

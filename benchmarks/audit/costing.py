@@ -17,9 +17,9 @@ from rich.progress import track
 from app import installation, telemetry
 from app.config import Settings
 from app.main import create_app
-from app.privacy.audit import AuditPlan, Observed
-from app.privacy.mechanism import Mechanism, num_weight_rows
 from benchmarks.audit.plans import DEFAULT, SHAPES, Row, planned
+from lethe.proof.audit import AuditPlan, Observed
+from lethe.proof.mechanism import Mechanism, num_weight_rows
 from worker import isolated, runner, shadow
 from worker.audit import lanes
 from worker.langevin import chain

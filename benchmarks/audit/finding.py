@@ -12,11 +12,11 @@ import torch
 from rich.progress import track
 from scipy import special, stats
 
-from app.privacy import audit
-from app.privacy.audit import AuditPlan, Law, Observed
-from app.privacy.mechanism import Mechanism
 from benchmarks.audit.costing import walk
 from benchmarks.audit.plans import BATCHES, DEFAULT, IN_BATCHES, LANES, SHAPES, Row, planned
+from lethe.proof import audit
+from lethe.proof.audit import AuditPlan, Law, Observed
+from lethe.proof.mechanism import Mechanism
 from tests.worker.audit.faults import BATCHED, OF_FORGETTING, OF_LATER_RUNS, SCHEDULES, Fault
 from worker.audit.lanes import Lanes
 from worker.langevin.noise import SystemNoise

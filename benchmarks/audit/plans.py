@@ -3,10 +3,11 @@
 from dataclasses import replace
 from typing import Any
 
-from app.privacy import accountant, calibration
-from app.privacy.audit import AuditPlan
-from app.privacy.mechanism import Mechanism, num_weight_rows
 from app.unlearning import planner
+from lethe.proof import accountant
+from lethe.proof.audit import AuditPlan
+from lethe.proof.mechanism import Mechanism, num_weight_rows
+from lethe.theorems import calibration
 
 LANES = (64, 256, 1024, 4096)
 DEFAULT = 256

@@ -16,9 +16,9 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from app.privacy import audit
 from benchmarks.membership import likelihood
 from benchmarks.membership.likelihood import Scores
+from lethe.proof import audit
 
 DELTA = 1e-5
 CAP = 50.0

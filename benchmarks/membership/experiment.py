@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from app.privacy import audit, conversion
-from app.privacy.audit import Guesses
 from benchmarks.membership import competition, likelihood, remembered
 from benchmarks.membership.laws import Method, Models
 from benchmarks.membership.likelihood import Scores
 from benchmarks.membership.problems import Problem
 from benchmarks.membership.requests import Request
+from lethe.proof import audit, conversion
+from lethe.proof.audit import Guesses
 
 FAMILY_ERROR = 0.05
 """All lower bounds of the attack hold together but for this probability, and so do all those of the competition."""

@@ -6,11 +6,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from app.privacy import accountant, calibration
-from app.privacy.accountant import Chain, Run
-from app.privacy.mechanism import Mechanism
-from app.registry.encoding import Features, Labels, encode_vectors
+from app.rows.encoding import Features, Labels, encode_vectors
 from benchmarks import data
+from lethe.proof import accountant
+from lethe.proof.accountant import Chain, Run
+from lethe.proof.mechanism import Mechanism
+from lethe.theorems import calibration
 
 EPSILON = 1.0
 CLASSES = (3, 8)

@@ -6,10 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 
-from app.privacy import accountant
-from app.privacy.accountant import Run
 from app.unlearning import planner
 from benchmarks.membership.problems import EPSILON, Problem, Rows
+from lethe.proof import accountant
+from lethe.proof.accountant import Run
 
 GROUP = 20
 NAMES = ("one", "telling", "group")

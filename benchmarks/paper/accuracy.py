@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 
-from app.privacy.mechanism import Mechanism
 from benchmarks import data
 from benchmarks.paper import steps
 from benchmarks.paper.printed import BATCHES, EPSILONS, MNIST, REMOVED, SIGMA, Problem
+from lethe.proof.mechanism import Mechanism
 from worker.langevin import chain
 from worker.langevin.evaluate import accuracy
 from worker.langevin.init import origin

@@ -11,10 +11,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from app.privacy import accountant, calibration
-from app.privacy.accountant import Chain, Run
-from app.privacy.bounds import evaluate
-from app.privacy.mechanism import Mechanism, Objective, smoothness
 from benchmarks.paper.printed import (
     BATCHES,
     CIFAR_TEN,
@@ -36,6 +32,10 @@ from benchmarks.paper.printed import (
     TABLE_3_STORED,
     Problem,
 )
+from lethe.proof import accountant
+from lethe.proof.accountant import Chain, Run
+from lethe.proof.mechanism import Mechanism, Objective, smoothness
+from lethe.theorems import calibration, evaluate
 
 RADIUS = 1000.0
 """The paper does not project; a ball this large is never left. No guarantee depends on it."""

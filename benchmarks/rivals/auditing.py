@@ -3,7 +3,7 @@
 Many runs with the record, which then asks to be forgotten, and as many in which its slot was null from the start. Two
 questions: the version after the request alone, against the rival's own reference; and both versions, before and after,
 which is what anybody sees who reads what is published. A linear discriminant and its threshold are chosen on some of
-the runs; the others are counted, and bounded by Clopper and Pearson (`app/privacy/audit.py`).
+the runs; the others are counted, and bounded by Clopper and Pearson (`lethe/proof/audit.py`).
 
 A rival whose runs all give the same bits needs no counting: it is told apart with certainty, or not at all.
 """
@@ -20,9 +20,9 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from app.privacy.audit import Guesses, epsilon_at_least, mu_at_least
 from benchmarks.rivals.problems import Problem
 from benchmarks.rivals.rival import Certified, Rival
+from lethe.proof.audit import Guesses, epsilon_at_least, mu_at_least
 
 FAMILY_ERROR = 0.05
 BOUNDS_PER_RIVAL = 4  # mu and epsilon, after and both

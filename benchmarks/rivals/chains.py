@@ -19,13 +19,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from app.privacy import accountant, calibration, conversion
-from app.privacy.accountant import Chain, Run
-from app.privacy.bounds import evaluate
-from app.privacy.mechanism import Mechanism
 from app.unlearning import planner
 from app.unlearning.planner import Plan
 from benchmarks.rivals.rival import Certified, Claim, Record, Rows, Setting, State, Weights
+from lethe.proof import accountant, conversion
+from lethe.proof.accountant import Chain, Run
+from lethe.proof.mechanism import Mechanism
+from lethe.theorems import calibration, evaluate
 from worker.langevin import chain
 from worker.langevin.init import origin
 from worker.langevin.noise import SystemNoise

@@ -17,12 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.progress import track
 
-from app.privacy import calibration
 from benchmarks.membership import experiment
 from benchmarks.rivals import chains, descent, refits
 from benchmarks.rivals.problems import Problem
 from benchmarks.rivals.removal import CertifiedRemoval
 from benchmarks.rivals.rival import Rival, Rows, State
+from lethe.theorems import calibration
 
 GROUP = 20
 FAMILY_ERROR = 0.05

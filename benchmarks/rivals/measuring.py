@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from app.registry.prediction import probabilities
+from app.catalogue.prediction import probabilities
 from benchmarks.rivals.problems import Problem
 from benchmarks.rivals.rival import Rival, Rows, State, Weights
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from app.registry.encoding import encode_vectors
+from app.rows.encoding import encode_vectors
 from benchmarks import data
 from benchmarks.rivals.rival import Rows, Setting
 

@@ -24,13 +24,13 @@ from rich.table import Table
 from sklearn.linear_model import LogisticRegression
 
 from app.config import Settings
-from app.privacy import accountant, guarantees
-from app.privacy.guarantees import Evidence, Notion
-from app.registry import ingest
-from app.registry.schema import parse_schema
+from app.rows import ingest
+from app.rows.schema import parse_schema
 from lethe import Client
 from lethe.errors import Gone, Problem
 from lethe.models import Model
+from lethe.proof import accountant, guarantees
+from lethe.proof.guarantees import Evidence, Notion
 from lethe.runs import Run
 from lethe.values import to_json
 

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from alembic import op
 from scipy import special
 
-from app.privacy import conversion
+from lethe.proof import conversion
 
 revision = "0005"
 down_revision = "0004"

@@ -15,7 +15,7 @@ _IS_DAMAGED, _IS_DOUBTED = sa.text("damaged_at IS NOT NULL"), sa.text("doubted_a
 
 
 def upgrade() -> None:
-    """Records get their check values where the keys are at hand: `app.registry.records.give_checks`."""
+    """Records get their check values where the keys are at hand: `app.rows.records.give_checks`."""
     op.add_column("records", sa.Column("check_value", sa.LargeBinary(), nullable=True))
     have_checks = sa.Column("records_have_checks", sa.Boolean(), server_default=sa.false(), nullable=False)
     op.add_column("datasets", have_checks)

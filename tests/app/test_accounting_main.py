@@ -11,8 +11,8 @@ from fastapi.testclient import TestClient
 from app import accounting_main, installation
 from app.config import Settings
 from app.db.tables import Model
-from app.privacy import accountant, conversion
-from app.privacy.mechanism import Mechanism, Objective
+from lethe.proof import accountant, conversion
+from lethe.proof.mechanism import Mechanism, Objective
 
 Make = Callable[..., dict[str, Any]]
 

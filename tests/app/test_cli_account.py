@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.privacy.bounds import CALCULATOR, evaluate
+from lethe.theorems import CALCULATOR, evaluate
 
 LETHE = str(Path(sys.executable).with_name("lethe"))
 

@@ -38,7 +38,7 @@ print(left())
 """
 LOCK = """
 from app import hardening
-from app.registry.memory import Memory
+from app.vault.memory import Memory
 print(hardening.harden())
 memory = Memory(100_000)
 memory.view()[:] = bytes(100_000)

@@ -20,7 +20,7 @@ from app.db.tables import ApiKey, DeletionRequest
 from app.errors import InstallationMismatch
 from app.installation import Installation
 from app.keys import KeyEncryptionFile
-from app.registry.sealing import Sealed
+from app.vault.sealing import Sealed
 from tests.faults.processes import CELERY_WORKER, LETHE, environment_of
 from worker import runner
 

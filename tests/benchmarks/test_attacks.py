@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.privacy import accountant
-from app.privacy.mechanism import Adjacency
 from benchmarks import page
 from benchmarks.attacks import __main__ as attacks
 from benchmarks.attacks import figures, flawed, ours, tables
 from benchmarks.attacks.life import Life
 from benchmarks.attacks.measured import advantage
+from lethe.proof import accountant
+from lethe.proof.mechanism import Adjacency
 
 PAGE = Path("docs/evidence/attacks.md")
 TRIALS = attacks.Trials(flawed=1_000, shards=15, ours=30, digits=2)

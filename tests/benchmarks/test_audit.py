@@ -2,12 +2,12 @@
 
 import pytest
 
-from app.privacy import calibration
-from app.privacy.mechanism import Mechanism
 from benchmarks import page
 from benchmarks.audit import costing, finding
 from benchmarks.audit.plans import BATCHES, DEFAULT, IN_BATCHES, LANES, SHAPES, planned
 from benchmarks.audit.tables import RUNS, tables
+from lethe.proof.mechanism import Mechanism
+from lethe.theorems import calibration
 from tests.worker.audit.faults import SCHEDULES
 
 PAGE = (page.EVIDENCE / "audit.md").read_text()

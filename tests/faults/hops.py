@@ -17,11 +17,11 @@ from typing import Any
 from app.backup import journal, verification
 from app.db import Database
 from app.operations import chores
-from app.registry.rows import RowStore
-from app.registry.sealing import Sealed
-from app.registry.weights import WeightStore
+from app.rows.row_store import RowStore
 from app.unlearning import queue
 from app.unlearning import service as unlearning
+from app.vault.sealing import Sealed
+from app.vault.weights import WeightStore
 from worker import isolated, runner
 
 Act = Callable[[int], None]

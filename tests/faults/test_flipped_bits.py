@@ -14,7 +14,7 @@ from app.db.tables import Dataset, Erasure, Model
 from app.errors import InstallationMismatch
 from app.installation import Installation
 from app.operations import chores
-from app.registry.rows import RowStore
+from app.rows.row_store import RowStore
 from app.unlearning import service as unlearning
 from tests.conftest import people
 from tests.faults.checks import assert_all_done_once

@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from app import installation
 from app.config import Settings
 from app.keys import KeyEncryptionFile
-from app.registry import vault
+from app.vault import pieces as vault
 from tests.forensics import search
 from tests.forensics.finder import Finder
 from tests.forensics.stores import Said

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.catalogue.prediction import probabilities
 from app.errors import InputInvalid
-from app.registry.encoding import encode_vectors
-from app.registry.prediction import probabilities
-from app.registry.schema import stored
+from app.rows.encoding import encode_vectors
+from app.rows.schema import stored
 from lethe.mlflow_pyfunc import Classifier
 
 SCHEMA: dict[str, Any] = {

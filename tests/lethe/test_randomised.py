@@ -11,10 +11,10 @@ from scipy import stats
 from app.config import Settings
 from app.leaving.service import Reason
 from app.main import create_app
-from app.privacy.local import RandomisedResponse
 from lethe import Client
 from lethe.errors import Malformed
 from lethe.randomised import ODDS, REASONS, RandomisedAnswer, randomise
+from lethe.theorems.local import RandomisedResponse
 
 
 @pytest.mark.parametrize("odds", [2, 3, 17])

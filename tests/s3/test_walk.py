@@ -15,7 +15,7 @@ from app.config import Settings
 from app.errors import InstallationMismatch, WeightsDestroyed
 from app.installation import Installation
 from app.keys import KeyEncryptionKeyLost
-from app.registry.store import StoreKeepsVersions
+from app.vault.store import StoreKeepsVersions
 from tests.conftest import people
 from tests.faults.checks import assert_all_done_once
 from tests.faults.processes import wait_until
@@ -147,7 +147,7 @@ def test_an_outage_loses_nothing(
     assert runner.run_next(at, worker="w")
     request = forget("p3")
     monkeypatch.setenv("AWS_ENDPOINT_URL", "https://127.0.0.1:1")
-    monkeypatch.setattr("app.registry.s3._RETRIES", 0)
+    monkeypatch.setattr("app.vault.s3._RETRIES", 0)
     with installation.opened(settings) as cut_off, contextlib.suppress(OSError):
         runner.run_next(cut_off, worker="w")
     assert get(f"/deletion-requests/{request['id']}")["status"] == "accepted"

@@ -13,7 +13,7 @@ from app import installation, key_checks
 from app.config import Settings
 from app.db.tables import Dataset, Record
 from app.errors import InstallationMismatch
-from app.registry import records
+from app.rows import records
 from tests.app.test_installation import Changed
 
 FIXTURE = Path(__file__).with_name("data_folder_0001.tar.xz")

@@ -10,11 +10,11 @@ import sqlalchemy as sa
 
 from app.db import Database, migrate
 from app.db.tables import Certificate, Model, Run
-from app.privacy import audit
-from app.privacy.audit import Observed
-from app.privacy.mechanism import Mechanism
 from lethe import verification
 from lethe.errors import CertificateInvalid
+from lethe.proof import audit
+from lethe.proof.audit import Observed
+from lethe.proof.mechanism import Mechanism
 from tests.upgrade.test_data_folder import FIXTURE
 
 

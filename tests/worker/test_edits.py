@@ -10,12 +10,12 @@ import pytest
 import sqlalchemy as sa
 
 from app.accounting import repository as accounting_repository
+from app.catalogue import service as catalogue
 from app.db import now
 from app.db.tables import Dataset, Model, Run
 from app.installation import Installation
-from app.registry import service as registry
-from app.registry.manifest import BLOCK_ROWS
-from app.registry.rows import RowStore
+from app.rows.manifest import BLOCK_ROWS
+from app.rows.row_store import RowStore
 from app.unlearning import queue
 from tests.faults.checks import assert_all_done_once
 from tests.stored import flipped, slots_of
@@ -48,7 +48,7 @@ def _read_next(at: Installation, model_id: str) -> set[int]:
         model = session.get_one(Model, model_id)
         plan, _ = queue.next_run(session, model, max_requests=10)
         first_step = accounting_repository.chain_steps(session, model_id=model_id)
-        schedule = Schedule.of(registry.mechanism_of(model), first_step=first_step, steps=plan.steps)
+        schedule = Schedule.of(catalogue.mechanism_of(model), first_step=first_step, steps=plan.steps)
         assert plan.kind == "unlearn"
     return {number for some in blocks_of(schedule.reads(0, plan.steps)) for number in some}
 

@@ -20,8 +20,8 @@ from pydantic import ValidationError
 from app.config import Settings
 from app.db.tables import Run
 from app.installation import Installation
-from app.privacy.mechanism import Mechanism, Objective
-from app.registry.opened import Rows, held_in_memory
+from app.rows.opened import Rows, held_in_memory
+from lethe.proof.mechanism import Mechanism, Objective
 from tests.faults import processes
 from tests.faults.checks import assert_all_done_once
 from tests.faults.processes import wait_until

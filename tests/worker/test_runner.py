@@ -15,9 +15,9 @@ from app.config import Settings
 from app.db.tables import Dataset, Model, Run
 from app.errors import LeaseLost
 from app.installation import Installation
-from app.registry import weights
 from app.unlearning import queue
 from app.unlearning import service as unlearning
+from app.vault import weights
 from tests.faults.checks import assert_all_done_once
 from tests.faults.processes import wait_until
 from tests.stored import flipped, rows_of, slots_of

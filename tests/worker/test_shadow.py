@@ -13,8 +13,9 @@ from app.config import Settings
 from app.db.tables import Run
 from app.errors import LeaseLost
 from app.installation import Installation
-from app.privacy import audit, calibration
-from app.privacy.audit import AuditPlan
+from lethe.proof import audit
+from lethe.proof.audit import AuditPlan
+from lethe.theorems import calibration
 from tests.faults import processes
 from tests.faults.processes import wait_until
 from worker import runner, shadow

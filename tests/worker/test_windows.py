@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from app.errors import DatasetTooLarge, RunDiffersFromPlan
-from app.privacy.mechanism import Mechanism, Objective
-from app.registry.manifest import BLOCK_ROWS, Shape
-from app.registry.opened import Rows, held_in_memory
+from app.rows.manifest import BLOCK_ROWS, Shape
+from app.rows.opened import Rows, held_in_memory
+from lethe.proof.mechanism import Mechanism, Objective
 from tests.worker.langevin.conftest import ReplayableNoise
 from worker import isolated, windows
 from worker.langevin import chain

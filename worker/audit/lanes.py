@@ -1,7 +1,7 @@
 """Lanes: extra coordinates of a run that no row touches, half of them with a canary and all of them with witnesses,
 driven by the run's own steps.
 
-What their law is, and what follows from how they end, says `app/privacy/audit.py`. Nothing of a person is in them.
+What their law is, and what follows from how they end, says `lethe/proof/audit.py`. Nothing of a person is in them.
 """
 
 from dataclasses import dataclass
@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from app.errors import AuditFailed
-from app.privacy import audit
-from app.privacy.audit import AuditPlan, Guesses, Law, Observed
-from app.privacy.mechanism import Mechanism
+from lethe.proof import audit
+from lethe.proof.audit import AuditPlan, Guesses, Law, Observed
+from lethe.proof.mechanism import Mechanism
 
 
 class Draws(Protocol):

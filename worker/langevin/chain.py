@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from app.errors import AuditFailed
-from app.privacy.audit import Observed
-from app.privacy.mechanism import Mechanism, Objective, gradient_bound, num_weight_rows, smoothness
+from lethe.proof.audit import Observed
+from lethe.proof.mechanism import Mechanism, Objective, gradient_bound, num_weight_rows, smoothness
 from worker.audit.gradient import differs
 from worker.audit.lanes import Lanes
 from worker.langevin import gradient

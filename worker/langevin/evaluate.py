@@ -5,7 +5,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from app.registry.prediction import probabilities
+from app.catalogue.prediction import probabilities
 from worker.langevin.gradient import blocks
 
 

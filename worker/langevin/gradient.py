@@ -25,7 +25,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from app.privacy.mechanism import num_weight_rows
+from lethe.proof.mechanism import num_weight_rows
 from worker.langevin import kernels
 from worker.langevin.kernels import LANES, ROWS
 

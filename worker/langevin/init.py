@@ -8,7 +8,7 @@ first state that is released is nevertheless random, because a run takes at leas
 import numpy as np
 from numpy.typing import NDArray
 
-from app.privacy.mechanism import num_weight_rows
+from lethe.proof.mechanism import num_weight_rows
 
 
 def origin(*, num_classes: int, num_features: int) -> NDArray[np.float64]:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Self
 
-from app.privacy.mechanism import Mechanism
+from lethe.proof.mechanism import Mechanism
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

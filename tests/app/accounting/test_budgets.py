@@ -13,8 +13,8 @@ from app.accounting import budgets, certificates
 from app.db.tables import Dataset, Version
 from app.errors import AdaptiveBudgetSpent, CertificateInvalid
 from app.installation import Installation
-from app.privacy import conversion
 from app.unlearning import queue, service
+from lethe.proof import conversion
 from tests.conftest import FORM, npz
 from tests.stored import rows_of, slots_of
 

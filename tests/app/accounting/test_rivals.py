@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from app.accounting import rivals
 from app.accounting.rivals import Ask, Rival
-from app.privacy import accountant, calibration
-from app.privacy.accountant import Run
-from app.privacy.bounds import evaluate
+from lethe.proof import accountant
+from lethe.proof.accountant import Run
+from lethe.theorems import calibration, evaluate
 
 DELTA = 1e-5
 MECHANISM = calibration.mechanism_for(num_slots=5000, num_classes=2, num_parameters=9, epsilon=1.0, delta=DELTA)

@@ -14,9 +14,8 @@ from starlette.types import Message
 from app.api import bounds
 from app.config import Settings
 from app.main import create_app
-from app.privacy import work
-from app.privacy.bounds import CALCULATOR, evaluate
-from app.privacy.errors import WorkExceeded
+from lethe.proof.errors import WorkExceeded
+from lethe.theorems import CALCULATOR, evaluate, work
 
 Get = Callable[[str], Any]
 Refused = Callable[..., dict[str, Any]]

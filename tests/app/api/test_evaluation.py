@@ -10,9 +10,9 @@ import pytest
 from fastapi.testclient import TestClient
 
 from app.access.service import Scope
+from app.catalogue import datasets, evaluation
 from app.installation import Installation
 from app.operations import retirement
-from app.registry import datasets, evaluation
 from app.unlearning import service as unlearning
 from tests.conftest import FORM, npz
 from worker import runner

@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 from app.access.service import Scope
 from app.db.tables import Table
 from app.installation import Installation
-from app.privacy.local import RandomisedResponse
+from lethe.theorems.local import RandomisedResponse
 
 Get = Callable[[str], Any]
 Refused = Callable[..., dict[str, Any]]

@@ -15,7 +15,7 @@ from app.installation import Installation
 from app.unlearning import queue
 from app.unlearning import service as unlearning
 from app.unlearning.queue import Claimed
-from tests.app.privacy import lanes
+from tests.lethe.proof import lanes
 from worker import runner
 
 Make = Callable[..., dict[str, Any]]

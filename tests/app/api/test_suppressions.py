@@ -9,7 +9,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from app.installation import Installation
-from app.registry.manifest import Manifests
+from app.rows.manifest import Manifests
 
 Make = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]

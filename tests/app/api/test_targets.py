@@ -145,7 +145,7 @@ def test_limits_of_a_verifier(gateway: TestClient, live: dict[str, Any], forget:
 
 def test_a_target_at_the_edge_reads_alike_in_both_places(at: Installation) -> None:
     """Of every number of slots the database and the certificate draw the line at the same delta."""
-    from app.privacy import target
+    from lethe.proof import target
 
     with at.database.reading() as session:
         for slots in range(1, 3000):

@@ -26,7 +26,7 @@ from app.errors import BackupRefused, DatabasePutBack, LedgerRestored, RestoreUn
 from app.installation import Installation
 from app.main import create_app
 from app.operations import chores
-from app.registry import records
+from app.rows import records
 from tests.app.backup.conftest import quietly
 from tests.conftest import FORM, people
 from tests.faults.checks import assert_all_done_once

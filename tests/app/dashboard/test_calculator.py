@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from app.access.service import Scope
-from app.privacy.bounds import CALCULATOR, evaluate
+from lethe.theorems import CALCULATOR, evaluate
 from tests.app.dashboard.browsing import Browser
 
 SomebodyWith = Callable[..., Browser]

@@ -10,7 +10,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from app.db import Database
 from app.db.sealed import Particulars, Reference, Sealed, refers_to
 from app.keys import KeyEncryptionFile, Keys
-from app.registry.vault import Vault
+from app.vault.pieces import Vault
 
 WRITTEN = Particulars(
     external_id="ticket 4711", metadata={"why": "Jane Roe asked"}, callback_urls=["https://a.example"]

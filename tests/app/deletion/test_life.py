@@ -34,9 +34,9 @@ from app.deletion.status import PAUSED, RESUMED, TRANSITIONS, Status
 from app.deletion.views import View
 from app.errors import Conflict
 from app.keys import KeyEncryptionFile
-from app.registry.vault import Vault
 from app.unlearning import queue
 from app.unlearning import service as unlearning
+from app.vault.pieces import Vault
 from tests.app.deletion import people
 from tests.app.deletion.people import OFFICER
 

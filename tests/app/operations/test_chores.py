@@ -16,7 +16,7 @@ from app.db.tables import Dataset, IdempotentAnswer, Version
 from app.installation import Installation
 from app.operations import chores
 from app.operations.chores import Chore, Chores
-from app.registry.files import locked
+from app.vault.files import locked
 from tests.faults.processes import wait_until
 from tests.stored import flipped, rows_of
 from worker import runner

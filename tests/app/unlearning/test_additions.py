@@ -24,12 +24,12 @@ from app.errors import RunDiffersFromPlan
 from app.installation import Installation
 from app.main import create_app
 from app.operations import chores
-from app.privacy.mechanism import Mechanism
-from app.registry.rows import RowStore
+from app.rows.row_store import RowStore
 from app.unlearning import queue
 from app.unlearning import service as unlearning
-from tests.app.privacy import lanes
+from lethe.proof.mechanism import Mechanism
 from tests.conftest import FORM, npz, people
+from tests.lethe.proof import lanes
 from tests.stored import flipped, rows_of, slots_of
 from worker import runner
 

@@ -9,18 +9,18 @@ import pytest
 import sqlalchemy as sa
 
 from app.accounting.certificates import sha256
+from app.catalogue import service as catalogue
 from app.db import Actor, now
 from app.db.tables import Model, Run, Version
 from app.errors import AuditFailed, RunDiffersFromPlan
 from app.installation import Installation
-from app.privacy.audit import AuditPlan, Observed
-from app.privacy.errors import PreconditionError
-from app.privacy.mechanism import Mechanism
-from app.registry import service as registry
 from app.unlearning import queue
 from app.unlearning import service as unlearning
 from app.unlearning.queue import Claimed
-from tests.app.privacy import lanes
+from lethe.proof.audit import AuditPlan, Observed
+from lethe.proof.errors import PreconditionError
+from lethe.proof.mechanism import Mechanism
+from tests.lethe.proof import lanes
 
 Make = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
@@ -46,7 +46,7 @@ def ask(at: Installation, by: Actor) -> Callable[[dict[str, Any]], None]:
 
     def asked(model: dict[str, Any]) -> None:
         with at.database.writing(by=by) as session:
-            registry.ask_audit(session, registry.get_model(session, model["id"]))
+            catalogue.ask_audit(session, catalogue.get_model(session, model["id"]))
 
     return asked
 

@@ -10,10 +10,10 @@ from fastapi.testclient import TestClient
 from app.config import Settings
 from app.db.tables import Dataset, Model
 from app.installation import Installation
-from app.registry.weights import WeightStore
 from app.unlearning import queue
 from app.unlearning import service as unlearning
 from app.unlearning.queue import Claimed
+from app.vault.weights import WeightStore
 from worker import runner
 
 Make = Callable[..., dict[str, Any]]

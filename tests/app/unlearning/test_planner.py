@@ -4,10 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.privacy import accountant, calibration, guarantees
-from app.privacy.accountant import Chain, Run
-from app.privacy.mechanism import Mechanism
 from app.unlearning import planner
+from lethe.proof import accountant, guarantees
+from lethe.proof.accountant import Chain, Run
+from lethe.proof.mechanism import Mechanism
+from lethe.theorems import calibration
 
 DELTA = 1e-5
 

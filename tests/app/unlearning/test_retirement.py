@@ -8,13 +8,13 @@ import pytest
 import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
+from app.catalogue import datasets
 from app.db import Actor
 from app.db.tables import Addition, Dataset, Model, Record, Run
 from app.errors import LeaseLost
 from app.installation import Installation
 from app.operations import chores
 from app.operations import retirement as retired
-from app.registry import datasets
 from app.unlearning import queue, retirement
 from app.unlearning import service as unlearning
 from app.unlearning.queue import Claimed

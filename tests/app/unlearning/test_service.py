@@ -15,11 +15,11 @@ from app.db.tables import Dataset, LedgerEntry, Model, Run, Version
 from app.errors import LeaseLost, RunDiffersFromPlan, RunUnknown
 from app.installation import Installation
 from app.operations import repository as operations
-from app.registry import weights
 from app.unlearning import queue
 from app.unlearning import service as unlearning
 from app.unlearning.queue import Claimed
-from tests.app.privacy import lanes
+from app.vault import weights
+from tests.lethe.proof import lanes
 from tests.stored import slots_of
 
 Make = Callable[..., dict[str, Any]]

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from app.catalogue import service as catalogue
 from app.db import Actor
 from app.db.tables import DeletionRequest
 from app.errors import VersionUnknown
 from app.installation import Installation
-from app.registry import service as registry
 from app.unlearning import serving
 from app.unlearning.serving import Refusal, Serving
 
@@ -31,7 +31,7 @@ def model(new_dataset: Make, new_model: Make) -> dict[str, Any]:
 def ask(at: Installation, by: Actor, model: dict[str, Any]) -> Ask:
     def of_model(**named: Any) -> Serving:
         with at.database.reading(by=by) as session:
-            return serving.of_model(session, registry.get_model(session, model["id"]), **named)
+            return serving.of_model(session, catalogue.get_model(session, model["id"]), **named)
 
     return of_model
 
@@ -88,7 +88,7 @@ def test_rows_that_are_gone_are_owed_until_a_version_lacks_them(
     assert runner.run_next(at, worker="test")
     with at.database.reading() as session:
         found = {
-            one: serving.of_model(session, registry.get_model(session, one)).refusal
+            one: serving.of_model(session, catalogue.get_model(session, one)).refusal
             for one in (model["id"], other["id"])
         }
     assert sorted(found.values(), key=str) == sorted([None, Refusal.FORGETTING_OVERDUE], key=str)

@@ -3,10 +3,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.privacy import conversion
-from app.privacy.bounds import evaluate
 from benchmarks.membership import competition
 from benchmarks.membership.competition import CAP, DELTA, epsilon_bound, epsilon_hat
+from lethe.proof import conversion
+from lethe.theorems import evaluate
 
 
 def pair(seed: int, *, models: int, mu: float = 0.0, scale: float = 1.0) -> tuple[np.ndarray, np.ndarray]:

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from app.privacy import audit
 from benchmarks.membership import likelihood
 from benchmarks.membership.likelihood import Normal, Rule, fixed_on
+from lethe.proof import audit
 
 PROVES_MU = partial(audit.mu_at_least, error=0.05)
 

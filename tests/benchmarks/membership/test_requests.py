@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from app.privacy import calibration
 from benchmarks.membership import problems, requests
+from lethe.theorems import calibration
 
 PROBLEM = problems.digits(seed=3, l2=0.02)
 DRAWN = requests.drawn(PROBLEM, seed=3)

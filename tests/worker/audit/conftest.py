@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.privacy.audit import AuditPlan
-from app.privacy.mechanism import Mechanism, Objective, finest_grid
+from lethe.proof.audit import AuditPlan
+from lethe.proof.mechanism import Mechanism, Objective, finest_grid
 from worker.audit import lanes
 from worker.langevin import chain
 from worker.langevin.noise import Noise, SystemNoise

@@ -15,9 +15,9 @@ from fastapi.testclient import TestClient
 
 from app.db.tables import Dataset, Model
 from app.installation import Installation
-from app.privacy.audit import AuditPlan
-from app.privacy.mechanism import Mechanism
-from app.registry.rows import RowStore
+from app.rows.row_store import RowStore
+from lethe.proof.audit import AuditPlan
+from lethe.proof.mechanism import Mechanism
 from tests.faults.checks import assert_all_done_once
 from tests.stored import rows_of, slots_of
 from tests.worker.audit.conftest import FORGETTING, FORGETTING_BATCHES, LEARNING, LEARNING_BATCHES, SHORT

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from app.privacy.mechanism import Objective, gradient_bound
+from lethe.proof.mechanism import Objective, gradient_bound
 from worker.audit.gradient import differs
 from worker.langevin.gradient import Rows
 

@@ -10,11 +10,12 @@ import pytest
 import torch
 from scipy import stats
 
-from app.privacy import audit, calibration
-from app.privacy.audit import AuditPlan
-from app.privacy.mechanism import Mechanism
-from app.registry.manifest import BLOCK_ROWS
-from app.registry.opened import held_in_memory
+from app.rows.manifest import BLOCK_ROWS
+from app.rows.opened import held_in_memory
+from lethe.proof import audit
+from lethe.proof.audit import AuditPlan
+from lethe.proof.mechanism import Mechanism
+from lethe.theorems import calibration
 from tests.worker.audit.conftest import FORGETTING, FORGETTING_BATCHES, LEARNING, LEARNING_BATCHES, SHORT
 from worker import isolated
 from worker.audit import lanes

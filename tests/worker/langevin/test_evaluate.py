@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.registry.prediction import probabilities
+from app.catalogue.prediction import probabilities
 from worker.langevin.evaluate import accuracy
 
 Rows = Callable[..., tuple[Any, Any]]
@@ -88,6 +88,6 @@ def test_accuracy_on_nobody_is_not_a_number() -> None:
 
 
 def test_predicting_does_not_need_torch() -> None:
-    """The gateway's half of this, `app.registry.prediction`, is imported without torch."""
-    script = "import sys, app.registry.prediction; sys.exit('torch' in sys.modules)"
+    """The gateway's half of this, `app.catalogue.prediction`, is imported without torch."""
+    script = "import sys, app.catalogue.prediction; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

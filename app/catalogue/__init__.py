@@ -1,0 +1,1 @@
+"""Datasets, models and their versions: what exists, in which state."""

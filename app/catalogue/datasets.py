@@ -1,0 +1,118 @@
+"""Datasets: an upload becomes encoded rows on disk and references in the database; the upload itself is not kept."""
+
+from dataclasses import dataclass
+
+from sqlalchemy.orm import Session
+
+from app.audit import service as audit
+from app.catalogue import repository
+from app.db import actor, now
+from app.db.tables import Dataset, new_id
+from app.errors import DamageKind, DatasetBusy, DatasetDamaged, DatasetRetired, DatasetUnknown, SubjectUnknown
+from app.rows import damage, ingest, records
+from app.rows import repository as rows_repository
+from app.rows.encoding import Schema
+from app.rows.references import References
+from app.rows.row_store import RowStore
+from app.rows.uploads import Suppressed, Upload, take_in
+from lethe.proof.budget import Budget
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Encoded:
+    """An upload that is on disk, encoded, and not yet known to anybody."""
+
+    dataset_id: str
+    schema: Schema | None
+    classes: list[str]
+    num_features: int
+    num_slots: int
+    root: str
+    subject_refs: References
+    num_suppressed: int  # rows that were left out
+
+
+def encode(rows: RowStore, upload: Upload, *, suppressed: Suppressed) -> Encoded:
+    """Read an upload into the row store, each row into a slot that says nothing of where it stood in the file.
+
+    Raises `SchemaInvalid`, `RowInvalid`, `DatasetUnusable`, `InputInvalid` or `SubjectSuppressed`; then nothing is left
+    on disk.
+    """
+    dataset_id = new_id("ds")
+    with rows.writing(dataset_id) as writer:
+        taken = take_in(writer, upload, suppressed=suppressed)
+        ingest.check_learnable(taken.class_counts.tolist(), upload.classes)
+    assert writer.num_columns is not None
+    return Encoded(
+        dataset_id=dataset_id,
+        schema=upload.schema,
+        classes=list(upload.classes),
+        num_features=writer.num_columns - 1,
+        num_slots=writer.num_slots,
+        root=writer.root,
+        subject_refs=taken.subject_refs,
+        num_suppressed=taken.num_suppressed,
+    )
+
+
+def register(session: Session, *, name: str, encoded: Encoded, adaptive_budget: Budget | None = None) -> Dataset:
+    """Make an encoded upload a dataset: from here on its slots are fixed and their number is public, and so is what its
+    versions may ever tell, if there is a budget."""
+    dataset = Dataset(
+        id=encoded.dataset_id,
+        tenant_id=actor(session).tenant_id,
+        name=name,
+        schema=encoded.schema.to_json() if encoded.schema else None,
+        classes=encoded.classes,
+        num_features=encoded.num_features,
+        num_slots=encoded.num_slots,
+        digest=encoded.root,
+        references_check=encoded.dataset_id,
+        records_have_checks=True,
+        revision=0,
+        adaptive_budget=adaptive_budget and adaptive_budget.to_json(),
+        created_at=now(session),
+    )
+    session.add(dataset)
+    session.flush()  # the records refer to it
+    refs = encoded.subject_refs
+    records.add(session, dataset_id=dataset.id, subject_refs=refs, slots=range(len(refs)))
+    of_budget = adaptive_budget.to_json() if adaptive_budget else {}
+    audit.record(session, "dataset.created", dataset.id, num_slots=dataset.num_slots, **of_budget)
+    return dataset
+
+
+def get(session: Session, dataset_id: str) -> Dataset:
+    """Raises `DatasetUnknown`."""
+    dataset = repository.dataset(session, dataset_id)
+    if dataset is None:
+        raise DatasetUnknown(f"There is no dataset {dataset_id!r}; GET /v1/datasets lists them.")
+    return dataset
+
+
+def require_kept(dataset: Dataset) -> None:
+    """Raises `DatasetRetired`."""
+    if dataset.retired_at is not None:
+        raise DatasetRetired(f"Dataset {dataset.id} was retired, and its rows are destroyed; upload another one.")
+
+
+def roots(session: Session, dataset_id: str) -> list[tuple[str, str]]:
+    """Of the dataset's rows, and of those that wait to be added, by their ids. Raises `DatasetBusy` while a run may
+    write them, and destroy what they were."""
+    dataset = get(session, dataset_id)
+    if rows_repository.is_any_run_on(session, dataset_id=dataset_id):
+        raise DatasetBusy("A run is at work on this dataset; check again when it has ended.")
+    waiting = repository.waiting_additions(session, dataset_id=dataset_id)
+    return [(dataset.id, dataset.digest), *((one.id, one.digest) for one in waiting)]
+
+
+def count_records_of(session: Session, *, dataset_id: str, subject_ref: str) -> int:
+    """Rows held about a person, at least 1. Raises `DatasetUnknown`, `SubjectUnknown`; `DatasetDamaged` where nobody
+    can say that there are none."""
+    dataset = get(session, dataset_id)
+    count = rows_repository.count_records_of(session, dataset_id=dataset_id, subject_ref=subject_ref)
+    if count == 0 and damage.is_in_records(dataset):
+        raise DatasetDamaged.found(dataset_id, DamageKind.RECORD)
+    if count == 0:
+        raise SubjectUnknown("This dataset holds nothing about this subject.")
+    return count

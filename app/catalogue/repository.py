@@ -1,0 +1,140 @@
+"""All SQL about datasets, models and versions."""
+
+import datetime
+from collections.abc import Collection
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from app.db.paging import Page, page
+from app.db.tables import Addition, Dataset, Export, Model, Run, Version
+
+_AT_ONCE = 10_000
+
+
+def dataset(session: Session, dataset_id: str) -> Dataset | None:
+    return session.get(Dataset, dataset_id)
+
+
+def datasets(session: Session, *, limit: int, cursor: str | None) -> Page[Dataset]:
+    return page(session, sa.select(Dataset), Dataset.created_at, Dataset.id, limit=limit, cursor=cursor)
+
+
+def addition(session: Session, addition_id: str) -> Addition | None:
+    return session.get(Addition, addition_id)
+
+
+def additions(session: Session, *, dataset_id: str, limit: int, cursor: str | None) -> Page[Addition]:
+    query = sa.select(Addition).where(Addition.dataset_id == dataset_id)
+    return page(session, query, Addition.created_at, Addition.id, limit=limit, cursor=cursor)
+
+
+def staged_additions(session: Session, *, dataset_id: str) -> list[Addition]:
+    """Those whose batches still lie beside the dataset, the first to come first."""
+    query = sa.select(Addition).where(Addition.dataset_id == dataset_id, Addition.staged)
+    return list(session.scalars(query.order_by(Addition.created_at, Addition.id)))
+
+
+def waiting_additions(session: Session, *, dataset_id: str) -> list[Addition]:
+    """Those whose rows are not in their slots yet."""
+    return [one for one in staged_additions(session, dataset_id=dataset_id) if one.status == "pending"]
+
+
+def datasets_apart_from(session: Session, *, dataset_id: str) -> list[Dataset]:
+    """Datasets with which a dataset shares nobody: those that its models are measured on, and those that are learned
+    from by models that are measured on it. A model that was retired is neither any more, and their rows may be gone."""
+    kept = Model.retired_at.is_(None)
+    measured = sa.select(Model.evaluation_dataset_id).where(Model.dataset_id == dataset_id, kept)
+    learned = sa.select(Model.dataset_id).where(Model.evaluation_dataset_id == dataset_id, kept)
+    query = sa.select(Dataset).where(sa.or_(Dataset.id.in_(measured), Dataset.id.in_(learned)))
+    return list(session.scalars(query.order_by(Dataset.id)))
+
+
+def is_measured_on(session: Session, *, dataset_id: str, evaluated_on: str) -> bool:
+    """Whether a model that learns from a dataset is measured on another."""
+    both = Model.dataset_id == dataset_id, Model.evaluation_dataset_id == evaluated_on
+    query = sa.select(Model.id).where(*both, Model.retired_at.is_(None))
+    return session.scalars(query.limit(1)).first() is not None
+
+
+def model(session: Session, model_id: str) -> Model | None:
+    return session.get(Model, model_id)
+
+
+def models(session: Session, *, limit: int, cursor: str | None) -> Page[Model]:
+    return page(session, sa.select(Model), Model.created_at, Model.id, limit=limit, cursor=cursor)
+
+
+def users_of(session: Session, *, dataset_id: str) -> list[Model]:
+    """Models that learn from a dataset, or are measured on it."""
+    use = sa.or_(Model.dataset_id == dataset_id, Model.evaluation_dataset_id == dataset_id)
+    query = sa.select(Model).where(use, Model.retired_at.is_(None))
+    return list(session.scalars(query.order_by(Model.created_at, Model.id)))
+
+
+def live_version(session: Session, model: Model) -> Version | None:
+    if model.live_version is None:
+        return None
+    return version(session, model_id=model.id, number=model.live_version)
+
+
+def version(session: Session, *, model_id: str, number: int) -> Version | None:
+    return session.scalars(
+        sa.select(Version).where(Version.model_id == model_id, Version.number == number)
+    ).one_or_none()
+
+
+def version_named(session: Session, *, model_id: str, number: int | None, weights_sha256: str | None) -> Version | None:
+    """The version of a model with this number, this digest, or both."""
+    query = sa.select(Version).where(Version.model_id == model_id)
+    if number is not None:
+        query = query.where(Version.number == number)
+    if weights_sha256 is not None:
+        query = query.where(Version.weights_sha256 == weights_sha256)
+    return session.scalars(query.order_by(Version.number.desc()).limit(1)).first()
+
+
+def versions(session: Session, *, model_id: str, limit: int, cursor: str | None) -> Page[Version]:
+    query = sa.select(Version).where(Version.model_id == model_id)
+    return page(session, query, Version.published_at, Version.id, limit=limit, cursor=cursor)
+
+
+def exports(session: Session, *, model_id: str, version: int | None, limit: int, cursor: str | None) -> Page[Export]:
+    query = sa.select(Export).where(Export.model_id == model_id)
+    if version is not None:
+        query = query.where(Export.version == version)
+    return page(session, query, Export.at, Export.id, limit=limit, cursor=cursor)
+
+
+def forget_metrics(session: Session, *, evaluation_dataset_id: str) -> None:
+    """Drop what was measured on people of an evaluation dataset, some of whom have been erased since."""
+    measured = sa.select(Model.id).where(Model.evaluation_dataset_id == evaluation_dataset_id)
+    session.execute(sa.update(Version).where(Version.model_id.in_(measured)).values(metrics={}))
+
+
+def retired_version_ids(session: Session) -> list[str]:
+    return list(session.scalars(sa.select(Version.id).where(Version.status == "retired")))
+
+
+def mark_destroyed(session: Session, *, version_ids: Collection[str], at: datetime.datetime) -> None:
+    retired = sa.and_(Version.id.in_(version_ids), Version.status == "retired")
+    session.execute(sa.update(Version).where(retired).values(status="destroyed", destroyed_at=at))
+
+
+def needed_version_ids(session: Session) -> set[str]:
+    """Versions whose weights must stay: those in service, and those that a running run may publish."""
+    running = set(
+        session.scalars(sa.select(Run.version_id).where(Run.status == "running"))
+    )  # first: it may publish now
+    return running | set(session.scalars(sa.select(Version.id).where(Version.status == "live")))
+
+
+def running_run(session: Session, *, model_id: str) -> Run | None:
+    """The one that makes a version of the model."""
+    running = sa.select(Run).where(Run.model_id == model_id, Run.status == "running", Run.kind != "audit")
+    return session.scalars(running).one_or_none()
+
+
+def last_audited_run(session: Session, *, model_id: str) -> Run | None:
+    query = sa.select(Run).where(Run.model_id == model_id, Run.audit.is_not(None))
+    return session.scalars(query.order_by(Run.started_at.desc(), Run.id.desc()).limit(1)).first()

@@ -1,0 +1,140 @@
+"""What an upload holds goes into the row store in a random order, but for the rows of people who asked to be forgotten.
+
+Nothing is sealed before the file was read to its end and every row of it has been let pass.
+"""
+
+import io
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from app.errors import SubjectSuppressed
+from app.rows import ingest
+from app.rows.blocks import RowWriter
+from app.rows.encoding import Schema
+from app.rows.ingest import Batch
+from app.rows.references import TYPE, References, Refs, packed
+from app.rows.shuffle import Rows, Shuffle
+
+_MOST_NAMED = 20
+"""Rows that an error names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upload:
+    """A file of rows, read once. `classes`: what its labels stand for, as was declared; `folder`: where what must be
+    unpacked is spooled; `subject_refs` makes references of subject ids, one of each; `max_bytes`: of what the file
+    unpacks to, and of its rows; `few_rows`: of fewer, nothing is concluded from how many of them are unknown."""
+
+    file: io.RawIOBase
+    folder: Path
+    kind: ingest.Kind
+    schema: Schema | None
+    classes: tuple[str, ...]
+    subject_refs: Callable[[Iterable[str]], list[str]]
+    max_bytes: int = ingest.MAX_BYTES
+    few_rows: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suppressed:
+    """Whose rows are not taken in. `among`: those of some people; `skip`: leave their rows out, do not refuse all."""
+
+    among: Callable[[Collection[str]], set[str]]
+    skip: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """What was written: whose the row in each slot is, how many are of each class; `num_suppressed` were left out."""
+
+    subject_refs: References
+    class_counts: npt.NDArray[np.int64]
+    num_suppressed: int
+
+
+def take_in(
+    writer: RowWriter,
+    upload: Upload,
+    *,
+    suppressed: Suppressed,
+    check: Callable[[Batch, int], None] = lambda batch, num_taken: None,
+) -> Taken:
+    """Write the rows of an upload, each into a slot that a uniformly random permutation of all of them gives it; each
+    batch once `check` has let it pass, which is told how many rows were taken before it. Nothing may be kept if this
+    raises.
+
+    Raises `SchemaInvalid`, `RowInvalid`, `InputInvalid`, `SubjectSuppressed`, and what `check` raises.
+    """
+    with Shuffle(upload.folder, most_bytes=upload.max_bytes) as shuffle:
+        counts, num_suppressed = _let_pass(shuffle, upload, suppressed, check)
+        subject_refs = References(upload.folder)
+        for rows in shuffle.shuffled():
+            writer.write(rows["features"], rows["label"])
+            subject_refs.append(rows["subject_ref"])
+    return Taken(subject_refs=subject_refs, class_counts=counts, num_suppressed=num_suppressed)
+
+
+def _let_pass(
+    shuffle: Shuffle, upload: Upload, suppressed: Suppressed, check: Callable[[Batch, int], None]
+) -> tuple[npt.NDArray[np.int64], int]:
+    """Read the file to its end; how many rows of each class go on, and how many were left out."""
+    counts = np.zeros(len(upload.classes), dtype=np.int64)
+    num_unknown: npt.NDArray[np.int64] | None = None
+    num_read = num_suppressed = 0
+    refused: list[int] = []
+    for batch in _read(upload):
+        check(batch, num_read - num_suppressed)
+        if batch.num_unknown is not None:
+            num_unknown = batch.num_unknown if num_unknown is None else num_unknown + batch.num_unknown
+        references = _references(batch.subjects, upload)
+        rows = _joined(batch, packed(references))
+        kept = _kept(references, suppressed)
+        if not kept.all():
+            num_suppressed += int((~kept).sum())
+            refused += (np.flatnonzero(~kept)[:_MOST_NAMED] + num_read + 1).tolist()
+            rows = rows[kept]
+        num_read += len(kept)
+        shuffle.add(rows)
+        counts += np.bincount(rows["label"], minlength=len(counts))
+    if upload.schema is not None and num_unknown is not None and num_read >= upload.few_rows:
+        upload.schema.check_known(num_unknown, num_read)
+    if refused and not suppressed.skip:
+        raise SubjectSuppressed(
+            f"{num_suppressed} rows are of people who asked to be forgotten (the first, counted from 1: "
+            f"{', '.join(map(str, refused[:_MOST_NAMED]))}). Leave them out, or send suppressed=skip."
+        )
+    return counts, num_suppressed
+
+
+def _references(subjects: Sequence[str | None], upload: Upload) -> list[str | None]:
+    made = iter(upload.subject_refs(subject for subject in subjects if subject is not None))
+    return [None if subject is None else next(made) for subject in subjects]
+
+
+def _joined(batch: Batch, references: Refs) -> Rows:
+    """Each row with its label and whose it is."""
+    of_a_row = [("features", "<f4", batch.features.shape[1:]), ("label", "<i4"), ("subject_ref", TYPE)]
+    rows = np.empty(len(references), dtype=of_a_row)
+    rows["features"], rows["label"], rows["subject_ref"] = batch.features, batch.labels, references
+    return rows
+
+
+def _read(upload: Upload) -> Iterator[Batch]:
+    return ingest.read(
+        upload.file,
+        kind=upload.kind,
+        schema=upload.schema,
+        classes=upload.classes,
+        folder=upload.folder,
+        max_bytes=upload.max_bytes,
+    )
+
+
+def _kept(references: Sequence[str | None], suppressed: Suppressed) -> npt.NDArray[np.bool_]:
+    """Which rows are of nobody who is suppressed."""
+    out = suppressed.among({reference for reference in references if reference is not None})
+    return np.array([reference not in out for reference in references], dtype=np.bool_)

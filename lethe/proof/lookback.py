@@ -1,0 +1,366 @@
+"""Looking back from a chain's end: the most that any one record can have moved it since, against the noise since.
+
+In step t two chains contract by c_t, are moved at most s_t apart by a record whose slot is read in that step, and get
+noise of variance nu_t^2. Seen from the end, where whatever entered earlier has been contracted since, let G(v) be the
+most influence that one record, wherever its slot stands, had on the steps during which the last v of the noise was
+added. Then the ends are mu-GDP with
+
+    mu^2 = integral of H'(v)^2 dv,        H the least concave function >= G with H(0) = 0
+
+This is the pulled string of `taut_string.py` read from its end, for the worst place in the order. Influences of several
+records add, and so do their G. Statement and proof: `docs/mathematics/shift.md`.
+"""
+
+import math
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from lethe.proof.mechanism import Adjacency, Mechanism
+
+Array = npt.NDArray[np.floating]
+
+_NEGLIGIBLE = 2.0**-56
+"""Of what was there before so much contraction, an upper bound is enough."""
+_DISTANT = 2.0**-20
+"""What the noise before it adds to all noise is its square: none of it need be counted."""
+_EXPLICIT = 64
+"""Equal steps up to so many are followed one by one, which costs no more than a closed form."""
+_TOGETHER = 64
+"""Runs that are followed at once, if each is followed one step after the other."""
+_RANGES = 128
+_ROUNDED = 2.0**-40
+"""Relative, above what is lost: a few roundings for each run and for each step of a cool-down."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lookback:
+    """H as its corners, nearest first: `noise` v >= 0, rising, and `influence` H(v) > 0, rising ever less steeply.
+
+    It begins at the origin, and is level after its last corner. Nothing differs: no corner.
+    """
+
+    noise: tuple[float, ...] = ()
+    influence: tuple[float, ...] = ()
+
+    @property
+    def total(self) -> float:
+        """All influence there is, whatever the noise."""
+        return self.influence[-1] if self.influence else 0.0
+
+    @property
+    def mu(self) -> float:
+        """Infinite where something differs that no noise has followed. Rounded up."""
+        found = before = noise = 0.0
+        for v, g in zip(self.noise, self.influence, strict=True):
+            if v <= noise:
+                return math.inf
+            found = math.hypot(found, max((g - before) / math.sqrt(v - noise), math.ulp(0.0)))
+            before, noise = g, v
+        return found * (1 + _ROUNDED)
+
+    def followed(self, *, decay: float, variance: float) -> "Lookback":
+        """After steps in which nothing differs, which contract by `decay` in all and end with noise of `variance`."""
+        kept: list[tuple[float, float]] = []
+        for v, g in zip(self.noise, self.influence, strict=True):
+            _extend(kept, decay * decay * v + variance, _faded(decay, g))
+        return _of(kept)
+
+    def times(self, records: int) -> "Lookback":
+        """Of so many records, each at the worst place."""
+        return Lookback(self.noise, tuple(records * g for g in self.influence)) if records else NOTHING
+
+    def plus(self, other: "Lookback") -> "Lookback":
+        """Of these and of others."""
+        if not self.noise or not other.noise:
+            return self if self.noise else other
+        kept: list[tuple[float, float]] = []
+        for v in sorted({*self.noise, *other.noise}):
+            _extend(kept, v, self._at(v) + other._at(v))
+        return _of(kept)
+
+    def _at(self, v: float) -> float:
+        index = bisect_left(self.noise, v)
+        if index == len(self.noise):
+            return self.influence[-1]
+        right, above = self.noise[index], self.influence[index]
+        left, below = (self.noise[index - 1], self.influence[index - 1]) if index else (0.0, 0.0)
+        if v == right:
+            return above
+        return min(above, (below + (above - below) * ((v - left) / (right - left))) * (1 + 2.0**-50))
+
+
+NOTHING = Lookback()
+
+
+def apart(distance: float) -> Lookback:
+    """Two starts at most `distance` >= 0 apart, before any step."""
+    return Lookback((0.0,), (distance,)) if distance else NOTHING
+
+
+Runs = tuple[tuple[Mechanism, int], ...]
+"""Mechanism and steps >= 1 of each, in their order. They read the same batches in turn."""
+
+
+def present(runs: Runs) -> Lookback:
+    """Of one record (`zero_out`) present during all of these runs, which are compared alone."""
+    if not runs:
+        return NOTHING
+    last = runs[-1][0]
+    if all(mechanism is last for mechanism, _ in runs):
+        return _present(last, tuple([steps for _, steps in runs]))
+    return _walked(runs, ranges=1).lookbacks()[0]
+
+
+@lru_cache(maxsize=4096)  # whoever replays a history asks after each of its runs again
+def _present(mechanism: Mechanism, steps: tuple[int, ...]) -> Lookback:
+    return _walked(tuple([(mechanism, one) for one in steps]), ranges=1).lookbacks()[0]
+
+
+def worst_mu(mechanism: Mechanism, steps: int) -> float:
+    """Of one record (`zero_out`) that is present during one run of `steps` >= 1, which is compared alone.
+
+    The places are looked at in some ranges of neighbours, each for itself, which is tighter than all at once.
+    """
+    return max(one.mu for one in _walked(((mechanism, steps),), ranges=_RANGES).lookbacks())
+
+
+def _walked(runs: Runs, *, ranges: int) -> "_Walk":
+    walk = _Walk(runs[-1][0].num_batches, ranges)
+    for left, (mechanism, steps) in zip(range(len(runs) - 1, -1, -1), reversed(runs), strict=True):
+        walk.go_on(mechanism, steps)
+        if walk.decay <= _NEGLIGIBLE and left:
+            walk.end_with(max(map(_farthest, _different(runs[:left]))))
+            break
+    return walk
+
+
+def _different(runs: Runs) -> list[Mechanism]:
+    """The mechanisms, once for each stretch of runs."""
+    found: list[Mechanism] = []
+    for mechanism, _ in runs:
+        if not found or mechanism is not found[-1]:
+            found.append(mechanism)
+    return found
+
+
+@lru_cache(maxsize=256)
+def _farthest(mechanism: Mechanism) -> float:
+    """No record that is present moves an iterate further, however long: s / (1 - c), twice that where the rounding of
+    the smallest c could be felt, and never more than the ball is wide.
+
+    A step of a share of the step size moves by that share of s, and contracts by that share of 1 - c or more, since c
+    is convex in the step size: whoever is no further apart than s / (1 - c) before a step is no further apart after it.
+    """
+    gap = 1 - mechanism.contraction
+    wide = 2 * mechanism.radius
+    return min(wide, 2 * _sensitivity(mechanism) / gap) if gap >= 2.0**-39 else wide
+
+
+@lru_cache(maxsize=4096)
+def alike(mechanism: Mechanism, steps: int) -> tuple[float, float]:
+    """The decay and the variance of a run of `steps` >= 0."""
+    decay, variance = 1.0, 0.0
+    for equal, fraction in _from_the_end(mechanism, steps):
+        c, rate, nu2 = _constants(mechanism, fraction)
+        variance += decay * decay * nu2 * _geometric(2 * rate, equal)
+        decay *= c**equal
+    return decay, variance
+
+
+class _Walk:
+    """From the end of the last run towards its beginning, and on."""
+
+    def __init__(self, num_batches: int, ranges: int) -> None:
+        self._batches = num_batches
+        self._ranges = np.arange(num_batches) * min(ranges, num_batches) // num_batches  # of each place, from the end
+        self._later: Array = np.zeros(num_batches)  # of each place, by when it is read next: what it does from then on
+        self.decay, self._decay, self._variance, self._steps = 1.0, 1.0, 0.0, 0
+        self._waiting: list[_Steps] = []  # of short runs, which `decay` has and all else has not
+        self._most = np.zeros(int(self._ranges[-1]) + 1)  # of each range
+        self._corners: list[list[tuple[float, float]]] = [[] for _ in self._most]
+        self._horizon: float | None = None  # the noise up to which corners are known
+
+    def go_on(self, mechanism: Mechanism, steps: int) -> None:
+        """Through one run more."""
+        if self._horizon is None and self.decay <= _DISTANT:
+            self._follow()
+            self._horizon = self._variance
+        if (short := _short(mechanism, steps)) is not None:
+            self._waiting.append(short)
+            self.decay *= short.decay
+            if len(self._waiting) == _TOGETHER:
+                self._follow()
+            return
+        self._follow()
+        steady, passes = mechanism.steady(steps), _whole_passes(mechanism, steps)
+        if cooling := mechanism.cooling(steps):
+            self._one_by_one(_cooling(mechanism, cooling))
+        self._one_by_one(_steady(mechanism, self._batches))
+        self._passes(mechanism, passes)
+        if rest := steady - (1 + passes) * self._batches:
+            self._one_by_one(_steady(mechanism, rest))
+        self.decay = self._decay
+
+    def end_with(self, distance: float) -> None:
+        """Whatever was before: no two points are further apart."""
+        self._follow()
+        self._most += _faded(self.decay, distance)
+
+    def lookbacks(self) -> list[Lookback]:
+        """Of the worst place of each range."""
+        self._follow()
+        edge = self._variance if self._horizon is None else self._horizon
+        for corners, most in zip(self._corners, self._most, strict=True):
+            _extend(corners, edge, float(most))
+        return [_of(corners) for corners in self._corners]
+
+    def _follow(self) -> None:
+        """Go through the runs that wait."""
+        if self._waiting:
+            self._one_by_one(_joined(self._waiting))
+            self._waiting, self.decay = [], self._decay
+
+    def _one_by_one(self, steps: "_Steps") -> None:
+        batches, num_steps = self._batches, len(steps.moved)
+        padded = np.zeros(-(-num_steps // batches) * batches)
+        padded[:num_steps] = self._decay * steps.moved
+        since = (np.cumsum(padded.reshape(-1, batches), axis=0) + self._later).reshape(-1)[:num_steps]
+        self._later = np.concatenate((self._later, since))[-batches:]
+        noise = self._variance + self._decay**2 * steps.noise
+        within = self._ranges[(self._steps + np.arange(num_steps)) % batches] if len(self._corners) > 1 else None
+        for number, corners in enumerate(self._corners):
+            here = np.arange(num_steps) if within is None else np.flatnonzero(within == number)
+            rising = np.maximum.accumulate(np.concatenate((self._most[number : number + 1], since[here])))
+            self._most[number] = rising[-1]
+            if self._horizon is None:
+                for index in here[rising[1:] > rising[:-1]]:
+                    _extend(corners, float(noise[index]), float(since[index]))
+        self._variance = float(noise[-1])
+        self._decay *= steps.decay
+        self._steps += num_steps
+
+    def _passes(self, mechanism: Mechanism, count: int) -> None:
+        """Whole passes at the full step size. No place has a corner between the first and the last of them: going back,
+        each visit does more for its noise than the one after it."""
+        batches, (c, rate, nu2) = self._batches, _constants(mechanism, 1.0)
+        moved = self._decay * _sensitivity(mechanism) * c ** np.arange(batches)
+        self._later = self._later + moved * _geometric(batches * rate, count)
+        places = self._ranges[(self._steps + np.arange(batches)) % batches]
+        np.maximum.at(self._most, places, self._later)
+        self._variance += self._decay**2 * nu2 * _geometric(2 * rate, count * batches)
+        self._decay *= c ** (count * batches)
+
+
+@dataclass(frozen=True, slots=True)
+class _Steps:
+    """Steps, the last first: what a record read in it moves each, the noise since each began, both as they arrive at
+    the last of them, and how they contract in all."""
+
+    moved: Array
+    noise: Array
+    decay: float
+
+
+def _joined(runs: Sequence[_Steps]) -> _Steps:
+    """The steps of several runs, the last run first."""
+    if len(runs) == 1:
+        return runs[0]
+    decays = np.concatenate(([1.0], np.cumprod([run.decay for run in runs])))
+    variances = np.concatenate(([0.0], np.cumsum(decays[:-1] ** 2 * [run.noise[-1] for run in runs])))
+    lengths = [len(run.moved) for run in runs]
+    decay, variance = np.repeat(decays[:-1], lengths), np.repeat(variances[:-1], lengths)
+    moved, noise = (np.concatenate([getattr(run, part) for run in runs]) for part in ("moved", "noise"))
+    return _Steps(moved=decay * moved, noise=variance + decay**2 * noise, decay=float(decays[-1]))
+
+
+def _whole_passes(mechanism: Mechanism, steps: int) -> int:
+    """How many of a run need not be followed step by step; none or less where that is no cheaper."""
+    return (mechanism.steady(steps) - max(_EXPLICIT, 3 * mechanism.num_batches)) // mechanism.num_batches
+
+
+@lru_cache(maxsize=1024)
+def _short(mechanism: Mechanism, steps: int) -> _Steps | None:
+    """All of a run, unless it has whole passes that need not be followed."""
+    if _whole_passes(mechanism, steps) > 0:
+        return None
+    cooling, steady = mechanism.cooling(steps), mechanism.steady(steps)
+    parts = [_cooling(mechanism, cooling)] if cooling else []
+    return _joined([*parts, _steady(mechanism, steady)] if steady else parts)
+
+
+@lru_cache(maxsize=256)
+def _cooling(mechanism: Mechanism, steps: int) -> _Steps:
+    """The last of a run."""
+    fractions = np.arange(1.0, steps + 1) / mechanism.cool_down
+    decays = np.concatenate(([1.0], np.cumprod(_contractions(mechanism, fractions))))
+    return _Steps(
+        moved=_sensitivity(mechanism) * fractions * decays[:-1],
+        noise=np.cumsum(mechanism.step_variance * fractions * decays[:-1] ** 2),
+        decay=float(decays[-1]),
+    )
+
+
+@lru_cache(maxsize=256)
+def _steady(mechanism: Mechanism, steps: int) -> _Steps:
+    """Of the full step size."""
+    (c, rate, nu2), ages = _constants(mechanism, 1.0), np.arange(steps)
+    return _Steps(
+        moved=_sensitivity(mechanism) * c**ages,
+        noise=nu2 * np.expm1(2 * rate * (ages + 1)) / math.expm1(2 * rate),
+        decay=c**steps,
+    )
+
+
+def _sensitivity(mechanism: Mechanism) -> float:
+    return mechanism.sensitivity(Adjacency.ZERO_OUT)
+
+
+def _from_the_end(mechanism: Mechanism, steps: int) -> Iterator[tuple[int, float]]:
+    for left in range(1, mechanism.cooling(steps) + 1):
+        yield 1, left / mechanism.cool_down
+    if mechanism.steady(steps):
+        yield mechanism.steady(steps), 1.0
+
+
+def _constants(mechanism: Mechanism, fraction: float) -> tuple[float, float, float]:
+    """c, its logarithm, and nu^2 of a step of this fraction of the step size."""
+    c = float(_contractions(mechanism, np.array([fraction]))[0])
+    return c, math.log(c) if c else -math.inf, mechanism.step_variance * fraction
+
+
+def _contractions(mechanism: Mechanism, fractions: Array) -> Array:
+    sizes = mechanism.step_size * fractions
+    slow, fast = np.abs(1 - sizes * mechanism.strong_convexity), np.abs(1 - sizes * mechanism.smoothness)
+    return np.asarray(np.maximum(slow, fast) + 2.0**-50)
+
+
+def _geometric(rate: float, terms: int) -> float:
+    """1 + e^rate + ... + e^(rate (terms - 1)), for rate < 0, without cancellation."""
+    return math.expm1(terms * rate) / math.expm1(rate)
+
+
+def _faded(decay: float, value: float) -> float:
+    """decay * value, and never 0 where something is left."""
+    return decay * value or (math.ulp(0.0) if value else 0.0)
+
+
+def _extend(corners: list[tuple[float, float]], v: float, g: float) -> None:
+    """One corner more, not nearer than those there are; whatever lies below the line to it is none."""
+    if corners and g <= corners[-1][1]:
+        return
+    while corners:
+        (w, h), (u, k) = corners[-1], corners[-2] if len(corners) > 1 else (0.0, 0.0)
+        if (h - k) * (v - w) > (g - h) * (w - u):
+            break
+        corners.pop()
+    corners.append((v, g))
+
+
+def _of(corners: Iterable[tuple[float, float]]) -> Lookback:
+    corners = tuple(corners)
+    return Lookback(tuple(v for v, _ in corners), tuple(g for _, g in corners))

@@ -1,0 +1,392 @@
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.errors import DatasetUnusable, InputInvalid, RowInvalid, SchemaInvalid
+from app.rows import encoding, values
+from app.rows import schema as schemas
+from app.rows.encoding import SHRINK, Schema
+from app.rows.schema import parse_schema
+
+ADULT = Path(__file__).parents[3] / "examples" / "adult"
+AGE = {"kind": "numeric", "min": 0, "max": 100}
+WORK = {"kind": "categorical", "values": ["none", "some"]}
+INCOME = {"role": "label", "values": ["<=50K", ">50K"]}
+
+
+def schema_of(**columns: object) -> Schema:
+    return parse_schema({"columns": {"income": INCOME, **columns}})
+
+
+FORGIVING = schema_of(
+    age={**AGE, "outside": "clip", "unknown": "null"}, work={**WORK, "unknown": "null"}, person={"role": "subject"}
+)
+ages = st.none() | st.floats(allow_infinity=False) | st.integers() | st.just("") | st.floats(0, 1).map(repr)
+works = st.none() | st.sampled_from(["none", "some", "", "else"]) | st.text()
+rows = st.lists(st.tuples(ages, works), min_size=1, max_size=20)
+
+
+def norms(features: encoding.Features) -> Any:
+    return np.sqrt(np.square(features.astype(np.float64)).sum(axis=1))
+
+
+# --- the schema ------------------------------------------------------------------------------------------------------
+
+
+def test_a_schema_survives_its_json() -> None:
+    """A schema written as JSON and parsed again is the same schema, every column kind and rule included."""
+    schema = parse_schema(json.loads((ADULT / "schema.json").read_text()))
+    assert parse_schema(json.loads(json.dumps(schema.to_json()))) == schema
+    assert schema.num_features == 104
+    assert schema.classes == ("<=50K", ">50K")
+    assert schema.subject == "person"
+    assert schema.ignored == ("fnlwgt",)
+
+
+def test_the_order_of_json_keys_does_not_matter() -> None:
+    """Features come in the order of their names, so a store that reorders JSON objects leaves the encoding alone."""
+    document = json.loads((ADULT / "schema.json").read_text())
+    backwards = {"columns": dict(reversed(document["columns"].items()))}
+    assert parse_schema(backwards) == parse_schema(document)
+
+
+@pytest.mark.parametrize(
+    ("columns", "path"),
+    [
+        ({"age": AGE}, "columns"),
+        ({"income": INCOME}, "columns"),
+        ({"age": AGE, "income": INCOME, "wage": INCOME}, "columns"),
+        ({"age": AGE, "income": INCOME, "a": {"role": "subject"}, "b": {"role": "subject"}}, "columns"),
+        ({"age": AGE, "income": INCOME, "": {"role": "ignored"}}, "columns"),
+        ({"age": AGE, "income": INCOME, "\ud800": {"role": "ignored"}}, "columns"),
+        ({"age": {**AGE, "colour": 1}, "income": INCOME}, "columns.age.colour"),
+        ({"age": {**AGE, "role": "label"}, "income": INCOME}, "columns.age.role"),
+        ({"age": {**AGE, "min": 100}, "income": INCOME}, "columns.age.max"),
+        ({"age": {**AGE, "min": "0"}, "income": INCOME}, "columns.age.min"),
+        ({"age": {**AGE, "min": True}, "income": INCOME}, "columns.age.min"),
+        ({"age": {"kind": "numeric", "min": 0}, "income": INCOME}, "columns.age.max"),
+        ({"age": {**AGE, "max": math.nan}, "income": INCOME}, "columns.age.max"),
+        ({"age": {**AGE, "max": 10**400}, "income": INCOME}, "columns.age.max"),
+        ({"age": {"kind": "numeric", "min": -1e308, "max": 1e308}, "income": INCOME}, "columns.age.max"),
+        ({"age": {**AGE, "outside": "wrap"}, "income": INCOME}, "columns.age.outside"),
+        ({"age": {**AGE, "unknown": None}, "income": INCOME}, "columns.age.unknown"),
+        ({"age": {"kind": "ordinal"}, "income": INCOME}, "columns.age"),
+        ({"age": [], "income": INCOME}, "columns.age"),
+        ({"work": {"kind": "categorical"}, "income": INCOME}, "columns.work.values"),
+        ({"work": {**WORK, "values": []}, "income": INCOME}, "columns.work.values"),
+        ({"work": {**WORK, "values": ["a", "a"]}, "income": INCOME}, "columns.work.values"),
+        ({"work": {**WORK, "values": ["a", ""]}, "income": INCOME}, "columns.work.values"),
+        ({"work": {**WORK, "values": ["a", 1]}, "income": INCOME}, "columns.work.values"),
+        ({"age": AGE, "income": {"role": "label", "values": ["one"]}}, "columns.income.values"),
+        ({"age": AGE, "income": {"role": "label", "values": ["one", "one"]}}, "columns.income.values"),
+    ],
+)
+def test_a_malformed_schema_is_refused_by_path(columns: dict[str, object], path: str) -> None:
+    """A schema with anything missing, unknown, empty or contradictory is refused, and the path names the place."""
+    with pytest.raises(SchemaInvalid) as refusal:
+        parse_schema({"columns": columns})
+    assert path in [fault.path for fault in refusal.value.errors]
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["columns", "kind", "role", "values", "min", "max", "unknown"]) | st.text(max_size=3),
+            inner | st.sampled_from(["numeric", "categorical", "label", "subject", "ignored", "null"]),
+            max_size=5,
+        )
+    ),
+    max_leaves=20,
+)
+
+
+@given(json_values | st.fixed_dictionaries({"columns": json_values}))
+def test_any_document_is_parsed_or_refused(document: object) -> None:
+    """Whatever JSON comes as a schema, it is parsed or refused as `SchemaInvalid` in text that can be sent."""
+    try:
+        parse_schema(document)
+    except SchemaInvalid as refusal:
+        for fault in refusal.errors:
+            fault.path.encode()
+
+
+# --- encoding --------------------------------------------------------------------------------------------------------
+
+
+def test_a_record_is_encoded_as_the_schema_says() -> None:
+    """A number becomes its place in the range, a category a one among zeros, a bias of one follows, the norm is one."""
+    schema = schema_of(age=AGE, work=WORK)
+    (row,) = schema.encode({"age": ["25"], "work": ["some"]})
+    expected = np.array([0.25, 0, 1, 1]) / np.sqrt(0.0625 + 2)
+    np.testing.assert_allclose(row, SHRINK * expected, rtol=1e-7)
+    assert row.dtype == np.float32
+
+
+def test_a_missing_number_is_not_the_lowest_one() -> None:
+    """With "unknown": "null" a missing number, NaN too, has a feature of its own; an unknown category leaves zeros."""
+    columns = {"age": ["", None, "NaN", math.nan], "work": ["", None, "else", math.nan]}
+    missing = SHRINK * np.array([0, 1, 0, 0, 1]) / np.sqrt(2)
+    np.testing.assert_allclose(FORGIVING.encode(columns), [missing] * 4, rtol=1e-7)
+    np.testing.assert_array_equal(FORGIVING.encode({"age": [0], "work": [None]}), [[0, 0, 0, 0, np.float32(SHRINK)]])
+    assert (FORGIVING.num_features, schema_of(age=AGE, work=WORK).num_features) == (4, 3)
+
+
+def test_a_dataset_goes_on_as_it_began() -> None:
+    """A stored schema that names no edition encodes as the first one did: a missing number as the lowest, categories
+    by their text alone, however many are unknown."""
+    columns = {"age": {**AGE, "unknown": "null"}, "y": {**WORK, "values": ["1", "2"], "unknown": "null"}}
+    first = schemas.stored({"columns": columns | {"income": INCOME}})
+    np.testing.assert_array_equal(
+        first.encode({"age": [None, 0], "y": [1.0, "1.0"]}), [[0, 0, 0, np.float32(SHRINK)]] * 2
+    )
+    first.check_known(np.array([2, 2]), 2)
+    assert schemas.stored(first.to_json()) == first
+    written_out = {"encoding": 1, "columns": columns | {"income": INCOME}, "max_unknown": 1}
+    assert schemas.is_same({"columns": columns | {"income": INCOME}}, parse_schema(written_out).to_json())
+    assert not schemas.is_same(first.to_json(), parse_schema({"columns": columns | {"income": INCOME}}).to_json())
+
+
+@pytest.mark.parametrize(
+    ("values", "found"),
+    [
+        (
+            ["1", "2", "3"],
+            [
+                ("2", 1),
+                (2, 1),
+                (2.0, 1),
+                ("2.0", 1),
+                ("2.00", 1),
+                ("+2", 1),
+                ("2e0", 1),
+                ("02", -1),
+                ("2.5", -1),
+                (True, -1),
+            ],
+        ),
+        (
+            ["0.5", "1e3", "-4"],
+            [(0.5, 0), ("0.50", 0), (1000, 1), ("1000.0", 1), (-4.0, 2), ("4", -1), ("", -1), (math.inf, -1)],
+        ),
+        (["3", "3.0", "4"], [("3", 0), ("3.0", 1), (3, 0), (3.0, -1), ("3.00", -1), (4.0, 2)]),
+        (["007", "8"], [("7", -1), (7, -1), ("007", 0), ("8.0", 1)]),
+        (["true", "1"], [(True, 0), (1, 1), (1.0, 1), ("True", -1)]),
+        (["9007199254740993"], [("9007199254740993.0", 0), (2.0**53, -1), (9007199254740993, 0)]),
+    ],
+)
+def test_a_number_is_the_category_that_equals_it(values: list[str], found: list[tuple[object, int]]) -> None:
+    """A category that is a number is also found as an equal one, of whatever type; not where zeros in front count, nor
+    where two categories are equal."""
+    column = {"kind": "categorical", "values": values, "unknown": "null"}
+    rows = schema_of(work=column).encode({"work": [value for value, _ in found]})
+    codes = [int(row[:-1].argmax()) if row[:-1].any() else -1 for row in rows]
+    assert codes == [code for _, code in found]
+
+
+def test_pandas_integers_with_a_gap_are_known() -> None:
+    """Integers that a tool wrote as floats because one is missing are the categories and the labels that they were."""
+    column = {**WORK, "values": ["1", "2"], "unknown": "null"}
+    declared = parse_schema({"columns": {"a": column, "y": {**INCOME, "values": ["0", "1"]}}})
+    floats = {"a": pa.array([1.0, None, 2.0]), "y": pa.array([0.0, 1.0, 1.0])}
+    texts = {"a": ["1.0", "", "2.0"], "y": ["0", "1.0", "1"]}
+    for columns in (floats, texts):
+        rows = declared.encode_labelled(columns, [1, 2, 3])
+        np.testing.assert_array_equal(rows.features, declared.encode({"a": ["1", "", "2"]}))
+        assert (rows.labels.tolist(), rows.num_unknown.tolist()) == ([0, 1, 1], [1])
+
+
+def test_a_column_that_is_mostly_unknown_is_refused() -> None:
+    """A column may be unknown in as many rows as its schema says, half of them by default; the refusal names it and
+    what was expected there."""
+    null: dict[str, object] = {**WORK, "unknown": "null"}
+    for said, count, refused in (
+        ({}, 2, False),
+        ({}, 3, True),
+        ({"max_unknown": 0.75}, 3, False),
+        ({"max_unknown": 0}, 1, True),
+    ):
+        declared = schema_of(work={**null, **said})
+        if not refused:
+            declared.check_known(np.array([count]), 4)
+            continue
+        with pytest.raises(DatasetUnusable, match="unknown in") as refusal:
+            declared.check_known(np.array([count]), 4)
+        (fault,) = refusal.value.errors
+        assert fault.path == "column work"
+        assert "expected one of none, some" in fault.message
+    everywhere = parse_schema({"columns": {"income": INCOME, "work": null}, "max_unknown": 1})
+    everywhere.check_known(np.array([4]), 4)
+    schema_of(work=WORK).check_known(np.array([4]), 4)  # each was refused by itself
+
+
+def test_what_lies_outside_is_clipped_where_allowed() -> None:
+    """With "outside": "clip" a number beyond the range counts as its nearer end."""
+    features = FORGIVING.encode({"age": [-5, 0, 100, 1e300], "work": [None] * 4})
+    np.testing.assert_array_equal(features[0], features[1])
+    np.testing.assert_array_equal(features[2], features[3])
+
+
+@pytest.mark.parametrize(
+    ("age", "work", "path"),
+    [
+        ("", "some", "line 8, column age"),
+        ("nan", "some", "line 8, column age"),
+        ("inf", "some", "line 8, column age"),
+        ("1_0", "some", "line 8, column age"),
+        (" 1", "some", "line 8, column age"),
+        ("1e999", "some", "line 8, column age"),
+        ("101", "some", "line 8, column age"),
+        (-1, "some", "line 8, column age"),
+        (True, "some", "line 8, column age"),
+        ([1], "some", "line 8, column age"),
+        (10**400, "some", "line 8, column age"),
+        (1, "", "line 8, column work"),
+        (1, "Some", "line 8, column work"),
+        (1, None, "line 8, column work"),
+        (1, ["some"], "line 8, column work"),
+    ],
+)
+def test_a_bad_value_is_named_by_line_and_column_only(age: object, work: object, path: str) -> None:
+    """A value that the schema does not admit is refused at its line and column, and is not repeated."""
+    with pytest.raises(RowInvalid) as refusal:
+        schema_of(age=AGE, work=WORK).encode({"age": [1, age, 2], "work": ["some", work, "none"]}, first_line=7)
+    (fault,) = refusal.value.errors
+    assert fault.path == path
+    assert refusal.value.detail == f"{fault.path}: {fault.message}."
+    assert fault.message in {
+        "expected a value",
+        "expected a finite number",
+        "expected a number from 0 to 100",
+        "expected one of none, some",
+    }
+
+
+def test_twenty_faults_are_told_in_the_order_of_the_lines() -> None:
+    """Of many faults the first twenty are told, by line and not by column."""
+    with pytest.raises(RowInvalid) as refusal:
+        schema_of(age=AGE, work=WORK).encode({"age": ["x"] * 100, "work": ["x"] * 100}, first_line=2)
+    paths = [fault.path for fault in refusal.value.errors]
+    assert paths == [f"line {line}, column {column}" for line in range(2, 12) for column in ("age", "work")]
+
+
+@given(rows)
+def test_every_row_has_norm_at_most_one(values: list[tuple[object, object]]) -> None:
+    """Whatever the schema admits becomes a finite row of norm at most one, never far below, with a positive bias."""
+    features = FORGIVING.encode({"age": [age for age, _ in values], "work": [work for _, work in values]})
+    assert features.shape == (len(values), FORGIVING.num_features + 1)
+    assert (norms(features) <= 1).all()
+    assert (norms(features) > 1 - 2e-6).all()
+    assert (features[:, -1] > 0).all()
+
+
+@given(rows)
+def test_a_row_does_not_depend_on_its_neighbours(values: list[tuple[object, object]]) -> None:
+    """Encoded alone or among others, a record gives the same bits."""
+    together = FORGIVING.encode({"age": [age for age, _ in values], "work": [work for _, work in values]})
+    alone = [FORGIVING.encode({"age": [age], "work": [work]}) for age, work in values]
+    np.testing.assert_array_equal(together, np.vstack(alone))
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [pa.array([1, None, 99]), pa.array([1.0, math.nan, 99.0], pa.float32()), pa.array(["1", "", "99"])],
+)
+def test_arrow_columns_and_lists_agree(numbers: Any) -> None:
+    """Integers, floats and texts, in Arrow arrays, chunked or not, or in lists, are encoded alike."""
+    work = pa.array(["some", None, "none"]).dictionary_encode()
+    expected = FORGIVING.encode({"age": [1, None, 99], "work": ["some", "", "none"]})
+    np.testing.assert_array_equal(FORGIVING.encode({"age": numbers, "work": work}), expected)
+    np.testing.assert_array_equal(FORGIVING.encode({"age": pa.chunked_array([numbers]), "work": work}), expected)
+
+
+def test_integers_and_booleans_are_categories_too() -> None:
+    """Integer and boolean columns match categories and labels by their text."""
+    schema = parse_schema({"columns": {"a": {**WORK, "values": ["1", "true"]}, "y": {**INCOME, "values": ["0", "1"]}}})
+    rows = schema.encode_labelled({"a": pa.array([1, 1]), "y": pa.array([1, 0])}, [1, 2])
+    np.testing.assert_array_equal(rows.features, schema.encode({"a": ["1", 1]}))
+    np.testing.assert_array_equal(schema.encode({"a": [True]}), schema.encode({"a": ["true"]}))
+    assert rows.labels.tolist() == [1, 0]
+    assert rows.subjects == [None, None]
+
+
+# --- predictions -----------------------------------------------------------------------------------------------------
+
+
+def test_records_are_encoded_without_label_and_subject() -> None:
+    """A record to predict is encoded like a row of a file, whether label and subject are there or not."""
+    bare = FORGIVING.encode_records([{"age": 25, "work": "some"}])
+    full = FORGIVING.encode_records([{"age": "25", "work": "some", "income": 7, "person": None}])
+    np.testing.assert_array_equal(bare, full)
+    np.testing.assert_array_equal(bare, FORGIVING.encode({"age": ["25"], "work": ["some"]}))
+    assert FORGIVING.encode_records([]).shape == (0, 5)
+
+
+@pytest.mark.parametrize(
+    ("record", "path"),
+    [
+        ({"age": 200, "work": "some"}, "records.1.age"),
+        ({"age": 1}, "records.1.work"),
+        ({"age": 1, "work": "some", "wrok": "some"}, "records.1"),
+        ([1, 2], "records.1"),
+        (None, "records.1"),
+    ],
+)
+def test_a_bad_record_is_named_by_its_path(record: object, path: str) -> None:
+    """A record that is no object, has other columns or a value that is not admitted is refused at its path."""
+    with pytest.raises(InputInvalid) as refusal:
+        schema_of(age=AGE, work=WORK).encode_records([{"age": 1, "work": "some"}, record])
+    assert [fault.path for fault in refusal.value.errors] == [path]
+
+
+# --- vectors ---------------------------------------------------------------------------------------------------------
+
+
+@given(
+    st.lists(
+        st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=3, max_size=3), min_size=1, max_size=20
+    )
+)
+def test_every_vector_has_norm_at_most_one(x: list[list[float]]) -> None:
+    """Any finite vector, the largest of floats included, becomes a row of norm at most one, by itself."""
+    features = encoding.encode_vectors(x)
+    assert (norms(features) <= 1).all()
+    np.testing.assert_array_equal(features, np.vstack([encoding.encode_vectors([vector]) for vector in x]))
+
+
+def test_vectors_are_the_same_in_any_memory_order() -> None:
+    """Column-major vectors give the bits of row-major ones."""
+    x = np.random.default_rng(0).normal(size=(50, 37))
+    np.testing.assert_array_equal(encoding.encode_vectors(np.asfortranarray(x)), encoding.encode_vectors(x))
+
+
+@pytest.mark.parametrize("x", [[1.0], [[]], [[1], [1, 2]], [["a"]], [[None, 1]], [[10**400]], [[[1]]], "x"])
+def test_vectors_of_another_shape_are_refused(x: Any) -> None:
+    """What is not a list of equally long vectors of finite numbers is refused."""
+    with pytest.raises(InputInvalid):
+        encoding.encode_vectors(x)
+
+
+def test_a_vector_with_nan_is_named_by_its_place() -> None:
+    """NaN and infinity are refused at the place that the caller can look up."""
+    x = [[1.0, 2.0], [3.0, math.nan], [math.inf, 1.0]]
+    with pytest.raises(InputInvalid) as refusal:
+        encoding.encode_vectors(x)
+    assert [fault.path for fault in refusal.value.errors] == ["records.1.1", "records.2.0"]
+    with pytest.raises(RowInvalid) as refusal:
+        encoding.encode_vectors(x, first_line=10)
+    assert [fault.path for fault in refusal.value.errors] == ["line 11, column x[1]", "line 12, column x[0]"]
+
+
+@given(st.lists(st.text("0123456789+-.eE_nN aAiIfF١", max_size=6) | st.floats().map(repr), max_size=4))
+def test_texts_are_numbers_together_as_they_are_alone(texts: list[str]) -> None:
+    """A column of texts is read as each of them is."""
+    np.testing.assert_array_equal(values.numbers(texts), [values.number(text) for text in texts])

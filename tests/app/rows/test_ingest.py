@@ -1,0 +1,367 @@
+import io
+import json
+import zipfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from app.errors import DatasetUnusable, InputInvalid, LetheError, RowInvalid, SchemaInvalid, UploadTooLarge
+from app.rows import ingest
+from app.rows.encoding import Schema
+from app.rows.ingest import Kind
+from app.rows.schema import parse_schema
+
+ADULT = Path(__file__).parents[3] / "examples" / "adult"
+SCHEMA = parse_schema(
+    {
+        "columns": {
+            "age": {"kind": "numeric", "min": 0, "max": 100, "unknown": "null"},
+            "work": {"kind": "categorical", "values": ["none", "some"]},
+            "income": {"role": "label", "values": ["low", "high"]},
+            "person": {"role": "subject"},
+            "note": {"role": "ignored"},
+        }
+    }
+)
+CLASSES = ("low", "high")
+HEADER = "person,age,work,note,income\n"
+CSV = HEADER + "ann,25,some,,low\nbob,,none,a note,high\n"
+in_one_folder = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def read(path: Path, kind: Kind, schema: Schema | None = SCHEMA, **limits: int) -> Iterator[ingest.Batch]:
+    with path.open("rb", buffering=0) as file:
+        yield from ingest.read(file, kind=kind, schema=schema, classes=CLASSES, folder=path.parent, **limits)
+
+
+def everything(path: Path, kind: Kind, schema: Schema | None = SCHEMA) -> tuple[Any, list[int], list[str | None]]:
+    batches = list(read(path, kind, schema))
+    assert all(len(batch.labels) <= ingest.BATCH_ROWS for batch in batches)
+    return (
+        np.vstack([batch.features for batch in batches]),
+        [label for batch in batches for label in batch.labels.tolist()],
+        [subject for batch in batches for subject in batch.subjects],
+    )
+
+
+def refused(path: Path, kind: Kind, error: type[InputInvalid], schema: Schema | None = SCHEMA) -> list[str]:
+    """The places at fault when the file is refused."""
+    with pytest.raises(error) as refusal:
+        list(read(path, kind, schema))
+    return [fault.path for fault in refusal.value.errors]
+
+
+def csv_file(folder: Path, text: str | bytes) -> Path:
+    path = folder / "rows.csv"
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return path
+
+
+def parquet_file(folder: Path, **columns: object) -> Path:
+    rows: dict[str, object] = {
+        "person": ["ann", "bob"],
+        "age": [25, None],
+        "work": ["some", "none"],
+        "note": [[1], [2, 3]],
+        "income": ["low", "high"],
+    }
+    pq.write_table(pa.table({**rows, **columns}), folder / "rows.parquet")
+    return folder / "rows.parquet"
+
+
+def npz_file(folder: Path, **arrays: Any) -> Path:
+    rows = {"x": np.array([[3.0, 4.0], [0.0, 1.0]]), "y": np.array([0, 1]), "subject": np.array(["ann", "bob"])}
+    np.savez_compressed(folder / "rows.npz", allow_pickle=True, **{**rows, **arrays})
+    return folder / "rows.npz"
+
+
+# --- what is read ----------------------------------------------------------------------------------------------------
+
+
+def test_the_kind_is_told_by_the_file_name() -> None:
+    """A known ending in any case tells the kind; any other name is refused."""
+    assert [ingest.kind_of(name) for name in ("a.csv", "b.v2.Parquet", "C.NPZ")] == ["csv", "parquet", "npz"]
+    for name in ("a", "a.csv.gz", ".csv", "a.pkl", ""):
+        with pytest.raises(InputInvalid):
+            ingest.kind_of(name)
+
+
+def test_csv_and_parquet_agree(tmp_path: Path) -> None:
+    """The same records give the same rows, labels and subjects from csv and from parquet."""
+    features, labels, subjects = everything(csv_file(tmp_path, CSV), "csv")
+    np.testing.assert_array_equal(features, everything(parquet_file(tmp_path), "parquet")[0])
+    np.testing.assert_array_equal(features, SCHEMA.encode({"age": [25, None], "work": ["some", "none"]}))
+    assert (labels, subjects) == ([0, 1], ["ann", "bob"])
+    assert everything(parquet_file(tmp_path), "parquet")[1:] == (labels, subjects)
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1), st.integers(0, 1), st.integers(1)), min_size=1, max_size=20)
+)
+def test_all_formats_agree(tmp_path: Path, records: list[tuple[float, float, int, int]]) -> None:
+    """Numbers in [0, 1] give the same rows, labels and subjects from csv, parquet and npz."""
+    unit = {"kind": "numeric", "min": 0, "max": 1}
+    label = {"role": "label", "values": ["0", "1"]}
+    schema = parse_schema({"columns": {"a": unit, "b": unit, "y": label, "who": {"role": "subject"}}})
+    a, b, y, who = (list(column) for column in zip(*records, strict=True))
+    csv = csv_file(tmp_path, "a,b,y,who\n" + "".join(",".join(map(repr, record)) + "\n" for record in records))
+    pq.write_table(pa.table({"who": list(map(str, who)), "y": y, "b": b, "a": a}), tmp_path / "rows.parquet")
+    npz = npz_file(tmp_path, x=np.array([a, b]).T, y=np.array(y), subject=np.array(list(map(str, who))))
+    features, labels, subjects = everything(csv, "csv", schema)
+    for path, kind, its_schema in ((tmp_path / "rows.parquet", "parquet", schema), (npz, "npz", None)):
+        other = everything(path, kind, its_schema)  # type: ignore[arg-type]
+        np.testing.assert_array_equal(features, other[0])
+        assert (labels, subjects) == other[1:]
+
+
+@pytest.mark.parametrize("shape", [(3, 4), (1, 5), (5, 1), (0, 2), (9000, 3), (40, 60_000)])
+def test_an_array_may_be_stored_by_rows_or_by_columns(tmp_path: Path, shape: tuple[int, int]) -> None:
+    """The same rows are read whichever way the writer's memory ran, in any byte order, stored or deflated."""
+    x = np.random.default_rng(shape[0]).normal(size=shape).astype("<f4")
+    others = {"y": np.arange(shape[0]) % 2, "subject": np.array([f"p{row}" for row in range(shape[0])], "<U8")}
+    read_from = {}
+    for order in ("C", "F"):
+        for kind, save in (("<f4", np.savez), (">f4", np.savez_compressed)):
+            save(tmp_path / "rows.npz", x=np.asarray(x, kind, order=order), **others)  # type: ignore[arg-type]
+            batches = list(read(tmp_path / "rows.npz", "npz", None))
+            read_from[order, kind] = [
+                (batch.features.tobytes(), batch.labels.tobytes(), batch.subjects) for batch in batches
+            ]
+    assert sum(len(subjects) for _, _, subjects in read_from["C", "<f4"]) == shape[0]
+    assert all(found == read_from["C", "<f4"] for found in read_from.values())
+    assert [path.name for path in tmp_path.iterdir()] == ["rows.npz"]
+
+
+def test_files_are_read_in_batches(tmp_path: Path) -> None:
+    """More rows than a batch holds come in several batches, in order, from every format."""
+    count = 2 * ingest.BATCH_ROWS + 5
+    names = [f"p{number}" for number in range(count)]
+    text = HEADER + "".join(f"{name},1,some,,low\n" for name in names)
+    assert everything(csv_file(tmp_path, text), "csv")[2] == names
+    columns = {"age": [1] * count, "work": ["some"] * count, "note": [0] * count, "income": ["low"] * count}
+    assert everything(parquet_file(tmp_path, person=names, **columns), "parquet")[2] == names
+    npz = npz_file(tmp_path, x=np.ones((count, 1)), y=np.zeros(count, int), subject=np.array(names))
+    assert everything(npz, "npz", None)[2] == names
+
+
+def test_csv_takes_quotes_line_ends_and_a_byte_order_mark(tmp_path: Path) -> None:
+    """Quoted fields, Windows line ends, blank lines, any order of columns and a byte order mark are understood."""
+    text = '\ufeffage,person,income,work,note\r\n25,"a, ""n"" n",low,some,"two\r\nlines"\r\n\r\n,bob,high,none,'
+    features, labels, subjects = everything(csv_file(tmp_path, text), "csv")
+    np.testing.assert_array_equal(features, everything(csv_file(tmp_path, CSV), "csv")[0])
+    assert (labels, subjects) == ([0, 1], ['a, "n" n', "bob"])
+
+
+def test_the_adult_example_is_read() -> None:
+    """Both files of the Adult example have the rows, labels and distinct people that its README tells."""
+    schema = parse_schema(json.loads((ADULT / "schema.json").read_text()))
+    for name, counts in (("train", [24_720, 7_841]), ("test", [12_435, 3_846])):
+        features, labels, subjects = everything(ADULT / f"{name}.csv", "csv", schema)
+        assert features.shape == (sum(counts), 105)
+        assert [Counter(labels)[label] for label in (0, 1)] == counts
+        assert len(set(subjects)) == sum(counts)
+        ingest.check_learnable(counts, schema.classes)
+
+
+# --- what is refused -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("row", "place"),
+    [
+        ("cid,x,some,,low", "line 6, column age"),
+        ("cid,101,some,,low", "line 6, column age"),
+        ("cid,1,else,,low", "line 6, column work"),
+        ("cid,1,,,low", "line 6, column work"),
+        ("cid,1,some,,middle", "line 6, column income"),
+        ("cid,1,some,,", "line 6, column income"),
+        (",1,some,,low", "line 6, column person"),
+        ("c\0d,1,some,,low", "line 6, column person"),
+        ("cid,1,some,low", "line 6"),
+        ("cid,1,some,,low,", "line 6"),
+        ('cid,1,some,"x"y,low', "line 6"),
+        ('cid,1,some,"x', "line 6"),
+        (f"cid,1,some,{'x' * 200_000},low", "line 6"),
+    ],
+)
+def test_a_bad_csv_row_is_named_by_its_line(tmp_path: Path, row: str, place: str) -> None:
+    """A bad row is refused at the line where it starts, blank lines and lines within quotes counted."""
+    text = HEADER + 'ann,25,some,"two\nlines",low\n\nbob,,none,,high\n' + row + "\n"
+    assert refused(csv_file(tmp_path, text), "csv", RowInvalid) == [place]
+
+
+def test_twenty_faults_are_collected(tmp_path: Path) -> None:
+    """A file full of faults is refused with the first twenty."""
+    assert len(refused(csv_file(tmp_path, HEADER + "ann,x,some,,low\n" * 50), "csv", RowInvalid)) == 20
+
+
+@pytest.mark.parametrize(
+    ("header", "places"),
+    [
+        ("person,age,work,note,income,more", ["line 1, column 6"]),
+        ("person,age,work,note,age,income", ["line 1, column 5"]),
+        ("person,age,work,note", ["line 1, column income"]),
+        ("person,years,work,note,income", ["line 1, column age", "line 1, column 2"]),
+    ],
+)
+def test_csv_columns_must_be_those_of_the_schema(tmp_path: Path, header: str, places: list[str]) -> None:
+    """A missing column is told by its name, an undeclared or repeated one by its position."""
+    assert refused(csv_file(tmp_path, header + "\n"), "csv", SchemaInvalid) == places
+
+
+def test_a_csv_without_header_betrays_no_record(tmp_path: Path) -> None:
+    """When a record stands where the header should, the refusal repeats nothing of it."""
+    with pytest.raises(SchemaInvalid) as refusal:
+        list(read(csv_file(tmp_path, "ann,25,some,secret,low\n"), "csv"))
+    told = refusal.value.detail + str(refusal.value.errors)
+    assert not any(value in told for value in ("ann", "25", "some", "secret", "low"))
+
+
+@pytest.mark.parametrize("data", [b"", b"\n\n", CSV.encode("utf-16"), HEADER.encode() + b"\xff,1,some,,low\n"])
+def test_a_file_that_is_no_csv_text_is_refused(tmp_path: Path, data: bytes) -> None:
+    """An empty file and one that is not UTF-8 are refused in a sentence."""
+    refused(csv_file(tmp_path, data), "csv", InputInvalid)
+
+
+@pytest.mark.parametrize(
+    ("columns", "error", "place"),
+    [
+        ({"age": [1, 101]}, RowInvalid, "line 2, column age"),
+        ({"age": ["1", "x"]}, RowInvalid, "line 2, column age"),
+        ({"work": ["some", None]}, RowInvalid, "line 2, column work"),
+        ({"income": [0.5, 1.5]}, RowInvalid, "line 1, column income"),
+        ({"person": ["ann", ""]}, RowInvalid, "line 2, column person"),
+        ({"person": ["ann", None]}, RowInvalid, "line 2, column person"),
+        ({"age": [[1], [2]]}, SchemaInvalid, "column age"),
+        ({"work": [b"some", b"none"]}, SchemaInvalid, "column work"),
+        ({"more": [1, 2]}, SchemaInvalid, "column 6"),
+    ],
+)
+def test_a_bad_parquet_file_is_refused_by_place(
+    tmp_path: Path, columns: dict[str, object], error: type[InputInvalid], place: str
+) -> None:
+    """A value, a type or a column that the schema does not admit is refused at its row and column."""
+    assert place in refused(parquet_file(tmp_path, **columns), "parquet", error)
+
+
+def test_text_that_is_not_utf8_in_parquet_is_refused(tmp_path: Path) -> None:
+    """A string column whose bytes are no UTF-8 is refused like any damage."""
+    ill = pa.StringArray.from_buffers(1, pa.py_buffer(np.array([0, 1], "<i4")), pa.py_buffer(b"\xff"))
+    one = {"age": [1], "work": ["some"], "note": [0], "income": ["low"]}
+    refused(parquet_file(tmp_path, person=ill, **one), "parquet", InputInvalid)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "place"),
+    [
+        ({"x": np.array([[1.0, 2.0], [3.0, np.nan]])}, "line 2, column x[1]"),
+        ({"x": np.array([[np.inf, 2.0], [3.0, 4.0]])}, "line 1, column x[0]"),
+        ({"x": np.ones((2, 2), int)}, "x"),
+        ({"x": np.ones((2, 2), np.longdouble)}, "x"),
+        ({"x": np.ones((2, 0))}, "x"),
+        ({"x": np.ones(2)}, "x"),
+        ({"x": np.ones((3, 2))}, "y"),
+        ({"y": np.array([0.0, 1.0])}, "y"),
+        ({"y": np.array([[0], [1]])}, "y"),
+        ({"y": np.array([0, -1])}, "line 2, column y"),
+        ({"y": np.array([0, 2**63], np.uint64)}, "line 2, column y"),
+        ({"subject": np.array(["ann"])}, "subject"),
+        ({"subject": np.array([b"ann", b"bob"])}, "subject"),
+        ({"subject": np.array(["ann", ""])}, "line 2, column subject"),
+        ({"subject": np.array([0x61, 0xD800], np.uint32).view("U1")}, "line 2, column subject"),
+    ],
+)
+def test_a_bad_npz_file_is_refused_by_place(tmp_path: Path, arrays: dict[str, Any], place: str) -> None:
+    """An array of another type or shape, and a value that is no feature, class or subject, is refused at its place."""
+    assert refused(npz_file(tmp_path, **arrays), "npz", InputInvalid, None) == [place]
+
+
+def test_an_npz_with_pickles_or_other_arrays_is_refused(tmp_path: Path) -> None:
+    """Object arrays are never unpickled; characters that do not exist and undeclared arrays are refused."""
+    refused(npz_file(tmp_path, subject=np.array(["ann", None], object)), "npz", InputInvalid, None)
+    refused(npz_file(tmp_path, subject=np.array([1, 2**31], np.uint32).view("U1")), "npz", InputInvalid, None)
+    refused(npz_file(tmp_path, more=np.ones(2)), "npz", InputInvalid, None)
+
+
+def test_declared_sizes_are_checked_before_memory_is_given(tmp_path: Path) -> None:
+    """A file that unpacks to more than it may is refused by what it declares, and so is one that lies about it."""
+    bomb = npz_file(tmp_path, x=np.zeros((2, 500_000)))
+    assert bomb.stat().st_size < 100_000
+    with pytest.raises(UploadTooLarge):
+        list(read(bomb, "npz", None, max_bytes=1_000_000))
+    with pytest.raises(UploadTooLarge):
+        list(read(parquet_file(tmp_path), "parquet", max_bytes=100))
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "<f8", "fortran_order": False, "shape": (10**12, 10)})
+    with zipfile.ZipFile(tmp_path / "liar.npz", "w") as archive:
+        for name in ("x", "y", "subject"):
+            archive.writestr(f"{name}.npy", header.getvalue())
+    refused(tmp_path / "liar.npz", "npz", InputInvalid, None)
+
+
+def test_the_schema_goes_with_the_kind(tmp_path: Path) -> None:
+    """A csv or parquet file needs a schema, an npz file takes none."""
+    assert refused(csv_file(tmp_path, CSV), "csv", SchemaInvalid, None) == ["schema"]
+    assert refused(parquet_file(tmp_path), "parquet", SchemaInvalid, None) == ["schema"]
+    assert refused(npz_file(tmp_path), "npz", SchemaInvalid, SCHEMA) == ["schema"]
+
+
+valid: dict[Kind, Callable[[Path], Path]] = {
+    "csv": lambda folder: csv_file(folder, CSV),
+    "parquet": parquet_file,
+    "npz": npz_file,
+}
+
+
+@in_one_folder
+@given(st.data())
+@pytest.mark.parametrize("kind", ["csv", "parquet", "npz"])
+def test_a_hostile_file_is_read_or_refused(tmp_path: Path, kind: Kind, data: st.DataObject) -> None:
+    """Random bytes, cut files and files with some bytes overwritten raise nothing but named conditions."""
+    path = valid[kind](tmp_path)
+    whole = path.read_bytes()
+    cut = st.integers(0, len(whole)).map(lambda end: whole[:end])
+    place = st.integers(0, len(whole) - 1)
+    hit = st.tuples(place, st.binary(min_size=1, max_size=4)).map(
+        lambda blow: whole[: blow[0]] + blow[1] + whole[blow[0] + len(blow[1]) :]
+    )
+    path.write_bytes(data.draw(st.binary() | cut | hit))
+    with suppress(LetheError):
+        for batch in read(path, kind, None if kind == "npz" else SCHEMA):
+            assert np.isfinite(batch.features).all()
+
+
+# --- what can be learned ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("counts", "classes", "sentence"),
+    [
+        ([], (), "There are no rows."),
+        ([0, 0], ("low", "high"), "There are no rows."),
+        ([5], (0,), "All rows have the same label; two classes or more are needed."),
+        ([0, 5], ("low", "high"), "All rows have the same label; two classes or more are needed."),
+        ([3, 0, 4], ("low", "middle", "high"), "class middle: never occurs."),
+        ([3, 4, 0, 1], range(4), "class 2: never occurs."),
+    ],
+)
+def test_rows_that_teach_nothing_are_refused(counts: list[int], classes: Any, sentence: str) -> None:
+    """No rows, rows of one class, or a class without rows make a dataset unusable, and the class is named."""
+    with pytest.raises(DatasetUnusable) as refusal:
+        ingest.check_learnable(counts, classes)
+    assert refusal.value.detail == sentence
+
+
+def test_rows_of_every_class_can_be_learned() -> None:
+    """Every class once is enough."""
+    ingest.check_learnable([1, 1, 1], ("low", "middle", "high"))

@@ -1,0 +1,119 @@
+"""Trees over blocks: what is written is read, whatever was edited, and edits are short."""
+
+import secrets
+from pathlib import Path
+
+import pytest
+
+from app.errors import DamageKind, DatasetDamaged
+from app.rows import manifest
+from app.rows.manifest import BLOCK_ID, BLOCK_ROWS, Child, Manifests, Shape
+from app.vault.store import FolderStore
+
+
+@pytest.fixture
+def objects(tmp_path: Path) -> FolderStore:
+    objects = FolderStore(tmp_path / "nodes")
+    objects.check()
+    return objects
+
+
+def shape_of(num_blocks: int) -> Shape:
+    return Shape(num_slots=num_blocks * BLOCK_ROWS - 5, num_columns=3)
+
+
+def new_blocks(num_blocks: int) -> list[Child]:
+    return [Child(secrets.token_bytes(BLOCK_ID), secrets.randbelow(BLOCK_ROWS)) for _ in range(num_blocks)]
+
+
+@pytest.mark.parametrize("num_blocks", [1, 3, 4, 5, 16, 17, 64, 70])
+def test_trees_of_any_height(objects: FolderStore, monkeypatch: pytest.MonkeyPatch, num_blocks: int) -> None:
+    """Blocks come back in their order, all or some of them, before and after edits; an edit of one block writes a node
+    for each level, and shares the others."""
+    monkeypatch.setattr(manifest, "FANOUT", 4)
+    manifests, shape = Manifests(objects), shape_of(num_blocks)
+    blocks = new_blocks(num_blocks)
+    root = manifests.write("ds_1", shape, blocks)
+    assert manifests.read("ds_1", root).shape == shape
+    assert list(manifests.read("ds_1", root).blocks()) == list(enumerate(blocks))
+    assert manifests.read("ds_1", root).node_names() == objects.names().keys()
+    some = {0, num_blocks // 2, num_blocks - 1}
+    assert list(manifests.read("ds_1", root).blocks(some)) == [(number, blocks[number]) for number in sorted(some)]
+
+    before = objects.names().keys()
+    new = Child(b"n" * BLOCK_ID, 7)
+    one = manifests.read("ds_1", root).replaced({num_blocks - 1: new})
+    assert len(objects.names().keys() - before) == shape.height + 1
+    assert list(manifests.read("ds_1", one).blocks()) == list(enumerate([*blocks[:-1], new]))
+    assert list(manifests.read("ds_1", root).blocks()) == list(enumerate(blocks))
+    changes = dict(zip(some, new_blocks(len(some)), strict=True))
+    edited = manifests.read("ds_1", root).replaced(changes)
+    assert dict(manifests.read("ds_1", edited).blocks()) == dict(enumerate(blocks)) | changes
+    assert manifests.read("ds_1", root).replaced({}) == root
+
+
+@pytest.mark.parametrize("num_blocks", [1, 4, 5, 17, 70])
+def test_a_root_says_how_many_rows_are_not_null(
+    objects: FolderStore, monkeypatch: pytest.MonkeyPatch, num_blocks: int
+) -> None:
+    """The counts of all blocks add up to that of the root, before and after edits, whatever the height."""
+    monkeypatch.setattr(manifest, "FANOUT", 4)
+    manifests, blocks = Manifests(objects), new_blocks(num_blocks)
+    root = manifests.write("ds_1", shape_of(num_blocks), blocks)
+    assert manifests.read("ds_1", root).records == sum(block.records for block in blocks)
+    [new] = new_blocks(1)
+    edited = manifests.read("ds_1", root).replaced({num_blocks // 2: new})
+    blocks[num_blocks // 2] = new
+    assert manifests.read("ds_1", edited).records == sum(block.records for block in blocks)
+
+
+def test_every_node_is_what_the_one_above_says(objects: FolderStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One bit of any node, or a node in the place of another, is found by whoever reads that way."""
+    monkeypatch.setattr(manifest, "FANOUT", 4)
+    manifests = Manifests(objects)
+    root = manifests.write("ds_1", shape_of(20), new_blocks(20))
+    names = sorted(objects.names())
+    assert len(names) == 8
+    for name, other in zip(names, [*names[1:], names[0]], strict=True):
+        right = objects.get(name)
+        for wrong in (right[:-1] + bytes([right[-1] ^ 1]), right[:-1], objects.get(other)):
+            objects.put(name, wrong)
+            with pytest.raises(DatasetDamaged) as found:
+                list(manifests.read("ds_1", root).blocks())
+            assert found.value.kind is DamageKind.MANIFEST
+        objects.put(name, right)
+    assert len(list(manifests.read("ds_1", root).blocks())) == 20
+
+
+def test_no_other_node_is_a_root(objects: FolderStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A database that names a node from inside a tree names no rows, however short that node is."""
+    monkeypatch.setattr(manifest, "FANOUT", 4)
+    manifests = Manifests(objects)
+    root = manifests.write("ds_1", shape_of(17), new_blocks(17))
+    others = {name.split(".")[1] for name in objects.names()} - {root}
+    assert len(others) == 7
+    for other in others:
+        with pytest.raises(DatasetDamaged) as found:
+            manifests.read("ds_1", other)
+        assert found.value.kind is DamageKind.MANIFEST
+
+
+def test_a_node_is_read_once(objects: FolderStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is asked of a tree, each of its nodes comes from the store once: from a bucket that is a request."""
+    monkeypatch.setattr(manifest, "FANOUT", 4)
+    manifests = Manifests(objects)
+    root = manifests.write("ds_1", shape_of(20), new_blocks(20))
+    read: list[str] = []
+    get = objects.get
+
+    def noted(name: str) -> bytes:
+        read.append(name)
+        return get(name)
+
+    monkeypatch.setattr(objects, "get", noted)
+    tree = manifests.read("ds_1", root)
+    assert tree.shape == shape_of(20)
+    for _ in range(2):
+        assert len(list(tree.blocks())) == 20
+        assert tree.node_names() == objects.names().keys()
+    assert sorted(read) == sorted(objects.names())

@@ -1,0 +1,56 @@
+"""Rows get their slots by a uniformly random permutation, in memory or by way of a file."""
+
+from collections import Counter
+from itertools import permutations
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from app.rows import shuffle
+from app.rows.shuffle import Shuffle
+
+PLACE = np.dtype([("place", "<i8")])
+
+
+def order_of(folder: Path, pieces: list[int], *, parts: int, held_bytes: int = shuffle.HELD_BYTES) -> list[int]:
+    """The order that rows 0, 1, ... leave in which come so many at a time."""
+    with Shuffle(folder, most_bytes=parts, part_bytes=1, held_bytes=held_bytes) as rows:
+        first = 0
+        for size in pieces:
+            rows.add(np.arange(first, first + size).view(PLACE))
+            first += size
+        return [place for some in rows.shuffled() for place in some["place"].tolist()]
+
+
+@given(pieces=st.lists(st.integers(0, 50), max_size=10), parts=st.integers(1, 20), held_bytes=st.sampled_from([0, 200]))
+def test_every_row_comes_out_once(
+    tmp_path_factory: pytest.TempPathFactory, pieces: list[int], parts: int, held_bytes: int
+) -> None:
+    """Whatever was put away in the file, and when, every row is there once."""
+    order = order_of(tmp_path_factory.getbasetemp(), pieces, parts=parts, held_bytes=held_bytes)
+    assert sorted(order) == list(range(sum(pieces)))
+
+
+@pytest.mark.parametrize(("parts", "held_bytes"), [(1, 1000), (3, 1000), (3, 10)])
+def test_all_orders_are_equally_likely(tmp_path: Path, parts: int, held_bytes: int) -> None:
+    """Of four rows that come by two, each of the 24 orders is seen equally often: a chi-square test that fails what is
+    right less than once in ten million times, in whatever way the rows went."""
+    times = 2400
+    seen = Counter(tuple(order_of(tmp_path, [2, 2], parts=parts, held_bytes=held_bytes)) for _ in range(times))
+    assert seen.keys() <= set(permutations(range(4)))
+    counts = [seen[order] for order in permutations(range(4))]
+    assert stats.chisquare(counts).statistic < stats.chi2.isf(1e-9, 23)
+
+
+def test_nothing_is_left_in_the_folder(tmp_path: Path) -> None:
+    """What is put away has no name, and a small upload needs no file at all."""
+    with Shuffle(tmp_path / "nowhere", most_bytes=2**30) as rows:
+        rows.add(np.arange(1000).view(PLACE))
+        assert len(list(rows.shuffled())) > 1
+    with Shuffle(tmp_path, most_bytes=10, held_bytes=0) as rows:
+        rows.add(np.arange(1000).view(PLACE))
+        assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,109 @@
+"""Which slots the rows of an upload land in, and whose they are said to be."""
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+
+from app.installation import Installation
+from app.rows import references, shuffle
+from app.rows.references import References, packed
+from tests.stored import rows_of, slots_of
+
+Make = Callable[..., dict[str, Any]]
+ROWS = 10_000
+
+
+@pytest.fixture
+def sorted_by_label(gateway: TestClient) -> dict[str, Any]:
+    """A dataset from a file of which the first half is of one class and the second of the other; every row is told
+    from all others by its first feature."""
+    x = np.column_stack((np.linspace(1, 2, ROWS), np.ones(ROWS)))
+    arrays = {"x": x, "y": np.arange(ROWS) * 2 // ROWS, "subject": np.array([f"p{row}" for row in range(ROWS)])}
+    file = io.BytesIO()
+    np.savez(file, **arrays)
+    form = {"name": "sorted", "classes": '["a", "b"]'}
+    answer = gateway.post("/v1/datasets", data=form, files={"file": ("people.npz", file.getvalue())})
+    assert answer.status_code == 201, answer.text
+    made: dict[str, Any] = answer.json()
+    return made
+
+
+def test_a_file_that_is_sorted_by_label_arrives_mixed(at: Installation, sorted_by_label: dict[str, Any]) -> None:
+    """Every hundredth of the slots has both classes, six and a half standard deviations from their shares at most; a
+    right permutation fails this less than once in ten million times."""
+    labels = rows_of(at, sorted_by_label["id"]).labels
+    of_one_class = labels.reshape(100, -1).sum(axis=1)
+    assert labels.sum() == ROWS // 2
+    assert np.abs(of_one_class - 50).max() < 6.5 * np.sqrt(100 * 0.25)
+
+
+def test_two_uploads_of_one_file_get_other_slots(at: Installation, new_dataset: Make) -> None:
+    """The permutation is drawn anew each time."""
+    people = [f"p{row}" for row in range(40)]
+    one, other = new_dataset(rows=40)["id"], new_dataset(rows=40)["id"]
+    assert slots_of(at, one, *people) != slots_of(at, other, *people)
+
+
+@pytest.mark.parametrize("held", ["in memory", "in files"])
+def test_records_name_the_slots_that_rows_landed_in(
+    held: str,
+    at: Installation,
+    gateway: TestClient,
+    new_dataset: Make,
+    forget: Make,
+    work: Callable[[], int],
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each person's record has their row's slot; who is forgotten leaves exactly their row null."""
+    if held == "in files":
+        monkeypatch.setattr(shuffle.Shuffle.__init__, "__kwdefaults__", {"part_bytes": 2**20, "held_bytes": 0})
+        monkeypatch.setattr(references, "_HELD", 100)
+    dataset = request.getfixturevalue("sorted_by_label")["id"]
+    rows = rows_of(at, dataset)
+    of_people = slots_of(at, dataset, *(f"p{row}" for row in range(0, ROWS, 97)))
+    first = rows.features[of_people, 0] / rows.features[of_people, 1]
+    np.testing.assert_allclose(first, np.linspace(1, 2, ROWS)[::97], rtol=1e-6)
+    [slot] = slots_of(at, dataset, "p4321")
+    forget("p4321")
+    assert work() == 1
+    assert np.flatnonzero(~rows_of(at, dataset).features.any(axis=1)).tolist() == [slot]
+
+
+def test_rows_that_are_left_out_leave_no_gap(at: Installation, gateway: TestClient, forget: Make) -> None:
+    """Of rows of people who are suppressed there is neither a slot nor a record; the others correspond."""
+    forget("p3")
+    file = io.BytesIO()
+    x = np.column_stack((np.arange(1.0, 21), np.ones(20)))
+    np.savez(file, x=x, y=np.arange(20) % 2, subject=np.array([f"p{row}" for row in range(20)]))
+    form = {"name": "people", "classes": '["a", "b"]', "suppressed": "skip"}
+    made = gateway.post("/v1/datasets", data=form, files={"file": ("people.npz", file.getvalue())}).json()
+    assert (made["num_slots"], made["num_suppressed"]) == (19, 1)
+    rows, kept = rows_of(at, made["id"]), [row for row in range(20) if row != 3]
+    slots = slots_of(at, made["id"], *(f"p{row}" for row in kept))
+    assert sorted(slots) == list(range(19))
+    np.testing.assert_allclose(rows.features[slots, 0] / rows.features[slots, 1], x[kept, 0], rtol=1e-6)
+
+
+def test_references_are_kept_in_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are read as often as one likes, those of nobody too, and leave no file with a name."""
+    monkeypatch.setattr(references, "_HELD", 5)
+    wanted = [f"sub_{number:040}" if number % 3 else None for number in range(23)]
+    kept = References(tmp_path)
+    for start in range(0, 23, 4):
+        kept.append(packed(wanted[start : start + 4]))
+    assert len(kept) == 23
+    assert list(kept) == list(kept) == wanted
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_reference_that_is_too_long_is_refused() -> None:
+    """Nobody's reference is cut short."""
+    assert packed(["sub_" + 40 * "a"]).tolist() == [b"sub_" + 40 * b"a"]
+    with pytest.raises(ValueError, match="44"):
+        packed(["sub_" + 41 * "a"])

@@ -1,0 +1,179 @@
+"""The vault: what it seals can be opened until its key is destroyed, and then by nobody."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.keys import KeyEncryptionFile, KeyEncryptionKeyLost, Keys
+from app.vault.pieces import LINES, Vault
+
+
+@pytest.fixture
+def key_encryption(tmp_path: Path) -> KeyEncryptionFile:
+    (tmp_path / "keys").mkdir()
+    found = KeyEncryptionFile(tmp_path / "keys" / "kek")
+    found.create()
+    return found
+
+
+@pytest.fixture
+def vault(tmp_path: Path, key_encryption: KeyEncryptionFile) -> Vault:
+    return Vault(
+        tmp_path / "vault", key_encryption, reference=Keys(tmp_path / "keys").create().reference, record_key=str.encode
+    )
+
+
+def _bytes(folder: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file())
+
+
+@given(content=st.binary(max_size=300))
+def test_what_was_sealed_is_opened(content: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Whatever is sealed comes back, and cannot be read where it lies."""
+    folder = tmp_path_factory.mktemp("vault")
+    key_encryption = KeyEncryptionFile(folder / "kek")
+    key_encryption.create()
+    vault = Vault(folder / "vault", key_encryption, reference=lambda text: text.hex(), record_key=str.encode)
+    sealed = vault.seal(content)
+    assert vault.open(sealed) == content
+    assert len(content) < 8 or content not in sealed
+
+
+def test_another_process_opens_it(vault: Vault, tmp_path: Path, key_encryption: KeyEncryptionFile) -> None:
+    """What one process sealed any other opens that shares the folder and the key-encryption key."""
+    sealed = vault.seal(b"free text")
+    assert Vault(tmp_path / "vault", key_encryption, reference=str, record_key=str.encode).open(sealed) == b"free text"
+
+
+def test_a_destroyed_key_opens_nothing(vault: Vault) -> None:
+    """Once its key is destroyed, a piece is as good as gone, and the others are not."""
+    gone, kept = vault.seal(b"gone"), vault.seal(b"kept")
+    vault.destroy([vault.key_of(gone)])
+    assert vault.open(gone) is None
+    assert vault.open(kept) == b"kept"
+    vault.destroy([vault.key_of(gone)])
+    assert vault.open(gone) is None
+
+
+def test_a_destroyed_key_is_overwritten(vault: Vault, tmp_path: Path) -> None:
+    """Of a destroyed key no byte is left in its page: its line is zero."""
+    sealed = vault.seal(b"gone")
+    [page] = (tmp_path / "vault").glob("*.page")
+    before = page.read_bytes()
+    vault.destroy([vault.key_of(sealed)])
+    after = page.read_bytes()
+    changed = [place for place in range(LINES) if before[76 * place : 76 * place + 76] != after[76 * place :][:76]]
+    assert len(changed) == 1
+    assert not any(after[76 * changed[0] :][:76])
+
+
+def test_sealing_again_uses_the_same_key(vault: Vault) -> None:
+    """What replaces a piece is sealed under its key: to destroy that destroys both."""
+    first = vault.seal(b"first")
+    second = vault.seal(b"second", key=vault.key_of(first))
+    assert vault.open(second) == b"second"
+    vault.destroy([vault.key_of(second)])
+    assert vault.open(first) is None
+    with pytest.raises(KeyError):
+        vault.seal(b"third", key=vault.key_of(first))
+
+
+def test_every_piece_has_a_key_of_its_own(vault: Vault, tmp_path: Path) -> None:
+    """Threads that seal at once never share a key, over several pages."""
+    sealed: list[bytes] = []
+
+    def seal() -> None:
+        sealed.extend(vault.seal(b"x") for _ in range(LINES // 2))
+
+    threads = [threading.Thread(target=seal) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len({vault.key_of(one) for one in sealed}) == 5 * (LINES // 2)
+    assert len(list((tmp_path / "vault").glob("*.page"))) == 3
+
+
+@pytest.mark.parametrize("place", [0, 9, 12, 25, -1])
+def test_what_was_changed_does_not_open(vault: Vault, place: int) -> None:
+    """A sealed piece of which a bit was changed is refused, or names a key that is not there."""
+    sealed = bytearray(vault.seal(b"free text"))
+    sealed[place] ^= 1
+    with pytest.raises((ValueError, FileNotFoundError)):
+        vault.open(bytes(sealed))
+
+
+def test_the_key_encryption_key_can_be_changed(vault: Vault, tmp_path: Path, key_encryption: KeyEncryptionFile) -> None:
+    """After a change of the key-encryption key all opens but what was destroyed, and copies of old pages are void."""
+    kept, gone = vault.seal(b"kept"), vault.seal(b"gone")
+    vault.destroy([vault.key_of(gone)])
+    [page] = (tmp_path / "vault").glob("*.page")
+    copy = page.read_bytes()
+    key_encryption.begin_rotation()
+    vault.rewrap()
+    key_encryption.end_rotation()
+    assert vault.open(kept) == b"kept"
+    assert vault.open(gone) is None
+    assert vault.open(vault.seal(b"new")) == b"new"
+    page.write_bytes(copy)
+    with pytest.raises(KeyEncryptionKeyLost):
+        vault.open(kept)
+
+
+def test_many_are_opened_at_once(vault: Vault, key_encryption: KeyEncryptionFile, tmp_path: Path) -> None:
+    """While many are opened the key-encryption key is looked at once, then never again; a change of it meanwhile is
+    noticed, and another thread looks for itself."""
+    sealed = [vault.seal(b"one"), vault.seal(b"two")]
+    file = tmp_path / "keys" / "kek"
+    with vault.at_once():
+        assert vault.open(sealed[0]) == b"one"
+        moved = file.rename(file.with_suffix(".elsewhere"))
+        assert vault.open(sealed[1]) == b"two"
+        with ThreadPoolExecutor() as others, pytest.raises(KeyEncryptionKeyLost):
+            others.submit(vault.open, sealed[1]).result()
+        moved.rename(file)
+        key_encryption.begin_rotation()
+        vault.rewrap()
+        key_encryption.end_rotation()
+        assert [vault.open(one) for one in sealed] == [b"one", b"two"]
+    file.unlink()
+    with pytest.raises(KeyEncryptionKeyLost):
+        vault.open(sealed[0])
+
+
+def test_a_change_that_was_cut_off_keeps_no_key(
+    vault: Vault, tmp_path: Path, key_encryption: KeyEncryptionFile
+) -> None:
+    """What a change of the key-encryption key left when it was cut off does not outlive a key that is destroyed."""
+    gone = vault.seal(b"gone")
+    [page] = (tmp_path / "vault").glob("*.page")
+    left = page.with_name(f".{page.name}.next")
+    left.write_bytes(page.read_bytes())
+    vault.destroy([vault.key_of(gone)])
+    assert not left.exists()
+
+
+def test_a_missing_page_is_no_destroyed_key(vault: Vault, tmp_path: Path) -> None:
+    """A page that is not where it should be is an error: what was lost must not look like what was destroyed."""
+    sealed = vault.seal(b"free text")
+    [page] = (tmp_path / "vault").glob("*.page")
+    page.rename(page.with_suffix(".elsewhere"))
+    with pytest.raises(FileNotFoundError):
+        vault.open(sealed)
+
+
+def test_pages_move_to_another_vault(vault: Vault, tmp_path: Path) -> None:
+    """Under another key-encryption key they open what they opened, and not what was destroyed."""
+    kept, gone = vault.seal(b"kept"), vault.seal(b"gone")
+    vault.destroy([vault.key_of(gone)])
+    key_encryption = KeyEncryptionFile(tmp_path / "another")
+    key_encryption.create()
+    other = Vault(tmp_path / "other", key_encryption, reference=str, record_key=str.encode)
+    for name, keys in vault.pages():
+        other.put_page(name, keys)
+    assert other.open(kept) == b"kept"
+    assert other.open(gone) is None

@@ -1,0 +1,234 @@
+import os
+import shutil
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from app.keys import KeyEncryptionFile, KeyEncryptionKeyLost
+from app.vault.sealing import Sealed
+from app.vault.store import ObjectStore
+
+CONTENT = b"what is left of somebody" * 9
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> Path:
+    return tmp_path / "installation" / "sealed"
+
+
+@pytest.fixture
+def sealed(objects: ObjectStore, keys: Path, key_encryption: KeyEncryptionFile) -> Sealed:
+    made = Sealed(objects, keys=keys, key_encryption=key_encryption)
+    made.put("ds_1.a", CONTENT)
+    return made
+
+
+def rotate(key_encryption: KeyEncryptionFile, sealed: Sealed) -> None:
+    key_encryption.begin_rotation()
+    sealed.rewrap()
+    key_encryption.end_rotation()
+
+
+def test_what_was_sealed_is_opened(
+    sealed: Sealed, open_objects: Callable[[], ObjectStore], keys: Path, tmp_path: Path
+) -> None:
+    """Whoever has store, keys and key-encryption key opens it."""
+    other = Sealed(open_objects(), keys=keys, key_encryption=KeyEncryptionFile(tmp_path / "installation" / "kek"))
+    assert other.get("ds_1.a") == sealed.get("ds_1.a") == CONTENT
+    assert not other.empty()
+
+
+def test_nothing_is_in_the_clear(sealed: Sealed, objects: ObjectStore, keys: Path) -> None:
+    """The store has ciphertext, under a key of its own for each thing, and the keys are private files."""
+    sealed.put("ds_1.b", CONTENT)
+    stored = [objects.get(name) for name in objects.names()]
+    assert len(set(stored)) == 2
+    assert all(CONTENT[:8] not in one and len(one) == len(CONTENT) + 28 for one in stored)
+    assert {path.stat().st_mode & 0o777 for path in keys.iterdir()} == {0o600}
+    assert keys.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_destroyed_key_is_the_end(sealed: Sealed, objects: ObjectStore) -> None:
+    """Once destroyed, a thing does not open, even where its object was copied before and is put back."""
+    copies = {name: objects.get(name) for name in objects.names()}
+    sealed.destroy("ds_1.a")
+    assert objects.names() == {}
+    for name, copy in copies.items():
+        objects.put(name, copy)
+    with pytest.raises(FileNotFoundError):
+        sealed.get("ds_1.a")
+
+
+def test_a_new_key_encryption_key_ends_copies_of_keys_too(
+    sealed: Sealed, objects: ObjectStore, keys: Path, key_encryption: KeyEncryptionFile, tmp_path: Path
+) -> None:
+    """After a rotation a thing that was destroyed before does not open even with copies of its object and its key."""
+    copies = {name: objects.get(name) for name in objects.names()}
+    shutil.copytree(keys, tmp_path / "backup")
+    sealed.destroy("ds_1.a")
+    rotate(key_encryption, sealed)
+    for name, copy in copies.items():
+        objects.put(name, copy)
+    shutil.copytree(tmp_path / "backup", keys, dirs_exist_ok=True)
+    with pytest.raises(KeyEncryptionKeyLost):
+        sealed.get("ds_1.a")
+
+
+def test_keys_go_before_the_store_is_asked(sealed: Sealed, keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the store is away, destroying fails and says so, and the keys are gone nevertheless."""
+    sealed.put("ds_1.b", CONTENT)
+
+    def away(*_: object) -> None:
+        raise OSError("away")
+
+    for name in ("delete", "names"):
+        monkeypatch.setattr(sealed._objects, name, away)
+    with pytest.raises(OSError, match="away"):
+        sealed.destroy("ds_1.a")
+    with pytest.raises(OSError, match="away"):
+        sealed.destroy_group("ds_1")
+    assert list(keys.iterdir()) == []
+
+
+def test_keys_are_zero_before_their_names_go(sealed: Sealed, keys: Path, tmp_path: Path) -> None:
+    """Another name of the same file shows that its bytes were overwritten."""
+    os.link(keys / "ds_1.a.key", tmp_path / "link")
+    sealed.destroy("ds_1.a")
+    content = (tmp_path / "link").read_bytes()
+    assert content == bytes(len(content)) != b""
+
+
+def test_sealing_again_destroys_what_was_before(sealed: Sealed, objects: ObjectStore) -> None:
+    """Of a name there is one thing; the one before does not open any more."""
+    [name] = objects.names()
+    before = objects.get(name)
+    sealed.put("ds_1.a", b"other")
+    assert sealed.get("ds_1.a") == b"other"
+    objects.put(name, before)
+    with pytest.raises(ValueError, match="damaged"):
+        sealed.get("ds_1.a")
+
+
+def test_a_group_is_destroyed_but_some(sealed: Sealed, objects: ObjectStore, keys: Path) -> None:
+    """All of a group go, also those that a crash left half, but those that are named; other groups stay."""
+    for name in ("ds_1.b", "ds_1.c", "ds_1.d", "ds_2.a"):
+        sealed.put(name, CONTENT)
+    (keys / "ds_1.c.key").unlink()
+    objects.delete("ds_1.d.sealed")
+    assert sealed.names("ds_1").keys() == {"ds_1.a", "ds_1.b", "ds_1.c", "ds_1.d"}
+    for _ in range(2):
+        sealed.destroy_group("ds_1", but={"ds_1.b"})
+        assert sealed.names().keys() == {"ds_1.b", "ds_2.a"}
+    assert sealed.get("ds_1.b") == sealed.get("ds_2.a") == CONTENT
+
+
+@pytest.mark.parametrize("position", [0, 20, -1])
+def test_damage_is_noticed(sealed: Sealed, objects: ObjectStore, position: int) -> None:
+    """One changed bit anywhere, and it does not open."""
+    content = bytearray(objects.get("ds_1.a.sealed"))
+    content[position] ^= 1
+    objects.put("ds_1.a.sealed", bytes(content))
+    with pytest.raises(ValueError, match="damaged"):
+        sealed.get("ds_1.a")
+
+
+@pytest.mark.parametrize("position", [0, 20, -1])
+def test_damage_is_noticed_at_once(
+    sealed: Sealed, objects: ObjectStore, monkeypatch: pytest.MonkeyPatch, position: int
+) -> None:
+    """A store that keeps something else than it was given is at fault, and not what was to be sealed."""
+    create = objects.create
+
+    def keep_something_else(name: str, content: bytes) -> None:
+        changed = bytearray(content)
+        changed[position] ^= 1
+        create(name, bytes(changed))
+
+    monkeypatch.setattr(objects, "create", keep_something_else)
+    with pytest.raises(OSError, match="something else was read back"):
+        sealed.put("ds_1.b", CONTENT)
+
+
+def test_things_cannot_be_exchanged(sealed: Sealed, objects: ObjectStore, keys: Path) -> None:
+    """A thing opens only under its own name, even with its own key."""
+    sealed.put("ds_1.b", b"other")
+    objects.put("ds_1.b.sealed", objects.get("ds_1.a.sealed"))
+    with pytest.raises(ValueError, match="damaged"):
+        sealed.get("ds_1.b")
+    shutil.copy(keys / "ds_1.a.key", keys / "ds_1.b.key")
+    with pytest.raises(ValueError, match="something else"):
+        sealed.get("ds_1.b")
+
+
+def test_a_rotation_loses_nothing(sealed: Sealed, keys: Path, key_encryption: KeyEncryptionFile) -> None:
+    """Everything opens before, during and after a change of the key-encryption key, and every key is wrapped anew."""
+    sealed.put("ds_1.b", b"other")
+    (keys / "ds_1.c.key").write_bytes(b"")  # a crash cut it short
+    before = {path.name: path.read_bytes() for path in keys.glob("*.key")}
+    key_encryption.begin_rotation()
+    assert sealed.get("ds_1.a") == CONTENT
+    sealed.put("ds_1.d", b"meanwhile")
+    sealed.rewrap()
+    assert sealed.get("ds_1.a") == CONTENT
+    key_encryption.end_rotation()
+    assert [sealed.get(f"ds_1.{name}") for name in "abd"] == [CONTENT, b"other", b"meanwhile"]
+    after = {path.name: path.read_bytes() for path in keys.glob("*.key")}
+    assert not {before[name] for name in ("ds_1.a.key", "ds_1.b.key")} & set(after.values())
+    assert {path.name for path in keys.iterdir()} == set(after)
+
+
+def test_a_rotation_amid_traffic(sealed: Sealed, key_encryption: KeyEncryptionFile) -> None:
+    """Who seals, opens and destroys while keys are changed notices nothing, and nothing comes back."""
+
+    def traffic(number: int) -> None:
+        name = f"ds_2.{number}"
+        for _ in range(3):
+            sealed.put(name, b"%d" % number)
+            assert sealed.get(name) == b"%d" % number
+            assert sealed.get("ds_1.a") == CONTENT
+        if number % 2:
+            sealed.destroy(name)
+
+    with ThreadPoolExecutor(5) as threads:
+        done = [threads.submit(traffic, number) for number in range(8)]
+        for _ in range(5):
+            rotate(key_encryption, sealed)
+        for one in done:
+            one.result()
+    assert sealed.names("ds_2").keys() == {f"ds_2.{number}" for number in range(0, 8, 2)}
+    assert all(sealed.get(name) for name in sealed.names())
+
+
+def test_a_key_that_is_overwritten_as_it_is_read(sealed: Sealed, keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who opened the file of a key just before it was wrapped again reads zeros, and then the key: nothing is damaged.
+    Zeros that stay are."""
+    read_bytes, reads = Path.read_bytes, iter([True])
+
+    def overwritten(path: Path) -> bytes:
+        content = read_bytes(path)
+        return bytes(len(content)) if next(reads, False) else content
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "read_bytes", overwritten)
+        assert sealed.get("ds_1.a") == CONTENT
+    [file] = keys.glob("ds_1.a*")
+    file.write_bytes(bytes(file.stat().st_size))
+    with pytest.raises(ValueError, match="no wrapped key"):
+        sealed.get("ds_1.a")
+
+
+def test_without_the_key_encryption_key(sealed: Sealed, key_encryption: KeyEncryptionFile, tmp_path: Path) -> None:
+    """While its file is away, or another, nothing opens and nothing is sealed; when it is back, all is as before."""
+    file = tmp_path / "installation" / "kek"
+    content = file.read_text()
+    file.unlink()
+    for call in (lambda: sealed.get("ds_1.a"), lambda: sealed.put("ds_1.b", b"")):
+        with pytest.raises(KeyEncryptionKeyLost, match="put it back"):
+            call()
+    file.write_text("00" * 32)
+    with pytest.raises(KeyEncryptionKeyLost, match="another"):
+        sealed.get("ds_1.a")
+    file.write_text(content + "\n")
+    assert sealed.get("ds_1.a") == CONTENT

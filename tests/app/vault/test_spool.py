@@ -1,0 +1,83 @@
+"""A file that is clear to whoever holds it and noise to whoever finds it."""
+
+import io
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.vault import spool
+from app.vault.spool import Spool
+
+
+@pytest.fixture
+def spooled(tmp_path: Path) -> Iterator[Spool]:
+    with spool.create(tmp_path) as file:
+        yield file
+
+
+def on_disk(file: Spool) -> bytes:
+    """What somebody who has the disk, but not the process, finds."""
+    return os.pread(file._file.fileno(), 2**24, 0)
+
+
+@given(
+    pieces=st.lists(st.binary(max_size=100), max_size=20),
+    spans=st.lists(st.tuples(st.integers(0, 2000), st.integers(0, 200))),
+)
+def test_what_was_written_is_read_anywhere(
+    tmp_path_factory: pytest.TempPathFactory, pieces: list[bytes], spans: list[tuple[int, int]]
+) -> None:
+    """Written in any pieces, every span of the content is read as it was written, and nothing beyond the end."""
+    whole = b"".join(pieces)
+    with spool.create(tmp_path_factory.getbasetemp()) as file:
+        assert [file.write(piece) for piece in pieces] == [len(piece) for piece in pieces]
+        for start, length in spans:
+            file.seek(start)
+            assert file.read(length) == whole[start : start + length]
+        file.seek(0)
+        assert file.read() == whole
+        assert file.tell() == file.seek(0, io.SEEK_END) == len(whole)
+        assert io.BufferedReader(file).detach().seek(-len(whole), io.SEEK_CUR) == 0
+
+
+def test_on_the_disk_is_noise_without_a_name(spooled: Spool, tmp_path: Path) -> None:
+    """Of the content nothing is on the disk, not even whether two spools or two blocks hold the same; nor is a name."""
+    with spool.create(tmp_path) as other:
+        for file in (spooled, other):
+            for _ in range(100):
+                file.write(b"ann-7319,secret-" * 64)
+            found = on_disk(file)
+            assert len(found) == file.tell()
+            assert b"ann-7319" not in found
+            assert len({found[start : start + 16] for start in range(0, len(found), 16)}) == len(found) // 16
+        assert on_disk(spooled) != on_disk(other)
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_no_part_of_the_key_stream_serves_twice(spooled: Spool) -> None:
+    """What is written once can neither be written over nor continued from beyond its end."""
+    spooled.write(b"once")
+    for place in (0, 3, 5):
+        spooled.seek(place)
+        with pytest.raises(io.UnsupportedOperation):
+            spooled.write(b"twice")
+    spooled.seek(0)
+    assert spooled.read() == b"once"
+
+
+def test_it_goes_when_it_is_closed(tmp_path: Path) -> None:
+    """A closed spool has no key and no file; closing it again does nothing, and there is no place before its start."""
+    file = spool.create(tmp_path)
+    file.write(b"gone")
+    with pytest.raises(ValueError, match="position=-1"):
+        file.seek(-1)
+    key = file._key
+    assert len(key) == 32
+    file.close()
+    file.close()
+    assert file._key == b""
+    assert file._file.closed

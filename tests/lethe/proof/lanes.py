@@ -1,0 +1,22 @@
+"""What lanes show, made up: of a run that is as it should be, or not."""
+
+from typing import Any
+
+from lethe.proof import audit
+from lethe.proof.audit import AuditPlan, Guesses, Observed
+from lethe.proof.mechanism import Mechanism
+
+
+def observed(plan: AuditPlan, mechanism: Mechanism | None, **changed: Any) -> Observed:
+    """Nine of ten guesses are right and noise is as it is to be, but for what is changed."""
+    members = plan.lanes // 2
+    wrong = members // 10
+    assert mechanism is not None
+    parts: dict[str, Any] = {
+        "records": audit.law(mechanism, plan).records,
+        "guesses": Guesses(true_positives=members - wrong, members=members, false_positives=wrong, nonmembers=members),
+        "squares": float(plan.lanes),
+        "drift": 0.5,
+        "visits": 1.0,
+    }
+    return Observed(plan=plan, **parts | changed)

@@ -1,0 +1,468 @@
+import dataclasses
+import itertools
+import math
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from lethe.proof import accountant, conversion
+from lethe.proof.accountant import Chain, Exposure, Run
+from lethe.proof.errors import DomainError
+from lethe.proof.lookback import Lookback
+from lethe.proof.mechanism import Adjacency, Mechanism, Objective
+
+MNIST = 11982  # records of the digits 3 and 8, the experiment of Chien et al. (2024)
+CONVERGED = 5000
+
+
+def mechanism(**changed: Any) -> Mechanism:
+    set_up = {"num_slots": 100, "num_classes": 2, "l2": 0.05, "step_size": 2.0, "noise_scale": 0.1, "radius": 1.0}
+    return Mechanism(objective=Objective.LOGISTIC_REGRESSION, **{**set_up, "learn_steps": 50, **changed})
+
+
+def mnist(*, l2: float = 0.0119, noise_scale: float = 0.03) -> Mechanism:
+    return mechanism(num_slots=MNIST, l2=l2, step_size=1 / (0.25 + l2), noise_scale=noise_scale)
+
+
+@st.composite
+def mechanisms(draw: st.DrawFn) -> Mechanism:
+    """From contractions of 0.002 to contractions within 1e-12 of 1."""
+    classes = draw(st.sampled_from([2, 4]))
+    l2 = 10.0 ** draw(st.floats(-11, 1))
+    return mechanism(
+        num_slots=draw(st.integers(1, 10**7)),
+        num_classes=classes,
+        l2=l2,
+        step_size=draw(st.floats(0.05, 1.0)) * 2 / ((0.25 if classes == 2 else 0.5) + 2 * l2),
+        noise_scale=10.0 ** draw(st.floats(-6, 2)),
+    )
+
+
+runs = st.builds(Run, steps=st.integers(1, 3000), records=st.integers(0, 40))
+histories = st.lists(runs, min_size=1, max_size=8)
+
+
+def steps_of(history: list[Run]) -> int:
+    return sum(run.steps for run in history)
+
+
+def numbers(chain: Chain) -> list[float]:
+    return [chain.steps, chain.edits, chain.variance, chain.presence, chain.influence, accountant.unlearning_mu(chain)]
+
+
+# --- the recursion ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {},
+        {"step_size": 2 / 0.35},
+        {"l2": 1e-12},
+        {"l2": 2e-15},
+        {"l2": 100.0, "step_size": 2 / 200.25},
+        {"num_classes": 5, "step_size": 0.01},
+    ],
+)
+def test_it_is_the_recursion_step_by_step(changed):
+    """W <- c W + s and V <- c^2 V + nu^2, taken step by step with 50 digits, give the accountant's numbers."""
+    made = mechanism(**changed)
+    history = [Run(steps=40), Run(steps=7, records=3), Run(steps=1, records=2), Run(steps=25)]
+    with mpmath.workdps(50):
+        c, nu2 = mpmath.mpf(made.contraction), mpmath.mpf(made.step_variance)
+        s = mpmath.mpf(made.sensitivity(Adjacency.ZERO_OUT))
+        variance, presence, influences = mpmath.mpf(0), mpmath.mpf(0), []
+        for run in history:
+            influences += [presence] * run.records
+            for _ in range(run.steps):
+                variance, presence = c**2 * variance + nu2, c * presence + s
+                influences = [c * influence for influence in influences]
+        chain = accountant.replay(made, history)
+        assert chain.steps == 73
+        assert chain.variance == pytest.approx(float(variance), rel=1e-13)
+        assert chain.presence == pytest.approx(float(presence), rel=1e-13)
+        assert chain.influence == pytest.approx(float(sum(influences)), rel=1e-13)
+        mu = sum(influences) / mpmath.sqrt(variance)
+        assert accountant.unlearning_mu(chain) == pytest.approx(float(mu), rel=1e-11)
+        mu = 2 * influences[-1] / mpmath.sqrt(variance)
+        assert accountant.deletion_mu(chain, records=2, steps_present=47) == pytest.approx(float(mu), rel=1e-11)
+
+
+def test_a_long_run_is_stationary():
+    """After many steps W is s/(1 - c) and V is nu^2/(1 - c^2), also when c is within 1e-11 of 1."""
+    for made in (mechanism(), mechanism(l2=1e-11)):
+        chain = accountant.replay(made, [Run(steps=10**15)])
+        c = made.contraction
+        assert chain.presence == pytest.approx(made.sensitivity(Adjacency.ZERO_OUT) / (1 - c), rel=1e-12)
+        assert chain.variance == pytest.approx(made.step_variance / (1 - c) / (1 + c), rel=1e-12)
+
+
+def test_before_the_first_step_nothing_differs():
+    """A chain that has taken no step has the initial law, whatever the data."""
+    chain = accountant.started(mechanism())
+    assert (chain.steps, accountant.unlearning_mu(chain, records=5)) == (0, 0.0)
+
+
+def test_one_step_is_the_gaussian_mechanism():
+    """After one step, one record is worth the Gaussian mechanism: sensitivity over standard deviation."""
+    made = mechanism()
+    for adjacency in Adjacency:
+        expected = made.sensitivity(adjacency) / math.sqrt(made.step_variance)
+        assert accountant.release_mu(made, steps=1, adjacency=adjacency) == pytest.approx(expected, rel=1e-13)
+
+
+# --- laws ------------------------------------------------------------------------------------------------------------
+
+
+@given(made=mechanisms(), history=histories, run=runs, share=st.floats(0, 1))
+def test_splitting_a_run_changes_nothing(made, history, run, share):
+    """Without a cool-down, a run taken in two parts leaves the chain where the whole run leaves it."""
+    assume(run.steps > 1)
+    first = min(max(1, round(share * run.steps)), run.steps - 1)
+    whole = accountant.replay(made, [*history, run])
+    parts = accountant.replay(made, [*history, Run(steps=first, records=run.records), Run(steps=run.steps - first)])
+    assert numbers(parts) == pytest.approx(numbers(whole), rel=1e-11, abs=1e-300)
+
+
+@given(made=mechanisms(), history=histories)
+def test_keeping_books_is_replaying(made, history):
+    """Advancing run by run, as the service does, gives exactly what a verifier's replay gives."""
+    chain = accountant.started(made)
+    for run in history:
+        chain = accountant.advance(chain, run)
+    assert chain == accountant.replay(made, history)
+
+
+@given(made=mechanisms(), history=histories)
+def test_influence_is_the_sum_over_the_deleted(made, history):
+    """The influence of all who were deleted is the sum of what `deletion_mu` says of each of them."""
+    chain = accountant.replay(made, history)
+    present = itertools.accumulate((run.steps for run in history), initial=0)
+    each = [
+        accountant.deletion_mu(chain, records=run.records, steps_present=steps)
+        for run, steps in zip(history, present, strict=False)
+    ]
+    assert accountant.unlearning_mu(chain) == pytest.approx(math.fsum(each), rel=1e-11, abs=1e-300)
+    assert all(mu <= accountant.unlearning_mu(chain) * (1 + 1e-11) for mu in each)
+
+
+@given(made=mechanisms(), history=histories, records=st.integers(1, 50))
+def test_a_deletion_turns_presence_into_influence(made, history, records):
+    """Deleting moves records of one presence each into the influence, and a step then only lowers the sum."""
+    chain = accountant.replay(made, history)
+    before = accountant.unlearning_mu(chain, records=records)
+    expected = (chain.influence + records * chain.presence) / math.sqrt(chain.variance)
+    assert before == pytest.approx(expected, rel=1e-11)
+    after = accountant.advance(chain, Run(steps=1, records=records))
+    assert accountant.unlearning_mu(after) < before
+
+
+@given(made=mechanisms(), history=histories, steps=st.integers(1, 10**6))
+def test_steps_after_the_deletion_only_help(made, history, steps):
+    """More steps without the records never raise mu."""
+    fewer = accountant.replay(made, [*history, Run(steps=steps, records=1)])
+    more = accountant.advance(fewer, Run(steps=1))
+    assert accountant.unlearning_mu(more) <= accountant.unlearning_mu(fewer) * (1 + 1e-13)
+
+
+@given(made=mechanisms(), history=histories, records=st.integers(0, 10**6))
+def test_more_records_never_cost_less(made, history, records):
+    """mu grows with the number of deleted records, in `unlearning` and in `deletion`."""
+    chain = accountant.replay(made, history)
+    assert accountant.unlearning_mu(chain, records=records) < accountant.unlearning_mu(chain, records=records + 1)
+    present = history[0].steps
+    fewer, more = (accountant.deletion_mu(chain, records=r, steps_present=present) for r in (records, records + 1))
+    assert fewer <= more
+
+
+@given(made=mechanisms(), history=histories, factor=st.floats(1.01, 100))
+def test_noise_hides_in_proportion(made, history, factor):
+    """mu is inversely proportional to the noise."""
+    louder = dataclasses.replace(made, noise_scale=made.noise_scale * factor)
+    mu, less = (accountant.unlearning_mu(accountant.replay(m, history)) for m in (made, louder))
+    assert less * factor == pytest.approx(mu, rel=1e-11, abs=1e-300)
+
+
+@given(made=mechanisms(), history=histories, factor=st.integers(2, 1000))
+def test_a_crowd_hides_in_proportion(made, history, factor):
+    """mu is inversely proportional to the number of slots."""
+    slots = made.num_slots * factor
+    larger = dataclasses.replace(made, num_slots=slots, batch_size=slots)
+    mu, less = (accountant.unlearning_mu(accountant.replay(m, history)) for m in (made, larger))
+    assert less * factor == pytest.approx(mu, rel=1e-11, abs=1e-300)
+
+
+@given(made=mechanisms(), history=histories)
+def test_relearning_leaves_nothing_of_the_deleted(made, history):
+    """The first run of a chain owes nothing to whoever was null before it."""
+    assert accountant.unlearning_mu(accountant.replay(made, [Run(steps=9, records=history[0].records)])) == 0
+    assert accountant.deletion_mu(accountant.replay(made, history), records=3, steps_present=0) == 0
+
+
+# --- one release, and many -------------------------------------------------------------------------------------------
+
+
+@given(made=mechanisms(), steps=st.integers(1, 10**6))
+def test_a_release_costs_more_the_longer_its_run(made, steps):
+    """A run of more steps with the record says no less about it; merging two runs into one says no more than both."""
+    one, next_one, two = (
+        accountant.release_mu(made, steps=k, adjacency=Adjacency.ZERO_OUT) for k in (steps, steps + 1, 2 * steps)
+    )
+    assert one <= next_one * (1 + 1e-13)
+    assert two <= math.sqrt(2) * one * (1 + 1e-12)
+
+
+@given(made=mechanisms(), steps=st.integers(1, 1000))
+def test_replacement_is_twice_removal(made, steps):
+    """A record against another record is twice a record against nothing."""
+    null, other = (accountant.release_mu(made, steps=steps, adjacency=adjacency) for adjacency in Adjacency)
+    assert other == 2 * null
+
+
+@given(
+    first=mechanisms(), second=mechanisms(), records=st.integers(1, 20), steps=st.lists(st.integers(1, 500), max_size=9)
+)
+def test_releases_compose_in_quadrature(first, second, records, steps):
+    """mu^2 adds over all versions of all models, in any order, and grows with the square of the records."""
+    exposures = [
+        Exposure(mechanism=first, records=records, releases=accountant.tally(steps)),
+        Exposure(mechanism=second, records=1, releases=((7, 3),)),
+    ]
+    each = [records * accountant.release_mu(first, steps=k, adjacency=Adjacency.ZERO_OUT) for k in steps]
+    each += 3 * [accountant.release_mu(second, steps=7, adjacency=Adjacency.ZERO_OUT)]
+    expected = math.hypot(*each)
+    assert accountant.adaptive_mu(exposures) == pytest.approx(expected, rel=1e-12)
+    assert accountant.adaptive_mu(exposures[::-1]) == pytest.approx(expected, rel=1e-12)
+
+
+@given(made=mechanisms(), steps=st.lists(st.integers(1, 500), min_size=1, max_size=6), records=st.integers(1, 5))
+def test_reading_every_version_never_tells_less_than_reading_one(made, steps, records):
+    """Against readers of every version mu is at least the `deletion` mu of the last version with the record in it."""
+    chain = accountant.replay(made, [Run(steps=k) for k in steps])
+    exposure = Exposure(mechanism=made, records=records, releases=accountant.tally(steps))
+    at_once = accountant.deletion_mu(chain, records=records, steps_present=chain.steps)
+    assert accountant.adaptive_mu([exposure]) >= at_once * (1 - 1e-12)
+
+
+def test_tally_counts_runs_by_length():
+    """Runs of the same length are counted together, the shortest first."""
+    assert accountant.tally([4, 100, 4, 1]) == ((1, 1), (4, 2), (100, 1))
+    assert accountant.tally([]) == ()
+
+
+# --- a shorter history -----------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=300)
+@given(
+    made=mechanisms().filter(lambda made: made.contraction < 0.999),
+    history=st.lists(st.builds(Run, steps=st.integers(1, 30_000), records=st.integers(0, 40)), min_size=1, max_size=12),
+)
+def test_a_compact_history_bounds_the_whole_one(made, history):
+    """Leaving out what is old keeps the steps and the last run, and changes mu by less than 1e-12 of what a record
+    and the ball come to."""
+    left_out, short = accountant.compact(made, history)
+    assert left_out + steps_of(short) == steps_of(history)
+    assert short == history[len(history) - len(short) :]
+    whole, less = accountant.replay(made, history), accountant.replay(made, short, steps_before=left_out)
+    mu, mu_of_short = accountant.unlearning_mu(whole), accountant.unlearning_mu(less)
+    one_record = (whole.presence + made.radius) / math.sqrt(whole.variance)
+    assert mu_of_short == pytest.approx(mu, rel=1e-12, abs=1e-12 * one_record)
+    assert less.presence == pytest.approx(whole.presence, rel=1e-12)
+    assert less.variance == pytest.approx(whole.variance, rel=1e-12)
+
+
+def test_a_compact_history_does_not_grow_with_the_age_of_the_model():
+    """A history of ten thousand runs is stated in as many runs as the horizon holds, and those up to the next cut."""
+    made = mechanism()
+    left_out, short = accountant.compact(made, [Run(steps=50)] + [Run(steps=10, records=1)] * 10_000)
+    assert len(short) <= accountant.CUT + math.log(1e-18) / math.log(made.contraction) / 10
+    assert left_out + steps_of(short) == 100_050
+
+
+def test_a_history_is_cut_where_it_was_cut_before():
+    """A history that grows by a run begins where it began, but for once in a while: what was computed is known."""
+    made = mechanism()
+    grown = [[Run(steps=50)] + [Run(steps=10, records=1)] * age for age in range(1000, 1000 + 2 * accountant.CUT)]
+    began = [accountant.compact(made, history)[0] for history in grown]
+    assert len(set(began)) == 3
+
+
+# --- what is refused -------------------------------------------------------------------------------------------------
+
+NOT_COUNTS = [-1, 0.5, 3.0, math.nan, math.inf, True, None, "3", 2**53 + 1]
+
+
+@pytest.mark.parametrize("value", NOT_COUNTS)
+def test_counts_that_are_none_are_refused(value):
+    """Steps, records and versions are integers within range, or DomainError names them."""
+    made = mechanism()
+    chain = accountant.replay(made, [Run(steps=9)])
+    refused: list[Any] = [
+        ("steps", lambda: Run(steps=value)),
+        ("records", lambda: Run(steps=1, records=value)),
+        ("records", lambda: accountant.unlearning_mu(chain, records=value)),
+        ("records", lambda: accountant.deletion_mu(chain, records=value, steps_present=9)),
+        ("steps_present", lambda: accountant.deletion_mu(chain, records=1, steps_present=value)),
+        ("steps", lambda: accountant.release_mu(made, steps=value, adjacency=Adjacency.REPLACE)),
+        ("records", lambda: Exposure(mechanism=made, records=value, releases=((1, 1),))),
+        ("steps", lambda: Exposure(mechanism=made, records=1, releases=((value, 1),))),
+        ("count", lambda: Exposure(mechanism=made, records=1, releases=((1, 1), (1, value)))),
+    ]
+    for name, attempt in refused:
+        with pytest.raises(DomainError, match=f"integer {name}="):
+            attempt()
+
+
+def test_zero_is_no_run_and_no_release():
+    """A run of no steps, a release of no steps and an exposure of no records are refused: zero is never a default."""
+    made = mechanism()
+    for attempt in (
+        lambda: Run(steps=0),
+        lambda: accountant.release_mu(made, steps=0, adjacency=Adjacency.ZERO_OUT),
+        lambda: Exposure(mechanism=made, records=0, releases=()),
+        lambda: Exposure(mechanism=made, records=1, releases=((5, 0),)),
+    ):
+        with pytest.raises(DomainError):
+            attempt()
+
+
+def test_nobody_was_present_for_longer_than_the_chain():
+    """More steps present than the chain has taken are refused."""
+    with pytest.raises(DomainError, match="steps_present=10"):
+        accountant.deletion_mu(accountant.replay(mechanism(), [Run(steps=9)]), records=1, steps_present=10)
+
+
+@pytest.mark.parametrize("wrong", [math.nan, math.inf, -1.0])
+def test_nothing_is_certified_of_numbers_that_are_none(wrong):
+    """A chain with NaN, infinite or negative influence or noise raises instead of giving a mu."""
+    chain = accountant.replay(mechanism(), [Run(steps=9), Run(steps=9, records=1)])
+    for moved in (Lookback((1.0,), (wrong,)), Lookback((wrong,), (1.0,))):
+        with pytest.raises(DomainError):
+            accountant.unlearning_mu(dataclasses.replace(chain, edited=moved))
+
+
+# --- exact on quadratics: two Gaussian chains, simulated by their means and variances --------------------------------
+
+
+def exact_mu(made: Mechanism, *, curvatures: list[float], shifts: list[float]) -> float:
+    """mu of the last iterates of x <- (1 - eta h) x + shift + N(0, nu^2), with the shifts and without."""
+    distance, variance = 0.0, 0.0
+    for h, shift in zip(curvatures, shifts, strict=True):
+        slope = 1 - made.step_size * h
+        distance = slope * distance + shift
+        variance = slope**2 * variance + 2 * made.step_size * made.noise_scale**2
+    return abs(distance) / math.sqrt(variance)
+
+
+@pytest.mark.parametrize("l2", [1e-4, 0.05, 1.0])
+def test_it_is_exact_for_the_worst_quadratic(l2):
+    """For a quadratic of curvature m and shifts of s per differing record, the bound is the exact mu."""
+    made = mechanism(l2=l2, step_size=1 / (0.25 + l2))
+    history = [Run(steps=60), Run(steps=9, records=4), Run(steps=30, records=1), Run(steps=5)]
+    s = made.sensitivity(Adjacency.ZERO_OUT)
+    shifts = [5 * s] * 60 + [s] * 9 + [0.0] * 35
+    exact = exact_mu(made, curvatures=[l2] * 104, shifts=shifts)
+    assert accountant.unlearning_mu(accountant.replay(made, history)) / exact == pytest.approx(1, rel=1e-11)
+    exact = exact_mu(made, curvatures=[l2] * 60, shifts=[2 * s] * 60)
+    released = accountant.release_mu(made, steps=60, adjacency=Adjacency.REPLACE)
+    assert released / exact == pytest.approx(1, rel=1e-11)
+
+
+def test_it_is_exact_at_the_longest_step():
+    """Where the curvature L decides, the worst shifts alternate in sign, and the bound is exact again."""
+    made = mechanism(l2=0.05, step_size=6.3)
+    assert made.contraction == pytest.approx(made.step_size * made.smoothness - 1)
+    s = made.sensitivity(Adjacency.ZERO_OUT)
+    exact = exact_mu(made, curvatures=[0.3] * 40, shifts=[s * (-1) ** t for t in range(30)] + [0.0] * 10)
+    chain = accountant.replay(made, [Run(steps=30), Run(steps=10, records=1)])
+    assert accountant.unlearning_mu(chain) / exact == pytest.approx(1, rel=1e-11)
+
+
+@given(seed=st.integers(0, 2**32), share=st.floats(0.1, 1.9), l2=st.floats(1e-3, 1.0))
+def test_no_quadratic_exceeds_it(seed, share, l2):
+    """For any curvatures in [m, L], changing from step to step, and any admissible shifts, exact mu stays below."""
+    made = mechanism(l2=l2, step_size=share / (0.25 + l2))
+    generator = np.random.default_rng(seed)
+    history = [Run(steps=int(generator.integers(1, 60)))]
+    history += [Run(steps=int(generator.integers(1, 20)), records=int(generator.integers(0, 4))) for _ in range(3)]
+    present, shifts = sum(run.records for run in history), []
+    for run in history:
+        present -= run.records
+        shifts += list(made.sensitivity(Adjacency.ZERO_OUT) * present * generator.uniform(-1, 1, size=run.steps))
+    curvatures = list(generator.uniform(l2, 0.25 + l2, size=len(shifts)))
+    bound = accountant.unlearning_mu(accountant.replay(made, history))
+    assert exact_mu(made, curvatures=curvatures, shifts=shifts) <= bound * (1 + 1e-12)
+
+
+# --- published numbers -----------------------------------------------------------------------------------------------
+#
+# The tables and figures of Chien, Wang, Chen, Li (2024) compare a record with another record (`replace`): one deletion
+# counts there as two records of the `zero_out` kind.
+
+
+def test_example_vectors():
+    """The shift bound gives the example values computed with independent code."""
+    made = mechanism(num_slots=5000, l2=0.05, step_size=1.0, noise_scale=0.03)
+    chain = accountant.replay(made, [Run(steps=100), Run(steps=10, records=1)])
+    mu = accountant.deletion_mu(chain, records=1, steps_present=100)
+    assert mu == pytest.approx(0.0175220910708, rel=1e-11)
+    assert chain.influence == pytest.approx(0.00238076839878, rel=1e-11)
+    assert chain.variance == pytest.approx(0.0184613064759, rel=1e-11)
+    made = mechanism(l2=0.5, step_size=1.0, noise_scale=1.0)
+    mu = accountant.release_mu(made, steps=5, adjacency=Adjacency.ZERO_OUT)
+    assert mu == pytest.approx(0.0118705135065, rel=1e-11)
+
+
+def test_one_version_of_the_mnist_model():
+    """One version of a model that has converged, or that took 4 or 64 steps since the last, gives the known mu."""
+    for steps, expected in ((CONVERGED, 0.0504215001477), (4, 0.0153546872621), (64, 0.047912813963)):
+        mu = accountant.release_mu(mnist(), steps=steps, adjacency=Adjacency.REPLACE)
+        assert mu == pytest.approx(expected, rel=5e-9)
+
+
+@pytest.mark.parametrize(
+    ("forgetting", "expected"),
+    [
+        ([Run(steps=3, records=2)], 0.0438560277973),
+        ([Run(steps=10, records=20)] * 4, 0.719082919236),
+        ([Run(steps=4, records=2)] * 500, 0.246643008504),
+        ([Run(steps=21, records=20)] * 500, 0.304615767169),
+    ],
+)
+def test_sequences_of_deletions(forgetting, expected):
+    """Sequences of deletions from a converged model, up to the steady state, give the known mu."""
+    mu = accountant.unlearning_mu(accountant.replay(mnist(), [Run(steps=CONVERGED), *forgetting]))
+    assert mu == pytest.approx(expected, rel=1e-11)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "replaced", "removed"),
+    [
+        (0.05, 0.06598, 0.03299),
+        (0.1, 0.03600, 0.01800),
+        (0.5, 0.00861, 0.00431),
+        (1, 0.00465, 0.00232),
+        (2, 0.00253, 0.00126),
+        (5, 0.00116, 0.00058),
+    ],
+)
+def test_least_noise_for_one_step(epsilon, replaced, removed):
+    """One step after one deletion needs the known noise, a third to a half of what Chien et al. (Table 3) need."""
+    target = conversion.gdp_mu(epsilon=epsilon, delta=1 / MNIST)
+    for records, expected in ((2, replaced), (1, removed)):
+        made = mnist(l2=1e-6 * MNIST, noise_scale=1.0)
+        chain = accountant.replay(made, [Run(steps=CONVERGED), Run(steps=1, records=records)])
+        assert accountant.unlearning_mu(chain) / target == pytest.approx(expected, abs=6e-6)
+
+
+@pytest.mark.parametrize(("versions", "expected"), [(1, 0.130), (10, 0.183), (100, 0.480)])
+def test_against_readers_of_every_version(versions, expected):
+    """A record in a converged version and in others 4 steps apart has the known epsilon against all readers."""
+    releases = ((4, versions - 1), (CONVERGED, 1))[versions == 1 :]
+    mu = accountant.adaptive_mu([Exposure(mechanism=mnist(), records=2, releases=releases)])
+    assert conversion.gdp_epsilon(mu=mu, delta=1 / MNIST) == pytest.approx(expected, abs=6e-4)

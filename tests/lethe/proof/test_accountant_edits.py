@@ -1,0 +1,313 @@
+"""Edits of every kind, models that were not learned here, and histories that begin anew."""
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lethe.proof import accountant, conversion
+from lethe.proof.accountant import Exposure, Run
+from lethe.proof.errors import DomainError
+from lethe.proof.mechanism import Adjacency, Mechanism, Objective
+
+
+def mechanism(**changed: Any) -> Mechanism:
+    set_up = {"num_slots": 100, "num_classes": 2, "l2": 0.05, "step_size": 2.0, "noise_scale": 0.1, "radius": 1.0}
+    return Mechanism(objective=Objective.LOGISTIC_REGRESSION, **{**set_up, "learn_steps": 50, **changed})
+
+
+few = st.integers(0, 6)
+runs = st.builds(Run, steps=st.integers(1, 40), records=few, inserted=few, corrected=few)
+histories = st.lists(runs, min_size=1, max_size=6)
+made_with = st.builds(mechanism, l2=st.sampled_from([1e-4, 0.05, 1.0]), step_size=st.floats(0.1, 1.5))
+
+
+def steps_of(history: list[Run]) -> int:
+    return sum(run.steps for run in history)
+
+
+def gaps(history: list[Run], weights: list[int]) -> list[int]:
+    """How many records the data differ by from the final data, in each step."""
+    return [sum(weights[index + 1 :]) for index, run in enumerate(history) for _ in range(run.steps)]
+
+
+def stepwise(made: Mechanism, differing: list[int], *, apart: float = 0.0) -> float:
+    """mu by the recursion, one step at a time, with `differing` records in each and starts `apart`."""
+    influence, variance = apart, 0.0
+    for records in differing:
+        influence = made.contraction * influence + records * made.sensitivity(Adjacency.ZERO_OUT)
+        variance = made.contraction**2 * variance + made.step_variance
+    return influence / math.sqrt(variance)
+
+
+def exact_mu(made: Mechanism, *, curvatures: list[float], pulls: list[float], apart: float = 0.0) -> float:
+    """mu of x <- (1 - eta h) x + eta g / n0 + N(0, nu^2) from two points `apart`, whose g differ by `pulls`."""
+    distance, variance = apart, 0.0
+    for h, pull in zip(curvatures, pulls, strict=True):
+        slope = 1 - made.step_size * h
+        distance = slope * distance + made.step_size * pull / made.num_slots
+        variance = slope**2 * variance + made.step_variance
+    return abs(distance) / math.sqrt(variance)
+
+
+# --- edits -----------------------------------------------------------------------------------------------------------
+
+
+@given(made=made_with, history=histories)
+def test_every_edit_ages_from_when_it_was_made(made, history):
+    """Until it is made, a deletion or insertion counts one record in each step, and a correction counts two."""
+    weights = [run.records + run.inserted + 2 * run.corrected for run in history]
+    chain = accountant.replay(made, history)
+    assert accountant.unlearning_mu(chain) == pytest.approx(stepwise(made, gaps(history, weights)), rel=1e-10)
+    assert chain.edits == sum(weights)
+
+
+@given(made=made_with, history=histories)
+def test_an_insertion_costs_what_a_deletion_costs(made, history):
+    """Exchanging deletions and insertions, or a correction for two deletions, changes no number."""
+    deleted = [Run(steps=run.steps, records=run.records + run.inserted + 2 * run.corrected) for run in history]
+    assert accountant.replay(made, history) == accountant.replay(made, deleted)
+
+
+@pytest.mark.parametrize(
+    ("edit", "pull"),
+    [({"records": 3}, 3.0), ({"inserted": 3}, -3.0), ({"corrected": 3}, 6.0), ({"records": 1, "inserted": 2}, 3.0)],
+)
+@pytest.mark.parametrize("l2", [1e-4, 0.05, 1.0])
+def test_every_kind_of_edit_is_exact_for_the_worst_quadratic(edit, pull, l2):
+    """For curvature m and records that pull as hard as they can, the bound is the exact mu of every kind of edit."""
+    made = mechanism(l2=l2, step_size=1 / (0.25 + l2))
+    chain = accountant.replay(made, [Run(steps=60), Run(steps=9, **edit)])
+    exact = exact_mu(made, curvatures=[l2] * 69, pulls=[pull] * 60 + [0.0] * 9)
+    assert accountant.unlearning_mu(chain) / exact == pytest.approx(1, rel=1e-12)
+
+
+@settings(max_examples=200)
+@given(seed=st.integers(0, 2**32), share=st.floats(0.1, 1.9), l2=st.floats(1e-3, 1.0))
+def test_no_quadratic_exceeds_it_however_slots_are_edited(seed, share, l2):
+    """Slots filled, emptied and corrected at random, several times over: the exact mu stays below the bound."""
+    made = mechanism(l2=l2, step_size=share / (0.25 + l2))
+    generator = np.random.default_rng(seed)
+    slots = np.where(generator.random(5) < 0.5, generator.uniform(-1, 1, 5), 0.0)  # 0: null
+    history, contents = [], []
+    for index in range(5):
+        edits = {"records": 0, "inserted": 0, "corrected": 0}
+        for slot in range(5) if index else ():
+            fresh = generator.choice([-1.0, 1.0])
+            match generator.integers(4), slots[slot]:
+                case 0, 0.0:
+                    slots[slot], edits["inserted"] = fresh, edits["inserted"] + 1
+                case 1, content if content:
+                    slots[slot], edits["records"] = 0.0, edits["records"] + 1
+                case 2, content if content:
+                    slots[slot], edits["corrected"] = fresh, edits["corrected"] + 1
+        history.append(Run(steps=int(generator.integers(1, 30)), **edits))
+        contents += [slots.copy()] * history[-1].steps
+    pulls = [float((content - slots).sum()) for content in contents]
+    curvatures = list(generator.uniform(l2, 0.25 + l2, size=len(pulls)))
+    bound = accountant.unlearning_mu(accountant.replay(made, history))
+    assert exact_mu(made, curvatures=curvatures, pulls=pulls) <= bound * (1 + 1e-12)
+    assert exact_mu(made, curvatures=[l2] * len(pulls), pulls=pulls) <= bound * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("value", [-1, 0.5, math.nan, math.inf, True, None, "3"])
+@pytest.mark.parametrize("kind", ["inserted", "corrected"])
+def test_edits_are_counted(kind, value):
+    """What is not a count of edits is refused by name."""
+    with pytest.raises(DomainError, match=f"integer {kind}="):
+        Run(steps=1, **{kind: value})
+
+
+def test_only_runs_move_a_chain():
+    """An event of another kind is refused, even one that looks like a run."""
+
+    @dataclasses.dataclass
+    class Jog:
+        steps: int = 3
+        edits: int = 0
+        mechanism: None = None
+
+    stranger: Any = Jog()
+    with pytest.raises(DomainError, match="Jog"):
+        accountant.advance(accountant.started(mechanism()), stranger)
+
+
+# --- records that came late ------------------------------------------------------------------------------------------
+
+
+@given(made=made_with, absent=st.integers(1, 60), present=st.integers(1, 60), since=st.integers(1, 60))
+def test_a_record_that_came_late_is_compared_from_its_arrival(made, absent, present, since):
+    """Neither the noise nor the steps before an insertion count: it is as if the chain had begun there."""
+    chain = accountant.replay(made, [Run(steps=absent), Run(steps=present, inserted=2), Run(steps=since, records=2)])
+    late = accountant.deletion_mu(chain, records=2, steps_present=present, steps_absent=absent)
+    assert late == pytest.approx(stepwise(made, [2] * present + [0] * since), rel=1e-10)
+    young = accountant.replay(made, [Run(steps=present), Run(steps=since)])
+    assert late == pytest.approx(accountant.deletion_mu(young, records=2, steps_present=present), rel=1e-12)
+    pulls = [0.0] * absent + [2.0] * present + [0.0] * since
+    assert exact_mu(made, curvatures=[made.l2] * len(pulls), pulls=pulls) <= late * (1 + 1e-12)
+
+
+def test_noise_from_before_an_arrival_would_not_hide_it():
+    """With all the chain's noise mu would be too small: a quadratic that forgets the start at once exceeds it."""
+    made = mechanism(l2=0.01, step_size=1 / 0.26)
+    chain = accountant.replay(made, [Run(steps=200), Run(steps=5, inserted=1)])
+    curvatures = [0.26] * 200 + [0.01] * 5
+    exact = exact_mu(made, curvatures=curvatures, pulls=[0.0] * 200 + [1.0] * 5)
+    push = accountant.replay(made, [Run(steps=5)]).presence
+    assert push / math.sqrt(chain.variance) < 0.7 * exact
+    late = accountant.deletion_mu(chain, records=1, steps_present=5, steps_absent=200)
+    assert exact <= late
+    assert late == accountant.release_mu(made, steps=5, adjacency=Adjacency.ZERO_OUT)
+
+
+@given(made=made_with, history=histories, data=st.data())
+def test_one_person_is_followed_alone(made, history, data):
+    """`deletion` is `unlearning` of the history since their records came in which nothing else is edited."""
+    came = data.draw(st.integers(0, len(history) - 1))
+    left = data.draw(st.integers(came, len(history) - 1))
+    spans = {"steps_absent": steps_of(history[:came]), "steps_present": steps_of(history[came:left])}
+    own = [Run(steps=run.steps, records=3 if place == left else 0) for place, run in enumerate(history)][came:]
+    found = accountant.deletion_mu(accountant.replay(made, history), records=3, **spans)
+    assert found == pytest.approx(accountant.unlearning_mu(accountant.replay(made, own)), rel=1e-10)
+
+
+def test_records_come_and_go_between_runs():
+    """An arrival or a deletion in the middle of a run, or after the last, is refused."""
+    chain = accountant.replay(mechanism(), [Run(steps=5), Run(steps=7)])
+    for spans in ({"steps_present": 4}, {"steps_present": 2, "steps_absent": 3}, {"steps_present": 6}):
+        with pytest.raises(DomainError, match="runs to begin"):
+            accountant.deletion_mu(chain, records=1, **spans)
+    with pytest.raises(DomainError, match="steps_present"):
+        accountant.deletion_mu(chain, records=1, steps_present=6, steps_absent=7)
+    assert accountant.deletion_mu(chain, records=1, steps_present=0, steps_absent=12) == 0
+
+
+def test_relearning_forgets_but_what_was_read_was_read():
+    """A new chain owes nothing to edits of the last, while versions of both count against their readers."""
+    made = mechanism()
+    assert accountant.unlearning_mu(accountant.replay(made, [Run(steps=50, records=5, inserted=1, corrected=2)])) == 0
+    before = Exposure(mechanism=made, records=1, releases=((9, 2), (50, 1)))
+    after = Exposure(mechanism=dataclasses.replace(made, noise_scale=0.3), records=1, releases=((50, 1),))
+    read = [accountant.adaptive_mu(exposures) for exposures in ([before], [after], [before, after])]
+    assert read[2] == pytest.approx(math.hypot(read[0], read[1]), rel=1e-14)
+
+
+# --- models that were not learned here -------------------------------------------------------------------------------
+
+
+@given(made=made_with, history=histories)
+def test_an_imported_model_starts_anywhere_in_the_ball(made, history):
+    """W begins at 2R and V at 0, in `unlearning` and in `deletion` alike."""
+    weights = [run.edits for run in history]
+    chain = accountant.resume(accountant.imported(made), history)
+    expected = stepwise(made, gaps(history, weights), apart=2 * made.radius)
+    assert accountant.unlearning_mu(chain) == pytest.approx(expected, rel=1e-10)
+    present = history[0].steps
+    expected = stepwise(made, [4] * present + [0] * (chain.steps - present), apart=2 * made.radius)
+    assert accountant.deletion_mu(chain, records=4, steps_present=present) == pytest.approx(expected, rel=1e-10)
+
+
+def test_a_record_inserted_after_the_import_owes_nothing_to_it():
+    """Until it came both histories were one, wherever that began."""
+    made, history = mechanism(), [Run(steps=20), Run(steps=5, inserted=1), Run(steps=8, records=1)]
+    chains = accountant.resume(accountant.imported(made), history), accountant.replay(made, history)
+    here, there = (accountant.deletion_mu(c, records=1, steps_present=5, steps_absent=20) for c in chains)
+    assert here == there
+
+
+def test_nothing_is_known_of_an_imported_model_before_its_first_step():
+    """Without noise no bound is finite."""
+    chain = accountant.imported(mechanism())
+    assert accountant.unlearning_mu(chain) == math.inf
+    assert accountant.deletion_mu(chain, records=1, steps_present=0) == math.inf
+
+
+@given(made=made_with, steps=st.integers(1, 10**5), radius=st.floats(1e-3, 1e3))
+def test_reset_is_its_formula(made, steps, radius):
+    """K steps from anywhere have mu = c^K 2R / sqrt(nu^2 (1 - c^2K)/(1 - c^2)), attained and falling in K."""
+    made = dataclasses.replace(made, radius=radius)
+    c = made.contraction
+    variance = made.step_variance * math.expm1(2 * steps * math.log(c)) / math.expm1(2 * math.log(c))
+    mu = accountant.reset_mu(made, steps=steps)
+    assert mu == pytest.approx(2 * radius * c**steps / math.sqrt(variance), rel=1e-10, abs=1e-300)
+    assert accountant.reset_mu(made, steps=steps + 1) <= mu
+
+
+@pytest.mark.parametrize(("epsilon_mu", "steps"), [(0.3, 60), (3.0, 5)])
+def test_reset_is_exact_for_the_worst_quadratic(epsilon_mu, steps):
+    """Two starts at opposite ends of the ball and curvature m attain it."""
+    made = mechanism(radius=epsilon_mu)
+    exact = exact_mu(made, curvatures=[0.05] * steps, pulls=[0.0] * steps, apart=2 * epsilon_mu)
+    assert accountant.reset_mu(made, steps=steps) / exact == pytest.approx(1, rel=1e-12)
+
+
+def test_known_steps_that_forget_any_start():
+    """For the MNIST model of Chien et al. and R = 100, 167 steps reach (1, 1/n) and 211 reach (0.1, 1/n)."""
+    made = mechanism(num_slots=11982, l2=0.0119, step_size=1 / 0.2619, noise_scale=0.03, radius=100.0)
+    for epsilon, least in ((1.0, 167), (0.1, 211)):
+        target = conversion.gdp_mu(epsilon=epsilon, delta=1 / 11982)
+        assert accountant.reset_mu(made, steps=least) <= target < accountant.reset_mu(made, steps=least - 1)
+
+
+# --- beginning anew --------------------------------------------------------------------------------------------------
+
+
+@given(made=made_with, history=histories)
+def test_a_restart_is_an_import_before_the_best_run(made, history):
+    """The bound is the least over runs of the history that begins there, anywhere in the ball."""
+    best = min(
+        accountant.unlearning_mu(accountant.resume(accountant.imported(made), history[index:]))
+        for index in range(len(history))
+    )
+    assert accountant.restart_mu(made, history) == pytest.approx(best, rel=1e-10)
+
+
+def test_a_restart_helps_where_very_much_was_edited():
+    """The ball is never wider than 2R: editing ten times every slot moves nothing further."""
+    made = mechanism(l2=1e-4, step_size=1 / 0.2501, radius=1.0)
+    history = [Run(steps=5000), Run(steps=40, corrected=100), Run(steps=400, records=1)]
+    chain = accountant.replay(made, history)
+    assert accountant.restart_mu(made, history) < 0.01 * accountant.unlearning_mu(chain)
+    assert accountant.restart_mu(made, history[:2]) == pytest.approx(accountant.reset_mu(made, steps=40), rel=1e-12)
+    assert accountant.restart_mu(made, []) == math.inf
+
+
+def test_a_restart_does_not_pay_where_little_was_edited():
+    """One deletion is smaller than the ball."""
+    made = mechanism(radius=20.0)
+    history = [Run(steps=100), Run(steps=9, records=1)]
+    assert accountant.unlearning_mu(accountant.replay(made, history)) < accountant.restart_mu(made, history)
+
+
+# --- in other words --------------------------------------------------------------------------------------------------
+
+
+@given(mu=st.floats(0, 100), order=st.floats(1.001, 1e6))
+def test_renyi_divergence_is_that_of_two_gaussians(mu, order):
+    """alpha mu^2 / 2, the Renyi divergence of N(0, 1) and N(mu, 1)."""
+    assert accountant.renyi_divergence(mu=mu, order=order) == pytest.approx(order * mu**2 / 2, rel=1e-14, abs=1e-300)
+
+
+@pytest.mark.parametrize(("mu", "order"), [(math.nan, 2.0), (-1.0, 2.0), (math.inf, 2.0), (1.0, 1.0), (1.0, math.nan)])
+def test_no_renyi_divergence_without_numbers(mu, order):
+    """A mu that is none, or an order not above 1, is refused."""
+    with pytest.raises(DomainError):
+        accountant.renyi_divergence(mu=mu, order=order)
+
+
+@given(made=made_with, history=st.lists(runs, min_size=1, max_size=40))
+def test_a_compact_history_bounds_edits_of_every_kind(made, history):
+    """Leaving out what is old changes mu by no more than the rest of it; what varied is left as it was."""
+    long = [dataclasses.replace(run, steps=50 * run.steps) for run in history]
+    left_out, short = accountant.compact(made, long)
+    whole, less = accountant.replay(made, long), accountant.replay(made, short, steps_before=left_out)
+    rest = 1e-16 * made.radius / math.sqrt(whole.variance)
+    assert accountant.unlearning_mu(less) >= accountant.unlearning_mu(whole) * (1 - 1e-11) - rest
+    assert less.steps == whole.steps
+    louder = dataclasses.replace(made, noise_scale=1.0)
+    varied = [*long, Run(steps=3, mechanism=louder)]
+    assert accountant.compact(made, varied) == (0, varied)

@@ -1,0 +1,260 @@
+"""Chains whose runs differ in step size and noise scale: the string is bent where the noise fell, if anywhere."""
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from lethe.proof import accountant
+from lethe.proof.accountant import Run
+from lethe.proof.errors import PreconditionError
+from lethe.proof.mechanism import Adjacency, Mechanism, Objective
+from tests.lethe.proof.paths import Step, calls, pulled_mu, quadratic_mu, worst_slopes
+
+FIRST = Mechanism(
+    objective=Objective.LOGISTIC_REGRESSION,
+    num_slots=100,
+    num_classes=2,
+    l2=0.05,
+    step_size=2.0,
+    noise_scale=0.1,
+    radius=1.0,
+    learn_steps=50,
+)
+
+
+def with_(**changed: Any) -> Mechanism:
+    return dataclasses.replace(FIRST, **changed)
+
+
+variants = st.builds(with_, step_size=st.floats(0.05, 6.0), noise_scale=st.floats(0.02, 0.5))
+few = st.integers(0, 3)
+runs = st.builds(
+    Run,
+    steps=st.integers(1, 25),
+    records=few,
+    inserted=few,
+    corrected=few,
+    mechanism=st.none() | variants,
+)
+histories = st.lists(runs, min_size=1, max_size=6)
+
+
+def steps_of(history: list[Run]) -> Iterator[tuple[Mechanism, int]]:
+    """For every step its mechanism and how many records the data differ by from the final data."""
+    made = FIRST
+    for index, run in enumerate(history):
+        made = run.mechanism or made
+        differing = sum(later.edits for later in history[index + 1 :])
+        yield from [(made, differing)] * run.steps
+
+
+def path_of(history: list[Run]) -> list[Step]:
+    return [
+        (made.contraction, made.step_variance, differing * made.sensitivity(Adjacency.ZERO_OUT))
+        for made, differing in steps_of(history)
+    ]
+
+
+def stepwise(history: list[Run], *, apart: float = 0.0) -> float:
+    """mu of the string under the path of every single step, with 50 digits."""
+    return pulled_mu(path_of(history), apart=apart)
+
+
+def one_piece(history: list[Run]) -> float:
+    """W / sqrt(V), taken one step at a time: no bound where the string is bent."""
+    influence, variance = 0.0, 0.0
+    for contraction, noise, push in path_of(history):
+        influence, variance = contraction * influence + push, contraction**2 * variance + noise
+    return influence / math.sqrt(variance)
+
+
+def exact_mu(history: list[Run], *, slopes: list[float], signs: list[float]) -> float:
+    """mu of x <- slope x + eta g / n0 + N(0, nu^2), whose g differ by `signs` times the differing records."""
+    return quadratic_mu(path_of(history), slopes=slopes, signs=signs)
+
+
+# --- the string ------------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=300)
+@given(history=histories, imported=st.booleans())
+def test_it_is_the_string_under_every_step(history, imported):
+    """The chain has the string of all its steps; where several were edited at different times their strings add, which
+    is no less."""
+    apart = 2 * FIRST.radius if imported else 0.0
+    chain = accountant.resume(accountant.imported(FIRST) if imported else accountant.started(FIRST), history)
+    mu, exact = accountant.unlearning_mu(chain), stepwise(history, apart=apart)
+    assert mu >= exact * (1 - 1e-10)
+    if sum(run.edits > 0 for run in history[1:]) + imported <= 1:
+        assert mu == pytest.approx(exact, rel=1e-10)
+
+
+@given(history=histories, records=st.integers(0, 9))
+def test_what_is_deleted_now_is_asked_as_if_it_had_been(history, records):
+    """Asking what a deletion would leave is asking after it, with no step run."""
+    chain = accountant.replay(FIRST, history)
+    after = accountant.erased(chain, records=records)
+    assert accountant.unlearning_mu(chain, records=records) == accountant.unlearning_mu(after)
+    assert after.influence == pytest.approx(chain.influence + records * chain.presence, rel=1e-12)
+
+
+@given(history=histories, sizes=st.lists(st.floats(0.05, 6.0), min_size=6, max_size=6))
+def test_neither_step_size_nor_rising_noise_bends_the_string(history, sizes):
+    """Whatever the step sizes, while the noise does not fall mu is W / sqrt(V)."""
+    scales = sorted(run.mechanism.noise_scale if run.mechanism else 0.1 for run in history)
+    history = [
+        dataclasses.replace(run, mechanism=with_(step_size=size, noise_scale=scale))
+        for run, size, scale in zip(history, sizes, scales, strict=False)
+    ]
+    chain = accountant.replay(FIRST, history)
+    assert accountant.unlearning_mu(chain) == pytest.approx(one_piece(history), rel=1e-10)
+    assert accountant.unlearning_mu(chain) == pytest.approx(stepwise(history), rel=1e-10)
+
+
+TOO_SOON = [Run(steps=50, mechanism=with_(noise_scale=1.0)), Run(steps=5, mechanism=FIRST), Run(steps=1, records=1)]
+
+
+def test_the_noise_of_before_a_fall_does_not_hide_what_came_after():
+    """W / sqrt(V) would hide the quiet steps behind the loud ones; the string does not, and a quadratic attains it."""
+    bound = accountant.unlearning_mu(accountant.replay(FIRST, TOO_SOON))
+    slopes = [0.9] * 50 + [0.4] + [0.9] * 5  # at the first quiet step the curvature is L
+    exact = exact_mu(TOO_SOON, slopes=slopes, signs=[1.0] * 56)
+    assert 1.2 * one_piece(TOO_SOON) < exact <= bound
+    best = worst_slopes(path_of(TOO_SOON))
+    assert exact_mu(TOO_SOON, slopes=best, signs=[1.0] * 56) == pytest.approx(bound, rel=1e-6)
+
+
+def test_more_steps_straighten_it():
+    """Once enough steps have followed the last edit the string is straight, and remains so."""
+    for steps, straight in ((0, False), (100, True), (101, True), (400, True)):
+        history = [*TOO_SOON, Run(steps=steps)] if steps else TOO_SOON
+        ratio = accountant.unlearning_mu(accountant.replay(FIRST, history)) / one_piece(history)
+        assert (ratio < 1 + 1e-10) is straight
+        assert ratio > 1 - 1e-10
+
+
+@given(history=histories, more=st.integers(1, 60))
+def test_steps_on_equal_data_never_raise_it(history, more):
+    """Steps without edits only help, whatever they ran with and whatever was before."""
+    fewer = accountant.unlearning_mu(accountant.replay(FIRST, history))
+    assert accountant.unlearning_mu(accountant.replay(FIRST, [*history, Run(steps=more)])) <= fewer * (1 + 1e-12)
+
+
+# --- exact on quadratics ---------------------------------------------------------------------------------------------
+
+
+def slopes_within(history: list[Run], draw: Any) -> list[float]:
+    """1 - eta h for curvatures h in [m, L] chosen by `draw` for every step."""
+    return [1 - made.step_size * draw(made.strong_convexity, made.smoothness) for made, _ in steps_of(history)]
+
+
+@settings(max_examples=300)
+@given(history=histories, seed=st.integers(0, 2**32))
+def test_no_quadratic_exceeds_it(history, seed):
+    """For any curvatures in [m, L] and any pulls of the records, step by step, the exact mu stays below the bound."""
+    bound = accountant.unlearning_mu(accountant.replay(FIRST, history))
+    generator = np.random.default_rng(seed)
+    count = sum(run.steps for run in history)
+    ends = [
+        slopes_within(history, generator.uniform),
+        slopes_within(history, lambda low, high: generator.choice([low, high], p=[0.9, 0.1])),
+    ]
+    for slopes, signs in itertools.product(ends, ([1.0] * count, list(generator.uniform(-1, 1, count)))):
+        assert exact_mu(history, slopes=slopes, signs=signs) <= bound * (1 + 1e-10)
+
+
+@given(history=histories)
+def test_it_is_exact_for_the_worst_quadratic(history):
+    """While the noise does not fall, the quadratic of curvature m attains the bound, however eta and sigma vary."""
+    assume(all(made.step_size <= 5 for made, _ in steps_of(history)))
+    chain = accountant.replay(FIRST, history)
+    slopes = slopes_within(history, lambda low, high: low)
+    exact = exact_mu(history, slopes=slopes, signs=[1.0] * len(slopes))
+    assert exact <= accountant.unlearning_mu(chain) * (1 + 1e-11)
+    noises = [made.noise_scale for made, _ in steps_of(history)]
+    if noises == sorted(noises):
+        assert exact == pytest.approx(accountant.unlearning_mu(chain), rel=1e-11)
+
+
+# --- books -----------------------------------------------------------------------------------------------------------
+
+
+@given(history=histories)
+def test_keeping_books_is_replaying(history):
+    """Advancing run by run gives exactly what a replay gives, falls included."""
+    chain = accountant.started(FIRST)
+    for index, run in enumerate(history, start=1):
+        chain = accountant.advance(chain, run)
+        assert chain == accountant.replay(FIRST, history[:index])
+
+
+@given(history=histories)
+def test_naming_the_same_mechanism_is_naming_none(history):
+    """A run that states the mechanism of the run before it is the run that states none, to the last bit."""
+    plain = [dataclasses.replace(run, mechanism=None) for run in history]
+    named = [dataclasses.replace(run, mechanism=FIRST) for run in history]
+    assert accountant.replay(FIRST, named) == accountant.replay(FIRST, plain)
+
+
+@given(history=histories, data=st.data())
+def test_one_person_is_followed_through_varying_runs(history, data):
+    """`deletion` where mechanisms vary is the string over the steps since the records came, theirs alone."""
+    came = data.draw(st.integers(0, len(history) - 1))
+    left = data.draw(st.integers(came, len(history) - 1))
+    absent, present = (sum(run.steps for run in part) for part in (history[:came], history[came:left]))
+    mechanisms = [made for made, _ in steps_of(history)][absent:]
+    path = [
+        (made.contraction, made.step_variance, 2 * made.sensitivity(Adjacency.ZERO_OUT) * (step < present))
+        for step, made in enumerate(mechanisms)
+    ]
+    chain = accountant.replay(FIRST, history)
+    found = accountant.deletion_mu(chain, records=2, steps_present=present, steps_absent=absent)
+    assert found == pytest.approx(pulled_mu(path), rel=1e-10)
+
+
+@given(history=histories)
+def test_a_restart_is_the_best_import(history):
+    """The comparison begins anew before the run where that helps most; strings of several edits add."""
+    spelt, made = [], FIRST
+    for run in history:
+        made = run.mechanism or made
+        spelt.append(dataclasses.replace(run, mechanism=made))
+    best = min(stepwise(spelt[index:], apart=2.0) for index in range(len(spelt)))
+    found = accountant.restart_mu(FIRST, history)
+    assert found >= best * (1 - 1e-10)
+    if not any(run.edits for run in history[1:]):
+        assert found == pytest.approx(best, rel=1e-10)
+
+
+def test_a_long_chain_costs_what_the_runs_within_its_horizon_cost():
+    """Asking after a chain of many runs looks at those that still count, and of the others only at which they are."""
+
+    def cost(runs: int, steps: int) -> int:
+        chain = accountant.replay(FIRST, [Run(steps=steps)] * runs)
+        return calls(lambda: accountant.unlearning_mu(chain, records=1))
+
+    assert cost(2, 10**9) <= cost(2, 10**6) + 9
+    assert cost(300, 50) <= cost(200, 50) + 100 + 9
+
+
+# --- what is refused -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("changed", [{"num_slots": 101}, {"num_classes": 3}, {"l2": 0.06}, {"radius": 2.0}])
+def test_a_chain_keeps_its_problem(changed):
+    """Runs of one chain may differ in step size and noise scale, and in nothing else the bound depends on."""
+    run = Run(steps=1, mechanism=with_(**changed))
+    attempts: list[Any] = [
+        lambda: accountant.replay(FIRST, [run]),
+        lambda: accountant.restart_mu(FIRST, [run]),
+    ]
+    for attempt in attempts:
+        with pytest.raises(PreconditionError, match=f"same_problem: Expected {next(iter(changed))}="):
+            attempt()

@@ -1,0 +1,471 @@
+"""Bounds from samples against other ways to compute them, and the law of lanes against its recursion."""
+
+import json
+import math
+from dataclasses import asdict, replace
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import special, stats
+
+from lethe.proof import audit, conversion
+from lethe.proof.audit import AuditPlan, Guesses, Observed
+from lethe.proof.errors import LARGEST_COUNT, DomainError
+from lethe.proof.mechanism import Adjacency, Mechanism, Objective
+from lethe.theorems import calibration
+
+MECHANISM = calibration.mechanism_for(
+    num_slots=1000, num_classes=2, num_parameters=21, epsilon=1.0, delta=1e-5, batch_size=1000, cool_down=1
+)
+LEARNING = AuditPlan(lanes=256, steps_before=0, steps=2601)
+FORGETTING = AuditPlan(lanes=256, steps_before=2601, steps=87)
+
+
+def mechanism(**changed: Any) -> Mechanism:
+    settings = {
+        "objective": Objective.LOGISTIC_REGRESSION,
+        "num_slots": 50,
+        "num_classes": 2,
+        "l2": 0.1,
+        "step_size": 2.0,
+        "noise_scale": 0.05,
+        "radius": 10.0,
+        "learn_steps": 30,
+    }
+    return Mechanism(**settings | changed)
+
+
+def guesses(true_positives: int, members: int, false_positives: int, nonmembers: int) -> Guesses:
+    return Guesses(
+        true_positives=true_positives, members=members, false_positives=false_positives, nonmembers=nonmembers
+    )
+
+
+# --- bounds from counts ----------------------------------------------------------------------------------------------
+
+
+@given(st.integers(1, 3000), st.floats(0, 1), st.floats(1e-6, 0.5))
+def test_counted_rates_are_bounded_as_scipy_does(trials: int, share: float, error: float) -> None:
+    """Clopper and Pearson's bounds are those of scipy's exact test, one-sided."""
+    hits = round(share * trials)
+    below = stats.binomtest(hits, trials, alternative="greater").proportion_ci(1 - error, "exact").low
+    above = stats.binomtest(hits, trials, alternative="less").proportion_ci(1 - error, "exact").high
+    assert audit.at_least(hits, trials, error=error) == pytest.approx(below, rel=1e-6, abs=1e-9)
+    assert audit.at_most(hits, trials, error=error) == pytest.approx(above, rel=1e-6, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("hits", "trials", "error"), [(1, 1, 0.05), (250, 256, 3e-7), (3, 4096, 1e-9), (128, 128, 1e-6)]
+)
+def test_counted_rates_are_bounded_as_the_binomial_says(hits: int, trials: int, error: float) -> None:
+    """At the bound, as many hits or more have just the probability `error`, summed with 50 digits."""
+    with mpmath.workdps(50):
+        p = mpmath.mpf(audit.at_least(hits, trials, error=error))
+        tail = mpmath.fsum(mpmath.binomial(trials, k) * p**k * (1 - p) ** (trials - k) for k in range(hits, trials + 1))
+    assert float(tail) == pytest.approx(error, rel=1e-8)
+
+
+def test_many_samples_of_two_normals_prove_almost_all_of_mu() -> None:
+    """Counts as N(1, 1) and N(0, 1) have them on average prove nearly mu = 1, and nearly the best single threshold's
+    epsilon, but never more."""
+    samples = 10**7
+    expected = guesses(round(samples * special.ndtr(0.5)), samples, round(samples * special.ndtr(-0.5)), samples)
+    assert 0.997 < audit.mu_at_least(expected, error=0.05) < 1
+    assert 0.997 < audit.mu_of_right_guesses(expected.true_positives * 2, 2 * samples, error=0.05) < 1
+    there = math.log((special.ndtr(0.5) - 1e-5) / special.ndtr(-0.5))
+    assert 0.997 * there < audit.epsilon_at_least(expected, delta=1e-5, error=0.05) < there
+
+
+def test_known_bounds() -> None:
+    """2,048 samples of each of N(1, 1) and N(0, 1), thresholds 0.5 and 2.5: epsilon >= 0.684 and 1.59, as others
+    compute them."""
+    seen = guesses(round(2048 * special.ndtr(0.5)), 2048, round(2048 * special.ndtr(-0.5)), 2048)
+    assert audit.epsilon_at_least(seen, delta=1e-5, error=0.05) == pytest.approx(0.684, abs=0.1)
+    rare = guesses(round(2048 * special.ndtr(-1.5)), 2048, round(2048 * special.ndtr(-2.5)), 2048)
+    assert audit.epsilon_at_least(rare, delta=1e-5, error=0.05) == pytest.approx(1.59, abs=0.4)
+
+
+@pytest.mark.parametrize("seen", [guesses(5, 10, 5, 10), guesses(0, 7, 9, 9), guesses(0, 1, 0, 1), guesses(1, 1, 1, 1)])
+def test_guesses_that_tell_nothing(seen: Guesses) -> None:
+    """Guesses that are no better than a coin prove nothing of mu."""
+    assert audit.mu_at_least(seen, error=0.05) == 0
+
+
+def test_epsilon_is_proved_in_both_directions() -> None:
+    """A rule that is wrong about nearly all records proves as much as one that is right, with the sides exchanged."""
+    right, mirrored = guesses(990, 1000, 400, 1000), guesses(600, 1000, 10, 1000)
+    assert audit.epsilon_at_least(right, delta=1e-6, error=0.05) > 0
+    assert audit.epsilon_at_least(mirrored, delta=1e-6, error=0.05) == pytest.approx(
+        audit.epsilon_at_least(right, delta=1e-6, error=0.05)
+    )
+
+
+@given(st.integers(2, 60), st.floats(0, 4), st.floats(-3, 3), st.sampled_from([0.25, 0.05, 1e-3, 3e-7]))
+def test_right_guesses_prove_too_much_seldom(half: int, mu: float, threshold: float, error: float) -> None:
+    """Whatever the threshold, as many lanes with as without a canary prove more than mu with probability <= error:
+    summed over all counts that there can be, of two binomials with different rates."""
+    true, false = special.ndtr(mu / 2 - threshold), special.ndtr(-mu / 2 - threshold)
+    counts = np.arange(half + 1)
+    right = np.convolve(stats.binom.pmf(counts, half, true), stats.binom.pmf(counts, half, 1 - false))
+    proved = np.array([audit.mu_of_right_guesses(k, 2 * half, error=error) for k in range(2 * half + 1)])
+    assert right[proved > mu * (1 + 1e-12) + 1e-12].sum() <= error * (1 + 1e-9)
+
+
+def test_one_bound_proves_more_than_two() -> None:
+    """Of 256 lanes with a canary's two and a half deviations, right guesses prove more than both rates bounded."""
+    seen = guesses(114, 128, 14, 128)
+    both = audit.mu_at_least(seen, error=0.05)
+    assert audit.mu_of_right_guesses(228, 256, error=0.05) > 1.08 * both > 1
+
+
+# --- the law of lanes ------------------------------------------------------------------------------------------------
+
+MECHANISMS = st.builds(
+    mechanism,
+    num_slots=st.integers(1, 10**6),
+    num_classes=st.sampled_from([2, 5]),
+    l2=st.floats(1e-4, 3.0),
+    step_size=st.floats(0.05, 0.57),
+    noise_scale=st.floats(1e-3, 10.0),
+) | st.builds(
+    mechanism,
+    l2=st.floats(1.0, 30.0),
+    step_size=st.floats(0.02, 0.064),  # up to 2/L: steps that jump over the minimiser
+)
+PLANS = st.builds(
+    AuditPlan, lanes=st.sampled_from([2, 64]), steps_before=st.integers(0, 300), steps=st.integers(1, 300)
+)
+
+
+BATCHES = st.builds(
+    lambda settled, slots, batch, cool_down: replace(
+        settled, num_slots=slots, batch_size=min(batch, slots), cool_down=cool_down, learn_steps=99
+    ),
+    MECHANISMS,
+    slots=st.integers(1, 40),
+    batch=st.integers(1, 40),
+    cool_down=st.integers(1, 20),
+)
+
+
+@given(MECHANISMS | BATCHES, PLANS)
+def test_the_law_is_that_of_the_recursion(settled: Mechanism, plan: AuditPlan) -> None:
+    """Mean and variance of a lane are those of w <- keep w + push + nu xi, step by step, canaries there or gone: pushed
+    in the steps that read their batch, in which the runs go on one after the other, by a step size that falls."""
+    law, one = audit.law(settled, plan), settled.sensitivity(Adjacency.ZERO_OUT)
+    mean, variance, at = np.zeros(len(law.place)), 0.0, 0
+    there, witnessed = law.records * one, np.zeros((2, plan.groups))
+    for steps, canary in ((plan.steps_before, there), (plan.steps, 0.0 if plan.steps_before else there)):
+        unforeseen, decay, start, witnessed = 0.0, 1.0, (mean, variance), 0 * witnessed
+        for left in range(steps, 0, -1):
+            share = min(1.0, left / settled.cool_down)
+            keep = 1 - share * settled.step_size * settled.l2
+            mean = keep * mean + share * canary * (law.place == at % settled.num_batches)
+            pushed = law.witnesses[at % settled.num_batches]
+            witnessed = keep * witnessed + share * np.array([pushed, abs(pushed)])
+            variance = keep**2 * variance + share * settled.step_variance
+            unforeseen, decay, at = keep**2 * unforeseen + share * settled.step_variance, keep * decay, at + 1
+    assert law.start == pytest.approx(start[0], rel=1e-9, abs=1e-250)
+    assert law.start_variance == pytest.approx(start[1], rel=1e-9)
+    assert law.push == there
+    assert law.decay == pytest.approx(decay, rel=1e-9)
+    assert law.mean == pytest.approx(mean, rel=1e-7, abs=1e-250)
+    assert (law.unforeseen, law.variance) == pytest.approx((unforeseen, variance), rel=1e-9)
+    farthest = 1e6 * math.sqrt(unforeseen)
+    assert law.witnessed == pytest.approx(witnessed[0], rel=1e-7, abs=1e-10 * farthest)
+    if settled.step_size * settled.l2 <= 1:
+        assert max(witnessed[1]) == pytest.approx(farthest, rel=1e-7)
+
+
+def test_witnesses_tell_batches_apart() -> None:
+    """To each of a hundred batches the witnesses of every group are others, and so are those of every other group."""
+    settled = mechanism(num_slots=100, batch_size=1, learn_steps=300)
+    law = audit.law(settled, replace(LEARNING, steps=300))
+    assert law.witnesses.shape == (100, 16)
+    assert len(np.unique(law.witnesses)) == 1600
+    apart = np.linalg.norm(law.witnesses[:, None] - law.witnesses, axis=2)[~np.eye(100, dtype=bool)]
+    assert apart.min() > 0.3 * abs(law.witnesses).max() * math.sqrt(16)
+
+
+def test_witnesses_of_more_batches_than_are_told_apart() -> None:
+    """Of 4,097 batches the last has the witnesses of the first, and the law is that of both."""
+    settled = mechanism(num_slots=4097, batch_size=1, l2=1e-4)
+    plan = AuditPlan(lanes=32, steps_before=4096, steps=2)
+    law = audit.law(settled, plan)
+    assert law.witnesses.shape == (4096, 2)
+    assert law.witnessed == pytest.approx((1 + 1 - settled.step_size * settled.l2) * law.witnesses[0], rel=1e-12)
+
+
+@given(BATCHES, PLANS)
+def test_canaries_are_where_a_record_is_moved_most(settled: Mechanism, plan: AuditPlan) -> None:
+    """One stands in the batch that ends farthest away; the others in as many other batches as there are."""
+    law, everywhere = audit.law(settled, plan), audit.law(settled, replace(plan, lanes=2 * settled.num_batches))
+    assert max(abs(law.mean) / law.records) == pytest.approx(max(abs(everywhere.mean) / everywhere.records), rel=1e-9)
+    assert len(set(law.place.tolist())) == min(settled.num_batches, plan.lanes // 2)
+    assert set(everywhere.place.tolist()) == set(range(settled.num_batches))
+
+
+@given(MECHANISMS | BATCHES, PLANS)
+def test_lanes_tell_no_more_than_the_accountant_certifies(settled: Mechanism, plan: AuditPlan) -> None:
+    """The exact mu of a canary lies below what is certified of its records, and attains it up to the best step size
+    where every step reads all rows."""
+    law = audit.law(settled, plan)
+    exact = max(abs(law.mean)) / math.sqrt(law.variance)
+    certified = audit.certified_mu(settled, plan, records=law.records)
+    assert exact <= certified * (1 + 1e-9)
+    keep = 1 - settled.step_size * settled.l2
+    if settled.num_batches == 1 and keep > 0 and settled.contraction <= keep + 2**-49:
+        assert exact == pytest.approx(certified, rel=1e-6)
+
+
+@given(MECHANISMS | BATCHES, PLANS)
+def test_canaries_are_large_enough_to_tell(settled: Mechanism, plan: AuditPlan) -> None:
+    """The farthest lanes end at least 2.5 deviations apart, unless that would take more than a million at the start; no
+    canary is larger than need be."""
+    law = audit.law(settled, plan)
+    apart = max(abs(law.mean)) / math.sqrt(law.variance)
+    far = max(law.start) / math.sqrt(law.start_variance) if plan.steps_before else 0.0
+    assert apart >= 2.5 * (1 - 1e-9) or far >= 1e6 * (1 - 1e-9)
+    if law.records > 1:
+        fewer = audit.law(settled, plan, records=law.records - 1)
+        assert max(abs(fewer.mean)) / math.sqrt(fewer.variance) < 2.5
+        assert not plan.steps_before or max(fewer.start) / math.sqrt(fewer.start_variance) < 1e6
+
+
+@pytest.mark.parametrize("steps", [10**6, 10**12, 2**52])
+def test_very_long_runs(steps: int) -> None:
+    """A run so long that everything has decayed below the smallest number still has a law, and tests that pass."""
+    plan = AuditPlan(lanes=4, steps_before=2601, steps=steps)
+    law = audit.law(MECHANISM, plan)
+    assert (law.decay, law.mean[0], law.mean[1]) == (0, 0, 0)
+    keep = 1 - MECHANISM.step_size * MECHANISM.l2
+    assert law.unforeseen == pytest.approx(MECHANISM.step_variance / (1 - keep**2), rel=1e-9)
+    assert seen(plan, guesses(1, 2, 1, 2), squares=4.0).findings(MECHANISM) == ()
+
+
+def test_more_slots_than_lanes_can_tell() -> None:
+    """Where one record is next to nothing, a canary is as many as can be counted, and not more."""
+    settled = mechanism(num_slots=LARGEST_COUNT, noise_scale=1e3, radius=1.0)
+    for plan in (LEARNING, FORGETTING):
+        law = audit.law(settled, plan)
+        assert law.records == LARGEST_COUNT
+        assert seen(plan, guesses(64, 128, 64, 128), squares=256.0, made=settled).findings(settled) == ()
+
+
+def test_a_step_that_forgets_everything() -> None:
+    """With a step size of 1 / l2 a lane forgets all in one step, and the law says so."""
+    law = audit.law(mechanism(l2=1.0, step_size=1.0), AuditPlan(lanes=2, steps_before=5, steps=1))
+    assert (law.decay, law.mean[0]) == (0, 0)
+    assert law.variance == law.unforeseen == mechanism(l2=1.0, step_size=1.0).step_variance
+
+
+# --- what a run showed -----------------------------------------------------------------------------------------------
+
+
+def seen(
+    plan: AuditPlan,
+    guessed: Guesses,
+    *,
+    squares: float,
+    drift: float = 0.0,
+    visits: float = 1.0,
+    made: Mechanism = MECHANISM,
+) -> Observed:
+    records = audit.law(made, plan).records
+    return Observed(plan=plan, records=records, guesses=guessed, squares=squares, drift=drift, visits=visits)
+
+
+def apart(plan: AuditPlan, numbers: Any) -> tuple[Any, Any]:
+    """Numbers of lanes less the mean of their group, and that mean  # (audits, lanes) each"""
+    group = np.tile(np.arange(plan.lanes // 2) % plan.groups, 2)
+    same = (group[:, None] == group) / np.bincount(group)[group]
+    return numbers - numbers @ same, numbers @ same
+
+
+def drawn(plan: AuditPlan, audits: int, generator: np.random.Generator) -> list[Observed]:
+    """Audits of runs that are as they should be, of the exact law."""
+    law, half = audit.law(MECHANISM, plan), plan.lanes // 2
+    canaries = np.repeat([1.0, 0.0], half)
+    start = law.start[0] * canaries + math.sqrt(law.start_variance) * generator.standard_normal((audits, plan.lanes))
+    residuals = generator.standard_normal((audits, plan.lanes))
+    ends = (start * law.decay if plan.steps_before else law.mean[0] * canaries) + math.sqrt(law.unforeseen) * residuals
+    along = start if plan.steps_before else np.tile(canaries, (audits, 1))
+    (residuals, means), (along, _) = apart(plan, residuals), apart(plan, along)
+    drift = (residuals * along).sum(1) / np.linalg.norm(along, axis=1)
+    sums = zip((residuals**2).sum(1).tolist(), drift.tolist(), (means**2).sum(1).tolist(), strict=True)
+    said = ends > law.mean[0] / 2
+    guessed = [guesses(int(one[:half].sum()), half, int(one[half:].sum()), half) for one in said]
+    return [seen(plan, made, squares=s, drift=d, visits=v) for made, (s, d, v) in zip(guessed, sums, strict=True)]
+
+
+@pytest.mark.parametrize("plan", [LEARNING, FORGETTING], ids=["learning", "forgetting"])
+def test_false_alarms_are_as_rare_as_stated(plan: AuditPlan, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 6,000 audits of correct runs at a family-wise error of 4.5 %, noise, forgetting and schedule alarm in 1 %
+    each, and all together in no more than 4.5 %, up to 4 standard errors; at the error in use one does at most."""
+    audits = drawn(plan, 6000, np.random.default_rng(4))
+    assert sum(bool(one.findings(MECHANISM)) for one in audits) <= 1
+    monkeypatch.setattr(audit, "FALSE_ALARM", 0.045)
+    found = [one.findings(MECHANISM) for one in audits]
+    spread = 4 * math.sqrt(0.01 / 6000)
+    for name in ("noise", "forgetting", "schedule"):
+        assert abs(sum(name in names for names in found) / 6000 - 0.01) < spread
+    assert sum("guarantee" in names for names in found) / 6000 < 0.015 + 4 * math.sqrt(0.015 / 6000)
+    assert sum(bool(names) for names in found) / 6000 < 0.045 + 4 * math.sqrt(0.045 / 6000)
+
+
+@pytest.mark.parametrize("plan", [LEARNING, FORGETTING], ids=["learning", "forgetting"])
+def test_the_lower_bound_is_seldom_wrong_and_not_far_below(plan: AuditPlan) -> None:
+    """Over 2,000 audits the reported bound never exceeds the truth, and is some six tenths of it in the median."""
+    law = audit.law(MECHANISM, plan)
+    truth = law.mean[0] / math.sqrt(law.variance) / law.records
+    bounds = [
+        one.to_json(MECHANISM, delta=1e-5)["mu_lower_bound"] for one in drawn(plan, 2000, np.random.default_rng(5))
+    ]
+    assert max(bounds) < truth
+    assert 0.55 < np.median(bounds) / truth < 1
+
+
+def outcomes(settled: Mechanism, plan: AuditPlan) -> tuple[np.ndarray, list[Observed]]:
+    """Every count of right guesses that a right run's lanes can end with: its exact probability, and what is seen."""
+    law, half = audit.law(settled, plan), plan.lanes // 2
+    right = special.ndtr(abs(law.mean[0]) / math.sqrt(law.variance) / 2)
+    counts = np.arange(plan.lanes + 1)
+    made = [
+        seen(plan, guesses(k - k // 2, half, half - k // 2, half), squares=float(plan.lanes), made=settled)
+        for k in counts.tolist()
+    ]
+    return stats.binom.pmf(counts, plan.lanes, right), made
+
+
+LOUD = mechanism(num_slots=1, noise_scale=0.02)  # one record alone is farther away than lanes are put apart
+LONG_STEPS = mechanism(l2=2.0, step_size=0.88)  # beyond 2/(L + m): lanes are milder than what is certified
+SUMMED = [
+    pytest.param(settled, AuditPlan(lanes=lanes, steps_before=before, steps=steps), id=f"{name}-{lanes}-{before}")
+    for name, settled in {"default": MECHANISM, "plain": mechanism(), "loud": LOUD, "long": LONG_STEPS}.items()
+    for before, steps in ((0, 60), (60, 7), (2601, 87))
+    for lanes in (2, 64, 256, 1024)
+]
+
+
+@pytest.mark.parametrize(("settled", "plan"), SUMMED)
+def test_what_is_reported_of_a_right_run_is_false_once_in_three_million(settled: Mechanism, plan: AuditPlan) -> None:
+    """Summed over the exact law of the guesses, a right run reports more than the truth about a record, or is refused
+    for its guesses, with probability 10^-6/3 at most; refused for anything, with 10^-6 at most."""
+    law = audit.law(settled, plan)
+    truth = abs(law.mean[0]) / math.sqrt(law.variance) / law.records
+    probabilities, made = outcomes(settled, plan)
+    documents = [one.to_json(settled, delta=1e-5) for one in made]
+    false = sum(p for p, said in zip(probabilities, documents, strict=True) if said["mu_lower_bound"] > truth)
+    refused = sum(p for p, said in zip(probabilities, documents, strict=True) if "guarantee" in said["findings"])
+    assert false <= audit.ERROR * (1 + 1e-9)
+    assert refused <= audit.ERROR * (1 + 1e-9)
+    assert refused + 2 * audit.ERROR <= audit.FALSE_ALARM * (1 + 1e-9)  # the other tests have their exact levels
+
+
+@pytest.mark.parametrize(("settled", "plan"), SUMMED)
+def test_no_outcome_reports_more_than_is_certified(settled: Mechanism, plan: AuditPlan) -> None:
+    """Whatever the lanes may show, the bound from below stays under the certified one, or the run is refused."""
+    for delta in (1e-9, 1e-5, 0.1):
+        for one in outcomes(settled, plan)[1]:
+            said = one.to_json(settled, delta=delta)
+            if "guarantee" not in said["findings"]:
+                assert said["mu_lower_bound"] <= said["mu"]
+                assert said["epsilon_lower_bound"] <= said["epsilon"]
+
+
+@pytest.mark.parametrize(
+    ("observed", "names"),
+    [
+        (seen(FORGETTING, guesses(114, 128, 14, 128), squares=256.0), ()),
+        (seen(FORGETTING, guesses(128, 128, 0, 128), squares=256.0), ("guarantee",)),
+        (seen(FORGETTING, guesses(114, 128, 14, 128), squares=125.0), ("noise",)),
+        (seen(FORGETTING, guesses(114, 128, 14, 128), squares=0.0), ("noise",)),
+        (seen(FORGETTING, guesses(114, 128, 14, 128), squares=400.0), ("noise",)),
+        (seen(FORGETTING, guesses(114, 128, 14, 128), squares=256.0, drift=5.2), ("forgetting",)),
+        (seen(FORGETTING, guesses(114, 128, 14, 128), squares=256.0, drift=-5.2), ("forgetting",)),
+        (seen(FORGETTING, guesses(114, 128, 14, 128), squares=256.0, visits=100.0), ("schedule",)),
+        (seen(FORGETTING, guesses(114, 128, 14, 128), squares=256.0, visits=0.0), ()),
+        (
+            seen(LEARNING, guesses(128, 128, 0, 128), squares=1e300, drift=-1e300, visits=1e300),
+            ("guarantee", "noise", "forgetting", "schedule"),
+        ),
+    ],
+)
+def test_what_is_wrong_is_named(observed: Observed, names: tuple[str, ...]) -> None:
+    """Each test finds its own: guesses too good, noise too small or too large, a mean that is elsewhere, batches that
+    were not read in their turn."""
+    assert observed.findings(MECHANISM) == names
+
+
+@pytest.mark.parametrize("lanes", [256, 512, 4096])
+def test_guesses_that_are_all_right_refute(lanes: int) -> None:
+    """Some hundreds of lanes are enough to refute the guarantee of a run after which no lane was mistaken."""
+    plan = replace(FORGETTING, lanes=lanes)
+    observed = seen(plan, guesses(lanes // 2, lanes // 2, 0, lanes // 2), squares=float(lanes))
+    assert observed.findings(MECHANISM) == ("guarantee",)
+
+
+def test_a_document_says_what_follows() -> None:
+    """What is stored can be read again, to the last digit, and states for one record what is certified and proved."""
+    for plan in (LEARNING, FORGETTING):
+        [observed] = drawn(plan, 1, np.random.default_rng(6))
+        document = observed.to_json(MECHANISM, delta=1e-5)
+        again = json.loads(json.dumps(document))
+        assert again == document
+        assert Observed.from_json(again) == observed
+        assert Observed.from_json(observed.counted()) == observed
+        assert document["mu"] == audit.certified_mu(MECHANISM, plan)
+        assert 0 < document["mu_lower_bound"] < document["mu"]
+        assert document["epsilon"] == conversion.gdp_epsilon(mu=document["mu"], delta=1e-5)
+        assert document["epsilon_lower_bound"] < document["epsilon"]
+        assert document["records"] == audit.law(MECHANISM, plan).records
+        assert document["error"] == audit.ERROR == audit.FALSE_ALARM / 3
+        assert document["notion"] == ("deletion" if plan.steps_before else "release")
+        assert document["findings"] == []
+
+
+def test_certified_is_what_the_accountant_says() -> None:
+    """Learning is certified as a release would be against no record; forgetting as the deletion of a record."""
+    release = audit.certified_mu(MECHANISM, LEARNING)
+    deletion = audit.certified_mu(MECHANISM, FORGETTING)
+    law = audit.law(MECHANISM, FORGETTING, records=1)
+    assert deletion == pytest.approx(law.mean[0] / math.sqrt(law.variance) + MECHANISM.rounding_mu, rel=1e-9)
+    assert deletion <= conversion.gdp_mu(epsilon=1.0, delta=1e-5) < release
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        lambda: guesses(2, 1, 0, 1),
+        lambda: guesses(0, 1, 2, 1),
+        lambda: guesses(0, 0, 0, 1),
+        lambda: guesses(-1, 1, 0, 1),
+        lambda: audit.at_least(3, 2, error=0.1),
+        lambda: audit.at_least(1, 2, error=0.0),
+        lambda: audit.at_most(-1, 2, error=0.1),
+        lambda: audit.mu_of_right_guesses(1, 2, error=0.3),
+        lambda: audit.epsilon_at_least(guesses(1, 1, 0, 1), delta=-1.0, error=0.1),
+        lambda: AuditPlan(lanes=3, steps_before=0, steps=1),
+        lambda: AuditPlan(lanes=0, steps_before=0, steps=1),
+        lambda: AuditPlan(lanes=2, steps_before=-1, steps=1),
+        lambda: AuditPlan(lanes=2, steps_before=0, steps=0),
+        lambda: seen(FORGETTING, guesses(1, 1, 0, 1), squares=1.0),
+        lambda: seen(FORGETTING, guesses(1, 128, 0, 128), squares=-1.0),
+        lambda: seen(FORGETTING, guesses(1, 128, 0, 128), squares=math.nan),
+        lambda: seen(FORGETTING, guesses(1, 128, 0, 128), squares=1.0, drift=math.inf),
+        lambda: seen(FORGETTING, guesses(1, 128, 0, 128), squares=1.0, visits=-1.0),
+        lambda: seen(FORGETTING, guesses(1, 128, 0, 128), squares=1.0, visits=math.nan),
+        lambda: Observed.from_json(
+            asdict(FORGETTING)
+            | {"records": 9, "guesses": asdict(guesses(1, 9, 0, 9)), "squares": 1, "drift": 0, "visits": 1}
+        ),
+    ],
+)
+def test_numbers_that_cannot_be(refused: Any) -> None:
+    """Counts and numbers that no audit has are refused."""
+    with pytest.raises(DomainError):
+        refused()

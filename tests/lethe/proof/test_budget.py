@@ -1,0 +1,94 @@
+"""A budget for `adaptive`: what it bounds, and what is refused under it."""
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lethe.proof import accountant, budget, conversion
+from lethe.proof.accountant import Exposure
+from lethe.proof.budget import Budget, Budgeted
+from lethe.proof.errors import DomainError, PreconditionError
+from lethe.proof.mechanism import Mechanism, Objective
+
+MECHANISM = Mechanism(
+    objective=Objective.LOGISTIC_REGRESSION,
+    num_slots=1000,
+    num_classes=2,
+    l2=0.05,
+    step_size=2.0,
+    noise_scale=0.1,
+    radius=20.0,
+    learn_steps=50,
+)
+ONE = Budget(epsilon=6.0, delta=1e-5)
+
+
+def fed(*releases: tuple[int, int], records: int = 1) -> Exposure:
+    return Exposure(mechanism=MECHANISM, records=records, releases=releases)
+
+
+@given(steps=st.integers(1, 90), records=st.integers(1, 10**6), spent=st.integers(0, 50))
+def test_the_last_version_that_fits(steps: int, records: int, spent: int) -> None:
+    """A budget covers versions until their mu exceeds it, of one record and so of any number of records."""
+    published = {"a": fed((50, 1), records=records)}
+    more = {"b": fed((steps, spent + 1), records=records)}
+    of_one = accountant.adaptive_mu([fed((50, 1)), fed((steps, spent + 1))])
+    assert ONE.covers(published | more) == (of_one <= ONE.mu)
+
+
+@given(epsilon=st.floats(1e-3, 50), delta=st.floats(1e-12, 0.5))
+def test_what_a_budget_is(epsilon: float, delta: float) -> None:
+    """Its mu implies its epsilon and delta."""
+    mu = Budget(epsilon=epsilon, delta=delta).mu
+    assert conversion.gdp_delta(mu=mu, epsilon=epsilon) <= delta * (1 + 1e-9)
+
+
+def test_the_bound_is_what_holds() -> None:
+    """Under budgets the number is theirs, whatever was published: of each dataset, times the records in it."""
+    exposures = {"a": fed((50, 1), records=3), "b": fed((9, 2), records=3), "c": fed((50, 1))}
+    other = Budget(epsilon=3.0, delta=1e-5)
+    budgets = {"x": Budgeted(budget=ONE, models=("a", "b")), "y": Budgeted(budget=other, models=("c",))}
+    found = budget.adaptive(exposures, budgets)
+    assert found.bounded
+    assert found.mu == pytest.approx(math.hypot(3 * ONE.mu, other.mu), rel=1e-15)
+    assert found.mu >= accountant.adaptive_mu(list(exposures.values()))
+
+
+def test_a_model_without_a_budget() -> None:
+    """Where one model is under none, nothing bounds the sum, and the sum is what is said."""
+    exposures = {"a": fed((50, 1)), "b": fed((9, 2))}
+    found = budget.adaptive(exposures, {"x": Budgeted(budget=ONE, models=("a",))})
+    assert (found.bounded, found.mu) == (False, accountant.adaptive_mu(list(exposures.values())))
+    assert not budget.adaptive({}, {}).bounded
+
+
+@pytest.mark.parametrize(
+    "budgets",
+    [
+        {"x": Budgeted(budget=ONE, models=("a",)), "y": Budgeted(budget=ONE, models=("a",))},
+        {"x": Budgeted(budget=ONE, models=("a", "b"))},
+        {"x": Budgeted(budget=Budget(epsilon=0.1, delta=1e-5), models=("a",))},
+    ],
+    ids=["a model under two", "a model that was not fed", "one that is exceeded"],
+)
+def test_what_is_refused(budgets: dict[str, Budgeted]) -> None:
+    """A budget that is exceeded, or that does not fit what the records fed, certifies nothing."""
+    with pytest.raises(PreconditionError):
+        budget.adaptive({"a": fed((50, 1))}, budgets)
+
+
+@pytest.mark.parametrize("models", [(), ("a", "a")])
+def test_models_of_a_budget(models: tuple[str, ...]) -> None:
+    """A budget names at least one model, each once."""
+    with pytest.raises(PreconditionError):
+        Budgeted(budget=ONE, models=models)
+
+
+@pytest.mark.parametrize("of", [{"epsilon": 0.0}, {"epsilon": math.nan}, {"delta": 0.0}, {"delta": 1.0}])
+def test_no_budget(of: dict[str, Any]) -> None:
+    """An epsilon that is not positive, or a delta that is no probability, is refused."""
+    with pytest.raises(DomainError):
+        Budget(**{"epsilon": 1.0, "delta": 1e-5} | of)

@@ -1,0 +1,45 @@
+import math
+import pickle
+
+import pytest
+
+from lethe.proof import errors
+
+CHECKS = [
+    (errors.require_finite, [0.0, -1e300], [math.inf, -math.inf]),
+    (errors.require_positive, [5e-324, 1e300], [0.0, -0.1, math.inf]),
+    (errors.require_nonnegative, [0.0, 1e300], [-5e-324, math.inf]),
+    (errors.require_fraction, [5e-324, 1 - 2**-53], [0.0, 1.0, -0.1, math.inf]),
+    (errors.require_order, [1 + 2**-52, 1e300], [1.0, 0.0, -2.0, math.inf]),
+    (errors.require_divergence, [0.0, math.inf], [-5e-324, -math.inf]),
+]
+
+
+@pytest.mark.parametrize(("check", "accepted", "refused"), CHECKS)
+def test_checks(check, accepted, refused):
+    """A check passes what its theorem allows and raises DomainError, with the name and the value, on anything else."""
+    for value in accepted:
+        check(some_name=value)
+    for value in [*refused, math.nan]:
+        with pytest.raises(errors.DomainError, match=f"some_name={value}"):
+            check(some_name=value)
+
+
+def test_checks_look_at_every_value():
+    """A check of several values refuses if any one of them is out of range."""
+    with pytest.raises(errors.DomainError, match=r"^Expected step_size=-0\.1 > 0$"):
+        errors.require_positive(noise_scale=1.0, step_size=-0.1)
+
+
+def test_precondition_error_names_its_condition():
+    """A PreconditionError carries the condition's name, shows it first, and survives pickling."""
+    error = pickle.loads(pickle.dumps(errors.PreconditionError("strong_convexity", "Expected l2=0 > 0")))
+    assert error.name == "strong_convexity"
+    assert str(error) == "strong_convexity: Expected l2=0 > 0"
+
+
+def test_every_refusal_is_a_privacy_error():
+    """Whoever catches PrivacyError, or ValueError, catches every refusal of the mathematics."""
+    for kind in (errors.DomainError, errors.PreconditionError, errors.InfeasibleError, errors.NotionError):
+        assert issubclass(kind, errors.PrivacyError)
+    assert issubclass(errors.PrivacyError, ValueError)

@@ -1,0 +1,186 @@
+import dataclasses
+import json
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lethe.proof import accountant, conversion, guarantees
+from lethe.proof.accountant import Exposure, Run
+from lethe.proof.errors import DomainError, PreconditionError
+from lethe.proof.guarantees import Evidence, Notion
+from lethe.proof.mechanism import Adjacency, Mechanism, Objective
+
+MECHANISM = Mechanism(
+    objective=Objective.LOGISTIC_REGRESSION,
+    num_slots=100,
+    num_classes=2,
+    l2=0.05,
+    step_size=2.0,
+    noise_scale=0.1,
+    radius=20.0,
+    learn_steps=50,
+)
+LEARN, FORGET_OTHERS, FORGET = Run(steps=50), Run(steps=7, records=1), Run(steps=9, records=3)
+
+
+def evidence(**changed: Any) -> Evidence:
+    """Two of the three records that were deleted after 57 steps are one person's."""
+    parts: dict[str, Any] = {
+        "mechanism": MECHANISM,
+        "history": (LEARN, FORGET_OTHERS, FORGET),
+        "records": 2,
+        "steps_present": 57,
+        "exposures": {"mdl_1": Exposure(mechanism=MECHANISM, records=2, releases=((7, 1), (50, 1)))},
+        "delta": 1e-3,
+    }
+    return Evidence(**parts | changed)
+
+
+# --- guarantees ------------------------------------------------------------------------------------------------------
+
+
+@given(notion=st.sampled_from(Notion), mu=st.floats(0, 50), delta=st.floats(1e-12, 0.9))
+def test_epsilon_is_what_mu_implies(notion, mu, delta):
+    """Epsilon is the exact conversion of mu, rounded up: mu-GDP has at most delta left at that epsilon."""
+    made = guarantees.guarantee(notion, mu=mu, delta=delta)
+    assert made.epsilon == conversion.gdp_epsilon(mu=mu, delta=delta)
+    assert conversion.gdp_delta(epsilon=made.epsilon, mu=mu) <= delta * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("notion", Notion)
+def test_every_notion_names_its_adjacency_and_its_reference(notion):
+    """Every notion says what the person's records are compared with and which process is the reference."""
+    made = guarantees.guarantee(notion, mu=0.5, delta=1e-3)
+    assert made.adjacency == ("replace" if notion == "release" else "zero_out")
+    assert made.reference_process == guarantees.REFERENCE_PROCESS[notion]
+
+
+@pytest.mark.parametrize(("mu", "delta"), [(math.nan, 0.1), (math.inf, 0.1), (-0.1, 0.1), (0.1, 0.0), (0.1, math.nan)])
+def test_no_guarantee_without_numbers(mu, delta):
+    """A mu that is not finite, or a delta that is not a fraction, gives no guarantee."""
+    with pytest.raises(DomainError):
+        guarantees.guarantee(Notion.DELETION, mu=mu, delta=delta)
+
+
+def test_what_holds_for_everybody():
+    """A version has an `unlearning` mu for all deletions together and a `release` mu for those still present."""
+    chain = accountant.replay(MECHANISM, [LEARN, FORGET])
+    unlearned, released = guarantees.of_chain(chain, last_run=FORGET, delta=1e-3)
+    assert (unlearned.notion, unlearned.mu) == (Notion.UNLEARNING, accountant.unlearning_mu(chain))
+    expected = accountant.release_mu(MECHANISM, steps=9, adjacency=Adjacency.REPLACE)
+    assert (released.notion, released.mu) == (Notion.RELEASE, expected)
+
+
+# --- evidence --------------------------------------------------------------------------------------------------------
+
+
+def test_evidence_gives_every_notion_once():
+    """The guarantees of one deletion are the accountant's, one per notion, in a fixed order."""
+    made = evidence()
+    chain = accountant.replay(MECHANISM, [LEARN, FORGET_OTHERS, FORGET])
+    mus = {guarantee.notion: guarantee.mu for guarantee in made.guarantees()}
+    assert list(mus) == ["unlearning", "deletion", "adaptive", "release"]
+    assert mus[Notion.UNLEARNING] == accountant.unlearning_mu(chain)
+    assert mus[Notion.DELETION] == accountant.deletion_mu(chain, records=2, steps_present=57)
+    each = [2 * accountant.release_mu(MECHANISM, steps=k, adjacency=Adjacency.ZERO_OUT) for k in (7, 50)]
+    assert mus[Notion.ADAPTIVE] == pytest.approx(math.hypot(*each))
+    assert mus[Notion.RELEASE] == accountant.release_mu(MECHANISM, steps=9, adjacency=Adjacency.REPLACE)
+    assert mus[Notion.DELETION] <= min(mus[Notion.UNLEARNING], mus[Notion.ADAPTIVE])
+
+
+def test_evidence_survives_json():
+    """Evidence written to JSON text and read back is the same evidence, with the same guarantees."""
+    made = evidence()
+    read = Evidence.from_json(json.loads(json.dumps(made.to_json())))
+    assert read == made
+    assert read.guarantees() == made.guarantees()
+
+
+def test_who_was_null_before_the_chain_began_left_nothing():
+    """Somebody erased before learning again has `deletion` mu 0, whatever was published before."""
+    made = evidence(history=(Run(steps=50, records=3),), steps_present=0)
+    mus = {guarantee.notion: guarantee.mu for guarantee in made.guarantees()}
+    assert mus[Notion.UNLEARNING] == mus[Notion.DELETION] == 0
+    assert mus[Notion.ADAPTIVE] > 0
+
+
+@pytest.mark.parametrize(
+    ("changed", "name"),
+    [
+        ({"history": ()}, "history_complete"),
+        ({"steps_present": 56}, "deletion_in_history"),
+        ({"steps_present": 66}, "deletion_in_history"),
+        ({"steps_present": 10**6}, "deletion_in_history"),
+        ({"steps_present": 50}, "deletion_in_history"),
+        ({"records": 4}, "deletion_in_history"),
+    ],
+)
+def test_evidence_that_contradicts_itself_is_refused(changed, name):
+    """A history without learning, or without a run that deleted so many records just then, is refused by name."""
+    with pytest.raises(PreconditionError, match=name):
+        evidence(**changed)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"records": 0},
+        {"records": -1},
+        {"records": True},
+        {"records": 1.0},
+        {"steps_present": -57},
+        {"steps_present": 57.0},
+    ],
+)
+def test_evidence_with_counts_that_are_none_is_refused(changed):
+    """Records and steps of the evidence are integers within range."""
+    with pytest.raises(DomainError, match=next(iter(changed))):
+        evidence(**changed)
+
+
+# --- comparing what is stated with what is recomputed ----------------------------------------------------------------
+
+RECOMPUTED: dict[str, Any] = {"mu": 0.25, "steps": 9, "notion": Notion.DELETION, "zero": 0.0}
+
+
+@pytest.mark.parametrize("stated", [{}, {"mu": 0.25 * (1 + 1e-10)}, {"notion": "deletion"}, {"zero": 0}])
+def test_the_same_numbers_are_confirmed(stated):
+    """Numbers that agree to nine digits are the same; JSON may write 0.0 as 0 and a notion as text."""
+    guarantees.confirm("part", stated=RECOMPUTED | stated, recomputed=RECOMPUTED)
+
+
+@pytest.mark.parametrize(
+    "stated",
+    [
+        {"mu": 0.25 * (1 - 2e-9)},
+        {"mu": math.nan},
+        {"mu": math.inf},
+        {"mu": None},
+        {"mu": "0.25"},
+        {"steps": 8},
+        {"steps": None},
+        {"notion": "unlearning"},
+        {"zero": 1e-300},
+        {"zero": False},
+    ],
+)
+def test_another_number_is_not_confirmed(stated):
+    """A number that differs, or is none, is refused, and the message names it and its part."""
+    with pytest.raises(PreconditionError, match=rf"numbers_recompute: Expected part\.{next(iter(stated))}="):
+        guarantees.confirm("part", stated=RECOMPUTED | stated, recomputed=RECOMPUTED)
+
+
+def test_missing_and_added_fields_are_not_confirmed():
+    """A field that is missing, or one too many, is refused."""
+    for stated in ({"mu": 0.25}, RECOMPUTED | {"note": 1}, [], None):
+        with pytest.raises(PreconditionError, match="fields of part"):
+            guarantees.confirm("part", stated=stated, recomputed=RECOMPUTED)
+
+
+def test_guarantees_are_frozen():
+    """What was claimed cannot be changed."""
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        evidence().guarantees()[0].mu = 0.0

@@ -1,0 +1,213 @@
+"""One record at the worst place in the order of the batches: against every place alone, step by step."""
+
+import dataclasses
+import math
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lethe.proof import accountant, lookback
+from lethe.proof.accountant import Exposure, Run
+from lethe.proof.errors import DomainError
+from lethe.proof.mechanism import Adjacency, Mechanism, Objective
+from lethe.theorems import evaluate
+from tests.lethe.proof.paths import Step, calls, pulled_mu, quadratic_mu, worst_slopes
+
+
+def mechanism(**changed: Any) -> Mechanism:
+    """Ten batches of ten."""
+    given = {"num_slots": 100, "num_classes": 2, "l2": 0.01, "step_size": 2.0, "noise_scale": 0.1, "radius": 100.0}
+    settings = {**given, "learn_steps": 300, "batch_size": 10, "cool_down": 16, **changed}
+    return Mechanism(objective=Objective.LOGISTIC_REGRESSION, **settings)
+
+
+@st.composite
+def mechanisms(draw: st.DrawFn) -> Mechanism:
+    slots = draw(st.integers(1, 12))
+    l2 = 10.0 ** draw(st.floats(-3, 0))
+    return mechanism(
+        num_slots=slots,
+        batch_size=draw(st.integers(1, slots)),
+        l2=l2,
+        step_size=draw(st.floats(0.05, 0.99)) * 2 / (0.25 + l2),
+        cool_down=draw(st.integers(1, 20)),
+        learn_steps=20,
+    )
+
+
+lengths = st.lists(st.integers(1, 25) | st.integers(1, 3), min_size=1, max_size=4)
+
+
+def path(made: Mechanism, present: list[int], after: list[int], *, place: int) -> list[Step]:
+    """Every step of a record in batch `place` that is present during the first runs and null in the others."""
+    steps: list[Step] = []
+    for run in (*present, *after):
+        for done in range(run):
+            size = made.step_size * min(1.0, (run - done) / made.cool_down)
+            c = max(abs(1 - size * made.strong_convexity), abs(1 - size * made.smoothness)) + 2.0**-50
+            read = len(steps) < sum(present) and len(steps) % made.num_batches == place
+            push = made.sensitivity(Adjacency.ZERO_OUT) * size / made.step_size if read else 0.0
+            steps.append((c, made.step_variance * size / made.step_size, push))
+    return steps
+
+
+def exact(made: Mechanism, present: list[int], after: list[int]) -> float:
+    return max(pulled_mu(path(made, present, after, place=place)) for place in range(made.num_batches))
+
+
+def deleted(made: Mechanism, present: list[int], after: list[int]) -> float:
+    chain = accountant.replay(made, [Run(steps=steps) for steps in (*present, *after)])
+    return accountant.deletion_mu(chain, records=1, steps_present=sum(present))
+
+
+# --- against every place, one by one ---------------------------------------------------------------------------------
+
+
+@settings(max_examples=250, deadline=None)
+@given(made=mechanisms(), present=lengths, after=st.lists(st.integers(1, 25), max_size=2))
+def test_no_place_exceeds_it(made, present, after):
+    """It bounds the string of a record in any of the batches, however the runs before and after the deletion fall on
+    them; with one batch it is that string."""
+    found, worst = deleted(made, present, after), exact(made, present, after)
+    assert found >= worst * (1 - 1e-11)
+    if made.num_batches == 1 or not worst:
+        assert found == pytest.approx(worst, rel=1e-10)
+
+
+@settings(max_examples=150, deadline=None)
+@given(made=mechanisms(), steps=st.integers(1, 60))
+def test_one_run_alone_is_exact(made, steps):
+    """What one run tells of a record in the worst batch is the string of that batch."""
+    assert lookback.worst_mu(made, steps) == pytest.approx(exact(made, [steps], []), rel=1e-10)
+
+
+def test_it_is_exact_once_a_few_passes_have_followed():
+    """Where the string is straight for every place, as it is when the target is reached, nothing is lost."""
+    for after, loss in (([], 1.1), ([5], 1.1), ([50], 1 + 1e-6), ([100], 1 + 1e-11)):
+        ratio = deleted(mechanism(), [300, 40, 7], after) / exact(mechanism(), [300, 40, 7], after)
+        assert 1 - 1e-11 <= ratio <= loss
+
+
+@pytest.mark.parametrize("steps", [10**3, 10**6, 10**9])
+def test_many_passes_in_closed_form(steps):
+    """However many steps there were, it is what the calculator finds from them."""
+    made = mechanism(num_slots=32_561, batch_size=326, cool_down=64, l2=2.5e-4, step_size=7.9, learn_steps=7000)
+    share = {"B": made.num_batches, "T": steps, "q": 64, "c": made.contraction, "eta": 7.9, "sigma": 0.1}
+    expected = evaluate("cyclic_batches", share | {"gap": made.sensitivity(Adjacency.ZERO_OUT) / 7.9})["mu"]
+    assert lookback.worst_mu(made, steps) == pytest.approx(expected, rel=1e-9)
+    expected = evaluate("cyclic_batches", share | {"gap": made.sensitivity(Adjacency.ZERO_OUT) / 7.9, "K": 0})["mu"]
+    assert lookback.present(((made, steps),)).mu >= expected * (1 - 1e-9)
+
+
+@given(
+    batches=st.integers(2, 40),
+    passes=st.integers(1, 40),
+    l2=st.floats(0.001, 1),
+    noise=st.floats(0.01, 10),
+)
+def test_whole_passes_have_the_published_closed_form(batches, passes, l2, noise):
+    """Without a cool-down it is the bound of Bok, Su and Altschuler (2024) for noisy cyclic gradient descent."""
+    made = mechanism(num_slots=batches, batch_size=1, cool_down=1, l2=l2, step_size=1 / (0.25 + l2), noise_scale=noise)
+    with mpmath.workdps(50):
+        c, s = mpmath.mpf(made.contraction), mpmath.mpf(made.sensitivity(Adjacency.ZERO_OUT))
+        r = c ** (batches * (passes - 1))
+        rest = c ** (2 * batches - 2) * (1 - c**2) / (1 - c**batches) ** 2 * (1 - r) / (1 + r)
+        expected = float(s / mpmath.sqrt(made.step_variance) * mpmath.sqrt(1 + rest))
+    assert lookback.worst_mu(made, batches * passes) == pytest.approx(expected, rel=1e-10)
+
+
+# --- against chains --------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=100, deadline=None)
+@given(made=mechanisms(), present=lengths, after=st.lists(st.integers(1, 12), max_size=2), seed=st.integers(0, 2**32))
+def test_no_quadratic_exceeds_it(made, present, after, seed):
+    """For curvatures within [m, L] that change from step to step, in any batch, the exact mu stays below it."""
+    generator, bound = np.random.default_rng(seed), deleted(made, present, after)
+    for place in range(made.num_batches):
+        steps = path(made, present, after, place=place)
+        sizes = [made.step_size * noise / made.step_variance for _, noise, _ in steps]
+        for draw in (generator.uniform, lambda low, high: generator.choice([low, high], p=[0.9, 0.1])):
+            slopes = [1 - size * draw(made.strong_convexity, made.smoothness) for size in sizes]
+            assert quadratic_mu(steps, slopes=slopes, signs=[1.0] * len(steps)) <= bound * (1 + 1e-10)
+
+
+def test_the_worst_quadratic_of_the_worst_batch_attains_it():
+    """Curvatures that change with time tell one run apart as well as it says, and no better."""
+    made = mechanism(num_slots=5, batch_size=1, cool_down=4, step_size=1 / 0.26)
+    found = lookback.worst_mu(made, 23)
+    attained = []
+    for place in range(5):
+        steps = path(made, [23], [], place=place)
+        attained.append(quadratic_mu(steps, slopes=worst_slopes(steps), signs=[1.0] * 23))
+    assert max(attained) == pytest.approx(found, rel=1e-6)
+
+
+# --- what adds up ----------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=100, deadline=None)
+@given(made=mechanisms(), runs=st.lists(st.tuples(st.integers(1, 20), st.integers(0, 3)), min_size=2, max_size=5))
+def test_records_add_wherever_they_stand(made, runs):
+    """Together, records deleted at different times have no more than their sum, and no less than any of them."""
+    history = [Run(steps=steps, records=records) for steps, records in runs]
+    chain, at, each = accountant.replay(made, history), history[0].steps, []
+    for run in history[1:]:
+        each.append(accountant.deletion_mu(chain, records=run.records, steps_present=at))
+        at += run.steps
+    together = accountant.unlearning_mu(chain)
+    assert together <= math.fsum(each) * (1 + 1e-10)
+    assert together >= max(each) * (1 - 1e-10)
+
+
+def test_what_readers_learn_grows_with_passes_and_not_with_versions():
+    """Of runs shorter than a pass a record has a part in as many as there are visits to its place."""
+    made = mechanism()
+    often = [Exposure(mechanism=made, records=1, releases=((1, count),)) for count in (10, 100, 1000)]
+    once = accountant.release_mu(made, steps=1, adjacency=Adjacency.ZERO_OUT)
+    found = [accountant.adaptive_mu([one]) for one in often]
+    assert found == pytest.approx([once * math.sqrt(visits) for visits in (2, 11, 101)], rel=1e-12)
+    apart = dataclasses.replace(often[0], stretches=5)
+    assert accountant.adaptive_mu([apart]) == pytest.approx(once * math.sqrt(6), rel=1e-12)
+    mixed = Exposure(mechanism=made, records=1, releases=((1, 9), (5, 2), (10, 1), (300, 1)))
+    by_size = [accountant.release_mu(made, steps=k, adjacency=Adjacency.ZERO_OUT) for k in (5, 5, 10, 300)]
+    assert accountant.adaptive_mu([mixed]) == pytest.approx(math.hypot(*by_size), rel=1e-12)
+
+
+@given(made=mechanisms(), runs=st.lists(st.integers(1, 9), min_size=1, max_size=12))
+def test_no_record_has_a_part_in_more_versions(made, runs):
+    """Over one chain the sum over the versions of what each tells of any one place stays below the bound."""
+    bound = accountant.adaptive_mu([Exposure(mechanism=made, records=1, releases=accountant.tally(runs))])
+    for place in range(made.num_batches):
+        squares, at = 0.0, 0
+        for steps in runs:
+            first = (place - at) % made.num_batches
+            squares += pulled_mu(path(made, [steps], [], place=first)) ** 2
+            at += steps
+        assert math.sqrt(squares) <= bound * (1 + 1e-10)
+
+
+@pytest.mark.parametrize("stretches", [0, -1, 1.0, None])
+def test_runs_follow_each_other_in_some_stretch(stretches):
+    """What is not a count of stretches is refused."""
+    with pytest.raises(DomainError, match="stretches"):
+        Exposure(mechanism=mechanism(), records=1, releases=((1, 1),), stretches=stretches)
+
+
+# --- what it costs ---------------------------------------------------------------------------------------------------
+
+
+def test_old_steps_cost_nothing():
+    """Asking does not take longer the more steps there were, nor the more batches."""
+
+    def cost(**changed: Any) -> int:
+        made = mechanism(**changed)
+        chain = accountant.replay(made, [Run(steps=made.learn_steps)])
+        return calls(lambda: accountant.unlearning_mu(chain, records=1))
+
+    assert cost(learn_steps=10**9) <= cost(learn_steps=10**4) + 9
+    assert cost(num_slots=10**5, learn_steps=10**7) <= cost(num_slots=10**3, learn_steps=10**7) + 50

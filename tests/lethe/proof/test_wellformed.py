@@ -1,0 +1,98 @@
+"""JSON that says two things, and statements of absence: what is refused, and that it is named."""
+
+import copy
+import json
+from typing import Any
+
+import pytest
+
+from lethe.proof import absence, signed, wellformed
+from lethe.proof.errors import PreconditionError
+from tests.lethe.proof.test_certificate import evidence, statement
+
+HEADER = {"alg": "Ed25519", "typ": "lethe-certificate+jws", "kid": "k"}
+
+
+def nothing_held() -> dict[str, Any]:
+    return absence.statement(
+        request={"id": "dr_1", "submitted_at": "2025-05-05T11:00:00+00:00"},
+        looked_at="2025-05-05T11:00:00.123456+00:00",
+        identity_rule="exact",
+        dataset_ids=["ds_2", "ds_1"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ('{"a": 1, "a": 1}', "keys_unique"),
+        ('{"a": {"b": 1, "c": 2, "b": 3}}', "keys_unique"),
+        ('[{"a": 1, "a": 2}]', "keys_unique"),
+        ('{"a": NaN}', "numbers_finite"),
+        ('{"a": -Infinity}', "numbers_finite"),
+    ],
+)
+def test_json_with_two_meanings_is_refused(text: str, named: str) -> None:
+    """A key that stands twice, at any depth, and what is no number are refused by name."""
+    with pytest.raises(PreconditionError, match=named):
+        wellformed.read(text)
+
+
+def test_both_forms_are_read() -> None:
+    """A certificate gives its guarantees, a statement of absence none."""
+    assert signed.read(json.dumps(statement()), header=HEADER).guarantees == evidence().guarantees()
+    said = signed.read(json.dumps(nothing_held()).encode(), header=HEADER)
+    assert (said.statement, said.guarantees) == (nothing_held(), [])
+
+
+@pytest.mark.parametrize("header", [{}, HEADER | {"jku": "https://elsewhere"}, {"alg": "Ed25519", "typ": "x"}])
+def test_a_header_that_says_more_or_less_is_refused(header: dict[str, str]) -> None:
+    """The protected header has the algorithm, the type and the key, and nothing else."""
+    with pytest.raises(PreconditionError, match="header_of_format"):
+        signed.read(json.dumps(nothing_held()), header=header)
+
+
+def test_a_duplicated_key_of_a_certificate_is_refused() -> None:
+    """A certificate that names a version twice is refused, whichever of the two is the true one."""
+    text = json.dumps(statement()).replace('"version": 4', '"version": 4, "version": 4')
+    with pytest.raises(PreconditionError, match="keys_unique"):
+        signed.read(text, header=HEADER)
+
+
+def test_the_first_format_is_named() -> None:
+    """A statement of revision 1 is refused in one sentence that says what it is."""
+    with pytest.raises(PreconditionError, match="not one of revision 1, which only releases that signed it verify"):
+        signed.read(json.dumps(statement() | {"format": "lethe-certificate/1"}), header=HEADER)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "named"),
+    [
+        ("format", "lethe-absence/9", "format_known"),
+        ("request/id", "mdl_1", "request.id"),
+        ("request/submitted_at", "", "request.submitted_at"),
+        ("request/records", 1, "fields of request"),
+        ("looked/at", "2025-05-05", "looked.at"),
+        ("looked/identity_rule", " ", "looked.identity_rule"),
+        ("looked/records", 1, "looked.records"),
+        ("looked/records", False, "looked.records"),
+        ("datasets", ["ds_2", "ds_1"], "every dataset once"),
+        ("datasets", ["ds_1", "ds_1"], "every dataset once"),
+        ("datasets", ["mdl_1"], "datasets"),
+        ("datasets", [["ds_1"]], "datasets"),
+        ("datasets", None, "datasets"),
+        ("limits", [], "limits_of_format"),
+        ("note", "and more", "the parts"),
+    ],
+)
+def test_an_altered_statement_of_absence_is_refused(path: str, value: Any, named: str) -> None:
+    """Whatever is altered, added or malformed in a statement of absence is refused, and the message names the part."""
+    document = copy.deepcopy(nothing_held())
+    *parents, last = path.split("/")
+    place: Any = document
+    for key in parents:
+        place = place[key]
+    place[last] = value
+    with pytest.raises(PreconditionError) as refused:
+        signed.read(json.dumps(document), header=HEADER)
+    assert named in str(refused.value)

@@ -1,0 +1,423 @@
+import doctest
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import minimize
+
+from lethe.proof.errors import DomainError
+from lethe.theorems import taut_string
+from lethe.theorems.taut_string import Span, Stretch
+from tests.lethe.proof.paths import Step, calls, pulled_mu, quadratic_mu, worst_slopes
+
+positive = st.floats(1e-3, 1e3)
+nonnegative = st.just(0.0) | positive
+
+
+def stretches_with(contractions: st.SearchStrategy[float], *, steps: int = 12) -> st.SearchStrategy[Stretch]:
+    return st.builds(
+        Stretch,
+        steps=st.integers(1, steps),
+        contraction=contractions,
+        variance=positive,
+        push=nonnegative,
+        every=st.integers(1, 5),
+    )
+
+
+contracting = st.just(1.0) | st.floats(0.3, 1.0)
+any_contraction = st.just(0.0) | contracting | st.floats(1.0, 1.9)
+chains = st.lists(stretches_with(any_contraction), min_size=1, max_size=6)
+
+
+def steps_of(stretches: Sequence[Stretch]) -> list[Step]:
+    return [
+        (stretch.contraction, stretch.variance, 0.0 if step % stretch.every else stretch.push)
+        for stretch in stretches
+        for step in range(stretch.steps)
+    ]
+
+
+def chain_of(steps: Sequence[Step]) -> list[Stretch]:
+    return [Stretch(steps=1, contraction=c, variance=variance, push=push) for c, variance, push in steps]
+
+
+def random_steps(seed: int, *, most: int = 7) -> list[Step]:
+    """A small chain whose constants change in every step, and whose differences come and go."""
+    generator = np.random.default_rng(seed)
+    count = int(generator.integers(2, most + 1))
+    pushes = generator.uniform(0, 1, count) * generator.integers(0, 2, count)
+    pushes[int(generator.integers(count))] = 1.0
+    return list(zip(generator.uniform(0.4, 1, count), generator.uniform(0.2, 2, count), pushes, strict=True))
+
+
+# --- it is the string under the path of every step -------------------------------------------------------------------
+
+
+@settings(max_examples=300)
+@given(stretches=chains, apart=nonnegative)
+def test_long_stretches_are_their_steps(stretches, apart):
+    """Closed forms, pooled in any numbers, give what 50 digits give corner by corner, and never less."""
+    expected = pulled_mu(steps_of(stretches), apart=apart)
+    assert taut_string.mu(stretches, apart=apart) == pytest.approx(expected, rel=1e-13, abs=1e-300)
+    assert taut_string.mu(stretches, apart=apart) >= expected
+
+
+@pytest.mark.parametrize("contraction", [1 - 1e-12, 1 - 1e-6, 1.0, 1 + 1e-12, 1 + 1e-6])
+def test_contractions_next_to_one(contraction):
+    """Nothing cancels where a step hardly contracts, or hardly expands."""
+    stretches = [
+        Stretch(steps=40, contraction=contraction, variance=2.0, push=0.3, every=7),
+        Stretch(steps=25, contraction=contraction, variance=1.0, push=0.0),
+        Stretch(steps=33, contraction=contraction, variance=0.5, push=0.1, every=4),
+    ]
+    assert taut_string.mu(stretches) == pytest.approx(pulled_mu(steps_of(stretches)), rel=1e-13)
+
+
+@given(stretches=st.lists(stretches_with(contracting), min_size=1, max_size=5))
+def test_one_piece_is_the_recursion(stretches):
+    """While differences never grow and the noise never falls, mu is W/sqrt(V) of W <- c W + s, V <- c^2 V + nu^2."""
+    variances = sorted(stretch.variance for stretch in stretches)
+    pushes = sorted((stretch.push for stretch in stretches), reverse=True)
+    influence, variance, steadier = 0.0, 0.0, []
+    for stretch, noise, push in zip(stretches, variances, pushes, strict=True):
+        steadier.append(
+            Stretch(steps=stretch.steps, contraction=stretch.contraction, variance=noise, push=push, every=1)
+        )
+        for _ in range(stretch.steps):
+            influence = stretch.contraction * influence + push
+            variance = stretch.contraction**2 * variance + noise
+    assert taut_string.mu(steadier) == pytest.approx(influence / math.sqrt(variance), rel=1e-12)
+
+
+@given(stretches=chains)
+def test_differences_of_late_are_counted_from_when_they_came(stretches):
+    """Noise from before the data first differed hides nothing: steps that come before change no digit."""
+    before = Stretch(steps=10**6, contraction=0.9, variance=50.0)
+    expected = taut_string.mu(stretches)
+    assert taut_string.mu([before, *stretches]) == pytest.approx(expected, rel=1e-14, abs=1e-300)
+
+
+@pytest.mark.parametrize("steps", [10**7, 10**15])
+@pytest.mark.parametrize("c", [0.5, 1 - 1e-9, 1.0, 1.001, 3.0])
+def test_any_number_of_steps(c, steps):
+    """Ten million steps and 10^15 steps have their limits, also where they expand beyond the largest float."""
+    alike = Stretch(steps=steps, contraction=c, variance=1.0, push=0.5)
+    quiet = Stretch(steps=steps, contraction=c, variance=1.0)
+    stays, starts = taut_string.mu([alike]), taut_string.mu([quiet], apart=2.0)
+    if c < 1:
+        left = math.exp(steps * math.log(c))
+        assert stays == pytest.approx(0.5 * math.sqrt((1 + c) / (1 - c) * (1 - left) / (1 + left)), rel=1e-12)
+        assert starts == pytest.approx(2 * left * math.sqrt((1 - c) * (1 + c) / (1 - left**2)), rel=1e-12, abs=1e-300)
+        assert starts > 0
+    else:
+        assert stays == pytest.approx(0.5 * math.sqrt(steps), rel=1e-12)
+        assert starts == pytest.approx(2 * (math.sqrt((c - 1) * (c + 1)) if c > 1 else steps**-0.5), rel=1e-12)
+
+
+def test_after_the_greatest_expansion_comes_the_greatest_contraction():
+    """What ten million steps have blown up and ten million others have shrunk again is what it was."""
+    grown = Stretch(steps=10**7, contraction=2.0, variance=1e-6)
+    shrunk = Stretch(steps=10**7, contraction=0.5, variance=1e-6)
+    least = math.sqrt(1e-6 / 3 + 1e-6 * 4 / 3)
+    assert taut_string.mu([grown, shrunk], apart=1.0) == pytest.approx(1 / least, rel=1e-12)
+
+
+# --- it is the best of all shifts, and exact -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_constrained_optimiser_finds_no_better_shifts(seed):
+    """Minimising the sum of a_t^2/nu_t^2 over z_t = c_t z_(t-1) + s_t - a_t >= 0 that end at 0 gives mu^2."""
+    steps = random_steps(seed)
+    count = len(steps)
+    variances = np.array([variance for _, variance, _ in steps])
+    carried = np.array(
+        [
+            [math.prod(c for c, _, _ in steps[i + 1 : t + 1]) if i <= t else 0.0 for i in range(count)]
+            for t in range(count)
+        ]
+    )
+    pushed = carried @ np.array([push for _, _, push in steps])
+    found = minimize(
+        lambda shifts: float((shifts**2 / variances).sum()),
+        pushed / count,
+        jac=lambda shifts: 2 * shifts / variances,
+        method="SLSQP",
+        constraints=[
+            {"type": "eq", "fun": lambda shifts: pushed[-1] - carried[-1] @ shifts, "jac": lambda _: -carried[-1]},
+            {"type": "ineq", "fun": lambda shifts: (pushed - carried @ shifts)[:-1], "jac": lambda _: -carried[:-1]},
+        ],
+        options={"ftol": 1e-14, "maxiter": 1000},
+    )
+    assert taut_string.mu(chain_of(steps)) == pytest.approx(math.sqrt(found.fun), rel=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_curvatures_that_change_with_time_attain_it(seed):
+    """The quadratic found by an exact search over the slopes of all steps has the mu of the string, and no more."""
+    steps = random_steps(seed, most=12)
+    bound = taut_string.mu(chain_of(steps))
+    attained = quadratic_mu(steps, slopes=worst_slopes(steps), signs=[1.0] * len(steps))
+    assert attained <= bound * (1 + 1e-12)
+    assert attained >= bound * (1 - 1e-6)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_climbing_from_anywhere_never_exceeds_it(seed):
+    """Curvatures and pulls that are improved step by step approach the bound from below, and one climb reaches it."""
+    steps = random_steps(seed, most=5)
+    count, bound = len(steps), taut_string.mu(chain_of(steps))
+    contractions = np.array([c for c, _, _ in steps])
+    generator, reached = np.random.default_rng(seed), []
+    for _ in range(6):
+        climbed = minimize(
+            lambda x: -quadratic_mu(steps, slopes=x[:count], signs=x[count:]),
+            np.concatenate([generator.uniform(0, contractions), generator.uniform(0, 1, count)]),
+            method="L-BFGS-B",
+            bounds=[*((-c, c) for c in contractions), *([(-1.0, 1.0)] * count)],
+            options={"ftol": 1e-15, "gtol": 1e-10},
+        )
+        reached.append(-climbed.fun)
+    assert max(reached) <= bound * (1 + 1e-12)
+    assert max(reached) >= bound * (1 - 1e-6)
+
+
+@given(
+    stretches=st.lists(stretches_with(any_contraction, steps=6), min_size=1, max_size=5),
+    apart=nonnegative,
+    seed=st.integers(0, 2**32),
+)
+def test_no_quadratic_exceeds_it(stretches, apart, seed):
+    """For any slopes in [-c_t, c_t] and any pulls up to s_t, step by step, the exact mu stays below."""
+    steps = steps_of(stretches)
+    generator = np.random.default_rng(seed)
+    bound = taut_string.mu(stretches, apart=apart)
+    for low in (-1.0, 0.0, 0.9):
+        slopes = [c * generator.uniform(low, 1) for c, _, _ in steps]
+        signs = generator.uniform(low, 1, len(steps))
+        assert quadratic_mu(steps, slopes=slopes, signs=list(signs), apart=apart) <= bound * (1 + 1e-12)
+    plain = [c for c, _, _ in steps]
+    assert quadratic_mu(steps, slopes=plain, signs=[1.0] * len(steps), apart=apart) <= bound * (1 + 1e-12)
+
+
+# --- cyclic batches --------------------------------------------------------------------------------------------------
+
+
+@given(batches=st.integers(2, 60), epochs=st.integers(1, 60), c=st.floats(0.05, 0.9999), ratio=positive)
+def test_cyclic_batches_have_the_published_closed_form(batches, epochs, c, ratio):
+    """The slot visited last has the mu of noisy cyclic gradient descent of Bok, Su and Altschuler (2024)."""
+    quiet = Stretch(steps=batches - 1, contraction=c, variance=1.0)
+    visits = Stretch(steps=batches * (epochs - 1) + 1, contraction=c, variance=1.0, push=ratio, every=batches)
+    rest = c ** (batches * (epochs - 1))
+    square = 1 + c ** (2 * batches - 2) * (1 - c * c) / (1 - c**batches) ** 2 * (1 - rest) / (1 + rest)
+    assert taut_string.mu([quiet, visits]) == pytest.approx(ratio * math.sqrt(square), rel=1e-9)
+
+
+@given(
+    batches=st.integers(1, 9),
+    steps=st.integers(1, 60),
+    after=st.integers(0, 20),
+    c=any_contraction.filter(bool),
+)
+def test_the_slot_visited_last_is_the_worst(batches, steps, after, c):
+    """While steps are alike, and whatever their contraction, the later a slot was visited the more is left of it."""
+    mus = []
+    for place in range(batches):  # visited in steps place, place + batches, ...
+        chain = [Stretch(steps=place, contraction=c, variance=1.0)] if place else []
+        if steps > place:
+            chain.append(Stretch(steps=steps - place, contraction=c, variance=1.0, push=1.0, every=batches))
+        if after:
+            chain.append(Stretch(steps=after, contraction=c, variance=1.0))
+        mus.append(taut_string.mu(chain))
+    latest_first = [mus[(steps - 1 - ago) % batches] for ago in range(batches)]
+    for later, earlier in itertools.pairwise(latest_first):
+        assert earlier <= later * (1 + 1e-12)
+
+
+# --- laws ------------------------------------------------------------------------------------------------------------
+
+
+def changed(stretches: list[Stretch], index: int, **factors: float) -> list[Stretch]:
+    """The chain with fields of one stretch multiplied."""
+    index %= len(stretches)
+    stretch: Any = stretches[index]
+    fields = {name: getattr(stretch, name) for name in ("steps", "contraction", "variance", "push", "every")}
+    fields |= {name: fields[name] * factor for name, factor in factors.items()}
+    return [*stretches[:index], Stretch(**fields), *stretches[index + 1 :]]
+
+
+def at_most(mu: float, bound: float) -> bool:
+    """But for rounding, which keeps a trace of what has faded."""
+    return mu <= bound * (1 + 1e-12) + 1e-300
+
+
+@given(stretches=chains, apart=nonnegative, index=st.integers(0, 5), factor=st.floats(1.0, 100.0))
+def test_it_rises_with_every_difference_and_falls_with_all_noise(stretches, apart, index, factor):
+    """Larger pushes, a wider start or steps that contract less never lower mu; more noise never raises it."""
+    here = taut_string.mu(stretches, apart=apart)
+    assert at_most(here, taut_string.mu(changed(stretches, index, push=factor), apart=apart))
+    assert at_most(here, taut_string.mu(stretches, apart=apart * factor))
+    assert at_most(here, taut_string.mu(changed(stretches, index, contraction=factor), apart=apart))
+    assert at_most(taut_string.mu(changed(stretches, index, variance=factor), apart=apart), here)
+
+
+@given(stretches=chains, apart=nonnegative, more=stretches_with(any_contraction))
+def test_steps_on_equal_data_only_help(stretches, apart, more):
+    """Whoever cannot tell two laws apart cannot do so after a step that treats both alike."""
+    quiet = Stretch(steps=more.steps, contraction=more.contraction, variance=more.variance)
+    assert at_most(taut_string.mu([*stretches, quiet], apart=apart), taut_string.mu(stretches, apart=apart))
+
+
+@given(first=chains, second=chains)
+def test_a_chain_is_worth_no_more_than_its_parts_composed(first, second):
+    """mu of the whole lies between that of its last part alone and that of both parts composed."""
+    both, parts = taut_string.mu([*first, *second]), (taut_string.mu(first), taut_string.mu(second))
+    assert at_most(parts[1], both)
+    assert at_most(both, math.hypot(*parts))
+
+
+@given(stretch=stretches_with(any_contraction, steps=40), cut=st.integers(1, 40), others=chains)
+def test_splitting_a_stretch_changes_nothing(stretch, cut, others):
+    """A stretch cut where one of its periods begins is the same chain."""
+    first = min(stretch.every * cut, stretch.steps - 1) // stretch.every * stretch.every
+    if not first:
+        return
+    parts = [
+        Stretch(
+            steps=steps,
+            contraction=stretch.contraction,
+            variance=stretch.variance,
+            push=stretch.push,
+            every=stretch.every,
+        )
+        for steps in (first, stretch.steps - first)
+    ]
+    whole = taut_string.mu([others[0], stretch, *others[1:]])
+    assert taut_string.mu([others[0], *parts, *others[1:]]) == pytest.approx(whole, rel=1e-12, abs=1e-300)
+
+
+@given(stretches=chains, apart=nonnegative, factor=positive)
+def test_lengths_have_no_unit(stretches, apart, factor):
+    """Measuring differences and noise in another unit changes nothing."""
+    scaled = stretches
+    for index in range(len(stretches)):
+        scaled = changed(scaled, index, push=factor, variance=factor**2)
+    expected = taut_string.mu(stretches, apart=apart)
+    assert taut_string.mu(scaled, apart=factor * apart) == pytest.approx(expected, rel=1e-12, abs=1e-300)
+
+
+@given(seeds=st.lists(st.integers(0, 2**32), min_size=2, max_size=4), place=st.integers(0, 2**32))
+def test_several_slots_add_at_most(seeds, place):
+    """The mu of several slots that differ together is at most the sum of theirs, and that sum where they are one."""
+    chain = random_steps(place, most=12)
+    slots = [np.random.default_rng(seed).exponential(size=len(chain)) for seed in seeds]
+
+    def mu_with(pushes: Sequence[float]) -> float:
+        return taut_string.mu(
+            chain_of([(c, variance, push) for (c, variance, _), push in zip(chain, pushes, strict=True)])
+        )
+
+    each = [mu_with(pushes) for pushes in slots]
+    assert at_most(mu_with(sum(slots)), math.fsum(each))
+    assert mu_with(3 * slots[0]) == pytest.approx(3 * each[0], rel=1e-12)
+
+
+@given(stretches=st.lists(stretches_with(contracting), min_size=1, max_size=6), apart=positive)
+def test_restarts_are_chains_that_begin_there(stretches, apart):
+    """Read from the last span to the first, each gives the mu of the chain from there on, its starts apart."""
+    alike = [
+        Stretch(steps=stretch.steps, contraction=stretch.contraction, variance=stretch.variance, push=stretch.push)
+        for stretch in stretches
+    ]
+    spans = [
+        Span(
+            sum(stretch.push * stretch.contraction**k for k in range(stretch.steps)),
+            sum(stretch.variance * stretch.contraction ** (2 * k) for k in range(stretch.steps)),
+            stretch.contraction**stretch.steps,
+        )
+        for stretch in alike
+    ]
+    expected = [taut_string.mu(alike[index:], apart=apart) for index in range(len(alike))]
+    assert list(taut_string.restarts(spans[::-1], apart=apart)) == pytest.approx(expected[::-1], rel=1e-11)
+    assert list(taut_string.restarts([], apart=apart)) == []
+
+
+# --- ends ------------------------------------------------------------------------------------------------------------
+
+
+def test_nothing_differs_or_nothing_hides():
+    """Without a difference mu is 0; starts apart without a step are told apart for certain."""
+    quiet = Stretch(steps=10, contraction=0.9, variance=1.0)
+    assert taut_string.mu([]) == taut_string.mu([quiet]) == 0.0
+    assert taut_string.mu([], apart=1e-300) == math.inf
+    assert taut_string.mu([Stretch(steps=3, contraction=2.0, variance=1.0)]) == 0.0
+
+
+def test_what_fades_is_never_rounded_away():
+    """A difference that has decayed below the smallest float is counted as the smallest float."""
+    gone = [
+        Stretch(steps=1, contraction=0.5, variance=0.25, push=1.0),
+        Stretch(steps=10**7, contraction=0.5, variance=0.25),
+    ]
+    assert 0 < taut_string.mu(gone) < 1e-300
+
+
+@pytest.mark.parametrize(
+    ("field", "wrong"),
+    [
+        *[(field, value) for field in ("steps", "every") for value in (0, -1, 1.5, True, math.nan)],
+        *[(field, value) for field in ("contraction", "variance", "push") for value in (-1.0, math.nan, math.inf)],
+        ("variance", 0.0),
+    ],
+)
+def test_numbers_that_are_none_are_refused(field, wrong):
+    """Counts below 1, negative or endless numbers, and steps without noise are refused by name."""
+    given: dict[str, Any] = {"steps": 3, "contraction": 0.9, "variance": 1.0, "push": 1.0, "every": 1}
+    with pytest.raises(DomainError, match=f"{field}="):
+        Stretch(**given | {field: wrong})
+
+
+@pytest.mark.parametrize("apart", [-1.0, math.nan, math.inf])
+def test_starts_are_a_distance_apart(apart):
+    """A distance is a finite number, and not negative."""
+    with pytest.raises(DomainError, match="apart="):
+        taut_string.mu([], apart=apart)
+
+
+# --- what it costs ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("contraction", [0.999, 1.0, 1.001])
+def test_a_query_costs_what_its_stretches_cost(contraction):
+    """Operations are in proportion to the stretches, and the steps of each count by their logarithm at most."""
+
+    def chain(pieces: int, steps: int) -> list[Stretch]:
+        pushes = (0.3, 0.0, 1.0, 0.2)
+        return [
+            Stretch(steps=steps, contraction=contraction, variance=1 + index % 3, push=pushes[index % 4], every=7)
+            for index in range(pieces)
+        ]
+
+    def cost(pieces: int, steps: int) -> int:
+        stretches = chain(pieces, steps)
+        return calls(lambda: taut_string.mu(stretches))
+
+    if contraction <= 1:
+        assert cost(10, 10**9) <= cost(10, 100) + 100
+        assert cost(400, 10**9) <= 41 * cost(10, 10**9)
+    else:
+        assert cost(10, 10**9) <= 10 * cost(10, 100)
+        assert cost(100, 10**9) <= 11 * cost(10, 10**9)
+
+
+def test_examples_in_docstrings():
+    """The examples in the documentation are true."""
+    failed, attempted = doctest.testmod(taut_string)
+    assert attempted
+    assert not failed
