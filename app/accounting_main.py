@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 
-from app import installation, telemetry, tracing
+from app import installations, telemetry, tracing
 from app.api import (
     accounting,
     bounds,
@@ -41,7 +41,7 @@ def create_app(settings: Settings) -> FastAPI:
         pressure.limit_threads()
         telemetry.trace_to(settings.otlp_endpoint, service="lethe-accounting")
         with (
-            installation.opened(settings, read_only=True) as service.state.installation,
+            installations.opened(settings, read_only=True) as service.state.installation,
             calls.known(service.state.installation, read_only=True) as service.state.known,
         ):
             service.state.metrics = Metrics(service.state.installation)

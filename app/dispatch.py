@@ -18,12 +18,12 @@ from app.config import Settings
 TASK = "lethe.work"
 
 
-class Bell(Protocol):
+class Notifier(Protocol):
     def wake(self) -> None:
         """Never raises: a bell that cannot be rung is logged, and the sweeper finds the work."""
 
 
-class PipeBell:
+class PipeNotifier:
     """Embedded: rung by the gateway, heard by those workers of the data folder that listen just then."""
 
     def __init__(self, data_dir: Path) -> None:
@@ -51,7 +51,7 @@ def wait(descriptor: int, *, seconds: float) -> None:
             os.read(descriptor, 65536)
 
 
-class CeleryBell:
+class CeleryNotifier:
     """With a broker: any worker hears it."""
 
     def __init__(self, broker_url: str) -> None:
@@ -64,11 +64,11 @@ class CeleryBell:
             telemetry.logger().warning("dispatch.bell_not_rung", error=type(error).__name__)
 
 
-def bell(settings: Settings) -> Bell:
+def notifier(settings: Settings) -> Notifier:
     """The bell that the settings ask for."""
     if settings.broker_url is None:
-        return PipeBell(settings.data_dir)
-    return CeleryBell(settings.broker_url.get_secret_value())
+        return PipeNotifier(settings.data_dir)
+    return CeleryNotifier(settings.broker_url.get_secret_value())
 
 
 @lru_cache

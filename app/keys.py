@@ -44,7 +44,7 @@ class Keys:
         self._texts: dict[str, str] = {}
 
     def create(self) -> Self:
-        """Make every key that is not there. Only for a database in which nothing is: see `app.installation`."""
+        """Make every key that is not there. Only for a database in which nothing is: see `app.installations`."""
         for name in SECRETS:
             read_or_create(self._folder / name, _new_secret)
         read_or_create(self._folder / SIGNING, _new_signing_key)

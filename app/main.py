@@ -8,7 +8,7 @@ from fastapi import APIRouter, FastAPI
 from fastapi.concurrency import run_in_threadpool
 from starlette.routing import BaseRoute
 
-from app import installation, telemetry, tracing
+from app import installations, telemetry, tracing
 from app.api import (
     accounting,
     additions,
@@ -50,9 +50,9 @@ from app.api.middleware import BodyLimit, CallLog, Headers, KeyFirst, allow_orig
 from app.backup import verification
 from app.config import Settings
 from app.dashboard import site
-from app.operations import chores
+from app.operations import periodic_jobs
 from app.operations.service import Metrics
-from app.webhooks.courier import Courier
+from app.webhooks.dispatcher import Dispatcher
 
 DESCRIPTION = """Ask for a person to be forgotten; get a certificate that the models did.
 
@@ -69,7 +69,7 @@ def create_app(settings: Settings) -> FastAPI:
         telemetry.trace_to(settings.otlp_endpoint, service="lethe-gateway")
         uploads.folder(settings).mkdir(mode=0o700, exist_ok=True)
         with (
-            installation.opened(settings) as gateway.state.installation,
+            installations.opened(settings) as gateway.state.installation,
             calls.known(gateway.state.installation) as gateway.state.known,
         ):
             gateway.state.metrics = Metrics(gateway.state.installation)
@@ -77,15 +77,15 @@ def create_app(settings: Settings) -> FastAPI:
             gateway.state.intake = Intake(gateway.state.installation)
             at = gateway.state.installation
             await run_in_threadpool(verification.verify_at_start, at)
-            courier = Courier(at.database, at.keys, settings, dialects=dialects(settings))
-            remembering = chores.Chores(settings, chores.OF_GATEWAYS).start()
+            dispatcher = Dispatcher(at.database, at.keys, settings, dialects=dialects(settings))
+            remembering = periodic_jobs.PeriodicJobs(settings, periodic_jobs.OF_GATEWAYS).start()
             try:
                 with scraping.served(settings, functools.partial(operations.exposition, gateway.state.metrics)):
                     yield
             finally:
                 await run_in_threadpool(remembering.stop)
                 await run_in_threadpool(gateway.state.intake.close)
-                await run_in_threadpool(courier.close)
+                await run_in_threadpool(dispatcher.close)
         tracing.close()
 
     gateway = FastAPI(

@@ -23,12 +23,12 @@ from pathlib import Path
 import uvicorn
 from fastapi import FastAPI
 
-from app import folders, hardening, installation, main, telemetry
+from app import folders, hardening, installations, main, telemetry
 from app.api import connections
 from app.config import Settings
 from app.errors import AddressInUse, AlreadyRunning
-from app.installation import Installation
-from app.operations import chores
+from app.installations import Installation
+from app.operations import periodic_jobs
 from app.unlearning import service as unlearning
 
 _LONGEST_PAUSE = 15.0
@@ -40,10 +40,10 @@ def up(settings: Settings, *, on_ready: Callable[[str], None]) -> None:
     telemetry.configure(settings.log_level)
     folders.make(settings.data_dir)
     with _locked(settings.data_dir), _listening(settings) as listener:
-        installation.set_up(settings)
-        with installation.opened(settings) as at:
-            chores.sweep_rows(at, unclaimed_for=datetime.timedelta(0))
-            workers = [Worker(settings, at, number=number) for number in range(1, settings.workers + 1)]
+        installations.set_up(settings)
+        with installations.opened(settings) as installation:
+            periodic_jobs.sweep_rows(installation, unclaimed_for=datetime.timedelta(0))
+            workers = [Worker(settings, installation, number=number) for number in range(1, settings.workers + 1)]
             for worker in workers:
                 worker.start()
             try:
@@ -120,12 +120,12 @@ class Worker:
     """A child process that does runs: started, watched, started again, stopped. The second one (`number`) takes no run
     that honours no deletion, so that nobody waits for a model that learns."""
 
-    def __init__(self, settings: Settings, at: Installation, *, number: int = 1) -> None:
+    def __init__(self, settings: Settings, installation: Installation, *, number: int = 1) -> None:
         which = "" if number == 1 else f"-{number}"
         self.name = f"embedded{which}@{socket.gethostname()}"  # no other process claims runs under it
         self._arguments = [self.name, *(["--deletions-only"] if number == 2 else [])]
         self._settings = settings
-        self._at = at
+        self._installation = installation
         self._stopping = threading.Event()
         self._child: subprocess.Popen[bytes] | None = None
         # A child's parent-death signal follows the thread that forked it: this one lives as long as the process.
@@ -168,7 +168,7 @@ class Worker:
     def _take_back(self) -> None:
         """The child is dead: what it held is handed back at once, not when its lease is over."""
         try:
-            with self._at.database.writing() as session:
+            with self._installation.database.writing() as session:
                 unlearning.take_back(session, worker=self.name)
         except Exception as error:  # noqa: BLE001  then the lease will end by itself
             telemetry.logger().error("worker.runs_not_taken_back", error=type(error).__name__)

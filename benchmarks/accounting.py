@@ -39,7 +39,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from app import installation
+from app import installations
 from app.accounting import ledger
 from app.accounting.verify import verify
 from app.config import Settings
@@ -260,18 +260,18 @@ def what_if_milliseconds() -> float:
     """Of POST /v1/accounting/preview with its options, in this process, for a model that has forgotten once."""
     with tempfile.TemporaryDirectory() as folder:
         settings = Settings(data_dir=Path(folder))
-        installation.set_up(settings)
+        installations.set_up(settings)
         key = settings.resolved_admin_key_file().read_text().strip()
-        with installation.opened(settings) as at, TestClient(create_app(settings)) as client:
+        with installations.opened(settings) as installation, TestClient(create_app(settings)) as client:
             client.headers["Authorization"] = f"Bearer {key}"
             upload = {"file": ("people.npz", people())}
             dataset = client.post("/v1/datasets", data=_FORM, files=upload).json()
             asked = {"name": "model", "dataset_id": dataset["id"], "l2": 0.05}
             model = client.post("/v1/models", json=asked).json()
-            while runner.run_next(at, worker="benchmark"):
+            while runner.run_next(installation, worker="benchmark"):
                 pass
             client.post("/v1/deletion-requests", json={"subject_id": "p1"}).raise_for_status()
-            while runner.run_next(at, worker="benchmark"):
+            while runner.run_next(installation, worker="benchmark"):
                 pass
             what_if = {"model_id": model["id"], "num_records": 2}
             return milliseconds(lambda: client.post("/v1/accounting/preview", json=what_if).raise_for_status())

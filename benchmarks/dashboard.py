@@ -19,7 +19,7 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
-from app import installation
+from app import installations
 from app.backup import tombstones
 from app.config import Settings
 from benchmarks.installed import installed, served
@@ -33,9 +33,9 @@ _TIMES = 40
 
 def measured(settings: Settings, number: int) -> dict[str, Any]:
     key = settings.resolved_admin_key_file().read_text().strip()
-    with installation.opened(settings) as at:
-        fill(at, number, 10)
-        tombstones.record(at)  # or the gateway would, while it is measured
+    with installations.opened(settings) as installation:
+        fill(installation, number, 10)
+        tombstones.record(installation)  # or the gateway would, while it is measured
     with served(settings) as (address, pid), httpx.Client(base_url=address, timeout=60) as browser:
         gateway = psutil.Process(pid)
         log_in(browser, key)

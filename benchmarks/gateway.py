@@ -30,7 +30,7 @@ from rich.console import Console
 from rich.table import Table
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from app import installation, supervisor
+from app import installations, supervisor
 from app.config import Settings
 from app.db import Database
 from benchmarks.installed import bearer, free_port, installed, served
@@ -204,8 +204,8 @@ def learn(settings: Settings, client: httpx.Client) -> None:
     file.unlink()
     body = {"name": "model", "dataset_id": dataset.json()["id"], "l2": 0.05}
     client.post("/v1/models", json=body).raise_for_status()
-    with installation.opened(settings) as at:
-        while runner.run_next(at, worker="bench"):
+    with installations.opened(settings) as installation:
+        while runner.run_next(installation, worker="bench"):
             pass
 
 

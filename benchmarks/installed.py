@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 from pydantic import SecretStr
 
-from app import installation, supervisor
+from app import installations, supervisor
 from app.config import Settings
 from tests.postgres.server import Server
 
@@ -42,7 +42,7 @@ def installed(kind: str) -> Iterator[Settings]:
             server = DurableServer(folder / "server")
             stack.callback(server.stop)
             settings = settings.model_copy(update={"database_url": SecretStr(server.url("postgres"))})
-        installation.set_up(settings)
+        installations.set_up(settings)
         yield settings
 
 

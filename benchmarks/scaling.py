@@ -30,7 +30,7 @@ from rich.console import Console
 from rich.progress import track
 from sklearn.linear_model import LogisticRegression
 
-from app import installation
+from app import installations
 from app.access.service import DEFAULT_TENANT
 from app.catalogue import datasets
 from app.config import Settings
@@ -146,18 +146,18 @@ def measured(num_rows: int, seed: int) -> Row:
     found: Row = {"rows": num_rows} | refit(features, labels)
     with tempfile.TemporaryDirectory() as folder:
         settings = Settings(data_dir=Path(folder) / "data", rows_memory_bytes=2**31)
-        installation.set_up(settings)
+        installations.set_up(settings)
         key = settings.resolved_admin_key_file().read_text().strip()
-        with installation.opened(settings) as at, TestClient(create_app(settings)) as client:
+        with installations.opened(settings) as installation, TestClient(create_app(settings)) as client:
             client.headers["Authorization"] = f"Bearer {key}"
-            dataset_id = registered(at, features, labels)
+            dataset_id = registered(installation, features, labels)
             del features, labels
             made = client.post("/v1/models", json={"name": "model", "dataset_id": dataset_id})
             made.raise_for_status()
-            found["learn_seconds"], _ = taken(lambda: drain(at))
-            asked = [taken(functools.partial(forgotten, at, client, person)) for person in range(PEOPLE)]
+            found["learn_seconds"], _ = taken(lambda: drain(installation))
+            asked = [taken(functools.partial(forgotten, installation, client, person)) for person in range(PEOPLE)]
             with watched() as memory:
-                forgotten(at, client, PEOPLE)
+                forgotten(installation, client, PEOPLE)
                 found["memory_bytes"] = memory()
             runs = client.get("/v1/runs").json()["items"]
     steps = [run["steps_total"] for run in reversed(runs) if run["kind"] == "unlearn"][:PEOPLE]
@@ -181,7 +181,7 @@ def refit(features: Any, labels: Any) -> Row:
     return {"refit_processor_seconds": processor_time() - began, "refit_passes": passes}
 
 
-def registered(at: installation.Installation, features: Any, labels: Any) -> str:
+def registered(at: installations.Installation, features: Any, labels: Any) -> str:
     """A dataset of these rows, as the gateway makes one of a file."""
     actor = Actor(tenant_id=DEFAULT_TENANT, name="benchmark")
     with spool.create(at.settings.data_dir) as file:
@@ -204,7 +204,7 @@ def registered(at: installation.Installation, features: Any, labels: Any) -> str
         return datasets.register(session, name="people", encoded=encoded).id
 
 
-def forgotten(at: installation.Installation, client: TestClient, person: int) -> None:
+def forgotten(at: installations.Installation, client: TestClient, person: int) -> None:
     """From the request until it is completed."""
     asked = client.post("/v1/deletion-requests", json={"subject_id": f"p{person}"})
     asked.raise_for_status()
@@ -213,7 +213,7 @@ def forgotten(at: installation.Installation, client: TestClient, person: int) ->
     assert done["status"] == "completed", done["status"]
 
 
-def drain(at: installation.Installation) -> None:
+def drain(at: installations.Installation) -> None:
     while runner.run_next(at, worker="benchmark"):
         pass
 

@@ -15,14 +15,14 @@ from rich.console import Console
 from rich.table import Table
 from sqlalchemy.orm import Session
 
-from app import installation
+from app import installations
 from app.backup import tombstones
 from app.config import Settings
 from app.db import now
 from app.db.sealed import Particulars
 from app.db.tables import DeletionRequest, Model
 from app.deletion import repository as deletion
-from app.installation import Installation
+from app.installations import Installation
 from app.operations import repository as operations
 from app.unlearning import queue
 from app.unlearning import repository as unlearning
@@ -33,11 +33,11 @@ from lethe.theorems import calibration
 def stored(settings: Settings, *, number: int, waiting: int) -> dict[str, Any]:
     """Milliseconds (p50, p95) of what reads `number` stored requests, `waiting` in a hundred of which wait."""
     key = settings.resolved_admin_key_file().read_text().strip()
-    with installation.opened(settings) as at:
+    with installations.opened(settings) as installation:
         began = time.perf_counter()
-        fill(at, number, waiting)
+        fill(installation, number, waiting)
         filled = time.perf_counter() - began
-        tombstones.record_restored(at)  # else the gateway writes down a million old requests meanwhile
+        tombstones.record_restored(installation)  # else the gateway writes down a million old requests meanwhile
     found: dict[str, Any] = {
         "requests": number,
         "waiting": number * waiting // 100,
@@ -50,8 +50,8 @@ def stored(settings: Settings, *, number: int, waiting: int) -> dict[str, Any]:
         [newest] = client.get("/v1/deletion-requests?limit=1").raise_for_status().json()["items"]
         found["first_page_after_start_ms"] = (time.perf_counter() - began) * 1e3
         found["http"]["by id"] = timed(lambda: client.get(f"/v1/deletion-requests/{newest['id']}"))
-        with installation.opened(settings) as at:
-            middle, last = (cursor_at(at, number, part) for part in (0.5, 0.99999))
+        with installations.opened(settings) as installation:
+            middle, last = (cursor_at(installation, number, part) for part in (0.5, 0.99999))
         queries = {
             "all": "",
             "completed": "status=completed&",
@@ -67,7 +67,7 @@ def stored(settings: Settings, *, number: int, waiting: int) -> dict[str, Any]:
                 path = f"/v1/deletion-requests?{query}{cursor}limit=50"
                 found["http"][f"{name}, {place} page"] = timed(lambda path=path: client.get(path))  # type: ignore[misc]
         found["export"] = export(client, pid)
-    with installation.opened(settings) as at:
+    with installations.opened(settings) as installation:
         asked: dict[str, Callable[[Session], object]] = {
             "datasets_due": lambda session: unlearning.datasets_due(session, at=now(session)),
             "anything_to_do": queue.anything_to_do,
@@ -77,18 +77,18 @@ def stored(settings: Settings, *, number: int, waiting: int) -> dict[str, Any]:
             "waiting": lambda s: operations.waiting(s, at=now(s), horizon=datetime.timedelta(days=7)),
         }
         for name, ask in asked.items():
-            found["worker"][name] = timed(lambda ask=ask: in_session(at, ask), times=15)  # type: ignore[misc]
-        with at.database.writing() as session:
+            found["worker"][name] = timed(lambda ask=ask: in_session(installation, ask), times=15)  # type: ignore[misc]
+        with installation.database.writing() as session:
             session.execute(sa.update(Model).values(max_wait_seconds=30 * 86400, max_requests=number))
-        idle = timed(lambda: in_session(at, queue.anything_to_do), times=15)
+        idle = timed(lambda: in_session(installation, queue.anything_to_do), times=15)
         found["worker"]["anything_to_do, where all wait for each other"] = idle
-        with at.database.writing() as session:
+        with installation.database.writing() as session:
             held_until = now(session) + datetime.timedelta(days=1)
             session.execute(
                 sa.update(DeletionRequest).where(DeletionRequest.status == "accepted").values(held_until=held_until)
             )
         found["worker"]["anything_to_do, where all are held"] = timed(
-            lambda: in_session(at, queue.anything_to_do), times=15
+            lambda: in_session(installation, queue.anything_to_do), times=15
         )
     return found
 
@@ -125,10 +125,10 @@ def show_stored(kind: str, found: dict[str, Any]) -> None:
     )
 
 
-def fill(at: Installation, number: int, waiting: int) -> None:
+def fill(installation: Installation, number: int, waiting: int) -> None:
     """Requests one second apart, on twenty datasets in turn: of a hundred, `waiting` wait, one is cancelled, two are
     about strangers, the others are forgotten. Every tenth has an external id."""
-    postgres = at.database.engine.dialect.name == "postgresql"
+    postgres = installation.database.engine.dialect.name == "postgresql"
     learned = calibration.mechanism_for(
         num_slots=number,
         num_classes=2,
@@ -211,24 +211,26 @@ def fill(at: Installation, number: int, waiting: int) -> None:
         f"""INSERT INTO records (dataset_id, slot, subject_ref)
             SELECT {dataset}, n, 'sub_' || {name} FROM {series()} WHERE NOT ({ended})""",
     ]
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         if postgres:
             session.execute(sa.text("SET LOCAL statement_timeout = 0"))
         for statement in statements:
             given = {"number": number, "mechanism": mechanism}
             used = {one: value for one, value in given.items() if f":{one}" in statement}
             session.execute(sa.text(statement.replace("::text", "\\:\\:text")), used)
-    _seal(at)
+    _seal(installation)
     if postgres:  # as its autovacuum would, a minute later
-        with at.database.engine.connect().execution_options(isolation_level="AUTOCOMMIT", lethe_in_turn=False) as c:
+        with installation.database.engine.connect().execution_options(
+            isolation_level="AUTOCOMMIT", lethe_in_turn=False
+        ) as c:
             c.exec_driver_sql("SET statement_timeout = 0")
             c.exec_driver_sql("VACUUM ANALYZE")
 
 
-def _seal(at: Installation) -> None:
+def _seal(installation: Installation) -> None:
     """External ids as the service stores them."""
     table = DeletionRequest.metadata.tables[DeletionRequest.__tablename__]
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         named = session.execute(
             sa.text("SELECT id, external_ref FROM deletion_requests WHERE external_ref IS NOT NULL")
         )
@@ -244,12 +246,12 @@ def _seal(at: Installation) -> None:
         session.connection().execute(statement, rows)
 
 
-def cursor_at(at: Installation, number: int, part: float) -> str:
+def cursor_at(installation: Installation, number: int, part: float) -> str:
     """The cursor of the page that begins when `part` of all requests have been passed."""
     query = sa.select(DeletionRequest.created_at, DeletionRequest.id).order_by(
         DeletionRequest.created_at.desc(), DeletionRequest.id.desc()
     )
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         created_at, request_id = session.execute(query.offset(int(part * number)).limit(1)).one()
     return base64.urlsafe_b64encode(json.dumps([created_at.isoformat(), request_id]).encode()).decode().rstrip("=")
 
@@ -266,6 +268,6 @@ def timed(ask: Callable[[], object], *, times: int = 40) -> dict[str, float]:
     return {"p50_ms": statistics.median(taken), "p95_ms": taken[int(len(taken) * 0.95)]}
 
 
-def in_session(at: Installation, ask: Callable[[Session], object]) -> object:
-    with at.database.reading() as session:
+def in_session(installation: Installation, ask: Callable[[Session], object]) -> object:
+    with installation.database.reading() as session:
         return ask(session)

@@ -36,7 +36,7 @@ import pyarrow.parquet as pq
 from rich.console import Console
 from rich.table import Table
 
-from app import installation
+from app import installations
 from app.access.service import DEFAULT_TENANT
 from app.catalogue import datasets
 from app.config import Settings
@@ -171,18 +171,18 @@ def _rival(file: Path, folder: Path) -> dict[str, Any]:
 def _service(file: Path, folder: Path) -> dict[str, Any]:
     _warm()
     settings = Settings(data_dir=folder / "data")
-    installation.set_up(settings)
+    installations.set_up(settings)
     columns: dict[str, Any] = {f"x{column}": {"kind": "numeric", "min": 0, "max": 1} for column in range(FEATURES)}
     columns |= {"label": {"role": "label", "values": list(CLASSES)}, "person": {"role": "subject"}}
     kind = ingest.kind_of(file.name)
-    with installation.opened(settings) as at, spool.create(settings.data_dir) as spooled:
+    with installations.opened(settings) as installation, spool.create(settings.data_dir) as spooled:
         with file.open("rb") as given:
             shutil.copyfileobj(given, spooled, _COPIED)
         spooled.seek(0)
         actor = Actor(tenant_id=DEFAULT_TENANT, name="benchmark")
 
         def among(references: Any) -> set[str]:
-            with at.database.reading(by=actor) as session:
+            with installation.database.reading(by=actor) as session:
                 return suppression.is_suppressed(session, suppression.ANYWHERE, references)
 
         upload = Upload(
@@ -192,13 +192,13 @@ def _service(file: Path, folder: Path) -> dict[str, Any]:
             schema=None if kind == "npz" else parse_schema({"columns": columns}),
             classes=CLASSES,
             max_bytes=4 * settings.max_upload_bytes,
-            subject_refs=functools.partial(at.keys.subject_refs, DEFAULT_TENANT),
+            subject_refs=functools.partial(installation.keys.subject_refs, DEFAULT_TENANT),
         )
         with _timed(upload, Suppressed(among=among, skip=False)) as (split, upload, suppressed):
             began = time.perf_counter()
-            encoded = datasets.encode(at.rows, upload, suppressed=suppressed)
+            encoded = datasets.encode(installation.rows, upload, suppressed=suppressed)
             registering = time.perf_counter()
-            with at.database.writing(by=actor) as session:
+            with installation.database.writing(by=actor) as session:
                 datasets.register(session, name="rows", encoded=encoded)
             ended = time.perf_counter()
     beside = split.pop(_BESIDE)

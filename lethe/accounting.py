@@ -175,7 +175,7 @@ class AccountOfRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
+class RuntimeEstimate:
     """How long this model's runs take, measured on its last ones."""
 
     seconds_per_run: float
@@ -218,7 +218,7 @@ class Preview:
     guarantees: tuple[Guarantee, ...]
     schedule: Schedule
     options: tuple[Option, ...]
-    pace: Pace | None
+    runtime: RuntimeEstimate | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,7 +253,7 @@ class Rivals:
     records: int
     target: Target
     rivals: tuple[Rival, ...]
-    pace: Pace | None
+    runtime: RuntimeEstimate | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,11 +17,11 @@ import pytest
 from fastapi.testclient import TestClient
 from pydantic import SecretStr
 
-from app import installation
+from app import installations
 from app.access.service import DEFAULT_TENANT
 from app.config import Settings
 from app.db import Actor
-from app.installation import Installation
+from app.installations import Installation
 from app.main import create_app
 from tests.postgres import server
 from tests.postgres.server import Server
@@ -100,7 +100,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 def set_up_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data folder as `lethe up` makes it, to be copied."""
     folder = tmp_path_factory.mktemp("installation") / "data"
-    installation.set_up(Settings(data_dir=folder))
+    installations.set_up(Settings(data_dir=folder))
     return folder
 
 
@@ -116,7 +116,7 @@ def postgres_set_up_once(tmp_path_factory: pytest.TempPathFactory, postgres: Ser
     """A database, to be copied, and the data folder that belongs to it."""
     folder = tmp_path_factory.mktemp("on-postgresql") / "data"
     with postgres.database() as name:
-        installation.set_up(Settings(data_dir=folder, database_url=SecretStr(postgres.url(name))))
+        installations.set_up(Settings(data_dir=folder, database_url=SecretStr(postgres.url(name))))
         yield name, folder
 
 
@@ -147,9 +147,9 @@ def settings(kind: str, set_up_once: Path, tmp_path: Path, request: pytest.Fixtu
 
 
 @pytest.fixture
-def at(settings: Settings) -> Iterator[Installation]:
+def installation(settings: Settings) -> Iterator[Installation]:
     """The installation, opened: for looking behind the gateway and for running the worker."""
-    with installation.opened(settings) as opened:
+    with installations.opened(settings) as opened:
         yield opened
 
 
@@ -173,12 +173,12 @@ def gateway(settings: Settings, admin_key: str) -> Iterator[TestClient]:
 
 
 @pytest.fixture
-def work(at: Installation) -> Callable[[], int]:
+def work(installation: Installation) -> Callable[[], int]:
     """Do all runs that are due, as a worker does; returns how many."""
 
     def until_idle() -> int:
         runs = 0
-        while runner.run_next(at, worker="test"):
+        while runner.run_next(installation, worker="test"):
             runs += 1
         return runs
 

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from app.access.service import DEFAULT_TENANT
 from app.db.tables import Record
-from app.installation import Installation
+from app.installations import Installation
 from app.rows import repository
 
 
@@ -19,25 +19,25 @@ class Seen:
     num_slots: int
 
 
-def root_of(at: Installation, rows_id: str) -> str:
-    with at.database.reading() as session:
+def root_of(installation: Installation, rows_id: str) -> str:
+    with installation.database.reading() as session:
         root = repository.root(session, rows_id)
     assert root is not None
     return root
 
 
-def rows_of(at: Installation, rows_id: str) -> Seen:
+def rows_of(installation: Installation, rows_id: str) -> Seen:
     """Of a dataset, or of rows that wait to be added to one."""
-    with at.rows.open(rows_id, root_of(at, rows_id)) as rows:
+    with installation.rows.open(rows_id, root_of(installation, rows_id)) as rows:
         rows.show_all()
         return Seen(features=rows.features.copy(), labels=rows.labels.copy(), num_slots=rows.shape.num_slots)
 
 
-def slots_of(at: Installation, dataset_id: str, *subject_ids: str) -> list[int]:
+def slots_of(installation: Installation, dataset_id: str, *subject_ids: str) -> list[int]:
     """On record, of all rows of each of these people of the default tenant, who have not been erased yet."""
     mine = sa.select(Record.slot).where(Record.dataset_id == dataset_id).order_by(Record.slot)
-    refs = [at.keys.subject_ref(DEFAULT_TENANT, subject_id) for subject_id in subject_ids]
-    with at.database.reading() as session:
+    refs = [installation.keys.subject_ref(DEFAULT_TENANT, subject_id) for subject_id in subject_ids]
+    with installation.database.reading() as session:
         return [slot for ref in refs for slot in session.scalars(mine.where(Record.subject_ref == ref))]
 
 

@@ -40,21 +40,23 @@ def _logs_are_set_up(**_: object) -> None:
 def _configure(sender: Any, **_: object) -> None:
     sender.quiet = True  # its banner is no log line
     hardening.ensure()
-    from app import installation
+    from app import installations
     from app.backup import verification
-    from app.operations import chores
+    from app.operations import periodic_jobs
     from worker import isolated
 
     try:
-        with installation.opened(settings, patience_seconds=30.0) as at:  # a worker that may not is not started
-            verification.verify_at_start(at)
+        with installations.opened(
+            settings, patience_seconds=30.0
+        ) as installation:  # a worker that may not is not started
+            verification.verify_at_start(installation)
     except LetheError as error:
         raise SystemExit(f"error: {error.code}: {error.detail}") from None
 
     isolated.prepare(device=settings.device)
     telemetry.trace_to(settings.otlp_endpoint, service="lethe-worker")
     heartbeat.Heartbeat(settings.data_dir).start()
-    chores.Chores(settings).start()
+    periodic_jobs.PeriodicJobs(settings).start()
 
 
 @worker_shutting_down.connect  # type: ignore[untyped-decorator]

@@ -5,11 +5,11 @@ import os
 import signal
 import threading
 
-from app import dispatch, hardening, heartbeat, installation, telemetry, tracing
+from app import dispatch, hardening, heartbeat, installations, telemetry, tracing
 from app.backup import verification
 from app.config import Settings
 from app.errors import Unavailable
-from app.operations import chores
+from app.operations import periodic_jobs
 from worker import isolated, runner
 
 
@@ -21,25 +21,25 @@ def main(settings: Settings, *, name: str, deletions_only: bool = False) -> None
     isolated.prepare(device=settings.device)
     telemetry.trace_to(settings.otlp_endpoint, service="lethe-worker")
     stopping = threading.Event()
-    bell = dispatch.PipeBell(settings.data_dir)
+    notifier = dispatch.PipeNotifier(settings.data_dir)
 
     def stop(*_: object) -> None:
         stopping.set()
-        bell.wake()
+        notifier.wake()
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
-    descriptor = bell.listen()
+    descriptor = notifier.listen()
     try:
-        with installation.opened(settings, patience_seconds=30.0) as at:
+        with installations.opened(settings, patience_seconds=30.0) as installation:
             with contextlib.suppress(Unavailable):  # it is told, and asked again, before a run
-                runner.destroy_unneeded(at)
-            verification.verify_at_start(at)
+                runner.destroy_unneeded(installation)
+            verification.verify_at_start(installation)
             heartbeat.Heartbeat(settings.data_dir).start()
-            chores.Chores(settings).start()
+            periodic_jobs.PeriodicJobs(settings).start()
             telemetry.logger().info("worker.started", worker=name)
             while not stopping.is_set():
-                if not runner.run_next(at, worker=name, deletions_only=deletions_only):
+                if not runner.run_next(installation, worker=name, deletions_only=deletions_only):
                     dispatch.wait(descriptor, seconds=settings.poll_seconds)
     finally:
         os.close(descriptor)

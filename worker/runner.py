@@ -15,8 +15,8 @@ from app.accounting.certificates import sha256
 from app.backup import tombstones, verification
 from app.backup.journal import Release
 from app.errors import AuditFailed, DatasetDamaged, LeaseLost, LetheError, RunDiffersFromPlan, Unavailable
-from app.installation import Installation
-from app.operations import chores
+from app.installations import Installation
+from app.operations import periodic_jobs
 from app.rows import damage
 from app.rows import repository as rows_repository
 from app.rows.blocks import Filling
@@ -32,7 +32,7 @@ from worker.langevin import init
 from worker.langevin.evaluate import accuracy
 
 
-def run_next(at: Installation, *, worker: str, deletions_only: bool = False) -> bool:
+def run_next(installation: Installation, *, worker: str, deletions_only: bool = False) -> bool:
     """Do the next run that is due; False if there is none. Never raises for a run that fails: it is handed back.
     With `deletions_only`, the next that somebody waits for who asked to be forgotten.
 
@@ -40,7 +40,7 @@ def run_next(at: Installation, *, worker: str, deletions_only: bool = False) -> 
     run whose lease will end.
     """
     try:
-        return _run_next(at, worker=worker, deletions_only=deletions_only)
+        return _run_next(installation, worker=worker, deletions_only=deletions_only)
     except Unavailable as error:
         telemetry.logger().error("worker.unavailable", error=error.code)
         return False
@@ -49,13 +49,13 @@ def run_next(at: Installation, *, worker: str, deletions_only: bool = False) -> 
         return False
 
 
-def _run_next(at: Installation, *, worker: str, deletions_only: bool) -> bool:
-    with at.database.reading() as session:
+def _run_next(installation: Installation, *, worker: str, deletions_only: bool) -> bool:
+    with installation.database.reading() as session:
         if not queue.anything_to_do(session, deletions_only=deletions_only):
             return False
-    lease_seconds, max_requests = at.settings.lease_seconds, at.settings.max_requests_per_run
+    lease_seconds, max_requests = installation.settings.lease_seconds, installation.settings.max_requests_per_run
     with tracing.span("run") as span:
-        with tracing.span("claim"), at.database.writing() as session:
+        with tracing.span("claim"), installation.database.writing() as session:
             claimed = queue.claim(
                 session,
                 worker=worker,
@@ -66,18 +66,18 @@ def _run_next(at: Installation, *, worker: str, deletions_only: bool) -> bool:
         if claimed is None:
             return False
         _name(span, claimed)
-        _do(at, claimed, span, worker=worker)
-    destroy_unneeded(at)
+        _do(installation, claimed, span, worker=worker)
+    destroy_unneeded(installation)
     return True
 
 
-def _do(at: Installation, claimed: Claimed, span: tracing.Span, *, worker: str) -> None:
+def _do(installation: Installation, claimed: Claimed, span: tracing.Span, *, worker: str) -> None:
     log = functools.partial(telemetry.logger().info, run_id=claimed.run_id, model_id=claimed.model_id)
     log("unlearning.run_claimed", kind=claimed.kind, steps=claimed.steps, rows=len(claimed.slots_to_null))
     started = time.monotonic()
     try:
-        with Lease(at, claimed) as lease:
-            _work(at, claimed, _GivesWay(at, lease, worker=worker) if claimed.gives_way else lease)
+        with Lease(installation, claimed) as lease:
+            _work(installation, claimed, _GivesWay(installation, lease, worker=worker) if claimed.gives_way else lease)
     except LeaseLost:
         log("unlearning.run_lost")
     except Exception as error:  # noqa: BLE001  a run that fails is handed back, whatever went wrong
@@ -85,7 +85,7 @@ def _do(at: Installation, claimed: Claimed, span: tracing.Span, *, worker: str) 
         observed = error.observed if isinstance(error, Refuted) else None
         if code == AuditFailed.code:
             _alarm(claimed, observed)
-        with at.database.writing() as session:
+        with installation.database.writing() as session:
             if isinstance(error, DatasetDamaged):
                 unlearning.note_damage(session, run_id=claimed.run_id, error=error)
             held = unlearning.fail(session, run_id=claimed.run_id, error_code=code, observed=observed)
@@ -108,33 +108,33 @@ def _name(span: tracing.Span, claimed: Claimed) -> None:
     span.set_attribute("lethe.records", len(claimed.slots_to_null))
 
 
-def destroy_unneeded(at: Installation) -> None:
+def destroy_unneeded(installation: Installation) -> None:
     """Destroy superseded weights, and those of runs that ended without publishing: the database says which."""
-    chores.destroy_retired(at)
-    chores.destroy_orphans(at)
+    periodic_jobs.destroy_retired(installation)
+    periodic_jobs.destroy_orphans(installation)
 
 
-def _work(at: Installation, claimed: Claimed, holder: "Lease | _GivesWay") -> None:
-    verification.require_whole(at)
-    tombstones.record(at)  # what is erased must be erased again if a backup brings it back
-    root = _edited(at, claimed)
+def _work(installation: Installation, claimed: Claimed, holder: "Lease | _GivesWay") -> None:
+    verification.require_whole(installation)
+    tombstones.record(installation)  # what is erased must be erased again if a backup brings it back
+    root = _edited(installation, claimed)
     if claimed.mechanism is None:
-        with at.database.writing() as session:
+        with installation.database.writing() as session:
             unlearning.finish(session, run_id=claimed.run_id)
         return
     if claimed.kind == "audit":
-        _audit(at, claimed, claimed.mechanism, on_progress=holder.progressed)
+        _audit(installation, claimed, claimed.mechanism, on_progress=holder.progressed)
         return
     with tracing.span("steps"):
-        ran = _run_chain(at, claimed, claimed.mechanism, root, holder)
-    _examine(at, claimed, records=at.rows.count(claimed.dataset_id, root), observed=ran.observed)
+        ran = _run_chain(installation, claimed, claimed.mechanism, root, holder)
+    _examine(installation, claimed, records=installation.rows.count(claimed.dataset_id, root), observed=ran.observed)
     with tracing.span("evaluate"):
-        metrics = _evaluate(at, claimed, ran)
+        metrics = _evaluate(installation, claimed, ran)
     with tracing.span("publish"):
-        _publish(at, claimed, ran, metrics)
+        _publish(installation, claimed, ran, metrics)
 
 
-def _edited(at: Installation, claimed: Claimed) -> str:
+def _edited(installation: Installation, claimed: Claimed) -> str:
     """The root of the rows that this run goes on with. Whoever came and has asked to be forgotten since ends null.
 
     First, where a run before this one was cut off, what it left is destroyed; before rows are learned it is looked for
@@ -142,25 +142,25 @@ def _edited(at: Installation, claimed: Claimed) -> str:
     either. The new root is put on record, the keys of what it replaces are destroyed, and only then is anybody said to
     be erased.
     """
-    with at.rows.alone(claimed.dataset_id):  # whoever lost their run has destroyed what they were about to
-        with at.database.reading() as session:
+    with installation.rows.alone(claimed.dataset_id):  # whoever lost their run has destroyed what they were about to
+        with installation.database.reading() as session:
             unlearning.check_held(session, run_id=claimed.run_id)
             was_cut_off = unlearning.was_any_run_cut_off(session, dataset_id=claimed.dataset_id)
         if was_cut_off or claimed.kind in ("learn", "relearn"):
-            at.rows.settle(claimed.dataset_id, claimed.root)
+            installation.rows.settle(claimed.dataset_id, claimed.root)
     if not (claimed.additions or claimed.erases):
         return claimed.root
     with tracing.span("verify"):
-        at.rows.check(claimed.dataset_id, claimed.root, numbers=_read_by(claimed))
+        installation.rows.check(claimed.dataset_id, claimed.root, numbers=_read_by(claimed))
     with tracing.span("edit"):
-        root = _edit(at, claimed)
-    with at.database.writing() as session:
+        root = _edit(installation, claimed)
+    with installation.database.writing() as session:
         unlearning.commit_rows(session, run_id=claimed.run_id, root=root)
     with tracing.span("erase"):
-        at.rows.destroy_replaced(claimed.dataset_id, before=claimed.root, after=root)
+        installation.rows.destroy_replaced(claimed.dataset_id, before=claimed.root, after=root)
         for addition in claimed.additions:
-            at.rows.delete(addition.addition_id)
-    with at.database.writing() as session:
+            installation.rows.delete(addition.addition_id)
+    with installation.database.writing() as session:
         unlearning.confirm_edited(session, run_id=claimed.run_id)
     return root
 
@@ -172,20 +172,22 @@ def _read_by(claimed: Claimed) -> tuple[range, ...]:
     return windows.read_by(claimed.mechanism, first_step=claimed.first_step, steps=claimed.steps)
 
 
-def _edit(at: Installation, claimed: Claimed) -> str:
+def _edit(installation: Installation, claimed: Claimed) -> str:
     """A root under which the rows that came are in their slots, and those of whoever is to be erased are null; looked
     at once more, for that. Raises `RunDiffersFromPlan`."""
     fillings = [
         Filling(rows_id=one.addition_id, root=one.root, slots=one.slots) for one in claimed.additions if one.slots
     ]
-    root = at.rows.edit(claimed.dataset_id, claimed.root, fill=fillings, null=claimed.slots_to_null)
-    for block in at.rows.read(claimed.dataset_id, root, holding=claimed.slots_to_null):
+    root = installation.rows.edit(claimed.dataset_id, claimed.root, fill=fillings, null=claimed.slots_to_null)
+    for block in installation.rows.read(claimed.dataset_id, root, holding=claimed.slots_to_null):
         if not block.is_null(claimed.slots_to_null):
             raise RunDiffersFromPlan(f"Run {claimed.run_id} erased other rows than it was to.")
     return root
 
 
-def _audit(at: Installation, claimed: Claimed, mechanism: Mechanism, *, on_progress: Callable[[int], None]) -> None:
+def _audit(
+    installation: Installation, claimed: Claimed, mechanism: Mechanism, *, on_progress: Callable[[int], None]
+) -> None:
     """One that was asked for. It ends with what it found, and is not tried again."""
     assert claimed.audit is not None
     observed: Observed | None = None
@@ -193,17 +195,17 @@ def _audit(at: Installation, claimed: Claimed, mechanism: Mechanism, *, on_progr
     try:
         with tracing.span("steps"):
             observed = shadow.run(mechanism, claimed.audit, on_progress=on_progress)
-        _examine(at, claimed, records=0, observed=observed)
+        _examine(installation, claimed, records=0, observed=observed)
     except (AuditFailed, Refuted) as error:
         error_code = error.code
         _alarm(claimed, observed)
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         unlearning.end_audit(session, run_id=claimed.run_id, observed=observed, error_code=error_code)
 
 
-def _examine(at: Installation, claimed: Claimed, *, records: int, observed: Observed | None) -> None:
+def _examine(installation: Installation, claimed: Claimed, *, records: int, observed: Observed | None) -> None:
     """Raises `Refuted` if the run is not what is to be certified."""
-    with tracing.span("examine"), at.database.reading() as session:
+    with tracing.span("examine"), installation.database.reading() as session:
         findings = unlearning.examine(session, run_id=claimed.run_id, records=records, observed=observed)
     if findings:
         raise Refuted(observed)
@@ -222,9 +224,9 @@ class Refuted(ChainFailed):
         self.observed = observed
 
 
-def _publish(at: Installation, claimed: Claimed, ran: Ran, metrics: dict[str, Any]) -> None:
+def _publish(installation: Installation, claimed: Claimed, ran: Ran, metrics: dict[str, Any]) -> None:
     sealed = weights.to_safetensors(ran.parameters)
-    at.weights.put(claimed.version_id, sealed)
+    installation.weights.put(claimed.version_id, sealed)
     if claimed.model_id is not None:
         release = Release(
             version_id=claimed.version_id,
@@ -233,11 +235,11 @@ def _publish(at: Installation, claimed: Claimed, ran: Ran, metrics: dict[str, An
             mechanism=ran.mechanism.to_json(),
             steps=ran.steps,
         )
-        tombstones.record_release(at, release)  # whoever restores a backup from before must count it
-    with at.database.writing() as session:
+        tombstones.record_release(installation, release)  # whoever restores a backup from before must count it
+    with installation.database.writing() as session:
         unlearning.publish(
             session,
-            at.keys,
+            installation.keys,
             run_id=claimed.run_id,
             first_step_ran=ran.first_step,
             steps_ran=ran.steps,
@@ -248,11 +250,13 @@ def _publish(at: Installation, claimed: Claimed, ran: Ran, metrics: dict[str, An
         )
 
 
-def _run_chain(at: Installation, claimed: Claimed, mechanism: Mechanism, root: str, holder: "Lease | _GivesWay") -> Ran:
+def _run_chain(
+    installation: Installation, claimed: Claimed, mechanism: Mechanism, root: str, holder: "Lease | _GivesWay"
+) -> Ran:
     """In a process of its own: none of its iterates but the last is ever in this one."""
-    with at.rows.open(claimed.dataset_id, root) as rows:
+    with installation.rows.open(claimed.dataset_id, root) as rows:
         if claimed.parent_version_id is not None:
-            initial = weights.from_safetensors(at.weights.get(claimed.parent_version_id))
+            initial = weights.from_safetensors(installation.weights.get(claimed.parent_version_id))
         else:
             initial = init.origin(num_classes=mechanism.num_classes, num_features=rows.shape.num_columns)
         return isolated.run(
@@ -261,15 +265,15 @@ def _run_chain(at: Installation, claimed: Claimed, mechanism: Mechanism, root: s
             initial=initial,
             first_step=claimed.first_step,
             steps=claimed.steps,
-            device=at.settings.device,
-            threads=at.settings.threads,
+            device=installation.settings.device,
+            threads=installation.settings.threads,
             audit=claimed.audit,
             on_progress=holder.progressed,
             on_opened=holder.opened,
         )
 
 
-def _evaluate(at: Installation, claimed: Claimed, ran: Ran) -> dict[str, Any]:
+def _evaluate(installation: Installation, claimed: Claimed, ran: Ran) -> dict[str, Any]:
     """Accuracy on the evaluation dataset: post-processing of the version. Never measured on what it learned from.
 
     Nobody waits to be forgotten because another dataset is damaged: then nothing is measured.
@@ -278,18 +282,18 @@ def _evaluate(at: Installation, claimed: Claimed, ran: Ran) -> dict[str, Any]:
     if dataset_id is None:
         return {}
     right = counted = 0
-    with at.rows.alone(dataset_id):  # its own runs edit it
-        with at.database.reading() as session:
+    with installation.rows.alone(dataset_id):  # its own runs edit it
+        with installation.database.reading() as session:
             root = rows_repository.root(session, dataset_id)
         if root is None:
             return {}
         try:
-            for block in at.rows.read(dataset_id, root):
+            for block in installation.rows.read(dataset_id, root):
                 share, of_block = accuracy(ran.parameters, block.features, block.labels, ran.mechanism.num_classes)
                 right += round(share * of_block) if of_block else 0
                 counted += of_block
         except DatasetDamaged as error:
-            with at.database.writing() as session:
+            with installation.database.writing() as session:
                 damage.record(session, error)
             return {}
     return {"accuracy": right / counted, "evaluated_on": counted} if counted else {"evaluated_on": 0}
@@ -302,8 +306,8 @@ class Lease:
     another worker may not.
     """
 
-    def __init__(self, at: Installation, claimed: Claimed) -> None:
-        self._at = at
+    def __init__(self, installation: Installation, claimed: Claimed) -> None:
+        self._installation = installation
         self._run_id = claimed.run_id
         self._steps_done = 0
         self._moved_at = math.inf  # before the first step there is no progress to miss
@@ -336,9 +340,9 @@ class Lease:
 
     def renew(self) -> bool:
         """Keep the run for another lease; False while the database does not answer. Raises `LeaseLost`."""
-        seconds = self._at.settings.lease_seconds
+        seconds = self._installation.settings.lease_seconds
         try:
-            with self._at.database.writing(in_turn=False) as session:
+            with self._installation.database.writing(in_turn=False) as session:
                 unlearning.renew(session, run_id=self._run_id, steps_done=self._steps_done, lease_seconds=seconds)
         except LeaseLost:
             self._lost = True
@@ -353,9 +357,9 @@ class Lease:
         self._moved_at = math.inf
 
     def _beat(self) -> None:
-        seconds = self._at.settings.lease_seconds
+        seconds = self._installation.settings.lease_seconds
         while not self._stopped.wait(min(seconds / 3, 0.5)):
-            if time.monotonic() - self._moved_at > self._at.settings.stall_seconds:
+            if time.monotonic() - self._moved_at > self._installation.settings.stall_seconds:
                 telemetry.logger().error("unlearning.run_stalled", run_id=self._run_id)
                 self._lost = True
                 return
@@ -375,8 +379,8 @@ class _GivesWay:
 
     _SHARE = 0.1
 
-    def __init__(self, at: Installation, lease: Lease, *, worker: str) -> None:
-        self._at = at
+    def __init__(self, installation: Installation, lease: Lease, *, worker: str) -> None:
+        self._installation = installation
         self._lease = lease
         self._worker = worker
         self._look_at = 0.0
@@ -391,9 +395,9 @@ class _GivesWay:
             return
         self._lease.stand_still()
         is_held = self._lease.renew()  # whoever claims takes back what seems to be nobody's, this run too
-        if is_held and run_next(self._at, worker=self._worker, deletions_only=True):
+        if is_held and run_next(self._installation, worker=self._worker, deletions_only=True):
             ended = time.monotonic()
             self._look_at = ended + self._SHARE * (ended - began)
         else:
-            self._look_at = time.monotonic() + self._at.settings.poll_seconds
+            self._look_at = time.monotonic() + self._installation.settings.poll_seconds
         self._lease.progressed(steps_done)

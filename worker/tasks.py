@@ -13,13 +13,15 @@ from worker.celery_app import app, settings, stopping
 
 @app.task(name=dispatch.TASK, ignore_result=True)  # type: ignore[untyped-decorator]
 def work() -> None:
-    from app import installation  # not before: who only rings knows this module too
+    from app import installations  # not before: who only rings knows this module too
     from worker import runner
 
     try:
-        with installation.opened(settings, patience_seconds=30.0) as at:
-            runner.destroy_unneeded(at)
-            while not stopping.is_set() and runner.run_next(at, worker=f"{socket.gethostname()}:{os.getpid()}"):
+        with installations.opened(settings, patience_seconds=30.0) as installation:
+            runner.destroy_unneeded(installation)
+            while not stopping.is_set() and runner.run_next(
+                installation, worker=f"{socket.gethostname()}:{os.getpid()}"
+            ):
                 pass
     except Unavailable as error:
         telemetry.logger().error("worker.unavailable", error=error.code)

@@ -68,7 +68,7 @@ def get_account(
         epsilon, delta = _asked(datasets.get(session, model.dataset_id), adaptive_epsilon, adaptive_delta)
         left = _left(session, model, chain, epsilon=epsilon, delta=delta)
         releases = repository.count_versions(session, model_id=model.id)
-    reset = service.reset(model, at_most=call.at.settings.max_steps)
+    reset = service.reset(model, at_most=call.installation.settings.max_steps)
     without = service.epsilon_without_steps(chain, records=1, delta=model.delta)
     return AccountOut(
         model_id=model.id,
@@ -107,7 +107,7 @@ def verify_ledger(call: Annotated[Call, call_with(Scope.ACCOUNTING_READ)], model
     with call.reading() as session:
         catalogue.get_model(session, model_id)
         entries = repository.all_entries(session, model_id=model_id)
-        keys, tenant_id = signing.published(call.at.keys), call.caller.tenant_id
+        keys, tenant_id = signing.published(call.installation.keys), call.caller.tenant_id
         try:
             report = verify.verify(
                 entries,
@@ -170,7 +170,7 @@ def get_dataset_account(
                 exposed[model.id],
                 epsilon=epsilon,
                 delta=delta,
-                max_requests=call.at.settings.max_requests_per_run,
+                max_requests=call.installation.settings.max_requests_per_run,
             )
             for model in models
         ]

@@ -93,7 +93,7 @@ def add_records(
         dataset = datasets.get(session, dataset_id)
         datasets.require_kept(dataset)
     kind = _kind(file, dataset)
-    once = uploads.with_file(call.at, once, file=file, parts=(suppressed,))
+    once = uploads.with_file(call.installation, once, file=file, parts=(suppressed,))
     with call.reading() as session:
         answer = idempotency.replay(session, once)
         num_free = additions.count_free_slots(session, dataset)
@@ -102,7 +102,7 @@ def add_records(
         return respond(answer)
     schema = schemas.stored(dataset.schema) if dataset.schema else None
     staged = additions.stage(
-        call.at.rows,
+        call.installation.rows,
         dataset,
         uploads.upload(call, file=file, kind=kind, schema=schema, classes=tuple(dataset.classes), few_rows=_FEW_ROWS),
         num_free=num_free,
@@ -126,11 +126,11 @@ def add_records(
                     session, once, Answer(status=202, location=location, body=out.model_dump(mode="json"))
                 )
     except LetheError:  # of anything else nobody knows whether it was committed: what nothing claims is swept
-        call.at.rows.delete(staged.addition_id)
+        call.installation.rows.delete(staged.addition_id)
         raise
     if answer.body["id"] != staged.addition_id:
-        call.at.rows.delete(staged.addition_id)
-    call.at.bell.wake()
+        call.installation.rows.delete(staged.addition_id)
+    call.installation.notifier.wake()
     return respond(answer)
 
 

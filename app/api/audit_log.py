@@ -100,7 +100,7 @@ def verify_audit_log(call: Annotated[Call, call_with(Scope.ADMIN)]) -> AuditVerd
         entries = repository.all_entries(session, tenant_id=tenant_id)
         signed = repository.all_checkpoints(session, AUDIT, tenant_id=tenant_id)
         try:
-            chain = verify.verify(tenant_id, entries, signed, KeySet([call.at.keys.signing_key]))
+            chain = verify.verify(tenant_id, entries, signed, KeySet([call.installation.keys.signing_key]))
         except AuditCorrupt as error:
             return AuditVerdictOut(
                 valid=False, entries=None, checkpoints=None, signed=None, head=None, fault=error.detail

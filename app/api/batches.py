@@ -36,7 +36,7 @@ from app.api.deletion_requests import (
 )
 from app.api.problems import responses
 from app.api.schemas import MOST_AT_ONCE, BatchIn, BatchItemOut, BatchOut, DeletionRequestIn, Name
-from app.audit import looks
+from app.audit import access_events
 from app.db.tables import DeletionRequest
 from app.deletion import repository
 from app.deletion import service as deletion
@@ -136,7 +136,9 @@ def export_deletion_requests(
     pages = _pages(call, view, sought)
     first = next(pages)  # what cannot be sought is refused before anything is answered
     with call.writing() as session:
-        looks.at_requests(session, sought_by=[name for name, value in sought.items() if value is not None])
+        access_events.requests_exported(
+            session, sought_by=[name for name, value in sought.items() if value is not None]
+        )
     headers = {"Content-Disposition": 'attachment; filename="deletion-requests.csv"'}
     return StreamingResponse(
         _written(chain([first], pages), view), media_type="text/csv; charset=utf-8", headers=headers
@@ -162,7 +164,7 @@ def _submit(call: Call, once: Once, items: Sequence[_Item], source: str | None) 
     found.sort(key=lambda item: item.index)
     accepted = sum(item.status == 202 for item in found)
     if accepted:
-        call.at.bell.wake()
+        call.installation.notifier.wake()
     if accepted == 0:
         raise BatchRefused("None of the requests was accepted.", [fault for item in found for fault in _faults(item)])
     out = BatchOut(accepted=accepted, refused=len(found) - accepted, items=found)
@@ -197,7 +199,7 @@ def _store(
     ready = [one for _, one in group if isinstance(one, Asked)]
     if not ready and name is None:
         return [_refused(item, one) for item, one in group if isinstance(one, LetheError)]
-    with call.at.database.writing() as session:
+    with call.installation.database.writing() as session:
         before = idempotency.replay(session, once)
         if before is None and not start:  # the first release remembered the first group as it did the others
             before = idempotency.replay(session, earlier)

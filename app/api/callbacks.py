@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from app.config import Settings
 from app.protocols import certificate, drp, opendsr
-from app.webhooks.courier import Dialect
+from app.webhooks.dispatcher import Dialect
 
 
 def dialects(settings: Settings) -> Mapping[str, Dialect]:

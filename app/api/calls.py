@@ -27,7 +27,7 @@ from app.access.service import Caller, Scope
 from app.db.paging import Page
 from app.db.tables import DeletionRequest
 from app.errors import FieldError, InputInvalid, LetheError, RequestUnknown, Unauthenticated
-from app.installation import Installation
+from app.installations import Installation
 
 _bearer = HTTPBearer(auto_error=False, description="An API key")
 
@@ -62,18 +62,18 @@ def page_of(found: Sequence[T], *, limit: int, cursor: str | None) -> Page[T]:
 
 
 @contextmanager
-def known(at: Installation, *, read_only: bool = False) -> Iterator["Known"]:
+def known(installation: Installation, *, read_only: bool = False) -> Iterator["Known"]:
     """What an application knows of its callers while the block lasts. `read_only`: it does not note that keys are
     used."""
-    broker = at.settings.broker_url
+    broker = installation.settings.broker_url
     rates = Rates(
-        calls_per_minute=at.settings.calls_per_minute,
-        failed_calls_per_minute=at.settings.failed_calls_per_minute,
+        calls_per_minute=installation.settings.calls_per_minute,
+        failed_calls_per_minute=installation.settings.failed_calls_per_minute,
         redis_url=broker.get_secret_value() if broker else None,
     )
-    uses = None if read_only else LastUses(at.database)
+    uses = None if read_only else LastUses(installation.database)
     try:
-        callers = Callers(at.database, used=uses.note if uses else None)
+        callers = Callers(installation.database, used=uses.note if uses else None)
         yield Known(callers=callers, rates=rates, strangers=anyio.CapacityLimiter(_STRANGERS))
     finally:
         rates.close()
@@ -92,8 +92,8 @@ class Known:
 
 
 async def _installation(request: Request) -> Installation:
-    at: Installation = request.app.state.installation
-    return at
+    installation: Installation = request.app.state.installation
+    return installation
 
 
 async def identified(known: Known, key: str | None, address: str) -> Caller:
@@ -148,14 +148,14 @@ At = Annotated[Installation, Depends(_installation)]
 class Call:
     """Who calls, and what it can reach: its sessions act for the caller, and see the caller's tenant alone."""
 
-    at: Installation
+    installation: Installation
     caller: Caller
 
     def reading(self) -> AbstractContextManager[Session]:
-        return self.at.database.reading(by=self.caller.reader)
+        return self.installation.database.reading(by=self.caller.reader)
 
     def writing(self) -> AbstractContextManager[Session]:
-        return self.at.database.writing(by=self.caller.actor)
+        return self.installation.database.writing(by=self.caller.actor)
 
     def own(self, request: DeletionRequest) -> DeletionRequest:
         """The request, where the caller may do anything with it. Raises `RequestUnknown`."""
@@ -165,13 +165,13 @@ class Call:
 
     def subject_ref(self, subject_id: str, *, path: str = "subject_id") -> str:
         """What stands for this person, by the tenant's rule for subject ids. Raises `InputInvalid`, at `path`."""
-        return self.at.keys.subject_ref(self.caller.tenant_id, self.normal(subject_id, path=path))
+        return self.installation.keys.subject_ref(self.caller.tenant_id, self.normal(subject_id, path=path))
 
     def subject_refs(self, subject_ids: Iterable[str]) -> list[str]:
         """Of many people. Raises `InputInvalid`."""
         rule = self.caller.policy.subject_rule
         normal = subject_ids if rule == "exact" else map(self.normal, subject_ids)
-        return self.at.keys.subject_refs(self.caller.tenant_id, normal)
+        return self.installation.keys.subject_refs(self.caller.tenant_id, normal)
 
     def normal(self, subject_id: str, *, path: str = "subject_id") -> str:
         """The form by which the tenant compares subject ids."""
@@ -200,7 +200,7 @@ def _authenticated(scope: Scope) -> Callable[..., Any]:
         caller.require(scope)
         if request.scope["query_string"] and request.scope["path"].startswith("/v1/"):
             _check_query(request)
-        return Call(at=request.app.state.installation, caller=caller)
+        return Call(installation=request.app.state.installation, caller=caller)
 
     _GUARDS[authenticated] = scope
     return authenticated
@@ -246,10 +246,10 @@ def once_with(scope: Scope) -> Any:
         kind = request.headers.get("content-type", "").lower()
         form = kind.startswith(("multipart/", "application/x-www-form-urlencoded"))  # read already, and not kept
         body = b"" if form else await request.body()
-        fingerprint = call.at.keys.fingerprint(
+        fingerprint = call.installation.keys.fingerprint(
             request.method.encode(), f"{request.url.path}?{request.url.query}".encode(), body
         )
-        name = idempotency_key and call.at.keys.fingerprint(  # some name people in it
+        name = idempotency_key and call.installation.keys.fingerprint(  # some name people in it
             b"once", call.caller.key_id.encode(), idempotency_key.encode()
         )
         return Once(name=name, fingerprint=fingerprint)

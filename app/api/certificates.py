@@ -35,7 +35,7 @@ def verify_certificate(
 ) -> CertificateVerdictOut:
     """Check the signature against this installation's key and recompute every number from the statement alone. With
     limits, a certificate that guarantees less of forgetting is refused too."""
-    keys = certificates.public_keys(call.at.keys)
+    keys = certificates.public_keys(call.installation.keys)
     verified = certificates.verify(body.jws, keys, max_epsilon=body.max_epsilon, max_delta=body.max_delta)
     return CertificateVerdictOut(
         valid=True,

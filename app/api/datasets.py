@@ -23,7 +23,7 @@ from app.api.schemas import (
     Positive,
     SubjectOut,
 )
-from app.audit import looks
+from app.audit import access_events
 from app.catalogue import datasets
 from app.catalogue import repository as catalogue_repository
 from app.db import now
@@ -100,7 +100,7 @@ def create_dataset(
     parsed = _schema(kind, text, names)
     declared = parsed.classes if parsed else names or ()
     once = uploads.with_file(
-        call.at, once, file=file, parts=(name, text or "", classes or "", suppressed, repr(budget))
+        call.installation, once, file=file, parts=(name, text or "", classes or "", suppressed, repr(budget))
     )
     with call.reading() as session:
         answer = idempotency.replay(session, once)
@@ -108,7 +108,7 @@ def create_dataset(
     if answer:
         return respond(answer)
     encoded = datasets.encode(
-        call.at.rows,
+        call.installation.rows,
         uploads.upload(call, file=file, kind=kind, schema=parsed, classes=declared),
         suppressed=uploads.suppressed(call, suppression.ANYWHERE, skip=suppressed == "skip"),
     )
@@ -126,10 +126,10 @@ def create_dataset(
                 location = f"/v1/datasets/{dataset.id}"
                 answer = idempotency.remember(session, once, Answer(status=201, location=location, body=body))
     except LetheError:  # of anything else nobody knows whether it was committed: what nothing claims is swept
-        call.at.rows.delete(encoded.dataset_id)
+        call.installation.rows.delete(encoded.dataset_id)
         raise
     if answer.body["id"] != encoded.dataset_id:
-        call.at.rows.delete(encoded.dataset_id)
+        call.installation.rows.delete(encoded.dataset_id)
     return respond(answer)
 
 
@@ -156,11 +156,11 @@ def recheck_dataset(call: Annotated[Call, call_with(Scope.ADMIN)], dataset_id: s
     runs go on; else `damage` says what is. Takes as long as reading the rows takes. The audit log says who asked."""
     with call.reading() as session:
         datasets.get(session, dataset_id)
-    with call.at.rows.alone(dataset_id):
+    with call.installation.rows.alone(dataset_id):
         with call.reading() as session:
             roots = datasets.roots(session, dataset_id)
             found = records.first_damaged(session, datasets.get(session, dataset_id))
-        found = found or damage.first_found(call.at.rows, roots)
+        found = found or damage.first_found(call.installation.rows, roots)
         with call.writing() as session:
             dataset = datasets.get(session, dataset_id)
             damage.recheck(session, dataset, found)
@@ -172,8 +172,8 @@ def retire_dataset(call: Annotated[Call, call_with(Scope.MODELS_WRITE)], dataset
     """Let go of a dataset, and destroy its rows and whose they were; 409 while a model uses it, or requests wait to
     have rows of it erased. Doing it again changes nothing."""
     with call.writing() as session:
-        retirement.retire_dataset(session, call.at.keys, datasets.get(session, dataset_id))
-    retired.destroy_now(call.at)
+        retirement.retire_dataset(session, call.installation.keys, datasets.get(session, dataset_id))
+    retired.destroy_now(call.installation)
     with call.reading() as session:
         return shown(session, datasets.get(session, dataset_id))
 
@@ -186,7 +186,7 @@ def get_subject(call: Annotated[Call, call_with(Scope.ADMIN)], dataset_id: str, 
     """How many rows are held about a person; for admins, because it tells who is in the data. The audit log says that
     somebody looked, not at whom."""
     with call.writing() as session:
-        looks.at_subject(session, dataset_id=datasets.get(session, dataset_id).id)
+        access_events.subject_looked_up(session, dataset_id=datasets.get(session, dataset_id).id)
     with call.reading() as session:
         reference = call.subject_ref(subject_id)
         count = datasets.count_records_of(session, dataset_id=dataset_id, subject_ref=reference)

@@ -38,7 +38,7 @@ from app.api.schemas import (
     Sha256,
     SubjectIn,
 )
-from app.audit import looks
+from app.audit import access_events
 from app.db import now
 from app.db.tables import DeletionRequest, RequestModel
 from app.deletion import completion, identity, repository, review
@@ -146,7 +146,7 @@ def asked(
 ) -> Asked:
     """What the caller asks for with `body`. Raises `InputInvalid` for a callback_url that nothing may be sent to."""
     if body.callback_url is not None:
-        receiver.check_url(body.callback_url, call.at.settings.webhook_networks())
+        receiver.check_url(body.callback_url, call.installation.settings.webhook_networks())
     subject, aliases = subject_ref(call, body), aliases_of(call, body)
     return Asked(
         by=call.caller.actor,
@@ -193,7 +193,7 @@ def list_deletion_requests(
     subject = subject_sought(call, subject_id, subject_sha256)
     if subject is not None:
         with call.writing() as session:
-            looks.at_person_asking(session)
+            access_events.requests_looked_up(session)
     with call.reading() as session:
         view = view_of(session, call)
         page = repository.requests(
@@ -253,7 +253,7 @@ def approve_deletion_request(call: Deciding, intake: TheIntake, request_id: str)
         request = deletion.get(session, request_id)
         review.approve(session, request, policy=call.caller.policy)
         out = _shown(session, call, intake, request)
-    call.at.bell.wake()
+    call.installation.notifier.wake()
     return out
 
 
@@ -309,7 +309,7 @@ def get_certificates(call: Annotated[Call, call_with(Scope.ACCOUNTING_READ)], re
         found = accounting_repository.certificates_of(session, request_id=request_id)
         rule = subjects.IN_WORDS[call.caller.policy.subject_rule]
         in_doubt = completion.is_in_doubt(request, rows_repository.doubtful(session))
-        absence = None if in_doubt else absences.of(session, call.at.keys, request, identity_rule=rule)
+        absence = None if in_doubt else absences.of(session, call.installation.keys, request, identity_rule=rule)
         return CertificatesOut(
             request_id=request_id,
             certificates=[certificate_shown(c) for c in found],
@@ -347,7 +347,7 @@ def subject_ref_of(call: Call, subject_id: str | None, subject_sha256: str | Non
     """Whom a call is about: by their id, or by its hash."""
     if subject_id is not None:
         return call.subject_ref(subject_id)
-    return call.at.keys.subject_ref_of_hash(call.caller.tenant_id, bytes.fromhex(subject_sha256 or ""))
+    return call.installation.keys.subject_ref_of_hash(call.caller.tenant_id, bytes.fromhex(subject_sha256 or ""))
 
 
 def checked_statement(call: Call, body: SubjectIn, token: str) -> Statement | IdentityStatementInvalid:
@@ -360,7 +360,7 @@ def checked_statement(call: Call, body: SubjectIn, token: str) -> Statement | Id
     rule = call.caller.policy.subject_rule
     try:
         with call.reading() as session:
-            return identity.check(session, call.at.keys, token, subject_sha256=sha256, rule=rule)
+            return identity.check(session, call.installation.keys, token, subject_sha256=sha256, rule=rule)
     except IdentityStatementInvalid as refusal:
         return refusal
 
@@ -387,4 +387,4 @@ def view_of(session: Session, call: Call) -> View:
 
 
 def _horizon(call: Call) -> datetime.timedelta:
-    return datetime.timedelta(days=call.at.settings.risk_days)
+    return datetime.timedelta(days=call.installation.settings.risk_days)

@@ -17,7 +17,7 @@ from app.deletion.service import Asked
 from app.deletion.status import Status
 from app.deletion.views import View
 from app.errors import IdempotencyConflict, LetheError, MessageEarly, MessageRefused, RequestUnknown
-from app.installation import Installation
+from app.installations import Installation
 from app.protocols import drp, repository, service
 from app.protocols.drp import Exercise, Revocation, Subject
 from app.protocols.parsing import parsed
@@ -51,8 +51,8 @@ def exercise(call: AgentCall, message: Message) -> Response:
     drp.check(asked, agent_id=agent.agent_id, business_id=policy.drp_business_id, at=at)
     who = drp.subject(asked, claim=policy.drp_claim)
     if asked.status_callback is not None:
-        receiver.check_url(asked.status_callback, call.at.settings.webhook_networks(), path="status_callback")
-    name = asked.agent_request_id or "message:" + call.at.keys.fingerprint(b"drp", message.strip())
+        receiver.check_url(asked.status_callback, call.installation.settings.webhook_networks(), path="status_callback")
+    name = asked.agent_request_id or "message:" + call.installation.keys.fingerprint(b"drp", message.strip())
     with call.writing() as session:
         before = [
             request
@@ -66,7 +66,7 @@ def exercise(call: AgentCall, message: Message) -> Response:
         else:
             request = _submitted(session, call, asked, who, name)
         status = _status(session, call, request)
-    call.at.bell.wake()
+    call.installation.notifier.wake()
     return JSONResponse(status)
 
 
@@ -91,7 +91,7 @@ def revoke(call: AgentCall, request_id: str, message: Message) -> Response:
 
 
 @router.post("/agent/{agent_id}", response_class=JSONResponse)
-async def set_up_key(request: Request, at: At, agent_id: str, message: Message) -> Response:
+async def set_up_key(request: Request, installation: At, agent_id: str, message: Message) -> Response:
     """A token for the agent that signed the message; its token before opens nothing any more.
 
     Whoever comes with wrong messages is counted like whoever comes with wrong keys.
@@ -99,7 +99,7 @@ async def set_up_key(request: Request, at: At, agent_id: str, message: Message) 
     rates, address = request.app.state.known.rates, request.client.host if request.client else ""
     rates.admit(address)
     try:
-        token = await run_in_threadpool(_set_up, at, agent_id, message)
+        token = await run_in_threadpool(_set_up, installation, agent_id, message)
     except MessageRefused:
         rates.failed(address)
         return Response(status_code=403)  # without a body, as the protocol has it: nobody learns what was wrong
@@ -115,10 +115,10 @@ def get_agent(call: AgentCall, agent_id: str) -> Response:
     return JSONResponse({})
 
 
-def _set_up(at: Installation, agent_id: str, message: bytes) -> str:
-    with at.database.reading() as session:
+def _set_up(installation: Installation, agent_id: str, message: bytes) -> str:
+    with installation.database.reading() as session:
         agent = service.addressee(session, agent_id=agent_id, message=message)
-    with at.database.writing(by=Actor(tenant_id=agent.tenant_id, name=agent.id)) as session:
+    with installation.database.writing(by=Actor(tenant_id=agent.tenant_id, name=agent.id)) as session:
         return service.set_up(session, agent.id, message=message)
 
 

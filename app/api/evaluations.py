@@ -13,7 +13,7 @@ def compare(call: Call, comparisons: Sequence[Comparison]) -> None:
     the transaction that rests on it, whether these are still the comparisons to make."""
     for one in comparisons:
         try:
-            evaluation.compare(call.at.rows, one, may_know=not call.caller.discreet)
+            evaluation.compare(call.installation.rows, one, may_know=not call.caller.discreet)
         except (DatasetUnknown, DatasetDamaged, FileNotFoundError) as error:
             raise came_or_went() from error
 

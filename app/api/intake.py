@@ -33,7 +33,7 @@ from app.deletion.service import Asked, Submitted
 from app.deletion.status import Status
 from app.deletion.views import View
 from app.errors import MechanismUnreadable, Unavailable
-from app.installation import Installation
+from app.installations import Installation
 from app.unlearning import queue
 from lethe.proof.errors import PrivacyError
 
@@ -178,9 +178,9 @@ class _Call:
 class Intake:
     """The thread that stores deletion requests, and one for what may take its time: it rings the bell and estimates."""
 
-    def __init__(self, at: Installation) -> None:
-        self.estimates = Estimates(max_requests=at.settings.max_requests_per_run)
-        self._at = at
+    def __init__(self, installation: Installation) -> None:
+        self.estimates = Estimates(max_requests=installation.settings.max_requests_per_run)
+        self._installation = installation
         self._waiting: list[_Call] = []
         self._changed = threading.Condition()
         self._closing = False
@@ -246,7 +246,7 @@ class Intake:
 
     def _answers(self, calls: Sequence[_Call]) -> list[Answer | Exception]:
         """Everything in one transaction: requests, what they ask of datasets and models, events, answers to keep."""
-        with self._at.database.writing() as session:
+        with self._installation.database.writing() as session:
             answers: dict[int, Answer | Exception] = {
                 place: _written_by(calls[place].asked, answer) if isinstance(answer, Answer) else answer
                 for place, answer in enumerate(idempotency.replay_all(session, [call.once for call in calls]))
@@ -268,7 +268,7 @@ class Intake:
     def _answer(self, session: Session, new: Submitted, discreet: bool) -> Answer:
         estimate = None if discreet else self.estimates.of(session, new.request, new.models)
         view = View(discreet=discreet, at=new.request.created_at)
-        horizon = datetime.timedelta(days=self._at.settings.risk_days)
+        horizon = datetime.timedelta(days=self._installation.settings.risk_days)
         body = shown(new.request, new.models, estimate, view=view, horizon=horizon).model_dump(
             mode="json", by_alias=True
         )
@@ -278,9 +278,9 @@ class Intake:
         while not self._closing:
             self._stored.wait()
             self._stored.clear()
-            self._at.bell.wake()
-            self.estimates.renew(self._at.database)
-        self._at.bell.wake()  # for what was stored while it renewed
+            self._installation.notifier.wake()
+            self.estimates.renew(self._installation.database)
+        self._installation.notifier.wake()  # for what was stored while it renewed
 
 
 def _unwritten(answer: Answer) -> Answer:

@@ -95,4 +95,4 @@ def verify_whole_ledger(call: Annotated[Call, call_with(Scope.ACCOUNTING_READ)])
 
 
 def _keys(call: Call) -> KeySet:
-    return KeySet([call.at.keys.signing_key])
+    return KeySet([call.installation.keys.signing_key])

@@ -12,7 +12,7 @@ from app.api.deletion_requests import subject_ref
 from app.api.models import ExportOut
 from app.api.problems import responses
 from app.api.schemas import SubjectIn
-from app.audit import looks
+from app.audit import access_events
 from app.deletion import lineage
 from app.deletion import service as deletion
 from app.deletion.lineage import FirstWithout, Lineage, ModelLineage
@@ -67,7 +67,7 @@ def get_request_lineage(call: Annotated[Call, call_with(Scope.ACCOUNTING_READ)],
     with call.reading() as session:
         deletion.get(session, request_id)
     with call.writing() as session:
-        looks.at_lineage(session)
+        access_events.lineage_read(session)
     with call.reading() as session:
         return _shown(lineage.of_request(session, deletion.get(session, request_id)))
 
@@ -77,7 +77,7 @@ def trace_lineage(call: Annotated[Call, call_with(Scope.ADMIN)], body: SubjectIn
     """The same of anybody, in all datasets, whether they asked to be forgotten or not. The audit log says that somebody
     looked, not at whom."""
     with call.writing() as session:
-        looks.at_lineage(session)
+        access_events.lineage_read(session)
     with call.reading() as session:
         return _shown(lineage.of_person(session, subject_ref=subject_ref(call, body)))
 

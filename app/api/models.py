@@ -127,12 +127,12 @@ def create_model(
                 max_wait_seconds=body.batching.max_wait_seconds,
                 audit_lanes=body.audit.lanes,
                 audit_chains=body.audit.chains,
-                max_steps=call.at.settings.max_steps,
+                max_steps=call.installation.settings.max_steps,
             )
             mechanism = catalogue.mechanism_of(model)
             budgets.require_room(session, dataset, mechanism, steps=mechanism.learn_steps)
             answer = idempotency.remember(session, once, _accepted(session, model))
-    call.at.bell.wake()
+    call.installation.notifier.wake()
     return respond(answer)
 
 
@@ -188,7 +188,7 @@ def audit(
             model = catalogue.get_model(session, model_id)
             catalogue.ask_audit(session, model)
             answer = idempotency.remember(session, once, _accepted(session, model))
-    call.at.bell.wake()
+    call.installation.notifier.wake()
     return respond(answer)
 
 
@@ -210,7 +210,7 @@ def relearn(
             model = catalogue.get_model(session, model_id)
             catalogue.relearn(session, model)
             answer = idempotency.remember(session, once, _accepted(session, model))
-    call.at.bell.wake()
+    call.installation.notifier.wake()
     return respond(answer)
 
 
@@ -219,8 +219,8 @@ def retire_model(call: Annotated[Call, call_with(Scope.MODELS_WRITE)], model_id:
     """Take a model out of service for good, and destroy its weights; 409 while requests wait for it. Its versions, the
     copies that were handed out, its ledger and certificates stay. Doing it again changes nothing."""
     with call.writing() as session:
-        retirement.retire_model(session, call.at.keys, catalogue.get_model(session, model_id))
-    retired.destroy_now(call.at)
+        retirement.retire_model(session, call.installation.keys, catalogue.get_model(session, model_id))
+    retired.destroy_now(call.installation)
     with call.reading() as session:
         return shown(session, catalogue.get_model(session, model_id))
 
@@ -256,7 +256,7 @@ def get_weights(call: Annotated[Call, call_with(Scope.MODELS_READ)], model_id: s
     was handed out is noted: a copy outside is never unlearned."""
     with call.reading() as session:
         version = catalogue.get_version(session, model_id=model_id, number=number)
-    content = catalogue.read_weights(call.at.weights, version)
+    content = catalogue.read_weights(call.installation.weights, version)
     with call.writing() as session:
         exports.note(session, model_id=model_id, number=number)
     name = f"{model_id}-v{number}.safetensors"
@@ -308,7 +308,7 @@ def _live(call: Call, model_id: str) -> tuple[Dataset, Version, bytes]:
             version = catalogue.get_live_version(session, model)
             dataset = datasets.get(session, model.dataset_id)
         with contextlib.suppress(WeightsDestroyed):
-            return dataset, version, catalogue.read_weights(call.at.weights, version)
+            return dataset, version, catalogue.read_weights(call.installation.weights, version)
         with call.reading() as session:
             if catalogue.get_live_version(session, catalogue.get_model(session, model_id)).id == version.id:
                 raise WeightsUnreadable(f"The weights of the live version {version.id} are missing; restore them.")

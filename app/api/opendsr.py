@@ -43,8 +43,8 @@ _PRIVATE = {"Cache-Control": "no-store", "Pragma": "no-cache"}
 router = APIRouter(tags=["OpenDSR"], route_class=speaking(_refusal))
 
 
-def _signer(at: At) -> Signer:
-    return certificate.signer(at.settings)
+def _signer(installation: At) -> Signer:
+    return certificate.signer(installation.settings)
 
 
 Signing = Annotated[Signer, Depends(_signer)]
@@ -54,7 +54,7 @@ Signing = Annotated[Signer, Depends(_signer)]
 def discover(request: Request, call: Annotated[Call, call_with(Scope.REQUESTS_READ)], signer: Signing) -> Response:
     """What this processor supports, for the tenant of the key, and where its certificate is."""
     url = request.url_for("get_processor_certificate")
-    if call.at.settings.opendsr_domain is not None:  # whatever the proxies in between call this server
+    if call.installation.settings.opendsr_domain is not None:  # whatever the proxies in between call this server
         url = url.replace(scheme="https", netloc=signer.domain)
     body = opendsr.discovery_body(identity_types=call.caller.policy.opendsr_identities, certificate_url=str(url))
     return _signed(signer, 200, body)
@@ -76,9 +76,9 @@ def create_subject_request(
     """Ask for a person to be forgotten. The same request again is answered alike; another under its id is a 409."""
     asked = opendsr.read(body, identity_types=call.caller.policy.opendsr_identities, domain=signer.domain)
     for place, url in enumerate(asked.status_callback_urls):
-        receiver.check_url(url, call.at.settings.webhook_networks(), path=f"status_callback_urls.{place}")
+        receiver.check_url(url, call.installation.settings.webhook_networks(), path=f"status_callback_urls.{place}")
     rule = call.caller.policy.subject_rule
-    refs = opendsr.subject_refs(asked, keys=call.at.keys, tenant_id=call.caller.tenant_id, rule=rule)
+    refs = opendsr.subject_refs(asked, keys=call.installation.keys, tenant_id=call.caller.tenant_id, rule=rule)
     with call.writing() as session:
         requests = repository.requests(session, source=opendsr.SOURCE, external_id=asked.subject_request_id)
         if not requests:
@@ -86,7 +86,7 @@ def create_subject_request(
         elif not _is_own(call, requests) or not _is_same(requests, asked, refs):
             raise IdempotencyConflict("This subject_request_id came before with another request.")
         standing = _standing(session, call, requests)
-    call.at.bell.wake()
+    call.installation.notifier.wake()
     return _signed(signer, 201, opendsr.receipt_body(standing, received=body))
 
 

@@ -19,7 +19,7 @@ from app.api.pressure import FULL
 from app.api.schemas import HealthOut, ReadyOut
 from app.db import migrate
 from app.errors import Busy, Unavailable
-from app.installation import Installation
+from app.installations import Installation
 from app.operations import service as operations
 from app.operations.service import Metrics
 
@@ -43,13 +43,13 @@ async def healthz() -> HealthOut:
 class Readiness:
     """Looks once for all who ask at the same time: nobody needs a key to ask, or a place."""
 
-    def __init__(self, at: Installation) -> None:
-        self._at = at
+    def __init__(self, installation: Installation) -> None:
+        self._installation = installation
         self._looking: asyncio.Task[JSONResponse] | None = None
 
     async def look(self) -> JSONResponse:
         if self._looking is None or self._looking.done():
-            self._looking = asyncio.create_task(run_in_threadpool(ready, self._at))
+            self._looking = asyncio.create_task(run_in_threadpool(ready, self._installation))
         return await asyncio.shield(self._looking)
 
 
@@ -72,15 +72,15 @@ async def readyz(request: Request) -> JSONResponse:
     return JSONResponse(jsonable_encoder(ReadyOut(status=status)), found.status_code)
 
 
-def ready(at: Installation) -> JSONResponse:
+def ready(installation: Installation) -> JSONResponse:
     """What `/readyz` answers, but for what waits in this process."""
-    with at.database.looking() as connection:
+    with installation.database.looking() as connection:
         is_current = migrate.is_current_there(connection)
     if not is_current:
         return JSONResponse(jsonable_encoder(ReadyOut(status="database_not_migrated")), 503)
-    with at.database.reading() as session:
-        found = operations.state(session, at)
-    if not at.database.read_only and not operations.is_any_room(at.settings):
+    with installation.database.reading() as session:
+        found = operations.state(session, installation)
+    if not installation.database.read_only and not operations.is_any_room(installation.settings):
         raise problems.storage_full()
     ready = ReadyOut(
         status="ready",
@@ -95,9 +95,9 @@ def ready(at: Installation) -> JSONResponse:
 
 
 @router.get("/.well-known/jwks.json", responses=problems.declared(Busy))
-def jwks(at: At) -> dict[str, Any]:
+def jwks(installation: At) -> dict[str, Any]:
     """The public keys that certificates are verified with."""
-    return certificates.public_keys(at.keys)
+    return certificates.public_keys(installation.keys)
 
 
 @router.get("/metrics", response_class=PlainTextResponse, responses=problems.responses())

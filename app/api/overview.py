@@ -43,7 +43,7 @@ class OverviewOut(BaseModel):
 def get_overview(call: Annotated[Call, call_with(Scope.ACCOUNTING_READ)]) -> OverviewOut:
     """How a tenant's requests stand, in numbers. Who may not learn whether anything is held could tell it from them."""
     with call.reading() as session:
-        found = operations.state(session, call.at)
+        found = operations.state(session, call.installation)
         ended = repository.ended_requests(session, at_most=_COUNTED)
     waiting = {status.value: 0 for status in sorted(OPEN)}
     for some in found.waiting:
@@ -57,7 +57,10 @@ def get_overview(call: Annotated[Call, call_with(Scope.ACCOUNTING_READ)]) -> Ove
         running=found.running,
         workers=found.workers,
         worker_seen_at=found.seen_at,
-        hosts=[_host(name, seen_at, found.at) for name, seen_at in heartbeat.hosts(call.at.settings.data_dir).items()],
+        hosts=[
+            _host(name, seen_at, found.at)
+            for name, seen_at in heartbeat.hosts(call.installation.settings.data_dir).items()
+        ],
     )
 
 

@@ -7,9 +7,9 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
 
 from app.access.service import Scope
-from app.accounting import pace, rivals, service
-from app.accounting.pace import Pace
+from app.accounting import rivals, runtime_estimates, service
 from app.accounting.rivals import Ask
+from app.accounting.runtime_estimates import RuntimeEstimate
 from app.api.accounting import shown_guarantees
 from app.api.bounds import RefusalOut
 from app.api.calls import Call, call_with
@@ -66,7 +66,7 @@ class PreviewOut(BaseModel):
     guarantees: list[GuaranteeOut]
     schedule: ScheduleOut
     options: list[OptionOut] = Field(description="Cheapest per request first")
-    pace: PaceOut | None
+    runtime: PaceOut | None
 
 
 class RivalOut(BaseModel):
@@ -91,7 +91,7 @@ class RivalsOut(BaseModel):
     records: int
     target: TargetOut
     rivals: list[RivalOut]
-    pace: PaceOut | None
+    runtime: PaceOut | None
 
 
 @router.post("/preview", responses=responses(ModelUnknown, ModelNotLive, ModelRetired))
@@ -106,7 +106,7 @@ def preview(call: Annotated[Call, call_with(Scope.ACCOUNTING_READ)], body: Previ
         model = catalogue.get_model(session, body.model_id)
         catalogue.require_kept(model)
         chain = service.standing(session, model).chain
-        measured = pace.of_model(session, model)
+        measured = runtime_estimates.of_model(session, model)
     epsilon, delta = body.epsilon or model.epsilon, body.delta or model.delta
     plan = planner.forget(chain, records=records, epsilon=epsilon, delta=delta)
     if body.steps is not None:
@@ -134,7 +134,7 @@ def preview(call: Annotated[Call, call_with(Scope.ACCOUNTING_READ)], body: Previ
             epsilon=calibration.least_epsilon(schedule.chain, records=0, steps=0, delta=delta),
         ),
         options=shown_options(compared, measured),
-        pace=_pace(measured),
+        runtime=_pace(measured),
     )
 
 
@@ -152,7 +152,7 @@ def get_rivals(
         model = catalogue.get_model(session, model_id)
         catalogue.require_kept(model)
         chain = service.standing(session, model).chain
-        measured = pace.of_model(session, model)
+        measured = runtime_estimates.of_model(session, model)
     ask = Ask(records=num_records, epsilon=epsilon or model.epsilon, delta=delta or model.delta)
     found = [
         RivalOut(
@@ -176,11 +176,11 @@ def get_rivals(
         records=ask.records,
         target=TargetOut(epsilon=ask.epsilon, delta=ask.delta),
         rivals=found,
-        pace=_pace(measured),
+        runtime=_pace(measured),
     )
 
 
-def shown_options(found: list[Option], measured: Pace | None) -> list[OptionOut]:
+def shown_options(found: list[Option], measured: RuntimeEstimate | None) -> list[OptionOut]:
     return [
         OptionOut(
             kind=option.kind,
@@ -194,9 +194,9 @@ def shown_options(found: list[Option], measured: Pace | None) -> list[OptionOut]
     ]
 
 
-def _seconds(measured: Pace | None, steps: int, *, runs: int = 1) -> float | None:
+def _seconds(measured: RuntimeEstimate | None, steps: int, *, runs: int = 1) -> float | None:
     return measured.seconds(steps, runs=runs) if measured else None
 
 
-def _pace(measured: Pace | None) -> PaceOut | None:
+def _pace(measured: RuntimeEstimate | None) -> PaceOut | None:
     return PaceOut.model_validate(measured, from_attributes=True) if measured else None

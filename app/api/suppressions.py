@@ -11,7 +11,7 @@ from app.api.calls import Call, Cursor, Limit, call_with
 from app.api.deletion_requests import subject_ref
 from app.api.problems import responses
 from app.api.schemas import PageOut, SubjectIn
-from app.audit import looks
+from app.audit import access_events
 from app.deletion import suppression
 from app.errors import ScopeMissing
 
@@ -48,7 +48,7 @@ def list_suppressions(
     subject = call.subject_ref(subject_id) if subject_id else None
     if subject is not None:
         with call.writing() as session:
-            looks.at_person_suppressed(session)
+            access_events.suppression_looked_up(session)
     with call.reading() as session:
         page = suppression.suppressions(session, subject_ref=subject, limit=limit, cursor=cursor)
     items = [SuppressionOut.model_validate(row, from_attributes=True) for row in page.items]

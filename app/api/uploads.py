@@ -19,7 +19,7 @@ from app.access.idempotency import Once
 from app.api.calls import Call
 from app.config import Settings
 from app.deletion import suppression
-from app.installation import Installation
+from app.installations import Installation
 from app.rows import ingest
 from app.rows.encoding import Schema
 from app.rows.uploads import Suppressed, Upload
@@ -60,9 +60,9 @@ class _Request(Request):
     async def _get_form(self, **limits: Any) -> FormData:
         media_type, _ = parse_options_header(self.headers.get("content-type"))
         if self._form is None and media_type == b"multipart/form-data":
-            at: Installation = self.app.state.installation
+            installation: Installation = self.app.state.installation
             try:
-                self._form = await _Form(self.headers, self.stream(), folder=folder(at.settings)).parse()
+                self._form = await _Form(self.headers, self.stream(), folder=folder(installation.settings)).parse()
             except MultiPartException as error:
                 raise HTTPException(status_code=400, detail=error.message) from None
         return await super()._get_form(**limits)  # any other form has no files
@@ -81,14 +81,14 @@ class _Form(MultiPartParser):
             self._files_to_close_on_error[-1] = cast("Any", part.file)
 
 
-def with_file(at: Installation, once: Once, *, file: UploadFile, parts: tuple[str, ...]) -> Once:
+def with_file(installation: Installation, once: Once, *, file: UploadFile, parts: tuple[str, ...]) -> Once:
     """The call, told apart from others by its file too."""
     if once.name is None:
         return once
     spooled = _spooled(file)
     digest = hashlib.file_digest(spooled, "sha256").digest()
     spooled.seek(0)
-    fingerprint = at.keys.fingerprint(once.fingerprint.encode(), digest, *(part.encode() for part in parts))
+    fingerprint = installation.keys.fingerprint(once.fingerprint.encode(), digest, *(part.encode() for part in parts))
     return Once(name=once.name, fingerprint=fingerprint)
 
 
@@ -107,9 +107,9 @@ def upload(
         kind=kind,
         schema=schema,
         classes=classes,
-        folder=folder(call.at.settings),
+        folder=folder(call.installation.settings),
         subject_refs=call.subject_refs,
-        max_bytes=_UNPACKED * call.at.settings.max_upload_bytes,
+        max_bytes=_UNPACKED * call.installation.settings.max_upload_bytes,
         few_rows=few_rows,
     )
 

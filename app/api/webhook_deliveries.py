@@ -146,7 +146,7 @@ def _sent(row: WebhookDelivery, caller: Caller) -> SentOut:
 def _secret(call: Call, tenant: Tenant) -> SecretOut:
     rotated_at = tenant.webhook_rotated_at
     return SecretOut(
-        secret=secret.present(call.at.keys, tenant),
+        secret=secret.present(call.installation.keys, tenant),
         generation=tenant.webhook_generation,
         rotated_at=rotated_at,
         previous_until=rotated_at and rotated_at + secret.OVERLAP,

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from app.backup import repository, tombstones
 from app.backup.journal import GENESIS, Extent, Journal, Line
 from app.errors import BackupRefused, DatabasePutBack, TombstonesStale
-from app.installation import Installation
+from app.installations import Installation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,18 +37,19 @@ class Standing:
         return cls(**document)
 
 
-def standing(session: Session, at: Installation) -> Standing:
+def standing(session: Session, installation: Installation) -> Standing:
     """Where the tombstones stand, with all that `session` sees. Raises `TombstonesDamaged`, `BackupRefused`."""
     number, of = repository.last_telling_event(session) or (0, None)
     try:
         with contextlib.suppress(DatabasePutBack):  # then a backup of the database as it is, is the way out
-            tombstones.record(at)
+            tombstones.record(installation)
     except OSError as error:
+        place = installation.settings.resolved_tombstones()
         raise BackupRefused(
-            f"The tombstones at {at.settings.resolved_tombstones()} cannot be written ({type(error).__name__}); "
+            f"The tombstones at {place} cannot be written ({type(error).__name__}); "
             "without them nobody could restore the backup."
         ) from error
-    found = tombstones.journal(at).ends()
+    found = tombstones.journal(installation).ends()
     if found is None:
         return Standing(file=None, lines=0, hash=GENESIS, ended_at=None, number=number, of=of)
     first, last, extent = found

@@ -21,7 +21,7 @@ import numpy.typing as npt
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from app import folders, installation, key_checks
+from app import folders, installations, key_checks
 from app.accounting import ledger
 from app.audit import checkpoints
 from app.audit import repository as audit_repository
@@ -39,7 +39,7 @@ from app.deletion import claims, restoration
 from app.deletion import repository as deletion_repository
 from app.deletion.restoration import Again, Remembered
 from app.errors import BackupDamaged, BackupRefused, DatabaseUnreadable
-from app.installation import Installation
+from app.installations import Installation
 from app.key_checks import Identity
 from app.keys import KeyEncryptionFile, SubjectKey
 from app.rows import repository as rows_repository
@@ -102,15 +102,15 @@ def restore(
         _begin(settings)
         for piece in keys:
             _write_key(settings.data_dir / "keys", piece)
-        installation.set_up_stores(settings)
-        with installation.opened(settings, unfinished=True) as at:
-            migrate.upgrade(at.database.engine)
+        installations.set_up_stores(settings)
+        with installations.opened(settings, unfinished=True) as installation:
+            migrate.upgrade(installation.database.engine)
             for piece in pieces.of(VAULT):
-                at.vault.put_page(_last_name(piece), piece.content)
-            _load(at, pieces, progress=progress)
-            known = _check_keys(at)
-            requests, num_models = _forget(at, journal, lost_versions=lost_versions)
-            num_datasets = _write_rows(at, pieces, progress=progress)
+                installation.vault.put_page(_last_name(piece), piece.content)
+            _load(installation, pieces, progress=progress)
+            known = _check_keys(installation)
+            requests, num_models = _forget(installation, journal, lost_versions=lost_versions)
+            num_datasets = _write_rows(installation, pieces, progress=progress)
             found = reader.tallies()
             if json.loads(pieces.one(MANIFEST).content) != found:
                 raise BackupDamaged("The archive lacks something that was written into it.")
@@ -121,9 +121,9 @@ def restore(
                 num_datasets=num_datasets,
                 remembered=journal is not None,
             )
-            for place in installation.places(settings):
+            for place in installations.places(settings):
                 place.mark(known.id)
-            _finish(at, restored, journal)
+            _finish(installation, restored, journal)
     return restored
 
 
@@ -168,7 +168,7 @@ def _check_place(settings: Settings, remembered_in: Path | None) -> None:
         raise BackupRefused(f"There are no tombstones at {remembered_in}.")
     if own.exists() and (remembered_in is None or not own.samefile(remembered_in)):
         raise BackupRefused(f"There are tombstones at {own}: restore with those, or move them away.")
-    if installation.unfinished(settings).exists():
+    if installations.unfinished(settings).exists():
         return
     ours = {path.resolve() for path in (own, *verification.files(settings))}
     folders = {settings.data_dir} if settings.in_bucket else {settings.data_dir, settings.store_folder()}
@@ -206,7 +206,7 @@ def _tables(settings: Settings) -> list[str]:
 def _begin(settings: Settings) -> None:
     """From here on nobody may serve; what an earlier try left goes."""
     folders.make(settings.data_dir)
-    begun, own = installation.unfinished(settings), settings.resolved_tombstones()
+    begun, own = installations.unfinished(settings), settings.resolved_tombstones()
     if not begun.exists():
         with created(begun):
             pass
@@ -264,8 +264,8 @@ def _remembered(session: Session, journal: Journal) -> list[Remembered]:
     return list(found.values())
 
 
-def _load(at: Installation, pieces: _Pieces, *, progress: Progress) -> None:
-    with at.database.writing() as session:
+def _load(installation: Installation, pieces: _Pieces, *, progress: Progress) -> None:
+    with installation.database.writing() as session:
         tables = itertools.groupby(pieces.of(TABLES), key=_last_name)
         for number, (name, of_table) in enumerate(tables):
             progress("tables", number, len(dump.TABLES))
@@ -274,27 +274,29 @@ def _load(at: Installation, pieces: _Pieces, *, progress: Progress) -> None:
         bulk.count_on(session)
 
 
-def _check_keys(at: Installation) -> Identity:
+def _check_keys(installation: Installation) -> Identity:
     """That the keys in the archive are those of its database, and where rows and weights go is nobody else's; the
     key-encryption key is a new one."""
-    known = key_checks.of_database(at.database)
-    if known is None or key_checks.wrong_key(at.keys, known):
+    known = key_checks.of_database(installation.database)
+    if known is None or key_checks.wrong_key(installation.keys, known):
         raise BackupDamaged("The keys in the archive are not those of its database.")
-    for place in installation.places(at.settings):
+    for place in installations.places(installation.settings):
         if place.owner() not in (None, known.id):
             raise BackupRefused(f"{place.name} belongs to another installation than the backup.")
-    key_checks.accept(at.database, installation.key_encryption_of(at.settings).check_values(known.id))
+    key_checks.accept(
+        installation.database, installations.key_encryption_of(installation.settings).check_values(known.id)
+    )
     return known
 
 
-def _forget(at: Installation, journal: Journal | None, *, lost_versions: int) -> tuple[Again, int]:
+def _forget(installation: Installation, journal: Journal | None, *, lost_versions: int) -> tuple[Again, int]:
     """Void what was running and all weights, bring requests to where they stood, and claim the rows of everybody who
     is to be forgotten by now: no run begins before they are null. What was published since the backup is counted."""
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         told = (line.release for line in journal.lines() if line.release) if journal else ()
         for release in {release.version_id: release for release in told}.values():  # most of them stand in two lines
             repository.add_lost(session, **dataclasses.asdict(release))
-        repository.add_lost_to_all(session, steps=at.settings.max_steps, count=lost_versions)
+        repository.add_lost_to_all(session, steps=installation.settings.max_steps, count=lost_versions)
         unlearning.take_back_all(session)
         num_models = repository.lose_weights(session, at=now(session))
         repository.end_sessions(session)
@@ -308,9 +310,9 @@ def _forget(at: Installation, journal: Journal | None, *, lost_versions: int) ->
     return requests, num_models
 
 
-def _write_rows(at: Installation, pieces: _Pieces, *, progress: Progress) -> int:
+def _write_rows(installation: Installation, pieces: _Pieces, *, progress: Progress) -> int:
     """Null where somebody's rows are claimed: they are not written to disk again."""
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         stored = rows_repository.row_roots(session)
         retired = repository.rows_of_retired(session)
     total = len(stored)
@@ -320,22 +322,22 @@ def _write_rows(at: Installation, pieces: _Pieces, *, progress: Progress) -> int
             if rows_id in retired:
                 continue
             raise BackupDamaged("The archive holds rows of which its tables do not tell.")
-        with at.database.reading() as session:
+        with installation.database.reading() as session:
             claimed = repository.claimed_positions(session, rows_id)
-        root = _write(at, rows_id, of_it, np.array(claimed, dtype=np.int64))
-        with at.database.writing() as session:
+        root = _write(installation, rows_id, of_it, np.array(claimed, dtype=np.int64))
+        with installation.database.writing() as session:
             rows_repository.set_root(session, rows_id, root)
     if stored:
         raise BackupDamaged("The archive lacks rows of which its tables tell.")
     return total
 
 
-def _write(at: Installation, rows_id: str, of_it: Iterator[Piece], claimed: npt.NDArray[np.int64]) -> str:
+def _write(installation: Installation, rows_id: str, of_it: Iterator[Piece], claimed: npt.NDArray[np.int64]) -> str:
     """The root of what was written."""
     shape = json.loads(next(of_it).content)
     num_columns = int(shape["num_columns"])
-    at.rows.delete(rows_id)  # what an earlier try left
-    with at.rows.writing(rows_id, num_columns) as writer:
+    installation.rows.delete(rows_id)  # what an earlier try left
+    with installation.rows.writing(rows_id, num_columns) as writer:
         for block, piece in enumerate(of_it):
             num_rows = len(piece.content) // (4 * num_columns + 4)
             size = 4 * num_rows * num_columns
@@ -347,24 +349,30 @@ def _write(at: Installation, rows_id: str, of_it: Iterator[Piece], claimed: npt.
     return writer.root
 
 
-def _finish(at: Installation, restored: Restored, journal: Journal | None) -> None:
+def _finish(installation: Installation, restored: Restored, journal: Journal | None) -> None:
     """Say so in every tenant's chains, sign them, go on with the tombstones, and let everybody serve."""
     kept = {(head.tenant_id, head.log): head for head in journal.heads()} if journal else {}
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         last = audit_repository.last_checkpoint(session)
         signed = last.number if last else 0
         for tenant_id in repository.tenant_ids(session):
-            _say(session, at, restored, tenant_id, {chain.name: kept.get((tenant_id, chain.name)) for chain in CHAINS})
+            _say(
+                session,
+                installation,
+                restored,
+                tenant_id,
+                {chain.name: kept.get((tenant_id, chain.name)) for chain in CHAINS},
+            )
     if journal is not None:
-        _bring(journal.path, at.settings.resolved_tombstones())
-        tombstones.record_restored(at, signed=signed)
-        tombstones.record(at)
-    installation.unfinished(at.settings).unlink()
-    sync_folder(at.settings.data_dir)
+        _bring(journal.path, installation.settings.resolved_tombstones())
+        tombstones.record_restored(installation, signed=signed)
+        tombstones.record(installation)
+    installations.unfinished(installation.settings).unlink()
+    sync_folder(installation.settings.data_dir)
 
 
 def _say(
-    session: Session, at: Installation, restored: Restored, tenant_id: str, kept: dict[str, Signed | None]
+    session: Session, installation: Installation, restored: Restored, tenant_id: str, kept: dict[str, Signed | None]
 ) -> None:
     """An entry in the tenant's audit log, and a link in its ledger, each with the head that was signed about it and
     that it does not reach any more: what was between is lost, and whoever kept that head can tell why."""
@@ -394,7 +402,7 @@ def _say(
             lost=lost[LEDGER.name],
         )
     for chain in CHAINS:
-        checkpoints.checkpoint_now(session, at.keys, chain, tenant_id=tenant_id)
+        checkpoints.checkpoint_now(session, installation.keys, chain, tenant_id=tenant_id)
 
 
 def _lost(session: Session, chain: Chain, head: Signed | None) -> dict[str, Any] | None:

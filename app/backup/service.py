@@ -23,7 +23,7 @@ from app.backup import archive, coverage, dump, repository, verification
 from app.db import migrate, now
 from app.db.tables import new_id
 from app.errors import BackupRefused, DatasetDamaged
-from app.installation import Installation
+from app.installations import Installation
 from app.keys import KeyEncryption, KeyEncryptionFile
 from app.rows import damage, records
 from app.rows import repository as rows_repository
@@ -49,23 +49,23 @@ class _Moved(Exception):
     """Rows were written between the look at the database and the look at them."""
 
 
-def back_up(at: Installation, path: Path, *, key_file: Path, progress: Progress) -> Backup:
+def back_up(installation: Installation, path: Path, *, key_file: Path, progress: Progress) -> Backup:
     """Write an archive that opens with `key_file`, which is made if it is not there; whole, or not at all.
 
     Raises `BackupRefused`, `DatasetDamaged`, `TombstonesDamaged`: with those it could not be restored.
     """
     _require_free(path)
-    verification.require_whole(at, now=True)
+    verification.require_whole(installation, now=True)
     key = KeyEncryptionFile(key_file)
     key.create()
     partial = path.with_name(f".{path.name}.partial")
     with _alone(partial) as file:
         _require_free(path)  # another process may have written it meanwhile
-        made = _written(at, file, key, progress=progress)
+        made = _written(installation, file, key, progress=progress)
         num_bytes = file.tell()
         partial.rename(path)
         sync_folder(path.parent)
-    _record(at, made)
+    _record(installation, made)
     return dataclasses.replace(made, num_bytes=num_bytes)
 
 
@@ -92,17 +92,17 @@ def _alone(partial: Path) -> Iterator[IO[bytes]]:
             raise
 
 
-def _written(at: Installation, file: IO[bytes], key: KeyEncryption, *, progress: Progress) -> Backup:
+def _written(installation: Installation, file: IO[bytes], key: KeyEncryption, *, progress: Progress) -> Backup:
     for attempt in range(_ATTEMPTS):
         file.seek(0)
         file.truncate()
         try:
-            made = _write(at, archive.Writer(file, key), progress=progress)
+            made = _write(installation, archive.Writer(file, key), progress=progress)
         except _Moved:
             time.sleep(0.2 * 2**attempt)
             continue
         except DatasetDamaged as error:  # it stops the dataset, and the backup
-            with at.database.writing() as session:
+            with installation.database.writing() as session:
                 damage.record(session, error)
             raise
         file.flush()
@@ -111,11 +111,11 @@ def _written(at: Installation, file: IO[bytes], key: KeyEncryption, *, progress:
     raise BackupRefused("Rows were added again and again meanwhile; try later.")
 
 
-def _write(at: Installation, writer: archive.Writer, *, progress: Progress) -> Backup:
-    with at.database.reading() as session:
+def _write(installation: Installation, writer: archive.Writer, *, progress: Progress) -> Backup:
+    with installation.database.reading() as session:
         wanted = rows_repository.row_roots(session).keys()
-    with _held(at, wanted) as holds:
-        with at.database.reading() as session:
+    with _held(installation, wanted) as holds:
+        with installation.database.reading() as session:
             roots, backup_id, created_at = rows_repository.row_roots(session), new_id("bak"), now(session)
             if roots.keys() - wanted:
                 raise _Moved
@@ -128,12 +128,12 @@ def _write(at: Installation, writer: archive.Writer, *, progress: Progress) -> B
                 "created_at": created_at.isoformat(),
                 "version": importlib.metadata.version("lethe"),
                 "schema": migrate.heads(),
-                "tombstones": coverage.standing(session, at).to_json(),
+                "tombstones": coverage.standing(session, installation).to_json(),
             }
             writer.write(ABOUT, json.dumps(about).encode())
-            for name, content in _key_files(at):
+            for name, content in _key_files(installation):
                 writer.write(f"{KEYS}/{name}", content)
-            for page, keys in at.vault.pages():
+            for page, keys in installation.vault.pages():
                 writer.write(f"{VAULT}/{page}", keys)
             for number, (name, table) in enumerate(dump.TABLES.items()):
                 progress("tables", number, len(dump.TABLES))
@@ -141,7 +141,7 @@ def _write(at: Installation, writer: archive.Writer, *, progress: Progress) -> B
                     writer.write(f"{TABLES}/{name}", piece)
         for number, (rows_id, root) in enumerate(roots.items()):
             progress("rows", number, len(roots))
-            for piece in _rows(at, rows_id, root):
+            for piece in _rows(installation, rows_id, root):
                 writer.write(f"{ROWS}/{rows_id}", piece)
             holds[rows_id].close()
     writer.write(MANIFEST, json.dumps(writer.tallies()).encode())
@@ -153,45 +153,45 @@ def _write(at: Installation, writer: archive.Writer, *, progress: Progress) -> B
 class _Hold:
     """Rows that nobody edits until this is closed."""
 
-    def __init__(self, at: Installation, rows_id: str) -> None:
+    def __init__(self, installation: Installation, rows_id: str) -> None:
         self._stack = ExitStack()
-        self._stack.enter_context(at.rows.alone(rows_id))
+        self._stack.enter_context(installation.rows.alone(rows_id))
 
     def close(self) -> None:
         self._stack.close()
 
 
 @contextmanager
-def _held(at: Installation, wanted: Iterable[str]) -> Iterator[dict[str, _Hold]]:
+def _held(installation: Installation, wanted: Iterable[str]) -> Iterator[dict[str, _Hold]]:
     holds: dict[str, _Hold] = {}
     try:
         for rows_id in sorted(wanted):
-            holds[rows_id] = _Hold(at, rows_id)
+            holds[rows_id] = _Hold(installation, rows_id)
         yield holds
     finally:
         for hold in holds.values():
             hold.close()
 
 
-def _rows(at: Installation, rows_id: str, root: str) -> Iterator[bytes]:
+def _rows(installation: Installation, rows_id: str, root: str) -> Iterator[bytes]:
     """The shape, then the blocks. Raises `DatasetDamaged`."""
-    shape = at.rows.shape(rows_id, root)
+    shape = installation.rows.shape(rows_id, root)
     yield json.dumps({"num_slots": shape.num_slots, "num_columns": shape.num_columns}).encode()
-    for block in at.rows.read(rows_id, root):
+    for block in installation.rows.read(rows_id, root):
         yield block.content()
 
 
-def _key_files(at: Installation) -> Iterator[tuple[str, bytes]]:
+def _key_files(installation: Installation) -> Iterator[tuple[str, bytes]]:
     """All but what wraps keys: under another one everything is wrapped anew."""
-    folder, wraps = at.settings.data_dir / "keys", at.settings.resolved_key_encryption_key_file()
+    folder, wraps = installation.settings.data_dir / "keys", installation.settings.resolved_key_encryption_key_file()
     without = {wraps.resolve(), wraps.with_name(f"{wraps.name}.next").resolve()}
     for path in sorted(folder.rglob("*")):
         if path.is_file() and not path.name.startswith(".") and path.resolve() not in without:
             yield path.relative_to(folder).as_posix(), path.read_bytes()
 
 
-def _record(at: Installation, made: Backup) -> None:
-    with at.database.writing() as session:
+def _record(installation: Installation, made: Backup) -> None:
+    with installation.database.writing() as session:
         deeds = [
             audit.Deed(
                 tenant_id=tenant_id, actor=audit.SERVICE, action="installation.backed_up", object_id=made.id, detail={}

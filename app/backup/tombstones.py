@@ -23,33 +23,33 @@ from app.config import Settings
 from app.db import now
 from app.db.tables import Checkpoint
 from app.errors import DatabasePutBack
-from app.installation import Installation
+from app.installations import Installation
 from app.keys import Keys
 
 _AT_ONCE = 500
 
 
-def journal(at: Installation) -> Journal:
-    return Journal(at.settings.resolved_tombstones(), at.keys)
+def journal(installation: Installation) -> Journal:
+    return Journal(installation.settings.resolved_tombstones(), installation.keys)
 
 
-def record(at: Installation) -> None:
+def record(installation: Installation) -> None:
     """Remember everything that was committed up to now. May be called by anybody, at any time, again and again.
 
     Raises `DatabasePutBack` where the file knows what the database does not, `TombstonesDamaged`, `OSError`.
     """
-    _catch_up(at)
+    _catch_up(installation)
 
 
-def record_release(at: Installation, release: Release) -> None:
+def record_release(installation: Installation, release: Release) -> None:
     """Remember a version before it is published, after everything else: one that never came is counted too, against us.
     Raises as `record`."""
-    _catch_up(at, release)
+    _catch_up(installation, release)
 
 
-def _catch_up(at: Installation, release: Release | None = None) -> None:
+def _catch_up(installation: Installation, release: Release | None = None) -> None:
     """Write down what is new, and at its end, at once with it, the `release`."""
-    file = journal(at)
+    file = journal(installation)
     is_done = is_new = False
 
     def next_ones(last: Line | None) -> list[Line]:
@@ -57,7 +57,7 @@ def _catch_up(at: Installation, release: Release | None = None) -> None:
         is_new = last is None
         if last is None:
             return []
-        with at.database.reading() as session:
+        with installation.database.reading() as session:
             _check(session, last)
             found = [
                 *_requests(session, after=last.number, limit=_AT_ONCE),
@@ -74,16 +74,16 @@ def _catch_up(at: Installation, release: Release | None = None) -> None:
         if is_done:
             return
         if is_new:
-            _begin(at, file)
+            _begin(installation, file)
         time.sleep(time.monotonic() - began)  # who catches up leaves others their time
 
 
-def record_restored(at: Installation, *, signed: int | None = None) -> None:
+def record_restored(installation: Installation, *, signed: int | None = None) -> None:
     """Go on from the events that the restored database has, and from what was signed up to number `signed` (None: all
     that it has)."""
 
     def restored(_last: Line | None) -> list[Line]:
-        with at.database.reading() as session:
+        with installation.database.reading() as session:
             number = repository.last_event(session)
             event = repository.event(session, number)
             of = event.request_id if event else None
@@ -91,7 +91,7 @@ def record_restored(at: Installation, *, signed: int | None = None) -> None:
             known = signed if signed is not None else last.number if last else 0
             return [Line(kind="restored", number=number, of=of, signed=known, at=now(session))]
 
-    journal(at).append(restored)
+    journal(installation).append(restored)
 
 
 def kept_heads(settings: Settings) -> list[Signed]:
@@ -103,21 +103,21 @@ def kept_heads(settings: Settings) -> list[Signed]:
     return Journal(settings.resolved_tombstones(), keys).heads()
 
 
-def require_same_database(at: Installation) -> None:
+def require_same_database(installation: Installation) -> None:
     """Raises `DatabasePutBack` where the last line tells of what the database does not know: nothing of such a database
     is signed. `TombstonesDamaged`, `OSError`."""
 
     def nothing(last: Line | None) -> list[Line]:
-        with at.database.reading() as session:
+        with installation.database.reading() as session:
             _check(session, last)
         return []
 
-    journal(at).append(nothing)
+    journal(installation).append(nothing)
 
 
-def _begin(at: Installation, file: Journal) -> None:
+def _begin(installation: Installation, file: Journal) -> None:
     """Write a file that is new, or was lost, with all that the database knows, in the order in which it happened."""
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         file.start(lambda: _anew(session), at=now(session))
 
 
@@ -175,13 +175,13 @@ def _requests(session: Session, *, after: int, limit: int | None = None) -> Iter
         after = found[-1][0]
 
 
-def drop_old(at: Installation) -> None:
+def drop_old(installation: Installation) -> None:
     """Forget what is older than any backup that somebody would restore, where a setting says how old that is."""
-    days = at.settings.tombstone_days
+    days = installation.settings.tombstone_days
     if days is not None:
-        with at.database.reading() as session:
+        with installation.database.reading() as session:
             before = now(session) - datetime.timedelta(days=days)
-        journal(at).drop(before=before)
+        journal(installation).drop(before=before)
 
 
 def _check(session: Session, last: Line | None) -> None:

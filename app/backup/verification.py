@@ -17,7 +17,7 @@ from app.backup import tombstones
 from app.backup.journal import NOTHING, Extent, Journal
 from app.config import Settings
 from app.errors import TombstonesDamaged
-from app.installation import Installation
+from app.installations import Installation
 from app.vault.files import locked
 
 _WHOLE_EVERY = datetime.timedelta(hours=1)
@@ -52,39 +52,39 @@ class Verdict:
         return Found.WHOLE if _now() - self.whole_at < _BELIEVED_FOR else Found.UNVERIFIED
 
 
-def verify(at: Installation, *, whole: bool = True) -> Verdict:
+def verify(installation: Installation, *, whole: bool = True) -> Verdict:
     """Verify the tombstones, or where that is known to hold what was added since, and say so; damage is logged."""
-    journal = tombstones.journal(at)
-    last = last_verdict(at.settings)
+    journal = tombstones.journal(installation)
+    last = last_verdict(installation.settings)
     inode = _inode(journal.path)
     since = last if not whole and last is not None and _holds_still(last, journal.path) else None
     verdict = _verified(journal, inode, since=since)
     if verdict.fault is not None:
         telemetry.logger().error("backup.tombstones_damaged", fault=verdict.fault)
-    _keep(verdict_file(at.settings), verdict)
+    _keep(verdict_file(installation.settings), verdict)
     return verdict
 
 
-def verify_at_start(at: Installation) -> None:
+def verify_at_start(installation: Installation) -> None:
     """Verify all of the tombstones; whoever starts goes on whatever is found, and does not erase."""
     try:
-        verify(at)
+        verify(installation)
     except OSError as error:
         telemetry.logger().error("backup.tombstones_not_read", error=type(error).__name__)
 
 
-def verify_on_schedule(at: Installation) -> None:
+def verify_on_schedule(installation: Installation) -> None:
     """Verify what was added, and every hour all of it."""
-    verify(at, whole=False)
+    verify(installation, whole=False)
 
 
-def require_whole(at: Installation, *, now: bool = False) -> None:
+def require_whole(installation: Installation, *, now: bool = False) -> None:
     """Raises `TombstonesDamaged` unless all of the tombstones was verified lately, or is `now`."""
-    last = last_verdict(at.settings)
-    path = tombstones.journal(at).path
+    last = last_verdict(installation.settings)
+    path = tombstones.journal(installation).path
     if not now and last is not None and last.found is Found.WHOLE and _is_the_same(last, path):
         return
-    found = verify(at)
+    found = verify(installation)
     if found.fault is not None:
         raise TombstonesDamaged(found.fault)
 

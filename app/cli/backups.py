@@ -20,11 +20,11 @@ KeyFile = Annotated[
 @commands.command()
 def backup(archive: Archive, key_file: KeyFile) -> None:
     """Write a backup, while the service runs; the key file is made if it is not there. Weights are not in it."""
-    from app import installation
+    from app import installations
     from app.backup import service
 
-    with installation.opened(Settings()) as at, bar() as progress:
-        made = service.back_up(at, archive, key_file=key_file, progress=progress)
+    with installations.opened(Settings()) as installation, bar() as progress:
+        made = service.back_up(installation, archive, key_file=key_file, progress=progress)
     console.print(
         f"{archive}: {made.num_bytes:,} bytes, {made.num_datasets} datasets, as of {made.created_at:%F %T} UTC"
     )

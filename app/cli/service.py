@@ -44,9 +44,9 @@ def up(
 def serve() -> None:
     """Run only the gateway; workers: `celery -A worker.celery_app worker --pool threads --concurrency 1`, a `beat`."""
     settings = _of_a_service()
-    from app import installation, supervisor
+    from app import installations, supervisor
 
-    installation.set_up(settings)
+    installations.set_up(settings)
     supervisor.serve(settings, listener=None, on_ready=lambda: console.print("Lethe's gateway is up."))
 
 
@@ -54,9 +54,9 @@ def serve() -> None:
 def serve_accounting() -> None:
     """Run the accounting service alone, on a database that it cannot change (and that another command has set up)."""
     settings = _of_a_service()
-    from app import accounting_main, installation, supervisor
+    from app import accounting_main, installations, supervisor
 
-    with installation.opened(settings, read_only=True):
+    with installations.opened(settings, read_only=True):
         pass  # whoever may not open it says so in a line
     supervisor.serve(
         settings,
@@ -73,18 +73,18 @@ def migrate(
     ] = None,
 ) -> None:
     """Bring the database to this release's schema."""
-    from app import installation
+    from app import installations
 
-    installation.set_up(Settings(), reader_role=grant_reader)
+    installations.set_up(Settings(), reader_role=grant_reader)
     console.print("The database has this release's schema.")
 
 
 @commands.command("rotate-key")
 def rotate_key() -> None:
     """Wrap every data key under a new key-encryption key and destroy the old one; the service may be running."""
-    from app import installation
+    from app import installations
 
-    installation.rotate_key_encryption_key(Settings())
+    installations.rotate_key_encryption_key(Settings())
     console.print("Every data key is wrapped under a new key-encryption key; the old one is destroyed.")
 
 

@@ -6,7 +6,7 @@ from app.api import accounting, datasets, models
 from app.api.calls import Cursor
 from app.dashboard import pages
 from app.dashboard.numbers import Above, Chance
-from app.dashboard.visits import TheVisit, Visit
+from app.dashboard.request_context import RequestContext, TheContext
 
 router = pages.new_router()
 
@@ -15,27 +15,27 @@ _PER_PAGE = 10
 
 
 @router.get("/accounting")
-def list_accounts(visit: TheVisit, epsilon: Above = None, delta: Chance = None, cursor: Cursor = None) -> Response:
+def list_accounts(context: TheContext, epsilon: Above = None, delta: Chance = None, cursor: Cursor = None) -> Response:
     """Datasets, each with its account; `epsilon` and `delta`: of the budget that they are held against."""
     found = None
-    if visit.may(datasets.list_datasets):
-        found = visit.ask(datasets.list_datasets, limit=_PER_PAGE, cursor=cursor)
-    return visit.page("accounting/list.html", found=found, cursor=cursor, query=_query(epsilon, delta))
+    if context.may(datasets.list_datasets):
+        found = context.ask(datasets.list_datasets, limit=_PER_PAGE, cursor=cursor)
+    return context.page("accounting/list.html", found=found, cursor=cursor, query=_query(epsilon, delta))
 
 
 @router.get("/accounting/datasets/{dataset_id}")
-def show_account(visit: TheVisit, dataset_id: str, epsilon: Above = None, delta: Chance = None) -> Response:
+def show_account(context: TheContext, dataset_id: str, epsilon: Above = None, delta: Chance = None) -> Response:
     """What one record has spent, and what is left of a budget."""
-    found = visit.ask(
+    found = context.ask(
         accounting.get_dataset_account, dataset_id=dataset_id, adaptive_epsilon=epsilon, adaptive_delta=delta
     )
-    names = {one.model_id: _name(visit, one.model_id) for one in found.models}
-    return visit.page("accounting/dataset.html", account=found, names=names, query=_query(epsilon, delta))
+    names = {one.model_id: _name(context, one.model_id) for one in found.models}
+    return context.page("accounting/dataset.html", account=found, names=names, query=_query(epsilon, delta))
 
 
-def _name(visit: Visit, model_id: str) -> str:
+def _name(context: RequestContext, model_id: str) -> str:
     """What people call it; its id, for whoever may not look at models."""
-    return visit.ask(models.get_model, model_id=model_id).name if visit.may(models.get_model) else model_id
+    return context.ask(models.get_model, model_id=model_id).name if context.may(models.get_model) else model_id
 
 
 def _query(epsilon: float | None, delta: float | None) -> dict[str, float]:

@@ -8,7 +8,7 @@ from fastapi import Query, Response
 from app.api import audit_log
 from app.api.calls import Cursor
 from app.dashboard import pages
-from app.dashboard.visits import TheVisit
+from app.dashboard.request_context import TheContext
 
 router = pages.new_router()
 
@@ -19,27 +19,27 @@ Sought = Annotated[str, Query(max_length=200, pattern="^[^\\x00]*$")]
 
 @router.get("/audit-log")
 def list_entries(
-    visit: TheVisit, object_id: Sought = "", actor: Sought = "", action: Sought = "", cursor: Cursor = None
+    context: TheContext, object_id: Sought = "", actor: Sought = "", action: Sought = "", cursor: Cursor = None
 ) -> Response:
     """A page of it, newest first."""
     query = {"object_id": object_id.strip(), "actor": actor.strip(), "action": action.strip()}
     query = {name: value for name, value in query.items() if value}
-    found = visit.ask(audit_log.list_audit_entries, **query, limit=_PER_PAGE, cursor=cursor)
-    signed = visit.ask(audit_log.list_audit_checkpoints, limit=1).items
-    return visit.page(
+    found = context.ask(audit_log.list_audit_entries, **query, limit=_PER_PAGE, cursor=cursor)
+    signed = context.ask(audit_log.list_audit_checkpoints, limit=1).items
+    return context.page(
         "audit_log/list.html", found=found, query=query, cursor=cursor, signed=signed[0] if signed else None
     )
 
 
 @router.post("/audit-log/verify")
-def verify_log(visit: TheVisit) -> Response:
+def verify_log(context: TheContext) -> Response:
     """Recompute all of it, now."""
-    return visit.page("audit_log/verdict.html", verdict=visit.ask(audit_log.verify_audit_log))
+    return context.page("audit_log/verdict.html", verdict=context.ask(audit_log.verify_audit_log))
 
 
 @router.get("/audit-log/checkpoints.json")
-def download_checkpoints(visit: TheVisit) -> Response:
+def download_checkpoints(context: TheContext) -> Response:
     """The last of what was signed, newest first: to be kept where nobody who could forge the log reaches it."""
-    found = visit.ask(audit_log.list_audit_checkpoints, limit=_MOST_CHECKPOINTS).items
+    found = context.ask(audit_log.list_audit_checkpoints, limit=_MOST_CHECKPOINTS).items
     content = json.dumps([one.model_dump(mode="json") for one in found], indent=1)
     return pages.file("audit-checkpoints.json", content, "application/json")

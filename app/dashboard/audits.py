@@ -10,7 +10,7 @@ from app.api import models
 from app.api.schemas import AuditOut, ModelOut
 from app.dashboard import pages
 from app.dashboard.pages import ROOT
-from app.dashboard.visits import TheVisit
+from app.dashboard.request_context import TheContext
 from app.dashboard.wording import at_least, at_most, count
 from lethe.proof.audit import AuditPlan
 from lethe.proof.guarantees import Notion
@@ -36,7 +36,7 @@ class Told:
     guessed: str
     squares: int
     noise_off: float
-    visits: int
+    request_context: int
     visits_off: float | None
     share: float
 
@@ -59,7 +59,7 @@ def told(audit: AuditOut) -> Told:
         f"{guesses.false_positives:,} of {guesses.nonmembers:,} that were not.",
         squares=squares,
         noise_off=_off(audit.squares, squares),
-        visits=groups,
+        request_context=groups,
         visits_off=None if audit.visits is None else _off(audit.visits, groups),
         share=min(4 / 3, audit.epsilon_lower_bound / audit.epsilon) if audit.epsilon else 0.0,
     )
@@ -106,7 +106,7 @@ def of_certified_run(audit: AuditOut) -> str:
 
 
 @router.post("/models/{model_id}/audit")
-def audit_model(visit: TheVisit, model_id: str) -> Response:
+def audit_model(context: TheContext, model_id: str) -> Response:
     """Have many canaries learned and forgotten, apart from the model's data."""
-    visit.ask(models.audit, model_id=model_id)
+    context.ask(models.audit, model_id=model_id)
     return pages.see(f"{ROOT}/models/{model_id}", done="audit")

@@ -11,8 +11,8 @@ from app.api import bounds, problems
 from app.api.bounds import BoundOut, BoundParameterOut, SweepOut
 from app.api.schemas import BoundIn, SweepIn
 from app.dashboard import numbers, pages
+from app.dashboard.request_context import RequestContext, TheContext
 from app.dashboard.requests import checked
-from app.dashboard.visits import TheVisit, Visit
 from app.errors import BoundUnknown, LetheError
 
 router = pages.new_router()
@@ -35,33 +35,33 @@ class Plot:
 
 
 @router.get("/calculator")
-def list_bounds(visit: TheVisit, sought: Annotated[str, Query(max_length=100)] = "") -> Response:
+def list_bounds(context: TheContext, sought: Annotated[str, Query(max_length=100)] = "") -> Response:
     """Those whose name, title or reference has all words that are sought."""
     words = sought.lower().split()
-    known = visit.ask(bounds.list_bounds).items
+    known = context.ask(bounds.list_bounds).items
     found = [one for one in known if all(word in f"{one.name} {one.title} {one.reference}".lower() for word in words)]
-    return visit.page("calculator/list.html", bounds=found, sought=sought, of=len(known))
+    return context.page("calculator/list.html", bounds=found, sought=sought, of=len(known))
 
 
 @router.get("/calculator/{name}")
-def show_bound(visit: TheVisit, name: str) -> Response:
+def show_bound(context: TheContext, name: str) -> Response:
     """A theorem with its form; evaluated as soon as its numbers are in the address, so that they can be passed on."""
-    bound = next((one for one in visit.ask(bounds.list_bounds).items if one.name == name), None)
+    bound = next((one for one in context.ask(bounds.list_bounds).items if one.name == name), None)
     if bound is None:
         raise BoundUnknown("There is no such theorem in the calculator.")
-    written = dict(visit.request.query_params)
+    written = dict(context.request.query_params)
     is_asked = any(parameter.name in written for parameter in bound.parameters)
     params = _params(bound, written) if is_asked else {}
     over = written.get("plot-over", "") if is_asked else ""
     outputs, plot, error = None, None, None
     try:
         if over:
-            plot = _plotted(visit, bound, params, over=over, written=written)
+            plot = _plotted(context, bound, params, over=over, written=written)
         if is_asked and (not over or over in params):
-            outputs = visit.ask(bounds.evaluate_bound, name=name, body=BoundIn(params=params))
+            outputs = context.ask(bounds.evaluate_bound, name=name, body=BoundIn(params=params))
     except LetheError as fault:
         error = fault
-    return visit.page(
+    return context.page(
         "calculator/one.html",
         status=problems.status_of(type(error)) if error else 200,
         bound=bound,
@@ -75,11 +75,13 @@ def show_bound(visit: TheVisit, name: str) -> Response:
     )
 
 
-def _plotted(visit: Visit, bound: BoundOut, params: dict[str, Any], *, over: str, written: Mapping[str, str]) -> Plot:
+def _plotted(
+    context: RequestContext, bound: BoundOut, params: dict[str, Any], *, over: str, written: Mapping[str, str]
+) -> Plot:
     scale = "log" if written.get("plot-scale") == "log" else "linear"
     low, high = _ends(bound, params.get(over), over=over, written=written)
     body = checked(SweepIn, params=params, over=over, low=low, high=high, points=_POINTS, scale=scale)
-    swept = visit.ask(bounds.sweep_bound, name=bound.name, body=body)
+    swept = context.ask(bounds.sweep_bound, name=bound.name, body=body)
     wanted = written.get("plot-output", "")
     output = wanted if wanted in bound.outputs else next(iter(bound.outputs))
     return _plot(swept, output=output, is_log_over=scale == "log")

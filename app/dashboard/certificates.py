@@ -10,7 +10,7 @@ from fastapi import Response
 from app.api import certificates
 from app.api.schemas import AuditOut, CertificateIn, CertificateOut, GuaranteeOut
 from app.dashboard import audits, pages
-from app.dashboard.visits import TheVisit
+from app.dashboard.request_context import TheContext
 from app.dashboard.wording import at_most, count, given, number
 from app.errors import CertificateInvalid
 from lethe.proof.certificate import FORMAT
@@ -104,25 +104,25 @@ def _of_earlier_form(certificate: CertificateOut) -> Told:
 
 
 @router.get("/certificates/{certificate_id}.json")
-def download_certificate(visit: TheVisit, certificate_id: str) -> Response:
+def download_certificate(context: TheContext, certificate_id: str) -> Response:
     """All of it, as the API gives it out."""
-    found = visit.ask(certificates.get_certificate, certificate_id=certificate_id)
+    found = context.ask(certificates.get_certificate, certificate_id=certificate_id)
     return pages.file(f"{found.id}.json", json.dumps(found.model_dump(mode="json"), indent=1), "application/json")
 
 
 @router.get("/certificates/{certificate_id}.jws")
-def download_jws(visit: TheVisit, certificate_id: str) -> Response:
+def download_jws(context: TheContext, certificate_id: str) -> Response:
     """What was signed, as it was signed."""
-    found = visit.ask(certificates.get_certificate, certificate_id=certificate_id)
+    found = context.ask(certificates.get_certificate, certificate_id=certificate_id)
     return pages.file(f"{found.id}.jws", found.jws, "application/jose")
 
 
 @router.post("/certificates/{certificate_id}/verify")
-def verify_certificate(visit: TheVisit, certificate_id: str) -> Response:
+def verify_certificate(context: TheContext, certificate_id: str) -> Response:
     """Check the signature and compute every number again, now."""
-    found = visit.ask(certificates.get_certificate, certificate_id=certificate_id)
+    found = context.ask(certificates.get_certificate, certificate_id=certificate_id)
     try:
-        verdict = visit.ask(certificates.verify_certificate, body=CertificateIn(jws=found.jws))
+        verdict = context.ask(certificates.verify_certificate, body=CertificateIn(jws=found.jws))
     except CertificateInvalid as error:
-        return visit.page("requests/verdict.html", certificate=found, verdict=None, error=error)
-    return visit.page("requests/verdict.html", certificate=found, verdict=verdict, error=None)
+        return context.page("requests/verdict.html", certificate=found, verdict=None, error=error)
+    return context.page("requests/verdict.html", certificate=found, verdict=verdict, error=None)

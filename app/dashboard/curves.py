@@ -10,7 +10,7 @@ from app.api import curves, models
 from app.api.calls import Cursor
 from app.api.curves import PointOut, SegmentOut, TrajectoryOut
 from app.dashboard import pages
-from app.dashboard.visits import TheVisit
+from app.dashboard.request_context import TheContext
 from app.dashboard.wording import count, given
 
 router = pages.new_router()
@@ -33,15 +33,15 @@ class Drawing:
 
 @router.get("/models/{model_id}/curve")
 def show_curve(
-    visit: TheVisit, model_id: str, axis: Axis = "runs", cursor: Cursor = None, known: int | None = None
+    context: TheContext, model_id: str, axis: Axis = "runs", cursor: Cursor = None, known: int | None = None
 ) -> Response:
     """Erosion while it learns, a jump where people are forgotten, recuperation after. `known`: the version that a
     page has drawn already; it is told that nothing is new, which is soon found out."""
-    model = visit.ask(models.get_model, model_id=model_id)
+    model = context.ask(models.get_model, model_id=model_id)
     if known is not None and known == (model.live_version or 0):
         return Response(status_code=204)
-    curve = visit.ask(curves.get_trajectory, model_id=model_id, points=_POINTS, limit=_RUNS, cursor=cursor)
-    return visit.page(
+    curve = context.ask(curves.get_trajectory, model_id=model_id, points=_POINTS, limit=_RUNS, cursor=cursor)
+    return context.page(
         "models/curve.html", model=model, curve=curve, drawing=drawn(curve, axis), axis=axis, cursor=cursor
     )
 

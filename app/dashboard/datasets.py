@@ -13,8 +13,8 @@ from app.api.calls import Cursor
 from app.api.schemas import Name, Positive
 from app.dashboard import pages
 from app.dashboard.pages import ROOT
+from app.dashboard.request_context import Form, RequestContext, TheContext
 from app.dashboard.requests import checked, text
-from app.dashboard.visits import Form, TheVisit, Visit
 from app.errors import FieldError, InputInvalid, LetheError, NotFound
 
 router = pages.new_router()
@@ -37,27 +37,27 @@ _WRITTEN = ("name", "classes", *_BUDGET)
 
 
 @router.get("/datasets")
-def list_datasets(visit: TheVisit, cursor: Cursor = None) -> Response:
+def list_datasets(context: TheContext, cursor: Cursor = None) -> Response:
     """What is held, newest first."""
-    found = visit.ask(datasets.list_datasets, limit=_PER_PAGE, cursor=cursor)
-    may_upload = visit.may(datasets.create_dataset)
-    return visit.page("datasets/list.html", found=found, cursor=cursor, may_upload=may_upload)
+    found = context.ask(datasets.list_datasets, limit=_PER_PAGE, cursor=cursor)
+    may_upload = context.may(datasets.create_dataset)
+    return context.page("datasets/list.html", found=found, cursor=cursor, may_upload=may_upload)
 
 
 @router.get("/datasets/new")
-def new_dataset(visit: TheVisit) -> Response:
+def new_dataset(context: TheContext) -> Response:
     """The form for a dataset."""
-    visit.require(datasets.create_dataset)
-    return _new(visit, written=dict.fromkeys(_WRITTEN, ""))
+    context.require(datasets.create_dataset)
+    return _new(context, written=dict.fromkeys(_WRITTEN, ""))
 
 
 @router.post("/datasets/new")
-def upload_dataset(visit: TheVisit, form: Form) -> Response:
+def upload_dataset(context: TheContext, form: Form) -> Response:
     """Make a dataset of the rows, and show it; or show which lines are wrong, and what was expected there."""
-    visit.require(datasets.create_dataset)
+    context.require(datasets.create_dataset)
     written = {name: text(form, name) for name in _WRITTEN}
     try:
-        answer = visit.ask(
+        answer = context.ask(
             datasets.create_dataset,
             file=_file(form),
             **dict(checked(_Written, name=written["name"], **{one: written[one] or None for one in _BUDGET})),
@@ -66,67 +66,69 @@ def upload_dataset(visit: TheVisit, form: Form) -> Response:
             suppressed=_what_of_suppressed(form),
         )
     except LetheError as error:
-        return _new(visit, written=written, error=error)
+        return _new(context, written=written, error=error)
     made = json.loads(bytes(answer.body))
     return pages.see(f"{ROOT}/datasets/{made['id']}", done="made", left_out=made["num_suppressed"])
 
 
 @router.get("/datasets/{dataset_id}")
-def show_dataset(visit: TheVisit, dataset_id: str, done: Done = "", left_out: int = 0) -> Response:
+def show_dataset(context: TheContext, dataset_id: str, done: Done = "", left_out: int = 0) -> Response:
     """One dataset: its counts, its schema, what is learned from it, and what was added."""
     told = {"done": done, "left_out": left_out} if done else None
-    return visit.page("datasets/one.html", **_found(visit, dataset_id), told=told, error=None)
+    return context.page("datasets/one.html", **_found(context, dataset_id), told=told, error=None)
 
 
 @router.get("/datasets/{dataset_id}/live")
-def live_dataset(visit: TheVisit, dataset_id: str) -> Response:
+def live_dataset(context: TheContext, dataset_id: str) -> Response:
     """What of it changes, for a page that is open."""
-    return visit.page("datasets/live.html", **_found(visit, dataset_id))
+    return context.page("datasets/live.html", **_found(context, dataset_id))
 
 
 @router.post("/datasets/{dataset_id}/records")
-def upload_records(visit: TheVisit, form: Form, dataset_id: str) -> Response:
+def upload_records(context: TheContext, form: Form, dataset_id: str) -> Response:
     """Add the rows, or show which lines are wrong."""
-    visit.require(additions.add_records)
+    context.require(additions.add_records)
     try:
-        answer = visit.ask(
+        answer = context.ask(
             additions.add_records, dataset_id=dataset_id, file=_file(form), suppressed=_what_of_suppressed(form)
         )
     except NotFound:
         raise
     except LetheError as error:
         status = problems.status_of(type(error))
-        return visit.page("datasets/one.html", status=status, **_found(visit, dataset_id), told=None, error=error)
+        return context.page("datasets/one.html", status=status, **_found(context, dataset_id), told=None, error=error)
     left_out = json.loads(bytes(answer.body))["num_suppressed"]
     return pages.see(f"{ROOT}/datasets/{dataset_id}", done="added", left_out=left_out)
 
 
 @router.post("/datasets/{dataset_id}/retire")
-def retire_dataset(visit: TheVisit, dataset_id: str) -> Response:
+def retire_dataset(context: TheContext, dataset_id: str) -> Response:
     """Let go of it."""
-    visit.ask(datasets.retire_dataset, dataset_id=dataset_id)
+    context.ask(datasets.retire_dataset, dataset_id=dataset_id)
     return pages.see(f"{ROOT}/datasets/{dataset_id}", done="retired")
 
 
-def _found(visit: Visit, dataset_id: str) -> dict[str, Any]:
-    dataset = visit.ask(datasets.get_dataset, dataset_id=dataset_id)
+def _found(context: RequestContext, dataset_id: str) -> dict[str, Any]:
+    dataset = context.ask(datasets.get_dataset, dataset_id=dataset_id)
     return {
         "dataset": dataset,
         "learned": [
-            model for model in visit.ask(models.list_models, limit=_MOST_MODELS).items if model.dataset_id == dataset_id
+            model
+            for model in context.ask(models.list_models, limit=_MOST_MODELS).items
+            if model.dataset_id == dataset_id
         ],
-        "added": visit.ask(additions.list_additions, dataset_id=dataset_id, limit=_PER_PAGE),
-        "may_add": visit.may(additions.add_records) and not dataset.retired_at,
-        "may_learn": visit.may(models.create_model) and not dataset.retired_at,
-        "may_retire": visit.may(datasets.retire_dataset) and not dataset.retired_at,
-        "most_bytes": visit.call.at.settings.max_upload_bytes,
+        "added": context.ask(additions.list_additions, dataset_id=dataset_id, limit=_PER_PAGE),
+        "may_add": context.may(additions.add_records) and not dataset.retired_at,
+        "may_learn": context.may(models.create_model) and not dataset.retired_at,
+        "may_retire": context.may(datasets.retire_dataset) and not dataset.retired_at,
+        "most_bytes": context.call.installation.settings.max_upload_bytes,
     }
 
 
-def _new(visit: Visit, *, written: Mapping[str, str], error: LetheError | None = None) -> Response:
+def _new(context: RequestContext, *, written: Mapping[str, str], error: LetheError | None = None) -> Response:
     status = problems.status_of(type(error)) if error else 200
-    most_bytes = visit.call.at.settings.max_upload_bytes
-    return visit.page("datasets/new.html", status=status, written=written, error=error, most_bytes=most_bytes)
+    most_bytes = context.call.installation.settings.max_upload_bytes
+    return context.page("datasets/new.html", status=status, written=written, error=error, most_bytes=most_bytes)
 
 
 def _classes(written: str) -> str | None:

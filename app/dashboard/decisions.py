@@ -10,8 +10,8 @@ from app.api.schemas import DeletionRequestOut, ExtensionIn, PauseIn
 from app.dashboard import pages
 from app.dashboard.certificates import told
 from app.dashboard.pages import ROOT
+from app.dashboard.request_context import Form, RequestContext, TheContext
 from app.dashboard.requests import checked, rejection, text
-from app.dashboard.visits import Form, TheVisit, Visit
 from app.deletion.deadlines import ClockState
 from app.deletion.status import OPEN, Status
 from app.errors import LetheError, NotFound
@@ -30,30 +30,30 @@ _ENDPOINTS: dict[Decision, Callable[..., DeletionRequestOut]] = {
 
 
 @router.get("/requests/{request_id}")
-def show_request(visit: TheVisit, request_id: str, done: Decision | None = None) -> Response:
+def show_request(context: TheContext, request_id: str, done: Decision | None = None) -> Response:
     """Everything about one request."""
-    return visit.page("requests/one.html", **_found(visit, request_id), done=done, error=None, moved_on=False)
+    return context.page("requests/one.html", **_found(context, request_id), done=done, error=None, moved_on=False)
 
 
 @router.get("/requests/{request_id}/live")
-def live_request(visit: TheVisit, request_id: str, offered: str = "") -> Response:
+def live_request(context: TheContext, request_id: str, offered: str = "") -> Response:
     """The same, for a page that is open and offers these decisions: nobody's words are lost by changing them."""
-    found = _found(visit, request_id)
+    found = _found(context, request_id)
     moved_on = set(offered.split(",")) - {""} != found["offered"]
-    return visit.page("requests/live.html", **found, moved_on=moved_on)
+    return context.page("requests/live.html", **found, moved_on=moved_on)
 
 
 @router.post("/requests/{request_id}/{decision}")
-def decide_request(visit: TheVisit, form: Form, request_id: str, decision: Decision) -> Response:
+def decide_request(context: TheContext, form: Form, request_id: str, decision: Decision) -> Response:
     """Do it and show what has become of the request; or show that it was not done, and why."""
     try:
-        visit.ask(_ENDPOINTS[decision], request_id=request_id, **_body(decision, form))
+        context.ask(_ENDPOINTS[decision], request_id=request_id, **_body(decision, form))
     except NotFound:
         raise
     except LetheError as error:
         status = problems.status_of(type(error))
-        found = _found(visit, request_id)
-        return visit.page("requests/one.html", status=status, **found, done=None, error=error, moved_on=False)
+        found = _found(context, request_id)
+        return context.page("requests/one.html", status=status, **found, done=None, error=error, moved_on=False)
     return pages.see(f"{ROOT}/requests/{request_id}", done=decision)
 
 
@@ -69,18 +69,18 @@ def _body(decision: Decision, form: Form) -> dict[str, Any]:
             return {}
 
 
-def _found(visit: Visit, request_id: str) -> dict[str, Any]:
-    found = visit.ask(deletion_requests.get_deletion_request, request_id=request_id)
+def _found(context: RequestContext, request_id: str) -> dict[str, Any]:
+    found = context.ask(deletion_requests.get_deletion_request, request_id=request_id)
     proof = None
-    if visit.may(deletion_requests.get_certificates):
-        proof = visit.ask(deletion_requests.get_certificates, request_id=request_id)
+    if context.may(deletion_requests.get_certificates):
+        proof = context.ask(deletion_requests.get_certificates, request_id=request_id)
     return {
         "request": found,
-        "events": visit.ask(deletion_requests.list_events, request_id=request_id).items,
+        "events": context.ask(deletion_requests.list_events, request_id=request_id).items,
         "certificates": [told(one) for one in proof.certificates] if proof else [],
         "joint": proof and proof.joint,
         "nothing_held": proof and proof.nothing_held,
-        "offered": {one for one in _sensible(found) if visit.may(_ENDPOINTS[one])},
+        "offered": {one for one in _sensible(found) if context.may(_ENDPOINTS[one])},
     }
 
 

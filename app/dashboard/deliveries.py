@@ -10,8 +10,8 @@ from app.api.calls import Cursor
 from app.api.webhook_deliveries import DeliveryStatus, SecretRotationIn
 from app.dashboard import pages
 from app.dashboard.pages import ROOT
+from app.dashboard.request_context import Form, TheContext
 from app.dashboard.requests import checked, text
-from app.dashboard.visits import Form, TheVisit
 from app.dashboard.wording import state
 from app.errors import LetheError
 
@@ -23,10 +23,10 @@ RequestId = Annotated[str, Query(pattern="^[a-z0-9_]{0,40}$")]
 
 @router.get("/deliveries")
 def list_deliveries(
-    visit: TheVisit, status: DeliveryStatus | Literal[""] = "", request_id: RequestId = "", cursor: Cursor = None
+    context: TheContext, status: DeliveryStatus | Literal[""] = "", request_id: RequestId = "", cursor: Cursor = None
 ) -> Response:
     """A page of them, newest first."""
-    found = visit.ask(
+    found = context.ask(
         webhook_deliveries.list_webhook_deliveries,
         status=status or None,
         request_id=request_id or None,
@@ -35,46 +35,46 @@ def list_deliveries(
     )
     query = {name: value for name, value in {"status": str(status), "request_id": request_id}.items() if value}
     statuses = [("", "Any"), *((one.value, state(one).label) for one in DeliveryStatus)]
-    may_rotate = visit.may(webhook_deliveries.get_webhook_secret)
-    return visit.page(
+    may_rotate = context.may(webhook_deliveries.get_webhook_secret)
+    return context.page(
         "deliveries/list.html", found=found, query=query, cursor=cursor, statuses=statuses, may_rotate=may_rotate
     )
 
 
 @router.get("/deliveries/{delivery_id}")
-def show_delivery(visit: TheVisit, delivery_id: str, done: Literal["", "replayed"] = "") -> Response:
+def show_delivery(context: TheContext, delivery_id: str, done: Literal["", "replayed"] = "") -> Response:
     """How a delivery stands, and, for admins, what is sent where."""
-    delivery = visit.ask(webhook_deliveries.get_webhook_delivery, delivery_id=delivery_id)
+    delivery = context.ask(webhook_deliveries.get_webhook_delivery, delivery_id=delivery_id)
     is_over = delivery.status is not DeliveryStatus.PENDING
-    may_replay = is_over and visit.may(webhook_deliveries.replay_webhook_delivery)
-    return visit.page(
+    may_replay = is_over and context.may(webhook_deliveries.replay_webhook_delivery)
+    return context.page(
         "deliveries/one.html", delivery=delivery, body=_legible(delivery.body), may_replay=may_replay, done=done
     )
 
 
 @router.post("/deliveries/{delivery_id}/replay")
-def replay_delivery(visit: TheVisit, delivery_id: str) -> Response:
+def replay_delivery(context: TheContext, delivery_id: str) -> Response:
     """Send it again."""
-    visit.ask(webhook_deliveries.replay_webhook_delivery, delivery_id=delivery_id)
+    context.ask(webhook_deliveries.replay_webhook_delivery, delivery_id=delivery_id)
     return pages.see(f"{ROOT}/deliveries/{delivery_id}", done="replayed")
 
 
 @router.get("/webhook-secret")
-def show_secret(visit: TheVisit, done: Literal["", "rotated"] = "") -> Response:
+def show_secret(context: TheContext, done: Literal["", "rotated"] = "") -> Response:
     """What receivers verify with."""
-    return visit.page("deliveries/secret.html", secret=visit.ask(_SECRET), done=done, error=None)
+    return context.page("deliveries/secret.html", secret=context.ask(_SECRET), done=done, error=None)
 
 
 @router.post("/webhook-secret/rotate")
-def rotate_secret(visit: TheVisit, form: Form) -> Response:
+def rotate_secret(context: TheContext, form: Form) -> Response:
     """Replace the secret that the page showed; one that was replaced meanwhile stays."""
     generation = text(form, "generation")
     body = checked(SecretRotationIn, generation=int(generation) if generation.isdecimal() else generation)
     try:
-        visit.ask(webhook_deliveries.rotate_webhook_secret, body=body)
+        context.ask(webhook_deliveries.rotate_webhook_secret, body=body)
     except LetheError as error:
         status = problems.status_of(type(error))
-        return visit.page("deliveries/secret.html", status=status, secret=visit.ask(_SECRET), done="", error=error)
+        return context.page("deliveries/secret.html", status=status, secret=context.ask(_SECRET), done="", error=error)
     return pages.see(f"{ROOT}/webhook-secret", done="rotated")
 
 

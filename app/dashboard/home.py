@@ -6,7 +6,7 @@ from fastapi import Response
 
 from app.api import deletion_requests, models, overview, runs
 from app.dashboard import audits, pages
-from app.dashboard.visits import TheVisit, Visit
+from app.dashboard.request_context import RequestContext, TheContext
 
 router = pages.new_router()
 
@@ -15,28 +15,28 @@ _MOST = 8
 
 
 @router.get("")
-def home(visit: TheVisit) -> Response:
+def home(context: TheContext) -> Response:
     """How everything stands."""
-    return visit.page("home/home.html", **_found(visit))
+    return context.page("home/home.html", **_found(context))
 
 
 @router.get("/")
-def home_too(_visit: TheVisit) -> Response:
+def home_too(_context: TheContext) -> Response:
     """With a slash behind it, as people type it."""
     return pages.see(pages.ROOT)
 
 
 @router.get("/live")
-def live_home(visit: TheVisit) -> Response:
+def live_home(context: TheContext) -> Response:
     """The same, for a page that is open."""
-    return visit.page("home/live.html", **_found(visit))
+    return context.page("home/live.html", **_found(context))
 
 
-def _found(visit: Visit) -> dict[str, Any]:
+def _found(context: RequestContext) -> dict[str, Any]:
     """What the caller may see; None for what they may not."""
 
     def asked(endpoint: Any, **arguments: Any) -> Any:
-        return visit.ask(endpoint, **arguments) if visit.may(endpoint) else None
+        return context.ask(endpoint, **arguments) if context.may(endpoint) else None
 
     found = asked(models.list_models, limit=_MOST)
     return {
@@ -45,5 +45,5 @@ def _found(visit: Visit) -> dict[str, Any]:
         "running": asked(runs.list_runs, status="running", limit=_MOST),
         "models": found,
         "audits": audits.tally(found.items) if found else None,
-        "risk_days": visit.call.at.settings.risk_days,
+        "risk_days": context.call.installation.settings.risk_days,
     }

@@ -12,8 +12,8 @@ from app.api.api_keys import ApiKeyIn, ApiKeyOut, RotationIn
 from app.api.calls import Cursor
 from app.dashboard import numbers, pages
 from app.dashboard.pages import ROOT
+from app.dashboard.request_context import Form, RequestContext, TheContext
 from app.dashboard.requests import checked, text
-from app.dashboard.visits import Form, TheVisit, Visit
 from app.errors import FieldError, InputInvalid, KeyUnknown, LetheError
 
 router = pages.new_router()
@@ -37,45 +37,47 @@ _OVERLAPS = [("0", "none: it ends now"), ("3600", "an hour"), ("86400", "a day")
 
 
 @router.get("/keys")
-def list_keys(visit: TheVisit, cursor: Cursor = None, done: Literal["", "revoked"] = "") -> Response:
+def list_keys(context: TheContext, cursor: Cursor = None, done: Literal["", "revoked"] = "") -> Response:
     """All keys, newest first."""
-    return _list(visit, cursor=cursor, done=done)
+    return _list(context, cursor=cursor, done=done)
 
 
 @router.post("/keys")
-def create_key(visit: TheVisit, form: Form) -> Response:
+def create_key(context: TheContext, form: Form) -> Response:
     """Make a key, and show it this once."""
     try:
-        made = visit.ask(api_keys.create_api_key, body=_asked(form))
+        made = context.ask(api_keys.create_api_key, body=_asked(form))
     except LetheError as error:
-        return _list(visit, error=error, form=form)
-    return visit.page("keys/made.html", status=201, made=made, replaced=None)
+        return _list(context, error=error, form=form)
+    return context.page("keys/made.html", status=201, made=made, replaced=None)
 
 
 @router.get("/keys/{key_id}")
-def show_key(visit: TheVisit, key_id: str) -> Response:
+def show_key(context: TheContext, key_id: str) -> Response:
     """What a key opens, and how to end it."""
-    return _one(visit, key_id)
+    return _one(context, key_id)
 
 
 @router.post("/keys/{key_id}/rotate")
-def rotate_key(visit: TheVisit, form: Form, key_id: str) -> Response:
+def rotate_key(context: TheContext, form: Form, key_id: str) -> Response:
     """Make its successor, and show it this once."""
     try:
         body = checked(RotationIn, overlap_seconds=numbers.read(text(form, "overlap_seconds") or "0"))
-        made = visit.ask(api_keys.rotate_api_key, key_id=key_id, body=body)
+        made = context.ask(api_keys.rotate_api_key, key_id=key_id, body=body)
     except LetheError as error:
-        return _one(visit, key_id, error)
-    return visit.page("keys/made.html", status=201, made=made, replaced={"id": key_id, "seconds": body.overlap_seconds})
+        return _one(context, key_id, error)
+    return context.page(
+        "keys/made.html", status=201, made=made, replaced={"id": key_id, "seconds": body.overlap_seconds}
+    )
 
 
 @router.post("/keys/{key_id}/revoke")
-def revoke_key(visit: TheVisit, key_id: str) -> Response:
+def revoke_key(context: TheContext, key_id: str) -> Response:
     """From here on nobody gets in with it."""
     try:
-        visit.ask(api_keys.revoke_api_key, key_id=key_id)
+        context.ask(api_keys.revoke_api_key, key_id=key_id)
     except LetheError as error:
-        return _one(visit, key_id, error)
+        return _one(context, key_id, error)
     return pages.see(f"{ROOT}/keys", done="revoked")
 
 
@@ -107,36 +109,36 @@ def _status(key: ApiKeyOut, now: datetime.datetime) -> str:
     return "expired" if key.expires_at is not None and key.expires_at <= now else "in_force"
 
 
-def _one(visit: Visit, key_id: str, error: LetheError | None = None) -> Response:
+def _one(context: RequestContext, key_id: str, error: LetheError | None = None) -> Response:
     status = problems.status_of(type(error)) if error else 200
-    key = _key(visit, key_id)
+    key = _key(context, key_id)
     state = _status(key, datetime.datetime.now(datetime.UTC))
-    return visit.page("keys/one.html", status=status, key=key, state=state, overlaps=_OVERLAPS, error=error)
+    return context.page("keys/one.html", status=status, key=key, state=state, overlaps=_OVERLAPS, error=error)
 
 
-def _key(visit: Visit, key_id: str) -> ApiKeyOut:
+def _key(context: RequestContext, key_id: str) -> ApiKeyOut:
     """Raises `KeyUnknown`. The API lists keys, and shows none by itself."""
-    page = visit.ask(api_keys.list_api_keys, limit=_MOST)
+    page = context.ask(api_keys.list_api_keys, limit=_MOST)
     while True:
         for key in page.items:
             if key.id == key_id:
                 return key
         if page.next_cursor is None:
             raise KeyUnknown("There is no such key in this tenant.")
-        page = visit.ask(api_keys.list_api_keys, limit=_MOST, cursor=page.next_cursor)
+        page = context.ask(api_keys.list_api_keys, limit=_MOST, cursor=page.next_cursor)
 
 
 def _list(
-    visit: Visit,
+    context: RequestContext,
     *,
     cursor: str | None = None,
     done: str = "",
     error: LetheError | None = None,
     form: FormData | None = None,
 ) -> Response:
-    found = visit.ask(api_keys.list_api_keys, limit=_PER_PAGE, cursor=cursor)
+    found = context.ask(api_keys.list_api_keys, limit=_PER_PAGE, cursor=cursor)
     now = datetime.datetime.now(datetime.UTC)
-    return visit.page(
+    return context.page(
         "keys/list.html",
         status=problems.status_of(type(error)) if error else 200,
         found=found,
@@ -147,5 +149,5 @@ def _list(
         wanted={} if form is None else {name: text(form, name) for name in _FIELDS},
         chosen=[] if form is None else form.getlist("scopes"),
         sees=_SEES,
-        scopes=[(scope.value, means) for scope, means in _MEANS.items() if visit.caller.has(scope)],
+        scopes=[(scope.value, means) for scope, means in _MEANS.items() if context.caller.has(scope)],
     )

@@ -11,7 +11,7 @@ from fastapi import Response
 from app.api import leaving_reasons
 from app.api.leaving_reasons import ReasonOut, SurveyOut
 from app.dashboard import pages
-from app.dashboard.visits import TheVisit
+from app.dashboard.request_context import TheContext
 from app.dashboard.wording import words
 
 router = pages.new_router()
@@ -47,14 +47,14 @@ class Shown:
 
 
 @router.get("/leaving-reasons")
-def show_leaving_reasons(visit: TheVisit, weeks: Weeks = "") -> Response:
+def show_leaving_reasons(context: TheContext, weeks: Weeks = "") -> Response:
     """Estimates with error bars, by what clients sent in the last weeks or ever; those of most answers first."""
     today = datetime.datetime.now(datetime.UTC).date()
     since = today - datetime.timedelta(weeks=int(weeks)) if weeks else None
-    found = visit.ask(leaving_reasons.get_leaving_reasons, since=since)
+    found = context.ask(leaving_reasons.get_leaving_reasons, since=since)
     ordered = sorted(found.surveys, key=lambda one: -one.num_answers)
     surveys = [Shown(survey=one, bars=[_bar(reason) for reason in one.reasons]) for one in ordered]
-    return visit.page("leaving_reasons.html", found=found, surveys=surveys, weeks=weeks, choices=_WEEKS)
+    return context.page("leaving_reasons.html", found=found, surveys=surveys, weeks=weeks, choices=_WEEKS)
 
 
 def _bar(one: ReasonOut) -> Bar:

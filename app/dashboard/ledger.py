@@ -6,32 +6,32 @@ from fastapi import Response
 
 from app.api import ledger
 from app.dashboard import pages
-from app.dashboard.visits import TheVisit
+from app.dashboard.request_context import TheContext
 
 router = pages.new_router()
 
 
 @router.get("/ledger")
-def show_ledger(visit: TheVisit) -> Response:
+def show_ledger(context: TheContext) -> Response:
     """What can be done with it. What is signed is only shown where it is taken away."""
-    visit.require(ledger.get_ledger_head)
-    return visit.page("ledger/one.html")
+    context.require(ledger.get_ledger_head)
+    return context.page("ledger/one.html")
 
 
 @router.post("/ledger/verify")
-def verify_ledger(visit: TheVisit) -> Response:
+def verify_ledger(context: TheContext) -> Response:
     """Recompute all of it, now."""
-    return visit.page("ledger/verdict.html", verdict=visit.ask(ledger.verify_whole_ledger))
+    return context.page("ledger/verdict.html", verdict=context.ask(ledger.verify_whole_ledger))
 
 
 @router.get("/ledger/head.json")
-def download_head(visit: TheVisit) -> Response:
+def download_head(context: TheContext) -> Response:
     """What was signed about the end: to be kept where nobody who could forge the ledger reaches it."""
-    found = visit.ask(ledger.get_ledger_head)
+    found = context.ask(ledger.get_ledger_head)
     return pages.file("ledger-head.json", json.dumps(found.model_dump(mode="json"), indent=1), "application/json")
 
 
 @router.get("/ledger/ledger.jsonl")
-def download_ledger(visit: TheVisit) -> Response:
+def download_ledger(context: TheContext) -> Response:
     """All of it, for whoever verifies it offline."""
-    return visit.ask(ledger.export_ledger)
+    return context.ask(ledger.export_ledger)

@@ -11,9 +11,9 @@ from app.api import calls, problems
 from app.api.calls import At
 from app.dashboard import pages
 from app.dashboard.pages import ROOT
-from app.dashboard.visits import COOKIE, TheVisit, check_form
+from app.dashboard.request_context import COOKIE, TheContext, check_form
 from app.errors import LetheError, RateLimited, Unauthenticated, UploadTooLarge
-from app.installation import Installation
+from app.installations import Installation
 
 router = pages.new_router()
 
@@ -31,12 +31,12 @@ async def login_page(request: Request, next: Next = ROOT) -> Response:  # noqa: 
 
 
 @router.post("/login")
-async def log_in(request: Request, at: At) -> Response:
+async def log_in(request: Request, installation: At) -> Response:
     """Exchange an API key for a session. What is wrong with a key is not said."""
     declared = request.headers.get("content-length", "")
     if not declared.isdigit() or int(declared) > _MOST_BYTES:
         raise UploadTooLarge("This form is longer than any key.")
-    await check_form(request, at.settings, sessions.form_token(request.cookies.get(_BEFORE, "")))
+    await check_form(request, installation.settings, sessions.form_token(request.cookies.get(_BEFORE, "")))
     form = await request.form()
     key, onward = str(form.get("key", "")).strip(), str(form.get("next", ""))
     address = request.client.host if request.client else ""
@@ -45,7 +45,7 @@ async def log_in(request: Request, at: At) -> Response:
     except (Unauthenticated, RateLimited) as error:
         return _asked(request, onward, error=error)
     token = sessions.new_token()
-    await run_in_threadpool(_open, at, token, caller)
+    await run_in_threadpool(_open, installation, token, caller)
     answer = pages.see(_inside(onward))
     is_secure = request.url.scheme == "https" or request.headers["origin"].startswith("https:")
     answer.set_cookie(COOKIE, token, path=ROOT, secure=is_secure, httponly=True, samesite="strict")
@@ -54,18 +54,18 @@ async def log_in(request: Request, at: At) -> Response:
 
 
 @router.post("/logout")
-def log_out(visit: TheVisit) -> Response:
+def log_out(context: TheContext) -> Response:
     """End the session."""
-    with visit.call.writing() as session:
-        sessions.close_session(session, token=visit.request.cookies[COOKIE], caller=visit.caller)
+    with context.call.writing() as session:
+        sessions.close_session(session, token=context.request.cookies[COOKIE], caller=context.caller)
     answer = pages.see(f"{ROOT}/login", ended=1)
     answer.delete_cookie(COOKIE, path=ROOT)
     return answer
 
 
-def _open(at: Installation, token: str, caller: Caller) -> None:
-    with at.database.writing(by=caller.actor) as session:
-        sessions.open_session(session, token=token, caller=caller, settings=at.settings)
+def _open(installation: Installation, token: str, caller: Caller) -> None:
+    with installation.database.writing(by=caller.actor) as session:
+        sessions.open_session(session, token=token, caller=caller, settings=installation.settings)
 
 
 def _asked(request: Request, onward: str, *, error: LetheError | None = None) -> Response:

@@ -21,7 +21,7 @@ from app.api import (
     webhook_deliveries,
 )
 from app.dashboard.pages import ROOT
-from app.dashboard.visits import Visit
+from app.dashboard.request_context import RequestContext
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,8 +53,8 @@ MENU = (
 )
 
 
-def menu_of(visit: Visit) -> list[Entry]:
-    return [entry for entry in MENU if visit.may(entry.endpoint)]
+def menu_of(context: RequestContext) -> list[Entry]:
+    return [entry for entry in MENU if context.may(entry.endpoint)]
 
 
 def is_at(here: str, entry: Entry) -> bool:

@@ -9,7 +9,7 @@ from app.api import accounting, models
 from app.api.calls import Cursor
 from app.dashboard import pages, what_if
 from app.dashboard.pages import ROOT
-from app.dashboard.visits import TheVisit, Visit
+from app.dashboard.request_context import RequestContext, TheContext
 from app.errors import ModelNotLive, ModelRetired
 from lethe.proof.guarantees import Notion
 
@@ -30,85 +30,85 @@ ASKS: dict[str, str] = {
 
 
 @router.get("/models")
-def list_models(visit: TheVisit, cursor: Cursor = None) -> Response:
+def list_models(context: TheContext, cursor: Cursor = None) -> Response:
     """All of them, newest first."""
-    found = visit.ask(models.list_models, limit=_PER_PAGE, cursor=cursor)
-    return visit.page("models/list.html", found=found, cursor=cursor, may_make=visit.may(models.create_model))
+    found = context.ask(models.list_models, limit=_PER_PAGE, cursor=cursor)
+    return context.page("models/list.html", found=found, cursor=cursor, may_make=context.may(models.create_model))
 
 
 @router.get("/models/{model_id}")
-def show_model(visit: TheVisit, model_id: str, done: Done = "") -> Response:
+def show_model(context: TheContext, model_id: str, done: Done = "") -> Response:
     """Everything about one model. What takes longer, its curve, is asked for by the page."""
-    shown: dict[str, Any] = _standing(visit, model_id)
-    return visit.page(
+    shown: dict[str, Any] = _standing(context, model_id)
+    return context.page(
         "models/one.html",
         **shown,
-        versions=visit.ask(models.list_versions, model_id=model_id, limit=_NEWEST),
-        exports=visit.ask(models.list_exports, model_id=model_id, limit=_NEWEST),
-        what_if=what_if.first(visit, shown["model"]),
-        may_account=visit.may(accounting.get_ledger),
-        may_relearn=visit.may(models.relearn) and not shown["model"].retired_at,
-        may_retire=visit.may(models.retire_model) and not shown["model"].retired_at,
-        may_audit=visit.may(models.audit) and shown["model"].live_version and shown["model"].audit.lanes,
+        versions=context.ask(models.list_versions, model_id=model_id, limit=_NEWEST),
+        exports=context.ask(models.list_exports, model_id=model_id, limit=_NEWEST),
+        what_if=what_if.first(context, shown["model"]),
+        may_account=context.may(accounting.get_ledger),
+        may_relearn=context.may(models.relearn) and not shown["model"].retired_at,
+        may_retire=context.may(models.retire_model) and not shown["model"].retired_at,
+        may_audit=context.may(models.audit) and shown["model"].live_version and shown["model"].audit.lanes,
         done=done,
     )
 
 
 @router.get("/models/{model_id}/live")
-def live_model(visit: TheVisit, model_id: str) -> Response:
+def live_model(context: TheContext, model_id: str) -> Response:
     """How it stands, for a page that is open."""
-    return visit.page("models/live.html", **_standing(visit, model_id))
+    return context.page("models/live.html", **_standing(context, model_id))
 
 
 @router.post("/models/{model_id}/relearn")
-def relearn_model(visit: TheVisit, model_id: str) -> Response:
+def relearn_model(context: TheContext, model_id: str) -> Response:
     """Have it learned again, on the data as they are now."""
-    visit.ask(models.relearn, model_id=model_id)
+    context.ask(models.relearn, model_id=model_id)
     return pages.see(f"{ROOT}/models/{model_id}", done="relearn")
 
 
 @router.post("/models/{model_id}/retire")
-def retire_model(visit: TheVisit, model_id: str) -> Response:
+def retire_model(context: TheContext, model_id: str) -> Response:
     """Take it out of service for good."""
-    visit.ask(models.retire_model, model_id=model_id)
+    context.ask(models.retire_model, model_id=model_id)
     return pages.see(f"{ROOT}/models/{model_id}", done="retired")
 
 
 @router.get("/models/{model_id}/versions")
-def list_versions(visit: TheVisit, model_id: str, cursor: Cursor = None) -> Response:
+def list_versions(context: TheContext, model_id: str, cursor: Cursor = None) -> Response:
     """Every version there was, destroyed ones among them."""
-    model = visit.ask(models.get_model, model_id=model_id)
-    found = visit.ask(models.list_versions, model_id=model_id, limit=_PER_PAGE, cursor=cursor)
-    return visit.page("models/versions.html", model=model, versions=found, cursor=cursor)
+    model = context.ask(models.get_model, model_id=model_id)
+    found = context.ask(models.list_versions, model_id=model_id, limit=_PER_PAGE, cursor=cursor)
+    return context.page("models/versions.html", model=model, versions=found, cursor=cursor)
 
 
 @router.get("/models/{model_id}/exports")
-def list_exports(visit: TheVisit, model_id: str, cursor: Cursor = None) -> Response:
+def list_exports(context: TheContext, model_id: str, cursor: Cursor = None) -> Response:
     """Every copy that was handed out."""
-    model = visit.ask(models.get_model, model_id=model_id)
-    found = visit.ask(models.list_exports, model_id=model_id, limit=_PER_PAGE, cursor=cursor)
-    return visit.page("models/exports.html", model=model, exports=found, cursor=cursor)
+    model = context.ask(models.get_model, model_id=model_id)
+    found = context.ask(models.list_exports, model_id=model_id, limit=_PER_PAGE, cursor=cursor)
+    return context.page("models/exports.html", model=model, exports=found, cursor=cursor)
 
 
 @router.get("/models/{model_id}/ledger")
-def show_ledger(visit: TheVisit, model_id: str, cursor: Cursor = None) -> Response:
+def show_ledger(context: TheContext, model_id: str, cursor: Cursor = None) -> Response:
     """The entries that every number of a model follows from, oldest first."""
-    found = visit.ask(accounting.get_ledger, model_id=model_id, limit=_PER_PAGE, cursor=cursor)
-    return visit.page("models/ledger.html", model_id=model_id, ledger=found, cursor=cursor)
+    found = context.ask(accounting.get_ledger, model_id=model_id, limit=_PER_PAGE, cursor=cursor)
+    return context.page("models/ledger.html", model_id=model_id, ledger=found, cursor=cursor)
 
 
 @router.post("/models/{model_id}/ledger/verify")
-def verify_ledger(visit: TheVisit, model_id: str) -> Response:
+def verify_ledger(context: TheContext, model_id: str) -> Response:
     """Recompute all of it, now."""
-    verdict = visit.ask(accounting.verify_ledger, model_id=model_id)
-    return visit.page("models/verdict.html", model_id=model_id, verdict=verdict)
+    verdict = context.ask(accounting.verify_ledger, model_id=model_id)
+    return context.page("models/verdict.html", model_id=model_id, verdict=verdict)
 
 
-def _standing(visit: Visit, model_id: str) -> dict[str, Any]:
-    found: dict[str, Any] = {"model": visit.ask(models.get_model, model_id=model_id), "account": None, "asks": ASKS}
-    if visit.may(accounting.get_account):
+def _standing(context: RequestContext, model_id: str) -> dict[str, Any]:
+    found: dict[str, Any] = {"model": context.ask(models.get_model, model_id=model_id), "account": None, "asks": ASKS}
+    if context.may(accounting.get_account):
         with contextlib.suppress(ModelNotLive, ModelRetired):
-            found["account"] = visit.ask(
+            found["account"] = context.ask(
                 accounting.get_account, model_id=model_id, adaptive_epsilon=None, adaptive_delta=None
             )
     return found

@@ -7,9 +7,9 @@ from typing import Any
 from fastapi import Response
 from starlette.datastructures import FormData
 
-from app.accounting import pace
+from app.accounting import runtime_estimates
 from app.accounting import service as accounting
-from app.accounting.pace import Pace
+from app.accounting.runtime_estimates import RuntimeEstimate
 from app.api import datasets, models, previews, problems
 from app.api.previews import OptionOut
 from app.api.schemas import DatasetOut, ModelIn
@@ -17,8 +17,8 @@ from app.catalogue import datasets as registered
 from app.catalogue import mechanisms
 from app.dashboard import numbers, pages
 from app.dashboard.pages import ROOT
+from app.dashboard.request_context import Form, RequestContext, TheContext
 from app.dashboard.requests import checked, text
-from app.dashboard.visits import Form, TheVisit, Visit
 from app.errors import LetheError
 from app.unlearning import planner
 from lethe.proof import accountant
@@ -53,31 +53,31 @@ class Outlook:
     epsilon_without_steps: float
     room: int
     options: list[OptionOut]
-    measured: Pace | None
+    measured: RuntimeEstimate | None
 
 
 @router.get("/models/new")
-def new_model(visit: TheVisit, dataset_id: str = "") -> Response:
+def new_model(context: TheContext, dataset_id: str = "") -> Response:
     """The form for a model."""
-    visit.require(models.create_model)
-    return _form(visit, {"dataset_id": dataset_id} if dataset_id else {})
+    context.require(models.create_model)
+    return _form(context, {"dataset_id": dataset_id} if dataset_id else {})
 
 
 @router.post("/models/new/preview")
-def preview_model(visit: TheVisit, form: Form) -> Response:
+def preview_model(context: TheContext, form: Form) -> Response:
     """What it would take: the answer alone while somebody types; a page for whoever sends the form. Makes nothing."""
-    visit.require(models.create_model)
-    return _form(visit, _written(form), is_preview=True)
+    context.require(models.create_model)
+    return _form(context, _written(form), is_preview=True)
 
 
 @router.post("/models/new")
-def create_model(visit: TheVisit, form: Form) -> Response:
+def create_model(context: TheContext, form: Form) -> Response:
     """Make it, and show it; or say at which field the form is wrong."""
-    visit.require(models.create_model)
+    context.require(models.create_model)
     try:
-        answer = visit.ask(models.create_model, body=_asked(_written(form)))
+        answer = context.ask(models.create_model, body=_asked(_written(form)))
     except LetheError as error:
-        return _form(visit, _written(form), error=error)
+        return _form(context, _written(form), error=error)
     made = json.loads(bytes(answer.body))
     return pages.see(f"{ROOT}/models/{made['id']}", done="made")
 
@@ -99,17 +99,17 @@ def _asked(written: dict[str, str]) -> ModelIn:
 
 
 def _form(
-    visit: Visit, written: dict[str, str], *, is_preview: bool = False, error: LetheError | None = None
+    context: RequestContext, written: dict[str, str], *, is_preview: bool = False, error: LetheError | None = None
 ) -> Response:
-    known = visit.ask(datasets.list_datasets, limit=_MOST_DATASETS).items
+    known = context.ask(datasets.list_datasets, limit=_MOST_DATASETS).items
     outlook, wrong = None, error
     if known and error is None:
         try:
-            outlook = _outlook(visit, {"dataset_id": known[0].id} | written)
+            outlook = _outlook(context, {"dataset_id": known[0].id} | written)
         except LetheError as refusal:
             wrong = refusal
-    template = "models/outlook.html" if is_preview and pages.is_fragment(visit.request) else "models/new.html"
-    return visit.page(
+    template = "models/outlook.html" if is_preview and pages.is_fragment(context.request) else "models/new.html"
+    return context.page(
         template,
         status=problems.status_of(type(error)) if error else 200,
         written=written,
@@ -124,12 +124,12 @@ def _title(dataset: DatasetOut) -> str:
     return f"{dataset.name} ({dataset.num_slots:,} rows, {dataset.num_classes} classes)"
 
 
-def _outlook(visit: Visit, written: dict[str, str]) -> Outlook:
+def _outlook(context: RequestContext, written: dict[str, str]) -> Outlook:
     """Of a model that is not named yet. Raises what making it would raise."""
     asked = _asked({"name": "new"} | {name: value for name, value in written.items() if value})
-    with visit.call.reading() as session:
+    with context.call.reading() as session:
         dataset = registered.get(session, asked.dataset_id)
-        measured = pace.of_dataset(session, dataset.id)
+        measured = runtime_estimates.of_dataset(session, dataset.id)
     epsilon, delta = asked.target.epsilon, asked.target.delta or mechanisms.default_delta(dataset)
     mechanism = mechanisms.of(
         dataset,
@@ -142,7 +142,7 @@ def _outlook(visit: Visit, written: dict[str, str]) -> Outlook:
         learn_steps=asked.learn_steps,
         batch_size=asked.batch_size,
         cool_down=asked.cool_down,
-        max_steps=visit.call.at.settings.max_steps,
+        max_steps=context.call.installation.settings.max_steps,
     )
     learned = accountant.replay(mechanism, [Run(steps=mechanism.learn_steps)])
     return Outlook(

@@ -88,11 +88,11 @@ class Assets(StaticFiles):
 
 def rendered(request: Request, template: str, /, *, status: int = 200, **shown: Any) -> HTMLResponse:
     """A page, or a part of one; `visit` is None for whoever is not logged in."""
-    visit = getattr(request.state, "visit", None)
+    context = getattr(request.state, "visit", None)
     content = (
         environment()
         .get_template(template)
-        .render(visit=visit, here=request.url.path, fragment=is_fragment(request), **shown)
+        .render(context=context, here=request.url.path, fragment=is_fragment(request), **shown)
     )
     return HTMLResponse(content, status, headers=_HEADERS)
 

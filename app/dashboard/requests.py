@@ -16,7 +16,7 @@ from app.api.deletion_requests import Order
 from app.api.schemas import DeletionRequestOut, PageOut, RejectionIn, SubjectIn
 from app.dashboard import pages
 from app.dashboard.pages import ROOT
-from app.dashboard.visits import Form, TheVisit, Visit
+from app.dashboard.request_context import Form, RequestContext, TheContext
 from app.dashboard.wording import regulation, sentence, state
 from app.deletion.deadlines import Regulation
 from app.deletion.status import Status
@@ -38,7 +38,7 @@ Due = Literal["", "soon", "overdue"]
 
 @router.get("/requests")
 def list_requests(
-    visit: TheVisit,
+    context: TheContext,
     status: ByStatus = "",
     regulation: ByRegulation = "",
     due: Due = "",
@@ -49,34 +49,34 @@ def list_requests(
     refused: int = 0,
 ) -> Response:
     """A page of them. What is asked for is in the address: nothing about anybody."""
-    found = visit.ask(
+    found = context.ask(
         deletion_requests.list_deletion_requests,
         status=status or None,
         regulation=regulation or None,
-        due_before=_due_before(visit, due),
+        due_before=_due_before(context, due),
         order=order,
         limit=_PER_PAGE,
         cursor=cursor,
     )
     query = {"status": status, "regulation": regulation, "due": due, "order": order}
     told = {"done": done, "decided": decided, "refused": refused} if done else None
-    return _list(visit, found, query=query, cursor=cursor, told=told)
+    return _list(context, found, query=query, cursor=cursor, told=told)
 
 
 @router.post("/requests/search")
-def search_requests(visit: TheVisit, form: Form) -> Response:
+def search_requests(context: TheContext, form: Form) -> Response:
     """Those about a person. Whom they are about comes in the body, is hashed in memory, and stays nowhere."""
     by, sought = text(form, "by"), text(form, "sought")
     if by not in _SOUGHT or not sought:
         raise InputInvalid("Choose what to search by, and enter it.")
     if by != "external_id":
         checked(SubjectIn, **{by: sought})
-    found = visit.ask(deletion_requests.list_deletion_requests, **{by: sought}, limit=_MOST_FOUND)
-    return _list(visit, found, query={}, sought=_SOUGHT[by])
+    found = context.ask(deletion_requests.list_deletion_requests, **{by: sought}, limit=_MOST_FOUND)
+    return _list(context, found, query={}, sought=_SOUGHT[by])
 
 
 @router.post("/requests/decide")
-def decide_requests(visit: TheVisit, form: Form) -> Response:
+def decide_requests(context: TheContext, form: Form) -> Response:
     """Approve or reject all that were chosen, each by itself: what cannot be decided holds up no other."""
     endpoint: Callable[..., DeletionRequestOut] = deletion_requests.approve_deletion_request
     done, body = "approved", {}
@@ -86,7 +86,7 @@ def decide_requests(visit: TheVisit, form: Form) -> Response:
     decided = refused = 0
     for request_id in form.getlist("chosen")[:_PER_PAGE]:
         try:
-            visit.ask(endpoint, request_id=str(request_id), **body)
+            context.ask(endpoint, request_id=str(request_id), **body)
             decided += 1
         except ScopeMissing:
             raise
@@ -97,15 +97,15 @@ def decide_requests(visit: TheVisit, form: Form) -> Response:
 
 @router.get("/requests.csv")
 def export_requests(
-    visit: TheVisit, status: ByStatus = "", regulation: ByRegulation = "", due: Due = "", order: Order = "newest"
+    context: TheContext, status: ByStatus = "", regulation: ByRegulation = "", due: Due = "", order: Order = "newest"
 ) -> Response:
     """What the list shows, all pages of it, newest first; for a spreadsheet."""
     ever = datetime.datetime.max.replace(tzinfo=datetime.UTC) if order == "deadline" else None
-    found = visit.ask(
+    found = context.ask(
         batches.export_deletion_requests,
         status=status or None,
         regulation=regulation or None,
-        due_before=_due_before(visit, due) or ever,
+        due_before=_due_before(context, due) or ever,
     )
     found.body_iterator = _without_formulas(found.body_iterator)
     return found
@@ -129,10 +129,10 @@ def rejection(form: FormData) -> RejectionIn:
     return checked(RejectionIn, ground=text(form, "ground"), explanation=text(form, "explanation"))
 
 
-def _due_before(visit: Visit, due: Due) -> datetime.datetime | None:
+def _due_before(context: RequestContext, due: Due) -> datetime.datetime | None:
     if not due:
         return None
-    days = visit.call.at.settings.risk_days if due == "soon" else 0
+    days = context.call.installation.settings.risk_days if due == "soon" else 0
     return datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=days)
 
 
@@ -151,7 +151,7 @@ def _shown_as_text(cell: str) -> str:
 
 
 def _list(
-    visit: Visit,
+    context: RequestContext,
     found: PageOut[DeletionRequestOut],
     *,
     query: dict[str, str],
@@ -159,8 +159,8 @@ def _list(
     sought: str | None = None,
     told: dict[str, Any] | None = None,
 ) -> Response:
-    known = dict.fromkeys([*Regulation, *visit.caller.policy.regulations])
-    return visit.page(
+    known = dict.fromkeys([*Regulation, *context.caller.policy.regulations])
+    return context.page(
         "requests/list.html",
         found=found,
         query={name: value for name, value in query.items() if value},
@@ -170,5 +170,5 @@ def _list(
         statuses=[("", "Any"), *((status.value, state(status).label) for status in Status)],
         regulations=[("", "Any"), *((name, regulation(name)) for name in known)],
         searches=[(name, sentence(what)) for name, what in _SOUGHT.items()],
-        may_decide=visit.may(deletion_requests.approve_deletion_request),
+        may_decide=context.may(deletion_requests.approve_deletion_request),
     )

@@ -14,7 +14,7 @@ from app.api.schemas import RunOut
 from app.dashboard import audits, pages
 from app.dashboard.advice import Advice, advice
 from app.dashboard.pages import ROOT
-from app.dashboard.visits import TheVisit, Visit
+from app.dashboard.request_context import RequestContext, TheContext
 from app.dashboard.wording import state
 
 router = pages.new_router()
@@ -41,34 +41,34 @@ class Failure:
 
 
 @router.get("/runs")
-def list_runs(visit: TheVisit, status: Wanted = "", model_id: ModelId = "", cursor: Cursor = None) -> Response:
+def list_runs(context: TheContext, status: Wanted = "", model_id: ModelId = "", cursor: Cursor = None) -> Response:
     """A page of them, and the workers."""
-    return visit.page("runs/list.html", **_listed(visit, status, model_id, cursor))
+    return context.page("runs/list.html", **_listed(context, status, model_id, cursor))
 
 
 @router.get("/runs/live")
-def live_runs(visit: TheVisit, status: Wanted = "", model_id: ModelId = "", cursor: Cursor = None) -> Response:
+def live_runs(context: TheContext, status: Wanted = "", model_id: ModelId = "", cursor: Cursor = None) -> Response:
     """The same, for a page that is open."""
-    return visit.page("runs/live.html", **_listed(visit, status, model_id, cursor))
+    return context.page("runs/live.html", **_listed(context, status, model_id, cursor))
 
 
 @router.get("/runs/{run_id}")
-def show_run(visit: TheVisit, run_id: str) -> Response:
+def show_run(context: TheContext, run_id: str) -> Response:
     """How far a run is, or how it ended."""
-    return visit.page("runs/one.html", **_found(visit, run_id))
+    return context.page("runs/one.html", **_found(context, run_id))
 
 
 @router.post("/runs/{run_id}/cancel")
-def cancel_run(visit: TheVisit, run_id: str) -> Response:
+def cancel_run(context: TheContext, run_id: str) -> Response:
     """Stop it."""
-    visit.ask(runs.cancel_run, run_id=run_id)
+    context.ask(runs.cancel_run, run_id=run_id)
     return pages.see(f"{ROOT}/runs/{run_id}")
 
 
 @router.get("/runs/{run_id}/live")
-def live_run(visit: TheVisit, run_id: str) -> Response:
+def live_run(context: TheContext, run_id: str) -> Response:
     """The same, for a page that is open."""
-    return visit.page("runs/live_one.html", **_found(visit, run_id))
+    return context.page("runs/live_one.html", **_found(context, run_id))
 
 
 def failures(ended: Iterable[RunOut]) -> list[Failure]:
@@ -88,29 +88,29 @@ def failures(ended: Iterable[RunOut]) -> list[Failure]:
     return sorted(found, key=lambda failure: failure.last_at, reverse=True)
 
 
-def _listed(visit: Visit, status: Wanted, model_id: str, cursor: str | None) -> dict[str, Any]:
+def _listed(context: RequestContext, status: Wanted, model_id: str, cursor: str | None) -> dict[str, Any]:
     query = {"status": status, "model_id": model_id}
     wanted = {name: value or None for name, value in query.items()}
     vain: list[RunOut] = []
     for ending in ("failed", "abandoned"):
-        vain += visit.ask(runs.list_runs, status=ending, limit=_MOST_FAILURES).items
+        vain += context.ask(runs.list_runs, status=ending, limit=_MOST_FAILURES).items
     return {
-        "found": visit.ask(runs.list_runs, **wanted, limit=_PER_PAGE, cursor=cursor),
+        "found": context.ask(runs.list_runs, **wanted, limit=_PER_PAGE, cursor=cursor),
         "failures": failures(vain),
-        "numbers": visit.ask(overview.get_overview) if visit.may(overview.get_overview) else None,
+        "numbers": context.ask(overview.get_overview) if context.may(overview.get_overview) else None,
         "query": {name: value for name, value in query.items() if value},
         "cursor": cursor,
         "statuses": [("", "Any"), *((one, state(one).label) for one in _STATUSES)],
     }
 
 
-def _found(visit: Visit, run_id: str) -> dict[str, Any]:
-    run = visit.ask(runs.get_run, run_id=run_id)
+def _found(context: RequestContext, run_id: str) -> dict[str, Any]:
+    run = context.ask(runs.get_run, run_id=run_id)
     return {
         "run": run,
         "advice": advice(run.error_code) if run.error_code else None,
         "may_cancel": run.status == "running"
         and run.kind in ("learn", "relearn", "audit")
-        and visit.may(runs.cancel_run),
+        and context.may(runs.cancel_run),
         "told": audits.told(run.audit) if run.audit else None,
     }

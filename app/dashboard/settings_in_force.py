@@ -12,7 +12,7 @@ from app.api import operations, tenants
 from app.api.schemas import ReadyOut
 from app.config import Settings
 from app.dashboard import pages
-from app.dashboard.visits import TheVisit
+from app.dashboard.request_context import TheContext
 from app.db import migrate
 
 router = pages.new_router()
@@ -33,11 +33,11 @@ class InForce:
 
 
 @router.get("/settings")
-def show_settings(visit: TheVisit) -> Response:
+def show_settings(context: TheContext) -> Response:
     """Every setting with its value, and what it is for."""
-    visit.require(tenants.list_tenants)
-    at = visit.call.at
-    return visit.page(
+    context.require(tenants.list_tenants)
+    at = context.call.installation
+    return context.page(
         "settings.html",
         settings=in_force(at.settings),
         ready=ReadyOut.model_validate_json(bytes(operations.ready(at).body)),

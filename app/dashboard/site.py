@@ -30,7 +30,7 @@ from app.dashboard import (
 )
 from app.dashboard.menu import is_at, menu_of
 from app.dashboard.pages import ROOT
-from app.dashboard.visits import TheVisit
+from app.dashboard.request_context import TheContext
 from app.errors import LetheError, NotFound
 
 _PAGES = (
@@ -79,5 +79,5 @@ _elsewhere = pages.new_router()
 
 
 @_elsewhere.api_route("/{path:path}", methods=["GET", "POST", "PUT", "PATCH", "DELETE"])
-def nothing_here(_visit: TheVisit) -> Response:
+def nothing_here(_context: TheContext) -> Response:
     raise NotFound("There is no such page.")

@@ -17,8 +17,8 @@ from app.api.identity_issuers import IdentityIssuerIn
 from app.api.tenants import TenantChangeIn, TenantIn
 from app.dashboard import pages
 from app.dashboard.pages import ROOT
+from app.dashboard.request_context import Form, RequestContext, TheContext
 from app.dashboard.requests import checked, text
-from app.dashboard.visits import Form, TheVisit, Visit
 from app.errors import FieldError, InputInvalid, LetheError, NotFound
 
 router = pages.new_router()
@@ -32,27 +32,27 @@ Done = Literal["", "policy", "issuer", "issuer_deleted", "agent", "agent_deleted
 
 
 @router.get("/tenant")
-def show_own(visit: TheVisit, done: Done = "") -> Response:
+def show_own(context: TheContext, done: Done = "") -> Response:
     """The tenant of this session, and its policy."""
-    return _own(visit, done=done)
+    return _own(context, done=done)
 
 
 @router.post("/tenant/policy")
-def change_policy(visit: TheVisit, form: Form) -> Response:
+def change_policy(context: TheContext, form: Form) -> Response:
     """Change what differs from the policy in force, and leave the rest."""
-    present = visit.ask(tenants.get_own_tenant).policy.model_dump(mode="json")
+    present = context.ask(tenants.get_own_tenant).policy.model_dump(mode="json")
     try:
         asked = _policy(form)
         changed = {name: value for name, value in asked.items() if value != present[name]}
         if changed:
-            visit.ask(tenants.change_own_tenant, body=TenantChangeIn(policy=_checked_policy(changed)))
+            context.ask(tenants.change_own_tenant, body=TenantChangeIn(policy=_checked_policy(changed)))
     except LetheError as error:
-        return _own(visit, error=error, filled={name: text(form, name) for name in form})
+        return _own(context, error=error, filled={name: text(form, name) for name in form})
     return pages.see(f"{ROOT}/tenant", done="policy")
 
 
 @router.post("/tenant/issuers")
-def add_issuer(visit: TheVisit, form: Form) -> Response:
+def add_issuer(context: TheContext, form: Form) -> Response:
     """Believe what an issuer signs about people's identity."""
 
     def asked() -> dict[str, Any]:
@@ -60,54 +60,58 @@ def add_issuer(visit: TheVisit, form: Form) -> Response:
         named = {name: text(form, name) for name in ("issuer", "audience")}
         return {"body": checked(IdentityIssuerIn, **named, jwks=jwks)}
 
-    return _changed(visit, "issuer", identity_issuers.create_identity_issuer, asked)
+    return _changed(context, "issuer", identity_issuers.create_identity_issuer, asked)
 
 
 @router.post("/tenant/issuers/{issuer_id}/delete")
-def delete_issuer(visit: TheVisit, issuer_id: str) -> Response:
-    return _changed(visit, "issuer_deleted", identity_issuers.delete_identity_issuer, lambda: {"issuer_id": issuer_id})
+def delete_issuer(context: TheContext, issuer_id: str) -> Response:
+    return _changed(
+        context, "issuer_deleted", identity_issuers.delete_identity_issuer, lambda: {"issuer_id": issuer_id}
+    )
 
 
 @router.post("/tenant/agents")
-def add_agent(visit: TheVisit, form: Form) -> Response:
+def add_agent(context: TheContext, form: Form) -> Response:
     """Let an agent of the Data Rights Protocol sign requests."""
 
     def asked() -> dict[str, Any]:
         return {"body": checked(AgentIn, **{name: text(form, name) for name in ("agent_id", "name", "verify_key")})}
 
-    return _changed(visit, "agent", agents.register_agent, asked)
+    return _changed(context, "agent", agents.register_agent, asked)
 
 
 @router.post("/tenant/agents/{agent}/delete")
-def remove_agent(visit: TheVisit, agent: str) -> Response:
-    return _changed(visit, "agent_deleted", agents.remove_agent, lambda: {"id": agent})
+def remove_agent(context: TheContext, agent: str) -> Response:
+    return _changed(context, "agent_deleted", agents.remove_agent, lambda: {"id": agent})
 
 
 @router.get("/tenants")
-def list_tenants(visit: TheVisit, cursor: Cursor = None) -> Response:
+def list_tenants(context: TheContext, cursor: Cursor = None) -> Response:
     """All tenants of the installation, for its operators."""
-    return _all(visit, cursor=cursor)
+    return _all(context, cursor=cursor)
 
 
 @router.post("/tenants")
-def create_tenant(visit: TheVisit, form: Form) -> Response:
+def create_tenant(context: TheContext, form: Form) -> Response:
     """Make a tenant, and show the key of its first admin this once."""
     try:
         body = checked(TenantIn, name=text(form, "name"))
-        made = visit.ask(tenants.create_tenant, body=body)
+        made = context.ask(tenants.create_tenant, body=body)
     except LetheError as error:
-        return _all(visit, error=error)
-    return visit.page("tenants/made.html", status=201, made=made)
+        return _all(context, error=error)
+    return context.page("tenants/made.html", status=201, made=made)
 
 
-def _changed(visit: Visit, done: Done, endpoint: Callable[..., Any], asked: Callable[[], dict[str, Any]]) -> Response:
+def _changed(
+    context: RequestContext, done: Done, endpoint: Callable[..., Any], asked: Callable[[], dict[str, Any]]
+) -> Response:
     """Ask `endpoint` for it, and say that it is done; or why not, above what is there."""
     try:
-        visit.ask(endpoint, **asked())
+        context.ask(endpoint, **asked())
     except NotFound:
         raise
     except LetheError as error:
-        return _own(visit, error=error)
+        return _own(context, error=error)
     return pages.see(f"{ROOT}/tenant", done=done)
 
 
@@ -144,11 +148,11 @@ def _json(form: FormData, name: str, expected: str) -> Any:
 
 
 def _own(
-    visit: Visit, *, done: Done = "", error: LetheError | None = None, filled: dict[str, str] | None = None
+    context: RequestContext, *, done: Done = "", error: LetheError | None = None, filled: dict[str, str] | None = None
 ) -> Response:
-    own = visit.ask(tenants.get_own_tenant)
+    own = context.ask(tenants.get_own_tenant)
     policy = own.policy.model_dump(mode="json")
-    return visit.page(
+    return context.page(
         "tenants/own.html",
         status=problems.status_of(type(error)) if error else 200,
         tenant=own,
@@ -156,14 +160,14 @@ def _own(
         filled=filled or {},
         regulations=json.dumps(policy["regulations"], indent=2),
         meaning={name: field.description for name, field in Policy.model_fields.items()},
-        issuers=visit.ask(identity_issuers.list_identity_issuers, limit=_PER_PAGE).items,
-        agents=visit.ask(agents.list_agents, limit=_PER_PAGE).items,
+        issuers=context.ask(identity_issuers.list_identity_issuers, limit=_PER_PAGE).items,
+        agents=context.ask(agents.list_agents, limit=_PER_PAGE).items,
         done=done,
         error=error,
     )
 
 
-def _all(visit: Visit, *, cursor: str | None = None, error: LetheError | None = None) -> Response:
-    found = visit.ask(tenants.list_tenants, limit=_PER_PAGE, cursor=cursor)
+def _all(context: RequestContext, *, cursor: str | None = None, error: LetheError | None = None) -> Response:
+    found = context.ask(tenants.list_tenants, limit=_PER_PAGE, cursor=cursor)
     status = problems.status_of(type(error)) if error else 200
-    return visit.page("tenants/list.html", status=status, found=found, cursor=cursor, error=error)
+    return context.page("tenants/list.html", status=status, found=found, cursor=cursor, error=error)

@@ -9,7 +9,7 @@ from app.api.previews import PreviewOut, RivalOut, RivalsOut
 from app.api.schemas import ModelOut, PreviewIn
 from app.dashboard import pages
 from app.dashboard.numbers import Above, Whole
-from app.dashboard.visits import TheVisit, Visit
+from app.dashboard.request_context import RequestContext, TheContext
 from app.errors import LetheError, ModelNotLive, NotFound
 
 router = pages.new_router()
@@ -46,29 +46,29 @@ class Answer:
 
 @router.get("/models/{model_id}/what-if")
 def show_what_if(
-    visit: TheVisit, model_id: str, records: Whole = None, epsilon: Above = None, batch: Whole = None
+    context: TheContext, model_id: str, records: Whole = None, epsilon: Above = None, batch: Whole = None
 ) -> Response:
     """The answer alone for sliders that move; a page for whoever sends the form."""
-    model = visit.ask(models.get_model, model_id=model_id)
+    model = context.ask(models.get_model, model_id=model_id)
     ask = Ask(records=records or 1, epsilon=epsilon or model.target.epsilon, batch=batch)
-    answer = _answered(visit, model, ask)
+    answer = _answered(context, model, ask)
     status = problems.status_of(type(answer.error)) if answer.error else 200
-    return visit.page("models/what_if.html", status=status, model=model, answer=answer)
+    return context.page("models/what_if.html", status=status, model=model, answer=answer)
 
 
-def first(visit: Visit, model: ModelOut) -> Answer | None:
+def first(context: RequestContext, model: ModelOut) -> Answer | None:
     """What one record more would take; None for whoever may not ask, or while there is no version to ask about."""
-    if model.live_version is None or not visit.may(previews.preview):
+    if model.live_version is None or not context.may(previews.preview):
         return None
-    answer = _answered(visit, model, Ask(records=1, epsilon=model.target.epsilon, batch=None))
+    answer = _answered(context, model, Ask(records=1, epsilon=model.target.epsilon, batch=None))
     return None if isinstance(answer.error, ModelNotLive) else answer
 
 
-def _answered(visit: Visit, model: ModelOut, ask: Ask) -> Answer:
+def _answered(context: RequestContext, model: ModelOut, ask: Ask) -> Answer:
     body = PreviewIn(model_id=model.id, num_records=ask.records, epsilon=ask.epsilon, batch=ask.batch)
     try:
-        preview = visit.ask(previews.preview, body=body)
-        rivals = visit.ask(
+        preview = context.ask(previews.preview, body=body)
+        rivals = context.ask(
             previews.get_rivals, model_id=model.id, num_records=ask.records, epsilon=ask.epsilon, delta=None
         )
     except NotFound:

@@ -44,7 +44,7 @@ class Particulars(Private):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Letter(Private):
+class Payload(Private):
     """What is sent to a receiver, and where."""
 
     url: str = ""

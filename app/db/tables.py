@@ -7,7 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from app.db.sealed import Letter, Particulars, Reference, Sealed
+from app.db.sealed import Particulars, Payload, Reference, Sealed
 from app.errors import InputInvalid
 
 
@@ -607,7 +607,7 @@ class WebhookDelivery(Owned, Table):
     event: Mapped[str]
     receiver_ref: Mapped[str] = mapped_column(Reference)
     host: Mapped[str]
-    letter: Mapped[Letter] = mapped_column(Sealed(Letter), nullable=True)
+    letter: Mapped[Payload] = mapped_column(Sealed(Payload), nullable=True)
     status: Mapped[str]
     attempts: Mapped[int]
     next_attempt_at: Mapped[datetime.datetime]

@@ -12,7 +12,7 @@ from app.deletion.views import View
 from app.protocols import drp, opendsr
 from app.protocols import repository as protocols
 from app.webhooks import repository, service
-from app.webhooks.message import Announcement, Message
+from app.webhooks.payload import Announcement, Message
 
 _MOMENT = datetime.timedelta(microseconds=1)
 

@@ -12,7 +12,7 @@ from app.db import Actor, bulk, now
 from app.db.tables import DeletionRequest, RequestEvent
 from app.deletion import callbacks, status
 from app.deletion.status import AT_RISK, EXTENDED, OVERDUE, Status
-from app.webhooks.message import Announcement, Event
+from app.webhooks.payload import Announcement, Event
 
 _EVENTS = {
     Status.IN_REVIEW: Event.IN_REVIEW,

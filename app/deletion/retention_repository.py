@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session, aliased
 
 from app.db.people import is_about
-from app.db.sealed import Letter
+from app.db.sealed import Payload
 from app.db.tables import DeletionRequest, RequestAlias, Suppression, WebhookDelivery
 from app.deletion.status import Status
 from app.protocols import opendsr
@@ -61,7 +61,7 @@ def _reference(request: type[DeletionRequest]) -> sa.ColumnElement[str]:
 _THEIRS = _reference(DeletionRequest)
 
 
-def letters(session: Session, *, request_ids: Collection[str]) -> list[Letter]:
+def letters(session: Session, *, request_ids: Collection[str]) -> list[Payload]:
     """What was sent to receivers about these requests."""
     return list(session.scalars(sa.select(WebhookDelivery.letter).where(WebhookDelivery.request_id.in_(request_ids))))
 

@@ -31,7 +31,7 @@ from app.db.tables import Run
 from app.deletion.deadlines import Regulation
 from app.deletion.status import OPEN, Status
 from app.errors import Unavailable
-from app.installation import Installation
+from app.installations import Installation
 from app.operations import repository
 from app.operations.repository import Waiting
 from app.rows import repository as rows_repository
@@ -86,14 +86,14 @@ class State:
         return sum(some.at_risk for some in self.waiting)
 
 
-def state(session: Session, at: Installation) -> State:
+def state(session: Session, installation: Installation) -> State:
     """What waits, what is late, and whether workers live."""
     moment = now(session)
-    horizon = datetime.timedelta(days=at.settings.risk_days)
+    horizon = datetime.timedelta(days=installation.settings.risk_days)
     running = repository.running(session)
     latest = repository.latest(session, limit=_FAILURES)
-    lease = datetime.timedelta(seconds=at.settings.lease_seconds)
-    signs = [heartbeat.last_seen(at.settings.data_dir), *(run.lease_expires_at - lease for run in running)]
+    lease = datetime.timedelta(seconds=installation.settings.lease_seconds)
+    signs = [heartbeat.last_seen(installation.settings.data_dir), *(run.lease_expires_at - lease for run in running)]
     signs += [run.finished_at for run in latest if run.status != "abandoned"]
     seen_at = max((sign for sign in signs if sign), default=None)
     return State(
@@ -102,7 +102,7 @@ def state(session: Session, at: Installation) -> State:
         running=len(running),
         seen_at=seen_at,
         workers=_life(moment, seen_at, latest),
-        tombstones=_tombstones(at),
+        tombstones=_tombstones(installation),
     )
 
 
@@ -115,8 +115,8 @@ def _life(moment: datetime.datetime, seen_at: datetime.datetime | None, latest: 
     return Life.ALIVE
 
 
-def _tombstones(at: Installation) -> Found:
-    verdict = verification.last_verdict(at.settings)
+def _tombstones(installation: Installation) -> Found:
+    verdict = verification.last_verdict(installation.settings)
     return verdict.found if verdict else Found.UNVERIFIED
 
 
@@ -175,8 +175,8 @@ def _free_bytes(folder: Path) -> float:
 class Metrics:
     """What Prometheus is told of one installation, beside the calls and complaints of this process."""
 
-    def __init__(self, at: Installation) -> None:
-        self._at = at
+    def __init__(self, installation: Installation) -> None:
+        self._installation = installation
         self._lock = threading.Lock()
         self._asked_at = -math.inf
         self._counted_from: datetime.datetime | None = None
@@ -242,12 +242,12 @@ class Metrics:
             return generate_latest(self._registry)
 
     def _ask(self) -> None:
-        self._free.set(_free_bytes(self._at.settings.data_dir))
+        self._free.set(_free_bytes(self._installation.settings.data_dir))
         damaged = {Found.DAMAGED: 1.0, Found.WHOLE: 0.0, Found.UNVERIFIED: math.nan}
-        self._tombstones_damaged.set(damaged[_tombstones(self._at)])
+        self._tombstones_damaged.set(damaged[_tombstones(self._installation)])
         try:
-            with self._at.database.reading() as session:
-                self._set(state(session, self._at))
+            with self._installation.database.reading() as session:
+                self._set(state(session, self._installation))
                 self._reported.set(repository.reported_open(session, at=now(session)))
                 self._count_runs(session)
                 self._damaged.set(rows_repository.count_damaged(session))

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session, aliased
 from app.db import bulk, sealed
 from app.db.paging import Page, page
 from app.db.tables import DeletionRequest, Tenant, WebhookDelivery
-from app.webhooks.message import Event
+from app.webhooks.payload import Event
 
 _PENDING: sa.ColumnElement[str] = sa.literal_column("'pending'")
 """In the statement itself: SQLite uses an index of pending deliveries only if it can see that they are."""

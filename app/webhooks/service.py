@@ -8,11 +8,11 @@ from sqlalchemy.orm import Session
 
 from app.audit import service as audit
 from app.db import now
-from app.db.sealed import Letter
+from app.db.sealed import Payload
 from app.db.tables import WebhookDelivery, new_id
 from app.errors import DeliveryUnknown
-from app.webhooks import message, receiver, repository
-from app.webhooks.message import Announcement, Event, Message
+from app.webhooks import payload, receiver, repository
+from app.webhooks.payload import Announcement, Event, Message
 
 _TOLD = "webhooks.told"
 _MOMENT = datetime.timedelta(microseconds=1)
@@ -27,7 +27,7 @@ def announce_all(session: Session, announcements: Sequence[Announcement]) -> Non
     withdrawn = [told.request.id for told in called if told.event in (Event.REJECTED, Event.CANCELLED)]
     if withdrawn:
         repository.drop_planned(session, request_ids=withdrawn)
-    found = [one for told in called for one in message.messages(told)]
+    found = [one for told in called for one in payload.messages(told)]
     send_all(session, _once(session, found))
 
 
@@ -99,7 +99,7 @@ def _pending(one: Message, url: str, at: datetime.datetime) -> WebhookDelivery:
         event=one.event,
         receiver_ref=url,
         host=receiver.host_of(url),
-        letter=Letter(url=url, body=one.body),
+        letter=Payload(url=url, body=one.body),
         status="pending",
         attempts=0,
         next_attempt_at=at,

@@ -14,7 +14,7 @@ import pytest
 from fastapi.testclient import TestClient
 from rich.progress import track
 
-from app import installation, telemetry
+from app import installations, telemetry
 from app.config import Settings
 from app.main import create_app
 from benchmarks.audit.plans import DEFAULT, SHAPES, Row, planned
@@ -82,19 +82,19 @@ def in_service(*, rounds: int, seed: int) -> Row:
     taken: dict[int, list[float]] = {0: [], DEFAULT: []}
     with tempfile.TemporaryDirectory() as folder:
         settings = Settings(data_dir=Path(folder))
-        installation.set_up(settings)
-        with installation.opened(settings) as at, TestClient(create_app(settings)) as client:
+        installations.set_up(settings)
+        with installations.opened(settings) as installation, TestClient(create_app(settings)) as client:
             telemetry.configure("error")
             client.headers["Authorization"] = f"Bearer {settings.resolved_admin_key_file().read_text().strip()}"
             datasets = {number: new_model(client, seed, lanes=number) for number in taken}
-            while runner.run_next(at, worker="benchmark"):
+            while runner.run_next(installation, worker="benchmark"):
                 pass
             for person in track(range(rounds + 1), description="whole runs"):
                 for number, seconds in taken.items():
                     request = {"subject_id": f"p{person}", "dataset_ids": [datasets[number]]}
                     client.post("/v1/deletion-requests", json=request).raise_for_status()
                     before = cpu_seconds()
-                    while runner.run_next(at, worker="benchmark"):
+                    while runner.run_next(installation, worker="benchmark"):
                         pass
                     seconds.append(cpu_seconds() - before)
             steps = [run["steps_total"] for run in client.get("/v1/runs").json()["items"] if run["kind"] == "unlearn"]

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from app import installation
+from app import installations
 from app.config import Settings
 from lethe import Client
 from lethe.errors import Conflict
@@ -80,8 +80,8 @@ def test_nobody_comes_back(tmp_path: Path, new_database: NewDatabase) -> None:
         assert (ended.returncode, "restore_unfinished" in ended.stderr) == (1, True)
         done = lethe(*restore, "--tombstones", tombstones, data=data, **settings, **database)
         assert done.returncode == 0, done.stderr
-        with installation.opened(Settings.model_validate({"data_dir": data} | settings | database)) as at:
-            features = rows_of(at, dataset.id).features
+        with installations.opened(Settings.model_validate({"data_dir": data} | settings | database)) as installation:
+            features = rows_of(installation, dataset.id).features
         assert (~features.any(axis=1)).sum() == 2
         assert not list((data / "weights").rglob("*.sealed"))
 

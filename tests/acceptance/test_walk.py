@@ -9,7 +9,7 @@ from fastapi.testclient import TestClient
 
 from app.accounting import certificates, verify
 from app.accounting import repository as accounting_repository
-from app.installation import Installation
+from app.installations import Installation
 from tests.stored import rows_of, slots_of
 
 Make = Callable[..., dict[str, Any]]
@@ -19,7 +19,7 @@ Get = Callable[[str], Any]
 @pytest.mark.parametrize("classes", [2, 3])
 def test_a_person_is_forgotten(
     gateway: TestClient,
-    at: Installation,
+    installation: Installation,
     new_dataset: Make,
     new_model: Make,
     forget: Make,
@@ -29,7 +29,7 @@ def test_a_person_is_forgotten(
 ) -> None:
     """A request nulls the person's rows, publishes a certified version, completes, and leaves no old weights."""
     dataset = new_dataset(rows=90, classes=classes, rows_each=2)
-    slots = slots_of(at, dataset["id"], "p3")
+    slots = slots_of(installation, dataset["id"], "p3")
     model = new_model(dataset["id"], noise_scale=0.02)
     assert model["status"] == "learning"
     assert work() == 1
@@ -49,7 +49,7 @@ def test_a_person_is_forgotten(
         "running",
         "completed",
     ]
-    rows = rows_of(at, dataset["id"])
+    rows = rows_of(installation, dataset["id"])
     assert np.flatnonzero(~rows.features.any(axis=1)).tolist() == sorted(slots)
     assert not rows.labels[slots].any()
     assert get(f"/datasets/{dataset['id']}")["num_records"] == 88
@@ -69,6 +69,6 @@ def test_a_person_is_forgotten(
     second = gateway.get(f"/v1/models/{model['id']}/versions/2/weights")
     assert second.status_code == 200
     assert second.content != first
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         report = verify.verify(accounting_repository.all_entries(session), accounting_repository.all_versions(session))
     assert report.entries == 2

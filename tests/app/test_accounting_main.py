@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
-from app import accounting_main, installation
+from app import accounting_main, installations
 from app.config import Settings
 from app.db.tables import Model
 from lethe.proof import accountant, conversion
@@ -72,8 +72,8 @@ def test_it_does_nothing_else(alone: TestClient) -> None:
 
 def test_the_database_refuses_to_change(settings: Settings) -> None:
     """Not the code but the database says no to whatever would write."""
-    with installation.opened(settings, read_only=True) as at:
-        with pytest.raises(sa.exc.DBAPIError, match=r"read-?only"), at.database.writing() as session:
+    with installations.opened(settings, read_only=True) as installation:
+        with pytest.raises(sa.exc.DBAPIError, match=r"read-?only"), installation.database.writing() as session:
             session.execute(sa.update(Model).values(name="changed"))
-        with at.database.reading() as session:
+        with installation.database.reading() as session:
             assert session.scalar(sa.select(sa.func.count()).select_from(Model)) == 0

@@ -14,7 +14,7 @@ from joserfc.jwk import OKPKey
 from safetensors.numpy import load
 
 from app.db.tables import LedgerEntry
-from app.installation import Installation
+from app.installations import Installation
 from tests.app.command_line import Lethe, refused
 from tests.conftest import ADULT
 from tests.faults.processes import wait_until
@@ -212,9 +212,9 @@ def test_a_ledger_is_verified_elsewhere(
     assert (ended.code, ended.err) == (0, "")
 
 
-def test_a_forged_ledger_does_not_verify(certified: Path, live: Lethe, at: Installation) -> None:
+def test_a_forged_ledger_does_not_verify(certified: Path, live: Lethe, installation: Installation) -> None:
     """A ledger whose numbers somebody changed behind the triggers ends in one line that names the entry."""
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         triggers = session.scalars(sa.text("SELECT name FROM sqlite_master WHERE type = 'trigger'")).all()
         for name in triggers:
             session.execute(sa.text(f"DROP TRIGGER {name}"))

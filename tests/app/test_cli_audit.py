@@ -15,19 +15,19 @@ from app.audit import repository
 from app.audit import service as audit
 from app.audit.chains import AUDIT
 from app.db import Actor
-from app.installation import Installation
+from app.installations import Installation
 from app.keys import Keys
-from app.operations import chores
+from app.operations import periodic_jobs
 
 Verify = Callable[..., tuple[int, str]]
 
 
 @pytest.fixture
-def verify(at: Installation, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Verify:
+def verify(installation: Installation, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Verify:
     """`lethe audit verify ARGUMENTS`; its exit code and what it said."""
 
     def run(*arguments: str | Path) -> tuple[int, str]:
-        monkeypatch.setenv("LETHE_DATA_DIR", str(at.settings.data_dir))
+        monkeypatch.setenv("LETHE_DATA_DIR", str(installation.settings.data_dir))
         monkeypatch.setattr(sys, "argv", ["lethe", "audit", "verify", *map(str, arguments)])
         capfd.readouterr()
         with pytest.raises(SystemExit) as ended:
@@ -39,20 +39,20 @@ def verify(at: Installation, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Capt
 
 
 @pytest.fixture
-def other(at: Installation, by: Actor) -> str:
+def other(installation: Installation, by: Actor) -> str:
     """A second tenant, with five entries that were signed."""
-    with at.database.writing(by=by) as session:
+    with installation.database.writing(by=by) as session:
         tenant = tenants.create(session, name="other", policy=Policy(), admin_key="k")
-    with at.database.writing(by=Actor(tenant_id=tenant.id, name="test")) as session:
+    with installation.database.writing(by=Actor(tenant_id=tenant.id, name="test")) as session:
         for number in range(3):
             audit.record(session, "thing.done", f"thing_{number}")
-    chores.sign_heads(at)
+    periodic_jobs.sign_heads(installation)
     return tenant.id
 
 
-def _tamper(at: Installation, *statements: str) -> None:
+def _tamper(installation: Installation, *statements: str) -> None:
     """Execute SQL without the triggers that forbid it."""
-    with at.database.engine.begin() as connection:
+    with installation.database.engine.begin() as connection:
         named = "SELECT name FROM sqlite_master WHERE type = 'trigger' AND sql LIKE '%append-only%'"
         for name in connection.scalars(sa.text(named)).all():
             connection.execute(sa.text(f"DROP TRIGGER {name}"))
@@ -60,13 +60,13 @@ def _tamper(at: Installation, *statements: str) -> None:
             connection.execute(sa.text(statement))
 
 
-def test_every_tenant_is_verified(at: Installation, verify: Verify, other: str, tmp_path: Path) -> None:
+def test_every_tenant_is_verified(installation: Installation, verify: Verify, other: str, tmp_path: Path) -> None:
     """Without arguments every log is verified, with one only that tenant's; keys may come from elsewhere."""
     code, said = verify()
     assert code == 0
     assert said.count("valid") == 2
     jwks = tmp_path / "jwks.json"
-    jwks.write_text(json.dumps({"keys": [at.keys.signing_key.as_dict(private=False)]}))
+    jwks.write_text(json.dumps({"keys": [installation.keys.signing_key.as_dict(private=False)]}))
     for arguments in ((), ("--jwks", jwks)):
         code, said = verify("--tenant", other, *arguments)
         assert code == 0
@@ -84,25 +84,25 @@ def test_every_tenant_is_verified(at: Installation, verify: Verify, other: str, 
         ("UPDATE checkpoints SET hash = 'a' WHERE sequence = 5", "checkpoint 5: it was not signed"),
     ],
 )
-def test_tampering_is_named(at: Installation, verify: Verify, other: str, statement: str, fault: str) -> None:
+def test_tampering_is_named(installation: Installation, verify: Verify, other: str, statement: str, fault: str) -> None:
     """What somebody with the database's password did to a log is named in one line, with exit code 1."""
-    _tamper(at, f"{statement} AND tenant_id = '{other}'")
+    _tamper(installation, f"{statement} AND tenant_id = '{other}'")
     code, said = verify()
     assert code == 1
     assert f"error: audit_corrupt: Tenant {other}, audit {fault}" in said
 
 
 def test_a_checkpoint_that_was_kept_elsewhere_is_believed(
-    at: Installation, verify: Verify, other: str, tmp_path: Path
+    installation: Installation, verify: Verify, other: str, tmp_path: Path
 ) -> None:
     """Whoever cuts off a log together with its checkpoints is found out by one that was kept."""
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         [checkpoint] = repository.all_checkpoints(session, AUDIT, tenant_id=other)
     kept = tmp_path / "checkpoint.jws"
     kept.write_text(checkpoint.jws + "\n")
     assert verify("--checkpoint", kept)[0] == 0
     _tamper(
-        at,
+        installation,
         f"DELETE FROM audit_entries WHERE sequence > 3 AND tenant_id = '{other}'",
         f"DELETE FROM checkpoints WHERE tenant_id = '{other}'",
     )
@@ -116,14 +116,14 @@ def test_a_checkpoint_that_was_kept_elsewhere_is_believed(
 
 
 @pytest.mark.usefixtures("other")
-def test_another_key_vouches_for_nothing(at: Installation, verify: Verify, tmp_path: Path) -> None:
+def test_another_key_vouches_for_nothing(installation: Installation, verify: Verify, tmp_path: Path) -> None:
     """With the public keys of another installation no checkpoint holds; without any key nothing is verified or made."""
     jwks = tmp_path / "jwks.json"
     jwks.write_text(json.dumps({"keys": [Keys(tmp_path / "keys").create().signing_key.as_dict(private=False)]}))
     code, said = verify("--jwks", jwks)
     assert code == 1
     assert "it was not signed with any of the given keys" in said
-    signing = at.settings.data_dir / "keys" / "signing.jwk"
+    signing = installation.settings.data_dir / "keys" / "signing.jwk"
     signing.unlink()
     assert verify()[0] == 1
     assert not signing.exists()

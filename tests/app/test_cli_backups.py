@@ -6,28 +6,32 @@ from typing import Any
 
 import pytest
 
-from app import installation
+from app import installations
 from app.backup import tombstones
 from app.config import Settings
-from app.installation import Installation
+from app.installations import Installation
 from tests.app.command_line import Lethe, refused
 
 
 @pytest.fixture
 def made(
-    at: Installation, lethe: Lethe, new_dataset: Callable[..., Any], forget: Callable[..., Any], monkeypatch: Any
+    installation: Installation,
+    lethe: Lethe,
+    new_dataset: Callable[..., Any],
+    forget: Callable[..., Any],
+    monkeypatch: Any,
 ) -> Path:
     """An archive `archive` that opens with `key`; since then one request was made. Where it is to be restored to is
     set."""
     new_dataset()
-    monkeypatch.setenv("LETHE_DATA_DIR", str(at.settings.data_dir))
+    monkeypatch.setenv("LETHE_DATA_DIR", str(installation.settings.data_dir))
     ended = lethe("backup", "archive", "--key-file", "key")
     assert (ended.code, ended.err) == (0, ""), ended.err
     assert "1 datasets" in ended.out
     forget("p1")
-    tombstones.record(at)
+    tombstones.record(installation)
     monkeypatch.setenv("LETHE_DATA_DIR", "restored")
-    return at.settings.resolved_tombstones()
+    return installation.settings.resolved_tombstones()
 
 
 def test_a_backup_is_restored(made: Path, lethe: Lethe) -> None:
@@ -35,7 +39,7 @@ def test_a_backup_is_restored(made: Path, lethe: Lethe) -> None:
     ended = lethe("restore", "archive", "--key-file", "key", "--tombstones", made)
     assert (ended.code, ended.err) == (0, ""), ended.err
     assert "1 requests came after that" in ended.out
-    with installation.opened(Settings(data_dir=Path("restored"))) as again:
+    with installations.opened(Settings(data_dir=Path("restored"))) as again:
         assert set(again.rows.stored())
 
 

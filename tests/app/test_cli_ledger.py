@@ -16,7 +16,7 @@ from app.accounting import ledger, repository
 from app.audit.chains import GENESIS, link_hash
 from app.backup import tombstones
 from app.db.tables import LedgerEntry, LedgerLink
-from app.installation import Installation
+from app.installations import Installation
 from app.keys import Keys
 from tests.app.command_line import Lethe, refused
 
@@ -27,14 +27,14 @@ Make = Callable[..., dict[str, Any]]
 class Story:
     """Two models of one dataset, from which two people were forgotten; and the ledger as it was exported then."""
 
-    at: Installation
+    installation: Installation
     models: list[str]
     head: Path
     export: Path
 
     def tamper(self, *statements: str) -> None:
         """Execute SQL as somebody with the password of the database's owner could: without triggers or foreign keys."""
-        with self.at.database.engine.connect() as connection:
+        with self.installation.database.engine.connect() as connection:
             connection.exec_driver_sql("COMMIT")
             connection.exec_driver_sql("PRAGMA foreign_keys=OFF")
             connection.exec_driver_sql("BEGIN IMMEDIATE")
@@ -49,7 +49,7 @@ class Story:
 
     def rechain(self) -> None:
         """Hash every entry and every link anew, as a thorough forger does."""
-        with self.at.database.reading() as session:
+        with self.installation.database.reading() as session:
             entries = [(one.model_id, one.sequence, one.body) for one in repository.all_entries(session)]
             links = [(link.sequence, json.loads(link.body)) for link in session.scalars(sa.select(LedgerLink))]
         statements, hashes, previous = [], {}, {}
@@ -72,7 +72,7 @@ class Story:
 
 @pytest.fixture
 def story(
-    at: Installation,
+    installation: Installation,
     gateway: TestClient,
     new_dataset: Make,
     new_model: Make,
@@ -92,9 +92,9 @@ def story(
         head.write_text(gateway.get("/v1/ledger/head").text) if person == "p1" else None
     export.write_bytes(gateway.get("/v1/ledger/export").content)
     Path(f"{export}.jwks.json").write_text(gateway.get("/.well-known/jwks.json").text)
-    tombstones.record(at)
-    monkeypatch.setenv("LETHE_DATA_DIR", str(at.settings.data_dir))
-    return Story(at=at, models=models, head=head, export=export)
+    tombstones.record(installation)
+    monkeypatch.setenv("LETHE_DATA_DIR", str(installation.settings.data_dir))
+    return Story(installation=installation, models=models, head=head, export=export)
 
 
 def corrupt(lethe: Lethe, *arguments: str | Path, code: str = "ledger_corrupt") -> str:
@@ -163,7 +163,7 @@ def test_who_writes_the_database_alone_is_found_out(
     said = corrupt(lethe)
     if everything:
         assert "the head that was kept" in said
-        story.at.settings.resolved_tombstones().unlink()
+        story.installation.settings.resolved_tombstones().unlink()
         if attack is not cut:
             assert "the head that was kept" in corrupt(lethe, "--head", story.head)
     ended = lethe("ledger", "verify", "--head", story.head, story.export)
@@ -265,7 +265,7 @@ def test_a_missing_tenant_is_named(story: Story, lethe: Lethe) -> None:
 
 def test_entries_are_linked_in_the_order_of_publishing(story: Story) -> None:
     """The chain over all models names each entry once, in the order in which they came."""
-    with story.at.database.reading() as session:
+    with story.installation.database.reading() as session:
         links = list(session.scalars(sa.select(LedgerLink).order_by(LedgerLink.sequence)))
         entries = session.scalar(sa.select(sa.func.count()).select_from(LedgerEntry))
     said = [json.loads(link.body) for link in links]

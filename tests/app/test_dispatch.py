@@ -12,12 +12,12 @@ from pydantic import SecretStr
 
 from app import dispatch
 from app.config import Settings
-from app.dispatch import CeleryBell, PipeBell
+from app.dispatch import CeleryNotifier, PipeNotifier
 
 
 @pytest.fixture
 def listener(tmp_path: Path) -> Iterator[int]:
-    descriptor = PipeBell(tmp_path).listen()
+    descriptor = PipeNotifier(tmp_path).listen()
     yield descriptor
     os.close(descriptor)
 
@@ -30,14 +30,14 @@ def _waited(descriptor: int, *, seconds: float) -> float:
 
 def test_settings_choose_the_bell(tmp_path: Path) -> None:
     """Without a broker the bell is a pipe of the data folder, with one it is Celery's."""
-    assert isinstance(dispatch.bell(Settings(data_dir=tmp_path)), PipeBell)
+    assert isinstance(dispatch.notifier(Settings(data_dir=tmp_path)), PipeNotifier)
     broker = SecretStr("redis://127.0.0.1:1/0")
-    assert isinstance(dispatch.bell(Settings(data_dir=tmp_path, broker_url=broker)), CeleryBell)
+    assert isinstance(dispatch.notifier(Settings(data_dir=tmp_path, broker_url=broker)), CeleryNotifier)
 
 
 def test_ring_wakes_who_waits(tmp_path: Path, listener: int) -> None:
     """A listener that waits is woken by a ring of another process's bell."""
-    ringing = threading.Timer(0.1, PipeBell(tmp_path).wake)
+    ringing = threading.Timer(0.1, PipeNotifier(tmp_path).wake)
     ringing.start()
     assert _waited(listener, seconds=30) < 10
     ringing.join()
@@ -45,19 +45,19 @@ def test_ring_wakes_who_waits(tmp_path: Path, listener: int) -> None:
 
 def test_ring_before_the_wait_is_heard(tmp_path: Path, listener: int) -> None:
     """A ring while the listener is at work ends its next wait at once."""
-    PipeBell(tmp_path).wake()
+    PipeNotifier(tmp_path).wake()
     assert _waited(listener, seconds=30) < 10
 
 
 def test_many_rings_count_as_one(tmp_path: Path, listener: int) -> None:
     """However often the bell was rung, even more than the pipe holds, one wait hears all of it."""
-    bell = PipeBell(tmp_path)
+    notifier = PipeNotifier(tmp_path)
     for _ in range(1000):
-        bell.wake()
+        notifier.wake()
     dispatch.wait(listener, seconds=30)
     assert _waited(listener, seconds=0.2) >= 0.2
     for _ in range(70_000):
-        bell.wake()
+        notifier.wake()
 
 
 def test_silence_ends_the_wait_too(listener: int) -> None:
@@ -67,17 +67,17 @@ def test_silence_ends_the_wait_too(listener: int) -> None:
 
 def test_nobody_listens(tmp_path: Path) -> None:
     """Ringing does not fail without a listener: before there was one, after it has gone, without a data folder."""
-    bell = PipeBell(tmp_path)
-    bell.wake()
-    os.close(bell.listen())
-    bell.wake()
-    PipeBell(tmp_path / "missing").wake()
+    notifier = PipeNotifier(tmp_path)
+    notifier.wake()
+    os.close(notifier.listen())
+    notifier.wake()
+    PipeNotifier(tmp_path / "missing").wake()
 
 
 def test_two_listeners_share_one_pipe(tmp_path: Path, listener: int) -> None:
     """A worker that starts while its predecessor's pipe is still there listens to the same one."""
-    other = PipeBell(tmp_path).listen()
-    PipeBell(tmp_path).wake()
+    other = PipeNotifier(tmp_path).listen()
+    PipeNotifier(tmp_path).wake()
     assert _waited(other, seconds=30) < 10
     os.close(other)
     assert (tmp_path / "bell").stat().st_mode & 0o777 == 0o600
@@ -89,8 +89,8 @@ def test_ringing_without_a_broker_is_quick_and_quiet(capfd: pytest.CaptureFixtur
         closed.bind(("127.0.0.1", 0))
         url = f"redis://:secret@127.0.0.1:{closed.getsockname()[1]}/0"
         started = time.monotonic()
-        CeleryBell(url).wake()
-        CeleryBell(url).wake()
+        CeleryNotifier(url).wake()
+        CeleryNotifier(url).wake()
     assert time.monotonic() - started < 10
     dispatch.celery_client(url).close()
     said = "".join(capfd.readouterr())
@@ -108,7 +108,7 @@ def test_ringing_a_silent_broker_ends(capfd: pytest.CaptureFixture[str]) -> None
         waited = []
         for _ in range(3):  # the first imports what it rings with, and the machine itself may be late
             started = time.monotonic()
-            CeleryBell(url).wake()
+            CeleryNotifier(url).wake()
             waited.append(time.monotonic() - started)
     assert min(waited) < 5
     dispatch.celery_client(url).close()

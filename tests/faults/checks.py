@@ -26,20 +26,20 @@ from app.db.tables import (
     Version,
 )
 from app.deletion.suppression import ANYWHERE
-from app.installation import Installation
+from app.installations import Installation
 from tests.stored import rows_of
 
 
-def assert_all_done_once(at: Installation) -> None:
+def assert_all_done_once(installation: Installation) -> None:
     """Every request completed once, no row forgotten or lost, no version line forked, no old weights, ledger and audit
     logs whole, and who asked is not taken in again."""
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         assert set(session.scalars(sa.select(Run.status))) <= {"published", "abandoned", "failed"}
         verify.verify(accounting_repository.all_entries(session), accounting_repository.all_versions(session))
         for tenant_id in audit_repository.tenant_ids(session):
             entries = audit_repository.all_entries(session, tenant_id=tenant_id)
             signed_heads = audit_repository.all_checkpoints(session, AUDIT, tenant_id=tenant_id)
-            audit_verify.verify(tenant_id, entries, signed_heads, KeySet([at.keys.signing_key]))
+            audit_verify.verify(tenant_id, entries, signed_heads, KeySet([installation.keys.signing_key]))
 
         requests = list(session.scalars(sa.select(DeletionRequest)))
         assert {request.status for request in requests} <= {"completed"}
@@ -63,7 +63,7 @@ def assert_all_done_once(at: Installation) -> None:
         assert Counter((c.request_id, c.model_id) for c in signed) == {(m.request_id, m.model_id): 1 for m in owed}
         assert {c.id for c in signed} == {m.certificate_id for m in owed}
         for certificate in signed:
-            certificates.verify(certificate.jws, certificates.public_keys(at.keys))
+            certificates.verify(certificate.jws, certificates.public_keys(installation.keys))
 
         live = set()
         for model in session.scalars(sa.select(Model)):
@@ -82,21 +82,21 @@ def assert_all_done_once(at: Installation) -> None:
             published = sa.select(sa.func.count()).where(Run.model_id == model.id, Run.status == "published")
             assert session.scalar(published) == len(versions)
             live.add(versions[-1].id)
-            content = at.weights.get(versions[-1].id)
+            content = installation.weights.get(versions[-1].id)
             assert certificates.sha256(content) == versions[-1].weights_sha256
-        assert at.weights.version_ids() == live
-        folders = (at.settings.data_dir, at.settings.store_folder())
+        assert installation.weights.version_ids() == live
+        folders = (installation.settings.data_dir, installation.settings.store_folder())
         on_disk = {path for folder in folders for path in (folder / "weights").rglob("*") if path.is_file()}
-        assert len(on_disk) == (1 if at.settings.in_bucket else 2) * len(live)
+        assert len(on_disk) == (1 if installation.settings.in_bucket else 2) * len(live)
 
         for dataset in session.scalars(sa.select(Dataset)):
             held = set(session.scalars(sa.select(Record.slot).where(Record.dataset_id == dataset.id)))
             claimed = sa.select(sa.func.count()).where(Record.erasure_id.is_not(None))
             assert session.scalar(claimed) == 0
             erased = [slot not in held for slot in range(dataset.num_slots)]
-            rows = rows_of(at, dataset.id)
+            rows = rows_of(installation, dataset.id)
             assert np.array_equal(~rows.features.any(axis=1), erased)
             assert not rows.labels[erased].any()
             assert dataset.damaged_at is None
-            assert dataset.num_rows == len(held) == at.rows.count(dataset.id, dataset.digest)
-            assert at.rows.is_settled(dataset.id, dataset.digest)
+            assert dataset.num_rows == len(held) == installation.rows.count(dataset.id, dataset.digest)
+            assert installation.rows.is_settled(dataset.id, dataset.digest)

@@ -14,7 +14,7 @@ import psutil
 import redis
 from pydantic import SecretStr
 
-from app import installation
+from app import installations
 from app.config import Settings
 from tests.faults import hops, processes
 from tests.faults.processes import CELERY_BEAT, CELERY_WORKER, Child, Redis, wait_until
@@ -151,7 +151,7 @@ def deployed(settings: Settings, database: Server, folder: Path) -> Iterator[Dep
     """Everything started, and killed when the block ends; `settings` name the database, which has nothing in it yet."""
     broker = Redis(folder)
     settings = settings.model_copy(update={"broker_url": SecretStr(broker.url)})
-    installation.set_up(settings)
+    installations.set_up(settings)
     whole = Deployment(settings, database, broker, folder)
     try:
         for service in whole.services:

@@ -16,7 +16,7 @@ from typing import Any
 
 from app.backup import journal, verification
 from app.db import Database
-from app.operations import chores
+from app.operations import periodic_jobs
 from app.rows.row_store import RowStore
 from app.unlearning import queue
 from app.unlearning import service as unlearning
@@ -137,8 +137,8 @@ def _one_writes_at_a_time() -> None:
 
     for owner in (journal, verification):
         owner.locked = _with_writing(owner.locked)
-    for chore in ("_settle", "_verify"):
-        setattr(chores, chore, _holding(getattr(chores, chore)))
+    for job in ("_settle", "_verify"):
+        setattr(periodic_jobs, job, _holding(getattr(periodic_jobs, job)))
 
 
 def _holding(work: Callable[..., None]) -> Callable[..., None]:

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from app.config import Settings
 from app.db import now
 from app.db.tables import WebhookDelivery
-from app.installation import Installation
+from app.installations import Installation
 from tests.app.webhooks import servers
 from tests.app.webhooks.servers import Server, serving
 from tests.faults import processes
@@ -40,15 +40,15 @@ def submit(address: str, admin_key: str, subject: str, server: Server) -> str:
     return request_id
 
 
-def pending(at: Installation) -> int:
-    with at.database.reading() as session:
+def pending(installation: Installation) -> int:
+    with installation.database.reading() as session:
         count = sa.select(sa.func.count()).where(WebhookDelivery.status == "pending")
         return session.scalar(count) or 0
 
 
-def end_leases(at: Installation) -> None:
+def end_leases(installation: Installation) -> None:
     """As if they were over: what a dead gateway was sending is due."""
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         session.execute(
             sa.update(WebhookDelivery).where(WebhookDelivery.status == "pending").values(next_attempt_at=now(session))
         )
@@ -65,7 +65,7 @@ def ids(server: Server) -> list[str]:
     return [call.headers["webhook-id"] for call in server.calls]
 
 
-def test_killed_between_sending_and_noting(settings: Settings, at: Installation, admin_key: str) -> None:
+def test_killed_between_sending_and_noting(settings: Settings, installation: Installation, admin_key: str) -> None:
     """A gateway that is killed when the receiver has the call, and before it has noted so, loses nothing: the next one
     delivers it again under the same id, and then what came after it."""
     victim: list[int] = []
@@ -83,13 +83,13 @@ def test_killed_between_sending_and_noting(settings: Settings, at: Installation,
                 submit(address, admin_key, "nobody", server)
             assert child.died() == -signal.SIGKILL
         assert len(server.calls) == 1
-        assert pending(at) == 2
+        assert pending(installation) == 2
         with processes.gateway(settings) as (_, address), serving(servers.status(200)) as other:
             submit(address, admin_key, "somebody", other)
             wait_until(lambda: len(other.calls) == 2)  # this gateway has looked for what is due, and again
             assert len(server.calls) == 1  # the dead gateway's lease lasts
-            end_leases(at)
-            wait_until(lambda: pending(at) == 0)
+            end_leases(installation)
+            wait_until(lambda: pending(installation) == 0)
     first, again, then = ids(server)
     assert first == again != then
     assert [json.loads(call.body)["type"].rpartition(".")[2] for call in server.calls] == [
@@ -98,7 +98,7 @@ def test_killed_between_sending_and_noting(settings: Settings, at: Installation,
 
 
 @pytest.mark.slow
-def test_killed_again_and_again(settings: Settings, at: Installation, admin_key: str) -> None:
+def test_killed_again_and_again(settings: Settings, installation: Installation, admin_key: str) -> None:
     """However often the gateway is killed while it delivers, every delivery arrives, repeated under its own id."""
     with serving(servers.status(200)) as server:
         with processes.gateway(settings) as (child, address):
@@ -106,15 +106,15 @@ def test_killed_again_and_again(settings: Settings, at: Installation, admin_key:
                 list(threads.map(lambda n: submit(address, admin_key, f"n{n}", server), range(30)))
             child.kill()
         for _ in range(3):
-            end_leases(at)
+            end_leases(installation)
             seen = len(server.calls)
             with processes.gateway(settings) as (child, _):
-                wait_until(lambda seen=seen: len(server.calls) > seen or pending(at) == 0)
+                wait_until(lambda seen=seen: len(server.calls) > seen or pending(installation) == 0)
                 child.kill()
-        end_leases(at)
+        end_leases(installation)
         with processes.gateway(settings):
-            wait_until(lambda: pending(at) == 0)
-    with at.database.reading() as session:
+            wait_until(lambda: pending(installation) == 0)
+    with installation.database.reading() as session:
         rows = session.scalars(sa.select(WebhookDelivery)).all()
     assert len(rows) == 60
     assert {row.status for row in rows} == {"delivered"}
@@ -126,7 +126,7 @@ def test_killed_again_and_again(settings: Settings, at: Installation, admin_key:
     assert all(events == sorted(events) for events in order.values())  # "accepted" before "completed"
 
 
-def test_two_gateways(settings: Settings, at: Installation, admin_key: str) -> None:
+def test_two_gateways(settings: Settings, installation: Installation, admin_key: str) -> None:
     """Two gateways on one database deliver everything once, between them."""
     with (
         serving(servers.status(200)) as server,
@@ -135,12 +135,14 @@ def test_two_gateways(settings: Settings, at: Installation, admin_key: str) -> N
     ):
         with ThreadPoolExecutor(4) as threads:
             list(threads.map(lambda n: submit((one, other)[n % 2], admin_key, f"n{n}", server), range(40)))
-        wait_until(lambda: pending(at) == 0)
+        wait_until(lambda: pending(installation) == 0)
     assert len(server.calls) == 80
     assert set(Counter(ids(server)).values()) == {1}
 
 
-def test_a_gateway_that_stops_notes_what_arrived(settings: Settings, at: Installation, admin_key: str) -> None:
+def test_a_gateway_that_stops_notes_what_arrived(
+    settings: Settings, installation: Installation, admin_key: str
+) -> None:
     """SIGTERM in the middle of a call: the gateway waits for the answer and notes it, and nothing is sent twice."""
     arrived, answered = threading.Event(), threading.Event()
 
@@ -159,7 +161,7 @@ def test_a_gateway_that_stops_notes_what_arrived(settings: Settings, at: Install
         answered.set()
         stopping.join(120)
         assert child.process.exitcode == 0
-        with at.database.reading() as session:
+        with installation.database.reading() as session:
             statuses = session.scalars(sa.select(WebhookDelivery.status).order_by(WebhookDelivery.created_at)).all()
         assert statuses == ["delivered", "pending"]
         assert len(server.calls) == 1

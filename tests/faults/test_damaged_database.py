@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from app import installation
+from app import installations
 from app.config import Settings
 from app.errors import DatabaseDamaged
-from app.installation import Installation
+from app.installations import Installation
 from app.main import create_app
 from tests.conftest import FORM, npz
 from worker import runner
@@ -22,12 +22,12 @@ Make = Callable[..., dict[str, Any]]
 @pytest.fixture
 def damaged(settings: Settings, admin_key: str) -> Settings:
     """An installation whose table of records lost one bit of one person, as a disk does it; its index is whole."""
-    with TestClient(create_app(settings)) as gateway, installation.opened(settings) as at:
+    with TestClient(create_app(settings)) as gateway, installations.opened(settings) as installation:
         gateway.headers["Authorization"] = f"Bearer {admin_key}"
         uploaded = gateway.post("/v1/datasets", data=FORM, files={"file": ("people.npz", npz())})
         assert uploaded.status_code == 201
-        reference = at.keys.subject_ref("ten_default", "p3").encode()
-        at.database.scrub()
+        reference = installation.keys.subject_ref("ten_default", "p3").encode()
+        installation.database.scrub()
     file = settings.data_dir / "lethe.db"
     content = bytearray(file.read_bytes())
     place = content.index(reference) + 10
@@ -46,7 +46,7 @@ def test_nothing_starts(damaged: Settings) -> None:
     """One flipped bit in what says whose a row is, is found when something starts, and each time again."""
     for _ in range(2):
         with pytest.raises(DatabaseDamaged):
-            installation.set_up(damaged)
+            installations.set_up(damaged)
 
 
 def test_it_is_not_written_anew(damaged: Settings) -> None:
@@ -55,28 +55,28 @@ def test_it_is_not_written_anew(damaged: Settings) -> None:
     database.execute("PRAGMA user_version=0")
     database.close()
     before = (damaged.data_dir / "lethe.db").read_bytes()
-    with installation.opened(damaged) as at, pytest.raises(DatabaseDamaged):
-        at.database.scrub()
+    with installations.opened(damaged) as installation, pytest.raises(DatabaseDamaged):
+        installation.database.scrub()
     assert (damaged.data_dir / "lethe.db").read_bytes() == before
 
 
 def test_from_then_on_nobody_is_answered(damaged: Settings, admin_key: str) -> None:
     """A gateway and a worker that look find the damage, and from then on answer nobody and run nothing."""
     headers = {"Authorization": f"Bearer {admin_key}"}
-    with installation.opened(damaged) as at, pytest.raises(DatabaseDamaged):
-        at.database.check()
+    with installations.opened(damaged) as installation, pytest.raises(DatabaseDamaged):
+        installation.database.check()
     with TestClient(create_app(damaged), headers=headers, raise_server_exceptions=False) as gateway:
         answers = [gateway.post("/v1/deletion-requests", json={"subject_id": "p3"}), gateway.get("/readyz")]
         assert {(one.status_code, one.json()["code"]) for one in answers} == {(503, "database_damaged")}
         assert all(int(one.headers["retry-after"]) > 0 for one in answers)
-    with installation.opened(damaged) as at:
-        assert not runner.run_next(at, worker="test")
+    with installations.opened(damaged) as installation:
+        assert not runner.run_next(installation, worker="test")
 
 
-def test_a_page_that_cannot_be(settings: Settings, at: Installation, admin_key: str) -> None:
+def test_a_page_that_cannot_be(settings: Settings, installation: Installation, admin_key: str) -> None:
     """Whoever meets a page that cannot be is told so with 503, not 500; and nothing more is read after that."""
-    at.database.scrub()
-    at.database.close()
+    installation.database.scrub()
+    installation.database.close()
     pages_gone(settings.data_dir / "lethe.db")
     headers = {"Authorization": f"Bearer {admin_key}"}
     with TestClient(create_app(settings), headers=headers, raise_server_exceptions=False) as gateway:

@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
-from app import installation
+from app import installations
 from app.access.policy import Policy
 from app.access.service import DEFAULT_TENANT
 from app.backup import service as backup
@@ -18,8 +18,8 @@ from app.db.tables import Dataset, Erasure, Record
 from app.deletion import service as deletion
 from app.deletion import settling
 from app.errors import DatasetDamaged
-from app.installation import Installation
-from app.operations import chores
+from app.installations import Installation
+from app.operations import periodic_jobs
 from tests.app.deletion import people as persons
 from tests.conftest import people
 from tests.stored import flipped, rows_of, slots_of
@@ -33,9 +33,9 @@ RECORD: Any = Record.__table__
 class Bit:
     """One of a column of somebody's record, which is another until it is mended."""
 
-    def __init__(self, at: Installation, dataset_id: str, slot: int, column: str) -> None:
-        self._at, self._dataset_id, self._slot, self._column = at, dataset_id, slot, column
-        with at.database.reading() as session:
+    def __init__(self, installation: Installation, dataset_id: str, slot: int, column: str) -> None:
+        self._installation, self._dataset_id, self._slot, self._column = installation, dataset_id, slot, column
+        with installation.database.reading() as session:
             query = sa.select(RECORD.c[column]).where(RECORD.c.dataset_id == dataset_id, RECORD.c.slot == slot)
             self._was = session.connection().execute(query).scalar_one()
         match self._was:
@@ -52,7 +52,7 @@ class Bit:
 
     def _write(self, slot: int, value: object) -> None:
         mine = sa.and_(RECORD.c.dataset_id == self._dataset_id, RECORD.c.slot == slot)
-        with self._at.database.writing() as session:
+        with self._installation.database.writing() as session:
             session.connection().execute(sa.update(RECORD).where(mine).values({self._column: value}))
 
 
@@ -62,15 +62,15 @@ def _recheck(gateway: TestClient, dataset_id: str) -> Any:
     return answer.json()["damage"]
 
 
-def _verify(at: Installation) -> None:
+def _verify(installation: Installation) -> None:
     """A round over all records, whenever the gateway's own chore began the last one."""
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         session.execute(sa.update(Dataset).values(records_verified_at=None, records_verified_to=None))
-    chores.verify_records(at)
+    periodic_jobs.verify_records(installation)
 
 
-def _ref(at: Installation, subject_id: str) -> str:
-    return at.keys.subject_ref(DEFAULT_TENANT, subject_id)
+def _ref(installation: Installation, subject_id: str) -> str:
+    return installation.keys.subject_ref(DEFAULT_TENANT, subject_id)
 
 
 @pytest.mark.parametrize("found_by", ["recheck", "chore"])
@@ -78,7 +78,7 @@ def _ref(at: Installation, subject_id: str) -> str:
 def test_a_flipped_bit_is_no_absence(
     column: str,
     found_by: str,
-    at: Installation,
+    installation: Installation,
     settings: Settings,
     gateway: TestClient,
     new_dataset: Make,
@@ -89,12 +89,12 @@ def test_a_flipped_bit_is_no_absence(
     """It is found and named; until it is mended and rechecked nobody is erased, and nobody is told that nothing is
     held, whoever starts again; then everybody gets what they asked for."""
     dataset_id = new_dataset(rows=30)["id"]
-    slots = slots_of(at, dataset_id, "p3", "p4")
-    bit = Bit(at, dataset_id, slots[0], column)
+    slots = slots_of(installation, dataset_id, "p3", "p4")
+    bit = Bit(installation, dataset_id, slots[0], column)
     if found_by == "recheck":
         _recheck(gateway, dataset_id)
     else:
-        _verify(at)
+        _verify(installation)
     found = get(f"/datasets/{dataset_id}")["damage"]
     assert (found["kind"], found["rows"]) == ("record", dataset_id)
     looked_up = gateway.get(f"/v1/datasets/{dataset_id}/subjects/nobody")
@@ -102,9 +102,9 @@ def test_a_flipped_bit_is_no_absence(
     strict = gateway.post("/v1/deletion-requests?strict=true", json={"subject_id": "nobody"})
     assert (strict.status_code, strict.json()["status"]) == (202, "accepted")
     asked = {who: forget(who)["id"] for who in ("p3", "p4", "stranger")}
-    with installation.opened(settings) as again:
+    with installations.opened(settings) as again:
         for _ in range(2):
-            chores.settle(again)
+            periodic_jobs.settle(again)
             _verify(again)
             assert not runner.run_next(again, worker="w")
     assert {get(f"/deletion-requests/{one}")["status"] for one in asked.values()} == {"accepted"}
@@ -113,51 +113,51 @@ def test_a_flipped_bit_is_no_absence(
     bit.mend()
     assert (work(), get(f"/datasets/{dataset_id}")["damage"]) == (0, found)
     assert _recheck(gateway, dataset_id) is None
-    chores.settle(at)
+    periodic_jobs.settle(installation)
     assert work() == 1
-    chores.settle(at)
+    periodic_jobs.settle(installation)
     ended = {who: get(f"/deletion-requests/{one}") for who, one in asked.items()}
     assert {one["status"] for one in ended.values()} == {"completed"}
     outcomes = {who: one["outcome"] for who, one in ended.items()}
     assert outcomes == {"p3": "forgotten", "p4": "forgotten", "stranger": "nothing_held"}
     assert get(f"/deletion-requests/{strict.json()['id']}")["outcome"] == "nothing_held"
-    assert not rows_of(at, dataset_id).features[slots].any()
+    assert not rows_of(installation, dataset_id).features[slots].any()
 
 
 def test_a_reference_that_is_no_text_any_more(
-    at: Installation, gateway: TestClient, new_dataset: Make, get: Get
+    installation: Installation, gateway: TestClient, new_dataset: Make, get: Get
 ) -> None:
     """A bit that makes it another than UTF-8 is found like any other."""
     dataset_id = new_dataset(rows=30)["id"]
-    if at.database.engine.dialect.name == "postgresql":
+    if installation.database.engine.dialect.name == "postgresql":
         pytest.skip("PostgreSQL takes no such text from a client")
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         session.execute(sa.text("UPDATE records SET subject_ref = CAST(X'7375625fe4' AS TEXT) WHERE slot = 3"))
-    _verify(at)
+    _verify(installation)
     assert get(f"/datasets/{dataset_id}")["damage"]["kind"] == "record"
     assert _recheck(gateway, dataset_id)["kind"] == "record"
 
 
 @pytest.mark.parametrize("column", ["slot", "check_value"])
 def test_a_run_verifies_whom_it_erases(
-    column: str, at: Installation, new_dataset: Make, forget: Make, get: Get, work: Callable[[], int]
+    column: str, installation: Installation, new_dataset: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
     """A record that is to be erased and is not what was written stops the dataset, and nobody's row is touched."""
     dataset_id = new_dataset(rows=30)["id"]
-    before = rows_of(at, dataset_id)
+    before = rows_of(installation, dataset_id)
     asked = forget("p3")["id"]
-    bit = Bit(at, dataset_id, *slots_of(at, dataset_id, "p3"), column)
+    bit = Bit(installation, dataset_id, *slots_of(installation, dataset_id, "p3"), column)
     assert work() == 0
     assert get(f"/datasets/{dataset_id}")["damage"]["kind"] == "record"
     assert get(f"/deletion-requests/{asked}")["status"] == "accepted"
-    assert (rows_of(at, dataset_id).features == before.features).all()
-    with at.database.reading() as session:
+    assert (rows_of(installation, dataset_id).features == before.features).all()
+    with installation.database.reading() as session:
         assert session.scalars(sa.select(Erasure.revision)).all() == [None]
     bit.mend()
 
 
 def test_a_run_verifies_where_rows_are_to_go(
-    at: Installation, gateway: TestClient, new_dataset: Make, forget: Make, get: Get, work: Callable[[], int]
+    installation: Installation, gateway: TestClient, new_dataset: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
     """A slot of an addition that is not the one that was promised stops the dataset before anything is written."""
     dataset_id = new_dataset(rows=30)["id"]
@@ -165,86 +165,86 @@ def test_a_run_verifies_where_rows_are_to_go(
     assert work() == 1
     file = {"file": ("p.npz", people("new"))}
     assert gateway.post(f"/v1/datasets/{dataset_id}/records", files=file).status_code == 202
-    before = rows_of(at, dataset_id)
-    Bit(at, dataset_id, *slots_of(at, dataset_id, "new"), "slot")
+    before = rows_of(installation, dataset_id)
+    Bit(installation, dataset_id, *slots_of(installation, dataset_id, "new"), "slot")
     assert work() == 0
     assert get(f"/datasets/{dataset_id}")["damage"]["kind"] == "record"
-    assert (rows_of(at, dataset_id).features == before.features).all()
+    assert (rows_of(installation, dataset_id).features == before.features).all()
 
 
 def test_a_request_from_before_the_damage_was_found(
-    at: Installation, gateway: TestClient, new_dataset: Make, work: Callable[[], int]
+    installation: Installation, gateway: TestClient, new_dataset: Make, work: Callable[[], int]
 ) -> None:
     """Who asked while nobody knew of the damage, and would be told after their grace time that nothing is held, is not
     told so; once the record is sound they are found."""
     patient = Policy(grace_seconds=3600)
     dataset_id = new_dataset(rows=30)["id"]
-    [slot] = slots_of(at, dataset_id, "p3")
-    bit = Bit(at, dataset_id, slot, "subject_ref")
-    with at.database.writing() as session:
+    [slot] = slots_of(installation, dataset_id, "p3")
+    bit = Bit(installation, dataset_id, slot, "subject_ref")
+    with installation.database.writing() as session:
         persons.obey(session, patient)
-        request_id = persons.ask(session, _ref(at, "p3"), patient).request.id
-    _verify(at)
-    with at.database.writing() as session:
+        request_id = persons.ask(session, _ref(installation, "p3"), patient).request.id
+    _verify(installation)
+    with installation.database.writing() as session:
         persons.later(session, datetime.timedelta(hours=1))
         assert settling.settle(session) == 0
         assert deletion.get(session, request_id).status == "accepted"
     bit.mend()
     assert _recheck(gateway, dataset_id) is None
-    chores.settle(at)
+    periodic_jobs.settle(installation)
     assert work() == 1
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         found = deletion.get(session, request_id)
         assert (found.status, found.outcome) == ("completed", "forgotten")
-    assert not rows_of(at, dataset_id).features[slot].any()
+    assert not rows_of(installation, dataset_id).features[slot].any()
 
 
 def test_a_request_is_not_done_while_another_dataset_may_hold_them(
-    at: Installation, gateway: TestClient, new_dataset: Make, forget: Make, get: Get, work: Callable[[], int]
+    installation: Installation, gateway: TestClient, new_dataset: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
     """Who is erased from a sound dataset is not said to be forgotten until a damaged one can tell; then they are
     erased from that one too. A request that names the sound one alone is done."""
     damaged, sound = new_dataset(rows=30)["id"], new_dataset(rows=30, seed=1)["id"]
-    [slot], [in_sound] = slots_of(at, damaged, "p3"), slots_of(at, sound, "p3")
-    bit = Bit(at, damaged, slot, "subject_ref")
+    [slot], [in_sound] = slots_of(installation, damaged, "p3"), slots_of(installation, sound, "p3")
+    bit = Bit(installation, damaged, slot, "subject_ref")
     asked, narrow = forget("p3")["id"], forget("p4", dataset_ids=[sound])["id"]
-    _verify(at)
+    _verify(installation)
     assert work() == 1
-    chores.settle(at)
+    periodic_jobs.settle(installation)
     assert get(f"/deletion-requests/{narrow}")["outcome"] == "forgotten"
     assert forget("stranger", dataset_ids=[sound])["outcome"] == "nothing_held"
     assert get(f"/deletion-requests/{asked}")["completed_at"] is None
-    assert not rows_of(at, sound).features[in_sound].any()
+    assert not rows_of(installation, sound).features[in_sound].any()
     bit.mend()
     assert _recheck(gateway, damaged) is None
-    chores.settle(at)
+    periodic_jobs.settle(installation)
     assert work() == 1
-    chores.settle(at)
+    periodic_jobs.settle(installation)
     assert get(f"/deletion-requests/{asked}")["outcome"] == "forgotten"
-    assert not rows_of(at, damaged).features[slot].any()
+    assert not rows_of(installation, damaged).features[slot].any()
 
 
 def test_no_absence_is_signed_meanwhile(
-    at: Installation, gateway: TestClient, new_dataset: Make, forget: Make, get: Get
+    installation: Installation, gateway: TestClient, new_dataset: Make, forget: Make, get: Get
 ) -> None:
     """Of a request that was told before that nothing is held there is no signed statement while that is in doubt."""
     dataset_id = new_dataset(rows=30)["id"]
     asked = forget("stranger")["id"]
     assert get(f"/deletion-requests/{asked}/certificate")["nothing_held"] is not None
-    bit = Bit(at, dataset_id, 3, "subject_ref")
-    _verify(at)
+    bit = Bit(installation, dataset_id, 3, "subject_ref")
+    _verify(installation)
     assert get(f"/deletion-requests/{asked}/certificate")["nothing_held"] is None
     bit.mend()
     assert _recheck(gateway, dataset_id) is None
     assert get(f"/deletion-requests/{asked}/certificate")["nothing_held"] is not None
 
 
-def test_an_app_sees_the_same_of_everybody(at: Installation, gateway: TestClient, new_dataset: Make) -> None:
+def test_an_app_sees_the_same_of_everybody(installation: Installation, gateway: TestClient, new_dataset: Make) -> None:
     """While records are damaged, what a key that may not know is shown of somebody who is held and of a stranger
     differs in nothing."""
     dataset_id = new_dataset(rows=30)["id"]
-    Bit(at, dataset_id, 3, "subject_ref")
-    _verify(at)
+    Bit(installation, dataset_id, 3, "subject_ref")
+    _verify(installation)
     key = gateway.post("/v1/api-keys", json={"name": "app", "scopes": ["requests:write", "requests:read"]}).json()[
         "key"
     ]
@@ -253,7 +253,7 @@ def test_an_app_sees_the_same_of_everybody(at: Installation, gateway: TestClient
     def seen(subject_id: str) -> dict[str, Any]:
         made = gateway.post("/v1/deletion-requests", json={"subject_id": subject_id}, headers=app)
         assert made.status_code == 202, made.text
-        chores.settle(at)
+        periodic_jobs.settle(installation)
         shown = gateway.get(f"/v1/deletion-requests/{made.json()['id']}", headers=app).json()
         return {name: value is None if _differs_anyhow(name) else value for name, value in shown.items()}
 
@@ -265,43 +265,45 @@ def _differs_anyhow(name: str) -> bool:
 
 
 def test_who_consented_since_is_not_erased(
-    at: Installation, gateway: TestClient, new_dataset: Make, forget: Make
+    installation: Installation, gateway: TestClient, new_dataset: Make, forget: Make
 ) -> None:
     """Rows that are there by a consent after the request are not what is asked for when it is looked up again."""
     dataset_id = new_dataset(rows=30)["id"]
-    bit = Bit(at, dataset_id, *slots_of(at, dataset_id, "p3"), "subject_ref")
-    _verify(at)
+    bit = Bit(installation, dataset_id, *slots_of(installation, dataset_id, "p3"), "subject_ref")
+    _verify(installation)
     asked = forget("p3")["id"]
     bit.mend()
     consent = {"subject_id": "p3", "reason": "consent_given"}
     assert gateway.post("/v1/suppressions:lift", json=consent).json() == {"num_lifted": 1}
     assert _recheck(gateway, dataset_id) is None
-    chores.settle(at)
-    with at.database.reading() as session:
+    periodic_jobs.settle(installation)
+    with installation.database.reading() as session:
         assert deletion.get(session, asked).status == "completed"
         assert session.scalars(sa.select(Erasure)).all() == []
 
 
 def test_a_damaged_record_outranks_other_damage(
-    at: Installation, gateway: TestClient, new_dataset: Make, forget: Make, get: Get
+    installation: Installation, gateway: TestClient, new_dataset: Make, forget: Make, get: Get
 ) -> None:
     """It is what keeps requests open, so it is named although a damaged block was found before."""
     dataset_id = new_dataset(rows=30)["id"]
-    [block] = (at.settings.data_dir / "blocks").glob(f"{dataset_id}.*.sealed")
+    [block] = (installation.settings.data_dir / "blocks").glob(f"{dataset_id}.*.sealed")
     block.write_bytes(flipped(block.read_bytes(), 20))
     assert _recheck(gateway, dataset_id)["kind"] == "block"
     assert forget("stranger")["outcome"] == "nothing_held"
-    Bit(at, dataset_id, 3, "subject_ref")
-    _verify(at)
+    Bit(installation, dataset_id, 3, "subject_ref")
+    _verify(installation)
     assert get(f"/datasets/{dataset_id}")["damage"]["kind"] == "record"
     assert forget("stranger")["status"] == "accepted"
 
 
-def test_a_backup_has_no_damaged_record(at: Installation, tmp_path: Path, new_dataset: Make, get: Get) -> None:
+def test_a_backup_has_no_damaged_record(
+    installation: Installation, tmp_path: Path, new_dataset: Make, get: Get
+) -> None:
     """It is refused, and the dataset says what was found."""
     dataset_id = new_dataset(rows=30)["id"]
-    Bit(at, dataset_id, 3, "subject_ref")
+    Bit(installation, dataset_id, 3, "subject_ref")
     with pytest.raises(DatasetDamaged):
-        backup.back_up(at, tmp_path / "b.lethe", key_file=tmp_path / "key", progress=lambda *_: None)
+        backup.back_up(installation, tmp_path / "b.lethe", key_file=tmp_path / "key", progress=lambda *_: None)
     assert list(tmp_path.glob("*b.lethe*")) == []
     assert get(f"/datasets/{dataset_id}")["damage"]["kind"] == "record"

@@ -8,12 +8,12 @@ import pytest
 import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
-from app import installation
+from app import installations
 from app.config import Settings
 from app.db.tables import Dataset, Erasure, Model
 from app.errors import InstallationMismatch
-from app.installation import Installation
-from app.operations import chores
+from app.installations import Installation
+from app.operations import periodic_jobs
 from app.rows.row_store import RowStore
 from app.unlearning import service as unlearning
 from tests.conftest import people
@@ -28,8 +28,10 @@ Get = Callable[[str], Any]
 class World:
     """A live model, rows that wait to be added to its dataset, and a request."""
 
-    def __init__(self, at: Installation, dataset: str, model: str, addition: str | None, request: str) -> None:
-        self.at, self.dataset, self.model, self.addition, self.request = at, dataset, model, addition, request
+    def __init__(
+        self, installation: Installation, dataset: str, model: str, addition: str | None, request: str
+    ) -> None:
+        self.at, self.dataset, self.model, self.addition, self.request = installation, dataset, model, addition, request
 
     def files(self, pattern: str, rows_id: str | None = None) -> list[Path]:
         return sorted((self.at.settings.data_dir / "blocks").glob(pattern.format(rows_id or self.dataset)))
@@ -47,7 +49,12 @@ class World:
 
 @pytest.fixture
 def world(
-    at: Installation, gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]
+    installation: Installation,
+    gateway: TestClient,
+    new_dataset: Make,
+    new_model: Make,
+    forget: Make,
+    work: Callable[[], int],
 ) -> Callable[..., World]:
     def made(*, adding: bool = False) -> World:
         dataset = new_dataset(rows=60)
@@ -59,7 +66,7 @@ def world(
             assert work() == 1
             file = {"file": ("p.npz", people("new1"))}
             addition = gateway.post(f"/v1/datasets/{dataset['id']}/records", files=file).json()["id"]
-        return World(at, dataset["id"], model["id"], addition, forget("p3")["id"])
+        return World(installation, dataset["id"], model["id"], addition, forget("p3")["id"])
 
     return made
 
@@ -93,14 +100,14 @@ def test_rows_at_rest(
     file = choose(made)
     right = file.read_bytes()
     file.write_bytes(flipped(right, place))
-    assert runner.run_next(made.at, worker="w") is True
+    assert runner.run_next(made.installation, worker="w") is True
     _assert_nothing_happened(made, get, 2)
     named = {"kind": kind, "rows": made.addition if "addition" in what else made.dataset}
     assert get("/runs?limit=1")["items"][0]["error_code"] == "dataset_damaged"
     for _ in range(2):
-        with installation.opened(settings) as restarted:
+        with installations.opened(settings) as restarted:
             made.forget_pauses()
-            chores.sweep_rows(restarted)
+            periodic_jobs.sweep_rows(restarted)
             assert runner.run_next(restarted, worker="w") is False
         found = get(f"/datasets/{made.dataset}")["damage"]
         assert named.items() <= found.items()
@@ -114,43 +121,43 @@ def test_rows_at_rest(
     assert get(f"/deletion-requests/{made.request}")["status"] == "completed"
     audited = [entry["action"] for entry in get("/audit-log?limit=100")["items"]]
     assert (audited.count("dataset.damaged"), audited.count("dataset.rechecked")) == (1, 3)
-    assert_all_done_once(made.at)
+    assert_all_done_once(made.installation)
 
 
 def test_a_root_in_the_database(world: Callable[..., World], get: Get, work: Any, gateway: TestClient) -> None:
     """A database that names another root stops the dataset as well."""
     made = world()
-    with made.at.database.writing() as session:
+    with made.installation.database.writing() as session:
         dataset = session.get_one(Dataset, made.dataset)
         right = dataset.digest
         dataset.digest = ("1" if right[0] == "0" else "0") + right[1:]
-    assert runner.run_next(made.at, worker="w") is True
+    assert runner.run_next(made.installation, worker="w") is True
     assert get(f"/datasets/{made.dataset}")["damage"]["kind"] == "manifest_missing"
     _assert_nothing_happened(made, get, 1)
-    with made.at.database.writing() as session:
+    with made.installation.database.writing() as session:
         session.get_one(Dataset, made.dataset).digest = right
     assert gateway.post(f"/v1/datasets/{made.dataset}/recheck").json()["damage"] is None
     made.forget_pauses()
     assert work() == 1
-    assert_all_done_once(made.at)
+    assert_all_done_once(made.installation)
 
 
 @pytest.mark.parametrize("place", [0, 40])
 def test_the_key_encryption_key(place: int, world: Callable[..., World], get: Get, work: Any) -> None:
     """With another key-encryption key nobody does anything, at every try; nothing is damaged once it is back."""
     made = world()
-    kek = made.at.settings.resolved_key_encryption_key_file()
+    kek = made.installation.settings.resolved_key_encryption_key_file()
     right = kek.read_bytes()
     kek.write_bytes(flipped(right, place))
     for _ in range(2):
-        assert runner.run_next(made.at, worker="w") is False
-        with pytest.raises(InstallationMismatch), made.at.database.reading():
+        assert runner.run_next(made.installation, worker="w") is False
+        with pytest.raises(InstallationMismatch), made.installation.database.reading():
             pass
     kek.write_bytes(right)
     _assert_nothing_happened(made, get, 1)
     assert get(f"/datasets/{made.dataset}")["damage"] is None
     assert work() == 1
-    assert_all_done_once(made.at)
+    assert_all_done_once(made.installation)
 
 
 @pytest.mark.parametrize("place", [0, 20, 60])
@@ -160,7 +167,7 @@ def test_weights(pattern: str, place: int, world: Callable[..., World], get: Get
     made = world()
     file = made.weights(pattern)
     file.write_bytes(flipped(file.read_bytes(), place))
-    assert runner.run_next(made.at, worker="w") is True
+    assert runner.run_next(made.installation, worker="w") is True
     [failed] = get("/runs?limit=1")["items"]
     assert (failed["status"], failed["error_code"]) == ("failed", "weights_unreadable")
     _assert_nothing_happened(made, get, 1)
@@ -197,12 +204,12 @@ def test_rows_between_the_commits_of_a_run(
 
     with monkeypatch.context() as patch:
         patch.setattr(owner, name, flipping)
-        assert runner.run_next(made.at, worker="w") is True
+        assert runner.run_next(made.installation, worker="w") is True
     assert get(f"/models/{made.model}")["live_version"] == 1
     assert get(f"/deletion-requests/{made.request}")["status"] == "accepted"
     for _ in range(2):
         made.forget_pauses()
-        with installation.opened(settings) as restarted:
+        with installations.opened(settings) as restarted:
             runner.run_next(restarted, worker="w")
         assert get(f"/datasets/{made.dataset}")["damage"]["kind"] in ("block", "key", "manifest")
         assert get(f"/models/{made.model}")["live_version"] == 1
@@ -218,15 +225,15 @@ def test_an_older_copy_put_back_brings_nobody_back(world: Callable[..., World], 
     assert not older.keys() & kept
     for file, content in older.items():
         file.write_bytes(content)
-    chores.sweep_rows(made.at)
+    periodic_jobs.sweep_rows(made.installation)
     assert {file for pattern in ("{}.*", "keys/{}.*") for file in made.files(pattern)} == kept
     for file, content in older.items():
         file.write_bytes(content)
-    with made.at.database.writing() as session:
+    with made.installation.database.writing() as session:
         session.get_one(Model, made.model).wanted = "relearn"
     assert work() == 1
     assert set(made.files("keys/{}.*")) == {file for file in kept if file.suffix == ".key"}
-    assert_all_done_once(made.at)
+    assert_all_done_once(made.installation)
 
 
 def test_an_older_copy_in_the_place_of_the_rows_is_refused(
@@ -244,5 +251,5 @@ def test_an_older_copy_in_the_place_of_the_rows_is_refused(
     assert work() == 1
     assert get(f"/datasets/{made.dataset}")["damage"]["kind"] == "manifest_missing"
     assert get(f"/models/{made.model}")["live_version"] == 2
-    with made.at.database.reading() as session:
+    with made.installation.database.reading() as session:
         assert session.scalars(sa.select(Erasure).where(Erasure.nulled_at.is_(None))).one()

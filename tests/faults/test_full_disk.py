@@ -10,11 +10,11 @@ import pytest
 import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
-from app import installation
+from app import installations
 from app.api import problems
 from app.config import Settings
 from app.db.tables import Erasure, Run
-from app.installation import Installation
+from app.installations import Installation
 from app.main import create_app
 from tests.conftest import FORM, npz
 from tests.faults import processes
@@ -49,7 +49,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 @pytest.fixture
 def settings(settings: Settings, small_disk: Path) -> Settings:
     changed = settings.model_copy(update={"store_url": str(small_disk)})
-    installation.set_up(changed)
+    installations.set_up(changed)
     return changed
 
 
@@ -61,7 +61,7 @@ def live(new_dataset: Make, new_model: Make, work: Callable[[], int]) -> dict[st
 
 
 def test_the_run_waits_for_room(
-    settings: Settings, small_disk: Path, at: Installation, live: dict[str, Any], forget: Make, get: Get
+    settings: Settings, small_disk: Path, installation: Installation, live: dict[str, Any], forget: Make, get: Get
 ) -> None:
     """A run that cannot write its weights fails, publishes nothing and leaves nothing; the next that can, does."""
     before = _files(small_disk)
@@ -69,41 +69,41 @@ def test_the_run_waits_for_room(
     _fill(ballast)
     request = forget("p3")
     with processes.worker(settings) as worker:
-        wait_until(lambda: len(_failed(at)) >= 2)
+        wait_until(lambda: len(_failed(installation)) >= 2)
         assert get(f"/deletion-requests/{request['id']}")["status"] != "completed"
         model = get(f"/models/{live['id']}")
         assert (model["status"], model["live_version"]) == ("live", 1)
         ballast.unlink()
         wait_until(lambda: get(f"/deletion-requests/{request['id']}")["status"] == "completed")
         assert worker.stop() == 0
-    assert set(_failed(at)) == {"OSError"}
+    assert set(_failed(installation)) == {"OSError"}
     assert len(_files(small_disk)) == len(before)
-    assert_all_done_once(at)
+    assert_all_done_once(installation)
 
 
 def test_erasing_waits_for_room(
-    small_disk: Path, at: Installation, live: dict[str, Any], forget: Make, work: Any
+    small_disk: Path, installation: Installation, live: dict[str, Any], forget: Make, work: Any
 ) -> None:
     """On a full disk the person's rows cannot be sealed anew: they stay, nobody is said to be erased, and both are done
     when there is room."""
     _fill(small_disk / "ballast")
-    [slot] = slots_of(at, live["dataset_id"], "p3")
+    [slot] = slots_of(installation, live["dataset_id"], "p3")
     forget("p3")
     work()
-    assert rows_of(at, live["dataset_id"]).features[slot].any()
-    with at.database.reading() as session:
+    assert rows_of(installation, live["dataset_id"]).features[slot].any()
+    with installation.database.reading() as session:
         assert session.scalars(sa.select(Erasure.nulled_at)).one() is None
     (small_disk / "ballast").unlink()
 
     def erased() -> bool:
         work()
-        return not rows_of(at, live["dataset_id"]).features[slot].any()
+        return not rows_of(installation, live["dataset_id"]).features[slot].any()
 
     wait_until(erased)
 
 
 def test_a_model_that_is_learned_again_when_there_is_room(
-    small_disk: Path, at: Installation, new_dataset: Make, new_model: Make, get: Get, work: Any
+    small_disk: Path, installation: Installation, new_dataset: Make, new_model: Make, get: Get, work: Any
 ) -> None:
     """A first run that found the disk full once or twice is done when there is room."""
     dataset = new_dataset()
@@ -114,7 +114,7 @@ def test_a_model_that_is_learned_again_when_there_is_room(
     (small_disk / "ballast").unlink()
     wait_until(work)
     assert get(f"/models/{model['id']}")["status"] == "live"
-    assert_all_done_once(at)
+    assert_all_done_once(installation)
 
 
 def _fill(ballast: Path) -> None:
@@ -127,8 +127,8 @@ def _files(folder: Path) -> set[Path]:
     return {path for path in folder.rglob("*") if path.is_file()}
 
 
-def _failed(at: Installation) -> list[str | None]:
-    with at.database.reading() as session:
+def _failed(installation: Installation) -> list[str | None]:
+    with installation.database.reading() as session:
         return list(session.scalars(sa.select(Run.error_code).where(Run.status == "failed")))
 
 
@@ -140,7 +140,7 @@ def full(at_large: Settings, tmp_path: Path) -> Iterator[tuple[Settings, Path]]:
     """An installation whose data folder is on a file system of its own; what fills it is removed by its file."""
     with _mounted(tmp_path / "full", megabytes=64) as folder:
         settings = at_large.model_copy(update={"data_dir": folder / "data"})
-        installation.set_up(settings)
+        installations.set_up(settings)
         yield settings, folder / "ballast"
 
 

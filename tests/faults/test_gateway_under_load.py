@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from app.api import pressure
 from app.config import Settings
 from app.db.tables import DeletionRequest, Erasure, IdempotentAnswer, RequestEvent
-from app.installation import Installation
+from app.installations import Installation
 from tests.conftest import FORM, npz
 from tests.faults import processes
 
@@ -26,7 +26,7 @@ def upload(client: httpx.Client) -> None:
 
 @pytest.mark.slow
 @on_both
-def test_killed_under_load(settings: Settings, at: Installation, admin_key: str) -> None:
+def test_killed_under_load(settings: Settings, installation: Installation, admin_key: str) -> None:
     """After kill -9 every request that was answered is there, whole, and nothing is there by halves."""
     answered: list[str] = []
     enough = threading.Event()
@@ -58,7 +58,7 @@ def test_killed_under_load(settings: Settings, at: Installation, admin_key: str)
             for one in asking:
                 one.result()
     assert len(answered) < 1600
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         stored = set(session.scalars(sa.select(DeletionRequest.id)))
         erasures = Counter(session.scalars(sa.select(Erasure.request_id)))
         events = Counter(session.scalars(sa.select(RequestEvent.request_id)))
@@ -70,13 +70,13 @@ def test_killed_under_load(settings: Settings, at: Installation, admin_key: str)
 
 @pytest.mark.slow
 @on_both
-def test_killed_in_a_batch(settings: Settings, at: Installation, admin_key: str) -> None:
+def test_killed_in_a_batch(settings: Settings, installation: Installation, admin_key: str) -> None:
     """A batch that kill -9 cut off goes on where it was when it is sent again: everybody once."""
     once = {"Authorization": f"Bearer {admin_key}", "Idempotency-Key": "batch"}
     batch = {"requests": [{"subject_id": f"p{number}", "external_id": str(number)} for number in range(5000)]}
 
     def count() -> int:
-        with at.database.reading() as session:
+        with installation.database.reading() as session:
             return session.scalars(sa.select(sa.func.count()).select_from(DeletionRequest)).one()
 
     with processes.gateway(settings) as (child, address), ThreadPoolExecutor(1) as caller:
@@ -88,13 +88,13 @@ def test_killed_in_a_batch(settings: Settings, at: Installation, admin_key: str)
     with processes.gateway(settings) as (_, address):
         answer = httpx.post(f"{address}/v1/deletion-requests:batch", json=batch, headers=once, timeout=240)
         assert (answer.status_code, answer.json()["accepted"]) == (202, 5000)
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         written = session.scalars(sa.select(DeletionRequest.particulars))
         assert Counter(one.external_id for one in written) == {str(number): 1 for number in range(5000)}
 
 
 @on_both
-def test_more_calls_than_it_can_take(settings: Settings, at: Installation, admin_key: str) -> None:
+def test_more_calls_than_it_can_take(settings: Settings, installation: Installation, admin_key: str) -> None:
     """While the database is held up, calls beyond a limit are refused at once; the others are served later."""
     headers = {"Authorization": f"Bearer {admin_key}"}
     limits = httpx.Limits(max_connections=None)
@@ -108,7 +108,7 @@ def test_more_calls_than_it_can_take(settings: Settings, at: Installation, admin
             return client.post("/v1/deletion-requests", json={"subject_id": f"p{number}"})
 
         with ThreadPoolExecutor(pressure.CALLS + 40) as callers:
-            with at.database.writing() as session:  # nobody else writes
+            with installation.database.writing() as session:  # nobody else writes
                 session.execute(sa.text("SELECT 1"))
                 asking = [callers.submit(ask, number) for number in range(pressure.CALLS + 40)]
                 processes.wait_until(lambda: sum(call.done() for call in asking) == 40)

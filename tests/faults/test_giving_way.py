@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from app.config import Settings
 from app.db.tables import Run
-from app.installation import Installation
+from app.installations import Installation
 from tests.faults import processes
 from tests.faults.checks import assert_all_done_once
 from tests.faults.processes import wait_until
@@ -23,7 +23,7 @@ Get = Callable[[str], Any]
 def test_killed_while_learning_stands_still(
     hop: str,
     settings: Settings,
-    at: Installation,
+    installation: Installation,
     new_dataset: Make,
     new_model: Make,
     forget: Make,
@@ -38,12 +38,12 @@ def test_killed_while_learning_stands_still(
     request = forget("p3", dataset_ids=[asked["id"]], regulation="ccpa")  # due after the model: that is claimed first
     with processes.worker(settings, name="first", hop=hop) as first:
         first.died()
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         assert set(session.scalars(sa.select(Run.kind).where(Run.status == "running"))) == {"learn", "unlearn"}
     with processes.worker(settings, name="second") as second:
         wait_until(lambda: get(f"/deletion-requests/{request['id']}")["status"] == "completed")
         wait_until(lambda: get(f"/models/{learning['id']}")["status"] == "live")
         assert second.stop() == 0
-    assert_all_done_once(at)
+    assert_all_done_once(installation)
     published = sorted(run["kind"] for run in get("/runs")["items"] if run["status"] == "published")
     assert published == ["learn", "learn", "unlearn"]

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 
 from app.config import Settings
 from app.db.tables import DeletionRequest, Erasure, RequestEvent, RequestModel, Run, Version
-from app.installation import Installation
+from app.installations import Installation
 from tests.conftest import FORM
 from tests.faults import hops, processes
 from tests.faults.checks import assert_all_done_once
@@ -58,7 +58,7 @@ The dataset has two models; where the hop comes after publication it has one, so
 def test_worker_killed_while_unlearning(
     hop: str,
     settings: Settings,
-    at: Installation,
+    installation: Installation,
     new_dataset: Make,
     new_model: Make,
     forget: Make,
@@ -74,13 +74,13 @@ def test_worker_killed_while_unlearning(
     request = forget("p3")
     with processes.worker(settings, name="first", hop=hop) as first:
         assert first.died() == KILLED, first.log.read_text()
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         running = sa.select(sa.func.count()).where(Run.status == "running")
         confirmed = sa.select(sa.func.count()).where(Erasure.nulled_at.is_not(None))
         published = sa.select(sa.func.count()).select_from(Version)
         assert tuple(session.scalar(query) for query in (running, confirmed, published)) == AT_DEATH[hop]
     _another_completes(settings, get, request)
-    assert_all_done_once(at)
+    assert_all_done_once(installation)
     assert get(f"/datasets/{dataset['id']}")["num_records"] == 58
     assert get(f"/datasets/{dataset['id']}")["revision"] == 1
     assert [owed["version"] for owed in get(f"/deletion-requests/{request['id']}")["models"]] == [2] * models
@@ -90,7 +90,7 @@ def test_worker_killed_while_unlearning(
     "hop", [pytest.param(hop, marks=() if hop == "mid-chain" else pytest.mark.slow) for hop in hops.OF_LEARNING]
 )
 def test_worker_killed_while_learning(
-    hop: str, settings: Settings, at: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get
+    hop: str, settings: Settings, installation: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get
 ) -> None:
     """Wherever the worker is killed during a first run, the model is learned once and can then forget."""
     dataset = new_dataset(rows=60)
@@ -99,7 +99,7 @@ def test_worker_killed_while_learning(
         assert first.died() == KILLED, first.log.read_text()
     request = forget("p3")
     _another_completes(settings, get, request)
-    assert_all_done_once(at)
+    assert_all_done_once(installation)
     assert get(f"/models/{model['id']}")["status"] == "live"
     published = [run["kind"] for run in get("/runs")["items"] if run["status"] == "published"]
     learned_before = hop in ("published", "about to destroy")
@@ -117,7 +117,7 @@ def _another_completes(settings: Settings, get: Get, request: dict[str, Any]) ->
 def test_killed_in_the_middle_of_a_chain(
     victims: tuple[str, ...],
     settings: Settings,
-    at: Installation,
+    installation: Installation,
     new_dataset: Make,
     new_model: Make,
     forget: Make,
@@ -147,8 +147,8 @@ def test_killed_in_the_middle_of_a_chain(
         else:
             wait_until(lambda: get(f"/deletion-requests/{request['id']}")["status"] == "completed")
             assert first.stop() == 0
-    assert_all_done_once(at)
-    with at.database.reading() as session:
+    assert_all_done_once(installation)
+    with installation.database.reading() as session:
         runs = session.execute(sa.select(Run.status, Run.error_code).order_by(Run.started_at)).all()
     failed = ("abandoned", "lease_expired") if victims[0] == "worker" else ("failed", "run_process_died")
     assert runs == [("published", None), failed, ("published", None)]
@@ -170,7 +170,7 @@ def _files(settings: Settings) -> Counter[Path]:
 
 def test_a_worker_that_is_killed_again_and_again(
     settings: Settings,
-    at: Installation,
+    installation: Installation,
     new_dataset: Make,
     new_model: Make,
     forget: Make,
@@ -186,14 +186,14 @@ def test_a_worker_that_is_killed_again_and_again(
         with processes.worker(settings, name=f"mortal{number}", hop=hop) as mortal:
             assert mortal.died() == KILLED, mortal.log.read_text()
     _another_completes(settings, get, request)
-    assert_all_done_once(at)
+    assert_all_done_once(installation)
     runs = [(run["status"], run["repeated"]) for run in get("/runs")["items"]]
     assert runs == [("published", 0), ("abandoned", 1), ("abandoned", 0), ("published", 0)]
 
 
 def test_requests_that_come_while_a_worker_is_dead(
     settings: Settings,
-    at: Installation,
+    installation: Installation,
     new_dataset: Make,
     new_model: Make,
     forget: Make,
@@ -210,16 +210,21 @@ def test_requests_that_come_while_a_worker_is_dead(
     made += [forget("p3"), forget("p4")]
     with processes.worker(settings, name="second") as second:
         for request in made:
-            wait_until(lambda at=f"/deletion-requests/{request['id']}": get(at)["status"] == "completed")
+            wait_until(lambda at=f"/deletion-requests/{request['id']}": get(installation)["status"] == "completed")
         assert second.stop() == 0
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         completed = session.scalars(sa.select(RequestEvent.request_id).where(RequestEvent.status == "completed"))
         assert sorted(completed) == sorted(request["id"] for request in made)
     assert get(f"/datasets/{dataset['id']}")["num_records"] == 58
 
 
 def test_gateway_killed_while_it_accepts(
-    settings: Settings, at: Installation, admin_key: str, new_dataset: Make, new_model: Make, work: Callable[[], int]
+    settings: Settings,
+    installation: Installation,
+    admin_key: str,
+    new_dataset: Make,
+    new_model: Make,
+    work: Callable[[], int],
 ) -> None:
     """Every request answered 202 is there after kill -9, whole; repeating all with their keys doubles none."""
     dataset = new_dataset(rows=400)
@@ -256,7 +261,7 @@ def test_gateway_killed_while_it_accepts(
     assert 10 <= len(answered) <= asked < 400
 
     def assert_whole() -> set[str]:
-        with at.database.reading() as session:
+        with installation.database.reading() as session:
             ids = set(session.scalars(sa.select(DeletionRequest.id)))
             for table, column in (
                 (sa.select(Erasure.request_id), ["one"]),
@@ -276,7 +281,7 @@ def test_gateway_killed_while_it_accepts(
     assert again | answered == again
     assert assert_whole() == set(again.values()) >= there
     assert work() >= 1
-    assert_all_done_once(at)
+    assert_all_done_once(installation)
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 
 from app.config import Settings
 from app.db.tables import Addition, Record, Run, Version
-from app.installation import Installation
+from app.installations import Installation
 from tests.conftest import people
 from tests.faults import hops, processes
 from tests.faults.checks import assert_all_done_once
@@ -42,11 +42,11 @@ def waiting(
     return {"dataset": dataset["id"], "addition": addition["id"], "request": forget("new2")["id"]}
 
 
-def _assert_added_and_erased(at: Installation, get: Get, waiting: dict[str, Any]) -> None:
+def _assert_added_and_erased(installation: Installation, get: Get, waiting: dict[str, Any]) -> None:
     """The rows are in their slots, but for the one that was to be erased; no model's chain goes on over them."""
-    assert_all_done_once(at)
-    assert set(at.rows.stored()) == {waiting["dataset"]}
-    with at.database.reading() as session:
+    assert_all_done_once(installation)
+    assert set(installation.rows.stored()) == {waiting["dataset"]}
+    with installation.database.reading() as session:
         addition = session.get_one(Addition, waiting["addition"])
         assert (addition.status, addition.staged) == ("applied", False)
         came = sa.select(Record.slot).where(Record.addition_id == addition.id).order_by(Record.slot)
@@ -55,9 +55,9 @@ def _assert_added_and_erased(at: Installation, get: Get, waiting: dict[str, Any]
             sa.select(Run.kind, Run.revision).join(Version, Version.run_id == Run.id).order_by(Run.started_at)
         ).all()
     assert len(slots) == 2
-    rows = rows_of(at, waiting["dataset"])
+    rows = rows_of(installation, waiting["dataset"])
     expected = np.load(io.BytesIO(people("new1", "new2", "new3")))["y"][[0, 2]]
-    of_people = slots_of(at, waiting["dataset"], "new1", "new3")
+    of_people = slots_of(installation, waiting["dataset"], "new1", "new3")
     assert sorted(of_people) == slots
     assert rows.labels[of_people].tolist() == expected.tolist()
     assert addition.revision is not None
@@ -68,7 +68,7 @@ def _assert_added_and_erased(at: Installation, get: Get, waiting: dict[str, Any]
 
 @pytest.mark.parametrize("hop", hops.OF_ADDING)
 def test_worker_killed_while_adding(
-    hop: str, settings: Settings, at: Installation, waiting: dict[str, Any], get: Get
+    hop: str, settings: Settings, installation: Installation, waiting: dict[str, Any], get: Get
 ) -> None:
     """Wherever the worker is killed, another brings the rows into their slots once and ends whoever asked null."""
     with processes.worker(settings, name="first", hop=hop) as first:
@@ -77,14 +77,14 @@ def test_worker_killed_while_adding(
         wait_until(lambda: second.logged("worker.started"))
         wait_until(lambda: get(f"/deletion-requests/{waiting['request']}")["status"] == "completed")
         assert second.stop() == 0
-    _assert_added_and_erased(at, get, waiting)
+    _assert_added_and_erased(installation, get, waiting)
 
 
 @pytest.mark.parametrize(
     "hop", ["claimed", "about to edit", "rows written beside", "about to destroy the batch", "confirmed"]
 )
 def test_a_worker_sleeps_while_it_adds(
-    hop: str, settings: Settings, at: Installation, waiting: dict[str, Any], get: Get, work: Callable[[], int]
+    hop: str, settings: Settings, installation: Installation, waiting: dict[str, Any], get: Get, work: Callable[[], int]
 ) -> None:
     """A worker that wakes when another has written and erased writes nothing of what it was about to write."""
     with processes.worker(settings, name="sleeper", hop=hop, act=hops.stop) as sleeper:
@@ -93,4 +93,4 @@ def test_a_worker_sleeps_while_it_adds(
         sleeper.wake()
         wait_until(lambda: sleeper.logged("unlearning.run_lost"))
         assert sleeper.stop() == 0
-    _assert_added_and_erased(at, get, waiting)
+    _assert_added_and_erased(installation, get, waiting)

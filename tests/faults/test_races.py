@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from app import installation
+from app import installations
 from app.config import Settings
 from app.db import now
 from app.db.tables import Run, Version
-from app.dispatch import PipeBell
-from app.installation import Installation
+from app.dispatch import PipeNotifier
+from app.installations import Installation
 from app.unlearning import queue
 from app.unlearning.queue import Claimed
 from tests.faults import hops, processes
@@ -38,8 +38,8 @@ def two_by_two(new_dataset: Make, new_model: Make, work: Callable[[], int]) -> l
     return datasets
 
 
-def _assert_one_run_per_dataset_at_a_time(at: Installation) -> None:
-    with at.database.reading() as session:
+def _assert_one_run_per_dataset_at_a_time(installation: Installation) -> None:
+    with installation.database.reading() as session:
         runs = list(session.scalars(sa.select(Run).order_by(Run.started_at)))
     of_dataset = defaultdict(list)
     for run in runs:
@@ -54,7 +54,7 @@ def test_workers_race_to_claim(settings: Settings, two_by_two: list[dict[str, An
     together = threading.Barrier(8)
 
     def claim(number: int) -> Claimed | None:
-        with installation.opened(settings) as mine:
+        with installations.opened(settings) as mine:
             together.wait()
             with mine.database.writing() as session:
                 return queue.claim(session, worker=f"w{number}", lease_seconds=30, max_requests=100)
@@ -67,14 +67,14 @@ def test_workers_race_to_claim(settings: Settings, two_by_two: list[dict[str, An
 
 @pytest.mark.slow
 def test_threads_share_the_work(
-    settings: Settings, at: Installation, two_by_two: list[dict[str, Any]], forget: Make
+    settings: Settings, installation: Installation, two_by_two: list[dict[str, Any]], forget: Make
 ) -> None:
     """Four workers in threads complete a stream of requests, each once, never two on one dataset at a time."""
     submitted = threading.Event()
 
     def run(number: int) -> int:
         done = 0
-        with installation.opened(settings.model_copy(update={"lease_seconds": 30.0})) as mine:
+        with installations.opened(settings.model_copy(update={"lease_seconds": 30.0})) as mine:
             while True:
                 last_look = submitted.is_set()
                 if runner.run_next(mine, worker=f"w{number}"):
@@ -88,17 +88,17 @@ def test_threads_share_the_work(
             forget(f"p{person}")
         submitted.set()
         done = [future.result() for future in running]
-    while runner.run_next(at, worker="last"):  # what the last run of a thread left when the others had gone
+    while runner.run_next(installation, worker="last"):  # what the last run of a thread left when the others had gone
         pass
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         assert session.scalar(sa.select(sa.func.count()).where(Run.status == "published")) >= sum(done) + 4
         assert set(session.scalars(sa.select(Run.status))) == {"published"}
-    _assert_one_run_per_dataset_at_a_time(at)
-    assert_all_done_once(at)
+    _assert_one_run_per_dataset_at_a_time(installation)
+    assert_all_done_once(installation)
 
 
 def test_processes_share_the_work(
-    settings: Settings, at: Installation, two_by_two: list[dict[str, Any]], forget: Make, get: Get
+    settings: Settings, installation: Installation, two_by_two: list[dict[str, Any]], forget: Make, get: Get
 ) -> None:
     """Three worker processes complete a stream of requests, each once, never two on one dataset at a time."""
     settings = settings.model_copy(update={"lease_seconds": 30.0})
@@ -111,17 +111,17 @@ def test_processes_share_the_work(
         for request in made:
             wait_until(lambda path=f"/deletion-requests/{request['id']}": get(path)["status"] == "completed")
         assert [child.stop() for child in (a, b, c)] == [0, 0, 0]
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         assert set(session.scalars(sa.select(Run.status))) == {"published"}
-    _assert_one_run_per_dataset_at_a_time(at)
-    assert_all_done_once(at)
+    _assert_one_run_per_dataset_at_a_time(installation)
+    assert_all_done_once(installation)
 
 
 @pytest.mark.parametrize("hop", ["claimed", "rows written beside", "confirmed", "mid-chain", "weights put"])
 def test_a_worker_sleeps_through_its_lease(
     hop: str,
     settings: Settings,
-    at: Installation,
+    installation: Installation,
     new_dataset: Make,
     new_model: Make,
     forget: Make,
@@ -137,24 +137,24 @@ def test_a_worker_sleeps_through_its_lease(
         sleeper.pause()
         wait_until(work)
         assert get(f"/deletion-requests/{request['id']}")["status"] == "completed"
-        before = _versions(at)
+        before = _versions(installation)
         sleeper.wake()
         wait_until(lambda: sleeper.logged("unlearning.run_lost"))
         assert sleeper.stop() == 0
-    assert _versions(at) == before
-    assert_all_done_once(at)
+    assert _versions(installation) == before
+    assert_all_done_once(installation)
     assert [run["status"] for run in get("/runs")["items"]] == ["published", "abandoned", "published"]
     assert get(f"/models/{model['id']}")["live_version"] == 2
 
 
-def _versions(at: Installation) -> list[tuple[str, str]]:
-    with at.database.reading() as session:
+def _versions(installation: Installation) -> list[tuple[str, str]]:
+    with installation.database.reading() as session:
         return [(version.id, version.weights_sha256) for version in session.scalars(sa.select(Version))]
 
 
 def test_a_late_worker_that_nobody_replaced_goes_on(
     settings: Settings,
-    at: Installation,
+    installation: Installation,
     new_dataset: Make,
     new_model: Make,
     forget: Make,
@@ -170,7 +170,7 @@ def test_a_late_worker_that_nobody_replaced_goes_on(
         sleeper.pause()
 
         def lease_is_over() -> bool:
-            with at.database.reading() as session:
+            with installation.database.reading() as session:
                 expired = Run.lease_expires_at < now(session)
                 return bool(session.scalar(sa.select(sa.func.count()).where(Run.status == "running", expired)))
 
@@ -178,13 +178,13 @@ def test_a_late_worker_that_nobody_replaced_goes_on(
         sleeper.wake()
         wait_until(lambda: sleeper.logged("unlearning.run_ended"))
         assert sleeper.stop() == 0
-    assert_all_done_once(at)
+    assert_all_done_once(installation)
     assert [run["status"] for run in get("/runs")["items"]] == ["published", "published"]
 
 
 def test_heartbeat_keeps_a_long_run(
     settings: Settings,
-    at: Installation,
+    installation: Installation,
     new_dataset: Make,
     new_model: Make,
     forget: Make,
@@ -201,7 +201,7 @@ def test_heartbeat_keeps_a_long_run(
         halted = long.halted_run()
 
         def seconds() -> float:
-            with at.database.reading() as session:
+            with installation.database.reading() as session:
                 [began] = session.scalars(sa.select(Run.started_at).where(Run.status == "running"))
                 return (now(session) - began).total_seconds()
 
@@ -212,42 +212,42 @@ def test_heartbeat_keeps_a_long_run(
             assert idle.stop() == 0
             assert not idle.logged("unlearning.run_claimed")
         assert long.stop() == 0
-    assert_all_done_once(at)
+    assert_all_done_once(installation)
     newest = get("/runs")["items"][0]
     assert (newest["worker"], newest["status"]) == ("long", "published")
 
 
 def test_a_lost_bell_delays_no_longer_than_a_poll(
-    settings: Settings, at: Installation, new_dataset: Make, new_model: Make, get: Get
+    settings: Settings, installation: Installation, new_dataset: Make, new_model: Make, get: Get
 ) -> None:
     """With nobody able to ring, the worker finds what there is to do by looking."""
     with processes.worker(settings) as worker:
         wait_until(lambda: worker.logged("worker.started"))
-        bell = settings.data_dir / "bell"
-        bell.unlink()  # its reader still has it open; whoever rings finds nothing
+        notifier = settings.data_dir / "bell"
+        notifier.unlink()  # its reader still has it open; whoever rings finds nothing
         model = new_model(new_dataset()["id"])
         wait_until(lambda: get(f"/models/{model['id']}")["status"] == "live", seconds=60)
-        assert not bell.exists()
+        assert not notifier.exists()
         assert worker.stop() == 0
-    assert_all_done_once(at)
+    assert_all_done_once(installation)
 
 
 def test_a_bell_rung_too_often_changes_nothing(
-    settings: Settings, at: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get
+    settings: Settings, installation: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get
 ) -> None:
     """A worker that looks only when woken does each run once however often, early or late the bell is rung."""
-    bell = PipeBell(settings.data_dir)
+    notifier = PipeNotifier(settings.data_dir)
     patient = settings.model_copy(update={"poll_seconds": 600.0})
     with processes.worker(patient) as worker:
         wait_until(lambda: worker.logged("worker.started"))
         for _ in range(70_000):  # more than a pipe holds
-            bell.wake()
+            notifier.wake()
         model = new_model(new_dataset()["id"], noise_scale=0.02)
         wait_until(lambda: get(f"/models/{model['id']}")["status"] == "live", seconds=60)
         request = forget("p3")
         for _ in range(100):
-            bell.wake()
+            notifier.wake()
         wait_until(lambda: get(f"/deletion-requests/{request['id']}")["status"] == "completed", seconds=60)
         assert worker.stop() == 0
-    assert_all_done_once(at)
+    assert_all_done_once(installation)
     assert [run["kind"] for run in get("/runs")["items"]] == ["unlearn", "learn"]

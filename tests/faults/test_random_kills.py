@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from app.config import Settings
-from app.installation import Installation
+from app.installations import Installation
 from tests.faults import processes
 from tests.faults.checks import assert_all_done_once
 from tests.faults.processes import wait_until
@@ -20,7 +20,7 @@ KILLS, REQUESTS = 20, 30
 @pytest.mark.slow
 def test_worker_killed_at_random(
     settings: Settings,
-    at: Installation,
+    installation: Installation,
     new_dataset: Callable[..., dict[str, Any]],
     new_model: Callable[..., dict[str, Any]],
     forget: Callable[..., dict[str, Any]],
@@ -59,5 +59,5 @@ def test_worker_killed_at_random(
         assert last.stop() == 0
     assert len(made) == REQUESTS
     assert any(run["status"] == "abandoned" for run in get("/runs?limit=500")["items"])
-    assert_all_done_once(at)
+    assert_all_done_once(installation)
     assert [get(f"/datasets/{dataset['id']}")["num_records"] for dataset in datasets] == [90, 90]

@@ -9,7 +9,7 @@ from psycopg import sql
 
 from app.accounting_main import create_app
 from app.config import Settings
-from app.installation import Installation
+from app.installations import Installation
 from tests.faults import hops, processes
 from tests.faults.checks import assert_all_done_once
 from tests.faults.processes import wait_until
@@ -42,7 +42,7 @@ def read_only(settings: Settings, postgres: Server) -> Switch:
 def test_the_gateway_says_when_to_come_back(
     gateway: TestClient,
     read_only: Switch,
-    at: Installation,
+    installation: Installation,
     new_dataset: Make,
     new_model: Make,
     work: Any,
@@ -62,7 +62,7 @@ def test_the_gateway_says_when_to_come_back(
     assert accepted.status_code == 202
     assert work() == 1
     assert gateway.get(f"/v1/deletion-requests/{accepted.json()['id']}").json()["status"] == "completed"
-    assert_all_done_once(at)
+    assert_all_done_once(installation)
 
 
 def test_nobody_looks_unseen(gateway: TestClient, read_only: Switch, new_dataset: Make) -> None:
@@ -102,7 +102,7 @@ def test_the_worker_outlives_it(
     hop: str,
     settings: Settings,
     read_only: Switch,
-    at: Installation,
+    installation: Installation,
     new_dataset: Make,
     new_model: Make,
     forget: Make,
@@ -122,4 +122,4 @@ def test_the_worker_outlives_it(
         read_only(False)
         wait_until(lambda: get(f"/deletion-requests/{request['id']}")["status"] == "completed")
         assert worker.stop() == 0
-    assert_all_done_once(at)
+    assert_all_done_once(installation)

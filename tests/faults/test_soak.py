@@ -20,7 +20,7 @@ import pytest
 import sqlalchemy as sa
 from pydantic import SecretStr
 
-from app import installation
+from app import installations
 from app.access.service import DEFAULT_TENANT
 from app.backup import verification
 from app.config import Settings
@@ -296,21 +296,21 @@ def _bearer(key: str) -> dict[str, str]:
 
 
 def _open(whole: Deployment) -> int:
-    with installation.opened(whole.settings) as at, at.database.reading() as session:
+    with installations.opened(whole.settings) as installation, installation.database.reading() as session:
         still = sa.select(sa.func.count()).where(DeletionRequest.status != "completed")
         retired = sa.select(sa.func.count()).where(Version.status == "retired")
         return session.scalars(still).one() + session.scalars(retired).one()
 
 
 def _pending(whole: Deployment) -> int:
-    with installation.opened(whole.settings) as at, at.database.reading() as session:
+    with installations.opened(whole.settings) as installation, installation.database.reading() as session:
         pending = sa.select(sa.func.count()).where(WebhookDelivery.status == "pending")
         return session.scalars(pending).one()
 
 
 def _deliver_what_the_dead_were_sending(whole: Deployment) -> None:
     """At once, not when their leases are over."""
-    with installation.opened(whole.settings) as at, at.database.writing() as session:
+    with installations.opened(whole.settings) as installation, installation.database.writing() as session:
         pending = sa.update(WebhookDelivery).where(WebhookDelivery.status == "pending")
         session.execute(pending.values(next_attempt_at=now(session)))
 
@@ -319,9 +319,9 @@ def _assert_nothing_lost(whole: Deployment, accepted: dict[tuple[str, str], str]
     """Every person who was told 202 has that request and no other; all is done once, and to this tenant's rows only; no
     file is left that was half written."""
     assert len(accepted) >= 20
-    with installation.opened(whole.settings) as at:
-        assert_all_done_once(at)
-        with at.database.reading() as session:
+    with installations.opened(whole.settings) as installation:
+        assert_all_done_once(installation)
+        with installation.database.reading() as session:
             stored = {request.id: request for request in session.scalars(sa.select(DeletionRequest))}
             runs = Counter((run.status, run.error_code) for run in session.scalars(sa.select(Run)))
             held = sa.select(Dataset.tenant_id, sa.func.count()).join(Record, Record.dataset_id == Dataset.id)
@@ -329,7 +329,7 @@ def _assert_nothing_lost(whole: Deployment, accepted: dict[tuple[str, str], str]
         asked = Counter(tenant_id for tenant_id, _ in accepted)
         assert len(rows) == 3
         assert {tuple(row) for row in rows} == {(tenant_id, ROWS - count) for tenant_id, count in asked.items()}
-        assert {at.keys.subject_ref(*who): (who[0], request) for who, request in accepted.items()} == {
+        assert {installation.keys.subject_ref(*who): (who[0], request) for who, request in accepted.items()} == {
             request.subject_ref: (request.tenant_id, request.id) for request in stored.values()
         }
         assert len(stored) == len(accepted)
@@ -351,7 +351,7 @@ def _assert_all_told(whole: Deployment, accepted: dict[tuple[str, str], str], re
         heard[body["data"]["id"]].setdefault((body["type"], call.headers["webhook-id"]))
     expected = ["deletion_request.accepted", "deletion_request.completed"]
     assert [found for found in heard.values() if [event for event, _ in found] != expected] == []
-    with installation.opened(whole.settings) as at, at.database.reading() as session:
+    with installations.opened(whole.settings) as installation, installation.database.reading() as session:
         sent = session.execute(sa.select(WebhookDelivery.request_id, WebhookDelivery.id, WebhookDelivery.status)).all()
     assert {status for _, _, status in sent} == {"delivered"}
     assert {(request, one) for request, one, _ in sent} == {
@@ -361,7 +361,7 @@ def _assert_all_told(whole: Deployment, accepted: dict[tuple[str, str], str], re
 
 def _assert_proofs_verify(whole: Deployment, tmp_path: Path) -> None:
     """An auditor recomputes the ledger and every certificate from what is in the database."""
-    with installation.opened(whole.settings) as at, at.database.reading() as session:
+    with installations.opened(whole.settings) as installation, installation.database.reading() as session:
         signed = list(session.scalars(sa.select(Certificate.jws)))
         versions = session.scalars(sa.select(sa.func.count()).select_from(Version)).one()
     assert whole.settings.database_url

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from app import installation
+from app import installations
 from app.config import Settings
 from app.keys import KeyEncryptionFile
 from app.vault import pieces as vault
@@ -24,10 +24,10 @@ def everything(settings: Settings, folders: Iterable[Path]) -> Iterator[Said]:
     keys = _keys(settings)
     if keys:
         yield from _opened(folders, keys)
-    with installation.opened(settings) as at:
-        for version_id in at.weights.version_ids():
-            yield f"weights of {version_id}", at.weights.get(version_id)
-        sealed = at.rows._sealed
+    with installations.opened(settings) as installation:
+        for version_id in installation.weights.version_ids():
+            yield f"weights of {version_id}", installation.weights.get(version_id)
+        sealed = installation.rows._sealed
         for name in sealed.names():
             if sealed.is_key_there(name):
                 yield f"rows of {name}", sealed.get(name)

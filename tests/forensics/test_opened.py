@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from app.config import Settings
-from app.installation import Installation
+from app.installations import Installation
 from tests.forensics import forms, opened, person, search
 from tests.forensics.finder import Finder
 from tests.stored import root_of, rows_of
@@ -25,34 +25,36 @@ COPIES = {
 
 @pytest.mark.parametrize("copy", COPIES)
 def test_sealed_text_is_found_until_its_key_is_destroyed(
-    settings: Settings, at: Installation, tmp_path: Path, copy: str
+    settings: Settings, installation: Installation, tmp_path: Path, copy: str
 ) -> None:
     """A copy of a sealed text, however it came about, is opened with its key, and by nothing when that is destroyed."""
-    sealed = at.vault.seal(json.dumps({"note": NOTE, "more": "so it goes, " * 9}).encode())
+    sealed = installation.vault.seal(json.dumps({"note": NOTE, "more": "so it goes, " * 9}).encode())
     (tmp_path / "copy").write_bytes(COPIES[copy](sealed))
     assert search.folders([tmp_path], FINDER) == {}
     assert search.texts(opened.everything(settings, [tmp_path]), FINDER)
-    at.vault.destroy([at.vault.key_of(sealed)])
+    installation.vault.destroy([installation.vault.key_of(sealed)])
     assert search.texts(opened.everything(settings, [tmp_path]), FINDER) == {}
 
 
-def test_weights_are_found_until_they_are_destroyed(settings: Settings, at: Installation, tmp_path: Path) -> None:
+def test_weights_are_found_until_they_are_destroyed(
+    settings: Settings, installation: Installation, tmp_path: Path
+) -> None:
     """Sealed weights are opened with their key, and are gone with it."""
-    at.weights.put("ver_1", NOTE.encode())
+    installation.weights.put("ver_1", NOTE.encode())
     assert search.texts(opened.everything(settings, [tmp_path]), FINDER)
-    at.weights.destroy("ver_1")
+    installation.weights.destroy("ver_1")
     assert search.texts(opened.everything(settings, [tmp_path]), FINDER) == {}
 
 
 def test_rows_are_found_until_their_keys_are_destroyed(
-    settings: Settings, at: Installation, new_dataset: Callable[..., dict[str, Any]], tmp_path: Path
+    settings: Settings, installation: Installation, new_dataset: Callable[..., dict[str, Any]], tmp_path: Path
 ) -> None:
     """Sealed rows are opened with the keys of their blocks, also those that nothing names any more."""
     dataset = new_dataset()["id"]
-    root = root_of(at, dataset)
-    finder = Finder({"a row": rows_of(at, dataset).features[3].tobytes()})
-    after = at.rows.edit(dataset, root, null=[3])
+    root = root_of(installation, dataset)
+    finder = Finder({"a row": rows_of(installation, dataset).features[3].tobytes()})
+    after = installation.rows.edit(dataset, root, null=[3])
     assert search.folders([settings.data_dir], finder) == {}
     assert search.texts(opened.everything(settings, [tmp_path]), finder)
-    at.rows.destroy_replaced(dataset, before=root, after=after)
+    installation.rows.destroy_replaced(dataset, before=root, after=after)
     assert search.texts(opened.everything(settings, [tmp_path]), finder) == {}

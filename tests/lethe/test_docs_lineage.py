@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from app.config import Settings
 from app.db.tables import DeletionRequest
-from app.installation import Installation
+from app.installations import Installation
 from lethe import Client
 from lethe.errors import NotFound
 from tests.faults import processes
@@ -31,7 +31,7 @@ def look() -> Look:
 
 def test_a_server_serves_what_it_may_and_nothing_else(
     settings: Settings,
-    at: Installation,
+    installation: Installation,
     admin_key: str,
     look: Look,
     people: Path,
@@ -49,7 +49,7 @@ def test_a_server_serves_what_it_may_and_nothing_else(
         assert first[0] == client.models.weights(model.id, 1)
         assert look(client, model.id, first)[0] is first[0]
         request = client.deletion_requests.create(subject_id="p1")
-        with at.database.writing() as session:
+        with installation.database.writing() as session:
             session.execute(sa.update(DeletionRequest).values(deadline=request.created_at))
         assert look(client, model.id, first) is None
         work()

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from app.config import Settings
 from app.db.tables import DeletionRequest
-from app.installation import Installation
+from app.installations import Installation
 from app.keys import Keys
 from lethe import Client, verification
 from lethe.errors import CertificateInvalid, Conflict
@@ -159,13 +159,13 @@ def test_a_certificate_that_does_not_verify_moves_nothing(
 
 
 def test_what_may_not_be_served_has_no_alias(
-    client: Client, store: Store, at: Installation, model_id: str, work: Work
+    client: Client, store: Store, installation: Installation, model_id: str, work: Work
 ) -> None:
     """While a request is overdue the alias is at nothing; when the person is forgotten it is at the version without
     them."""
     follow(client, store, model_id)
     request = client.deletion_requests.create(subject_id="p1")
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         session.execute(sa.update(DeletionRequest).values(deadline=request.created_at))
     with pytest.raises(NotServable) as refusal:
         follow(client, store, model_id)

@@ -11,7 +11,7 @@ from joserfc.jwk import OKPKey
 
 from app.accounting import certificates
 from app.errors import CertificateInvalid as RefusedByGateway
-from app.installation import Installation
+from app.installations import Installation
 from app.keys import Keys
 from lethe import Client, verification
 from lethe.errors import CertificateInvalid, Problem
@@ -37,7 +37,7 @@ def jwks(gateway: TestClient) -> Any:
     return gateway.get("/.well-known/jwks.json").json()
 
 
-def test_a_certificate_is_verified_here(certificate: Any, jwks: Any, at: Installation) -> None:
+def test_a_certificate_is_verified_here(certificate: Any, jwks: Any, installation: Installation) -> None:
     """With the issuer's keys the verdict is the gateway's: the same guarantees, recomputed, and the same statement."""
     verdict = verification.verify(certificate["jws"], jwks)
     verified = certificates.verify(certificate["jws"], jwks)
@@ -71,7 +71,7 @@ def signed(keys: Keys, statement: Any, **header: Any) -> str:
     return jws.serialize_compact(full, json.dumps(statement), keys.signing_key, algorithms=["Ed25519"])
 
 
-def test_both_verifiers_refuse_the_same(certificate: Any, jwks: Any, at: Installation) -> None:
+def test_both_verifiers_refuse_the_same(certificate: Any, jwks: Any, installation: Installation) -> None:
     """Whatever does not hold is refused here as by the gateway, and for the same reason."""
     compact, statement = certificate["jws"], certificate["statement"]
     header, payload, signature = compact.split(".")
@@ -85,11 +85,11 @@ def test_both_verifiers_refuse_the_same(certificate: Any, jwks: Any, at: Install
         (f"{header}.{payload}", jwks),
         ("", jwks),
         ("garbage", jwks),
-        (signed(at.keys, better), jwks),
-        (signed(at.keys, statement | {"added": 1}), jwks),
-        (signed(at.keys, {name: value for name, value in statement.items() if name != "evidence"}), jwks),
-        (signed(at.keys, []), jwks),
-        (signed(at.keys, statement, typ="JWT"), jwks),
+        (signed(installation.keys, better), jwks),
+        (signed(installation.keys, statement | {"added": 1}), jwks),
+        (signed(installation.keys, {name: value for name, value in statement.items() if name != "evidence"}), jwks),
+        (signed(installation.keys, []), jwks),
+        (signed(installation.keys, statement, typ="JWT"), jwks),
         (compact, {"keys": [stranger]}),
         (compact, {"keys": [impostor]}),
         (compact, {"keys": []}),

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from app.config import Settings
 from app.db.tables import Dataset, DeletionRequest
-from app.installation import Installation
+from app.installations import Installation
 from tests.conftest import FORM, npz
 from tests.faults import processes
 
@@ -49,7 +49,7 @@ def at_once(gateways: list[httpx.Client], call: Callable[[httpx.Client, int], ht
         return list(threads.map(one, range(CALLS)))
 
 
-def test_one_request_of_many_calls(gateways: list[httpx.Client], at: Installation, new_dataset: Make) -> None:
+def test_one_request_of_many_calls(gateways: list[httpx.Client], installation: Installation, new_dataset: Make) -> None:
     """The same call made to two gateways at once, with one Idempotency-Key, is one request with one answer."""
     new_dataset()
 
@@ -59,11 +59,13 @@ def test_one_request_of_many_calls(gateways: list[httpx.Client], at: Installatio
     answers = at_once(gateways, ask)
     assert [answer.status_code for answer in answers] == [202] * CALLS
     assert len({answer.text for answer in answers}) == 1
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         assert session.scalar(sa.select(sa.func.count()).select_from(DeletionRequest)) == 1
 
 
-def test_one_key_for_different_calls(gateways: list[httpx.Client], at: Installation, new_dataset: Make) -> None:
+def test_one_key_for_different_calls(
+    gateways: list[httpx.Client], installation: Installation, new_dataset: Make
+) -> None:
     """Of different calls with one Idempotency-Key, made at once, one is done and the others are conflicts."""
     new_dataset()
 
@@ -73,11 +75,11 @@ def test_one_key_for_different_calls(gateways: list[httpx.Client], at: Installat
     answers = at_once(gateways, ask)
     assert Counter(answer.status_code for answer in answers) == {202: 1, 409: CALLS - 1}
     assert {answer.json()["code"] for answer in answers if answer.status_code == 409} == {"idempotency_conflict"}
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         assert session.scalar(sa.select(sa.func.count()).select_from(DeletionRequest)) == 1
 
 
-def test_one_dataset_of_many_uploads(gateways: list[httpx.Client], at: Installation) -> None:
+def test_one_dataset_of_many_uploads(gateways: list[httpx.Client], installation: Installation) -> None:
     """The same upload made to two gateways at once is one dataset, and leaves the rows of one on disk."""
     content = npz()
 
@@ -86,14 +88,18 @@ def test_one_dataset_of_many_uploads(gateways: list[httpx.Client], at: Installat
 
     answers = at_once(gateways, ask)
     assert [answer.status_code for answer in answers] == [201] * CALLS
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         [dataset_id] = session.scalars(sa.select(Dataset.id))
     assert {answer.json()["id"] for answer in answers} == {dataset_id}
-    assert set(at.rows.stored()) == {dataset_id}
+    assert set(installation.rows.stored()) == {dataset_id}
 
 
 def test_the_same_person_asked_for_many_times(
-    gateways: list[httpx.Client], at: Installation, new_dataset: Make, new_model: Make, work: Callable[[], int]
+    gateways: list[httpx.Client],
+    installation: Installation,
+    new_dataset: Make,
+    new_model: Make,
+    work: Callable[[], int],
 ) -> None:
     """Requests for one person, made at once, all complete, each with a certificate, and the rows are erased once."""
     new_model(new_dataset()["id"], noise_scale=0.02)

@@ -16,7 +16,7 @@ from pydantic import SecretStr
 from app.config import Settings
 from app.db import now
 from app.db.tables import DeletionRequest, Run
-from app.installation import Installation
+from app.installations import Installation
 from app.unlearning import queue
 from app.unlearning import service as unlearning
 from app.unlearning.queue import Claimed
@@ -38,14 +38,16 @@ def request_made(new_dataset: Make, new_model: Make, forget: Make, work: Callabl
     return forget("p3")
 
 
-def runs(at: Installation) -> list[tuple[str, str]]:
+def runs(installation: Installation) -> list[tuple[str, str]]:
     """Worker and status of every run but the first, oldest first."""
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         found = session.execute(sa.select(Run.worker, Run.status).order_by(Run.started_at)).all()
     return [(worker, status) for worker, status in found][1:]
 
 
-def test_another_host_takes_over(settings: Settings, at: Installation, request_made: dict[str, Any], get: Get) -> None:
+def test_another_host_takes_over(
+    settings: Settings, installation: Installation, request_made: dict[str, Any], get: Get
+) -> None:
     """What a worker was doing that is killed is done by a worker of another host, when the lease is over."""
     with processes.worker(settings, name="w@one", hop="mid-chain", act=hops.stop) as one:
         one.pause()
@@ -53,27 +55,27 @@ def test_another_host_takes_over(settings: Settings, at: Installation, request_m
     with processes.worker(settings, name="w@two") as two:
         wait_until(lambda: get(f"/deletion-requests/{request_made['id']}")["status"] == "completed")
         assert two.stop() == 0
-    assert runs(at) == [("w@one", "abandoned"), ("w@two", "published")]
-    assert_all_done_once(at)
+    assert runs(installation) == [("w@one", "abandoned"), ("w@two", "published")]
+    assert_all_done_once(installation)
 
 
 def test_a_supervisor_takes_back_only_its_own(
-    settings: Settings, at: Installation, request_made: dict[str, Any], get: Get
+    settings: Settings, installation: Installation, request_made: dict[str, Any], get: Get
 ) -> None:
     """When a host's worker has died, the run of another host's worker stays with it."""
     patient = settings.model_copy(update={"lease_seconds": 30.0})
     with processes.worker(patient, name="w@one", hop="mid-chain", act=hops.halt) as one:
         halted = one.halted_run()
-        with at.database.writing() as session:
+        with installation.database.writing() as session:
             assert unlearning.take_back(session, worker="w@two") == 0
         halted.resume()
         wait_until(lambda: get(f"/deletion-requests/{request_made['id']}")["status"] == "completed")
         assert one.stop() == 0
-    assert runs(at) == [("w@one", "published")]
+    assert runs(installation) == [("w@one", "published")]
 
 
 def test_a_host_that_falls_silent_in_its_turn(
-    settings: Settings, at: Installation, request_made: dict[str, Any], get: Get
+    settings: Settings, installation: Installation, request_made: dict[str, Any], get: Get
 ) -> None:
     """A worker that stops in the middle of a transaction stops nobody else for longer than the server allows."""
     url = settings.resolved_database_url() + "?options=-c%20idle_in_transaction_session_timeout%3D1s"
@@ -84,8 +86,8 @@ def test_a_host_that_falls_silent_in_its_turn(
             wait_until(lambda: get(f"/deletion-requests/{request_made['id']}")["status"] == "completed", seconds=60)
             assert two.stop() == 0
         one.kill()
-    assert runs(at) == [("w@two", "published")]
-    assert_all_done_once(at)
+    assert runs(installation) == [("w@two", "published")]
+    assert_all_done_once(installation)
 
 
 CLOCKS = pytest.mark.parametrize("clock", ["+5h", "-5h"])
@@ -108,12 +110,12 @@ def on_skewed_host(settings: Settings, clock: str, *command: str) -> subprocess.
 
 CLAIM = """
 import datetime
-from app import installation
+from app import installations
 from app.config import Settings
 from app.unlearning import queue
 
 print(datetime.datetime.now(datetime.UTC).isoformat())
-with installation.opened(Settings()) as at, at.database.writing() as session:
+with installations.opened(Settings()) as at, at.database.writing() as session:
     claimed = queue.claim(session, worker="skewed", lease_seconds=600, max_requests=10)
 print(claimed.run_id if claimed else "nothing")
 """
@@ -130,52 +132,52 @@ def claim_on_skewed_host(settings: Settings, clock: str) -> str:
     return claimed
 
 
-def claim(at: Installation, *, lease_seconds: float) -> Claimed | None:
-    with at.database.writing() as session:
+def claim(installation: Installation, *, lease_seconds: float) -> Claimed | None:
+    with installation.database.writing() as session:
         return queue.claim(session, worker="honest", lease_seconds=lease_seconds, max_requests=10)
 
 
 @WITH_LIBFAKETIME
 @CLOCKS
 def test_a_skewed_host_leaves_a_run_with_its_holder(
-    settings: Settings, at: Installation, request_made: dict[str, Any], clock: str
+    settings: Settings, installation: Installation, request_made: dict[str, Any], clock: str
 ) -> None:
     """A worker whose host's clock is hours off takes no run whose lease is not over."""
-    assert claim(at, lease_seconds=60)
+    assert claim(installation, lease_seconds=60)
     assert claim_on_skewed_host(settings, clock) == "nothing"
-    assert runs(at) == [("honest", "running")]
+    assert runs(installation) == [("honest", "running")]
 
 
 @WITH_LIBFAKETIME
 @CLOCKS
 def test_a_skewed_host_takes_over(
-    settings: Settings, at: Installation, request_made: dict[str, Any], clock: str
+    settings: Settings, installation: Installation, request_made: dict[str, Any], clock: str
 ) -> None:
     """A run whose lease is over is taken over by a host whose clock is hours off; its own lease is as long as any."""
-    assert claim(at, lease_seconds=0.01)
+    assert claim(installation, lease_seconds=0.01)
     taken = claim_on_skewed_host(settings, clock)
-    assert runs(at) == [("honest", "abandoned"), ("skewed", "running")]
-    with at.database.reading() as session:
+    assert runs(installation) == [("honest", "abandoned"), ("skewed", "running")]
+    with installation.database.reading() as session:
         run = session.get_one(Run, taken)
         at_database = now(session)
     assert run.started_at < at_database
     assert datetime.timedelta(minutes=5) < run.lease_expires_at - at_database < datetime.timedelta(minutes=10)
-    assert claim(at, lease_seconds=60) is None
+    assert claim(installation, lease_seconds=60) is None
 
 
 @WITH_LIBFAKETIME
 @CLOCKS
 def test_a_skewed_host_forgets(
-    settings: Settings, at: Installation, request_made: dict[str, Any], get: Get, clock: str
+    settings: Settings, installation: Installation, request_made: dict[str, Any], get: Get, clock: str
 ) -> None:
     """A worker whose host's clock is hours off completes a request, and the times in it are the database's."""
     with on_skewed_host(settings, clock, "-m", "worker", "skewed") as process:
         wait_until(lambda: get(f"/deletion-requests/{request_made['id']}")["status"] == "completed")
         process.terminate()
         process.communicate(timeout=120)
-    assert runs(at)[-1] == ("skewed", "published")
-    with at.database.reading() as session:
+    assert runs(installation)[-1] == ("skewed", "published")
+    with installation.database.reading() as session:
         done = session.get_one(DeletionRequest, request_made["id"])
         assert done.completed_at
         assert done.created_at <= done.completed_at <= now(session)
-    assert_all_done_once(at)
+    assert_all_done_once(installation)

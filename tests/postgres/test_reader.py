@@ -9,7 +9,7 @@ from fastapi.testclient import TestClient
 from psycopg import sql
 from pydantic import SecretStr
 
-from app import accounting_main, installation
+from app import accounting_main, installations
 from app.config import Settings
 from app.db import reader
 from app.db.tables import Table
@@ -27,7 +27,7 @@ def role(postgres: Server, settings: Settings) -> Iterator[str]:
     """A role of the server that may read the test's installation."""
     name = sql.Identifier(ROLE)
     postgres.do(sql.SQL("CREATE ROLE {} LOGIN").format(name))
-    installation.set_up(settings, reader_role=ROLE)
+    installations.set_up(settings, reader_role=ROLE)
     yield ROLE
     assert settings.database_url
     database = settings.database_url.get_secret_value().rsplit("/", 1)[1]
@@ -123,7 +123,7 @@ def test_granting_again_takes_away_the_rest(postgres: Server, settings: Settings
         postgres.do(sql.SQL(statement).format(sql.Identifier(role)), database=database)
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("DELETE FROM request_events")
-        installation.set_up(settings, reader_role=role)
+        installations.set_up(settings, reader_role=role)
         for statement in ("DELETE FROM request_events", "CREATE TABLE more (id int)"):
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 connection.execute(sql.SQL(statement))
@@ -132,10 +132,10 @@ def test_granting_again_takes_away_the_rest(postgres: Server, settings: Settings
 def test_a_role_that_is_not_there(settings: Settings) -> None:
     """Granting to nobody says how to make the role."""
     with pytest.raises(InputInvalid, match="CREATE ROLE"):
-        installation.set_up(settings, reader_role="nobody_at_all")
+        installations.set_up(settings, reader_role="nobody_at_all")
 
 
 def test_sqlite_has_no_roles(set_up_once: Any) -> None:
     """On SQLite there is nothing to grant, and it says what is read-only there."""
     with pytest.raises(InputInvalid, match="read-only"):
-        installation.set_up(Settings(data_dir=set_up_once), reader_role="anybody")
+        installations.set_up(Settings(data_dir=set_up_once), reader_role="anybody")

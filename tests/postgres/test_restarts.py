@@ -17,10 +17,10 @@ import sqlalchemy as sa
 from fastapi.testclient import TestClient
 from pydantic import SecretStr
 
-from app import installation
+from app import installations
 from app.config import Settings
 from app.db.tables import DeletionRequest, Run
-from app.installation import Installation
+from app.installations import Installation
 from app.main import create_app
 from tests.conftest import FORM, npz
 from tests.faults import hops, processes
@@ -48,7 +48,7 @@ def settings(mortal: Server, tmp_path: Path) -> Iterator[Settings]:
     with mortal.database() as name:
         url = SecretStr(mortal.url(name))
         settings = Settings(data_dir=tmp_path / "data", database_url=url, lease_seconds=2.0, poll_seconds=0.1)
-        installation.set_up(settings)
+        installations.set_up(settings)
         yield settings
         if not mortal.answers():
             mortal.start()
@@ -79,7 +79,7 @@ def test_a_gateway_without_its_database(gateway: TestClient, mortal: Server) -> 
 @pytest.fixture
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Gateways wait for a server for as long as it may take to start on a slow machine."""
-    monkeypatch.setattr(installation, "opened", functools.partial(installation.opened, patience_seconds=60.0))
+    monkeypatch.setattr(installations, "opened", functools.partial(installations.opened, patience_seconds=60.0))
 
 
 @pytest.mark.usefixtures("patience")
@@ -119,7 +119,13 @@ def test_setting_up_waits_for_the_database(settings: Settings, mortal: Server) -
 
 
 def test_a_server_that_crashes_under_load(
-    settings: Settings, admin_key: str, mortal: Server, at: Installation, new_dataset: Make, new_model: Make, work: Any
+    settings: Settings,
+    admin_key: str,
+    mortal: Server,
+    installation: Installation,
+    new_dataset: Make,
+    new_model: Make,
+    work: Any,
 ) -> None:
     """Every request that was accepted while the server crashed and came back is there, once, and is done."""
     new_model(new_dataset()["id"], noise_scale=0.02)
@@ -158,17 +164,17 @@ def test_a_server_that_crashes_under_load(
     assert len(accepted) >= 3
     while work():
         pass
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         stored = list(session.scalars(sa.select(DeletionRequest)))
         assert set(accepted.values()) <= {request.id for request in stored}
         assert len(stored) == len({request.subject_ref for request in stored})  # none was stored twice
-    assert_all_done_once(at)
+    assert_all_done_once(installation)
 
 
 def test_a_run_outlives_a_restart(
     settings: Settings,
     mortal: Server,
-    at: Installation,
+    installation: Installation,
     new_dataset: Make,
     new_model: Make,
     forget: Make,
@@ -187,13 +193,13 @@ def test_a_run_outlives_a_restart(
         halted.resume()
         wait_until(lambda: get(f"/deletion-requests/{request['id']}")["status"] == "completed")
         assert long.stop() == 0
-    assert_all_done_once(at)
-    with at.database.reading() as session:
+    assert_all_done_once(installation)
+    with installation.database.reading() as session:
         assert set(session.scalars(sa.select(Run.status))) == {"published"}
 
 
 def test_an_idle_worker_outlives_a_restart(
-    settings: Settings, mortal: Server, at: Installation, new_dataset: Make, new_model: Make, get: Get
+    settings: Settings, mortal: Server, installation: Installation, new_dataset: Make, new_model: Make, get: Get
 ) -> None:
     """A worker that looks for work while the server restarts finds what comes afterwards."""
     with processes.worker(settings) as worker:
@@ -204,10 +210,12 @@ def test_an_idle_worker_outlives_a_restart(
         model = new_model(new_dataset()["id"])
         wait_until(lambda: get(f"/models/{model['id']}")["status"] == "live")
         assert worker.stop() == 0
-    assert_all_done_once(at)
+    assert_all_done_once(installation)
 
 
-def test_lethe_up_outlives_an_outage(settings: Settings, mortal: Server, at: Installation, admin_key: str) -> None:
+def test_lethe_up_outlives_an_outage(
+    settings: Settings, mortal: Server, installation: Installation, admin_key: str
+) -> None:
     """`lethe up` on PostgreSQL answers 503 during a long outage, and its worker works when the server is back."""
     assert settings.database_url
     environment = {"database_url": settings.database_url.get_secret_value(), "poll_seconds": "0.1"}
@@ -225,4 +233,4 @@ def test_lethe_up_outlives_an_outage(settings: Settings, mortal: Server, at: Ins
             model = client.post("/models", json=body).json()
             wait_until(lambda: client.get(f"/models/{model['id']}").json()["status"] == "live")
         assert lethe.end() == 0
-    assert_all_done_once(at)
+    assert_all_done_once(installation)

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from app import installation
+from app import installations
 from app.backup import restoring, service, tombstones
 from app.config import Settings
-from app.installation import Installation
+from app.installations import Installation
 from tests.app.backup.conftest import quietly
 from tests.faults.checks import assert_all_done_once
 from tests.s3.server import Server
@@ -19,7 +19,7 @@ Make = Callable[..., dict[str, Any]]
 
 def test_from_a_bucket_into_a_bucket(
     s3: Server,
-    at: Installation,
+    installation: Installation,
     tmp_path: Path,
     new_dataset: Make,
     new_model: Make,
@@ -28,18 +28,18 @@ def test_from_a_bucket_into_a_bucket(
 ) -> None:
     """Rows that were in a bucket are restored into another one, but for those of whoever was forgotten since."""
     dataset = new_dataset(rows=5000)
-    slots = slots_of(at, dataset["id"], "p4500")
+    slots = slots_of(installation, dataset["id"], "p4500")
     new_model(dataset["id"])
     work()
     archive, key_file = tmp_path / "archive", tmp_path / "key"
-    service.back_up(at, archive, key_file=key_file, progress=quietly)
+    service.back_up(installation, archive, key_file=key_file, progress=quietly)
     forget("p4500")
     work()
-    tombstones.record(at)
+    tombstones.record(installation)
     other = Settings(data_dir=tmp_path / "other", store_url=f"s3://{s3.new_bucket()}/lethe")
-    own = at.settings.resolved_tombstones()
+    own = installation.settings.resolved_tombstones()
     restoring.restore(other, archive, key_file=key_file, remembered_in=own, progress=quietly)
-    with installation.opened(other) as again:
+    with installations.opened(other) as again:
         assert not rows_of(again, dataset["id"]).features[slots].any()
         while runner.run_next(again, worker="test"):
             pass

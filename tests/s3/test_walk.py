@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from app import installation
+from app import installations
 from app.accounting import certificates
 from app.config import Settings
 from app.errors import InstallationMismatch, WeightsDestroyed
-from app.installation import Installation
+from app.installations import Installation
 from app.keys import KeyEncryptionKeyLost
 from app.vault.store import StoreKeepsVersions
 from tests.conftest import people
@@ -31,7 +31,7 @@ def test_learn_forget_and_certify(
     s3: Server,
     bucket: str,
     settings: Settings,
-    at: Installation,
+    installation: Installation,
     gateway: TestClient,
     new_dataset: Make,
     new_model: Make,
@@ -45,10 +45,10 @@ def test_learn_forget_and_certify(
     work()
     first = f"/v1/models/{model['id']}/versions/1/weights"
     assert gateway.get(first).status_code == 200
-    with at.database.reading():
-        [version_id] = at.weights.version_ids()
-    [slot] = slots_of(at, dataset["id"], "p5")
-    backup, row = s3.contents(bucket), rows_of(at, dataset["id"]).features[slot].tobytes()
+    with installation.database.reading():
+        [version_id] = installation.weights.version_ids()
+    [slot] = slots_of(installation, dataset["id"], "p5")
+    backup, row = s3.contents(bucket), rows_of(installation, dataset["id"]).features[slot].tobytes()
 
     request = forget("p5")
     work()
@@ -57,8 +57,8 @@ def test_learn_forget_and_certify(
     certificate = get(f"/certificates/{owed['certificate_id']}")
     assert certificates.verify(certificate["jws"], gateway.get("/.well-known/jwks.json").json()).guarantees
     assert gateway.get(first).status_code == 410
-    assert not rows_of(at, dataset["id"]).features[slot].any()
-    assert_all_done_once(at)
+    assert not rows_of(installation, dataset["id"]).features[slot].any()
+    assert_all_done_once(installation)
 
     files = [path.read_bytes() for path in settings.data_dir.rglob("*") if path.is_file()]
     assert not any(row in content for content in (*files, *s3.contents(bucket).values()))
@@ -66,14 +66,14 @@ def test_learn_forget_and_certify(
         if name not in s3.contents(bucket):
             s3.write(bucket, name, content)
     with pytest.raises(WeightsDestroyed):
-        at.weights.get(version_id)
+        installation.weights.get(version_id)
 
 
 def test_rows_are_added(
     s3: Server,
     bucket: str,
     settings: Settings,
-    at: Installation,
+    installation: Installation,
     gateway: TestClient,
     new_dataset: Make,
     new_model: Make,
@@ -94,23 +94,23 @@ def test_rows_are_added(
     staged = {name: content for name, content in s3.contents(bucket).items() if name not in before}
     assert staged
     assert not any((settings.data_dir / "blocks").glob(f"{addition}*.sealed"))
-    there, null = slots_of(at, dataset["id"], "new1", "new2")
-    with installation.opened(settings) as other:
+    there, null = slots_of(installation, dataset["id"], "new1", "new2")
+    with installations.opened(settings) as other:
         forget("new2")
         assert runner.run_next(other, worker="w2")
-    features = rows_of(at, dataset["id"]).features
+    features = rows_of(installation, dataset["id"]).features
     assert (features[there].any(), features[null].any()) == (True, False)
     assert not staged.keys() & s3.contents(bucket).keys()
-    assert set(at.rows.stored()) == {dataset["id"]}
+    assert set(installation.rows.stored()) == {dataset["id"]}
     row = features[there].tobytes()
     assert not any(row in content for content in staged.values())
     assert get("/runs")["items"][0]["kind"] == "relearn"
-    assert_all_done_once(at)
+    assert_all_done_once(installation)
 
 
 def test_two_hosts(
     settings: Settings,
-    at: Installation,
+    installation: Installation,
     new_dataset: Make,
     new_model: Make,
     forget: Make,
@@ -121,19 +121,19 @@ def test_two_hosts(
     dataset = new_dataset()
     new_model(dataset["id"], noise_scale=0.02)
     work()
-    with installation.opened(settings) as other:
+    with installations.opened(settings) as other:
         for number in range(4):
             request = forget(f"p{number}")
-            assert runner.run_next(other if number % 2 else at, worker=f"w{number % 2}")
+            assert runner.run_next(other if number % 2 else installation, worker=f"w{number % 2}")
             assert get(f"/deletion-requests/{request['id']}")["status"] == "completed"
-        for host in (at, other):
+        for host in (installation, other):
             assert_all_done_once(host)
 
 
 def test_an_outage_loses_nothing(
     settings: Settings,
     s3: Server,
-    at: Installation,
+    installation: Installation,
     new_dataset: Make,
     new_model: Make,
     forget: Make,
@@ -144,23 +144,23 @@ def test_an_outage_loses_nothing(
     """While the bucket is away a run fails and is handed back; once it is back, the request completes."""
     dataset = new_dataset()
     model = new_model(dataset["id"], noise_scale=0.02)
-    assert runner.run_next(at, worker="w")
+    assert runner.run_next(installation, worker="w")
     request = forget("p3")
     monkeypatch.setenv("AWS_ENDPOINT_URL", "https://127.0.0.1:1")
     monkeypatch.setattr("app.vault.s3._RETRIES", 0)
-    with installation.opened(settings) as cut_off, contextlib.suppress(OSError):
+    with installations.opened(settings) as cut_off, contextlib.suppress(OSError):
         runner.run_next(cut_off, worker="w")
     assert get(f"/deletion-requests/{request['id']}")["status"] == "accepted"
     assert get(f"/models/{model['id']}")["error_code"] == "StoreUnavailable"
     for name, value in s3.environment.items():
         monkeypatch.setenv(name, value)
     wait_until(lambda: work() and get(f"/deletion-requests/{request['id']}")["status"] == "completed", seconds=90)
-    assert_all_done_once(at)
+    assert_all_done_once(installation)
 
 
 def test_keys_are_changed_while_the_service_runs(
     settings: Settings,
-    at: Installation,
+    installation: Installation,
     new_dataset: Make,
     new_model: Make,
     forget: Make,
@@ -173,32 +173,32 @@ def test_keys_are_changed_while_the_service_runs(
     work()
     shutil.copytree(settings.data_dir / "weights" / "keys", tmp_path / "backup")
     for _ in range(2):
-        installation.rotate_key_encryption_key(settings)
+        installations.rotate_key_encryption_key(settings)
     forget("p1")
     work()
-    assert_all_done_once(at)
+    assert_all_done_once(installation)
     for key in (tmp_path / "backup").iterdir():
         shutil.copy(key, settings.data_dir / "weights" / "keys")
         with pytest.raises((KeyEncryptionKeyLost, WeightsDestroyed)):
-            at.weights.get(key.stem)
+            installation.weights.get(key.stem)
 
 
 def test_a_bucket_that_keeps_versions_stops_the_start(s3: Server, settings: Settings) -> None:
     """An installation is not set up on a bucket with versioning."""
     settings = settings.model_copy(update={"store_url": f"s3://{s3.new_bucket(versioning='Enabled')}"})
     with pytest.raises(StoreKeepsVersions):
-        installation.set_up(settings)
+        installations.set_up(settings)
 
 
 def test_a_lost_key_encryption_key_is_not_made_anew(
-    settings: Settings, at: Installation, new_dataset: Make, tmp_path: Path
+    settings: Settings, installation: Installation, new_dataset: Make, tmp_path: Path
 ) -> None:
     """Where something is sealed and its key-encryption key is missing, the start is refused until it is back."""
     new_dataset()
     kek = settings.resolved_key_encryption_key_file()
     kek.rename(tmp_path / "away")
     with pytest.raises(InstallationMismatch, match="put it back"):
-        installation.set_up(settings)
+        installations.set_up(settings)
     assert not kek.exists()
     (tmp_path / "away").rename(kek)
-    installation.set_up(settings)
+    installations.set_up(settings)

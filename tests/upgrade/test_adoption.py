@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from tests.app.test_installation import Changed
 
-from app import installation, key_checks
+from app import installations, key_checks
 from app.config import Settings
 from app.db.tables import Dataset, Record
 from app.errors import InstallationMismatch
 from app.rows import records
-from tests.app.test_installation import Changed
 
 FIXTURE = Path(__file__).with_name("data_folder_0001.tar.xz")
 VERSIONS = Path(__file__).parents[2] / "migrations" / "versions"
@@ -39,21 +39,21 @@ def revision(settings: Settings) -> str:
 
 def test_keys_that_fit_are_taken(settings: Settings) -> None:
     """With the keys that its data was stored under a database is upgraded, and knows them from then on."""
-    installation.set_up(settings)
-    with installation.opened(settings) as at:
-        known = key_checks.of_database(at.database)
+    installations.set_up(settings)
+    with installations.opened(settings) as installation:
+        known = key_checks.of_database(installation.database)
     assert known is not None
     assert known.check_values.keys() == {"subject.key", "digest.key", "webhook.key", "signing.jwk", "kek"}
     assert (settings.data_dir / "installation.id").read_text() == known.id
     Changed(settings.data_dir / "keys" / "webhook.key")
     with pytest.raises(InstallationMismatch, match="webhook"):
-        installation.set_up(settings)
+        installations.set_up(settings)
 
 
 def test_records_get_check_values(settings: Settings) -> None:
     """Every record that was there has one after the upgrade, which holds, and from then on one without is damaged."""
-    installation.set_up(settings)
-    with installation.opened(settings) as at, at.database.reading() as session:
+    installations.set_up(settings)
+    with installations.opened(settings) as installation, installation.database.reading() as session:
         datasets = session.scalars(sa.select(Dataset)).all()
         assert len(datasets) == 3
         assert all(dataset.records_have_checks for dataset in datasets)
@@ -67,10 +67,10 @@ def test_a_key_that_does_not_fit_is_refused(settings: Settings, name: str) -> No
     """A key in which one character is another is named, and nothing is changed until it is put back."""
     changed = Changed(settings.data_dir / "keys" / name)
     with pytest.raises(InstallationMismatch, match=name):
-        installation.set_up(settings)
+        installations.set_up(settings)
     assert revision(settings) == "0001"
     changed.put_back()
-    installation.set_up(settings)
+    installations.set_up(settings)
     assert revision(settings) != "0001"
 
 
@@ -79,7 +79,7 @@ def test_a_key_that_is_missing_is_not_made(settings: Settings, name: str) -> Non
     """A database that is somebody's gets no new key."""
     (settings.data_dir / "keys" / name).unlink()
     with pytest.raises(InstallationMismatch, match=name):
-        installation.set_up(settings)
+        installations.set_up(settings)
     assert not (settings.data_dir / "keys" / name).exists()
     assert revision(settings) == "0001"
 
@@ -88,10 +88,10 @@ def test_the_data_folder_of_somebody_else(settings: Settings, tmp_path: Path) ->
     """A database that is somebody's is not taken by a data folder of another installation."""
     url = f"sqlite:///{settings.data_dir / 'lethe.db'}"
     other = Settings(data_dir=tmp_path / "other")
-    installation.set_up(other)
+    installations.set_up(other)
     (other.data_dir / "installation.id").unlink()
     with pytest.raises(InstallationMismatch):
-        installation.set_up(Settings.model_validate({"data_dir": other.data_dir, "database_url": url}))
+        installations.set_up(Settings.model_validate({"data_dir": other.data_dir, "database_url": url}))
     assert revision(settings) == "0001"
 
 
@@ -99,7 +99,7 @@ def test_a_data_folder_that_is_somebodys(settings: Settings) -> None:
     """A database from before the upgrade, beside a data folder that was upgraded, is not taken once more."""
     (settings.data_dir / "installation.id").write_text("ins_other")
     with pytest.raises(InstallationMismatch, match="data folder"):
-        installation.set_up(settings)
+        installations.set_up(settings)
     assert revision(settings) == "0001"
 
 
@@ -124,16 +124,16 @@ def test_killed_while_it_is_marked_it_goes_on(
     with monkeypatch.context() as patch:
         patch.setattr(owner, name, dying)
         with pytest.raises(Killed):
-            installation.set_up(settings)
+            installations.set_up(settings)
     assert revision(settings) != "0001"
-    installation.set_up(settings)
-    with installation.opened(settings) as at:
-        known = key_checks.of_database(at.database)
+    installations.set_up(settings)
+    with installations.opened(settings) as installation:
+        known = key_checks.of_database(installation.database)
     assert known is not None
     assert known.is_marked
     (settings.data_dir / "installation.id").unlink()
     with pytest.raises(InstallationMismatch, match="lacks what says"):
-        installation.set_up(settings)
+        installations.set_up(settings)
 
 
 def test_what_was_released_stays_as_it_was() -> None:

@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 from joserfc.jwk import KeySet
 
-from app import installation
+from app import installations
 from app.accounting import anchors, certificates, exports, ledger
 from app.audit import checkpoints
 from app.audit.chains import LEDGER
@@ -18,7 +18,7 @@ from app.config import Settings
 from app.db import now
 from app.db.tables import Certificate, LedgerEntry, LedgerLink, Model, Run, Version, new_id
 from app.errors import LedgerCorrupt, RunNotCancellable
-from app.installation import Installation
+from app.installations import Installation
 from app.unlearning import service as unlearning
 from tests.upgrade.test_adoption import FIXTURE
 from worker import runner
@@ -27,25 +27,25 @@ TENANT = "ten_default"
 
 
 @pytest.fixture
-def at(tmp_path: Path) -> Iterator[Installation]:
+def installation(tmp_path: Path) -> Iterator[Installation]:
     """The folder, upgraded, and nothing run since."""
     with tarfile.open(FIXTURE) as archive:
         archive.extractall(tmp_path, filter="data")
     settings = Settings(data_dir=tmp_path / "data")
-    installation.set_up(settings)
-    with installation.opened(settings) as opened:
+    installations.set_up(settings)
+    with installations.opened(settings) as opened:
         yield opened
 
 
-def verified(at: Installation) -> Any:
-    with at.database.reading() as session:
-        return anchors.verify_tenant(session, KeySet([at.keys.signing_key]), tenant_id=TENANT)
+def verified(installation: Installation) -> Any:
+    with installation.database.reading() as session:
+        return anchors.verify_tenant(session, KeySet([installation.keys.signing_key]), tenant_id=TENANT)
 
 
-def forge(at: Installation, **said: Any) -> None:
+def forge(installation: Installation, **said: Any) -> None:
     """Publish a version with an entry that claims to be of the first layout, hashed, linked and, as a worker would,
     signed."""
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         model = session.scalars(sa.select(Model).where(Model.live_version == 2)).one()
         last = session.get_one(LedgerEntry, (model.id, 2))
         run = session.scalars(sa.select(Run).where(Run.model_id == model.id, Run.status == "published").limit(1)).one()
@@ -69,60 +69,64 @@ def forge(at: Installation, **said: Any) -> None:
         hashed = ledger.entry_hash(last.hash, body)
         session.add(LedgerEntry(model_id=model.id, sequence=3, body=body, previous_hash=last.hash, hash=hashed))
         ledger.link(session, tenant_id=TENANT, kind="entry", model_id=model.id, entry=3, hash=hashed)
-        checkpoints.checkpoint_now(session, at.keys, LEDGER, tenant_id=TENANT)
+        checkpoints.checkpoint_now(session, installation.keys, LEDGER, tenant_id=TENANT)
 
 
-def test_entries_of_before_are_vouched_for(at: Installation, tmp_path: Path) -> None:
+def test_entries_of_before_are_vouched_for(installation: Installation, tmp_path: Path) -> None:
     """Their hashes are verified, their numbers are said not to be recomputed, and that they were there is signed; an
     export says the same to a stranger."""
-    found = verified(at)
+    found = verified(installation)
     assert (found.report.models, found.report.entries, found.report.not_recomputed) == (2, 0, 3)
     assert found.signed == found.links == 4
     export = tmp_path / "ledger.jsonl"
-    export.write_bytes(b"".join(exports.written(at.database.reading, KeySet([at.keys.signing_key]), tenant_id=TENANT)))
-    assert exports.verified(export, KeySet([at.keys.signing_key])).report == found.report
+    export.write_bytes(
+        b"".join(
+            exports.written(installation.database.reading, KeySet([installation.keys.signing_key]), tenant_id=TENANT)
+        )
+    )
+    assert exports.verified(export, KeySet([installation.keys.signing_key])).report == found.report
 
 
-def test_an_upgrade_vouches_once(at: Installation) -> None:
+def test_an_upgrade_vouches_once(installation: Installation) -> None:
     """What is set up again is not vouched for again, before and after something was published."""
     for _ in range(2):
-        installation.set_up(at.settings)
-        assert verified(at).report.not_recomputed == 3
-        while runner.run_next(at, worker="w"):
+        installations.set_up(installation.settings)
+        assert verified(installation).report.not_recomputed == 3
+        while runner.run_next(installation, worker="w"):
             pass
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         kinds = [json.loads(link.body)["kind"] for link in session.scalars(sa.select(LedgerLink))]
     assert kinds.count("upgraded") == 1
 
 
-def test_an_entry_that_claims_to_be_of_before_is_refused(at: Installation) -> None:
+def test_an_entry_that_claims_to_be_of_before_is_refused(installation: Installation) -> None:
     """One that is added after the upgrade is named, though every hash follows and the head is signed."""
-    forge(at)
+    forge(installation)
     with pytest.raises(LedgerCorrupt, match=r"ledger entry 3: its format is an earlier one, and no upgrade vouched"):
-        verified(at)
+        verified(installation)
 
 
-def test_what_vouches_cannot_be_used_again(at: Installation) -> None:
+def test_what_vouches_cannot_be_used_again(installation: Installation) -> None:
     """Neither the link of the upgrade, said once more, nor one that nobody signed, vouches for what came later."""
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         said = json.loads(session.get_one(LedgerLink, (TENANT, 4)).body)
     for jws in (said["jws"], "e30.e30.e30"):
-        with at.database.writing() as session:
+        with installation.database.writing() as session:
             ledger.link(session, tenant_id=TENANT, kind="upgraded", jws=jws)
         with pytest.raises(LedgerCorrupt, match=r"ledger link 5"):
-            verified(at)
+            verified(installation)
 
 
-def test_an_entry_of_before_that_was_changed_is_refused(at: Installation) -> None:
+def test_an_entry_of_before_that_was_changed_is_refused(installation: Installation) -> None:
     """What was vouched for is its hash: a body with other numbers, hashed anew, is another entry."""
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         entries = [
             LedgerEntry(**{name: getattr(entry, name) for name in ("model_id", "sequence", "body", "previous_hash")})
             for entry in session.scalars(sa.select(LedgerEntry).order_by(LedgerEntry.model_id, LedgerEntry.sequence))
         ]
     forged = next(entry for entry in entries if entry.sequence == 1)
     forged.body = ledger.canonical(json.loads(forged.body) | {"steps": 1})
-    with at.database.engine.connect() as connection:
+    with installation.database.engine.connect() as connection:
         connection.exec_driver_sql("DROP TRIGGER ledger_entries_no_update")
         previous = ledger.GENESIS
         for entry in [one for one in entries if one.model_id == forged.model_id]:
@@ -133,12 +137,12 @@ def test_an_entry_of_before_that_was_changed_is_refused(at: Installation) -> Non
             previous = hashed
         connection.commit()
     with pytest.raises(LedgerCorrupt, match=r"ledger entry 1: its format is an earlier one"):
-        verified(at)
+        verified(installation)
 
 
-def test_learning_again_cannot_be_cancelled(at: Installation) -> None:
+def test_learning_again_cannot_be_cancelled(installation: Installation) -> None:
     """A chain of before is never gone on with, also where whoever was to learn again was told not to."""
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         model = session.scalars(sa.select(Model).where(Model.live_version == 2)).one()
         assert model.wanted == "relearn"
         at_once = now(session)
@@ -164,16 +168,16 @@ def test_learning_again_cannot_be_cancelled(at: Installation) -> None:
         with pytest.raises(RunNotCancellable, match="accounted for in an earlier format"):
             unlearning.cancel(session, run)
         run.status, model.wanted = "failed", None
-    while runner.run_next(at, worker="w"):
+    while runner.run_next(installation, worker="w"):
         pass
-    assert verified(at).report.not_recomputed == 3
+    assert verified(installation).report.not_recomputed == 3
 
 
-def test_what_was_published_before_still_counts(at: Installation) -> None:
+def test_what_was_published_before_still_counts(installation: Installation) -> None:
     """The certificates of whoever is forgotten after the upgrade count the versions of before as seen."""
-    while runner.run_next(at, worker="w"):
+    while runner.run_next(installation, worker="w"):
         pass
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         statements = [certificates.statement_in(jws) for jws in session.scalars(sa.select(Certificate.jws))]
     [signed] = [statement for statement in statements if statement["format"] == "lethe-certificate/2"]
     [exposure] = signed["evidence"]["exposures"].values()

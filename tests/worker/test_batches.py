@@ -9,7 +9,7 @@ from fastapi.testclient import TestClient
 
 from app.accounting import repository as accounting_repository
 from app.db.tables import Model
-from app.installation import Installation
+from app.installations import Installation
 from tests.faults.checks import assert_all_done_once
 from worker import isolated, runner
 
@@ -19,7 +19,7 @@ Get = Callable[[str], Any]
 
 def test_people_are_forgotten_one_after_another(
     gateway: TestClient,
-    at: Installation,
+    installation: Installation,
     new_dataset: Make,
     new_model: Make,
     forget: Make,
@@ -39,13 +39,13 @@ def test_people_are_forgotten_one_after_another(
         [certified] = get(f"/deletion-requests/{request['id']}/certificate")["certificates"]
         assert gateway.post("/v1/certificates:verify", json={"jws": certified["jws"]}).json()["valid"] is True
     steps = [run["steps_total"] for run in reversed(get("/runs")["items"])]
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         entries = list(accounting_repository.all_entries(session))
         assert [ledger_body["first_step"] for ledger_body in map(_body, entries)] == [
             0,
             *(sum(steps[:number]) for number in range(1, len(steps))),
         ]
-    assert_all_done_once(at)
+    assert_all_done_once(installation)
 
 
 def _body(entry: Any) -> Any:
@@ -56,7 +56,7 @@ def _body(entry: Any) -> Any:
 def test_a_run_that_begins_at_another_batch_publishes_nothing(
     lanes: int,
     code: str,
-    at: Installation,
+    installation: Installation,
     new_dataset: Make,
     new_model: Make,
     forget: Make,
@@ -72,7 +72,7 @@ def test_a_run_that_begins_at_another_batch_publishes_nothing(
     run = isolated.run
     with monkeypatch.context() as patch:
         patch.setattr(isolated, "run", lambda made, *, first_step, **told: run(made, first_step=0, **told))
-        assert runner.run_next(at, worker="w") is True
+        assert runner.run_next(installation, worker="w") is True
     [last] = get("/runs?limit=1")["items"]
     assert (last["status"], last["error_code"]) == ("failed", code)
     assert get(f"/models/{model['id']}")["live_version"] == 1
@@ -109,7 +109,7 @@ def test_no_batch_at_all(gateway: TestClient, new_dataset: Make, get: Get, asked
 @pytest.mark.parametrize("name", ["batch_size", "num_batches", "cool_down"])
 def test_a_mechanism_of_another_format_publishes_nothing(
     gateway: TestClient,
-    at: Installation,
+    installation: Installation,
     new_dataset: Make,
     new_model: Make,
     forget: Make,
@@ -120,7 +120,7 @@ def test_a_mechanism_of_another_format_publishes_nothing(
     """A model whose stored mechanism does not say what a step reads is refused by name, and waits; its requests too."""
     model = new_model(new_dataset()["id"])
     assert work() == 1
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         found = session.get_one(Model, model["id"])
         found.mechanism = {key: value for key, value in found.mechanism.items() if key != name}
     request = forget("p3")
@@ -129,5 +129,5 @@ def test_a_mechanism_of_another_format_publishes_nothing(
     assert (answer["status"], answer["code"]) == (500, "mechanism_unreadable")
     assert "lethe migrate" in answer["detail"]
     assert get(f"/deletion-requests/{request['id']}")["status"] == "accepted"
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         assert session.get_one(Model, model["id"]).live_version == 1

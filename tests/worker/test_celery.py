@@ -24,7 +24,7 @@ from app import dispatch
 from app.backup import verification
 from app.config import Settings
 from app.db.tables import Version
-from app.installation import Installation
+from app.installations import Installation
 from tests.conftest import FORM, people
 from tests.faults import deployment, hops, processes
 from tests.faults.checks import assert_all_done_once
@@ -124,7 +124,7 @@ def test_message_says_nothing(
 def test_request_completes(
     settings: Settings,
     broker: Broker,
-    at: Installation,
+    installation: Installation,
     tmp_path: Path,
     new_dataset: Make,
     new_model: Make,
@@ -147,7 +147,7 @@ def test_request_completes(
             assert started.wait(120) == 0
         finally:
             started.kill()
-    assert_all_done_once(at)
+    assert_all_done_once(installation)
 
 
 @BOTH_BROKERS
@@ -155,7 +155,7 @@ def test_work_from_before_any_worker_is_found(
     worker: Worker,
     beat: Service,
     broker: Broker,
-    at: Installation,
+    installation: Installation,
     new_dataset: Make,
     new_model: Make,
     forget: Make,
@@ -170,7 +170,7 @@ def test_work_from_before_any_worker_is_found(
     beat.start()
     wait_until(lambda: _completed(get, request))
     assert one.child.stop() == 0
-    assert_all_done_once(at)
+    assert_all_done_once(installation)
 
 
 @BOTH_BROKERS
@@ -181,7 +181,7 @@ def test_broker_away_while_submitting(
     worker: Worker,
     beat: Service,
     broker: Broker,
-    at: Installation,
+    installation: Installation,
     live: dict[str, Any],
     forget: Make,
     get: Get,
@@ -213,11 +213,11 @@ def test_broker_away_while_submitting(
 
     wait_until(all_completed)
     assert one.child.stop() == 0
-    assert_all_done_once(at)
+    assert_all_done_once(installation)
 
 
 def test_worker_killed_in_a_run(
-    worker: Worker, beat: Service, at: Installation, live: dict[str, Any], forget: Make, get: Get
+    worker: Worker, beat: Service, installation: Installation, live: dict[str, Any], forget: Make, get: Get
 ) -> None:
     """What a Celery worker held that was killed -9 is done by another when its lease is over, once."""
     one = worker("one", hop="mid-chain", act=hops.die)
@@ -228,11 +228,11 @@ def test_worker_killed_in_a_run(
     wait_until(lambda: _completed(get, request))
     assert two.child.stop() == 0
     assert _runs(get) == [("unlearn", "published"), ("unlearn", "abandoned"), ("learn", "published")]
-    assert_all_done_once(at)
+    assert_all_done_once(installation)
 
 
-def _versions(at: Installation) -> list[tuple[str, str]]:
-    with at.database.reading() as session:
+def _versions(installation: Installation) -> list[tuple[str, str]]:
+    with installation.database.reading() as session:
         return [(version.id, version.weights_sha256) for version in session.scalars(sa.select(Version))]
 
 
@@ -240,7 +240,7 @@ def test_a_message_lost_with_its_worker(
     worker: Worker,
     beat: Service,
     broker: processes.Redis,
-    at: Installation,
+    installation: Installation,
     live: dict[str, Any],
     forget: Make,
     get: Get,
@@ -260,32 +260,32 @@ def test_a_message_lost_with_its_worker(
     wait_until(lambda: _completed(get, request))
     assert two.child.stop() == 0
     assert _runs(get) == [("unlearn", "published"), ("learn", "published")]
-    assert_all_done_once(at)
+    assert_all_done_once(installation)
 
 
 def test_a_message_doubled(
-    worker: Worker, broker: processes.Redis, at: Installation, live: dict[str, Any], forget: Make, get: Get
+    worker: Worker, broker: processes.Redis, installation: Installation, live: dict[str, Any], forget: Make, get: Get
 ) -> None:
     """Two workers that hear the bell a hundred times, before, during and after a request, do one run."""
     for _ in range(50):
-        at.bell.wake()
+        installation.notifier.wake()
     request = forget("p3")
     workers = [worker(name, lease_seconds=30.0) for name in ("one", "two")]
     wait_until(lambda: _completed(get, request))
     for _ in range(50):
-        at.bell.wake()
+        installation.notifier.wake()
     with redis.Redis(port=broker.port) as client:
         wait_until(lambda: client.llen("celery") == 0)
     assert [one.child.stop() for one in workers] == [0, 0]
     assert _runs(get) == [("unlearn", "published"), ("learn", "published")]
-    assert_all_done_once(at)
+    assert_all_done_once(installation)
 
 
 def test_a_message_delayed(
     worker: Worker,
     beat: Service,
     broker: processes.Redis,
-    at: Installation,
+    installation: Installation,
     live: dict[str, Any],
     forget: Make,
     get: Get,
@@ -300,12 +300,12 @@ def test_a_message_delayed(
         beat.start()
         wait_until(lambda: _completed(get, request))
         beat.kill()
-        before = _versions(at), _runs(get)
+        before = _versions(installation), _runs(get)
         client.rpush("celery", *held)
         wait_until(lambda: client.llen("celery") == 0)
     assert one.child.stop() == 0
-    assert (_versions(at), _runs(get)) == before
-    assert_all_done_once(at)
+    assert (_versions(installation), _runs(get)) == before
+    assert_all_done_once(installation)
 
 
 _NO_RINGS = [
@@ -361,7 +361,7 @@ def _waiting(broker: Broker) -> int:
 
 @BOTH_BROKERS
 def test_worker_outlives_whatever_is_in_the_broker(
-    worker: Worker, broker: Broker, at: Installation, live: dict[str, Any], forget: Make, get: Get
+    worker: Worker, broker: Broker, installation: Installation, live: dict[str, Any], forget: Make, get: Get
 ) -> None:
     """Strings that are no JSON, messages of others and broken ones are dropped; the worker that read them goes on, and
     does what the next ring is about."""
@@ -375,7 +375,7 @@ def test_worker_outlives_whatever_is_in_the_broker(
     assert not one.child.logged("worker.consumer_begins_anew")
     assert "no JSON" not in one.log()
     assert one.child.stop() == 0
-    assert_all_done_once(at)
+    assert_all_done_once(installation)
 
 
 def test_no_message_ends_a_worker(

@@ -13,7 +13,7 @@ from app.accounting import repository as accounting_repository
 from app.catalogue import service as catalogue
 from app.db import now
 from app.db.tables import Dataset, Model, Run
-from app.installation import Installation
+from app.installations import Installation
 from app.rows.manifest import BLOCK_ROWS
 from app.rows.row_store import RowStore
 from app.unlearning import queue
@@ -38,13 +38,13 @@ def live(new_dataset: Make, new_model: Make, work: Callable[[], int]) -> dict[st
     return model
 
 
-def _files(at: Installation, dataset_id: str) -> list[Path]:
-    return sorted((at.settings.data_dir / "blocks").glob(f"{dataset_id}.*.sealed"))
+def _files(installation: Installation, dataset_id: str) -> list[Path]:
+    return sorted((installation.settings.data_dir / "blocks").glob(f"{dataset_id}.*.sealed"))
 
 
-def _read_next(at: Installation, model_id: str) -> set[int]:
+def _read_next(installation: Installation, model_id: str) -> set[int]:
     """The blocks that the run reads which the model waits for."""
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         model = session.get_one(Model, model_id)
         plan, _ = queue.next_run(session, model, max_requests=10)
         first_step = accounting_repository.chain_steps(session, model_id=model_id)
@@ -55,21 +55,21 @@ def _read_next(at: Installation, model_id: str) -> set[int]:
 
 @pytest.mark.parametrize("damaged", ["elsewhere", "edited", "read"])
 def test_what_a_run_does_not_touch_may_be_damaged(
-    damaged: str, live: dict[str, Any], at: Installation, forget: Make, get: Get, work: Callable[[], int]
+    damaged: str, live: dict[str, Any], installation: Installation, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
     """Where a block is damaged that a run edits, or that its steps read, nothing is erased; where it is another, the
     run does what it is asked."""
     dataset = live["dataset_id"]
-    holding = {slots_of(at, dataset, f"p{number}")[0] // BLOCK_ROWS: f"p{number}" for number in range(200)}
+    holding = {slots_of(installation, dataset, f"p{number}")[0] // BLOCK_ROWS: f"p{number}" for number in range(200)}
     edited = 3 if 3 in holding else 2
     request = forget(holding[edited])
-    read = _read_next(at, live["id"])
+    read = _read_next(installation, live["id"])
     assert edited not in read
     elsewhere = next(number for number in range(6) if number not in {edited, *read})
     number = {"elsewhere": elsewhere, "edited": edited, "read": min(read)}[damaged]
-    file = _files(at, dataset)[number]
+    file = _files(installation, dataset)[number]
     file.write_bytes(flipped(file.read_bytes(), 50))
-    assert runner.run_next(at, worker="w") is True
+    assert runner.run_next(installation, worker="w") is True
     found = get(f"/datasets/{dataset}")["damage"]
     if damaged == "elsewhere":
         assert found is None
@@ -80,7 +80,11 @@ def test_what_a_run_does_not_touch_may_be_damaged(
 
 
 def test_what_is_left_is_looked_for_after_a_run_was_cut_off(
-    live: dict[str, Any], at: Installation, forget: Make, work: Callable[[], int], monkeypatch: pytest.MonkeyPatch
+    live: dict[str, Any],
+    installation: Installation,
+    forget: Make,
+    work: Callable[[], int],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A run lists what is stored of its dataset only where one before it, within the last hour, did not come to its
     end; then it destroys what that one left."""
@@ -102,15 +106,15 @@ def test_what_is_left_is_looked_for_after_a_run_was_cut_off(
     forget("p2")
     with monkeypatch.context() as patch:
         patch.setattr(RowStore, "destroy_replaced", cut_off)
-        assert runner.run_next(at, worker="w") is True
-    with at.database.writing() as session:
-        assert not at.rows.is_settled(dataset, session.get_one(Dataset, dataset).digest)
+        assert runner.run_next(installation, worker="w") is True
+    with installation.database.writing() as session:
+        assert not installation.rows.is_settled(dataset, session.get_one(Dataset, dataset).digest)
         session.execute(sa.update(Model).values(not_before=None))
     assert work() == 1
     assert settled == [dataset]
-    assert_all_done_once(at)
+    assert_all_done_once(installation)
 
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         session.execute(sa.update(Run).values(finished_at=now(session) - datetime.timedelta(hours=2)))
     forget("p3")
     assert work() == 1

@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from app.config import Settings
 from app.db.tables import Run
-from app.installation import Installation
+from app.installations import Installation
 from app.rows.opened import Rows, held_in_memory
 from lethe.proof.mechanism import Mechanism, Objective
 from tests.faults import processes
@@ -150,35 +150,35 @@ def test_a_killed_process_fails_the_run_at_once(rows: Rows) -> None:
         assert _processes_of_runs() == []
 
 
-def _files(at: Installation) -> set[Path]:
-    return {path for path in at.settings.data_dir.rglob("*") if not path.name.startswith("lethe.db")}
+def _files(installation: Installation) -> set[Path]:
+    return {path for path in installation.settings.data_dir.rglob("*") if not path.name.startswith("lethe.db")}
 
 
 def test_a_failed_run_is_gone_before_it_is_tried_again(
-    at: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
+    installation: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
     """A run whose process is killed is handed back with nothing left of it, no process, no file; then it publishes."""
     dataset = new_dataset(rows=BLOCK_ROWS + 400)
     model = new_model(dataset["id"], l2=3e-4, noise_scale=0.005)
-    before = _files(at)
+    before = _files(installation)
 
     def kill() -> None:
         wait_until(_processes_of_runs)[0].kill()
 
     killing = threading.Thread(target=kill)
     killing.start()
-    assert runner.run_next(at, worker="w") is True
+    assert runner.run_next(installation, worker="w") is True
     killing.join()
     assert _processes_of_runs() == []
-    assert _files(at) == before
+    assert _files(installation) == before
     [run] = get("/runs")["items"]
     assert (run["status"], get(f"/models/{model['id']}")["error_code"]) == ("failed", DIED)
     wait_until(work)
     request = forget("p3")
     assert work() == 1
     assert get(f"/deletion-requests/{request['id']}")["status"] == "completed"
-    assert_all_done_once(at)
-    with at.database.reading() as session:
+    assert_all_done_once(installation)
+    with installation.database.reading() as session:
         statuses = list(session.scalars(sa.select(Run.status).order_by(Run.started_at)))
     assert statuses == ["failed", "published", "published"]
 

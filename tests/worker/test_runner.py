@@ -14,7 +14,7 @@ from fastapi.testclient import TestClient
 from app.config import Settings
 from app.db.tables import Dataset, Model, Run
 from app.errors import LeaseLost
-from app.installation import Installation
+from app.installations import Installation
 from app.unlearning import queue
 from app.unlearning import service as unlearning
 from app.vault import weights
@@ -28,8 +28,8 @@ Make = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
 
 
-def _forget_pauses(at: Installation) -> None:
-    with at.database.writing() as session:
+def _forget_pauses(installation: Installation) -> None:
+    with installation.database.writing() as session:
         session.execute(sa.update(Model).values(not_before=None))
         session.execute(sa.update(Dataset).values(not_before=None))
 
@@ -38,26 +38,26 @@ def _newest_run(get: Get) -> Any:
     return get("/runs")["items"][0]
 
 
-def test_nothing_to_do(at: Installation) -> None:
+def test_nothing_to_do(installation: Installation) -> None:
     """Where nothing is due, no run is done."""
-    assert runner.run_next(at, worker="w") is False
+    assert runner.run_next(installation, worker="w") is False
 
 
 def test_weights_are_what_was_published(
-    gateway: TestClient, at: Installation, new_dataset: Make, new_model: Make, get: Get
+    gateway: TestClient, installation: Installation, new_dataset: Make, new_model: Make, get: Get
 ) -> None:
     """A run leaves one sealed version: the parameters that the gateway gives out, of the digest in its records."""
     model = new_model(new_dataset()["id"])
-    assert runner.run_next(at, worker="w") is True
+    assert runner.run_next(installation, worker="w") is True
     content = gateway.get(f"/v1/models/{model['id']}/versions/1/weights").content
     assert weights.from_safetensors(content).shape == (1, 4)
     run = _newest_run(get)
     assert (run["status"], run["steps_done"], run["worker"]) == ("published", run["steps_total"], "w")
-    assert_all_done_once(at)
+    assert_all_done_once(installation)
 
 
 def test_accuracy_is_measured_on_other_people(
-    at: Installation, new_dataset: Make, new_model: Make, get: Get, work: Callable[[], int]
+    installation: Installation, new_dataset: Make, new_model: Make, get: Get, work: Callable[[], int]
 ) -> None:
     """A model with an evaluation dataset says how often it is right there; without one it says nothing."""
     dataset, other = new_dataset(rows=300), new_dataset("others", rows=80, seed=1, first=300)
@@ -88,7 +88,7 @@ def test_damage_of_an_evaluation_dataset_keeps_nobody_waiting(
 
 
 def test_people_erased_from_the_evaluation_are_not_counted(
-    at: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
+    installation: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
     """Rows that are null do not count as measured."""
     dataset, other = new_dataset(), new_dataset("others", rows=30, seed=1, first=60)
@@ -100,20 +100,26 @@ def test_people_erased_from_the_evaluation_are_not_counted(
 
 
 def test_rows_without_a_model_are_erased(
-    at: Installation, new_dataset: Make, forget: Make, get: Get, work: Callable[[], int]
+    installation: Installation, new_dataset: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
     """A request about a dataset that no model learned from nulls the rows and completes without a certificate."""
     dataset = new_dataset(rows_each=2)
-    slots = slots_of(at, dataset["id"], "p3")
+    slots = slots_of(installation, dataset["id"], "p3")
     request = forget("p3")
     assert work() == 1
-    assert not rows_of(at, dataset["id"]).features[slots].any()
+    assert not rows_of(installation, dataset["id"]).features[slots].any()
     assert get(f"/deletion-requests/{request['id']}")["status"] == "completed"
     assert _newest_run(get)["kind"] == "erase"
 
 
 def test_a_run_that_cannot_read_its_rows_is_tried_again(
-    settings: Settings, at: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable
+    settings: Settings,
+    installation: Installation,
+    new_dataset: Make,
+    new_model: Make,
+    forget: Make,
+    get: Get,
+    work: Callable,
 ) -> None:
     """While the rows cannot be read every run fails and nobody loses; once they are back, the request completes."""
     dataset = new_dataset()
@@ -123,38 +129,49 @@ def test_a_run_that_cannot_read_its_rows_is_tried_again(
     os.rename(block, block.with_name("away"))
     block.mkdir()
     request = forget("p3")
-    assert runner.run_next(at, worker="w") is True
+    assert runner.run_next(installation, worker="w") is True
     assert _newest_run(get)["status"] == "failed"
     assert get(f"/models/{model['id']}")["error_code"] == "IsADirectoryError"
     assert get(f"/deletion-requests/{request['id']}")["status"] == "accepted"
     block.rmdir()
     os.rename(block.with_name("away"), block)
-    _forget_pauses(at)
+    _forget_pauses(installation)
     assert work() >= 1
     assert get(f"/deletion-requests/{request['id']}")["status"] == "completed"
     assert get(f"/models/{model['id']}")["error_code"] is None
-    assert_all_done_once(at)
+    assert_all_done_once(installation)
 
 
 def test_a_run_that_cannot_write_its_weights_is_tried_again(
-    settings: Settings, at: Installation, new_dataset: Make, new_model: Make, get: Get, work: Callable[[], int]
+    settings: Settings,
+    installation: Installation,
+    new_dataset: Make,
+    new_model: Make,
+    get: Get,
+    work: Callable[[], int],
 ) -> None:
     """A learning run whose weights cannot be written fails, is tried again by itself, and ends with version 1."""
     model = new_model(new_dataset()["id"])
     keys = settings.data_dir / "weights" / "keys"
     keys.rmdir()
     keys.write_text("in the way")
-    assert runner.run_next(at, worker="w") is True
+    assert runner.run_next(installation, worker="w") is True
     assert get(f"/models/{model['id']}")["error_code"] == "NotADirectoryError"
     keys.unlink()
     keys.mkdir(0o700)
     wait_until(work, seconds=60)
     assert get(f"/models/{model['id']}")["live_version"] == 1
-    assert_all_done_once(at)
+    assert_all_done_once(installation)
 
 
 def test_a_model_that_never_learns(
-    settings: Settings, at: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable
+    settings: Settings,
+    installation: Installation,
+    new_dataset: Make,
+    new_model: Make,
+    forget: Make,
+    get: Get,
+    work: Callable,
 ) -> None:
     """After three failures of its first run a model is `failed`; whoever waits for it has their rows erased."""
     dataset = new_dataset()
@@ -162,28 +179,28 @@ def test_a_model_that_never_learns(
     keys = settings.data_dir / "weights" / "keys"
     keys.rmdir()
     keys.write_text("in the way")
-    slots = slots_of(at, dataset["id"], "p3")
+    slots = slots_of(installation, dataset["id"], "p3")
     request = forget("p3")
     for _ in range(3):
-        assert runner.run_next(at, worker="w") is True
-        _forget_pauses(at)
+        assert runner.run_next(installation, worker="w") is True
+        _forget_pauses(installation)
     assert (get(f"/models/{model['id']}")["status"], get(f"/models/{model['id']}")["live_version"]) == ("failed", None)
     assert work() == 0
     done = get(f"/deletion-requests/{request['id']}")
     assert (done["status"], done["models"][0]["status"]) == ("completed", "nothing_published")
-    assert not rows_of(at, dataset["id"]).features[slots].any()
+    assert not rows_of(installation, dataset["id"]).features[slots].any()
 
 
-def test_a_lost_lease_stops_the_chain(at: Installation, new_dataset: Make, new_model: Make, get: Get) -> None:
+def test_a_lost_lease_stops_the_chain(installation: Installation, new_dataset: Make, new_model: Make, get: Get) -> None:
     """Once its run was taken, a worker's next step raises `LeaseLost`, as soon as a heartbeat has told it."""
     new_model(new_dataset()["id"])
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         claimed = queue.claim(session, worker="w", lease_seconds=30, max_requests=10)
     assert claimed
-    with Lease(at, claimed) as lease:
+    with Lease(installation, claimed) as lease:
         lease.progressed(7)
         wait_until(lambda: _newest_run(get)["steps_done"] == 7, seconds=60)
-        with at.database.writing() as session:
+        with installation.database.writing() as session:
             assert unlearning.take_back(session, worker="w") == 1
 
         def lost() -> bool:
@@ -198,34 +215,40 @@ def test_a_lost_lease_stops_the_chain(at: Installation, new_dataset: Make, new_m
 
 
 def test_weights_of_dead_runs_and_old_versions_are_destroyed(
-    at: Installation, new_dataset: Make, new_model: Make, work: Callable[[], int]
+    installation: Installation, new_dataset: Make, new_model: Make, work: Callable[[], int]
 ) -> None:
     """Weights on disk that are neither live nor of a run under way are destroyed; doing it again changes nothing."""
     new_model(new_dataset()["id"])
     assert work() == 1
     new_model(new_dataset()["id"])
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         claimed = queue.claim(session, worker="w", lease_seconds=30, max_requests=10)
     assert claimed
-    at.weights.put(claimed.version_id, weights.to_safetensors(np.zeros((1, 4))))
-    at.weights.put("ver_of_a_dead_run", b"left over")
+    installation.weights.put(claimed.version_id, weights.to_safetensors(np.zeros((1, 4))))
+    installation.weights.put("ver_of_a_dead_run", b"left over")
     for _ in range(2):
-        runner.destroy_unneeded(at)
-        assert len(at.weights.version_ids()) == 2
-        assert claimed.version_id in at.weights.version_ids()
-    with at.database.writing() as session:
+        runner.destroy_unneeded(installation)
+        assert len(installation.weights.version_ids()) == 2
+        assert claimed.version_id in installation.weights.version_ids()
+    with installation.database.writing() as session:
         unlearning.take_back(session, worker="w")
-    runner.destroy_unneeded(at)
-    assert len(at.weights.version_ids()) == 1
+    runner.destroy_unneeded(installation)
+    assert len(installation.weights.version_ids()) == 1
 
 
 @pytest.mark.parametrize("damage", ["destroyed", "changed"])
 def test_damaged_weights_are_never_continued(
-    settings: Settings, at: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get, damage: str
+    settings: Settings,
+    installation: Installation,
+    new_dataset: Make,
+    new_model: Make,
+    forget: Make,
+    get: Get,
+    damage: str,
 ) -> None:
     """Unlearning from a version whose file is gone or changed fails and says why; then the model is learned again."""
     model = new_model(new_dataset()["id"], noise_scale=0.02)
-    assert runner.run_next(at, worker="w")
+    assert runner.run_next(installation, worker="w")
     [sealed] = (settings.data_dir / "weights").glob("*.sealed")
     if damage == "destroyed":
         sealed.unlink()
@@ -233,27 +256,27 @@ def test_damaged_weights_are_never_continued(
         content = sealed.read_bytes()
         sealed.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     request = forget("p3")
-    assert runner.run_next(at, worker="w")
+    assert runner.run_next(installation, worker="w")
     found = get(f"/models/{model['id']}")
     assert found["error_code"] == {"destroyed": "weights_destroyed", "changed": "weights_unreadable"}[damage]
     assert found["live_version"] == 1
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         assert session.scalar(sa.select(sa.func.count()).where(Run.status == "published")) == 1
     time.sleep(0.6)  # the first pause after a failure
-    assert runner.run_next(at, worker="w")
+    assert runner.run_next(installation, worker="w")
     assert get(f"/deletion-requests/{request['id']}")["status"] == "completed"
     assert [run["kind"] for run in get("/runs")["items"]] == ["relearn", "unlearn", "learn"]
 
 
-def test_a_run_that_stands_still_is_let_go(at: Installation, new_dataset: Make, new_model: Make) -> None:
+def test_a_run_that_stands_still_is_let_go(installation: Installation, new_dataset: Make, new_model: Make) -> None:
     """A run whose steps stop for too long is given up by its worker, so that its lease runs out; one that moves is
     kept."""
     new_model(new_dataset()["id"])
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         claimed = queue.claim(session, worker="w", lease_seconds=30, max_requests=500)
     assert claimed is not None
-    impatient = at.settings.model_copy(update={"stall_seconds": 3.0, "lease_seconds": 0.3})
-    with Lease(dataclasses.replace(at, settings=impatient), claimed) as lease:
+    impatient = installation.settings.model_copy(update={"stall_seconds": 3.0, "lease_seconds": 0.3})
+    with Lease(dataclasses.replace(installation, settings=impatient), claimed) as lease:
         for steps in range(20):
             lease.progressed(steps)
             time.sleep(0.2)
@@ -268,12 +291,14 @@ def test_a_run_that_stands_still_is_let_go(at: Installation, new_dataset: Make, 
         wait_until(stopped)
 
 
-def test_a_model_of_another_size_is_refused(at: Installation, new_dataset: Make, new_model: Make, get: Get) -> None:
+def test_a_model_of_another_size_is_refused(
+    installation: Installation, new_dataset: Make, new_model: Make, get: Get
+) -> None:
     """Where the mechanism speaks of another number of parameters than the model has, nothing is run or published."""
     model = new_model(new_dataset()["id"])
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         stored = session.get_one(Model, model["id"])
         stored.mechanism = stored.mechanism | {"num_parameters": 3}
-    runner.run_next(at, worker="w")
+    runner.run_next(installation, worker="w")
     assert get(f"/models/{model['id']}")["error_code"] == "run_differs_from_plan"
     assert get(f"/models/{model['id']}")["live_version"] is None

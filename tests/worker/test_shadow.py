@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 from app.config import Settings
 from app.db.tables import Run
 from app.errors import LeaseLost
-from app.installation import Installation
+from app.installations import Installation
 from lethe.proof import audit
 from lethe.proof.audit import AuditPlan
 from lethe.theorems import calibration
@@ -90,7 +90,12 @@ def test_nobodys_rows_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_audit_that_is_asked_for(
-    gateway: TestClient, at: Installation, new_dataset: Make, new_model: Make, get: Get, work: Callable[[], int]
+    gateway: TestClient,
+    installation: Installation,
+    new_dataset: Make,
+    new_model: Make,
+    get: Get,
+    work: Callable[[], int],
 ) -> None:
     """An audit is a run of its own, after which the model has the version that it had, and says what was shown."""
     model = new_model(new_dataset()["id"], noise_scale=0.02, audit={"lanes": 64, "chains": 8})
@@ -109,13 +114,13 @@ def test_an_audit_that_is_asked_for(
     assert (last["audit"]["lanes"], last["audit"]["findings"]) == (512, [])
     assert last["audit"]["steps_before"] == learning["steps_total"]
     assert after["live_version"] == before["live_version"] == 1
-    assert len(at.weights.version_ids()) == 1
+    assert len(installation.weights.version_ids()) == 1
     assert work() == 0
 
 
 def test_an_audit_that_fails_is_told(
     gateway: TestClient,
-    at: Installation,
+    installation: Installation,
     new_dataset: Make,
     new_model: Make,
     get: Get,
@@ -167,7 +172,7 @@ def test_requests_come_before_audits(
 def test_killed_amid_an_audit(
     settings: Settings,
     gateway: TestClient,
-    at: Installation,
+    installation: Installation,
     new_dataset: Make,
     new_model: Make,
     get: Get,
@@ -183,11 +188,11 @@ def test_killed_amid_an_audit(
     with processes.worker(settings, name="second") as second:
         wait_until(lambda: get(f"/models/{model['id']}")["audit"]["asked_at"] is None)
         assert second.stop() == 0
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         runs = session.execute(sa.select(Run.kind, Run.status).order_by(Run.started_at)).all()
     assert [tuple(run) for run in runs] == [("learn", "published"), ("audit", "abandoned"), ("audit", "published")]
     assert get(f"/models/{model['id']}")["audit"]["last"]["findings"] == []
-    assert not runner.run_next(at, worker="third")
+    assert not runner.run_next(installation, worker="third")
 
 
 def test_an_audit_needs_no_more_than_its_law() -> None:

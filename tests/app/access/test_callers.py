@@ -13,44 +13,44 @@ from app.access.service import Scope
 from app.db import Actor, now
 from app.db.tables import ApiKey
 from app.errors import Unauthenticated
-from app.installation import Installation
+from app.installations import Installation
 
 Add = Callable[..., tuple[str, str]]
 
 
 @pytest.fixture
-def add(at: Installation, by: Actor) -> Add:
+def add(installation: Installation, by: Actor) -> Add:
     """Add a key; returns it and its id."""
 
     def make(**limits: datetime.datetime) -> tuple[str, str]:
         key = access.new_key()
-        with at.database.writing(by=by) as session:
+        with installation.database.writing(by=by) as session:
             return key, access.add_key(session, name="a", key=key, scopes=[Scope.MODELS_READ], **limits).id
 
     return make
 
 
 @pytest.fixture
-def uses(at: Installation) -> LastUses:
+def uses(installation: Installation) -> LastUses:
     """What writes last uses; its thread sleeps longer than any test takes."""
-    return LastUses(at.database)
+    return LastUses(installation.database)
 
 
-def _last_used(at: Installation, key_id: str) -> datetime.datetime | None:
-    with at.database.reading() as session:
+def _last_used(installation: Installation, key_id: str) -> datetime.datetime | None:
+    with installation.database.reading() as session:
         return session.get_one(ApiKey, key_id).last_used_at
 
 
-def test_a_key_is_believed_for_a_second(at: Installation, add: Add, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_is_believed_for_a_second(installation: Installation, add: Add, monkeypatch: pytest.MonkeyPatch) -> None:
     """A key that another process revokes works for a second at most, and is then unknown again."""
     key, key_id = add()
     assert believing._BELIEVED_SECONDS == 1.0
     monkeypatch.setattr(believing, "_BELIEVED_SECONDS", 60.0)  # the machine may be slow
-    callers = Callers(at.database)
+    callers = Callers(installation.database)
     assert callers.recall(key) is None
     caller = callers.authenticate(key)
     assert callers.recall(key) == caller
-    with at.database.writing() as session:  # as another process would: nobody here is told
+    with installation.database.writing() as session:  # as another process would: nobody here is told
         session.execute(sa.update(ApiKey).where(ApiKey.id == key_id).values(revoked_at=now(session)))
     assert callers.recall(key) == caller
     clock = time.monotonic
@@ -63,53 +63,53 @@ def test_a_key_is_believed_for_a_second(at: Installation, add: Add, monkeypatch:
 
 
 def test_what_this_process_changes_holds_at_once(
-    at: Installation, by: Actor, add: Add, monkeypatch: pytest.MonkeyPatch
+    installation: Installation, by: Actor, add: Add, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A key that was revoked here, and a policy that was changed here, are asked about again as soon as it is done."""
     monkeypatch.setattr(believing, "_BELIEVED_SECONDS", 60.0)  # the machine may be slow
     key, key_id = add()
-    callers = Callers(at.database)
+    callers = Callers(installation.database)
     callers.authenticate(key)
-    with at.database.writing(by=by) as session:
+    with installation.database.writing(by=by) as session:
         tenants.change_policy(session, {"auto_accept": False})
         assert callers.recall(key) is not None
     assert callers.recall(key) is None
     assert callers.authenticate(key).policy.auto_accept is False
-    with at.database.writing(by=by) as session:
+    with installation.database.writing(by=by) as session:
         access.revoke_key(session, key_id)
     assert callers.recall(key) is None
     with pytest.raises(Unauthenticated):
         callers.authenticate(key)
 
 
-def test_a_key_expires(at: Installation, add: Add) -> None:
+def test_a_key_expires(installation: Installation, add: Add) -> None:
     """A key lets nobody in from the moment at which it expires."""
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         key, key_id = add(expires_at=now(session) + datetime.timedelta(hours=1))
-    Callers(at.database).authenticate(key)
-    with at.database.writing() as session:
+    Callers(installation.database).authenticate(key)
+    with installation.database.writing() as session:
         expired = sa.update(ApiKey).where(ApiKey.id == key_id).values(expires_at=now(session))
         session.execute(expired)
     with pytest.raises(Unauthenticated):
-        Callers(at.database).authenticate(key)
+        Callers(installation.database).authenticate(key)
 
 
-def test_without_a_key_nothing_is_asked(at: Installation) -> None:
+def test_without_a_key_nothing_is_asked(installation: Installation) -> None:
     """A call without a key is refused without the database."""
-    callers = Callers(at.database)
-    at.database.close()
-    at.database.engine.dispose()
+    callers = Callers(installation.database)
+    installation.database.close()
+    installation.database.engine.dispose()
     for key in (None, ""):
         with pytest.raises(Unauthenticated):
             callers.authenticate(key)
 
 
-def test_uses_are_written_once_a_minute(at: Installation, add: Add, uses: LastUses) -> None:
+def test_uses_are_written_once_a_minute(installation: Installation, add: Add, uses: LastUses) -> None:
     """Any number of uses of keys is one write of all of them, and none more within the minute."""
     keys = [add() for _ in range(3)]
-    callers = Callers(at.database, used=uses.note)
+    callers = Callers(installation.database, used=uses.note)
     statements: list[str] = []
-    sa.event.listen(at.database.engine, "before_cursor_execute", lambda *given: statements.append(given[2]))
+    sa.event.listen(installation.database.engine, "before_cursor_execute", lambda *given: statements.append(given[2]))
 
     def changes() -> int:
         return sum(statement.startswith("UPDATE") for statement in statements)
@@ -119,63 +119,63 @@ def test_uses_are_written_once_a_minute(at: Installation, add: Add, uses: LastUs
     assert changes() == 0
     uses.write()
     assert changes() == 1
-    first = [_last_used(at, key_id) for _, key_id in keys]
+    first = [_last_used(installation, key_id) for _, key_id in keys]
     assert all(first)
     for key, _ in keys * 10:
         callers.authenticate(key)
     uses.write()
     assert changes() == 1
-    assert [_last_used(at, key_id) for _, key_id in keys] == first
+    assert [_last_used(installation, key_id) for _, key_id in keys] == first
     uses.close()
 
 
-def test_what_another_gateway_wrote_stays(at: Installation, add: Add, uses: LastUses) -> None:
+def test_what_another_gateway_wrote_stays(installation: Installation, add: Add, uses: LastUses) -> None:
     """Of two gateways that noted the same use, the second writes nothing; after a minute it does."""
     key, key_id = add()
-    other = LastUses(at.database)
+    other = LastUses(installation.database)
     for one in (uses, other):
-        Callers(at.database, used=one.note).authenticate(key)
+        Callers(installation.database, used=one.note).authenticate(key)
     uses.write()
-    first = _last_used(at, key_id)
+    first = _last_used(installation, key_id)
     other.write()
     assert first is not None
-    assert _last_used(at, key_id) == first
-    with at.database.writing() as session:
+    assert _last_used(installation, key_id) == first
+    with installation.database.writing() as session:
         past = first - datetime.timedelta(seconds=61)
         session.execute(sa.update(ApiKey).where(ApiKey.id == key_id).values(last_used_at=past))
-    Callers(at.database, used=other.note).authenticate(key)
+    Callers(installation.database, used=other.note).authenticate(key)
     other.close()  # writes the rest
     uses.close()
-    again = _last_used(at, key_id)
+    again = _last_used(installation, key_id)
     assert again is not None
     assert again >= first
 
 
-def test_uses_outlive_an_outage(at: Installation, add: Add, uses: LastUses) -> None:
+def test_uses_outlive_an_outage(installation: Installation, add: Add, uses: LastUses) -> None:
     """While the database refuses to be written to, what was noted is kept and written later."""
     key, key_id = add()
-    Callers(at.database, used=uses.note).authenticate(key)
+    Callers(installation.database, used=uses.note).authenticate(key)
     broken = sa.exc.OperationalError("UPDATE", {}, Exception("away"))
 
     def refuse(*_: object) -> None:
         raise broken
 
-    sa.event.listen(at.database.engine, "before_cursor_execute", refuse)
+    sa.event.listen(installation.database.engine, "before_cursor_execute", refuse)
     uses.write()
-    sa.event.remove(at.database.engine, "before_cursor_execute", refuse)
+    sa.event.remove(installation.database.engine, "before_cursor_execute", refuse)
     uses.write()
-    assert _last_used(at, key_id)
+    assert _last_used(installation, key_id)
     uses.close()
 
 
-def test_uses_outlive_another_schema(at: Installation, add: Add, uses: LastUses) -> None:
+def test_uses_outlive_another_schema(installation: Installation, add: Add, uses: LastUses) -> None:
     """While the database has not been migrated, or has been taken back, what was noted is kept, and nothing fails."""
     key, key_id = add()
-    Callers(at.database, used=uses.note).authenticate(key)
-    with at.database.engine.begin() as connection:
+    Callers(installation.database, used=uses.note).authenticate(key)
+    with installation.database.engine.begin() as connection:
         connection.exec_driver_sql("ALTER TABLE api_keys RENAME TO keys_of_another_release")
     uses.close()
-    with at.database.engine.begin() as connection:
+    with installation.database.engine.begin() as connection:
         connection.exec_driver_sql("ALTER TABLE keys_of_another_release RENAME TO api_keys")
     uses.write()
-    assert _last_used(at, key_id)
+    assert _last_used(installation, key_id)

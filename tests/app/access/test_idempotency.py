@@ -4,15 +4,15 @@ from app.access import idempotency
 from app.access.idempotency import Answer, Once
 from app.db import Database
 from app.errors import IdempotencyConflict
-from app.installation import Installation
+from app.installations import Installation
 
 ONCE = Once(name="k", fingerprint="f")
 ANSWER = Answer(status=201, location="/v1/things/1", body={"id": "1", "numbers": [1, 0.1, None]})
 
 
 @pytest.fixture
-def database(at: Installation) -> Database:
-    return at.database
+def database(installation: Installation) -> Database:
+    return installation.database
 
 
 def test_the_first_answer_is_given_again(database: Database) -> None:

@@ -10,15 +10,15 @@ from app.access.service import Caller, Scope
 from app.db import Actor, now
 from app.db.tables import ApiKey
 from app.errors import InputInvalid, KeyUnknown, LastAdminKey, ScopeMissing, Unauthenticated
-from app.installation import Installation
+from app.installations import Installation
 
 
-def test_a_key_lets_its_holder_in(at: Installation, by: Actor) -> None:
+def test_a_key_lets_its_holder_in(installation: Installation, by: Actor) -> None:
     """A key that was added authenticates with its scopes, until it is revoked."""
     key = access.new_key()
-    with at.database.writing(by=by) as session:
+    with installation.database.writing(by=by) as session:
         row = access.add_key(session, name="a", key=key, scopes=[Scope.MODELS_READ, Scope.ACCOUNTING_READ])
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         caller = access.authenticate(session, key)
     assert caller == Caller(
         key_id=row.id,
@@ -27,15 +27,15 @@ def test_a_key_lets_its_holder_in(at: Installation, by: Actor) -> None:
         policy=Policy(),
         calls_per_minute=None,
     )
-    with at.database.writing(by=by) as session:
+    with installation.database.writing(by=by) as session:
         access.revoke_key(session, row.id)
-    with at.database.reading() as session, pytest.raises(Unauthenticated):
+    with installation.database.reading() as session, pytest.raises(Unauthenticated):
         access.authenticate(session, key)
 
 
-def test_a_key_is_revoked_once(at: Installation, by: Actor) -> None:
+def test_a_key_is_revoked_once(installation: Installation, by: Actor) -> None:
     """Revoking a key that is not in force is refused."""
-    with at.database.writing(by=by) as session:
+    with installation.database.writing(by=by) as session:
         row = access.add_key(session, name="a", key="k", scopes=[])
         access.revoke_key(session, row.id)
         for key_id in (row.id, "key_0"):
@@ -44,28 +44,28 @@ def test_a_key_is_revoked_once(at: Installation, by: Actor) -> None:
 
 
 @pytest.mark.parametrize("key", [None, "", "lethe_", "\x00", "é"])
-def test_anything_else_lets_nobody_in(at: Installation, key: str | None) -> None:
+def test_anything_else_lets_nobody_in(installation: Installation, key: str | None) -> None:
     """No key, an empty one and an unknown one are refused."""
-    with at.database.reading() as session, pytest.raises(Unauthenticated):
+    with installation.database.reading() as session, pytest.raises(Unauthenticated):
         access.authenticate(session, key)
 
 
-def test_only_the_hash_is_stored(at: Installation, by: Actor) -> None:
+def test_only_the_hash_is_stored(installation: Installation, by: Actor) -> None:
     """The database holds the SHA-256 of a key and not the key, which has 256 random bits."""
     key = access.new_key()
-    with at.database.writing(by=by) as session:
+    with installation.database.writing(by=by) as session:
         row = access.add_key(session, name="a", key=key, scopes=[])
         assert row.key_hash == hashlib.sha256(key.encode()).hexdigest()
     assert len(key) == len("lethe_") + 43
     assert len({access.new_key() for _ in range(100)}) == 100
 
 
-def test_ensuring_a_key_twice_adds_it_once(at: Installation, by: Actor) -> None:
+def test_ensuring_a_key_twice_adds_it_once(installation: Installation, by: Actor) -> None:
     """Every start lets the admin key in; it is one key all the same."""
-    with at.database.writing(by=by) as session:
+    with installation.database.writing(by=by) as session:
         for _ in range(2):
             access.ensure_key(session, name="again", key="k", scopes=[Scope.ADMIN])
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         assert len(session.scalars(sa.select(ApiKey).where(ApiKey.name == "again")).all()) == 1
 
 
@@ -85,60 +85,60 @@ def test_a_scope_is_enough_for_itself(held: Scope, needed: Scope) -> None:
             caller.require(needed)
 
 
-def _of(at: Installation, key: str) -> Caller:
-    with at.database.reading() as session:
+def _of(installation: Installation, key: str) -> Caller:
+    with installation.database.reading() as session:
         return access.authenticate(session, key)
 
 
-def test_a_rotated_key_overlaps_with_the_new_one(at: Installation, by: Actor) -> None:
+def test_a_rotated_key_overlaps_with_the_new_one(installation: Installation, by: Actor) -> None:
     """The new key may do what the old one may; the old one ends with the overlap, or earlier if it would anyway."""
-    with at.database.writing(by=by) as session:
+    with installation.database.writing(by=by) as session:
         access.add_key(session, name="admin", key="a", scopes=[Scope.ADMIN])
         old = access.add_key(session, name="crm", key="old", scopes=[Scope.REQUESTS_WRITE], calls_per_minute=7)
-    maker = _of(at, "a")
-    with at.database.writing(by=by) as session:
+    maker = _of(installation, "a")
+    with installation.database.writing(by=by) as session:
         new = access.rotate_key(session, old.id, by=maker, key="new", overlap_seconds=60)
     assert (new.name, new.scopes, new.calls_per_minute, new.expires_at) == ("crm", old.scopes, 7, None)
-    assert _of(at, "old").scopes == _of(at, "new").scopes
-    with at.database.reading() as session:
+    assert _of(installation, "old").scopes == _of(installation, "new").scopes
+    with installation.database.reading() as session:
         ends = session.get_one(ApiKey, old.id).expires_at
         assert ends is not None
         assert 55 < (ends - now(session)).total_seconds() <= 60
-    with at.database.writing(by=by) as session:
+    with installation.database.writing(by=by) as session:
         access.rotate_key(session, old.id, by=maker, key="newer", overlap_seconds=3600)
         assert session.get_one(ApiKey, old.id).expires_at == ends
         access.rotate_key(session, old.id, by=maker, key="newest", overlap_seconds=0)
     with pytest.raises(Unauthenticated):
-        _of(at, "old")
-    with pytest.raises(KeyUnknown), at.database.writing(by=by) as session:
+        _of(installation, "old")
+    with pytest.raises(KeyUnknown), installation.database.writing(by=by) as session:
         access.rotate_key(session, old.id, by=maker, key="none", overlap_seconds=0)
 
 
-def test_a_rotated_key_lives_as_long(at: Installation, by: Actor) -> None:
+def test_a_rotated_key_lives_as_long(installation: Installation, by: Actor) -> None:
     """The successor of a key that was made for a month expires in a month, unless another time is asked for."""
     month = datetime.timedelta(days=30)
-    with at.database.writing(by=by) as session:
+    with installation.database.writing(by=by) as session:
         access.add_key(session, name="admin", key="a", scopes=[Scope.ADMIN])
         old = access.add_key(session, name="crm", key="old", scopes=[], expires_at=now(session) + month)
-    with at.database.writing(by=by) as session:
-        new = access.rotate_key(session, old.id, by=_of(at, "a"), key="new", overlap_seconds=0)
+    with installation.database.writing(by=by) as session:
+        new = access.rotate_key(session, old.id, by=_of(installation, "a"), key="new", overlap_seconds=0)
         assert new.expires_at is not None
         assert abs(new.expires_at - new.created_at - month) < datetime.timedelta(seconds=2)
 
 
-def test_nobody_rotates_more_than_they_have(at: Installation, by: Actor) -> None:
+def test_nobody_rotates_more_than_they_have(installation: Installation, by: Actor) -> None:
     """An admin who is no operator cannot come to an operator's key by rotating it."""
-    with at.database.writing(by=by) as session:
+    with installation.database.writing(by=by) as session:
         access.add_key(session, name="admin", key="a", scopes=[Scope.ADMIN])
         operator = access.add_key(session, name="operator", key="o", scopes=[Scope.OPERATOR])
-    with pytest.raises(ScopeMissing), at.database.writing(by=by) as session:
-        access.rotate_key(session, operator.id, by=_of(at, "a"), key="new", overlap_seconds=0)
+    with pytest.raises(ScopeMissing), installation.database.writing(by=by) as session:
+        access.rotate_key(session, operator.id, by=_of(installation, "a"), key="new", overlap_seconds=0)
 
 
-def test_somebody_is_left_to_administer(at: Installation, by: Actor) -> None:
+def test_somebody_is_left_to_administer(installation: Installation, by: Actor) -> None:
     """The last key of an admin, or operator, that does not expire is neither revoked nor made to expire by rotation;
     keys that expire, or that are revoked, do not count."""
-    with at.database.writing(by=by) as session:
+    with installation.database.writing(by=by) as session:
         [first] = session.scalars(sa.select(ApiKey)).all()
         everything = [Scope.ADMIN, Scope.OPERATOR]
         later = now(session) + datetime.timedelta(days=1)
@@ -147,20 +147,20 @@ def test_somebody_is_left_to_administer(at: Installation, by: Actor) -> None:
         other = access.add_key(session, name="other", key="o", scopes=everything)
         session.flush()
         access.revoke_key(session, other.id)
-    maker = _of(at, "d")
+    maker = _of(installation, "d")
     for attempt in (
         lambda session: access.revoke_key(session, first.id),
         lambda session: access.rotate_key(session, first.id, by=maker, key="n", overlap_seconds=9, expires_at=later),
     ):
-        with pytest.raises(LastAdminKey, match="operator"), at.database.writing(by=by) as session:
+        with pytest.raises(LastAdminKey, match="operator"), installation.database.writing(by=by) as session:
             attempt(session)
-    with at.database.writing(by=by) as session:
+    with installation.database.writing(by=by) as session:
         successor = access.rotate_key(session, first.id, by=maker, key="s", overlap_seconds=9)
         access.revoke_key(session, first.id)
-    assert _of(at, "s").scopes == frozenset(successor.scopes) == {"admin", "operator"}
+    assert _of(installation, "s").scopes == frozenset(successor.scopes) == {"admin", "operator"}
 
 
-def test_a_key_does_not_begin_expired(at: Installation, by: Actor) -> None:
+def test_a_key_does_not_begin_expired(installation: Installation, by: Actor) -> None:
     """A key whose time is over before it begins is refused."""
-    with pytest.raises(InputInvalid), at.database.writing(by=by) as session:
+    with pytest.raises(InputInvalid), installation.database.writing(by=by) as session:
         access.add_key(session, name="a", key="k", scopes=[], expires_at=now(session))

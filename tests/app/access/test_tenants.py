@@ -10,15 +10,15 @@ from app.audit import repository, verify
 from app.db import Actor
 from app.db.tables import ApiKey
 from app.errors import InputInvalid, TenantExists, TenantUnknown
-from app.installation import Installation
+from app.installations import Installation
 
 
-def test_a_tenant_begins_with_an_admin(at: Installation, by: Actor) -> None:
+def test_a_tenant_begins_with_an_admin(installation: Installation, by: Actor) -> None:
     """A new tenant has its name, its policy and one key, which is an admin's and no operator's."""
     key = access.new_key()
-    with at.database.writing(by=by) as session:
+    with installation.database.writing(by=by) as session:
         tenant = tenants.create(session, name="shop", policy=Policy(time_zone="Europe/Berlin"), admin_key=key)
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         caller = access.authenticate(session, key)
         assert caller.tenant_id == tenant.id
         assert caller.scopes == {Scope.ADMIN}
@@ -28,11 +28,11 @@ def test_a_tenant_begins_with_an_admin(at: Installation, by: Actor) -> None:
             tenants.get(session, "ten_0")
 
 
-def test_both_logs_know_of_a_tenant(at: Installation, by: Actor) -> None:
+def test_both_logs_know_of_a_tenant(installation: Installation, by: Actor) -> None:
     """Who made a tenant is in the log of the operator; the tenant's own begins with it, and both are whole."""
-    with at.database.writing(by=by) as session:
+    with installation.database.writing(by=by) as session:
         tenant = tenants.create(session, name="shop", policy=Policy(), admin_key="k")
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         theirs = list(repository.all_entries(session, tenant_id=tenant.id))
         ours = list(repository.all_entries(session, tenant_id=by.tenant_id))
     assert [(one.actor, one.action) for one in theirs] == [
@@ -44,37 +44,37 @@ def test_both_logs_know_of_a_tenant(at: Installation, by: Actor) -> None:
         assert verify.verify(tenant_id, entries, [], KeySet([])).entries == len(entries)
 
 
-def test_names_are_unique(at: Installation, by: Actor) -> None:
+def test_names_are_unique(installation: Installation, by: Actor) -> None:
     """A name that a tenant has is refused, and nothing is made."""
-    with at.database.writing(by=by) as session:
+    with installation.database.writing(by=by) as session:
         tenants.create(session, name="shop", policy=Policy(), admin_key="k1")
-    with pytest.raises(TenantExists), at.database.writing(by=by) as session:
+    with pytest.raises(TenantExists), installation.database.writing(by=by) as session:
         tenants.create(session, name="shop", policy=Policy(), admin_key="k2")
 
 
-def test_a_policy_changes_by_field(at: Installation, by: Actor) -> None:
+def test_a_policy_changes_by_field(installation: Installation, by: Actor) -> None:
     """What is given is set, what is not given stays, and what is no policy changes nothing."""
-    with at.database.writing(by=by) as session:
+    with installation.database.writing(by=by) as session:
         tenants.change_policy(session, {"grace_seconds": 60})
         tenants.change_policy(session, {"regulations": {"lgpd": {"days": 15}}})
-    with pytest.raises(InputInvalid) as refusal, at.database.writing(by=by) as session:
+    with pytest.raises(InputInvalid) as refusal, installation.database.writing(by=by) as session:
         tenants.change_policy(session, {"grace_seconds": -1, "report_seconds": 9})
     assert [fault.path for fault in refusal.value.errors] == ["policy.grace_seconds"]
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         policy = access.policy_of(session, by.tenant_id)
     assert policy == Policy.model_validate({"grace_seconds": 60, "regulations": {"lgpd": {"days": 15}}})
 
 
-def test_no_two_tenants_are_one_business(at: Installation, by: Actor) -> None:
+def test_no_two_tenants_are_one_business(installation: Installation, by: Actor) -> None:
     """No tenant takes the id by which agents address another one: what is meant for that one would come to it."""
-    with at.database.writing(by=by) as session:
+    with installation.database.writing(by=by) as session:
         tenants.change_policy(session, {"drp_business_id": "SHOP"})
         tenants.change_policy(session, {"drp_business_id": "SHOP", "grace_seconds": 5})
         other = tenants.create(session, name="other", policy=Policy(), admin_key="k1")
     theirs = Actor(tenant_id=other.id, name="key")
-    with pytest.raises(InputInvalid), at.database.writing(by=theirs) as session:
+    with pytest.raises(InputInvalid), installation.database.writing(by=theirs) as session:
         tenants.change_policy(session, {"drp_business_id": "SHOP"})
-    with pytest.raises(InputInvalid), at.database.writing(by=by) as session:
+    with pytest.raises(InputInvalid), installation.database.writing(by=by) as session:
         tenants.create(session, name="third", policy=Policy(drp_business_id="SHOP"), admin_key="k2")
-    with at.database.writing(by=theirs) as session:
+    with installation.database.writing(by=theirs) as session:
         tenants.change_policy(session, {"drp_business_id": "OTHER"})

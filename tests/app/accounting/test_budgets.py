@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 from app.accounting import budgets, certificates
 from app.db.tables import Dataset, Version
 from app.errors import AdaptiveBudgetSpent, CertificateInvalid
-from app.installation import Installation
+from app.installations import Installation
 from app.unlearning import queue, service
 from lethe.proof import conversion
 from tests.conftest import FORM, npz
@@ -86,7 +86,7 @@ def get_keys(gateway: TestClient) -> dict[str, Any]:
 
 
 def test_a_budget_that_was_made_up_afterwards(
-    at: Installation, gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, work: Work
+    installation: Installation, gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, work: Work
 ) -> None:
     """A statement whose budget is smaller than what it says was published is refused by whoever recomputes it."""
     new_model(new_dataset()["id"], noise_scale=0.05)
@@ -98,11 +98,11 @@ def test_a_budget_that_was_made_up_afterwards(
     models = list(statement["evidence"]["exposures"])
     statement["evidence"]["budgets"] = {statement["dataset"]["id"]: {"epsilon": 0.1, "delta": DELTA, "models": models}}
     with pytest.raises(CertificateInvalid, match="budget_kept"):
-        certificates.verify(certificates.sign(at.keys, statement), get_keys(gateway))
+        certificates.verify(certificates.sign(installation.keys, statement), get_keys(gateway))
 
 
 def test_nothing_is_published_beyond_it(
-    at: Installation,
+    installation: Installation,
     gateway: TestClient,
     budgeted: Budgeted,
     new_model: Make,
@@ -119,11 +119,11 @@ def test_nothing_is_published_beyond_it(
     first = forget("p1", dataset_ids=[dataset["id"]])
     work()
     assert get(f"/deletion-requests/{first['id']}")["status"] == "completed"
-    slots = slots_of(at, dataset["id"], "p2")
+    slots = slots_of(installation, dataset["id"], "p2")
     second = forget("p2", dataset_ids=[dataset["id"]])
     assert work() == 1
     assert work() == 0
-    assert not rows_of(at, dataset["id"]).features[slots].any()
+    assert not rows_of(installation, dataset["id"]).features[slots].any()
     waiting = get(f"/deletion-requests/{second['id']}")
     assert (waiting["status"], waiting["models"][0]["status"]) != ("completed", "completed")
     stands = get(f"/models/{model['id']}")
@@ -135,7 +135,7 @@ def test_nothing_is_published_beyond_it(
     done = get(f"/deletion-requests/{second['id']}")
     assert (done["status"], done["outcome"]) == ("completed", "forgotten")
     assert [one["status"] for one in done["models"]] == ["destroyed"]
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         budgets.require_kept(session, session.get_one(Dataset, dataset["id"]))
         assert (
             session.scalar(sa.select(sa.func.count()).select_from(Version).where(Version.model_id == model["id"])) == 2
@@ -143,7 +143,7 @@ def test_nothing_is_published_beyond_it(
 
 
 def test_room_that_was_taken_meanwhile(
-    at: Installation,
+    installation: Installation,
     budgeted: Budgeted,
     new_model: Make,
     forget: Make,
@@ -155,7 +155,7 @@ def test_room_that_was_taken_meanwhile(
     new_model(dataset["id"], noise_scale=0.05, audit={"lanes": 0})
     work()
     forget("p1", dataset_ids=[dataset["id"]])
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         claimed = queue.claim(session, worker="w", lease_seconds=60, max_requests=10)
         assert claimed is not None
         assert claimed.mechanism is not None
@@ -163,7 +163,7 @@ def test_room_that_was_taken_meanwhile(
         session.get_one(Dataset, dataset["id"]).lost_models = {"mdl_lost": lost}
     publish = functools.partial(
         service.publish,
-        keys=at.keys,
+        keys=installation.keys,
         run_id=claimed.run_id,
         first_step_ran=claimed.first_step,
         steps_ran=claimed.steps,
@@ -172,7 +172,7 @@ def test_room_that_was_taken_meanwhile(
         metrics={},
         observed=None,
     )
-    with at.database.writing() as session, pytest.raises(AdaptiveBudgetSpent):
+    with installation.database.writing() as session, pytest.raises(AdaptiveBudgetSpent):
         publish(session)
 
 

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from app.accounting import curve, repository
 from app.accounting.curve import Segment
 from app.db.tables import Model
-from app.installation import Installation
+from app.installations import Installation
 
 Make = Callable[..., dict[str, Any]]
 
@@ -41,9 +41,9 @@ def lived(gateway: Any, new_dataset: Make, new_model: Make, forget: Make, work: 
     return model
 
 
-def test_the_ends_are_what_was_posted(at: Installation, lived: dict[str, Any]) -> None:
+def test_the_ends_are_what_was_posted(installation: Installation, lived: dict[str, Any]) -> None:
     """Every run's last point has the epsilons and the chain of its ledger entry, and it begins where the last ended."""
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         segments, earlier = life(session, lived["id"])
         bodies = [json.loads(entry.body) for entry in repository.entries(session, model_id=lived["id"])]
     assert earlier is None
@@ -62,9 +62,11 @@ def test_the_ends_are_what_was_posted(at: Installation, lived: dict[str, Any]) -
         steps += body["steps"]
 
 
-def test_the_ends_are_what_was_certified(at: Installation, lived: dict[str, Any], get: Callable[[str], Any]) -> None:
+def test_the_ends_are_what_was_certified(
+    installation: Installation, lived: dict[str, Any], get: Callable[[str], Any]
+) -> None:
     """`deletion` and `adaptive` of each batch are those that its certificates state, to the last digit."""
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         segments, _ = life(session, lived["id"])
     by_version: dict[int, Segment] = {segment.entry["version"]: segment for segment in segments}
     seen = 0
@@ -81,9 +83,9 @@ def test_the_ends_are_what_was_certified(at: Installation, lived: dict[str, Any]
     assert seen == 3
 
 
-def test_a_page_at_a_time(at: Installation, lived: dict[str, Any]) -> None:
+def test_a_page_at_a_time(installation: Installation, lived: dict[str, Any]) -> None:
     """Pages, newest first, are the whole life, and each run's points are the same on whichever page it comes."""
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         whole, _ = life(session, lived["id"])
         paged, before = [], None
         while True:
@@ -94,29 +96,29 @@ def test_a_page_at_a_time(at: Installation, lived: dict[str, Any]) -> None:
     assert paged == whole
 
 
-def test_what_people_who_stay_have_spent_only_grows(at: Installation, lived: dict[str, Any]) -> None:
+def test_what_people_who_stay_have_spent_only_grows(installation: Installation, lived: dict[str, Any]) -> None:
     """`adaptive` of one record still there never falls, from run to run, through relearning too."""
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         segments, _ = life(session, lived["id"])
     spent = [point.epsilon.adaptive for segment in segments[::-1] for point in segment.points]
     assert spent == sorted(spent)
 
 
 def test_weights_that_were_handed_out_are_counted(
-    at: Installation, gateway: Any, new_dataset: Make, new_model: Make, work: Callable[[], int]
+    installation: Installation, gateway: Any, new_dataset: Make, new_model: Make, work: Callable[[], int]
 ) -> None:
     """Each version says how often its weights went out."""
     model = new_model(new_dataset()["id"])
     work()
     for _ in range(2):
         assert gateway.get(f"/v1/models/{model['id']}/versions/1/weights").status_code == 200
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         [segment], _ = life(session, model["id"])
     assert segment.exports == 2
 
 
-def test_a_model_without_versions(at: Installation, new_dataset: Make, new_model: Make) -> None:
+def test_a_model_without_versions(installation: Installation, new_dataset: Make, new_model: Make) -> None:
     """A model that is still learning has no curve yet."""
     model = new_model(new_dataset()["id"])
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         assert life(session, model["id"]) == ([], None)

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from app.accounting import ledger, repository, verify
 from app.db.tables import LedgerEntry, Version
 from app.errors import LedgerCorrupt
-from app.installation import Installation
+from app.installations import Installation
 
 Make = Callable[..., dict[str, Any]]
 
@@ -43,8 +43,8 @@ def copied(row: Any) -> Any:
     return type(row)(**{column.key: getattr(row, column.key) for column in sa.inspect(type(row)).column_attrs})
 
 
-def read(at: Installation) -> Story:
-    with at.database.reading() as session:
+def read(installation: Installation) -> Story:
+    with installation.database.reading() as session:
         return Story(
             entries=[copied(entry) for entry in repository.all_entries(session)],
             versions=[copied(version) for version in repository.all_versions(session)],
@@ -273,12 +273,12 @@ def test_a_version_added_is_refused(story: Story) -> None:
 
 @pytest.mark.parametrize("statement", ["UPDATE ledger_entries SET body = '{}'", "DELETE FROM ledger_entries"])
 def test_the_database_only_appends(
-    at: Installation, new_dataset: Make, new_model: Make, work: Callable[[], int], statement: str
+    installation: Installation, new_dataset: Make, new_model: Make, work: Callable[[], int], statement: str
 ) -> None:
     """The database itself refuses to alter or delete an entry, and the ledger stays whole."""
     new_model(new_dataset(rows=10)["id"])
     work()
-    with pytest.raises(sa.exc.DBAPIError, match="append-only"), at.database.writing() as session:
+    with pytest.raises(sa.exc.DBAPIError, match="append-only"), installation.database.writing() as session:
         session.execute(sa.text(statement))
-    story = read(at)
+    story = read(installation)
     assert verify.verify(story.entries, story.versions).entries == 1

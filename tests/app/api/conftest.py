@@ -14,7 +14,7 @@ from app.access import service as access
 from app.access.service import Scope
 from app.db import Actor
 from app.db.tables import Dataset, DeletionRequest, Model
-from app.installation import Installation
+from app.installations import Installation
 from tests.conftest import CLASSES
 
 Make = Callable[..., dict[str, Any]]
@@ -54,12 +54,12 @@ def upload(gateway: TestClient, npz_of: Callable[..., bytes]) -> Callable[..., h
 
 
 @pytest.fixture
-def key_with(at: Installation, by: Actor) -> Callable[..., dict[str, str]]:
+def key_with(installation: Installation, by: Actor) -> Callable[..., dict[str, str]]:
     """The header of a new API key with these scopes."""
 
     def make(*scopes: Scope) -> dict[str, str]:
         key = access.new_key()
-        with at.database.writing(by=by) as session:
+        with installation.database.writing(by=by) as session:
             access.add_key(session, name="test", key=key, scopes=scopes)
         return {"Authorization": f"Bearer {key}"}
 
@@ -94,16 +94,16 @@ def refused() -> Callable[[httpx.Response, int, str], dict[str, Any]]:
 
 
 @pytest.fixture
-def stored(at: Installation) -> Callable[[], dict[str, int]]:
+def stored(installation: Installation) -> Callable[[], dict[str, int]]:
     """How many datasets, models and deletion requests there are, and files with rows or uploads in them."""
 
     def count() -> dict[str, int]:
-        with at.database.reading() as session:
+        with installation.database.reading() as session:
             rows = {
                 table.__tablename__: session.scalar(sa.select(sa.func.count()).select_from(table)) or 0
                 for table in (Dataset, Model, DeletionRequest)
             }
-        folders = [at.settings.data_dir / name for name in ("datasets", "tmp")]
+        folders = [installation.settings.data_dir / name for name in ("datasets", "tmp")]
         return rows | {"files": sum(path.is_file() for folder in folders for path in folder.rglob("*"))}
 
     return count

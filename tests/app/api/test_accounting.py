@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 
 from app.db import Actor
 from app.db.tables import LedgerEntry
-from app.installation import Installation
+from app.installations import Installation
 
 Make = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
@@ -160,7 +160,7 @@ def test_what_a_dataset_has_spent(
 
 
 def test_a_ledger_is_recomputed(
-    live: dict[str, Any], get: Get, at: Installation, by: Actor, forget: Make, work: Work
+    live: dict[str, Any], get: Get, installation: Installation, by: Actor, forget: Make, work: Work
 ) -> None:
     """The verdict has the hash of the last entry while all of it follows; else it names the entry that does not."""
     forget("p1")
@@ -176,7 +176,7 @@ def test_a_ledger_is_recomputed(
         "head": last["hash"],
     }
     assert get(f"{path}/verdict") == whole
-    with at.database.writing(by=by) as session:
+    with installation.database.writing(by=by) as session:
         for name in session.scalars(sa.text("SELECT name FROM sqlite_master WHERE type = 'trigger'")).all():
             session.execute(sa.text(f"DROP TRIGGER {name}"))
         session.execute(sa.delete(LedgerEntry).where(LedgerEntry.sequence == 1))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
-from app.installation import Installation
+from app.installations import Installation
 from tests.conftest import npz, people
 from tests.stored import rows_of, slots_of
 
@@ -43,7 +43,11 @@ def dataset(new_dataset: Make, forget: Make, work: Callable[[], int]) -> dict[st
 
 
 def test_rows_are_added(
-    at: Installation, dataset: dict[str, Any], add: Callable[..., httpx.Response], get: Get, work: Callable[[], int]
+    installation: Installation,
+    dataset: dict[str, Any],
+    add: Callable[..., httpx.Response],
+    get: Get,
+    work: Callable[[], int],
 ) -> None:
     """The rows count as held from the 202 on; a worker writes them into slots of forgotten people, and their batch is
     gone."""
@@ -57,18 +61,18 @@ def test_rows_are_added(
     assert get(f"/datasets/{dataset['id']}/subjects/new1") == {"num_records": 1}
     before = get(f"/datasets/{dataset['id']}")
     assert (before["num_records"], before["num_subjects"], before["num_slots"]) == (19, 19, 20)
-    features = rows_of(at, dataset["id"]).features
+    features = rows_of(installation, dataset["id"]).features
     assert len(free := np.flatnonzero(~features.any(axis=1))) == 3
-    assert set(at.rows.stored()) == {dataset["id"], made["id"]}
+    assert set(installation.rows.stored()) == {dataset["id"], made["id"]}
 
     assert work() == 1
-    rows = rows_of(at, dataset["id"])
-    slots = slots_of(at, dataset["id"], "new1", "new2")
+    rows = rows_of(installation, dataset["id"])
+    slots = slots_of(installation, dataset["id"], "new1", "new2")
     assert set(free) - set(slots) == set(np.flatnonzero(~rows.features.any(axis=1)))
     assert rows.labels[slots].tolist() == np.load(io.BytesIO(people("new1", "new2")))["y"].tolist()
     assert np.linalg.norm(rows.features, axis=1).max() <= 1
-    at.rows.check(dataset["id"], get(f"/datasets/{dataset['id']}")["digest"])
-    assert set(at.rows.stored()) == {dataset["id"]}
+    installation.rows.check(dataset["id"], get(f"/datasets/{dataset['id']}")["digest"])
+    assert set(installation.rows.stored()) == {dataset["id"]}
     [applied] = get(f"/datasets/{dataset['id']}/additions")["items"]
     assert (applied["status"], applied["revision"]) == ("applied", 2)
     after = get(f"/datasets/{dataset['id']}")
@@ -110,7 +114,7 @@ def test_no_more_than_there_are_free_slots(
     dataset: dict[str, Any],
     add: Callable[..., httpx.Response],
     refused: Refused,
-    at: Installation,
+    installation: Installation,
     work: Callable[[], int],
 ) -> None:
     """More rows than free slots are refused, saying how many are free; what waits has its slots already."""
@@ -121,26 +125,30 @@ def test_no_more_than_there_are_free_slots(
     assert add(dataset["id"], people("c")).status_code == 202
     assert refused(add(dataset["id"], people("e")), 409, "dataset_full")["detail"].startswith("0 slots")
     assert work() == 1
-    assert set(at.rows.stored()) == {dataset["id"]}
+    assert set(installation.rows.stored()) == {dataset["id"]}
 
 
 def test_a_call_that_is_repeated_adds_once(
-    dataset: dict[str, Any], add: Callable[..., httpx.Response], refused: Refused, at: Installation, get: Get
+    dataset: dict[str, Any], add: Callable[..., httpx.Response], refused: Refused, installation: Installation, get: Get
 ) -> None:
     """The same key and rows give the first answer again, other rows are a conflict; nothing more is staged."""
     first = add(dataset["id"], people("a"), key="k")
     assert add(dataset["id"], people("a"), key="k").json() == first.json()
     refused(add(dataset["id"], people("b"), key="k"), 409, "idempotency_conflict")
     assert len(get(f"/datasets/{dataset['id']}/additions")["items"]) == 1
-    assert set(at.rows.stored()) == {dataset["id"], first.json()["id"]}
+    assert set(installation.rows.stored()) == {dataset["id"], first.json()["id"]}
 
 
 def test_forgotten_people_do_not_come_back(
-    gateway: TestClient, dataset: dict[str, Any], add: Callable[..., httpx.Response], refused: Refused, at: Installation
+    gateway: TestClient,
+    dataset: dict[str, Any],
+    add: Callable[..., httpx.Response],
+    refused: Refused,
+    installation: Installation,
 ) -> None:
     """Rows of somebody who was forgotten are refused, or left out if asked, until their consent is recorded."""
     refused(add(dataset["id"], people("p3", "a")), 409, "subject_suppressed")
-    assert set(at.rows.stored()) == {dataset["id"]}
+    assert set(installation.rows.stored()) == {dataset["id"]}
     skipped = add(dataset["id"], people("p3", "a"), suppressed="skip").json()
     assert (skipped["num_records"], skipped["num_suppressed"]) == (1, 1)
     lifted = gateway.post("/v1/suppressions:lift", json={"subject_id": "p3", "reason": "consent_given"})
@@ -149,7 +157,7 @@ def test_forgotten_people_do_not_come_back(
 
 
 def test_whoever_asks_before_the_rows_are_applied(
-    at: Installation,
+    installation: Installation,
     dataset: dict[str, Any],
     add: Callable[..., httpx.Response],
     forget: Make,
@@ -158,15 +166,15 @@ def test_whoever_asks_before_the_rows_are_applied(
 ) -> None:
     """A request that comes while the batch waits finds the person, who ends null, and no batch is left."""
     assert add(dataset["id"], people("new1", "new2")).status_code == 202
-    null, there = slots_of(at, dataset["id"], "new1", "new2")
+    null, there = slots_of(installation, dataset["id"], "new1", "new2")
     request = forget("new1")
     assert work() == 1
     done = get(f"/deletion-requests/{request['id']}")
     assert (done["status"], done["outcome"]) == ("completed", "forgotten")
-    features = rows_of(at, dataset["id"]).features
+    features = rows_of(installation, dataset["id"]).features
     assert not features[null].any()
     assert features[there].any()
-    assert set(at.rows.stored()) == {dataset["id"]}
+    assert set(installation.rows.stored()) == {dataset["id"]}
     assert get(f"/datasets/{dataset['id']}")["num_records"] == 18
 
 
@@ -197,21 +205,25 @@ def test_other_rows_are_refused(
 
 
 def test_rows_come_by_the_schema_of_the_dataset(
-    gateway: TestClient, add: Callable[..., httpx.Response], forget: Make, at: Installation, work: Callable[[], int]
+    gateway: TestClient,
+    add: Callable[..., httpx.Response],
+    forget: Make,
+    installation: Installation,
+    work: Callable[[], int],
 ) -> None:
     """Rows of a csv file are encoded as those of the dataset were; one row of another form refuses all."""
     rows = "".join(f"0.{row},{'ab'[row % 2]},p{row}\n" for row in range(1, 9))
     form = {"name": "people", "schema": SCHEMA}
     made = gateway.post("/v1/datasets", data=form, files={"file": ("p.csv", "x,y,who\n" + rows)}).json()
-    slots = slots_of(at, made["id"], "p2")
-    first = rows_of(at, made["id"]).features[slots]
+    slots = slots_of(installation, made["id"], "p2")
+    first = rows_of(installation, made["id"]).features[slots]
     forget("p2")
     assert work() == 1
     assert add(made["id"], b"x,y,who\n0.2,c,new\n", filename="p.csv").status_code == 422
     assert add(made["id"], people("new")).status_code == 422
     assert add(made["id"], b"x,y,who\n0.2,a,new\n", filename="p.csv").status_code == 202
     assert work() == 1
-    np.testing.assert_array_equal(rows_of(at, made["id"]).features[slots], first)
+    np.testing.assert_array_equal(rows_of(installation, made["id"]).features[slots], first)
 
 
 def test_an_unknown_dataset(add: Callable[..., httpx.Response], refused: Refused, gateway: TestClient) -> None:

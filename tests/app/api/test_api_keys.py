@@ -14,7 +14,7 @@ from pydantic import SecretStr
 
 from app.config import Settings
 from app.db.tables import ApiKey
-from app.installation import Installation
+from app.installations import Installation
 from app.main import create_app
 from tests.faults import processes
 
@@ -86,14 +86,14 @@ def test_the_last_admin_stays(gateway: TestClient, get: Get, refused: Refused, a
     refused(gateway.delete(f"/v1/api-keys/{new['id']}"), 409, "last_admin_key")
 
 
-def test_a_key_ends_by_itself(gateway: TestClient, refused: Refused, at: Installation) -> None:
+def test_a_key_ends_by_itself(gateway: TestClient, refused: Refused, installation: Installation) -> None:
     """A key may be made for a time that is to come, and opens nothing after it."""
     now = datetime.datetime.now(datetime.UTC)
     asked = {"name": "a", "scopes": ["models:read"], "expires_at": (now + datetime.timedelta(hours=1)).isoformat()}
     made = gateway.post("/v1/api-keys", json=asked).json()
     key = made["key"]
     assert gateway.get("/v1/models", headers=_as(key)).status_code == 200
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         session.execute(sa.update(ApiKey).where(ApiKey.id == made["id"]).values(expires_at=now))
     time.sleep(1.1)  # the key is asked about again
     refused(gateway.get("/v1/models", headers=_as(key)), 401, "unauthenticated")

@@ -11,8 +11,8 @@ from fastapi.testclient import TestClient
 from joserfc import jws
 from joserfc.jwk import KeySet
 
-from app.installation import Installation
-from app.operations import chores
+from app.installations import Installation
+from app.operations import periodic_jobs
 
 Refused = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
@@ -34,9 +34,11 @@ def _pages(get: Get, path: str) -> list[dict[str, Any]]:
     return items
 
 
-def test_an_outsider_recomputes_the_log(gateway: TestClient, get: Get, at: Installation, keys: list[str]) -> None:
+def test_an_outsider_recomputes_the_log(
+    gateway: TestClient, get: Get, installation: Installation, keys: list[str]
+) -> None:
     """From the answers alone anybody recomputes every hash, in every page, and what the installation signed."""
-    chores.sign_heads(at)
+    periodic_jobs.sign_heads(installation)
     entries = _pages(get, "/audit-log?limit=2")[::-1]
     assert [entry["sequence"] for entry in entries] == list(range(1, len(entries) + 1))
     assert {entry["object_id"] for entry in entries} >= set(keys)
@@ -72,11 +74,11 @@ def test_pages_stay_while_entries_are_added(gateway: TestClient, get: Get, keys:
 
 
 @pytest.mark.usefixtures("keys")
-def test_checkpoints_come_in_pages(gateway: TestClient, get: Get, at: Installation) -> None:
+def test_checkpoints_come_in_pages(gateway: TestClient, get: Get, installation: Installation) -> None:
     """Checkpoints are listed newest first."""
-    at.settings.audit_checkpoint_seconds = 1e-6
+    installation.settings.audit_checkpoint_seconds = 1e-6
     for _ in range(3):
-        chores.sign_heads(at)
+        periodic_jobs.sign_heads(installation)
         gateway.post("/v1/api-keys", json={"name": "app", "scopes": ["models:read"]})
     sequences = [one["sequence"] for one in _pages(get, "/audit-log/checkpoints?limit=2")]
     assert len(sequences) == 3
@@ -90,9 +92,11 @@ def test_a_cursor_that_no_page_gave_is_refused(gateway: TestClient, refused: Ref
     refused(gateway.get(path, params={"cursor": cursor}), 422, "input_invalid")
 
 
-def test_the_service_recomputes_the_log(gateway: TestClient, get: Get, at: Installation, keys: list[str]) -> None:
+def test_the_service_recomputes_the_log(
+    gateway: TestClient, get: Get, installation: Installation, keys: list[str]
+) -> None:
     """All of the caller's log is recomputed and held against what was signed; the first entry at fault is named."""
-    chores.sign_heads(at)
+    periodic_jobs.sign_heads(installation)
     last = get("/audit-log")["items"][0]
     verdict = gateway.post("/v1/audit-log:verify").json()
     assert verdict == {
@@ -103,7 +107,7 @@ def test_the_service_recomputes_the_log(gateway: TestClient, get: Get, at: Insta
         "head": last["hash"],
         "fault": None,
     }
-    with at.database.engine.connect() as connection:
+    with installation.database.engine.connect() as connection:
         connection.execute(sa.text("DROP TRIGGER audit_entries_no_update"))
         connection.execute(sa.text("UPDATE audit_entries SET actor = 'nobody' WHERE sequence = 3"))
         connection.commit()

@@ -11,7 +11,7 @@ from joserfc.jwk import KeySet
 
 from app.audit import repository, verify
 from app.db import Actor
-from app.installation import Installation
+from app.installations import Installation
 from app.unlearning import queue
 from tests.app.api.routes import NEEDS
 from tests.app.api.test_authorisation import ED25519, JWK, delivered, one_row
@@ -37,7 +37,7 @@ class There:
     """What a call may need, made when it is asked for."""
 
     client: TestClient
-    at: Installation
+    installation: Installation
     new_model: Callable[[], str]
 
     def made(self, path: str, **body: Any) -> str:
@@ -122,7 +122,7 @@ CALLS: Calls = {
         "PATCH", "/v1/tenant", json={"policy": {"grace_seconds": 9}}
     ),
     "POST /v1/webhook-deliveries/{delivery_id}/replay": _post(
-        lambda there: f"/v1/webhook-deliveries/{delivered(there.at, 'dr_0')}/replay"
+        lambda there: f"/v1/webhook-deliveries/{delivered(there.installation, 'dr_0')}/replay"
     ),
     "POST /v1/webhook-secret/rotate": _post("/v1/webhook-secret/rotate", json={"generation": 1}),
     "POST /v1/agents": _post("/v1/agents", json=_AGENT),
@@ -166,14 +166,14 @@ def _live_model(there: There) -> str:
 def _learning(there: There) -> str:
     """A run that has begun."""
     there.new_model()
-    with there.at.database.writing() as session:
+    with there.installation.database.writing() as session:
         claimed = queue.claim(session, worker="test", lease_seconds=60, max_requests=1)
     assert claimed
     return claimed.run_id
 
 
 def _work(there: There) -> None:
-    while runner.run_next(there.at, worker="test"):
+    while runner.run_next(there.installation, worker="test"):
         pass
 
 
@@ -183,8 +183,8 @@ def _suppressed(there: There) -> str:
 
 
 @pytest.fixture
-def there(gateway: TestClient, at: Installation, new_dataset: Make, new_model: Make) -> There:
-    return There(client=gateway, at=at, new_model=lambda: str(new_model(new_dataset()["id"])["id"]))
+def there(gateway: TestClient, installation: Installation, new_dataset: Make, new_model: Make) -> There:
+    return There(client=gateway, installation=installation, new_model=lambda: str(new_model(new_dataset()["id"])["id"]))
 
 
 def test_every_route_that_changes_something_is_called() -> None:
@@ -195,7 +195,7 @@ def test_every_route_that_changes_something_is_called() -> None:
 
 @pytest.mark.parametrize("route", sorted(CALLS | LOOKS))
 def test_what_a_caller_changes_or_looks_up_is_recorded(
-    there: There, gateway: TestClient, at: Installation, by: Actor, route: str
+    there: There, gateway: TestClient, installation: Installation, by: Actor, route: str
 ) -> None:
     """A call that changes something, or tells who is there, leaves an entry of its key, and the log is whole."""
     call = (CALLS | LOOKS)[route](there)
@@ -206,7 +206,7 @@ def test_what_a_caller_changes_or_looks_up_is_recorded(
     entries = gateway.get("/v1/audit-log").json()["items"]
     assert entries[0]["sequence"] > before
     assert {entry["actor"] for entry in entries if entry["sequence"] > before} == {key_id}
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         verify.verify(by.tenant_id, repository.all_entries(session, tenant_id=by.tenant_id), [], KeySet([]))
 
 

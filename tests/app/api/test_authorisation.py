@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
-from app import installation
+from app import installations
 from app.access import service as access
 from app.access.service import DEFAULT_TENANT, Scope
 from app.config import Settings
 from app.db import Actor, now
-from app.db.sealed import Letter
+from app.db.sealed import Payload
 from app.db.tables import WebhookDelivery, new_id
-from app.installation import Installation
+from app.installations import Installation
 from app.main import create_app
 from tests.app.api.routes import NEEDS, OPEN_TO_ALL
 from tests.conftest import FORM
@@ -71,9 +71,9 @@ def one_row(subject: str) -> dict[str, tuple[str, bytes]]:
     return {"file": ("row.npz", buffer.getvalue())}
 
 
-def delivered(at: Installation, request_id: str) -> str:
+def delivered(installation: Installation, request_id: str) -> str:
     """The id of an event about a request that its receiver has."""
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         delivery = WebhookDelivery(
             id=new_id("whd"),
             tenant_id=DEFAULT_TENANT,
@@ -81,7 +81,7 @@ def delivered(at: Installation, request_id: str) -> str:
             event="deletion_request.accepted",
             receiver_ref="https://app.example/hook",
             host="app.example",
-            letter=Letter(url="https://app.example/hook", body="{}"),
+            letter=Payload(url="https://app.example/hook", body="{}"),
             status="delivered",
             attempts=1,
             next_attempt_at=now(session),
@@ -98,12 +98,12 @@ def world(set_up_once: Path, tmp_path_factory: pytest.TempPathFactory, npz_of: C
     shutil.copytree(set_up_once, folder)
     settings = Settings(data_dir=folder, failed_calls_per_minute=0)
     admin = {"Authorization": f"Bearer {settings.resolved_admin_key_file().read_text().strip()}"}
-    with TestClient(create_app(settings)) as client, installation.opened(settings) as at:
+    with TestClient(create_app(settings)) as client, installations.opened(settings) as installation:
 
         def made(path: str, **asked: Any) -> dict[str, Any]:
             answer = client.post(f"/v1{path}", headers=admin, **asked)
             assert answer.is_success, answer.text
-            runner.run_next(at, worker="test")
+            runner.run_next(installation, worker="test")
             document: dict[str, Any] = answer.json()
             return document
 
@@ -129,12 +129,12 @@ def world(set_up_once: Path, tmp_path_factory: pytest.TempPathFactory, npz_of: C
             "name": "no-bound",
         }
         keys = {scope: access.new_key() for scope in Scope}
-        with at.database.writing(by=Actor(tenant_id=DEFAULT_TENANT, name="test")) as session:
+        with installation.database.writing(by=Actor(tenant_id=DEFAULT_TENANT, name="test")) as session:
             for scope, key in keys.items():
                 access.add_key(session, name=scope, key=key, scopes=[scope], own_requests_only=False)
         app = {"Authorization": f"Bearer {keys[Scope.REQUESTS_WRITE]}"}
         asked = client.post("/v1/deletion-requests", headers=app, json={"subject_id": "p3"}).json()["id"]
-        ids["delivery_id"] = delivered(at, asked)
+        ids["delivery_id"] = delivered(installation, asked)
         yield World(
             gateway=client,
             ids=ids,

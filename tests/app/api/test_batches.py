@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from app.access.service import Scope
 from app.api import batches
 from app.db.tables import DeletionRequest
-from app.installation import Installation
+from app.installations import Installation
 
 CSV = {"Content-Type": "text/csv"}
 Ask = Callable[..., httpx.Response]
@@ -44,13 +44,15 @@ def ask_csv(gateway: TestClient) -> Ask:
     return send
 
 
-def stored(at: Installation) -> list[DeletionRequest]:
-    with at.database.reading() as session:
+def stored(installation: Installation) -> list[DeletionRequest]:
+    with installation.database.reading() as session:
         found = session.scalars(sa.select(DeletionRequest)).all()
     return sorted(found, key=lambda request: request.particulars.external_id or "")
 
 
-def test_each_has_its_own_answer(ask: Ask, new_dataset: Callable[..., dict[str, Any]], at: Installation) -> None:
+def test_each_has_its_own_answer(
+    ask: Ask, new_dataset: Callable[..., dict[str, Any]], installation: Installation
+) -> None:
     """What is right is stored, what is wrong is said of the one that is wrong, in the order they were sent."""
     new_dataset()
     answer = ask(
@@ -73,22 +75,22 @@ def test_each_has_its_own_answer(ask: Ask, new_dataset: Callable[..., dict[str, 
         "input_invalid",
     ]
     assert body["items"][1]["errors"][0]["path"] == "subjectid"
-    assert [(one.id, one.particulars.external_id) for one in stored(at)] == [
+    assert [(one.id, one.particulars.external_id) for one in stored(installation)] == [
         (body["items"][0]["id"], "a"),
         (body["items"][2]["id"], "b"),
     ]
 
 
-def test_all_accepted_and_none(ask: Ask, at: Installation) -> None:
+def test_all_accepted_and_none(ask: Ask, installation: Installation) -> None:
     """202 if every request was accepted; 422 that says of each what is wrong, and nothing stored, if none was."""
     refused = ask({"subject_id": ""}, {"subject_id": "p1", "dataset_ids": ["ds_none"]})
     assert refused.status_code == 422
     assert refused.headers["Content-Type"] == "application/problem+json"
     assert refused.json()["code"] == "batch_refused"
     assert [fault["path"] for fault in refused.json()["errors"]] == ["requests.0.subject_id", "requests.1"]
-    assert stored(at) == []
+    assert stored(installation) == []
     assert ask({"subject_id": "p1"}, {"subject_id": "p2"}).status_code == 202
-    assert len(stored(at)) == 2
+    assert len(stored(installation)) == 2
 
 
 @pytest.mark.parametrize("count", [0, batches.MOST_AT_ONCE + 1])
@@ -97,17 +99,17 @@ def test_too_few_or_too_many(ask: Ask, count: int) -> None:
     assert ask(*[{"subject_id": "p1"}] * count).status_code == 422
 
 
-def test_a_repeated_call(ask: Ask, at: Installation) -> None:
+def test_a_repeated_call(ask: Ask, installation: Installation) -> None:
     """The same batch with the same Idempotency-Key, longer than a group, is stored once and answered alike."""
     once = {"Idempotency-Key": "nightly"}
     requests = [{"subject_id": f"p{i}", "external_id": str(i)} for i in range(batches._GROUP + 5)]
     first, second = ask(*requests, headers=once), ask(*requests, headers=once)
     assert first.status_code == second.status_code == 202
     assert first.json() == second.json()
-    assert len(stored(at)) == len(requests)
+    assert len(stored(installation)) == len(requests)
     other = ask({"subject_id": "another"}, headers=once)
     assert (other.status_code, other.json()["code"]) == (409, "idempotency_conflict")
-    assert len(stored(at)) == len(requests)
+    assert len(stored(installation)) == len(requests)
 
 
 def test_a_batch_is_found_by_its_source(ask: Ask, gateway: TestClient) -> None:
@@ -149,13 +151,13 @@ def test_requests_from_csv(ask_csv: Ask, gateway: TestClient) -> None:
         (b"subject_id\r\n\xff\r\n", "body"),
     ],
 )
-def test_what_is_no_csv_of_requests(ask_csv: Ask, at: Installation, content: bytes, path: str) -> None:
+def test_what_is_no_csv_of_requests(ask_csv: Ask, installation: Installation, content: bytes, path: str) -> None:
     """A file that cannot be read, or does not say what its columns are, is refused whole and quoted nowhere."""
     answer = ask_csv(content)
     assert answer.status_code == 422
     assert [fault["path"] for fault in answer.json()["errors"]] == [path]
     assert "p1" not in answer.text
-    assert stored(at) == []
+    assert stored(installation) == []
 
 
 def test_a_hash_instead_of_the_id(ask_csv: Ask, new_dataset: Callable[..., dict[str, Any]]) -> None:
@@ -230,7 +232,7 @@ def test_any_text_comes_back(ask_csv: Ask, gateway: TestClient, external_id: str
     assert (newest["id"], newest["external_id"]) == (answer.json()["items"][0]["id"], external_id)
 
 
-def test_a_repetition_loses_nobody(ask: Ask, gateway: TestClient, at: Installation) -> None:
+def test_a_repetition_loses_nobody(ask: Ask, gateway: TestClient, installation: Installation) -> None:
     """What was refused and would be taken now has its first answer in a repetition, and so has everybody else."""
     state = gateway.app.state  # type: ignore[attr-defined]
     wanted = [
@@ -248,7 +250,7 @@ def test_a_repetition_loses_nobody(ask: Ask, gateway: TestClient, at: Installati
         assert (again.status_code, again.json()["accepted"]) == (202, 2)
     finally:
         state.installation = usual
-    assert [request.particulars.external_id for request in stored(at)] == ["a", "b", "b"]
+    assert [request.particulars.external_id for request in stored(installation)] == ["a", "b", "b"]
 
 
 def test_metadata_has_a_size(ask: Ask) -> None:

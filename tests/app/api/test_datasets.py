@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 from app.access.service import Scope
 from app.config import Settings
 from app.db.tables import Dataset
-from app.installation import Installation
+from app.installations import Installation
 from app.main import create_app
 from tests.conftest import FORM
 from tests.stored import rows_of
@@ -226,7 +226,7 @@ def test_an_unknown_dataset_is_not_found(gateway: TestClient, refused: Callable[
 
 
 def test_a_commit_of_which_nobody_heard_keeps_the_rows(
-    upload: Callable[..., httpx.Response], gateway: TestClient, at: Installation
+    upload: Callable[..., httpx.Response], gateway: TestClient, installation: Installation
 ) -> None:
     """Where the database is lost in the middle of a commit, the call is a 503, and a repetition finds the dataset with
     its rows if the commit was made."""
@@ -251,7 +251,7 @@ def test_a_commit_of_which_nobody_heard_keeps_the_rows(
         sa.event.remove(database._sessions, "after_commit", answer_never)
     again = upload(headers={"Idempotency-Key": "k"})
     assert again.status_code == 201
-    assert rows_of(at, again.json()["id"]).num_slots == 20
+    assert rows_of(installation, again.json()["id"]).num_slots == 20
 
 
 def test_a_digest_confirms_no_guess(new_dataset: Any, forget: Any, get: Any, work: Callable[[], int]) -> None:

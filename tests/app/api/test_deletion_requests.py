@@ -12,7 +12,7 @@ from app.access.policy import Policy
 from app.access.service import Scope
 from app.accounting.certificates import statement_in
 from app.db.tables import IdempotentAnswer
-from app.installation import Installation
+from app.installations import Installation
 from app.unlearning import queue
 from app.unlearning import service as unlearning
 from app.unlearning.queue import Claimed
@@ -27,11 +27,11 @@ PLACE = "/v1/deletion-requests"
 
 
 @pytest.fixture
-def claim(at: Installation) -> Callable[[], Claimed]:
+def claim(installation: Installation) -> Callable[[], Claimed]:
     """Take the next run as a worker does that then falls silent."""
 
     def take() -> Claimed:
-        with at.database.writing() as session:
+        with installation.database.writing() as session:
             claimed = queue.claim(session, worker="silent", lease_seconds=60, max_requests=10)
         assert claimed
         return claimed
@@ -40,11 +40,11 @@ def claim(at: Installation) -> Callable[[], Claimed]:
 
 
 @pytest.fixture
-def give_up(at: Installation) -> Callable[[], None]:
+def give_up(installation: Installation) -> Callable[[], None]:
     """Hand back what the silent worker holds."""
 
     def take_back() -> None:
-        with at.database.writing() as session:
+        with installation.database.writing() as session:
             assert unlearning.take_back(session, worker="silent") == 1
 
     return take_back
@@ -155,12 +155,12 @@ def test_one_that_cannot_be_read_harms_no_other(gateway: TestClient, live: dict[
 
 
 def test_what_is_remembered_of_an_answer_names_nobody(
-    gateway: TestClient, live: dict[str, Any], at: Installation
+    gateway: TestClient, live: dict[str, Any], installation: Installation
 ) -> None:
     """An answer that is kept for repetitions says of nobody that they asked, and a repetition reads as the first."""
     once = {"Idempotency-Key": "k"}
     first = gateway.post(PLACE, json={"subject_id": "p1", "metadata": {"desk": "4"}}, headers=once).json()
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         [kept] = session.scalars(sa.select(IdempotentAnswer.answer))
     assert first["id"] in str(kept)
     assert first["subject_ref"] not in str(kept)
@@ -226,7 +226,7 @@ def test_strict_tells_an_admin_that_nothing_is_held(
 
 
 def test_two_requests_for_one_person(
-    at: Installation,
+    installation: Installation,
     live: dict[str, Any],
     forget: Make,
     shown: Make,
@@ -456,11 +456,11 @@ REVIEWED = Policy(auto_accept=False)
 
 
 @pytest.fixture
-def obey(at: Installation) -> Callable[[Policy], None]:
+def obey(installation: Installation) -> Callable[[Policy], None]:
     """Make it the tenant's policy; before the first call, because a key is believed for a second."""
 
     def write(policy: Policy) -> None:
-        with at.database.writing() as session:
+        with installation.database.writing() as session:
             people.obey(session, policy)
 
     return write

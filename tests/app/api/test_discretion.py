@@ -16,7 +16,7 @@ from app.access.policy import Policy
 from app.access.service import Scope
 from app.db.tables import WebhookDelivery
 from app.deletion import settling
-from app.installation import Installation
+from app.installations import Installation
 from tests.app.deletion import people
 
 PLACE = "/v1/deletion-requests"
@@ -115,8 +115,8 @@ def rounded(passed: datetime.timedelta) -> float:
 
 
 @pytest.fixture(params=POLICIES)
-def law(at: Installation, request: pytest.FixtureRequest) -> Policy:
-    with at.database.writing() as session:
+def law(installation: Installation, request: pytest.FixtureRequest) -> Policy:
+    with installation.database.writing() as session:
         return people.obey(session, POLICIES[request.param])
 
 
@@ -133,7 +133,12 @@ def pairs(
 @settings(max_examples=8, suppress_health_check=list(HealthCheck))
 @given(acts=st.lists(ACTS, min_size=2, max_size=6), verified=st.booleans(), works=st.sampled_from([1, 2, 9]))
 def test_whether_anything_is_held_is_not_seen(
-    at: Installation, pairs: Iterator[Pair], work: Callable[[], int], acts: list[str], verified: bool, works: int
+    installation: Installation,
+    pairs: Iterator[Pair],
+    work: Callable[[], int],
+    acts: list[str],
+    verified: bool,
+    works: int,
 ) -> None:
     """Whatever happens to a request, and whenever somebody looks, it looks the same for a person of whom there are rows
     and for one of whom there are none, however late the workers are."""
@@ -142,14 +147,14 @@ def test_whether_anything_is_held_is_not_seen(
     for turn, act in enumerate(["wait", *acts, "wait", "wait", "wait"], start=1):
         match act:
             case "wait":
-                with at.database.writing() as session:
+                with installation.database.writing() as session:
                     people.later(session, HOUR)
             case "follow" | "again":
                 pair.following = act == "follow"
                 pair.ask()
             case _:
                 pair.act(act)
-        with at.database.writing() as session:
+        with installation.database.writing() as session:
             settling.settle(session)
         if turn % works == 0:
             work()
@@ -167,11 +172,15 @@ def test_a_certificate_tells_that_a_model_held_somebody(
 
 
 def test_pages_of_what_looks_accepted(
-    at: Installation, gateway: TestClient, new_dataset: Make, work: Callable[[], int], key_with: Callable[..., Any]
+    installation: Installation,
+    gateway: TestClient,
+    new_dataset: Make,
+    work: Callable[[], int],
+    key_with: Callable[..., Any],
 ) -> None:
     """Requests are among the accepted ones until their report time, page by page, each once, and then among the
     completed ones, with those that still wait for a worker."""
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         people.obey(session, Policy(report_seconds=3600))
     new_dataset()
     app = key_with(Scope.REQUESTS_READ, Scope.REQUESTS_WRITE)
@@ -192,18 +201,18 @@ def test_pages_of_what_looks_accepted(
 
     assert listed("status=accepted") == made[::-1]
     assert listed("status=completed") == []
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         people.later(session, HOUR)
     assert listed("status=accepted") == []
     assert listed("status=completed") == made[::-1]
 
 
 def test_a_busy_service_tells_nothing(
-    at: Installation, gateway: TestClient, new_dataset: Make, key_with: Callable[..., Any]
+    installation: Installation, gateway: TestClient, new_dataset: Make, key_with: Callable[..., Any]
 ) -> None:
     """While no worker does anything, an app sees people who are held and strangers end at the same age, in every answer
     of it, and nobody before; officers see who still waits."""
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         people.obey(session, Policy(report_seconds=3 * 3600))
     new_dataset()
     app = key_with(Scope.REQUESTS_READ, Scope.REQUESTS_WRITE)
@@ -217,7 +226,7 @@ def test_a_busy_service_tells_nothing(
         assert len(set(counted.values())) == 1
         mine = [gateway.get(f"{PLACE}/{one[-1]}", headers=app).json() for one in pair.requests]
         seen.append((mine[0]["status"], mine[1]["status"], counted[mine[0]["id"]]))
-        with at.database.writing() as session:
+        with installation.database.writing() as session:
             people.later(session, HOUR)
             for delivery in session.scalars(sa.select(WebhookDelivery)):
                 delivery.created_at -= HOUR
@@ -227,12 +236,16 @@ def test_a_busy_service_tells_nothing(
 
 
 def test_what_officers_may_end_of_an_app(
-    at: Installation, gateway: TestClient, new_dataset: Make, key_with: Callable[..., Any], refused: Callable[..., Any]
+    installation: Installation,
+    gateway: TestClient,
+    new_dataset: Make,
+    key_with: Callable[..., Any],
+    refused: Callable[..., Any],
 ) -> None:
     """After the grace time nobody rejects or cancels a request of an app, whether anything is held, whatever was done;
     if it is rejected before, the app's receiver never hears that it is completed. An officer's own request may be
     rejected until a worker has claimed it."""
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         people.obey(session, Policy(report_seconds=7200, grace_seconds=3600))
     new_dataset()
     app = key_with(Scope.REQUESTS_READ, Scope.REQUESTS_WRITE)
@@ -243,7 +256,7 @@ def test_what_officers_may_end_of_an_app(
     )
     own = gateway.post(PLACE, json={"subject_id": "p3"}).json()["id"]
     assert gateway.post(f"{PLACE}/{early}/reject", json=BODIES["reject"]).status_code == 200
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         people.later(session, HOUR)
     for one in (late, stranger):
         refused(gateway.post(f"{PLACE}/{one}/reject", json=BODIES["reject"]), 409, "transition_forbidden")

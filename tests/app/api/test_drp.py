@@ -19,7 +19,7 @@ from app.access.service import Scope
 from app.config import Settings
 from app.db.tables import Agent as AgentRow
 from app.db.tables import ApiKey, AuditEntry
-from app.installation import Installation
+from app.installations import Installation
 from tests.app.webhooks.servers import serving
 from tests.app.webhooks.servers import status as answering
 
@@ -481,11 +481,13 @@ def test_an_agent_may_serve_several_tenants(agent: Agent, gateway: TestClient) -
     assert agent.exercise().status_code == 200
 
 
-def test_nothing_about_the_person_is_kept(agent: Agent, at: Installation, capfd: pytest.CaptureFixture[str]) -> None:
+def test_nothing_about_the_person_is_kept(
+    agent: Agent, installation: Installation, capfd: pytest.CaptureFixture[str]
+) -> None:
     """No claim and no reason is in any table or log."""
     request_id = agent.exercised(email="somebody", phone_number="12345678", name="Jo Doe")["request_id"]
     agent.revoke(request_id, reason="because of somebody")
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         names = sa.inspect(session.get_bind()).get_table_names()
         dump = "".join(str(session.execute(sa.text(f"SELECT * FROM {name}")).all()) for name in names)
     assert request_id in dump
@@ -493,12 +495,14 @@ def test_nothing_about_the_person_is_kept(agent: Agent, at: Installation, capfd:
         assert word not in dump + "".join(capfd.readouterr())
 
 
-def test_what_agents_and_admins_do_is_in_the_audit_log(agent: Agent, gateway: TestClient, at: Installation) -> None:
+def test_what_agents_and_admins_do_is_in_the_audit_log(
+    agent: Agent, gateway: TestClient, installation: Installation
+) -> None:
     """Registering, set-up, requests and removal, each with who did it."""
     agent.exercised()
     [row] = gateway.get("/v1/agents").json()["items"]
     assert gateway.delete(f"/v1/agents/{row['id']}").status_code == 204
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         entries = list(session.scalars(sa.select(AuditEntry).order_by(AuditEntry.sequence)))
         keys = {key.id: key.revoked_at for key in session.scalars(sa.select(ApiKey))}
         assert session.scalars(sa.select(AgentRow)).all() == []

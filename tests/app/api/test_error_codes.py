@@ -19,7 +19,7 @@ import pytest
 import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
-from app import installation, key_checks
+from app import installations, key_checks
 from app.access.service import Scope
 from app.api import pressure, problems
 from app.backup import restoring, tombstones
@@ -28,7 +28,7 @@ from app.config import Settings
 from app.db import migrate
 from app.db.tables import LedgerEntry, Model
 from app.errors import LetheError
-from app.installation import Installation
+from app.installations import Installation
 from app.keys import Keys
 from app.main import create_app
 from app.unlearning import queue
@@ -55,7 +55,7 @@ class World:
     """An installation of the test's own, and what is easily done in it."""
 
     gateway: TestClient
-    at: Installation
+    installation: Installation
     settings: Settings
     work: Callable[[], int]
     new_dataset: Callable[..., dict[str, Any]]
@@ -104,7 +104,7 @@ class World:
 
     def behind(self, *statements: str, triggers_of: str = "") -> None:
         """What somebody with the database's password does."""
-        with self.at.database.engine.begin() as connection:
+        with self.installation.database.engine.begin() as connection:
             named = f"SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name LIKE '{triggers_of}%'"
             for name in connection.scalars(sa.text(named)).all() if triggers_of else ():
                 connection.execute(sa.text(f"DROP TRIGGER {name}"))
@@ -132,7 +132,7 @@ class World:
 @pytest.fixture
 def world(
     gateway: TestClient,
-    at: Installation,
+    installation: Installation,
     settings: Settings,
     work: Callable[[], int],
     new_dataset: Callable[..., dict[str, Any]],
@@ -142,7 +142,7 @@ def world(
 ) -> World:
     return World(
         gateway=gateway,
-        at=at,
+        installation=installation,
         settings=settings,
         work=work,
         new_dataset=new_dataset,
@@ -223,7 +223,7 @@ def weights_unreadable(w: World) -> str:
 
 def mechanism_unreadable(w: World) -> str:
     model_id = w.live()
-    with w.at.database.writing() as session:
+    with w.installation.database.writing() as session:
         found = session.get_one(Model, model_id)
         found.mechanism = {name: value for name, value in found.mechanism.items() if name != "cool_down"}
     return w.code("GET", f"/models/{model_id}")
@@ -254,7 +254,7 @@ def extended(w: World, *, after: datetime.timedelta | None = None, regulation: s
     w.new_dataset()
     path = f"/deletion-requests/{w.request_id(regulation=regulation)}/extend"
     if after:
-        with w.at.database.writing() as session:
+        with w.installation.database.writing() as session:
             people.later(session, after)
     for _ in range(times - 1):
         w.done("POST", path, json={"reason": "much to do"})
@@ -299,20 +299,20 @@ def damaged_rows(w: World, _model_id: str) -> None:
 
 
 def too_little_memory(w: World, _model_id: str) -> None:
-    w.at.rows._most_bytes = 1
+    w.installation.rows._most_bytes = 1
 
 
 def busy_dataset(w: World) -> str:
     """What a recheck is told while a run is at work."""
     dataset_id = w.dataset_id()
     w.forget("p1")
-    with w.at.database.writing() as session:
+    with w.installation.database.writing() as session:
         assert queue.claim(session, worker="w", lease_seconds=60, max_requests=10)
     return w.code("POST", f"/datasets/{dataset_id}/recheck")
 
 
 def other_mechanism(w: World, model_id: str) -> None:
-    with w.at.database.writing() as session:
+    with w.installation.database.writing() as session:
         stored = session.get_one(Model, model_id)
         stored.mechanism = stored.mechanism | {"num_parameters": 3}
 
@@ -360,12 +360,12 @@ def unusable_certificate(w: World) -> str:
 def restored_ledger(w: World) -> str:
     archive, key = w.settings.data_dir / "archive", w.settings.data_dir / "archive.key"
     w.live()
-    backups.back_up(w.at, archive, key_file=key, progress=lambda *_: None)
+    backups.back_up(w.installation, archive, key_file=key, progress=lambda *_: None)
     w.forget("p1")
     w.work()
     head = w.settings.data_dir / "head.json"
     head.write_text(w.gateway.get("/v1/ledger/head").text)
-    tombstones.record(w.at)
+    tombstones.record(w.installation)
     elsewhere = Settings(data_dir=w.settings.data_dir / "restored")
     own = w.settings.resolved_tombstones()
     restoring.restore(elsewhere, archive, key_file=key, remembered_in=own, progress=lambda *_: None)
@@ -374,7 +374,7 @@ def restored_ledger(w: World) -> str:
 
 def damaged_archive(w: World) -> str:
     archive, key = w.settings.data_dir / "archive", w.settings.data_dir / "archive.key"
-    backups.back_up(w.at, archive, key_file=key, progress=lambda *_: None)
+    backups.back_up(w.installation, archive, key_file=key, progress=lambda *_: None)
     archive.write_bytes(archive.read_bytes()[:-1])
     words = ("restore", str(archive), "--key-file", str(key), "--no-tombstones", "--lost-versions", "0")
     elsewhere = w.settings.data_dir / "restored"
@@ -385,7 +385,7 @@ def stale_tombstones(w: World) -> str:
     archive, key = w.settings.data_dir / "archive", w.settings.data_dir / "archive.key"
     older = w.settings.data_dir / "older.jsonl"
     older.touch()
-    backups.back_up(w.at, archive, key_file=key, progress=lambda *_: None)
+    backups.back_up(w.installation, archive, key_file=key, progress=lambda *_: None)
     words = ("restore", str(archive), "--key-file", str(key), "--tombstones", str(older))
     return w.lethe(*words, LETHE_DATA_DIR=str(w.settings.data_dir / "restored"))
 
@@ -395,17 +395,17 @@ def damaged_tombstones(w: World, _model_id: str) -> None:
 
 
 def older_database(w: World, _model_id: str) -> None:
-    tombstones.record(w.at)
+    tombstones.record(w.installation)
     w.behind("DELETE FROM request_events")
 
 
 def cut_off_restore(w: World) -> str:
-    installation.unfinished(w.settings).touch()
+    installations.unfinished(w.settings).touch()
     return w.lethe("up")
 
 
 def no_database(w: World) -> str:
-    migrate.downgrade(w.at.database.engine)
+    migrate.downgrade(w.installation.database.engine)
     return w.code("GET", "/models")
 
 
@@ -429,7 +429,7 @@ def full_disk(w: World) -> str:
 
 
 def damaged_database(w: World) -> str:
-    w.at.database.scrub()
+    w.installation.database.scrub()
     file = w.settings.data_dir / "lethe.db"
     with file.open("r+b") as pages:
         pages.seek(8192)
@@ -443,13 +443,13 @@ def unverifiable(w: World) -> str:
     w.forget("p1")
     file = w.settings.data_dir / "keys" / "signing.jwk"
     file.write_text(json.dumps(json.loads(file.read_text()) | {"d": "A" * 43}))
-    known = key_checks.of_database(w.at.database)
+    known = key_checks.of_database(w.installation.database)
     assert known is not None
     values = {**known.check_values, "signing.jwk": Keys(file.parent).check_value("signing.jwk", known.id)}
     w.behind(f"UPDATE installation_identity SET check_values = '{json.dumps(values)}'")
-    with installation.opened(w.settings) as at:
-        assert runner.run_next(at, worker="test")
-        with at.database.reading() as session:
+    with installations.opened(w.settings) as installation:
+        assert runner.run_next(installation, worker="test")
+        with installation.database.reading() as session:
             return str(session.get_one(Model, model_id).error_code)
 
 

@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 
 from app.access.service import Scope
 from app.catalogue import datasets, evaluation
-from app.installation import Installation
+from app.installations import Installation
 from app.operations import retirement
 from app.unlearning import service as unlearning
 from tests.conftest import FORM, npz
@@ -175,22 +175,24 @@ def test_rows_that_wait_for_their_slots_count(
 
 @pytest.mark.parametrize("to", ["learned", "measured"])
 def test_rows_come_to_a_dataset_whose_counterpart_was_retired(
-    at: Installation, pair: dict[str, str], add: Add, gateway: TestClient, get: Get, to: str
+    installation: Installation, pair: dict[str, str], add: Add, gateway: TestClient, get: Get, to: str
 ) -> None:
     """Nothing is compared with what a retired model learned from, or was measured on: its rows are destroyed."""
     (model,) = get("/models")["items"]
     (other,) = (dataset_id for name, dataset_id in pair.items() if name != to)
     assert gateway.delete(f"/v1/models/{model['id']}").is_success
     assert gateway.delete(f"/v1/datasets/{other}").is_success
-    retirement.destroy(at)
+    retirement.destroy(installation)
     answer = add(pair[to], some(npz(seed=2, first=300), slice(0, 2)))
     assert answer.status_code == 202, answer.text
 
 
-def test_rows_that_change_meanwhile_are_compared_again(at: Installation, sent: Callable[[bytes], str], by: Any) -> None:
+def test_rows_that_change_meanwhile_are_compared_again(
+    installation: Installation, sent: Callable[[bytes], str], by: Any
+) -> None:
     """What is to be compared is not the same any more once rows came or went."""
     learned, measured = sent(npz()), sent(npz(seed=1, first=100))
-    with at.database.reading(by=by) as session:
+    with installation.database.reading(by=by) as session:
         one, other = datasets.get(session, learned), datasets.get(session, measured)
         before = evaluation.of_model(session, dataset=one, evaluated_on=other, may_know=True)
         assert before == evaluation.of_model(session, dataset=one, evaluated_on=other, may_know=True)
@@ -200,7 +202,7 @@ def test_rows_that_change_meanwhile_are_compared_again(at: Installation, sent: C
 
 
 def test_nobody_is_measured_who_was_forgotten_during_the_run(
-    at: Installation,
+    installation: Installation,
     pair: dict[str, str],
     gateway: TestClient,
     forget: Make,
@@ -216,7 +218,7 @@ def test_nobody_is_measured_who_was_forgotten_during_the_run(
     def late(*arguments: Any, **given: Any) -> Any:
         monkeypatch.setattr(unlearning, "publish", publish)
         forget("p110")
-        assert runner.run_next(at, worker="another")
+        assert runner.run_next(installation, worker="another")
         return publish(*arguments, **given)
 
     monkeypatch.setattr(unlearning, "publish", late)

@@ -15,7 +15,7 @@ from app.access.service import DEFAULT_TENANT, Scope
 from app.backup import repository as backup_repository
 from app.db.tables import DeletionRequest, Record, RequestAlias, Suppression, Tenant
 from app.deletion import lookup, repository, restoration, retention_repository
-from app.installation import Installation
+from app.installations import Installation
 from app.unlearning import queue
 from app.unlearning import service as unlearning
 from tests.app.access.test_subjects import COMPOSED, DECOMPOSED
@@ -38,9 +38,9 @@ def rule(gateway: TestClient, name: str) -> httpx.Response:
     return gateway.patch("/v1/tenant", json={"policy": {"subject_rule": name}})
 
 
-def held_of(at: Installation) -> dict[str, int]:
+def held_of(installation: Installation) -> dict[str, int]:
     """How many rows each reference has."""
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         query = sa.select(Record.subject_ref, sa.func.count()).group_by(Record.subject_ref)
         return {str(ref): count for ref, count in session.execute(query)}
 
@@ -70,14 +70,14 @@ WAYS: dict[str, Callable[[TestClient, str], httpx.Response]] = {
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_person_is_found_however_they_are_spelled(
-    gateway: TestClient, at: Installation, upload: Upload, work: Callable[[], int], way: str
+    gateway: TestClient, installation: Installation, upload: Upload, work: Callable[[], int], way: str
 ) -> None:
     """Rows that were uploaded under one spelling go when another one asks, by every way in; a hash is taken to be of
     the spelling's form."""
     assert upload(people("p0", "p1", "p2", "p3", *SPELLINGS[:2])).json()["num_subjects"] == 5
     assert WAYS[way](gateway, SPELLINGS[1]).is_success
     assert work() == 1
-    assert sorted(held_of(at).values()) == [1, 1, 1, 1]
+    assert sorted(held_of(installation).values()) == [1, 1, 1, 1]
 
 
 def test_lookups_go_by_the_rule(gateway: TestClient, upload: Upload, get: Get, refused: Refused) -> None:
@@ -102,14 +102,19 @@ def test_white_space_is_nobody(gateway: TestClient, refused: Refused, body: dict
 
 
 def test_a_rule_is_chosen_once(
-    gateway: TestClient, at: Installation, upload: Upload, forget: Make, work: Callable[[], int], refused: Refused
+    gateway: TestClient,
+    installation: Installation,
+    upload: Upload,
+    forget: Make,
+    work: Callable[[], int],
+    refused: Refused,
 ) -> None:
     """The rule can be changed while nobody is known, and not once there are datasets or requests."""
     assert rule(gateway, "email").is_success
     upload(people("p0", "p1", "p2", "Ann@Example.com"))
     forget("ann@EXAMPLE.com")
     assert work() == 1
-    assert len(held_of(at)) == 3
+    assert len(held_of(installation)) == 3
     refused(rule(gateway, "text"), 409, "subject_rule_fixed")
     assert rule(gateway, "email").is_success
     assert gateway.patch("/v1/tenant", json={"policy": {"grace_seconds": 1}}).is_success
@@ -122,21 +127,25 @@ def test_a_request_fixes_the_rule_too(gateway: TestClient, forget: Make, refused
 
 
 def test_what_was_read_by_another_rule_is_not_stored(
-    gateway: TestClient, at: Installation, upload: Upload, refused: Refused, stored: Callable[[], dict[str, int]]
+    gateway: TestClient,
+    installation: Installation,
+    upload: Upload,
+    refused: Refused,
+    stored: Callable[[], dict[str, int]],
 ) -> None:
     """A gateway that has not heard yet that the rule was changed stores neither rows nor requests by the old one."""
     assert gateway.get("/v1/tenant").json()["policy"]["subject_rule"] == "text"
-    with at.database.writing() as session:  # as another gateway does it
+    with installation.database.writing() as session:  # as another gateway does it
         tenant = session.get_one(Tenant, DEFAULT_TENANT)
         tenant.policy = tenant.policy | {"subject_rule": "email"}
     asked = "P1@Example.org", "P2@Example.org"
     answers = [upload(people(*asked)), gateway.post("/v1/deletion-requests", json={"subject_id": asked[0]})]
-    by_the_new = {at.keys.subject_ref(DEFAULT_TENANT, one.lower()) for one in asked}
+    by_the_new = {installation.keys.subject_ref(DEFAULT_TENANT, one.lower()) for one in asked}
     for answer in answers:
         if not answer.is_success:
             refused(answer, 409, "subject_rule_fixed")
     if answers[0].is_success:  # it has heard of it by now
-        assert held_of(at).keys() == by_the_new
+        assert held_of(installation).keys() == by_the_new
     if answers[1].is_success:
         assert answers[1].json()["subject_ref"] in by_the_new
     count = sum(answer.is_success for answer in answers)
@@ -156,7 +165,12 @@ def crowd(new_dataset: Make, new_model: Make, work: Callable[[], int]) -> dict[s
 
 
 def test_all_of_a_person_is_forgotten_in_one_request(
-    gateway: TestClient, at: Installation, crowd: dict[str, Any], forget: Make, get: Get, work: Callable[[], int]
+    gateway: TestClient,
+    installation: Installation,
+    crowd: dict[str, Any],
+    forget: Make,
+    get: Get,
+    work: Callable[[], int],
 ) -> None:
     """A request with aliases erases the rows of each, completes once, and has one certificate about all of them."""
     made = forget("p1", aliases=["p2", "p3", "p1", " p2 ", "nobody"])
@@ -174,7 +188,7 @@ def test_all_of_a_person_is_forgotten_in_one_request(
 
 @pytest.mark.parametrize("first", ["p2", "p1"])
 def test_a_person_who_is_being_forgotten_is_followed(
-    at: Installation, crowd: dict[str, Any], forget: Make, get: Get, work: Callable[[], int], first: str
+    installation: Installation, crowd: dict[str, Any], forget: Make, get: Get, work: Callable[[], int], first: str
 ) -> None:
     """Requests that share an identifier, whichever came first and while the other waits, all complete as forgotten."""
     requests = [forget(first), forget("p1", aliases=["p2", "p3"]), forget("p3"), forget("p9", aliases=["p1"])]
@@ -186,31 +200,31 @@ def test_a_person_who_is_being_forgotten_is_followed(
 
 
 def test_requests_that_share_a_person_are_claimed_in_turn(
-    crowd: dict[str, Any], forget: Make, get: Get, at: Installation, work: Callable[[], int]
+    crowd: dict[str, Any], forget: Make, get: Get, installation: Installation, work: Callable[[], int]
 ) -> None:
     """However few requests a run takes, whoever comes second under another identifier is served by what is left."""
-    at.settings.max_requests_per_run = 1
+    installation.settings.max_requests_per_run = 1
     requests = [forget("p1"), forget("p5"), forget("p2", aliases=["p1", "p3"]), forget("p3")]
     assert work() >= 3
     assert {get(f"/deletion-requests/{made['id']}")["outcome"] for made in requests} == {"forgotten"}
     assert get(f"/datasets/{crowd['id']}")["num_records"] == 32
 
 
-def _die_after_claiming(at: Installation) -> None:
+def _die_after_claiming(installation: Installation) -> None:
     """A worker claims what is due, and is found dead."""
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         assert queue.claim(session, worker="w", lease_seconds=60, max_requests=100)
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         assert unlearning.take_back(session, worker="w") == 1
 
 
 def test_requests_about_the_same_rows_are_joined_without_counting_a_row_twice(
-    at: Installation, crowd: dict[str, Any], forget: Make, get: Get, work: Callable[[], int]
+    installation: Installation, crowd: dict[str, Any], forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
     """Whoever joins several requests that name the same people under way is forgotten with them, and certified for as
     many rows as there are."""
     made = [forget("p1", aliases=["p2"]), *(forget("p1") for _ in range(5))]
-    _die_after_claiming(at)
+    _die_after_claiming(installation)
     made += [forget("p1", aliases=["p2"]), forget("p2", aliases=["p1"])]
     work()
     assert {get(f"/deletion-requests/{one['id']}")["outcome"] for one in made} == {"forgotten"}
@@ -220,7 +234,7 @@ def test_requests_about_the_same_rows_are_joined_without_counting_a_row_twice(
 
 
 def test_requests_of_several_revisions_are_joined(
-    at: Installation,
+    installation: Installation,
     crowd: dict[str, Any],
     new_model: Make,
     forget: Make,
@@ -231,22 +245,22 @@ def test_requests_of_several_revisions_are_joined(
     new_model(crowd["id"])
     assert work() == 1
     made = [forget("p1")]
-    assert runner.run_next(at, worker="test")  # one of the two models
+    assert runner.run_next(installation, worker="test")  # one of the two models
     made.append(forget("p2"))
-    _die_after_claiming(at)
+    _die_after_claiming(installation)
     made.append(forget("p1", aliases=["p2"]))
     work()
     assert {get(f"/deletion-requests/{one['id']}")["outcome"] for one in made} == {"forgotten"}
 
 
-def test_no_statement_names_more_people_than_a_database_takes(at: Installation) -> None:
+def test_no_statement_names_more_people_than_a_database_takes(installation: Installation) -> None:
     """However many identifiers those have who come together or wait, they are looked up, and found in the queue."""
     aliases = [f"sub_{number}" for number in range(130_000)]
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         hold(session, ["sub_held"])
-    with at.database.writing(by=OFFICER) as session:
+    with installation.database.writing(by=OFFICER) as session:
         made = ask(session, "sub_held", Policy()).request.id
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         session.get_one(DeletionRequest, made).alias_refs = aliases
         assert lookup.look_up(session, subject_refs=[*aliases, "sub_held"]).holding == {"sub_held": ["ds_1"]}
         [(_, found)] = repository.pending_erasures(session, dataset_id="ds_1", limit=1)
@@ -254,14 +268,14 @@ def test_no_statement_names_more_people_than_a_database_takes(at: Installation) 
 
 
 def test_withdrawing_a_request_lets_its_aliases_in(
-    gateway: TestClient, at: Installation, forget: Make, get: Get, upload: Upload
+    gateway: TestClient, installation: Installation, forget: Make, get: Get, upload: Upload
 ) -> None:
     """Nobody is suppressed any more for a request that was cancelled, but for those of whom another one stands."""
     gateway.patch("/v1/tenant", json={"policy": {"grace_seconds": 3600}})
     made = forget("p1", aliases=["p2", "p3"])
     stands = forget("p9", aliases=["p3"])
     assert gateway.post(f"/v1/deletion-requests/{made['id']}/cancel").is_success
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         of = dict(session.execute(sa.select(Suppression.subject_ref, Suppression.request_id)).all())
     assert of == dict.fromkeys([stands["subject_ref"], *stands["alias_refs"]], stands["id"])
 
@@ -303,11 +317,11 @@ def test_a_batch_takes_aliases(gateway: TestClient, get: Get) -> None:
 
 
 def test_a_restored_request_has_its_aliases(
-    at: Installation, crowd: dict[str, Any], forget: Make, work: Callable[[], int], get: Get
+    installation: Installation, crowd: dict[str, Any], forget: Make, work: Callable[[], int], get: Get
 ) -> None:
     """What is remembered apart from the database covers all identifiers: a request made again from it erases all."""
     made = forget("p1", aliases=["p2"])
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         *_, (_, _, remembered) = backup_repository.telling_events(session, after=0, limit=500)
         again = restoration.Remembered.from_json(json.loads(json.dumps(remembered.to_json())) | {"id": "dr_again"})
         assert restoration.catch_up(session, [again]).made == 1
@@ -320,12 +334,12 @@ def test_a_restored_request_has_its_aliases(
     assert restoration.Remembered.from_json(without).subject_refs == (made["subject_ref"],)
 
 
-def test_aliases_go_with_whom_a_request_was_about(at: Installation, forget: Make, get: Get) -> None:
+def test_aliases_go_with_whom_a_request_was_about(installation: Installation, forget: Make, get: Get) -> None:
     """When it is no longer kept whom a request was about, none of their identifiers is."""
     made = forget("p1", aliases=["p2"])
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         retention_repository.let_go(session, request_ids=[made["id"]], trace_only=True)
     assert get(f"/deletion-requests/{made['id']}")["alias_refs"] == []
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         assert session.scalars(sa.select(RequestAlias)).all() == []
         assert session.scalars(sa.select(Suppression)).all() == []

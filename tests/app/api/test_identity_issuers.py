@@ -9,7 +9,7 @@ from fastapi.testclient import TestClient
 from joserfc import jwk, jwt
 
 from app.access.policy import Policy
-from app.installation import Installation
+from app.installations import Installation
 from tests.app.deletion import people
 
 Get = Callable[[str], Any]
@@ -26,9 +26,9 @@ def statement(subject_id: str, jti: str) -> str:
 
 
 @pytest.fixture(autouse=True)
-def strict(at: Installation) -> None:
+def strict(installation: Installation) -> None:
     """Every request needs a statement."""
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         people.obey(session, Policy(identity="statement"))
 
 

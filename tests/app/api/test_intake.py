@@ -14,7 +14,7 @@ from fastapi.testclient import TestClient
 
 from app.api import intake
 from app.db.tables import DeletionRequest, RequestEvent
-from app.installation import Installation
+from app.installations import Installation
 from tests.faults.processes import wait_until
 
 PLACE = "/v1/deletion-requests"
@@ -40,7 +40,7 @@ def test_one_that_is_refused_does_not_concern_the_others(gateway: TestClient, ne
     assert len({answer.json()["id"] for answer in answers[:10]}) == 10
 
 
-def test_one_key_at_once(gateway: TestClient, at: Installation, new_dataset: Make) -> None:
+def test_one_key_at_once(gateway: TestClient, installation: Installation, new_dataset: Make) -> None:
     """The same call with one Idempotency-Key, made many times at once, is one request; another body is a conflict."""
     new_dataset()
     same = [{"json": {"subject_id": "p1"}, "headers": {"Idempotency-Key": "k"}}] * 12
@@ -49,19 +49,23 @@ def test_one_key_at_once(gateway: TestClient, at: Installation, new_dataset: Mak
     assert len({answer.json()["id"] for answer in answers}) == 1
     others = [{"json": {"subject_id": f"p{n}"}, "headers": {"Idempotency-Key": "other"}} for n in range(12)]
     assert Counter(answer.status_code for answer in at_once(gateway, others)) == {202: 1, 409: 11}
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         assert session.scalar(sa.select(sa.func.count()).select_from(DeletionRequest)) == 2
 
 
 def test_one_person_at_once(
-    gateway: TestClient, at: Installation, live: dict[str, Any], work: Callable[[], int], get: Callable[[str], Any]
+    gateway: TestClient,
+    installation: Installation,
+    live: dict[str, Any],
+    work: Callable[[], int],
+    get: Callable[[str], Any],
 ) -> None:
     """Requests for one person that are stored together are all served by one run."""
     made = [answer.json() for answer in at_once(gateway, [{"json": {"subject_id": "p1"}}] * 8)]
     assert work() == 1
     done = [get(f"/deletion-requests/{request['id']}") for request in made]
     assert {request["outcome"] for request in done} == {"forgotten"}
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         events = Counter(session.scalars(sa.select(RequestEvent.status)))
     assert (events["received"], events["accepted"], events["completed"]) == (8, 8, 8)
 

@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 
 from app.access.service import Scope
 from app.db.tables import Table
-from app.installation import Installation
+from app.installations import Installation
 from lethe.theorems.local import RandomisedResponse
 
 Get = Callable[[str], Any]
@@ -25,9 +25,9 @@ def sent(gateway: TestClient, answer: str = "cost", odds: Any = 3, **more: Any) 
     return gateway.post(PLACE, json={"answer": answer, "odds": odds}, **more)
 
 
-def everything(at: Installation) -> dict[str, list[Any]]:
+def everything(installation: Installation) -> dict[str, list[Any]]:
     """Every line of every table but what says when keys were used."""
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         return {
             table.name: [tuple(row) for row in session.execute(sa.select(table))]
             for table in Table.metadata.sorted_tables
@@ -60,12 +60,12 @@ def test_answers_are_counted_and_estimated(gateway: TestClient, get: Get) -> Non
         assert one["standard_error"] == estimate.standard_error
 
 
-def test_nothing_else_is_kept(gateway: TestClient, at: Installation) -> None:
+def test_nothing_else_is_kept(gateway: TestClient, installation: Installation) -> None:
     """An answer changes one counter and no other line of any table, with or without an Idempotency-Key."""
     assert sent(gateway).status_code == 200
-    before = everything(at)
+    before = everything(installation)
     assert sent(gateway, headers={"Idempotency-Key": "somebody"}).status_code == 200
-    after = everything(at)
+    after = everything(installation)
     [counter], [grown] = before.pop("leaving_counts"), after.pop("leaving_counts")
     assert (*counter[:-1], counter[-1] + 1) == grown
     assert after == before

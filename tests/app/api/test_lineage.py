@@ -8,7 +8,7 @@ from typing import Any
 from fastapi.testclient import TestClient
 
 from app.access.service import Scope
-from app.installation import Installation
+from app.installations import Installation
 
 Make = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
@@ -99,7 +99,7 @@ def test_a_request_tells_of_its_own_datasets(
 
 
 def test_whoever_asks_twice_is_followed_once(
-    gateway: TestClient, at: Installation, live: dict[str, Any], forget: Make, get: Get, work: Work
+    gateway: TestClient, installation: Installation, live: dict[str, Any], forget: Make, get: Get, work: Work
 ) -> None:
     """A second request that joins the first has the same lineage, with a certificate of its own; one that comes when
     all is done asks nothing, and the person's own lineage still has everything."""
@@ -162,7 +162,7 @@ def test_what_is_not_handed_out_is_no_export(
 
 
 def test_the_lineage_of_others_is_unknown(
-    gateway: TestClient, at: Installation, live: dict[str, Any], forget: Make, work: Work, refused: Refused
+    gateway: TestClient, installation: Installation, live: dict[str, Any], forget: Make, work: Work, refused: Refused
 ) -> None:
     """Another tenant's requests, models and people are to an admin as if they were not."""
     request = forget("p1")

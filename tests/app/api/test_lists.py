@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.audit import checkpoints
-from app.installation import Installation
+from app.installations import Installation
 from tests.conftest import FORM
 
 Make = Callable[..., dict[str, Any]]
@@ -79,8 +79,10 @@ def test_a_page_that_is_none_is_refused(
 class Lists:
     """Every list of the API, with what makes rows in it, and changes one, so that it may be in the list no more."""
 
-    def __init__(self, gateway: TestClient, at: Installation, work: Callable[[], int], npz_of: Callable[..., bytes]):
-        self.gateway, self.at, self.work, self.npz_of = gateway, at, work, npz_of
+    def __init__(
+        self, gateway: TestClient, installation: Installation, work: Callable[[], int], npz_of: Callable[..., bytes]
+    ):
+        self.gateway, self.at, self.work, self.npz_of = gateway, installation, work, npz_of
         self.numbers = itertools.count()
 
     def done(self, method: str, path: str, **asked: Any) -> Any:
@@ -232,8 +234,10 @@ ACTS = st.lists(st.sampled_from(["add", "change", "change", "nothing"]), max_siz
 
 
 @pytest.fixture
-def lists(gateway: TestClient, at: Installation, work: Callable[[], int], npz_of: Callable[..., bytes]) -> Lists:
-    return Lists(gateway, at, work, npz_of)
+def lists(
+    gateway: TestClient, installation: Installation, work: Callable[[], int], npz_of: Callable[..., bytes]
+) -> Lists:
+    return Lists(gateway, installation, work, npz_of)
 
 
 @pytest.fixture(params=LISTED)

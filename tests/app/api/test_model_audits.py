@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from app.installation import Installation
+from app.installations import Installation
 from app.unlearning import queue
 from app.unlearning import service as unlearning
 
@@ -170,11 +170,11 @@ def test_whoever_asks_to_be_forgotten_goes_before_an_audit(
 
 
 def test_a_request_that_comes_during_an_audit(
-    at: Installation, gateway: TestClient, live: dict[str, Any], forget: Make, get: Get, work: Work
+    installation: Installation, gateway: TestClient, live: dict[str, Any], forget: Make, get: Get, work: Work
 ) -> None:
     """The model stays live; who asks meanwhile is next, also if the audit is cut off and has to be made again."""
     gateway.post(f"/v1/models/{live['id']}/audit")
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         claimed = queue.claim(session, worker="test", lease_seconds=60, max_requests=10)
     assert claimed
     assert (claimed.kind, claimed.slots_to_null) == ("audit", ())
@@ -182,7 +182,7 @@ def test_a_request_that_comes_during_an_audit(
     shown = get(f"/models/{live['id']}")
     assert (shown["status"], shown["progress"]) == ("live", None)
     assert work() == 0
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         unlearning.take_back(session, worker="test")
     assert get(f"/models/{live['id']}")["audit"]["asked_at"]
     assert work() == 2

@@ -10,7 +10,7 @@ import pytest
 from fastapi.testclient import TestClient
 from safetensors.numpy import load
 
-from app.installation import Installation
+from app.installations import Installation
 from app.unlearning import queue
 from app.unlearning import service as unlearning
 
@@ -55,18 +55,18 @@ def test_a_model_is_learned_in_the_background(gateway: TestClient, new_dataset: 
 
 
 def test_progress_is_shown_while_a_worker_runs(
-    at: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Work
+    installation: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Work
 ) -> None:
     """While a run is under way its model shows how far it is, as learning at first and as unlearning later."""
     model = new_model(new_dataset()["id"])
 
     def during_a_run() -> dict[str, Any]:
-        with at.database.writing() as session:
+        with installation.database.writing() as session:
             claimed = queue.claim(session, worker="test", lease_seconds=60, max_requests=10)
             assert claimed
             unlearning.renew(session, run_id=claimed.run_id, steps_done=1, lease_seconds=60)
         shown: dict[str, Any] = get(f"/models/{model['id']}")
-        with at.database.writing() as session:
+        with installation.database.writing() as session:
             unlearning.take_back(session, worker="test")
         assert shown["progress"] == {"steps_done": 1, "steps_total": claimed.steps}
         return shown

@@ -24,7 +24,7 @@ from schemathesis import checks
 from schemathesis.core.parameters import ParameterLocation
 from schemathesis.generation.stateful import run_state_machine_as_test
 
-from app import installation
+from app import installations
 from app.config import Settings
 from app.main import create_app
 from tests.faults import processes
@@ -92,8 +92,8 @@ class Service:
         return document
 
     def work(self) -> None:
-        with installation.opened(self.settings) as at:
-            while runner.run_next(at, worker="test"):
+        with installations.opened(self.settings) as installation:
+            while runner.run_next(installation, worker="test"):
                 pass
 
     def populate(self) -> None:

@@ -25,7 +25,7 @@ from fastapi.testclient import TestClient
 from app.access.service import Scope
 from app.config import Settings
 from app.db.tables import AuditEntry, DeletionRequest
-from app.installation import Installation
+from app.installations import Installation
 from app.keys import read_or_create
 from tests.app.webhooks.servers import Server, serving
 from tests.app.webhooks.servers import status as answering
@@ -100,9 +100,9 @@ def signing_key() -> str:
 
 
 @pytest.fixture(autouse=True)
-def with_signing_key(at: Installation, signing_key: str) -> None:
+def with_signing_key(installation: Installation, signing_key: str) -> None:
     """Every installation of these tests has it."""
-    read_or_create(at.settings.data_dir / "keys" / "opendsr.key", lambda: signing_key)
+    read_or_create(installation.settings.data_dir / "keys" / "opendsr.key", lambda: signing_key)
 
 
 @pytest.fixture
@@ -321,11 +321,11 @@ def test_another_request_under_the_same_id_is_a_conflict(controller: Controller,
     assert refusal(controller.ask(**asked | changed), 409)["errors"][0]["reason"] == "idempotency_conflict"
 
 
-def test_all_of_a_request_is_made_or_nothing(controller: Controller, at: Installation) -> None:
+def test_all_of_a_request_is_made_or_nothing(controller: Controller, installation: Installation) -> None:
     """Where one deletion request cannot be made, none is."""
     tomorrow = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=1)
     refusal(controller.ask(subject_identities=[identity("p1"), identity("p2")], submitted_time=tomorrow.isoformat()))
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         assert session.scalars(sa.select(DeletionRequest)).all() == []
 
 
@@ -360,11 +360,11 @@ def test_nobody_else_sees_a_request(controller: Controller, gateway: TestClient)
 
 
 def test_nothing_about_the_person_is_kept(
-    controller: Controller, at: Installation, capfd: pytest.CaptureFixture[str]
+    controller: Controller, installation: Installation, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Neither the identity nor the body is in any table or log, and the audit log names who asked."""
     named = controller.asked(subject_identities=[identity("somebody")])["subject_request_id"]
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         names = sa.inspect(session.get_bind()).get_table_names()
         dump = "".join(str(session.execute(sa.text(f"SELECT * FROM {name}")).all()) for name in names)
         assert named not in dump
@@ -416,7 +416,9 @@ def test_a_controller_is_told_of_every_change(
         }
 
 
-def test_a_certificate_is_found_behind_a_proxy(gateway: TestClient, controller: Controller, at: Installation) -> None:
+def test_a_certificate_is_found_behind_a_proxy(
+    gateway: TestClient, controller: Controller, installation: Installation
+) -> None:
     """With a domain in the settings, discovery names it, whatever the server is called by who is in between."""
     gateway.app.state.installation.settings.opendsr_domain = "privacy.example.com"  # type: ignore[attr-defined]
     answer = controller.call("GET", "/discovery")

@@ -15,13 +15,13 @@ import sqlalchemy as sa
 from fastapi.testclient import TestClient
 from prometheus_client.parser import text_string_to_metric_families
 
-from app import installation
+from app import installations
 from app.access.service import Scope
 from app.config import Settings
 from app.db import Actor, migrate
 from app.db.tables import Dataset, DeletionRequest, InstallationIdentity, Run, new_id
 from app.errors import AuditFailed
-from app.installation import Installation
+from app.installations import Installation
 from app.main import create_app
 from app.operations import service as operations
 from app.unlearning import queue
@@ -59,9 +59,9 @@ def now() -> datetime.datetime:
     return datetime.datetime.now(datetime.UTC)
 
 
-def add_runs(at: Installation, *statuses: str, ago: datetime.timedelta = datetime.timedelta(0)) -> None:
+def add_runs(installation: Installation, *statuses: str, ago: datetime.timedelta = datetime.timedelta(0)) -> None:
     """Runs of one second that ended in these states, one after the other."""
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         dataset = session.scalars(sa.select(Dataset)).one()
         for number, status in enumerate(statuses):
             began_at = now() - ago + datetime.timedelta(seconds=number - 1)
@@ -71,7 +71,7 @@ def add_runs(at: Installation, *statuses: str, ago: datetime.timedelta = datetim
             session.add(Run(id=new_id("run"), tenant_id=dataset.tenant_id, **run))
 
 
-def test_the_process_is_alive_whatever_the_database_does(gateway: TestClient, at: Installation) -> None:
+def test_the_process_is_alive_whatever_the_database_does(gateway: TestClient, installation: Installation) -> None:
     """Health asks nothing but whether the process answers; readiness asks for the present schema."""
     assert gateway.get("/healthz").json() == {"status": "ok"}
     assert gateway.get("/readyz").json() == {
@@ -83,15 +83,15 @@ def test_the_process_is_alive_whatever_the_database_does(gateway: TestClient, at
         "worker_seen_at": None,
         "tombstones": "whole",
     }
-    migrate.downgrade(at.database.engine)
+    migrate.downgrade(installation.database.engine)
     assert gateway.get("/healthz").status_code == 200
     answer = gateway.get("/readyz")
     assert (answer.status_code, answer.json()["status"]) == (503, "database_not_migrated")
 
 
-def test_readiness_does_not_wait_for_writers(gateway: TestClient, at: Installation) -> None:
+def test_readiness_does_not_wait_for_writers(gateway: TestClient, installation: Installation) -> None:
     """A writer at work does not keep the gateway from telling that it is ready."""
-    with at.database.writing():
+    with installation.database.writing():
         assert gateway.get("/readyz").status_code == 200
 
 
@@ -105,13 +105,13 @@ def test_the_age_of_the_queue(gateway: TestClient, new_dataset: Make, forget: Ma
 
 
 def test_requests_that_are_late_or_soon_will_be(
-    gateway: TestClient, sample: Sample, at: Installation, new_dataset: Make, forget: Make
+    gateway: TestClient, sample: Sample, installation: Installation, new_dataset: Make, forget: Make
 ) -> None:
     """Overdue and due within the week are told apart, by regulation; an extended deadline is the one that counts."""
     new_dataset()
     made = [forget(f"p{number}", regulation=("gdpr", "ccpa")[number % 2])["id"] for number in range(6)]
     due = [-DAY, -DAY, 6 * DAY, 8 * DAY, -DAY, 3 * DAY]
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         for request_id, left in zip(made, due, strict=True):
             request = session.get_one(DeletionRequest, request_id)
             request.due_at = request.deadline = now() + left
@@ -126,19 +126,19 @@ def test_requests_that_are_late_or_soon_will_be(
 
 
 def test_what_no_worker_may_take_does_not_age_the_queue(
-    gateway: TestClient, sample: Sample, at: Installation, new_dataset: Make, forget: Make
+    gateway: TestClient, sample: Sample, installation: Installation, new_dataset: Make, forget: Make
 ) -> None:
     """A request in review, or in its grace time, is open and makes the queue no older; a paused clock is never late."""
     new_dataset()
     in_review, held = forget("p1")["id"], forget("p2")["id"]
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         request = session.get_one(DeletionRequest, in_review)
         request.status, request.paused_at, request.deadline = "in_review", now() - 2 * DAY, now() - DAY
         session.get_one(DeletionRequest, held).held_until = now() + DAY
     ready = gateway.get("/readyz").json()
     assert (ready["queue_age_seconds"], ready["overdue"], ready["at_risk"]) == (0, 0, 0)
     assert sample("lethe_requests_open", status="in_review", regulation="gdpr") == 1
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         session.get_one(DeletionRequest, in_review).paused_at = None
         session.get_one(DeletionRequest, held).held_until = now() - DAY / 2
     ready = gateway.get("/readyz").json()
@@ -147,14 +147,14 @@ def test_what_no_worker_may_take_does_not_age_the_queue(
 
 
 def test_regulations_and_tenants_by_name(
-    sample: Sample, at: Installation, new_dataset: Make, forget: Make, monkeypatch: pytest.MonkeyPatch
+    sample: Sample, installation: Installation, new_dataset: Make, forget: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A regulation that a tenant named is a label while there are such requests; of too many the rest is one."""
     new_dataset()
     made = [forget(f"p{number}")["id"] for number in range(6)]
 
     def rename(**names: str) -> str:
-        with at.database.writing() as session:
+        with installation.database.writing() as session:
             for number, request_id in enumerate(made):
                 request = session.get_one(DeletionRequest, request_id)
                 request.regulation = names.get(f"p{number}", "gdpr")
@@ -185,12 +185,12 @@ def test_a_worker_that_lives(gateway: TestClient, settings: Settings, sample: Sa
 
 
 def test_a_worker_that_shares_no_folder(
-    gateway: TestClient, new_dataset: Make, new_model: Make, at: Installation
+    gateway: TestClient, new_dataset: Make, new_model: Make, installation: Installation
 ) -> None:
     """The lease of a run under way is a sign of life too."""
     new_model(new_dataset()["id"])
-    with at.database.writing() as session:
-        lease_seconds = at.settings.lease_seconds
+    with installation.database.writing() as session:
+        lease_seconds = installation.settings.lease_seconds
         assert queue.claim(session, worker="far away", lease_seconds=lease_seconds, max_requests=1)
     assert gateway.get("/readyz").json()["workers"] == "alive"
 
@@ -209,7 +209,7 @@ def test_a_worker_that_dies_again_and_again(
     gateway: TestClient,
     settings: Settings,
     sample: Sample,
-    at: Installation,
+    installation: Installation,
     new_dataset: Make,
     statuses: list[str],
     ago: datetime.timedelta,
@@ -218,7 +218,7 @@ def test_a_worker_that_dies_again_and_again(
     """Three runs in a row that came to nothing, lately, are seen although the worker was alive a moment ago."""
     new_dataset()
     alive(settings)
-    add_runs(at, *statuses, ago=ago)
+    add_runs(installation, *statuses, ago=ago)
     assert gateway.get("/readyz").json()["workers"] == workers
     assert sample("lethe_workers_failing") == (workers == "failing")
 
@@ -227,26 +227,26 @@ def test_runs_are_counted_once(
     settings: Settings,
     admin_key: str,
     sample: Sample,
-    at: Installation,
+    installation: Installation,
     new_dataset: Make,
     new_model: Make,
     work: Callable[[], int],
 ) -> None:
     """Totals are those of the database, however often and by however many gateways they are read."""
     model = new_model(new_dataset()["id"])
-    add_runs(at, "published", "abandoned", ago=DAY)
+    add_runs(installation, "published", "abandoned", ago=DAY)
     for runs in (1, 2, 2):
         assert sample("lethe_runs_total", kind="unlearn", status="published") == runs
         assert sample("lethe_run_steps_total", kind="unlearn") == 9 * runs
         assert sample("lethe_runs_total", kind="unlearn", status="abandoned") == 1
         if runs == 1:
-            add_runs(at, "published")
+            add_runs(installation, "published")
     assert sample("lethe_run_seconds_count", kind="unlearn") == 1
     assert sample("lethe_run_seconds_sum", kind="unlearn") == pytest.approx(1)
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         assert queue.claim(session, worker="w", lease_seconds=30, max_requests=1)
     assert (sample("lethe_runs_running"), sample("lethe_runs_total", kind="learn", status="abandoned")) == (1, 0)
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         unlearning.take_back(session, worker="w")
     assert (sample("lethe_runs_running"), sample("lethe_runs_total", kind="learn", status="abandoned")) == (0, 1)
     assert work() == 1
@@ -259,7 +259,7 @@ def test_audits_are_counted_once(
     settings: Settings,
     admin_key: str,
     sample: Sample,
-    at: Installation,
+    installation: Installation,
     new_dataset: Make,
     new_model: Make,
     work: Callable[[], int],
@@ -271,13 +271,13 @@ def test_audits_are_counted_once(
     for lanes in (256, 0):
         new_model(dataset["id"], audit={"lanes": lanes})
     assert work() == 2
-    add_runs(at, "failed", "failed")
-    with at.database.writing() as session:
+    add_runs(installation, "failed", "failed")
+    with installation.database.writing() as session:
         refuted = session.scalars(sa.select(Run).where(Run.status == "failed").limit(1)).one()
         refuted.error_code = AuditFailed.code
     for _ in range(2):
         assert [sample("lethe_audits_total", result=result) for result in ("passed", "failed")] == [1, 1]
-    with at.database.writing() as session:  # another gateway finds them in the past
+    with installation.database.writing() as session:  # another gateway finds them in the past
         session.execute(sa.update(Run).values(started_at=now() - DAY, finished_at=now() - DAY))
     with TestClient(create_app(settings), headers={"Authorization": f"Bearer {admin_key}"}) as another:
         text = another.get("/metrics").text
@@ -285,7 +285,7 @@ def test_audits_are_counted_once(
     assert 'lethe_audits_total{result="failed"} 1.0' in text
 
 
-def test_scrapes_do_not_ask_the_database_each_time(gateway: TestClient, at: Installation) -> None:
+def test_scrapes_do_not_ask_the_database_each_time(gateway: TestClient, installation: Installation) -> None:
     """What was asked a moment ago is not asked again."""
     counted = []
 
@@ -304,13 +304,13 @@ def test_scrapes_do_not_ask_the_database_each_time(gateway: TestClient, at: Inst
         sa.event.remove(sa.Engine, "before_cursor_execute", count)
 
 
-def test_a_database_that_is_away(gateway: TestClient, sample: Sample, at: Installation) -> None:
+def test_a_database_that_is_away(gateway: TestClient, sample: Sample, installation: Installation) -> None:
     """Metrics are still told, and say that it is away; nothing of what they cannot know is made up."""
     assert sample("lethe_database_up") == 1
     assert 'lethe_requests_overdue{regulation="gdpr"}' in gateway.get("/metrics").text
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         own = session.scalars(sa.select(InstallationIdentity)).one()
-    migrate.downgrade(at.database.engine)
+    migrate.downgrade(installation.database.engine)
     time.sleep(1.1)  # the key is not believed any more without being asked about
     assert sample("lethe_database_up") == 0
     text = gateway.get("/metrics").text
@@ -318,13 +318,15 @@ def test_a_database_that_is_away(gateway: TestClient, sample: Sample, at: Instal
     assert "lethe_queue_age_seconds NaN" in text
     assert sample("lethe_log_events_total", level="error", event="operations.database_unavailable") > 0
     made = sa.insert(InstallationIdentity).values(id=own.id, check_values=own.check_values, created_at=own.created_at)
-    migrate.upgrade(at.database.engine, then=lambda connection: connection.execute(made))
-    installation.set_up(at.settings)  # with its first key
+    migrate.upgrade(installation.database.engine, then=lambda connection: connection.execute(made))
+    installations.set_up(installation.settings)  # with its first key
     assert sample("lethe_database_up") == 1
 
 
 @pytest.mark.slow
-def test_a_scrape_of_a_large_archive(gateway: TestClient, sample: Sample, at: Installation, by: Actor) -> None:
+def test_a_scrape_of_a_large_archive(
+    gateway: TestClient, sample: Sample, installation: Installation, by: Actor
+) -> None:
     """With a million requests stored, ten thousand of them open, a scrape takes milliseconds of this process's time."""
     numbers = "WITH RECURSIVE n(i) AS (SELECT CAST(:first AS integer) UNION ALL SELECT i + 1 FROM n WHERE i < :last)"
     status = "CASE WHEN i % 100 = 0 THEN 'accepted' ELSE 'completed' END"
@@ -336,9 +338,9 @@ def test_a_scrape_of_a_large_archive(gateway: TestClient, sample: Sample, at: In
         f"SELECT 'dr_' || i, 'ref' || i, 'gdpr', {status}, 'request', false, '{by.tenant_id}', {moments} FROM n"
     )
     for last in range(100_000, 1_000_001, 100_000):  # no statement lasts longer than it may on a slow machine
-        with at.database.writing() as session:
+        with installation.database.writing() as session:
             session.execute(insert, {"first": last - 99_999, "last": last})
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         session.execute(sa.text("ANALYZE"))  # as autovacuum does
     assert sample("lethe_requests_open", status="accepted", regulation="gdpr") == 10_000
     took = []
@@ -447,7 +449,11 @@ def test_metrics_have_a_port_of_their_own(settings: Settings) -> None:
 
 
 def test_what_was_reported_before_it_was_done_is_counted(
-    at: Installation, gateway: TestClient, new_dataset: Make, sample: Sample, key_with: Callable[..., dict[str, str]]
+    installation: Installation,
+    gateway: TestClient,
+    new_dataset: Make,
+    sample: Sample,
+    key_with: Callable[..., dict[str, str]],
 ) -> None:
     """Requests that apps are shown as completed and that still wait are counted, and end to be when they are done."""
     new_dataset()
@@ -455,6 +461,6 @@ def test_what_was_reported_before_it_was_done_is_counted(
     for who in ("p1", "nobody"):
         gateway.post("/v1/deletion-requests", json={"subject_id": who}, headers=app).raise_for_status()
     assert sample("lethe_requests_reported_open") == 0
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         session.execute(sa.update(DeletionRequest).values(reported_at=DeletionRequest.created_at))
     assert sample("lethe_requests_reported_open") == 1

@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 
 from app.access.service import Scope
 from app.db.tables import DeletionRequest
-from app.installation import Installation
+from app.installations import Installation
 from tests.conftest import FORM, npz
 
 PLACE = "/v1/deletion-requests"
@@ -133,12 +133,15 @@ def test_what_a_key_made_follows_its_rotation(gateway: TestClient, key: Callable
 
 
 def test_what_nobody_is_known_to_have_made(
-    at: Installation, gateway: TestClient, key: Callable[..., dict[str, Any]], key_with: Callable[..., dict[str, str]]
+    installation: Installation,
+    gateway: TestClient,
+    key: Callable[..., dict[str, Any]],
+    key_with: Callable[..., dict[str, str]],
 ) -> None:
     """A request from before keys were remembered is seen by keys of the whole tenant, and by no others."""
     app = key("requests:read", "requests:write")
     made = gateway.post(PLACE, json={"subject_id": "p1"}, headers=_of(app)).json()["id"]
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         session.execute(sa.update(DeletionRequest).values(maker=None))
     assert _ids(gateway, PLACE, app) == []
     reader = gateway.get(f"{PLACE}/{made}", headers=key_with(Scope.REQUESTS_READ))

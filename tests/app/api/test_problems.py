@@ -14,7 +14,7 @@ from app.api import problems
 from app.config import Settings
 from app.db import migrate
 from app.errors import LedgerCorrupt
-from app.installation import Installation
+from app.installations import Installation
 from app.main import create_app
 
 Refused = Callable[..., dict[str, Any]]
@@ -129,9 +129,9 @@ def test_a_defect_is_answered_and_logged_without_its_text(
     assert "ValueError" in log.getvalue() or "ledger_corrupt" in log.getvalue()
 
 
-def test_an_unusable_database_is_a_503(gateway: TestClient, at: Installation, refused: Refused) -> None:
+def test_an_unusable_database_is_a_503(gateway: TestClient, installation: Installation, refused: Refused) -> None:
     """A database that cannot answer is a 503 that says when to come back."""
-    migrate.downgrade(at.database.engine)
+    migrate.downgrade(installation.database.engine)
     answer = gateway.get("/v1/models")
     refused(answer, 503, "unavailable")
     assert int(answer.headers["retry-after"]) > 0

@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 from joserfc import jws
 
 from app.access.service import Scope
-from app.installation import Installation
+from app.installations import Installation
 from lethe import verification
 from lethe.errors import CertificateInvalid
 
@@ -157,13 +157,13 @@ def test_apps_are_told_nothing(
 
 @pytest.mark.parametrize("more", ['"epsilon": 0', '"format": "lethe-absence/1"', '"looked": {}'])
 def test_an_absence_that_says_more_does_not_verify(
-    at: Installation, gateway: TestClient, live: dict[str, Any], forget: Make, get: Get, more: str
+    installation: Installation, gateway: TestClient, live: dict[str, Any], forget: Make, get: Get, more: str
 ) -> None:
     """Under the installation's own signature too, what says more or says it twice is refused."""
     request = forget("nobody")
     absence = get(f"/deletion-requests/{request['id']}/certificate")["nothing_held"]
     text = json.dumps(absence["statement"])[:-1] + f", {more}}}"
-    header = {"alg": "Ed25519", "typ": "lethe-certificate+jws", "kid": at.keys.signing_key.kid}
-    signed = jws.serialize_compact(header, text, at.keys.signing_key, algorithms=["Ed25519"])
+    header = {"alg": "Ed25519", "typ": "lethe-certificate+jws", "kid": installation.keys.signing_key.kid}
+    signed = jws.serialize_compact(header, text, installation.keys.signing_key, algorithms=["Ed25519"])
     with pytest.raises(CertificateInvalid):
         verification.verify(signed, gateway.get("/.well-known/jwks.json").json())

@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 
 from app.db.tables import Certificate, LedgerEntry, Run, Version
 from app.errors import LeaseLost, LetheError, RunDiffersFromPlan
-from app.installation import Installation
+from app.installations import Installation
 from app.unlearning import queue
 from app.unlearning import service as unlearning
 from app.unlearning.queue import Claimed
@@ -44,18 +44,18 @@ def test_runs_tell_what_the_workers_did(
 
 
 @pytest.fixture
-def claimed(at: Installation, live: dict[str, Any], forget: Make) -> Claimed:
+def claimed(installation: Installation, live: dict[str, Any], forget: Make) -> Claimed:
     """A run that a worker has claimed to make a live model forget somebody, the rows already erased."""
     forget("p1")
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         run = queue.claim(session, worker="test", lease_seconds=60, max_requests=10)
     assert run
-    runner._edited(at, run)
+    runner._edited(installation, run)
     return run
 
 
 @pytest.fixture
-def publish(at: Installation, claimed: Claimed) -> Callable[..., None]:
+def publish(installation: Installation, claimed: Claimed) -> Callable[..., None]:
     """Publish the claimed run as if its chain had run as planned, but for what is changed here."""
 
     def call(**changed: Any) -> None:
@@ -67,18 +67,18 @@ def publish(at: Installation, claimed: Claimed) -> Callable[..., None]:
             "metrics": {},
             "observed": claimed.audit and lanes.observed(claimed.audit, claimed.mechanism),
         }
-        with at.database.writing() as session:
-            unlearning.publish(session, at.keys, run_id=claimed.run_id, **(ran | changed))
+        with installation.database.writing() as session:
+            unlearning.publish(session, installation.keys, run_id=claimed.run_id, **(ran | changed))
 
     return call
 
 
 @pytest.fixture
-def published(at: Installation) -> Callable[[], list[int]]:
+def published(installation: Installation) -> Callable[[], list[int]]:
     """How many versions, ledger entries and certificates there are."""
 
     def count() -> list[int]:
-        with at.database.reading() as session:
+        with installation.database.reading() as session:
             tables = (Version, LedgerEntry, Certificate)
             return [session.scalar(sa.select(sa.func.count()).select_from(table)) or 0 for table in tables]
 
@@ -118,20 +118,24 @@ def test_another_mechanism_publishes_nothing(
 
 
 def test_a_parent_that_is_not_live_publishes_nothing(
-    at: Installation, publish: Callable[..., None], published: Callable[[], list[int]], claimed: Claimed
+    installation: Installation, publish: Callable[..., None], published: Callable[[], list[int]], claimed: Claimed
 ) -> None:
     """A run that continued a version which is no longer in service certifies nothing."""
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         session.get_one(Run, claimed.run_id).parent_version_id = "ver_superseded"
     refuses(publish, RunDiffersFromPlan)
     assert published() == [1, 1, 0]
 
 
 def test_a_lost_lease_publishes_nothing(
-    at: Installation, publish: Callable[..., None], published: Callable[[], list[int]], claimed: Claimed, work: Work
+    installation: Installation,
+    publish: Callable[..., None],
+    published: Callable[[], list[int]],
+    claimed: Claimed,
+    work: Work,
 ) -> None:
     """A worker whose run was taken away can neither renew it, nor erase, nor publish: whoever took it goes on."""
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         unlearning.take_back(session, worker="test")
     refuses(publish, LeaseLost)
     for late in (
@@ -139,7 +143,7 @@ def test_a_lost_lease_publishes_nothing(
         lambda session: unlearning.confirm_edited(session, run_id=claimed.run_id),
         lambda session: unlearning.finish(session, run_id=claimed.run_id),
     ):
-        with pytest.raises(LeaseLost), at.database.writing() as session:
+        with pytest.raises(LeaseLost), installation.database.writing() as session:
             late(session)
     assert published() == [1, 1, 0]
     assert work() == 1

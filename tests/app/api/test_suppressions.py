@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
-from app.installation import Installation
+from app.installations import Installation
 from app.rows.manifest import Manifests
 
 Make = Callable[..., dict[str, Any]]
@@ -82,7 +82,7 @@ def test_suppressions_are_listed_and_lifted(
 
 
 def test_somebody_who_asks_during_an_upload(
-    at: Installation,
+    installation: Installation,
     upload: Upload,
     forget: Make,
     refused: Refused,

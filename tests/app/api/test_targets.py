@@ -10,7 +10,7 @@ from scipy.stats import norm
 
 from app.access.service import Scope
 from app.deletion.status import Outcome
-from app.installation import Installation
+from app.installations import Installation
 
 Make = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
@@ -143,11 +143,11 @@ def test_limits_of_a_verifier(gateway: TestClient, live: dict[str, Any], forget:
     assert verified(max_epsilon=0) == 422
 
 
-def test_a_target_at_the_edge_reads_alike_in_both_places(at: Installation) -> None:
+def test_a_target_at_the_edge_reads_alike_in_both_places(installation: Installation) -> None:
     """Of every number of slots the database and the certificate draw the line at the same delta."""
     from lethe.proof import target
 
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         for slots in range(1, 3000):
             line = session.scalar(sa.select(sa.literal(1.0) / sa.literal(slots)))
             assert line == target.largest_delta(slots)

@@ -7,7 +7,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from app.access.policy import Policy
-from app.installation import Installation
+from app.installations import Installation
 
 Refused = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
@@ -17,7 +17,7 @@ def _as(key: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {key}"}
 
 
-def test_an_operator_makes_tenants(gateway: TestClient, get: Get, at: Installation) -> None:
+def test_an_operator_makes_tenants(gateway: TestClient, get: Get, installation: Installation) -> None:
     """A tenant is made with the key of its first admin, which works, is shown once and is stored nowhere."""
     answer = gateway.post("/v1/tenants", json={"name": "shop", "policy": {"grace_seconds": 5}})
     assert answer.status_code == 201
@@ -28,7 +28,9 @@ def test_an_operator_makes_tenants(gateway: TestClient, get: Get, at: Installati
     assert get(f"/tenants/{made['id']}") == made
     assert [tenant["name"] for tenant in get("/tenants")["items"]] == ["shop", "default"]
     assert gateway.get("/v1/tenant", headers=_as(key)).json() == made
-    assert not any(key.encode() in path.read_bytes() for path in at.settings.data_dir.rglob("*") if path.is_file())
+    assert not any(
+        key.encode() in path.read_bytes() for path in installation.settings.data_dir.rglob("*") if path.is_file()
+    )
 
 
 def test_names_are_taken_once(gateway: TestClient, get: Get, refused: Refused) -> None:

@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 from app.access.service import Scope
 from app.config import Settings
 from app.db.tables import AuditEntry, WebhookDelivery
-from app.installation import Installation
+from app.installations import Installation
 from app.webhooks import signature
 from tests.app.webhooks import servers
 from tests.app.webhooks.servers import serving
@@ -41,14 +41,14 @@ def ended(get: Get, *, count: int) -> list[dict[str, Any]]:
 
 
 def test_what_is_dead_is_listed_and_sent_again(
-    gateway: TestClient, forget: Make, get: Get, at: Installation, refused: Refused
+    gateway: TestClient, forget: Make, get: Get, installation: Installation, refused: Refused
 ) -> None:
     """An admin finds what was given up, sends it again with one call, and the log says who did."""
     with serving(servers.status(200)) as server:
         url = f"http://127.0.0.1:{server.port}/hook"
         request = forget("nobody", callback_url=url)
         completed, accepted = ended(get, count=2)
-        with at.database.writing() as session:
+        with installation.database.writing() as session:
             session.execute(
                 sa.update(WebhookDelivery)
                 .where(WebhookDelivery.id == accepted["id"])
@@ -73,7 +73,7 @@ def test_what_is_dead_is_listed_and_sent_again(
         completed["id"]
     ]
     assert get("/webhook-deliveries?request_id=dr_0")["items"] == []
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         actions = session.scalars(sa.select(AuditEntry.action)).all()
     assert actions.count("webhook_delivery.replayed") == 1
     refused(gateway.get("/v1/webhook-deliveries/whd_0"), 404, "delivery_unknown")
@@ -97,7 +97,9 @@ def test_urls_are_for_admins(gateway: TestClient, forget: Make, get: Get, key_wi
     refused(gateway.get(f"/v1/webhook-deliveries/{one['id']}", headers=app), 404, "delivery_unknown")
 
 
-def test_a_secret_is_rotated(gateway: TestClient, forget: Make, get: Get, refused: Refused, at: Installation) -> None:
+def test_a_secret_is_rotated(
+    gateway: TestClient, forget: Make, get: Get, refused: Refused, installation: Installation
+) -> None:
     """After a rotation a call is signed with both secrets, so receivers may change theirs within a day."""
     before = get("/webhook-secret")
     assert (before["generation"], before["rotated_at"], before["previous_until"]) == (1, None, None)
@@ -121,7 +123,7 @@ def test_a_secret_is_rotated(gateway: TestClient, forget: Make, get: Get, refuse
         for known in (before, after):
             now = datetime.datetime.now(datetime.UTC)
             assert signature.verify(known["secret"], call.headers, call.body, now=now) == call.headers["webhook-id"]
-    folder = at.settings.data_dir
+    folder = installation.settings.data_dir
     files = [path for path in folder.rglob("*") if path.is_file()]
     assert not any(known["secret"].encode() in path.read_bytes() for known in (before, after) for path in files)
 

@@ -9,17 +9,17 @@ from app.access import tenants
 from app.access.policy import Policy
 from app.audit import service as audit
 from app.db import Actor
-from app.installation import Installation
+from app.installations import Installation
 
 Record = Callable[..., None]
 
 
 @pytest.fixture
-def record(at: Installation, by: Actor) -> Record:
+def record(installation: Installation, by: Actor) -> Record:
     """Add so many entries to a tenant's log."""
 
     def add(number: int, *, actor: Actor = by) -> None:
-        with at.database.writing(by=actor) as session:
+        with installation.database.writing(by=actor) as session:
             for count in range(number):
                 audit.record(session, "thing.done", f"thing_{count}", count=count)
 
@@ -27,19 +27,19 @@ def record(at: Installation, by: Actor) -> Record:
 
 
 @pytest.fixture
-def other(at: Installation, by: Actor) -> Actor:
+def other(installation: Installation, by: Actor) -> Actor:
     """Another tenant, whose log has two entries."""
-    with at.database.writing(by=by) as session:
+    with installation.database.writing(by=by) as session:
         tenant = tenants.create(session, name="other", policy=Policy(), admin_key="other")
     return Actor(tenant_id=tenant.id, name="other")
 
 
 @pytest.fixture
-def tamper(at: Installation) -> Callable[..., None]:
+def tamper(installation: Installation) -> Callable[..., None]:
     """Execute SQL as somebody with the password of the database's owner could: without the triggers."""
 
     def execute(*statements: str) -> None:
-        with at.database.engine.begin() as connection:
+        with installation.database.engine.begin() as connection:
             if connection.dialect.name == "postgresql":
                 connection.execute(sa.text("SET LOCAL session_replication_role = replica"))
             else:

@@ -10,7 +10,7 @@ from app.audit.chains import AUDIT
 from app.audit.checkpoints import Head
 from app.db import Actor
 from app.db.tables import Checkpoint
-from app.installation import Installation
+from app.installations import Installation
 from app.keys import Keys
 
 Record = Callable[..., None]
@@ -18,42 +18,42 @@ HOUR = 3600.0
 
 
 @pytest.fixture
-def sign(at: Installation) -> Callable[..., list[Head]]:
+def sign(installation: Installation) -> Callable[..., list[Head]]:
     """Sign what is due, as a worker does; returns it."""
 
     def do(every_seconds: float = HOUR) -> list[Head]:
-        with at.database.reading() as session:
+        with installation.database.reading() as session:
             heads = checkpoints.due(session, every_seconds=every_seconds)
-        with at.database.writing() as session:
-            checkpoints.checkpoint(session, at.keys, heads)
+        with installation.database.writing() as session:
+            checkpoints.checkpoint(session, installation.keys, heads)
         return heads
 
     return do
 
 
-def _of(at: Installation, tenant_id: str) -> list[Checkpoint]:
-    with at.database.reading() as session:
+def _of(installation: Installation, tenant_id: str) -> list[Checkpoint]:
+    with installation.database.reading() as session:
         return list(repository.all_checkpoints(session, AUDIT, tenant_id=tenant_id))
 
 
-def _length(at: Installation, tenant_id: str) -> int:
-    with at.database.reading() as session:
+def _length(installation: Installation, tenant_id: str) -> int:
+    with installation.database.reading() as session:
         return len(list(repository.all_entries(session, tenant_id=tenant_id)))
 
 
 def test_every_log_is_signed_that_has_grown(
-    at: Installation, by: Actor, other: Actor, record: Record, sign: Callable[..., list[Head]]
+    installation: Installation, by: Actor, other: Actor, record: Record, sign: Callable[..., list[Head]]
 ) -> None:
     """Each tenant's head is signed once it has entries, and again when there are more and an hour is over."""
-    lengths = {tenant_id: _length(at, tenant_id) for tenant_id in (by.tenant_id, other.tenant_id)}
+    lengths = {tenant_id: _length(installation, tenant_id) for tenant_id in (by.tenant_id, other.tenant_id)}
     assert {head.tenant_id: head.sequence for head in sign()} == lengths
     assert sign(0.0) == []
     record(3)
     assert sign() == []
     [head] = sign(0.0)
     assert (head.tenant_id, head.sequence) == (by.tenant_id, lengths[by.tenant_id] + 3)
-    assert [one.sequence for one in _of(at, by.tenant_id)] == [lengths[by.tenant_id], head.sequence]
-    assert [one.sequence for one in _of(at, other.tenant_id)] == [2]
+    assert [one.sequence for one in _of(installation, by.tenant_id)] == [lengths[by.tenant_id], head.sequence]
+    assert [one.sequence for one in _of(installation, other.tenant_id)] == [2]
 
 
 def test_a_thousand_entries_are_signed_at_once(by: Actor, record: Record, sign: Callable[..., list[Head]]) -> None:
@@ -65,21 +65,27 @@ def test_a_thousand_entries_are_signed_at_once(by: Actor, record: Record, sign: 
     assert [head.tenant_id for head in sign()] == [by.tenant_id]
 
 
-def test_two_workers_sign_once(at: Installation, by: Actor, sign: Callable[..., list[Head]]) -> None:
+def test_two_workers_sign_once(installation: Installation, by: Actor, sign: Callable[..., list[Head]]) -> None:
     """A head that another worker signed meanwhile is not signed again."""
     heads = sign()
-    with at.database.writing() as session:
-        checkpoints.checkpoint(session, at.keys, heads)
-    assert len(_of(at, by.tenant_id)) == 1
+    with installation.database.writing() as session:
+        checkpoints.checkpoint(session, installation.keys, heads)
+    assert len(_of(installation, by.tenant_id)) == 1
 
 
-def test_anybody_can_verify_a_checkpoint(at: Installation, by: Actor, sign: Callable[..., list[Head]]) -> None:
+def test_anybody_can_verify_a_checkpoint(
+    installation: Installation, by: Actor, sign: Callable[..., list[Head]]
+) -> None:
     """A checkpoint is a JWS of a type of its own, by the key that is published, over tenant, sequence and hash."""
     [head] = sign()
-    [row] = _of(at, by.tenant_id)
-    public = OKPKey.import_key(at.keys.signing_key.as_dict(private=False))
+    [row] = _of(installation, by.tenant_id)
+    public = OKPKey.import_key(installation.keys.signing_key.as_dict(private=False))
     signed = jws.deserialize_compact(row.jws, public, algorithms=["Ed25519"])
-    assert signed.headers() == {"alg": "Ed25519", "typ": "lethe-audit-checkpoint+jws", "kid": at.keys.signing_key.kid}
+    assert signed.headers() == {
+        "alg": "Ed25519",
+        "typ": "lethe-audit-checkpoint+jws",
+        "kid": installation.keys.signing_key.kid,
+    }
     said = json.loads(signed.payload)
     assert said.pop("signed_at") == row.signed_at.isoformat()
     assert said == {
@@ -92,18 +98,18 @@ def test_anybody_can_verify_a_checkpoint(at: Installation, by: Actor, sign: Call
 
 
 def test_no_other_signature_is_a_checkpoint(
-    at: Installation, by: Actor, sign: Callable[..., list[Head]], tmp_path_factory: pytest.TempPathFactory
+    installation: Installation, by: Actor, sign: Callable[..., list[Head]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """Neither another key's signature nor another type's, nor one over something else, is believed."""
     [head] = sign()
-    [row] = _of(at, by.tenant_id)
-    keys = KeySet([at.keys.signing_key])
+    [row] = _of(installation, by.tenant_id)
+    keys = KeySet([installation.keys.signing_key])
     stranger = checkpoints.sign(Keys(tmp_path_factory.mktemp("keys")).create(), head, at=row.signed_at)
     assert not checkpoints.is_signed(stranger, keys)
-    certificate = {"alg": "Ed25519", "typ": "lethe-certificate+jws", "kid": at.keys.signing_key.kid}
+    certificate = {"alg": "Ed25519", "typ": "lethe-certificate+jws", "kid": installation.keys.signing_key.kid}
     payload = json.dumps(checkpoints.statement(row)).encode()
     for forged in (
-        jws.serialize_compact(certificate, payload, at.keys.signing_key, algorithms=["Ed25519"]),
+        jws.serialize_compact(certificate, payload, installation.keys.signing_key, algorithms=["Ed25519"]),
         "",
         "a.b.c",
         row.jws[:-8] + "AAAAAAAA",
@@ -141,7 +147,7 @@ def test_no_other_signature_is_a_checkpoint(
     ],
 )
 def test_what_was_altered_is_not_signed(
-    at: Installation,
+    installation: Installation,
     other: Actor,
     record: Record,
     sign: Callable[..., list[Head]],
@@ -154,5 +160,5 @@ def test_what_was_altered_is_not_signed(
     record(4, actor=other)
     tamper(statement + f" AND tenant_id = '{other.tenant_id}'")
     assert sign(0.0) == []
-    assert [one.sequence for one in _of(at, other.tenant_id)] == [2]
+    assert [one.sequence for one in _of(installation, other.tenant_id)] == [2]
     assert "audit.log_corrupt" in "".join(capfd.readouterr())

@@ -11,18 +11,18 @@ from app.audit import service as audit
 from app.audit.service import GENESIS, Deed, entry_hash
 from app.db import Actor, Database, now
 from app.db.tables import AuditEntry, Tenant
-from app.installation import Installation
+from app.installations import Installation
 
 HERE, THERE = Actor(tenant_id="ten_here", name="key_1"), Actor(tenant_id="ten_there", name="key_2")
 
 
 @pytest.fixture
-def database(at: Installation) -> Database:
+def database(installation: Installation) -> Database:
     """With two tenants that have done nothing yet."""
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         for by in (HERE, THERE):
             session.add(Tenant(id=by.tenant_id, name=by.tenant_id, policy={}, created_at=now(session)))
-    return at.database
+    return installation.database
 
 
 def deed(by: Actor, action: str = "thing.made", **detail: Any) -> Deed:

@@ -17,7 +17,7 @@ from app.audit.verify import Verified
 from app.db import Actor, now
 from app.db.tables import AuditEntry, Checkpoint
 from app.errors import AuditCorrupt
-from app.installation import Installation
+from app.installations import Installation
 from app.keys import Keys
 
 Record = Callable[..., None]
@@ -26,16 +26,16 @@ COLUMNS = [column.key for column in sa.inspect(AuditEntry).column_attrs]
 
 
 @pytest.fixture
-def log(at: Installation, other: Actor, record: Record) -> tuple[list[AuditEntry], list[Checkpoint]]:
+def log(installation: Installation, other: Actor, record: Record) -> tuple[list[AuditEntry], list[Checkpoint]]:
     """Ten entries of a tenant, of which four and then eight were signed."""
     for number in (2, 4):
         record(number, actor=other)
-        with at.database.reading() as session:
+        with installation.database.reading() as session:
             heads = checkpoints.due(session, every_seconds=0.0)
-        with at.database.writing() as session:
-            checkpoints.checkpoint(session, at.keys, heads)
+        with installation.database.writing() as session:
+            checkpoints.checkpoint(session, installation.keys, heads)
     record(2, actor=other)
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         entries = list(repository.all_entries(session, tenant_id=other.tenant_id))
         signed = list(repository.all_checkpoints(session, AUDIT, tenant_id=other.tenant_id))
     assert [len(entries), *(one.sequence for one in signed)] == [10, 4, 8]
@@ -43,9 +43,9 @@ def log(at: Installation, other: Actor, record: Record) -> tuple[list[AuditEntry
 
 
 @pytest.fixture
-def verified(at: Installation, other: Actor) -> Callable[..., Verified]:
+def verified(installation: Installation, other: Actor) -> Callable[..., Verified]:
     def check(entries: Sequence[AuditEntry], signed: Sequence[Checkpoint]) -> Verified:
-        return verify.verify(other.tenant_id, entries, signed, KeySet([at.keys.signing_key]))
+        return verify.verify(other.tenant_id, entries, signed, KeySet([installation.keys.signing_key]))
 
     return check
 
@@ -150,7 +150,7 @@ def test_a_log_written_anew_contradicts_its_checkpoint(
 
 
 def test_a_forged_checkpoint_is_named(
-    at: Installation,
+    installation: Installation,
     other: Actor,
     log: tuple[list[AuditEntry], list[Checkpoint]],
     verified: Callable[..., Verified],
@@ -160,7 +160,7 @@ def test_a_forged_checkpoint_is_named(
     entries, signed = log
     forged = _rechained([*entries[:5], *entries[6:]])
     head = Head(chain=AUDIT, tenant_id=other.tenant_id, sequence=8, hash=forged[7].hash)
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         by_stranger = checkpoints.sign(Keys(tmp_path_factory.mktemp("keys")).create(), head, at=now(session))
     reused = Checkpoint(
         log="audit",

@@ -12,7 +12,7 @@ from app.backup.restoring import Restored
 from app.backup.service import Backup
 from app.config import Settings
 from app.db.tables import Run
-from app.installation import Installation
+from app.installations import Installation
 from tests.postgres.server import Server
 
 
@@ -31,9 +31,9 @@ def archive(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def back_up(at: Installation, archive: Path, key_file: Path) -> Callable[[], Backup]:
+def back_up(installation: Installation, archive: Path, key_file: Path) -> Callable[[], Backup]:
     """Back the installation up into `archive`."""
-    return lambda: service.back_up(at, archive, key_file=key_file, progress=quietly)
+    return lambda: service.back_up(installation, archive, key_file=key_file, progress=quietly)
 
 
 @pytest.fixture
@@ -55,22 +55,22 @@ def restore_with(archive: Path, key_file: Path, other: Settings) -> Callable[[Pa
 
 
 @pytest.fixture
-def restore(at: Installation, restore_with: Callable[[Path | None], Restored]) -> Callable[[], Restored]:
+def restore(installation: Installation, restore_with: Callable[[Path | None], Restored]) -> Callable[[], Restored]:
     """The same, with all that `at` remembers."""
 
     def restored() -> Restored:
-        tombstones.record(at)
-        return restore_with(at.settings.resolved_tombstones())
+        tombstones.record(installation)
+        return restore_with(installation.settings.resolved_tombstones())
 
     return restored
 
 
 @pytest.fixture
-def runs_of(at: Installation) -> Callable[[], list[tuple[str, str | None]]]:
+def runs_of(installation: Installation) -> Callable[[], list[tuple[str, str | None]]]:
     """How all runs ended, oldest first."""
 
     def ended() -> list[tuple[str, str | None]]:
-        with at.database.reading() as session:
+        with installation.database.reading() as session:
             found = session.execute(sa.select(Run.status, Run.error_code).order_by(Run.started_at, Run.id))
             return [(status, error_code) for status, error_code in found]
 

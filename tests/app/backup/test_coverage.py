@@ -7,25 +7,25 @@ from typing import Any
 
 import pytest
 
-from app import installation
+from app import installations
 from app.backup import tombstones
 from app.backup.restoring import Restored
 from app.backup.service import Backup
 from app.config import Settings
 from app.errors import TombstonesDamaged, TombstonesStale
-from app.installation import Installation
+from app.installations import Installation
 
 Make = Callable[..., dict[str, Any]]
 RestoreWith = Callable[[Path], Restored]
 
 
 @pytest.fixture
-def own(at: Installation) -> Path:
-    return at.settings.resolved_tombstones()
+def own(installation: Installation) -> Path:
+    return installation.settings.resolved_tombstones()
 
 
 def test_older_tombstones_are_refused(
-    at: Installation,
+    installation: Installation,
     own: Path,
     tmp_path: Path,
     new_dataset: Make,
@@ -38,15 +38,15 @@ def test_older_tombstones_are_refused(
     restored. The newest copy, and one from the moment of the backup, are taken."""
     new_dataset()
     forget("p1")
-    tombstones.record(at)
+    tombstones.record(installation)
     older = shutil.copy(own, tmp_path / "older.jsonl")
-    last = list(tombstones.journal(at).lines())[-1]
+    last = list(tombstones.journal(installation).lines())[-1]
     for person in ("p2", "p3", "p4", "p5"):
         forget(person)
     back_up()
     then = shutil.copy(own, tmp_path / "then.jsonl")
     forget("p6")
-    tombstones.record(at)
+    tombstones.record(installation)
     with pytest.raises(TombstonesStale) as refused:
         restore_with(older)
     said = refused.value.detail
@@ -60,7 +60,7 @@ def test_older_tombstones_are_refused(
 
 
 def test_a_cut_tail_is_refused(
-    at: Installation,
+    installation: Installation,
     own: Path,
     tmp_path: Path,
     new_dataset: Make,
@@ -91,7 +91,7 @@ def test_a_cut_tail_is_refused(
 
 
 def test_a_file_that_was_written_anew_covers_what_came_before(
-    at: Installation,
+    installation: Installation,
     own: Path,
     new_dataset: Make,
     forget: Make,
@@ -101,16 +101,16 @@ def test_a_file_that_was_written_anew_covers_what_came_before(
     """Tombstones that were lost after the backup, and written anew from the database, know all that it knows."""
     new_dataset()
     forget("p1")
-    tombstones.record(at)
+    tombstones.record(installation)
     back_up()
     own.unlink()
     forget("p2")
-    tombstones.record(at)
+    tombstones.record(installation)
     assert restore_with(own).requests.made == 1
 
 
 def test_another_hosts_file_is_told_by_what_it_tells_of(
-    at: Installation,
+    installation: Installation,
     own: Path,
     tmp_path: Path,
     new_dataset: Make,
@@ -119,12 +119,12 @@ def test_another_hosts_file_is_told_by_what_it_tells_of(
     restore_with: RestoreWith,
 ) -> None:
     """A file that another host wrote of the same database is taken if it tells of the last request of the archive."""
-    theirs = at.settings.model_copy(update={"tombstones": tmp_path / "theirs" / "tombstones.jsonl"})
+    theirs = installation.settings.model_copy(update={"tombstones": tmp_path / "theirs" / "tombstones.jsonl"})
     (tmp_path / "theirs").mkdir()
     new_dataset()
     forget("p1")
-    tombstones.record(at)
-    with installation.opened(theirs) as there:
+    tombstones.record(installation)
+    with installations.opened(theirs) as there:
         tombstones.record(there)
         early = shutil.copy(theirs.resolved_tombstones(), tmp_path / "early.jsonl")
         forget("p2")
@@ -136,7 +136,7 @@ def test_another_hosts_file_is_told_by_what_it_tells_of(
 
 
 def test_dropped_lines_are_covered(
-    at: Installation,
+    installation: Installation,
     own: Path,
     new_dataset: Make,
     forget: Make,
@@ -146,11 +146,11 @@ def test_dropped_lines_are_covered(
     """Where what the archive saw last was dropped since, because it is old, the lines that are left cover it."""
     new_dataset()
     forget("p1")
-    tombstones.record(at)
+    tombstones.record(installation)
     made = back_up()
     forget("p2")
     forget("p3")
-    tombstones.record(at)
-    assert tombstones.journal(at).drop(before=made.created_at)
-    assert next(tombstones.journal(at).lines()).kind == "dropped"
+    tombstones.record(installation)
+    assert tombstones.journal(installation).drop(before=made.created_at)
+    assert next(tombstones.journal(installation).lines()).kind == "dropped"
     assert restore_with(own).requests.made == 2

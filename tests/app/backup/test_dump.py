@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from app.backup import dump
 from app.db import Database, bulk, migrate
 from app.db.tables import RequestEvent
-from app.installation import Installation
+from app.installations import Installation
 
 Make = Callable[..., dict[str, Any]]
 
@@ -23,7 +23,7 @@ def dumped(session: Session) -> dict[str, list[bytes]]:
 
 
 def test_a_dump_loads_into_both_databases(
-    at: Installation,
+    installation: Installation,
     postgres: Any,
     new_dataset: Make,
     new_model: Make,
@@ -36,13 +36,13 @@ def test_a_dump_loads_into_both_databases(
     work()
     forget("p1", metadata={"case": "ä\u2028 7"}, external_id="case-7")
     work()
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         before = dumped(session)
         pieces = [(table, list(dump.pieces(session, table))) for table in dump.TABLES.values()]
         last = session.scalar(sa.select(sa.func.max(RequestEvent.id))) or 0
     with postgres.database() as name:
         for url in (postgres.url(name), f"sqlite:///{tmp_path / 'copy.db'}"):
-            database = Database(url, vault=at.vault)
+            database = Database(url, vault=installation.vault)
             migrate.upgrade(database.engine)
             with database.writing() as session:
                 for table, of_table in pieces:

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from fastapi.testclient import TestClient
 from joserfc.jwk import KeySet
 
-from app import installation
+from app import installations
 from app.access.service import DEFAULT_TENANT
 from app.accounting import anchors, verify
 from app.audit import checkpoints
@@ -23,9 +23,9 @@ from app.backup.service import Backup
 from app.config import Settings
 from app.db.tables import AuditEntry, Dataset, DeletionRequest, Model, Version
 from app.errors import BackupRefused, DatabasePutBack, LedgerRestored, RestoreUnfinished
-from app.installation import Installation
+from app.installations import Installation
 from app.main import create_app
-from app.operations import chores
+from app.operations import periodic_jobs
 from app.rows import records
 from tests.app.backup.conftest import quietly
 from tests.conftest import FORM, people
@@ -36,16 +36,16 @@ from worker import runner
 Make = Callable[..., dict[str, Any]]
 
 
-def work_at(at: Installation) -> int:
+def work_at(installation: Installation) -> int:
     runs = 0
-    while runner.run_next(at, worker="test"):
+    while runner.run_next(installation, worker="test"):
         runs += 1
     return runs
 
 
 def test_whoever_was_forgotten_since_is_forgotten_again(
     gateway: TestClient,
-    at: Installation,
+    installation: Installation,
     new_dataset: Make,
     new_model: Make,
     forget: Make,
@@ -57,7 +57,7 @@ def test_whoever_was_forgotten_since_is_forgotten_again(
     """Their rows are null on disk before anything may be served, their requests are open again under their own ids and
     deadlines, and a worker completes them with new certificates; nobody else's rows are touched."""
     dataset = new_dataset(rows=60)
-    slots = slots_of(at, dataset["id"], "p1", "p3", "p5")
+    slots = slots_of(installation, dataset["id"], "p1", "p3", "p5")
     model = new_model(dataset["id"])
     assert work() == 1
     earlier = forget("p1")
@@ -70,7 +70,7 @@ def test_whoever_was_forgotten_since_is_forgotten_again(
 
     restored = restore()
     assert (restored.requests.made, restored.num_models) == (2, 1)
-    with installation.opened(other) as again:
+    with installations.opened(other) as again:
         rows = rows_of(again, dataset["id"])
         assert not rows.features[slots].any()
         assert rows.features.any(axis=1).sum() == 57
@@ -118,7 +118,7 @@ def test_versions_that_were_lost_are_counted(
     assert work() == 1
     before = adaptive(gateway, last)
     restore()
-    with installation.opened(other) as again, TestClient(create_app(other)) as client:
+    with installations.opened(other) as again, TestClient(create_app(other)) as client:
         client.headers["Authorization"] = gateway.headers["Authorization"]
         with again.database.reading() as session:
             assert len(session.get_one(Model, model["id"]).lost_releases) == 3
@@ -151,7 +151,7 @@ def test_models_that_were_lost_are_counted(
     lost = new_model(dataset["id"])
     assert work() == 1
     restore()
-    with installation.opened(other) as again, TestClient(create_app(other)) as client:
+    with installations.opened(other) as again, TestClient(create_app(other)) as client:
         client.headers["Authorization"] = gateway.headers["Authorization"]
         assert work_at(again) == 1
         request = client.post("/v1/deletion-requests", json={"subject_id": "p9"}).json()
@@ -175,7 +175,7 @@ def adaptive(client: TestClient, request: dict[str, Any]) -> float:
 
 def test_what_else_happened_since_happens_again(
     gateway: TestClient,
-    at: Installation,
+    installation: Installation,
     new_dataset: Make,
     forget: Make,
     back_up: Callable[[], Backup],
@@ -225,7 +225,7 @@ def test_a_grace_time_goes_on(
     assert gateway.patch("/v1/tenant", json={"policy": {"grace_seconds": 3600}}).status_code == 200
     asked = forget("p1")
     restore()
-    with installation.opened(other) as again:
+    with installations.opened(other) as again:
         assert rows_of(again, dataset["id"]).features.any(axis=1).all()
         with again.database.reading() as session:
             held_until = session.get_one(DeletionRequest, asked["id"]).held_until
@@ -237,7 +237,7 @@ def test_a_grace_time_goes_on(
 
 
 def test_a_batch_that_waits_is_added(
-    at: Installation,
+    installation: Installation,
     gateway: TestClient,
     new_dataset: Make,
     new_model: Make,
@@ -256,12 +256,12 @@ def test_a_batch_that_waits_is_added(
     work()
     added = gateway.post(f"/v1/datasets/{dataset['id']}/records", files={"file": ("more.npz", people("new1", "new2"))})
     assert added.status_code in (201, 202), added.text
-    slot, other_slot = slots_of(at, dataset["id"], "new1", "new2")
+    slot, other_slot = slots_of(installation, dataset["id"], "new1", "new2")
     back_up()
     forget("new2")
     work()
     restore()
-    with installation.opened(other) as again:
+    with installations.opened(other) as again:
         staged = rows_of(again, added.json()["id"])
         assert staged.features.any(axis=1).tolist() == [slot < other_slot, slot > other_slot]
         work_at(again)
@@ -270,13 +270,17 @@ def test_a_batch_that_waits_is_added(
 
 
 def test_everything_is_said_in_the_audit_logs(
-    at: Installation, new_dataset: Make, back_up: Callable[[], Backup], restore: Callable[[], Restored], other: Settings
+    installation: Installation,
+    new_dataset: Make,
+    back_up: Callable[[], Backup],
+    restore: Callable[[], Restored],
+    other: Settings,
 ) -> None:
     """Each tenant's log goes on with an entry about the restore."""
     new_dataset()
     made = back_up()
     restore()
-    with installation.opened(other) as again, again.database.reading() as session:
+    with installations.opened(other) as again, again.database.reading() as session:
         [tenant_id] = audit_repository.tenant_ids(session)
         last = list(audit_repository.all_entries(session, tenant_id=tenant_id))[-1]
         assert isinstance(last, AuditEntry)
@@ -284,7 +288,7 @@ def test_everything_is_said_in_the_audit_logs(
 
 
 def test_what_was_signed_and_lost_is_said_in_the_chains(
-    at: Installation,
+    installation: Installation,
     new_dataset: Make,
     new_model: Make,
     forget: Make,
@@ -300,17 +304,17 @@ def test_what_was_signed_and_lost_is_said_in_the_chains(
     made = back_up()
     forget("p1")
     work()
-    chores.sign_heads(at)
-    with at.database.reading() as session:
+    periodic_jobs.sign_heads(installation)
+    with installation.database.reading() as session:
         lost = {
             chain.name: audit_repository.checkpoints(session, chain, tenant_id=DEFAULT_TENANT, limit=1)[0]
             for chain in CHAINS
         }
     restore()
-    with installation.opened(other) as again:
+    with installations.opened(other) as again:
         assert work_at(again) == 1
         tombstones.record(again)
-        chores.sign_heads(again)
+        periodic_jobs.sign_heads(again)
         keys = KeySet([again.keys.signing_key])
         kept = [checkpoints.kept(one.jws, LEDGER) for one in tombstones.kept_heads(other) if one.log == "ledger"]
         assert len(kept) == 1
@@ -329,7 +333,12 @@ def test_what_was_signed_and_lost_is_said_in_the_chains(
 
 
 def test_without_tombstones_it_must_be_said(
-    at: Installation, archive: Path, key_file: Path, new_dataset: Make, back_up: Callable[[], Backup], other: Settings
+    installation: Installation,
+    archive: Path,
+    key_file: Path,
+    new_dataset: Make,
+    back_up: Callable[[], Backup],
+    other: Settings,
 ) -> None:
     """A file that is not there is refused before anything is changed; none at all starts a new file with what the
     database knows."""
@@ -343,7 +352,7 @@ def test_without_tombstones_it_must_be_said(
 
 
 def test_it_is_restored_where_nothing_is(
-    at: Installation,
+    installation: Installation,
     archive: Path,
     key_file: Path,
     new_dataset: Make,
@@ -356,15 +365,18 @@ def test_it_is_restored_where_nothing_is(
     new_dataset()
     forget("p1")
     back_up()
-    tombstones.record(at)
-    own = at.settings.resolved_tombstones()
+    tombstones.record(installation)
+    own = installation.settings.resolved_tombstones()
     for settings, why in (
-        (at.settings, "is not empty"),
-        (at.settings.model_copy(update={"data_dir": archive.parent / "x", "tombstones": own}), "database|not empty"),
+        (installation.settings, "is not empty"),
+        (
+            installation.settings.model_copy(update={"data_dir": archive.parent / "x", "tombstones": own}),
+            "database|not empty",
+        ),
         (other.model_copy(update={"tombstones": archive}), "There are tombstones at"),
     ):
         if settings.database_url is None and settings.data_dir.name == "x":
-            settings = settings.model_copy(update={"store_url": str(at.settings.data_dir)})
+            settings = settings.model_copy(update={"store_url": str(installation.settings.data_dir)})
         with pytest.raises(BackupRefused, match=why):
             restoring.restore(settings, archive, key_file=key_file, remembered_in=own, progress=quietly)
     with pytest.raises(BackupRefused, match="no key file"):
@@ -384,23 +396,27 @@ def test_empty_folders_are_in_nobodys_way(
 
 
 def test_tombstones_must_reach_back_to_the_backup(
-    at: Installation, new_dataset: Make, forget: Make, back_up: Callable[[], Backup], restore: Callable[[], Restored]
+    installation: Installation,
+    new_dataset: Make,
+    forget: Make,
+    back_up: Callable[[], Backup],
+    restore: Callable[[], Restored],
 ) -> None:
     """A backup that is older than what is remembered is refused."""
     new_dataset()
     back_up()
     forget("p1")
     forget("p2")
-    tombstones.record(at)
-    at.settings.tombstone_days = 1e-9
-    tombstones.drop_old(at)
+    tombstones.record(installation)
+    installation.settings.tombstone_days = 1e-9
+    tombstones.drop_old(installation)
     with pytest.raises(BackupRefused, match="remember nothing before"):
         restore()
 
 
 @pytest.mark.parametrize("where", ["_load", "_forget", "_write_rows", "_finish"])
 def test_what_was_cut_off_serves_nobody_and_can_be_run_again(
-    at: Installation,
+    installation: Installation,
     new_dataset: Make,
     new_model: Make,
     forget: Make,
@@ -413,7 +429,7 @@ def test_what_was_cut_off_serves_nobody_and_can_be_run_again(
 ) -> None:
     """A restore that ends early, anywhere, leaves what refuses to be opened or set up; the next one begins anew."""
     dataset = new_dataset()
-    slots = slots_of(at, dataset["id"], "p1")
+    slots = slots_of(installation, dataset["id"], "p1")
     new_model(dataset["id"])
     work()
     back_up()
@@ -424,31 +440,31 @@ def test_what_was_cut_off_serves_nobody_and_can_be_run_again(
     def dies(*given: Any, **named: Any) -> Any:
         done(*given, **named)
         if where == "_finish":
-            installation.unfinished(other).touch()
+            installations.unfinished(other).touch()
         raise KeyboardInterrupt
 
     monkeypatch.setattr(restoring, where, dies)
     with pytest.raises(KeyboardInterrupt):
         restore()
     with pytest.raises(RestoreUnfinished):
-        installation.set_up(other)
-    with pytest.raises(RestoreUnfinished), installation.opened(other):
+        installations.set_up(other)
+    with pytest.raises(RestoreUnfinished), installations.opened(other):
         pass
     monkeypatch.undo()
     if where == "_finish":
         remembered_in = other.resolved_tombstones()
-        kinds = [line.kind for line in tombstones.Journal(remembered_in, at.keys).lines()]
+        kinds = [line.kind for line in tombstones.Journal(remembered_in, installation.keys).lines()]
         assert kinds[-3:] == ["restored", "signed", "signed"]
         remembered_in.unlink()
     restore()
-    with installation.opened(other) as again:
+    with installations.opened(other) as again:
         assert work_at(again) == 1
         assert not rows_of(again, dataset["id"]).features[slots].any()
         assert_all_done_once(again)
 
 
 def test_it_can_be_backed_up_and_restored_again(
-    at: Installation,
+    installation: Installation,
     tmp_path: Path,
     archive: Path,
     key_file: Path,
@@ -462,29 +478,31 @@ def test_it_can_be_backed_up_and_restored_again(
 ) -> None:
     """The tombstones go on in the restored installation: the same old backup restored again knows all of both lives."""
     dataset = new_dataset()
-    slots = slots_of(at, dataset["id"], "p1", "p2")
+    slots = slots_of(installation, dataset["id"], "p1", "p2")
     new_model(dataset["id"])
     work()
     back_up()
     forget("p1")
     work()
     restore()
-    with TestClient(create_app(other)) as client, installation.opened(other) as again:
-        client.headers["Authorization"] = f"Bearer {at.settings.resolved_admin_key_file().read_text().strip()}"
+    with TestClient(create_app(other)) as client, installations.opened(other) as again:
+        client.headers["Authorization"] = (
+            f"Bearer {installation.settings.resolved_admin_key_file().read_text().strip()}"
+        )
         assert client.post("/v1/deletion-requests", json={"subject_id": "p2"}).status_code == 202
         work_at(again)
     third = Settings(data_dir=tmp_path / "third")
     remembered_in = other.resolved_tombstones()
     found = restoring.restore(third, archive, key_file=key_file, remembered_in=remembered_in, progress=quietly)
     assert found.requests.made == 2
-    with installation.opened(third) as again:
+    with installations.opened(third) as again:
         assert not rows_of(again, dataset["id"]).features[slots].any()
         work_at(again)
         assert_all_done_once(again)
 
 
 def test_a_database_that_was_put_back_is_mended(
-    at: Installation,
+    installation: Installation,
     archive: Path,
     key_file: Path,
     new_dataset: Make,
@@ -498,18 +516,18 @@ def test_a_database_that_was_put_back_is_mended(
     """Whoever is back because the database and the rows were put back by other means is forgotten again, however long
     ago that was: a backup of what is there restores with the tombstones."""
     dataset = new_dataset()
-    slots = slots_of(at, dataset["id"], "p1")
+    slots = slots_of(installation, dataset["id"], "p1")
     new_model(dataset["id"])
     work()
-    service.back_up(at, archive, key_file=key_file, progress=quietly)
+    service.back_up(installation, archive, key_file=key_file, progress=quietly)
     forget("p1")
     work()
-    tombstones.record(at)
-    own = at.settings.resolved_tombstones()
+    tombstones.record(installation)
+    own = installation.settings.resolved_tombstones()
     long_ago = tmp_path / "long ago"
     restoring.restore(other, archive, key_file=key_file, remembered_in=None, progress=quietly)
     shutil.copy(own, other.resolved_tombstones())
-    with installation.opened(other) as again:
+    with installations.opened(other) as again:
         assert rows_of(again, dataset["id"]).features[slots].any()
         with pytest.raises(DatabasePutBack):
             tombstones.record(again)
@@ -517,7 +535,7 @@ def test_a_database_that_was_put_back_is_mended(
     third = Settings(data_dir=tmp_path / "third")
     found = restoring.restore(third, long_ago, key_file=key_file, remembered_in=own, progress=quietly)
     assert found.requests.made == 1
-    with installation.opened(third) as mended:
+    with installations.opened(third) as mended:
         assert not rows_of(mended, dataset["id"]).features[slots].any()
         work_at(mended)
         assert_all_done_once(mended)
@@ -525,7 +543,7 @@ def test_a_database_that_was_put_back_is_mended(
 
 def test_what_was_retired_since_does_not_come_back(
     gateway: TestClient,
-    at: Installation,
+    installation: Installation,
     new_dataset: Make,
     new_model: Make,
     forget: Make,
@@ -546,7 +564,7 @@ def test_what_was_retired_since_does_not_come_back(
         assert gateway.delete(f"/v1{path}").json()["destroyed_at"]
 
     restore()
-    with installation.opened(other) as again, TestClient(create_app(other)) as client:
+    with installations.opened(other) as again, TestClient(create_app(other)) as client:
         client.headers["Authorization"] = gateway.headers["Authorization"]
         assert again.rows.stored().keys() == {kept["id"]}
         for path in (f"/models/{model['id']}", f"/datasets/{dataset['id']}"):

@@ -10,14 +10,14 @@ from typing import IO, Any
 import pytest
 from fastapi.testclient import TestClient
 
-from app import installation
+from app import installations
 from app.backup import restoring, service, tombstones
 from app.backup.archive import Reader
 from app.backup.service import Backup
 from app.config import Settings
 from app.db.tables import Dataset
 from app.errors import BackupRefused, DatasetDamaged
-from app.installation import Installation
+from app.installations import Installation
 from app.keys import KeyEncryptionFile
 from app.unlearning import queue
 from app.unlearning import service as unlearning
@@ -39,7 +39,7 @@ def things(archive: Path, key_file: Path) -> dict[str, bytes]:
 
 
 def test_an_archive_holds_everything_but_weights(
-    at: Installation,
+    installation: Installation,
     archive: Path,
     key_file: Path,
     back_up: Callable[[], Backup],
@@ -56,8 +56,8 @@ def test_an_archive_holds_everything_but_weights(
     found = things(archive, key_file)
     assert {"about", "manifest", f"rows/{dataset['id']}", "tables/records", "keys/subject.key"} <= found.keys()
     assert not {name for name in found if "kek" in name or "weights" in name}
-    [version_id] = at.weights.version_ids()
-    parameters = at.weights.get(version_id)[-16:]
+    [version_id] = installation.weights.version_ids()
+    parameters = installation.weights.get(version_id)[-16:]
     assert not any(parameters in content for content in found.values())
     for path in (archive, key_file):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -72,16 +72,16 @@ def test_nothing_is_replaced(archive: Path, back_up: Callable[[], Backup]) -> No
 
 
 def test_what_fails_leaves_nothing(
-    at: Installation, archive: Path, back_up: Callable[[], Backup], new_dataset: Make
+    installation: Installation, archive: Path, back_up: Callable[[], Backup], new_dataset: Make
 ) -> None:
     """Rows that are not those on record are backed up under no name; what a crash left half written is no hindrance."""
     dataset = new_dataset()
-    [block] = (at.settings.data_dir / "blocks").glob(f"{dataset['id']}.*.sealed")
+    [block] = (installation.settings.data_dir / "blocks").glob(f"{dataset['id']}.*.sealed")
     whole = block.read_bytes()
     block.write_bytes(flipped(whole, 100))
     with pytest.raises(DatasetDamaged):
         back_up()
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         assert session.get_one(Dataset, dataset["id"]).damaged_at
     assert not list(archive.parent.glob("*archive*"))
     block.write_bytes(whole)
@@ -120,7 +120,7 @@ def test_a_backup_that_was_just_made_is_not_written_over(
 
 @pytest.mark.slow
 def test_rows_and_tables_are_of_one_moment(
-    at: Installation,
+    installation: Installation,
     gateway: TestClient,
     settings: Settings,
     tmp_path: Path,
@@ -150,7 +150,7 @@ def test_rows_and_tables_are_of_one_moment(
     thread.start()
     archives = [tmp_path / f"archive{number}" for number in range(4)]
     try:
-        with installation.opened(settings) as own:
+        with installations.opened(settings) as own:
             for path in archives:
                 service.back_up(own, path, key_file=key_file, progress=quietly)
     finally:
@@ -158,17 +158,17 @@ def test_rows_and_tables_are_of_one_moment(
         thread.join()
     assert set(added) == {202}
     work()
-    tombstones.record(at)
-    remembered_in = at.settings.resolved_tombstones()
+    tombstones.record(installation)
+    remembered_in = installation.settings.resolved_tombstones()
     restoring.restore(other, archives[-1], key_file=key_file, remembered_in=remembered_in, progress=quietly)
-    with installation.opened(other) as again:
+    with installations.opened(other) as again:
         while runner.run_next(again, worker="test"):
             pass
         assert_all_done_once(again)
 
 
 def test_an_erasure_that_was_under_way_goes_on(
-    at: Installation,
+    installation: Installation,
     back_up: Callable[[], Backup],
     restore: Callable[[], restoring.Restored],
     other: Settings,
@@ -179,20 +179,20 @@ def test_an_erasure_that_was_under_way_goes_on(
 ) -> None:
     """A backup of what a worker left half done, run and rows, restores to what the next worker completes."""
     dataset = new_dataset()
-    slots = slots_of(at, dataset["id"], "p1", "p2")
+    slots = slots_of(installation, dataset["id"], "p1", "p2")
     new_model(dataset["id"])
     work()
     forget("p1")
     forget("p2")
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         claimed = queue.claim(session, worker="w", lease_seconds=60, max_requests=10)
     assert claimed
-    root = at.rows.edit(dataset["id"], claimed.root, null=claimed.slots_to_null)
-    with at.database.writing() as session:
+    root = installation.rows.edit(dataset["id"], claimed.root, null=claimed.slots_to_null)
+    with installation.database.writing() as session:
         unlearning.commit_rows(session, run_id=claimed.run_id, root=root)
     back_up()
     restore()
-    with installation.opened(other) as again:
+    with installations.opened(other) as again:
         while runner.run_next(again, worker="test"):
             pass
         assert not rows_of(again, dataset["id"]).features[slots].any()

@@ -15,7 +15,7 @@ from app.backup import service, tombstones, verification
 from app.backup.journal import NOTHING
 from app.backup.verification import Found, Verdict
 from app.errors import TombstonesDamaged
-from app.installation import Installation
+from app.installations import Installation
 from app.main import create_app
 from app.operations.service import Metrics
 from tests.app.backup.conftest import quietly
@@ -27,7 +27,7 @@ Make = Callable[..., dict[str, Any]]
 
 @pytest.fixture
 def apart(
-    at: Installation,
+    installation: Installation,
     tmp_path: Path,
     new_dataset: Make,
     new_model: Make,
@@ -41,8 +41,8 @@ def apart(
         forget(person)
     work()
     (tmp_path / "apart").mkdir()
-    elsewhere = at.settings.model_copy(update={"tombstones": tmp_path / "apart" / "tombstones.jsonl"})
-    found = dataclasses.replace(at, settings=elsewhere)
+    elsewhere = installation.settings.model_copy(update={"tombstones": tmp_path / "apart" / "tombstones.jsonl"})
+    found = dataclasses.replace(installation, settings=elsewhere)
     tombstones.record(found)
     return found
 
@@ -52,8 +52,8 @@ def file(apart: Installation) -> Path:
     return apart.settings.resolved_tombstones()
 
 
-def verdict_of(at: Installation) -> Verdict:
-    found = verification.last_verdict(at.settings)
+def verdict_of(installation: Installation) -> Verdict:
+    found = verification.last_verdict(installation.settings)
     assert found is not None
     return found
 

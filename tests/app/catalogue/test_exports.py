@@ -8,23 +8,23 @@ import pytest
 from app.catalogue import exports, repository
 from app.db import Actor
 from app.errors import WeightsDestroyed
-from app.installation import Installation
+from app.installations import Installation
 
 Make = Callable[..., dict[str, Any]]
 
 
 def test_weights_that_were_superseded_while_they_were_read_are_not_handed_out(
-    at: Installation, by: Actor, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]
+    installation: Installation, by: Actor, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]
 ) -> None:
     """Nothing is noted, and so nothing sent, of a version that is no longer in service."""
     model = new_model(new_dataset()["id"])
     work()
     forget("p1")
     work()
-    with pytest.raises(WeightsDestroyed), at.database.writing(by=by) as session:
+    with pytest.raises(WeightsDestroyed), installation.database.writing(by=by) as session:
         exports.note(session, model_id=model["id"], number=1)
-    with at.database.writing(by=by) as session:
+    with installation.database.writing(by=by) as session:
         noted = exports.note(session, model_id=model["id"], number=2)
-    with at.database.reading(by=by) as session:
+    with installation.database.reading(by=by) as session:
         [found] = repository.exports(session, model_id=model["id"], version=None, limit=5, cursor=None).items
     assert (found.id, found.version, found.api_key_id) == (noted.id, 2, by.name)

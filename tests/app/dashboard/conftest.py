@@ -8,7 +8,7 @@ from fastapi.testclient import TestClient
 from app.access import service as access
 from app.access.service import Scope
 from app.db import Actor
-from app.installation import Installation
+from app.installations import Installation
 from tests.app.dashboard.browsing import Browser
 
 
@@ -26,12 +26,12 @@ def officer(browser: Browser) -> Browser:
 
 
 @pytest.fixture
-def somebody_with(gateway: TestClient, at: Installation, by: Actor) -> Callable[..., Browser]:
+def somebody_with(gateway: TestClient, installation: Installation, by: Actor) -> Callable[..., Browser]:
     """Log in with a new key of these scopes; `by`: for another tenant."""
 
     def log_in(*scopes: Scope, by: Actor = by) -> Browser:
         key = access.new_key()
-        with at.database.writing(by=by) as session:
+        with installation.database.writing(by=by) as session:
             access.add_key(session, name="test", key=key, scopes=scopes)
         browser = Browser(client=TestClient(gateway.app, raise_server_exceptions=False), key=key)
         assert browser.log_in().status_code == 303

@@ -9,8 +9,8 @@ import pytest
 import sqlalchemy as sa
 
 from app.access.service import Scope
-from app.installation import Installation
-from app.operations import chores
+from app.installations import Installation
+from app.operations import periodic_jobs
 from tests.app.dashboard.browsing import Browser
 
 Get = Callable[[str], Any]
@@ -45,9 +45,9 @@ def test_older_entries_are_a_page_away(officer: Browser, monkeypatch: pytest.Mon
 
 
 @pytest.mark.usefixtures("keys")
-def test_the_chain_is_recomputed(officer: Browser, at: Installation) -> None:
+def test_the_chain_is_recomputed(officer: Browser, installation: Installation) -> None:
     """The button says whether the chain holds now, and which entry does not where somebody changed one."""
-    chores.sign_heads(at)
+    periodic_jobs.sign_heads(installation)
     fragment = officer.client.post(
         "/admin/audit-log/verify",
         headers={"Origin": "http://testserver", "HX-Request": "true", "X-CSRF-Token": officer.token()},
@@ -55,7 +55,7 @@ def test_the_chain_is_recomputed(officer: Browser, at: Installation) -> None:
     assert "It holds." in fragment
     assert "1 signature agrees" in fragment
     assert "<html" not in fragment
-    with at.database.engine.connect() as connection:
+    with installation.database.engine.connect() as connection:
         connection.execute(sa.text("DROP TRIGGER audit_entries_no_update"))
         connection.execute(sa.text("UPDATE audit_entries SET actor = 'nobody' WHERE sequence = 2"))
         connection.commit()
@@ -64,9 +64,9 @@ def test_the_chain_is_recomputed(officer: Browser, at: Installation) -> None:
     assert "audit entry 2" in page
 
 
-def test_checkpoints_to_take_away(officer: Browser, at: Installation, get: Get) -> None:
+def test_checkpoints_to_take_away(officer: Browser, installation: Installation, get: Get) -> None:
     """What was signed comes as a file."""
-    chores.sign_heads(at)
+    periodic_jobs.sign_heads(installation)
     answer = officer.get("/admin/audit-log/checkpoints.json")
     assert "attachment" in answer.headers["content-disposition"]
     assert json.loads(answer.text) == get("/audit-log/checkpoints")["items"]

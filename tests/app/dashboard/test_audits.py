@@ -13,7 +13,7 @@ from app.api.schemas import AuditOut, GuessesOut
 from app.dashboard import audits
 from app.db import Actor
 from app.db.tables import Run
-from app.installation import Installation
+from app.installations import Installation
 from tests.app.dashboard.browsing import Browser
 
 Make = Callable[..., dict[str, Any]]
@@ -51,11 +51,11 @@ def test_a_run_that_passed(officer: Browser, model: str, get: Get) -> None:
 
 @pytest.mark.parametrize("finding", ["guarantee", "noise", "forgetting", "schedule"])
 def test_a_run_that_was_refused(
-    officer: Browser, model: str, get: Get, at: Installation, by: Actor, finding: str
+    officer: Browser, model: str, get: Get, installation: Installation, by: Actor, finding: str
 ) -> None:
     """What refuted a run is said in words, where it stands and on the overview."""
     run_id = get(f"/models/{model}")["audit"]["last_run_id"]
-    with at.database.writing(by=by) as session:
+    with installation.database.writing(by=by) as session:
         run = session.get_one(Run, run_id)
         changed = {**(run.audit or {}), "findings": [finding]}
         session.execute(sa.update(Run).where(Run.id == run_id).values(audit=changed, error_code="audit_failed"))
@@ -68,12 +68,12 @@ def test_a_run_that_was_refused(
 
 
 def test_an_audit_from_before_there_was_a_schedule(
-    officer: Browser, model: str, get: Get, at: Installation, by: Actor
+    officer: Browser, model: str, get: Get, installation: Installation, by: Actor
 ) -> None:
     """What was not looked at is left out of the page of an old run, and is null in what the API says."""
     run_id = get(f"/models/{model}")["audit"]["last_run_id"]
     assert "<dt>Schedule</dt>" in officer.get(f"/admin/runs/{run_id}").text
-    with at.database.writing(by=by) as session:
+    with installation.database.writing(by=by) as session:
         run = session.get_one(Run, run_id)
         before = {name: value for name, value in (run.audit or {}).items() if name != "visits"}
         session.execute(sa.update(Run).where(Run.id == run_id).values(audit=before))

@@ -10,7 +10,7 @@ import pytest
 
 from app.access.service import Scope
 from app.config import Settings
-from app.installation import Installation
+from app.installations import Installation
 from tests.app.dashboard.browsing import HERE, Browser
 from tests.conftest import npz, people
 
@@ -107,7 +107,7 @@ def test_rows_for_a_dataset(
     assert "Applied" in officer.get(f"{path}/live").text
 
 
-def test_a_dataset_that_is_not_there(officer: Browser, at: Installation) -> None:
+def test_a_dataset_that_is_not_there(officer: Browser, installation: Installation) -> None:
     """Unknown ids are pages with 404, also for uploads."""
     assert officer.get("/admin/datasets/ds_none").status_code == 404
     assert officer.get("/admin/datasets/ds_none/live").status_code == 404

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from app.access.service import Scope
-from app.installation import Installation
+from app.installations import Installation
 from tests.app.api.test_authorisation import delivered
 from tests.app.dashboard.browsing import Browser
 
@@ -14,9 +14,9 @@ Get = Callable[[str], Any]
 
 
 @pytest.fixture
-def delivery(at: Installation, forget: Callable[..., dict[str, Any]]) -> str:
+def delivery(installation: Installation, forget: Callable[..., dict[str, Any]]) -> str:
     """One that its receiver has."""
-    return delivered(at, forget("p1")["id"])
+    return delivered(installation, forget("p1")["id"])
 
 
 def test_what_was_sent(officer: Browser, delivery: str) -> None:

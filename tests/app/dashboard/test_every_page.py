@@ -9,7 +9,7 @@ from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 
 from app.dashboard import site
-from app.installation import Installation
+from app.installations import Installation
 from tests.app.api.test_authorisation import delivered
 from tests.app.dashboard.browsing import Browser
 
@@ -21,7 +21,13 @@ ELSEWHERE = {"/admin/": 303}
 
 @pytest.fixture
 def ids(
-    at: Installation, gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Any
+    installation: Installation,
+    gateway: TestClient,
+    new_dataset: Make,
+    new_model: Make,
+    forget: Make,
+    get: Get,
+    work: Any,
 ) -> dict[str, str]:
     """What the addresses of pages name: a person was forgotten by a model, another waits to be reviewed."""
     dataset = new_dataset()["id"]
@@ -38,7 +44,7 @@ def ids(
         "request_id": request,
         "certificate_id": asked["certificate_id"],
         "run_id": get("/runs")["items"][0]["id"],
-        "delivery_id": delivered(at, request),
+        "delivery_id": delivered(installation, request),
         "key_id": get("/api-keys")["items"][0]["id"],
         "name": "gdp_eps",
     }

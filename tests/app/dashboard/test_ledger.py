@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from app.access.service import Scope
-from app.installation import Installation
+from app.installations import Installation
 from tests.app.dashboard.browsing import Browser
 
 Make = Callable[..., dict[str, Any]]
@@ -22,13 +22,13 @@ def published(new_dataset: Make, new_model: Make, work: Callable[[], int]) -> No
 
 
 @pytest.mark.usefixtures("published")
-def test_the_ledger_is_recomputed(officer: Browser, at: Installation) -> None:
+def test_the_ledger_is_recomputed(officer: Browser, installation: Installation) -> None:
     """The button says whether all of it holds now, and what does not where somebody changed it."""
     assert "Recompute it now" in officer.get("/admin/ledger").text
     page = officer.post("/admin/ledger/verify").text
     assert "The ledger holds." in page
     assert "signed up to link 1 of 1" in page
-    with at.database.engine.connect() as connection:
+    with installation.database.engine.connect() as connection:
         connection.execute(sa.text("DROP TRIGGER ledger_links_no_update"))
         connection.execute(sa.text("UPDATE ledger_links SET hash = 'a'"))
         connection.commit()

@@ -13,9 +13,9 @@ from app.api.problems import STATUS
 from app.config import Settings
 from app.db.tables import DashboardSession
 from app.errors import FormRefused
-from app.installation import Installation
+from app.installations import Installation
 from app.main import create_app
-from app.operations import chores
+from app.operations import periodic_jobs
 from tests.app.dashboard.browsing import Browser
 
 
@@ -85,9 +85,9 @@ def test_the_cookie_stays_on_https(settings: Settings, admin_key: str) -> None:
         assert "secure" in re.findall(r"lethe_session=[^,]*", answer.headers["set-cookie"].lower())[0]
 
 
-def test_only_a_hash_is_stored(officer: Browser, at: Installation) -> None:
+def test_only_a_hash_is_stored(officer: Browser, installation: Installation) -> None:
     """Whoever reads the database cannot use a session."""
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         [stored] = session.scalars(sa.select(DashboardSession.token_hash))
     assert stored not in (officer.client.cookies["lethe_session"], officer.key)
     assert len(stored) == 64
@@ -103,7 +103,7 @@ def test_logging_out(officer: Browser) -> None:
 
 
 def test_a_revoked_key_ends_its_sessions(
-    gateway: TestClient, somebody_with: Callable[..., Browser], at: Installation
+    gateway: TestClient, somebody_with: Callable[..., Browser], installation: Installation
 ) -> None:
     """Whoever is logged in with a key that is revoked is logged out."""
     browser = somebody_with(Scope.REQUESTS_READ)
@@ -114,25 +114,25 @@ def test_a_revoked_key_ends_its_sessions(
 
 
 @pytest.mark.parametrize("column", ["seen_at", "expires_at"])
-def test_sessions_end_and_are_forgotten(officer: Browser, at: Installation, column: str) -> None:
+def test_sessions_end_and_are_forgotten(officer: Browser, installation: Installation, column: str) -> None:
     """After an hour of silence, or half a day in all, somebody must log in again; nothing of the session is kept."""
     long_ago = datetime.datetime.now(datetime.UTC) - datetime.timedelta(hours=1, minutes=1)
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         session.execute(sa.update(DashboardSession).values({column: long_ago}))
     assert officer.get("/admin").status_code == 303
-    chores.forget_sessions(at)
-    with at.database.reading() as session:
+    periodic_jobs.forget_sessions(installation)
+    with installation.database.reading() as session:
         assert session.scalar(sa.select(sa.func.count()).select_from(DashboardSession)) == 0
 
 
-def test_a_session_that_is_used_lasts(officer: Browser, at: Installation) -> None:
+def test_a_session_that_is_used_lasts(officer: Browser, installation: Installation) -> None:
     """Using it begins the hour anew."""
     a_while_ago = datetime.datetime.now(datetime.UTC) - datetime.timedelta(minutes=50)
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         session.execute(sa.update(DashboardSession).values(seen_at=a_while_ago))
     assert officer.get("/admin").status_code == 200
-    chores.forget_sessions(at)
-    with at.database.reading() as session:
+    periodic_jobs.forget_sessions(installation)
+    with installation.database.reading() as session:
         assert session.scalars(sa.select(DashboardSession.seen_at)).one() > a_while_ago + datetime.timedelta(minutes=45)
 
 

@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 from app.access.service import Scope
 from app.db import Actor
 from app.db.tables import LedgerEntry
-from app.installation import Installation
+from app.installations import Installation
 from tests.app.dashboard.browsing import Browser
 
 Make = Callable[..., dict[str, Any]]
@@ -90,11 +90,13 @@ def test_learning_again(officer: Browser, learned: dict[str, Any], work: Work) -
     assert ">Relearning<" in officer.get(f"/admin/models/{learned['id']}/ledger").text
 
 
-def test_the_ledger_is_recomputed(officer: Browser, learned: dict[str, Any], at: Installation, by: Actor) -> None:
+def test_the_ledger_is_recomputed(
+    officer: Browser, learned: dict[str, Any], installation: Installation, by: Actor
+) -> None:
     """Verifying says that the ledger holds; once a number was changed behind the triggers, it names the entry."""
     path = f"/admin/models/{learned['id']}/ledger/verify"
     assert "The ledger holds." in officer.post(path).text
-    with at.database.writing(by=by) as session:
+    with installation.database.writing(by=by) as session:
         for name in session.scalars(sa.text("SELECT name FROM sqlite_master WHERE type = 'trigger'")).all():
             session.execute(sa.text(f"DROP TRIGGER {name}"))
         changed = sa.func.replace(LedgerEntry.body, '"records":0', '"records":1')

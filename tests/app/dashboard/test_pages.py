@@ -14,8 +14,8 @@ from fastapi.testclient import TestClient
 from app.access.service import Scope
 from app.api import operations, overview
 from app.config import Settings
-from app.dashboard import asking, site
-from app.installation import Installation
+from app.dashboard import endpoints, site
+from app.installations import Installation
 from app.main import create_app
 from tests.app.dashboard.browsing import HERE, Browser
 
@@ -99,9 +99,9 @@ def test_parts_of_pages_send_the_browser_to_the_login(browser: Browser) -> None:
     assert answer.text == ""
 
 
-def test_a_database_that_is_away(officer: Browser, at: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_database_that_is_away(officer: Browser, installation: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
     """The page says that it cannot be shown now, with 503."""
-    with at.database.engine.connect() as connection:
+    with installation.database.engine.connect() as connection:
         connection.execute(sa.text("ALTER TABLE dashboard_sessions RENAME TO away"))
         connection.commit()
     answer = officer.get("/admin/requests")
@@ -153,9 +153,9 @@ def test_every_page_asks_for_a_session(browser: Browser) -> None:
 
 def test_pages_ask_what_the_api_asks() -> None:
     """What a page asks needs the scope that the API asks for; what asks for none cannot be asked."""
-    assert asking.scopes_of(overview.get_overview) == {Scope.ACCOUNTING_READ}
+    assert endpoints.scopes_of(overview.get_overview) == {Scope.ACCOUNTING_READ}
     with pytest.raises(TypeError):
-        asking.scopes_of(operations.readyz)
+        endpoints.scopes_of(operations.readyz)
 
 
 def test_pages_are_no_part_of_the_api(gateway: TestClient) -> None:

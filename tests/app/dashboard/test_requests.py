@@ -19,7 +19,7 @@ from app.api.schemas import AuditOut, CertificateOut
 from app.dashboard import audits, certificates
 from app.dashboard.wording import at_most
 from app.db.tables import Certificate
-from app.installation import Installation
+from app.installations import Installation
 from tests.app.dashboard.browsing import Browser
 
 Make = Callable[..., dict[str, Any]]
@@ -90,7 +90,9 @@ def test_pages_of_lists(officer: Browser, gateway: TestClient) -> None:
     ("by", "sought", "found"),
     [("subject_id", "p1", True), ("subject_id", "P1", False), ("external_id", "case-1", True)],
 )
-def test_searching(officer: Browser, forget: Make, at: Installation, by: str, sought: str, found: bool) -> None:
+def test_searching(
+    officer: Browser, forget: Make, installation: Installation, by: str, sought: str, found: bool
+) -> None:
     """A person's requests are found by their id, which stays neither in the page nor in its address."""
     made = forget("p1", external_id="case-1")
     answer = officer.post("/admin/requests/search", by=by, sought=sought)
@@ -199,7 +201,9 @@ def test_the_certificate_in_plain_words(officer: Browser, forgotten: dict[str, A
     assert "Weights that somebody copied before the deletion still carry the person" in page
 
 
-def test_verifying(officer: Browser, gateway: TestClient, at: Installation, forgotten: dict[str, Any]) -> None:
+def test_verifying(
+    officer: Browser, gateway: TestClient, installation: Installation, forgotten: dict[str, Any]
+) -> None:
     """The button checks the signature and the numbers, and says so; a certificate that was changed does not hold."""
     [found] = gateway.get(f"/v1/deletion-requests/{forgotten['id']}/certificate").json()["certificates"]
     path = f"/admin/certificates/{found['id']}"
@@ -210,7 +214,7 @@ def test_verifying(officer: Browser, gateway: TestClient, at: Installation, forg
     assert officer.get(f"{path}.jws").text == found["jws"]
     head, body, signature = found["jws"].split(".")
     forged = ".".join([head, body, signature[::-1]])
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         session.execute(sa.update(Certificate).values(jws=forged))
     assert "It does not hold." in officer.post(f"{path}/verify").text
 

@@ -9,7 +9,7 @@ import pytest
 
 from app.access.service import Scope
 from app.config import Settings
-from app.installation import Installation
+from app.installations import Installation
 from app.unlearning import queue
 from app.unlearning import service as unlearning
 from tests.app.dashboard.browsing import Browser
@@ -23,8 +23,8 @@ def model(new_dataset: Make, new_model: Make) -> dict[str, Any]:
     return new_model(new_dataset()["id"])
 
 
-def _claimed(at: Installation) -> str:
-    with at.database.writing() as session:
+def _claimed(installation: Installation) -> str:
+    with installation.database.writing() as session:
         claimed = queue.claim(session, worker="blue", lease_seconds=60, max_requests=1)
     assert claimed is not None
     return claimed.run_id
@@ -37,9 +37,11 @@ def test_nothing_has_run(officer: Browser) -> None:
     assert "No worker has given a sign of life for a minute" in page
 
 
-def test_a_run_under_way(officer: Browser, at: Installation, model: dict[str, Any], work: Callable[[], int]) -> None:
+def test_a_run_under_way(
+    officer: Browser, installation: Installation, model: dict[str, Any], work: Callable[[], int]
+) -> None:
     """A run is shown with its worker and its steps, in the list and by itself; filters find it."""
-    run_id = _claimed(at)
+    run_id = _claimed(installation)
     page = officer.get("/admin/runs").text
     assert f"/admin/runs/{run_id}" in page
     assert "<code>blue</code>" in page
@@ -50,10 +52,10 @@ def test_a_run_under_way(officer: Browser, at: Installation, model: dict[str, An
     assert officer.get("/admin/runs?status=lost").status_code == 422
 
 
-def test_a_run_that_failed(officer: Browser, at: Installation, model: dict[str, Any]) -> None:
+def test_a_run_that_failed(officer: Browser, installation: Installation, model: dict[str, Any]) -> None:
     """Failures are gathered by their reason, with what it is and what to do; the run says so too."""
-    run_id = _claimed(at)
-    with at.database.writing() as session:
+    run_id = _claimed(installation)
+    with installation.database.writing() as session:
         unlearning.fail(session, run_id=run_id, error_code="run_process_died")
     for path in ("/admin/runs", f"/admin/runs/{run_id}"):
         page = officer.get(path).text
@@ -86,10 +88,10 @@ def test_numbers_are_for_those_who_may_see_them(somebody_with: Callable[..., Bro
 
 
 def test_a_run_is_cancelled(
-    officer: Browser, somebody_with: Callable[..., Browser], at: Installation, model: dict[str, Any]
+    officer: Browser, somebody_with: Callable[..., Browser], installation: Installation, model: dict[str, Any]
 ) -> None:
     """Learning is cancelled on the page of its run; the model says what that means, and what to do."""
-    path = f"/admin/runs/{_claimed(at)}"
+    path = f"/admin/runs/{_claimed(installation)}"
     assert "Cancel it" not in somebody_with(Scope.MODELS_READ).get(path).text
     assert "Cancel it" in officer.get(path).text
     page = officer.get(officer.post(f"{path}/cancel").headers["location"]).text

@@ -10,28 +10,28 @@ from app.access.service import DEFAULT_TENANT
 from app.db import Actor, bulk, now
 from app.db.sealed import Particulars
 from app.db.tables import ApiKey, Dataset, DeletionRequest, Record, RequestEvent, Suppression
-from app.installation import Installation
+from app.installations import Installation
 
 AT = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 
 
-def test_many_rows_are_added(at: Installation, by: Actor) -> None:
+def test_many_rows_are_added(installation: Installation, by: Actor) -> None:
     """Every row of an iterable that is read once arrives, with what is text, a number or nothing."""
     rows = [("ds_1", slot, None if slot % 7 == 0 else f"sub_\t\\N\n'{slot}é") for slot in range(25_000)]
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         shape = {"num_features": 1, "num_slots": 25_000, "digest": "", "revision": 0, "classes": [], "schema": None}
         session.add(Dataset(id="ds_1", tenant_id=by.tenant_id, name="", created_at=now(session), **shape))
         session.flush()
         bulk.insert(session, Record, columns=("dataset_id", "slot", "subject_ref"), rows=iter(rows))
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         query = sa.select(Record.dataset_id, Record.slot, Record.subject_ref).order_by(Record.slot)
         assert [tuple(row) for row in session.execute(query)] == rows
 
 
-def test_what_is_there_stays(at: Installation) -> None:
+def test_what_is_there_stays(installation: Installation) -> None:
     """Of rows some of which are there, also twice among themselves, the others are added and nothing is changed."""
     columns = ("id", "subject_ref", "dataset_id", "request_id", "tenant_id")
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         for batch in (["a", "b"], [], ["b", "c", "c"]):
             rows = [
                 dict(zip(columns, (f"sup_{batch[0]}", who, "*", "dr_1", DEFAULT_TENANT), strict=True))
@@ -39,16 +39,16 @@ def test_what_is_there_stays(at: Installation) -> None:
                 for who in batch
             ]
             bulk.store(session, Suppression, rows, unless_there=True)
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         found = session.execute(sa.select(Suppression.subject_ref, Suppression.id).order_by(Suppression.subject_ref))
         assert [tuple(row) for row in found] == [("a", "sup_a"), ("b", "sup_a"), ("c", "sup_b")]
 
 
-def test_they_go_with_their_transaction(at: Installation, by: Actor) -> None:
+def test_they_go_with_their_transaction(installation: Installation, by: Actor) -> None:
     """When a row breaks a rule of its table, the error is the usual one, and nothing of the block was done."""
 
     def fail_half_way() -> None:
-        with at.database.writing() as session:
+        with installation.database.writing() as session:
             key = {"tenant_id": by.tenant_id, "name": "", "key_hash": "", "scopes": []}
             session.add(ApiKey(id="key_1", created_at=now(session), **key))
             session.flush()
@@ -56,7 +56,7 @@ def test_they_go_with_their_transaction(at: Installation, by: Actor) -> None:
 
     with pytest.raises(IntegrityError):
         fail_half_way()
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         assert session.get(ApiKey, "key_1") is None
         assert session.scalar(sa.select(sa.func.count()).select_from(Record)) == 0
 
@@ -66,13 +66,15 @@ def _suppressions(*people: str) -> list[dict[str, Any]]:
     return [row | {"id": f"sup_{place}", "subject_ref": who} for place, who in enumerate(people)]
 
 
-def test_what_is_stored_together_is_there_after_the_block(at: Installation, forget: Callable[[str], Any]) -> None:
+def test_what_is_stored_together_is_there_after_the_block(
+    installation: Installation, forget: Callable[[str], Any]
+) -> None:
     """In the order in which it was stored, one row or many; what waits is not seen before."""
     request_id = forget("somebody")["id"]
     event = {"request_id": request_id, "detail": None, "actor": "a", "at": AT}
     people = sa.select(Suppression.subject_ref).where(Suppression.request_id == "dr_1").order_by(Suppression.id)
     events = sa.select(RequestEvent.status).where(RequestEvent.actor == "a").order_by(RequestEvent.id)
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         with bulk.together(session):
             bulk.store(session, Suppression, _suppressions("a"))
             bulk.store(session, Suppression, _suppressions("a", "b", "c"), unless_there=True)
@@ -83,7 +85,7 @@ def test_what_is_stored_together_is_there_after_the_block(at: Installation, forg
         assert session.scalars(events).all() == ["running", "completed"]
 
 
-def test_many_rows_are_stored_as_few_are(at: Installation) -> None:
+def test_many_rows_are_stored_as_few_are(installation: Installation) -> None:
     """Objects and mappings arrive with their text, lists, truths and times; a column that is not given is NULL; what is
     written is sealed for each row by itself. One that breaks a rule is the usual error."""
     written = Particulars(external_id="\t\\N\n'é")
@@ -95,10 +97,10 @@ def test_many_rows_are_stored_as_few_are(at: Installation) -> None:
         named = [{"id": f"dr_{place:03}", "subject_ref": f"sub_{place}\t\\N"} for place in range(number)]
         return [bulk.new(DeletionRequest, **given, **one, dataset_ids=["ds_1", "é"]) for one in named]
 
-    with at.database.writing() as session, bulk.together(session):
+    with installation.database.writing() as session, bulk.together(session):
         bulk.store(session, DeletionRequest, requests(150))
         bulk.store(session, Suppression, _suppressions("a", "a", "b"), unless_there=True)
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         found = session.scalars(sa.select(DeletionRequest).order_by(DeletionRequest.id)).all()
         assert [one.subject_ref for one in found] == [f"sub_{place}\t\\N" for place in range(150)]
         assert {name: getattr(found[7], name) for name in times} == times
@@ -106,21 +108,21 @@ def test_many_rows_are_stored_as_few_are(at: Installation) -> None:
         assert (found[7].ground, found[7].held_until) == (None, None)
         assert len({one.particulars.key for one in found}) == 150
         assert session.scalar(sa.select(sa.func.count()).select_from(Suppression)) == 2
-    with pytest.raises(IntegrityError), at.database.writing() as session:
+    with pytest.raises(IntegrityError), installation.database.writing() as session:
         bulk.store(session, DeletionRequest, requests(150))
 
 
-def test_a_block_that_fails_stores_nothing(at: Installation) -> None:
+def test_a_block_that_fails_stores_nothing(installation: Installation) -> None:
     """What one of its rows breaks is raised at its end, as the usual error; an error of its own stores nothing."""
 
     def twice() -> None:
-        with at.database.writing() as session, bulk.together(session):
+        with installation.database.writing() as session, bulk.together(session):
             bulk.store(session, Suppression, _suppressions("a"))
             bulk.store(session, Suppression, _suppressions("a"))
             bulk.store(session, Suppression, _suppressions("b"))
 
     def not_at_all() -> None:
-        with at.database.writing() as session:
+        with installation.database.writing() as session:
             try:
                 with bulk.together(session):
                     bulk.store(session, Suppression, _suppressions("a"))
@@ -131,5 +133,5 @@ def test_a_block_that_fails_stores_nothing(at: Installation) -> None:
     for fail, error in ((twice, IntegrityError), (not_at_all, KeyError)):
         with pytest.raises(error):
             fail()
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         assert session.scalar(sa.select(sa.func.count()).select_from(Suppression)) == 0

@@ -12,15 +12,15 @@ from joserfc.jwk import KeySet
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
-from app import installation
+from app import installations
 from app.access import service as access
 from app.access.service import DEFAULT_TENANT
 from app.accounting import anchors, ledger
 from app.audit.chains import GENESIS, link_hash
 from app.db import Database, migrate, now
 from app.db.tables import Checkpoint, Dataset, LedgerEntry, LedgerLink, Model, Table, Tenant
-from app.installation import Installation
-from app.operations import chores
+from app.installations import Installation
+from app.operations import periodic_jobs
 from tests.faults.processes import LETHE, environment_of
 
 Make = Callable[..., dict[str, Any]]
@@ -50,12 +50,12 @@ def test_up_and_down_and_up(database: Database) -> None:
         assert tables(database) == set()
 
 
-def test_an_upgrade_of_what_is_current_changes_nothing(at: Installation) -> None:
+def test_an_upgrade_of_what_is_current_changes_nothing(installation: Installation) -> None:
     """Every start migrates; where there is nothing to do, nothing is done to the data."""
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         before = session.execute(sa.text("SELECT * FROM api_keys")).all()
-    migrate.upgrade(at.database.engine)
-    with at.database.reading() as session:
+    migrate.upgrade(installation.database.engine)
+    with installation.database.reading() as session:
         assert session.execute(sa.text("SELECT * FROM api_keys")).all() == before
 
 
@@ -88,17 +88,17 @@ def test_tenants_keep_the_rule_by_which_their_people_are_known(database: Databas
 
 
 def test_models_whose_runs_were_shared_have_runs_of_one_process(
-    at: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Make, work: Callable[[], int]
+    installation: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Make, work: Callable[[], int]
 ) -> None:
     """A model whose runs several processes shared is there as it was after an upgrade, and forgets."""
     model = new_model(new_dataset()["id"])
     work()
     before = get(f"/models/{model['id']}")
-    migrate.downgrade(at.database.engine, "0010")
-    with at.database.engine.begin() as connection:
+    migrate.downgrade(installation.database.engine, "0010")
+    with installation.database.engine.begin() as connection:
         connection.execute(sa.text("UPDATE models SET ranks = 4"))
-    migrate.upgrade(at.database.engine)
-    assert "ranks" not in {column["name"] for column in sa.inspect(at.database.engine).get_columns("models")}
+    migrate.upgrade(installation.database.engine)
+    assert "ranks" not in {column["name"] for column in sa.inspect(installation.database.engine).get_columns("models")}
     assert get(f"/models/{model['id']}") == before
     request = forget("p1")
     work()
@@ -118,7 +118,7 @@ def test_migrations_at_once(database: Database, new_url: str, tmp_path: Path) ->
 
 
 def test_a_ledger_of_before_is_linked(
-    at: Installation, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]
+    installation: Installation, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]
 ) -> None:
     """Entries and checkpoints that were there before ledgers had a chain over all models are in it afterwards, in the
     order of publishing, and verify; a worker signs it."""
@@ -128,25 +128,25 @@ def test_a_ledger_of_before_is_linked(
     work()
     forget("p1")
     work()
-    chores.sign_heads(at)
-    with at.database.reading() as session:
+    periodic_jobs.sign_heads(installation)
+    with installation.database.reading() as session:
         before = [link.hash for link in session.scalars(sa.select(LedgerLink).order_by(LedgerLink.sequence))]
-    migrate.downgrade(at.database.engine, "0003")
-    assert "ledger_links" not in tables(at.database)
-    migrate.upgrade(at.database.engine)
-    keys = KeySet([at.keys.signing_key])
-    with at.database.reading() as session:
+    migrate.downgrade(installation.database.engine, "0003")
+    assert "ledger_links" not in tables(installation.database)
+    migrate.upgrade(installation.database.engine)
+    keys = KeySet([installation.keys.signing_key])
+    with installation.database.reading() as session:
         found = anchors.verify_tenant(session, keys, tenant_id=DEFAULT_TENANT)
         assert (list(found.link_hashes), found.signed) == (before, 0)
         assert {one.log for one in session.scalars(sa.select(Checkpoint))} == {"audit"}
-    at.settings.resolved_tombstones().unlink(missing_ok=True)
-    chores.sign_heads(at)
-    with at.database.reading() as session:
+    installation.settings.resolved_tombstones().unlink(missing_ok=True)
+    periodic_jobs.sign_heads(installation)
+    with installation.database.reading() as session:
         assert anchors.verify_tenant(session, keys, tenant_id=DEFAULT_TENANT).signed == len(before) == 4
 
 
 def test_models_of_an_earlier_format_learn_again(
-    at: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Make, work: Callable[[], int]
+    installation: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Make, work: Callable[[], int]
 ) -> None:
     """Mechanisms that do not say what a step reads say after an upgrade that it reads all rows; what an earlier format
     accounted for is vouched for, its models learn again, and whoever waits is forgotten."""
@@ -154,12 +154,12 @@ def test_models_of_an_earlier_format_learn_again(
     work()
     request = forget("p1")
     shown = get(f"/models/{model['id']}")["mechanism"]
-    _as_of_before(at)
-    migrate.downgrade(at.database.engine, "0011")
-    at.settings.resolved_tombstones().unlink(missing_ok=True)
-    installation.set_up(at.settings)
-    keys = KeySet([at.keys.signing_key])
-    with at.database.reading() as session:
+    _as_of_before(installation)
+    migrate.downgrade(installation.database.engine, "0011")
+    installation.settings.resolved_tombstones().unlink(missing_ok=True)
+    installations.set_up(installation.settings)
+    keys = KeySet([installation.keys.signing_key])
+    with installation.database.reading() as session:
         assert session.get_one(Model, model["id"]).wanted == "relearn"
         found = anchors.verify_tenant(session, keys, tenant_id=DEFAULT_TENANT).report
         assert (found.entries, found.not_recomputed) == (0, 1)
@@ -168,14 +168,14 @@ def test_models_of_an_earlier_format_learn_again(
     assert work() == 1
     assert get(f"/deletion-requests/{request['id']}")["status"] == "completed"
     assert [run["kind"] for run in get("/runs")["items"]] == ["relearn", "learn"]
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         found = anchors.verify_tenant(session, keys, tenant_id=DEFAULT_TENANT).report
         assert (found.entries, found.not_recomputed) == (1, 1)
 
 
-def _as_of_before(at: Installation) -> None:
+def _as_of_before(installation: Installation) -> None:
     """Mechanisms and the one ledger entry, as the format before had them; without triggers."""
-    with at.database.engine.connect() as connection, Session(connection) as session:
+    with installation.database.engine.connect() as connection, Session(connection) as session:
         if connection.dialect.name == "postgresql":
             session.execute(sa.text("SET LOCAL session_replication_role = replica"))
         else:
@@ -199,12 +199,12 @@ def _as_of_before(at: Installation) -> None:
 
 @pytest.mark.parametrize("change", ["UPDATE ledger_links SET body = ''", "DELETE FROM checkpoints"])
 def test_what_is_signed_is_append_only(
-    at: Installation, new_dataset: Make, new_model: Make, work: Callable[[], int], change: str
+    installation: Installation, new_dataset: Make, new_model: Make, work: Callable[[], int], change: str
 ) -> None:
     """The database itself refuses to change or remove a link or a checkpoint."""
     new_model(new_dataset()["id"])
     work()
-    with pytest.raises(DBAPIError, match="append-only"), at.database.writing() as session:
+    with pytest.raises(DBAPIError, match="append-only"), installation.database.writing() as session:
         session.execute(sa.text(change))
 
 

@@ -16,7 +16,7 @@ from app.access import service as access
 from app.db import Actor, Database, bulk
 from app.db.tables import ApiKey
 from app.errors import DatabaseUnreadable
-from app.installation import Installation
+from app.installations import Installation
 from tests.faults.processes import wait_until
 
 pytestmark = pytest.mark.postgres
@@ -58,9 +58,9 @@ def test_the_url_has_the_last_word(url: str) -> None:
         assert [setting(database, name) for name in names] == ["other", "7s", "1min", "on"]
 
 
-def test_a_read_only_database_refuses_to_change(at: Installation, by: Actor) -> None:
+def test_a_read_only_database_refuses_to_change(installation: Installation, by: Actor) -> None:
     """Not the code but the server says no to whatever would write."""
-    url = at.settings.resolved_database_url()
+    url = installation.settings.resolved_database_url()
     with (
         opened(url, read_only=True) as database,
         pytest.raises(DBAPIError, match="read-only"),
@@ -123,26 +123,26 @@ def test_a_heartbeat_needs_no_turn(url: str) -> None:
             assert second.scalar(sa.text("SELECT 1")) == 1
 
 
-def test_a_session_does_not_inherit_how_another_began(at: Installation) -> None:
+def test_a_session_does_not_inherit_how_another_began(installation: Installation) -> None:
     """A connection that was used for reading, or without a turn, takes its turn when it is used for writing."""
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         session.execute(sa.text("SELECT 1"))
-    with at.database.writing(in_turn=False) as session:
+    with installation.database.writing(in_turn=False) as session:
         session.execute(sa.text("SELECT 1"))
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         held = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()"
         assert session.scalar(sa.text(held)) == 1
         assert session.scalar(sa.text("SHOW transaction_isolation")) == "read committed"
 
 
-def test_more_sessions_than_connections(at: Installation) -> None:
+def test_more_sessions_than_connections(installation: Installation) -> None:
     """Sessions beyond the pool's connections wait for one; none fails."""
     together = threading.Barrier(20)
 
     def read(number: int) -> int:
         if number < 20:
             together.wait()
-        with at.database.reading() as session:
+        with installation.database.reading() as session:
             session.execute(sa.text("SELECT pg_sleep(0.05)"))
             return len(session.scalars(sa.select(ApiKey)).all())
 

@@ -11,12 +11,12 @@ from app.access import service as access
 from app.access.service import Scope
 from app.db import Actor, Database, actor, now
 from app.db.tables import ApiKey, Dataset, Model, Record, Tenant
-from app.installation import Installation
+from app.installations import Installation
 
 
 @pytest.fixture
-def database(at: Installation) -> Database:
-    return at.database
+def database(installation: Installation) -> Database:
+    return installation.database
 
 
 def names(database: Database) -> list[str]:

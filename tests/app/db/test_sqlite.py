@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from app import installation
+from app import installations
 from app.access import service as access
 from app.access.service import Scope
 from app.db import Actor, Database, sqlite
 from app.db.tables import ApiKey
-from app.installation import Installation
-from app.operations import chores
+from app.installations import Installation
+from app.operations import periodic_jobs
 
 
 def files(folder: Path) -> bytes:
@@ -26,43 +26,43 @@ def files(folder: Path) -> bytes:
     return b"".join(path.read_bytes() for path in sorted(folder.iterdir()) if ".db" in path.name)
 
 
-def test_what_is_deleted_or_updated_is_in_no_file(at: Installation, by: Actor) -> None:
+def test_what_is_deleted_or_updated_is_in_no_file(installation: Installation, by: Actor) -> None:
     """Nothing of what was deleted or updated lies in any file once the chore has been done, while another process has
     the database open and has read from it."""
-    with at.database.writing(by=by) as session:
+    with installation.database.writing(by=by) as session:
         for name in ("deleted-by-name", "updated-by-name"):
             access.add_key(session, name=name, key=access.new_key(), scopes=[Scope.ADMIN])
-    assert b"deleted-by-name" in files(at.settings.data_dir)
-    with at.database.writing() as session:
+    assert b"deleted-by-name" in files(installation.settings.data_dir)
+    with installation.database.writing() as session:
         session.execute(sa.delete(ApiKey).where(ApiKey.name == "deleted-by-name"))
         session.execute(sa.update(ApiKey).where(ApiKey.name == "updated-by-name").values(name="somebody"))
-    assert b"deleted-by-name" in files(at.settings.data_dir)  # in the log: the search finds what is there
-    with installation.opened(at.settings, read_only=True) as another:
+    assert b"deleted-by-name" in files(installation.settings.data_dir)  # in the log: the search finds what is there
+    with installations.opened(installation.settings, read_only=True) as another:
         with another.database.reading() as session:
             assert session.scalars(sa.select(ApiKey.name).where(ApiKey.name == "somebody")).one()
-        chores.scrub_database(at)
-        found = files(at.settings.data_dir)
+        periodic_jobs.scrub_database(installation)
+        found = files(installation.settings.data_dir)
     assert b"somebody" in found
     assert b"deleted-by-name" not in found
     assert b"updated-by-name" not in found
 
 
-def test_a_reader_delays_it_and_stops_nobody(at: Installation, by: Actor) -> None:
+def test_a_reader_delays_it_and_stops_nobody(installation: Installation, by: Actor) -> None:
     """What a reader may still see stays until it has ended; meanwhile writers go on, and then it goes."""
-    with at.database.writing(by=by) as session:
+    with installation.database.writing(by=by) as session:
         access.add_key(session, name="seen-by-a-reader", key=access.new_key(), scopes=[Scope.ADMIN])
-    with at.database.reading() as reader:
+    with installation.database.reading() as reader:
         assert reader.scalars(sa.select(ApiKey.name).where(ApiKey.name == "seen-by-a-reader")).one()
-        with at.database.writing() as session:
+        with installation.database.writing() as session:
             session.execute(sa.delete(ApiKey).where(ApiKey.name == "seen-by-a-reader"))
-        assert not sqlite.scrub(at.database.engine)
-        assert b"seen-by-a-reader" in files(at.settings.data_dir)
-        with at.database.writing(by=by) as session:
+        assert not sqlite.scrub(installation.database.engine)
+        assert b"seen-by-a-reader" in files(installation.settings.data_dir)
+        with installation.database.writing(by=by) as session:
             access.add_key(session, name="written-meanwhile", key=access.new_key(), scopes=[Scope.ADMIN])
         assert reader.scalars(sa.select(ApiKey.name).where(ApiKey.name == "seen-by-a-reader")).one()
-    assert sqlite.scrub(at.database.engine)
-    assert b"seen-by-a-reader" not in files(at.settings.data_dir)
-    assert b"written-meanwhile" in files(at.settings.data_dir)
+    assert sqlite.scrub(installation.database.engine)
+    assert b"seen-by-a-reader" not in files(installation.settings.data_dir)
+    assert b"written-meanwhile" in files(installation.settings.data_dir)
 
 
 @pytest.fixture
@@ -148,15 +148,15 @@ def test_the_file_is_written_anew_when_it_is_time(closed: Database, monkeypatch:
     assert [done(seconds) for seconds in at] == [True, False, False, True, False, True, True, False]
 
 
-def test_another_connection_drops_no_lock(at: Installation) -> None:
+def test_another_connection_drops_no_lock(installation: Installation) -> None:
     """While this process has the database open, however often it connects again, another process that comes and goes
     does not take itself for the last one and remove the log."""
-    log = at.settings.data_dir / "lethe.db-wal"
+    log = installation.settings.data_dir / "lethe.db-wal"
     come_and_go = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute('SELECT * FROM tenants'); c.close()"
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         session.execute(sa.text("SELECT 1"))
-        with installation.opened(at.settings) as again, again.database.writing() as other:
+        with installations.opened(installation.settings) as again, again.database.writing() as other:
             other.execute(sa.text("UPDATE tenants SET name = name"))
         assert log.exists()
-        subprocess.run([sys.executable, "-c", come_and_go, at.settings.data_dir / "lethe.db"], check=True)
+        subprocess.run([sys.executable, "-c", come_and_go, installation.settings.data_dir / "lethe.db"], check=True)
         assert log.exists()

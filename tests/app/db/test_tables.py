@@ -4,7 +4,7 @@ from fastapi.testclient import TestClient
 from app.access import service as access
 from app.db import Actor
 from app.errors import InputInvalid
-from app.installation import Installation
+from app.installations import Installation
 
 
 @pytest.mark.parametrize(
@@ -28,8 +28,8 @@ def test_an_id_with_nul_is_malformed(gateway: TestClient, path: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["a\0b", "\ud800"])
-def test_what_is_no_text_is_not_stored(at: Installation, by: Actor, text: str) -> None:
+def test_what_is_no_text_is_not_stored(installation: Installation, by: Actor, text: str) -> None:
     """Both databases refuse to store NUL and half a surrogate pair, and say so without repeating the text."""
-    with pytest.raises(InputInvalid) as caught, at.database.writing(by=by) as session:
+    with pytest.raises(InputInvalid) as caught, installation.database.writing(by=by) as session:
         access.add_key(session, name=text, key="k", scopes=[])
     assert text not in str(caught.value)

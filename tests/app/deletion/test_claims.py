@@ -11,7 +11,7 @@ from app.access.service import DEFAULT_TENANT
 from app.db import now
 from app.db.tables import Dataset, DeletionRequest, Model, RequestModel
 from app.deletion import claims, settling
-from app.installation import Installation
+from app.installations import Installation
 from tests.app.deletion import people
 from tests.app.deletion.people import OFFICER
 
@@ -38,13 +38,13 @@ def learn(session: Session, *model_ids: str) -> None:
         )
 
 
-def ask(at: Installation) -> str:
-    with at.database.writing(by=OFFICER) as session:
+def ask(installation: Installation) -> str:
+    with installation.database.writing(by=OFFICER) as session:
         return people.ask(session, "sub_held", POLICY).request.id
 
 
-def wait(at: Installation, passed: datetime.timedelta) -> None:
-    with at.database.writing() as session:
+def wait(installation: Installation, passed: datetime.timedelta) -> None:
+    with installation.database.writing() as session:
         people.later(session, passed)
 
 
@@ -61,68 +61,68 @@ def forget(session: Session, request_id: str, model_id: str) -> None:
     claims.complete_model(session, owed, version=2, certificate_id="crt")
 
 
-def statuses(at: Installation) -> dict[str, str]:
-    with at.database.reading() as session:
+def statuses(installation: Installation) -> dict[str, str]:
+    with installation.database.reading() as session:
         return {one.id: one.status for one in session.scalars(sa.select(DeletionRequest))}
 
 
-def owed(at: Installation, request_id: str) -> dict[str, str]:
-    with at.database.reading() as session:
+def owed(installation: Installation, request_id: str) -> dict[str, str]:
+    with installation.database.reading() as session:
         found = session.scalars(sa.select(RequestModel).where(RequestModel.request_id == request_id))
         return {one.model_id: one.status for one in found}
 
 
 @pytest.mark.parametrize("served", [False, True])
-def test_whoever_asks_twice_is_forgotten_by_all_models(at: Installation, served: bool) -> None:
+def test_whoever_asks_twice_is_forgotten_by_all_models(installation: Installation, served: bool) -> None:
     """A second request, whose grace time ends when the first has erased the rows, waits for the models that still carry
     the person, as the first does; where the first was served it is done with its rows."""
-    with at.database.writing(by=OFFICER) as session:
+    with installation.database.writing(by=OFFICER) as session:
         people.obey(session, POLICY)
         people.hold(session, ["sub_held"])
         learn(session, "mdl_1", "mdl_2")
-    first = ask(at)
-    wait(at, HALF)
-    second = ask(at)
-    wait(at, HALF)
-    with at.database.writing() as session:
+    first = ask(installation)
+    wait(installation, HALF)
+    second = ask(installation)
+    wait(installation, HALF)
+    with installation.database.writing() as session:
         erase(session)
         forget(session, first, "mdl_1")
         if served:
             forget(session, first, "mdl_2")
-    wait(at, HALF)
-    with at.database.writing() as session:
+    wait(installation, HALF)
+    with installation.database.writing() as session:
         erase(session)
         settling.settle(session)
     if served:
-        assert statuses(at) == {first: "completed", second: "completed"}
-        assert owed(at, second) == {}
+        assert statuses(installation) == {first: "completed", second: "completed"}
+        assert owed(installation, second) == {}
         return
-    assert statuses(at) == {first: "running", second: "accepted"}
-    assert owed(at, second) == {"mdl_2": "pending"}
-    with at.database.writing() as session:
+    assert statuses(installation) == {first: "running", second: "accepted"}
+    assert owed(installation, second) == {"mdl_2": "pending"}
+    with installation.database.writing() as session:
         forget(session, first, "mdl_2")
         forget(session, second, "mdl_2")
-    assert statuses(at) == {first: "completed", second: "completed"}
+    assert statuses(installation) == {first: "completed", second: "completed"}
 
 
-def test_whoever_asks_twice_and_was_erased_is_done(at: Installation) -> None:
+def test_whoever_asks_twice_and_was_erased_is_done(installation: Installation) -> None:
     """A second request completes when it is taken if no model of the dataset carries the person any more, though the
     first still waits for another dataset."""
-    with at.database.writing(by=OFFICER) as session:
+    with installation.database.writing(by=OFFICER) as session:
         people.obey(session, POLICY)
         people.hold(session, ["sub_held"])
         people.hold(session, ["sub_held"], dataset_id="ds_2")
         learn(session, "mdl_1")
-    first = ask(at)
-    wait(at, HALF)
-    with at.database.writing(by=OFFICER) as session:
+    first = ask(installation)
+    wait(installation, HALF)
+    with installation.database.writing(by=OFFICER) as session:
         second = people.ask(session, "sub_held", POLICY, dataset_ids=["ds_1"]).request.id
-    wait(at, HALF)
-    with at.database.writing() as session:
+    wait(installation, HALF)
+    with installation.database.writing() as session:
         erase(session)
         forget(session, first, "mdl_1")
-    wait(at, HALF)
-    with at.database.writing() as session:
+    wait(installation, HALF)
+    with installation.database.writing() as session:
         erase(session)
-    assert statuses(at) == {first: "running", second: "completed"}
-    assert owed(at, second) == {}
+    assert statuses(installation) == {first: "running", second: "completed"}
+    assert owed(installation, second) == {}

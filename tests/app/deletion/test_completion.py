@@ -8,7 +8,7 @@ from app.db import now
 from app.db.tables import DeletionRequest
 from app.deletion import completion, settling
 from app.deletion import service as deletion
-from app.installation import Installation
+from app.installations import Installation
 from app.unlearning import queue
 from app.unlearning import service as unlearning
 from tests.app.deletion import people
@@ -32,10 +32,10 @@ def test_without_discretion_there_is_no_report_time() -> None:
     assert completion.report_at(DeletionRequest(created_at=BEGAN), policy=Policy(report_seconds=0)) is None
 
 
-def test_the_report_time_is_known_when_a_request_is_accepted(at: Installation) -> None:
+def test_the_report_time_is_known_when_a_request_is_accepted(installation: Installation) -> None:
     """It is the same for somebody of whom rows are held and for a stranger, and neither work nor its end moves it."""
     policy = Policy(report_seconds=3600)
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         people.obey(session, policy)
         people.hold(session, ["sub_a"])
         held, stranger = (people.ask(session, who, policy).request for who in ("sub_a", "sub_b"))
@@ -45,7 +45,7 @@ def test_the_report_time_is_known_when_a_request_is_accepted(at: Installation) -
         run = queue.claim(session, worker="test", lease_seconds=60, max_requests=9)
         assert run
         people.later(session, datetime.timedelta(hours=5))
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         unlearning.confirm_edited(session, run_id=run.run_id)
         unlearning.finish(session, run_id=run.run_id)
         late, stranger = (deletion.get(session, one.id) for one in (held, stranger))
@@ -54,10 +54,10 @@ def test_the_report_time_is_known_when_a_request_is_accepted(at: Installation) -
             assert request.reported_at == request.ended_at == request.created_at + datetime.timedelta(hours=1)
 
 
-def test_a_request_that_follows_another_keeps_its_grace_time(at: Installation) -> None:
+def test_a_request_that_follows_another_keeps_its_grace_time(installation: Installation) -> None:
     """When the rows are gone before the grace time is over, the request still waits for its end; and it can be
     cancelled, though the rows were claimed for the other."""
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         people.hold(session, ["sub_a"])
         people.ask(session, "sub_a", Policy())
         run = queue.claim(session, worker="test", lease_seconds=60, max_requests=9)
@@ -65,25 +65,25 @@ def test_a_request_that_follows_another_keeps_its_grace_time(at: Installation) -
         patient = Policy(grace_seconds=3600)
         people.obey(session, patient)
         follower, cancelled = (people.ask(session, "sub_a", patient).request.id for _ in range(2))
-    with at.database.writing(by=OFFICER) as session:
+    with installation.database.writing(by=OFFICER) as session:
         deletion.cancel(session, deletion.get(session, cancelled), discreet=True)
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         unlearning.confirm_edited(session, run_id=run.run_id)
         unlearning.finish(session, run_id=run.run_id)
         assert deletion.get(session, follower).status == "accepted"
         assert deletion.get(session, cancelled).status == "cancelled"
         assert settling.settle(session) == 0
         people.later(session, datetime.timedelta(hours=1))
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         assert settling.settle(session) == 1
         done = deletion.get(session, follower)
         assert (done.status, done.outcome) == ("completed", "forgotten")
 
 
-def test_a_grace_time_ends_a_week_before_the_deadline(at: Installation) -> None:
+def test_a_grace_time_ends_a_week_before_the_deadline(installation: Installation) -> None:
     """However long people may change their minds, work begins in time; for what is late already it begins at once."""
     patient = Policy(grace_seconds=30 * 86400)
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         people.hold(session, ["sub_a"])
         moment = now(session)
         due = moment - datetime.timedelta(days=20)
@@ -93,9 +93,9 @@ def test_a_grace_time_ends_a_week_before_the_deadline(at: Installation) -> None:
         assert late.held_until == late.created_at
 
 
-def test_a_request_waits_for_every_dataset_and_model(at: Installation) -> None:
+def test_a_request_waits_for_every_dataset_and_model(installation: Installation) -> None:
     """It is done when all its rows are null and no model owes it anything, not before."""
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         people.hold(session, ["sub_a"])
         people.hold(session, ["sub_a"], dataset_id="ds_2")
         new = people.ask(session, "sub_a", Policy())

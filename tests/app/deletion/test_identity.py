@@ -12,7 +12,7 @@ from app.deletion import identity
 from app.deletion import service as deletion
 from app.deletion.identity import Statement, sha256_of
 from app.errors import IdentityStatementInvalid, IdentityStatementRequired, InputInvalid, IssuerExists, IssuerUnknown
-from app.installation import Installation
+from app.installations import Installation
 from tests.app.deletion import people
 from tests.app.deletion.people import OFFICER
 
@@ -42,14 +42,14 @@ def signed(alg: str = "ES256", *, key: Any = None, header: dict[str, Any] | None
 
 
 @pytest.fixture
-def check(at: Installation) -> Callable[..., Statement]:
+def check(installation: Installation) -> Callable[..., Statement]:
     """Check a statement about `p1`, of an issuer that is registered."""
-    with at.database.writing(by=OFFICER) as session:
+    with installation.database.writing(by=OFFICER) as session:
         identity.register(session, issuer=ISSUER, audience=AUDIENCE, jwks=JWKS)
 
     def run(token: str, subject_id: str = "p1") -> Statement:
-        with at.database.reading(by=OFFICER) as session:
-            return identity.check(session, at.keys, token, subject_sha256=sha256_of(subject_id), rule="text")
+        with installation.database.reading(by=OFFICER) as session:
+            return identity.check(session, installation.keys, token, subject_sha256=sha256_of(subject_id), rule="text")
 
     return run
 
@@ -106,11 +106,11 @@ def test_a_statement_without_signature(check: Callable[..., Statement]) -> None:
             check(f"{header}.{parts[1]}.")
 
 
-def test_a_statement_is_good_for_one_request(at: Installation, check: Callable[..., Statement]) -> None:
+def test_a_statement_is_good_for_one_request(installation: Installation, check: Callable[..., Statement]) -> None:
     """Used in one request, it is believed in no other, also not in one that comes at the same time; a request that is
     not made uses nothing."""
     statement = check(signed())
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         with pytest.raises(InputInvalid):
             people.ask(session, "sub_a", POLICY, statement=statement, regulation="none")
         asked = [
@@ -118,13 +118,13 @@ def test_a_statement_is_good_for_one_request(at: Installation, check: Callable[.
         ]
         made = deletion.submit_all(session, asked)
         assert [type(one).__name__ for one in made] == ["Submitted", "IdentityStatementInvalid", "Submitted"]
-    with at.database.writing() as session, pytest.raises(IdentityStatementInvalid):
+    with installation.database.writing() as session, pytest.raises(IdentityStatementInvalid):
         people.ask(session, "sub_a", POLICY, statement=statement)
 
 
-def test_a_policy_may_ask_for_statements(at: Installation) -> None:
+def test_a_policy_may_ask_for_statements(installation: Installation) -> None:
     """Where the tenant asks for statements nothing goes without; elsewhere one that does not hold is refused too."""
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         with pytest.raises(IdentityStatementRequired) as error:
             people.ask(session, "sub_a", POLICY)
         assert [fault.path for fault in error.value.errors] == ["identity_statement"]
@@ -132,21 +132,21 @@ def test_a_policy_may_ask_for_statements(at: Installation) -> None:
             people.ask(session, "sub_a", Policy(), statement=identity.refusal())
 
 
-def test_used_statements_are_forgotten(at: Installation, check: Callable[..., Statement]) -> None:
+def test_used_statements_are_forgotten(installation: Installation, check: Callable[..., Statement]) -> None:
     """A used statement is remembered until nobody would believe it any more."""
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         people.ask(session, "sub_a", POLICY, statement=check(signed()))
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         assert identity.purge(session) == 0
         people.later(session, datetime.timedelta(minutes=12))
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         assert identity.purge(session) == 1
 
 
-def test_an_issuer_is_believed_until_it_is_deleted(at: Installation, check: Callable[..., Statement]) -> None:
+def test_an_issuer_is_believed_until_it_is_deleted(installation: Installation, check: Callable[..., Statement]) -> None:
     """A name is registered once; after its deletion nothing it signed is believed, not even what was checked before."""
     statement = check(signed())
-    with at.database.writing(by=OFFICER) as session:
+    with installation.database.writing(by=OFFICER) as session:
         with pytest.raises(IssuerExists):
             identity.register(session, issuer=ISSUER, audience="other", jwks=JWKS)
         people.ask(session, "sub_a", POLICY, statement=check(signed(jti="used")))
@@ -155,7 +155,7 @@ def test_an_issuer_is_believed_until_it_is_deleted(at: Installation, check: Call
             identity.delete(session, statement.issuer_id)
     with pytest.raises(IdentityStatementInvalid):
         check(signed())
-    with at.database.writing() as session, pytest.raises(IdentityStatementInvalid):
+    with installation.database.writing() as session, pytest.raises(IdentityStatementInvalid):
         people.ask(session, "sub_a", POLICY, statement=statement)
 
 
@@ -172,9 +172,9 @@ def test_an_issuer_is_believed_until_it_is_deleted(at: Installation, check: Call
         {"keys": [{"kty": "RSA", "n": "AQAB", "e": "AQAB"}]},
     ],
 )
-def test_keys_that_are_none(at: Installation, jwks: dict[str, Any]) -> None:
+def test_keys_that_are_none(installation: Installation, jwks: dict[str, Any]) -> None:
     """Keys that are secret, weak, or no keys, are refused before anything is signed with them."""
-    with at.database.writing(by=OFFICER) as session, pytest.raises(InputInvalid) as error:
+    with installation.database.writing(by=OFFICER) as session, pytest.raises(InputInvalid) as error:
         identity.register(session, issuer=ISSUER, audience=AUDIENCE, jwks=jwks)
     assert error.value.errors[0].path.startswith("jwks")
 

@@ -9,7 +9,7 @@ from app.db import Actor
 from app.db.tables import DeletionRequest, Erasure, Export, Model, Run, Version
 from app.deletion import lineage
 from app.deletion.lineage import ModelLineage
-from app.installation import Installation
+from app.installations import Installation
 from tests.app.deletion.people import hold
 
 NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
@@ -127,15 +127,15 @@ def fed(found: list[ModelLineage]) -> Fed | None:
     )
 
 
-def test_a_version_carried_whoever_was_erased_after_it_was_made(at: Installation, by: Actor) -> None:
+def test_a_version_carried_whoever_was_erased_after_it_was_made(installation: Installation, by: Actor) -> None:
     """Whatever the revision of the erasure: carried by the versions made before it and no others, and the first made
     at or after it is the first without; by all versions, and none without, while the rows are there."""
-    with at.database.writing(by=by) as session:
+    with installation.database.writing(by=by) as session:
         hold(session, ["sub_there"])
         versions(session, by, REVISIONS)
         requests = {revision: erased(session, by, f"sub_{revision}", revision=revision) for revision in range(1, 8)}
     numbered = list(enumerate(REVISIONS, start=1))
-    with at.database.reading(by=by) as session:
+    with installation.database.reading(by=by) as session:
         for revision, request_id in requests.items():
             expected = Fed(
                 carried_in=[number for number, made_at in numbered if made_at < revision],
@@ -149,32 +149,32 @@ def test_a_version_carried_whoever_was_erased_after_it_was_made(at: Installation
         assert lineage.of_person(session, subject_ref="sub_unknown").datasets == []
 
 
-def test_a_request_that_found_the_rows_gone_changes_nothing(at: Installation, by: Actor) -> None:
+def test_a_request_that_found_the_rows_gone_changes_nothing(installation: Installation, by: Actor) -> None:
     """The rows were gone when the first request had claimed them: one that claimed none later does not move that."""
-    with at.database.writing(by=by) as session:
+    with installation.database.writing(by=by) as session:
         hold(session, [])
         versions(session, by, REVISIONS)
         erased(session, by, "sub_1", revision=1)
         late = erased(session, by, "sub_1", revision=5, num_records=0)
-    with at.database.reading(by=by) as session:
+    with installation.database.reading(by=by) as session:
         found = lineage.of_request(session, session.get_one(DeletionRequest, late))
         assert fed(found.models) == Fed(carried_in=[1, 2], first_without=3)
         assert [(one.records, one.erased_at) for one in found.datasets] == [(1, NOW)]
 
 
-def test_a_model_that_never_carried_the_rows_is_not_named(at: Installation, by: Actor) -> None:
+def test_a_model_that_never_carried_the_rows_is_not_named(installation: Installation, by: Actor) -> None:
     """All its versions were made at or after the erasure, and no request asks it for anything."""
-    with at.database.writing(by=by) as session:
+    with installation.database.writing(by=by) as session:
         hold(session, [])
         versions(session, by, [2, 3])
         erased(session, by, "sub_1", revision=2)
-    with at.database.reading(by=by) as session:
+    with installation.database.reading(by=by) as session:
         assert fed(lineage.of_person(session, subject_ref="sub_1").models) is None
 
 
-def test_long_lists_are_cut_and_counted(at: Installation, by: Actor) -> None:
+def test_long_lists_are_cut_and_counted(installation: Installation, by: Actor) -> None:
     """Of many versions and copies the newest 500 are listed, and all are counted; copies of later versions are not."""
-    with at.database.writing(by=by) as session:
+    with installation.database.writing(by=by) as session:
         hold(session, [])
         versions(session, by, [0] * 503 + [1])
         erased(session, by, "sub_1", revision=1)
@@ -189,20 +189,20 @@ def test_long_lists_are_cut_and_counted(at: Installation, by: Actor) -> None:
             )
             for index in range(1010)
         )
-    with at.database.reading(by=by) as session:
+    with installation.database.reading(by=by) as session:
         [found] = lineage.of_person(session, subject_ref="sub_1").models
     assert (found.num_carrying, [one.number for one in found.carried_in]) == (503, list(range(503, 3, -1)))
     assert (found.num_copies, len(found.copies), {one.version for one in found.copies}) == (505, 500, {7})
     assert found.copies[0].id == "exp_1008"
 
 
-def test_another_tenants_rows_are_nowhere(at: Installation, by: Actor) -> None:
+def test_another_tenants_rows_are_nowhere(installation: Installation, by: Actor) -> None:
     """Whoever acts for another tenant finds neither datasets nor models, whatever they call the person."""
-    with at.database.writing(by=by) as session:
+    with installation.database.writing(by=by) as session:
         hold(session, ["sub_there"])
         versions(session, by, REVISIONS)
         erased(session, by, "sub_1", revision=1)
-    with at.database.reading(by=Actor(tenant_id="ten_other", name="test")) as session:
+    with installation.database.reading(by=Actor(tenant_id="ten_other", name="test")) as session:
         for person in ("sub_there", "sub_1"):
             found = lineage.of_person(session, subject_ref=person)
             assert (found.datasets, found.models) == ([], [])

@@ -13,8 +13,8 @@ from app.db.tables import DeletionRequest, Suppression, WebhookDelivery
 from app.deletion import retention
 from app.deletion import service as deletion
 from app.deletion.retention_repository import NOBODY
-from app.installation import Installation
-from app.operations import chores
+from app.installations import Installation
+from app.operations import periodic_jobs
 from tests.app.deletion import people
 from tests.app.deletion.people import OFFICER
 
@@ -23,104 +23,104 @@ WRITTEN = {"external_id": "Jane Roe", "metadata": {"note": "Jane Roe, ticket 7"}
 DAY = datetime.timedelta(days=1)
 
 
-def ask(at: Installation, policy: Policy, person: str = "sub_a") -> str:
+def ask(installation: Installation, policy: Policy, person: str = "sub_a") -> str:
     """A request about which a caller wrote much, and whose receiver has been told."""
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         people.obey(session, policy)
         request = people.ask(session, person, policy, **WRITTEN).request
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         told = sa.update(WebhookDelivery).where(WebhookDelivery.request_id == request.id)
         session.execute(told.values(status="delivered", ended_at=request.created_at))
     return request.id
 
 
-def pass_by(at: Installation, passed: datetime.timedelta) -> None:
-    with at.database.writing() as session:
+def pass_by(installation: Installation, passed: datetime.timedelta) -> None:
+    with installation.database.writing() as session:
         people.later(session, passed)
-    chores.purge_requests(at)
+    periodic_jobs.purge_requests(installation)
 
 
-def found(at: Installation, request_id: str) -> DeletionRequest:
-    with at.database.reading() as session:
+def found(installation: Installation, request_id: str) -> DeletionRequest:
+    with installation.database.reading() as session:
         return deletion.get(session, request_id)
 
 
-def test_details_go_when_they_are_kept_no_longer(at: Installation) -> None:
+def test_details_go_when_they_are_kept_no_longer(installation: Installation) -> None:
     """So many days after its end nothing is left of what was written about a request, and its key opens nothing."""
-    request_id = ask(at, Policy(retain_details_days=30, report_seconds=0))
-    pass_by(at, 29 * DAY)
-    before = found(at, request_id)
+    request_id = ask(installation, Policy(retain_details_days=30, report_seconds=0))
+    pass_by(installation, 29 * DAY)
+    before = found(installation, request_id)
     assert (before.kept, before.particulars.external_id) == ("details", "Jane Roe")
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         sealed = session.execute(sa.text("SELECT particulars FROM deletion_requests")).scalar_one()
         letter = session.execute(sa.text("SELECT letter FROM webhook_deliveries LIMIT 1")).scalar_one()
-    assert at.vault.open(bytes(sealed)) is not None
-    pass_by(at, 2 * DAY)
-    after = found(at, request_id)
+    assert installation.vault.open(bytes(sealed)) is not None
+    pass_by(installation, 2 * DAY)
+    after = found(installation, request_id)
     assert (after.kept, after.particulars, after.external_ref) == ("request", Particulars(), None)
     assert after.subject_ref == "sub_a"
-    assert at.vault.open(bytes(sealed)) is None
-    assert at.vault.open(bytes(letter)) is None
-    with at.database.reading() as session:
+    assert installation.vault.open(bytes(sealed)) is None
+    assert installation.vault.open(bytes(letter)) is None
+    with installation.database.reading() as session:
         assert session.scalars(sa.select(WebhookDelivery)).all() == []
 
 
-def test_a_trace_is_kept_of_a_request(at: Installation) -> None:
+def test_a_trace_is_kept_of_a_request(installation: Installation) -> None:
     """Where requests are not kept for good, it is forgotten whom one was about, and they may be taken in again."""
-    request_id = ask(at, Policy(retain_details_days=0, retain_requests_days=90, report_seconds=0))
-    pass_by(at, 89 * DAY)
-    assert found(at, request_id).subject_ref == "sub_a"
-    pass_by(at, 2 * DAY)
-    after = found(at, request_id)
+    request_id = ask(installation, Policy(retain_details_days=0, retain_requests_days=90, report_seconds=0))
+    pass_by(installation, 89 * DAY)
+    assert found(installation, request_id).subject_ref == "sub_a"
+    pass_by(installation, 2 * DAY)
+    after = found(installation, request_id)
     assert (after.kept, after.subject_ref, after.status) == ("trace", NOBODY, "completed")
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         assert session.scalars(sa.select(Suppression)).all() == []
 
 
-def test_whoever_asked_again_is_not_taken_in(at: Installation) -> None:
+def test_whoever_asked_again_is_not_taken_in(installation: Installation) -> None:
     """When it is forgotten whom a request was about, another one that is kept still keeps the person out."""
     policy = Policy(retain_details_days=0, retain_requests_days=90, report_seconds=0)
-    first = ask(at, policy)
-    with at.database.writing() as session:
+    first = ask(installation, policy)
+    with installation.database.writing() as session:
         people.later(session, 60 * DAY)
-    second = ask(at, policy)
-    pass_by(at, 40 * DAY)
-    assert (found(at, first).kept, found(at, second).kept) == ("trace", "request")
-    with at.database.reading() as session:
+    second = ask(installation, policy)
+    pass_by(installation, 40 * DAY)
+    assert (found(installation, first).kept, found(installation, second).kept) == ("trace", "request")
+    with installation.database.reading() as session:
         [row] = session.scalars(sa.select(Suppression))
         assert (row.subject_ref, row.request_id) == ("sub_a", second)
 
 
-def test_details_go_with_whom_they_are_about(at: Installation) -> None:
+def test_details_go_with_whom_they_are_about(installation: Installation) -> None:
     """Where it is kept shorter whom a request was about, what was written goes then too."""
-    request_id = ask(at, Policy(retain_details_days=30, retain_requests_days=7, report_seconds=0))
-    pass_by(at, 8 * DAY)
-    chores.purge_requests(at)
-    assert found(at, request_id).kept == "trace"
+    request_id = ask(installation, Policy(retain_details_days=30, retain_requests_days=7, report_seconds=0))
+    pass_by(installation, 8 * DAY)
+    periodic_jobs.purge_requests(installation)
+    assert found(installation, request_id).kept == "trace"
 
 
-def test_an_open_request_keeps_everything(at: Installation) -> None:
+def test_an_open_request_keeps_everything(installation: Installation) -> None:
     """However old it is."""
-    request_id = ask(at, Policy(auto_accept=False, retain_details_days=0, retain_requests_days=0))
-    pass_by(at, 400 * DAY)
-    assert found(at, request_id).kept == "details"
+    request_id = ask(installation, Policy(auto_accept=False, retain_details_days=0, retain_requests_days=0))
+    pass_by(installation, 400 * DAY)
+    assert found(installation, request_id).kept == "details"
 
 
-def test_what_is_still_to_be_sent_is_kept(at: Installation) -> None:
+def test_what_is_still_to_be_sent_is_kept(installation: Installation) -> None:
     """A receiver is told first, or given up."""
-    request_id = ask(at, Policy(retain_details_days=0, report_seconds=0))
-    with at.database.writing() as session:
+    request_id = ask(installation, Policy(retain_details_days=0, report_seconds=0))
+    with installation.database.writing() as session:
         session.execute(sa.update(WebhookDelivery).values(status="pending", ended_at=None))
-    pass_by(at, DAY)
-    assert found(at, request_id).kept == "details"
+    pass_by(installation, DAY)
+    assert found(installation, request_id).kept == "details"
 
 
-def test_a_purge_is_on_record(at: Installation) -> None:
+def test_a_purge_is_on_record(installation: Installation) -> None:
     """The audit log says of how many requests how much is kept, and by a digest which they were."""
     policy = Policy(retain_details_days=0, report_seconds=0)
-    ids = [ask(at, policy), ask(at, policy, "sub_b")]
-    pass_by(at, DAY)
-    with at.database.reading() as session:
+    ids = [ask(installation, policy), ask(installation, policy, "sub_b")]
+    pass_by(installation, DAY)
+    with installation.database.reading() as session:
         [entry] = audit_repository.entries(
             session, tenant_id=OFFICER.tenant_id, before=None, limit=9, action="deletion_requests.purged"
         )
@@ -128,66 +128,66 @@ def test_a_purge_is_on_record(at: Installation) -> None:
     assert entry.detail == {"kept": "request", "requests": 2, "request_ids_sha256": digest}
 
 
-def test_each_tenant_has_its_own_terms(at: Installation) -> None:
+def test_each_tenant_has_its_own_terms(installation: Installation) -> None:
     """The policy of one tenant purges nothing of another's."""
-    request_id = ask(at, Policy(retain_details_days=0, report_seconds=0))
-    with at.database.writing() as session:
+    request_id = ask(installation, Policy(retain_details_days=0, report_seconds=0))
+    with installation.database.writing() as session:
         people.obey(session, Policy(retain_details_days=3650))
-    pass_by(at, 400 * DAY)
-    assert found(at, request_id).kept == "details"
+    pass_by(installation, 400 * DAY)
+    assert found(installation, request_id).kept == "details"
 
 
-def test_a_purge_that_was_cut_off_is_done_again(at: Installation) -> None:
+def test_a_purge_that_was_cut_off_is_done_again(installation: Installation) -> None:
     """If the service dies between destroying the keys and saying so, nothing is read, and the next purge says so."""
-    request_id = ask(at, Policy(retain_details_days=1, report_seconds=0))
-    key = found(at, request_id).particulars.key
+    request_id = ask(installation, Policy(retain_details_days=1, report_seconds=0))
+    key = found(installation, request_id).particulars.key
     assert key is not None
-    at.vault.destroy([key])
-    assert found(at, request_id).particulars == Particulars()
-    pass_by(at, 2 * DAY)
-    assert found(at, request_id).kept == "request"
+    installation.vault.destroy([key])
+    assert found(installation, request_id).particulars == Particulars()
+    pass_by(installation, 2 * DAY)
+    assert found(installation, request_id).kept == "request"
 
 
-def test_nothing_written_is_in_the_database(at: Installation) -> None:
+def test_nothing_written_is_in_the_database(installation: Installation) -> None:
     """Not even while it is kept: no row and no file of the data folder holds any of the words."""
-    ask(at, Policy())
-    with at.database.reading() as session:
+    ask(installation, Policy())
+    with installation.database.reading() as session:
         names = sa.inspect(session.get_bind()).get_table_names()
         rows = "".join(str(session.execute(sa.text(f"SELECT * FROM {name}")).all()) for name in names)
-    files = b"".join(path.read_bytes() for path in at.settings.data_dir.rglob("*") if path.is_file())
+    files = b"".join(path.read_bytes() for path in installation.settings.data_dir.rglob("*") if path.is_file())
     for word in ("Jane Roe", "ticket 7", "receiver.example/"):
         assert word not in rows
         assert word.encode() not in files
 
 
-def test_the_actor_of_a_purge_is_the_service(at: Installation) -> None:
+def test_the_actor_of_a_purge_is_the_service(installation: Installation) -> None:
     """Nobody asked for it."""
-    ask(at, Policy(retain_details_days=0, report_seconds=0))
-    pass_by(at, DAY)
-    with at.database.reading(by=Actor(tenant_id=OFFICER.tenant_id, name="auditor")) as session:
+    ask(installation, Policy(retain_details_days=0, report_seconds=0))
+    pass_by(installation, DAY)
+    with installation.database.reading(by=Actor(tenant_id=OFFICER.tenant_id, name="auditor")) as session:
         [entry] = audit_repository.entries(
             session, tenant_id=OFFICER.tenant_id, before=None, limit=1, action="deletion_requests.purged"
         )
     assert entry.actor == "lethe"
 
 
-def test_the_identities_of_a_subject_request_go_together(at: Installation) -> None:
+def test_the_identities_of_a_subject_request_go_together(installation: Installation) -> None:
     """What came in one OpenDSR request is kept until the last of it has ended for so long: a part of it would be taken
     for another request under its id. However few go at once, none stays behind."""
     policy = Policy(retain_details_days=30, report_seconds=0)
     written = WRITTEN | {"callback_urls": []}
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         people.obey(session, policy)
         first, second = [people.ask(session, who, policy, **written, source="opendsr").request for who in ("a", "b")]
         asked = [first.id, second.id]
         apart = people.ask(session, "sub_c", policy, **written, source="another").request.id
         session.get_one(DeletionRequest, second.id).ended_at = first.created_at + 10 * DAY
-    pass_by(at, 31 * DAY)
-    assert [found(at, one).kept for one in (*asked, apart)] == ["details", "details", "request"]
-    with at.database.writing() as session:
+    pass_by(installation, 31 * DAY)
+    assert [found(installation, one).kept for one in (*asked, apart)] == ["details", "details", "request"]
+    with installation.database.writing() as session:
         people.later(session, 10 * DAY)
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         [due] = retention.due(session, limit=1)
         assert set(due.request_ids) == set(asked)
-    chores.purge_requests(at)
-    assert [found(at, one).kept for one in asked] == ["request", "request"]
+    periodic_jobs.purge_requests(installation)
+    assert [found(installation, one).kept for one in asked] == ["request", "request"]

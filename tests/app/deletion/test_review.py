@@ -17,7 +17,7 @@ from app.errors import (
     LetheError,
     TransitionForbidden,
 )
-from app.installation import Installation
+from app.installations import Installation
 from tests.app.deletion import people
 from tests.app.deletion.people import OFFICER
 
@@ -25,50 +25,50 @@ REVIEWED = Policy(auto_accept=False)
 A_DAY = datetime.timedelta(days=1)
 
 
-def events_of(at: Installation, request_id: str) -> list[RequestEvent]:
-    with at.database.reading() as session:
+def events_of(installation: Installation, request_id: str) -> list[RequestEvent]:
+    with installation.database.reading() as session:
         return repository.events(session, request_id=request_id)
 
 
-def actions_of(at: Installation, request_id: str) -> list[tuple[str, str]]:
-    with at.database.reading(by=OFFICER) as session:
+def actions_of(installation: Installation, request_id: str) -> list[tuple[str, str]]:
+    with installation.database.reading(by=OFFICER) as session:
         found = session.query(AuditEntry).filter_by(object_id=request_id).order_by(AuditEntry.sequence)
         return [(entry.action.removeprefix("deletion_request."), entry.actor) for entry in found]
 
 
-def test_a_review_comes_before_everything(at: Installation) -> None:
+def test_a_review_comes_before_everything(installation: Installation) -> None:
     """A request in review claims nothing; once it is approved it asks for what is held by then, rows that were added
     meanwhile included, and is the officer's doing."""
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         people.hold(session, ["sub_a"])
         request_id = people.ask(session, "sub_a", REVIEWED).request.id
         people.hold(session, ["sub_a"], dataset_id="ds_2")
         assert repository.erasures(session, request_id=request_id) == []
         assert repository.pending_erasures(session, dataset_id="ds_1", limit=9) == []
     for _ in range(2):  # the second time changes nothing
-        with at.database.writing(by=OFFICER) as session:
+        with installation.database.writing(by=OFFICER) as session:
             review.approve(session, deletion.get(session, request_id), policy=REVIEWED)
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         erasures = repository.erasures(session, request_id=request_id)
         assert {erasure.dataset_id for erasure in erasures} == {"ds_1", "ds_2"}
         assert len(repository.pending_erasures(session, dataset_id="ds_2", limit=9)) == 1
-    told = [(event.status, event.actor) for event in events_of(at, request_id)]
+    told = [(event.status, event.actor) for event in events_of(installation, request_id)]
     assert told == [("received", "officer"), ("in_review", "officer"), ("accepted", "officer")]
-    assert actions_of(at, request_id) == [("created", "officer"), ("approved", "officer")]
+    assert actions_of(installation, request_id) == [("created", "officer"), ("approved", "officer")]
 
 
-def test_a_rejection_has_a_ground(at: Installation) -> None:
+def test_a_rejection_has_a_ground(installation: Installation) -> None:
     """A request is rejected on a ground of the law, in review or accepted; twice on the same ground is once, another
     ground is refused, and an approval too."""
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         people.hold(session, ["sub_a"])
         ids = [people.ask(session, "sub_a", policy).request.id for policy in (REVIEWED, Policy())]
     ground = RejectionGround.PUBLIC_HEALTH
     for request_id in ids:
         for _ in range(2):
-            with at.database.writing(by=OFFICER) as session:
+            with installation.database.writing(by=OFFICER) as session:
                 review.reject(session, deletion.get(session, request_id), ground=ground, explanation="an epidemic")
-        with at.database.writing(by=OFFICER) as session:
+        with installation.database.writing(by=OFFICER) as session:
             request = deletion.get(session, request_id)
             assert (request.status, request.rejection_ground, request.particulars.rejection_explanation) == (
                 "rejected",
@@ -79,14 +79,14 @@ def test_a_rejection_has_a_ground(at: Installation) -> None:
                 review.reject(session, request, ground=RejectionGround.LEGAL_CLAIMS, explanation="other")
             with pytest.raises(TransitionForbidden):
                 review.approve(session, request, policy=REVIEWED)
-        assert actions_of(at, request_id)[1:] == [("rejected", "officer")]
+        assert actions_of(installation, request_id)[1:] == [("rejected", "officer")]
 
 
 @pytest.mark.parametrize(("regulation", "days"), [("gdpr", 59), ("ccpa", 45), ("other", 30)])
-def test_an_extension(at: Installation, regulation: str, days: int) -> None:
+def test_an_extension(installation: Installation, regulation: str, days: int) -> None:
     """A deadline is extended once, for a reason, and `due_at` stays."""
     asked_at = datetime.datetime(2026, 1, 10, 12, tzinfo=datetime.UTC)
-    with at.database.writing(by=OFFICER) as session:
+    with installation.database.writing(by=OFFICER) as session:
         request = deletion.get(
             session, people.ask(session, "sub_a", REVIEWED, regulation=regulation, submitted_at=asked_at).request.id
         )
@@ -98,14 +98,14 @@ def test_an_extension(at: Installation, regulation: str, days: int) -> None:
         assert abs(request.deadline - request.due_at - days * A_DAY) <= 3 * A_DAY
         with pytest.raises(AlreadyExtended):
             review.extend(session, request, policy=REVIEWED, reason="again")
-    assert actions_of(at, request.id)[1:] == [("extended", "officer")]
+    assert actions_of(installation, request.id)[1:] == [("extended", "officer")]
 
 
-def test_an_extension_that_comes_too_late(at: Installation) -> None:
+def test_an_extension_that_comes_too_late(installation: Installation) -> None:
     """After the first deadline nothing is extended, nor after the end, nor where the regulation has no extension."""
     own = Policy(auto_accept=False, regulations={"strict": TimeLimit(days=3)})
     refused: list[type[LetheError]] = []
-    with at.database.writing(by=OFFICER) as session:
+    with installation.database.writing(by=OFFICER) as session:
         late, strict, ended = (
             deletion.get(session, people.ask(session, "sub_a", own, regulation=name).request.id)
             for name in ("gdpr", "strict", "gdpr")
@@ -119,10 +119,10 @@ def test_an_extension_that_comes_too_late(at: Installation) -> None:
     assert refused == [ExtensionNotProvided, TransitionForbidden, ExtensionTooLate]
 
 
-def test_the_clock_stands_still_while_identity_is_established(at: Installation) -> None:
+def test_the_clock_stands_still_while_identity_is_established(installation: Installation) -> None:
     """A request whose sender could not say who it is about waits in review with its clock paused; whatever lets the
     clock run again moves both deadlines by the time it stood still."""
-    with at.database.writing(by=OFFICER) as session:
+    with installation.database.writing(by=OFFICER) as session:
         ids = [people.ask(session, "sub_a", Policy(), identity_verified=False).request.id for _ in range(3)]
         one, other, third = (deletion.get(session, request_id) for request_id in ids)
         assert {request.status for request in (one, other, third)} == {Status.IN_REVIEW}
@@ -140,8 +140,8 @@ def test_the_clock_stands_still_while_identity_is_established(at: Installation) 
         for request in (one, other, third):
             assert request.paused_at is None
             assert request.due_at - request.created_at >= 28 * A_DAY + 50 * A_DAY
-    assert actions_of(at, ids[0])[1:] == [("extended", "officer"), ("resumed", "officer")]
-    assert [event.detail for event in events_of(at, ids[1])] == [
+    assert actions_of(installation, ids[0])[1:] == [("extended", "officer"), ("resumed", "officer")]
+    assert [event.detail for event in events_of(installation, ids[1])] == [
         None,
         None,
         "the clock was paused",
@@ -151,9 +151,9 @@ def test_the_clock_stands_still_while_identity_is_established(at: Installation) 
     ]
 
 
-def test_where_the_clock_does_not_stand_still(at: Installation) -> None:
+def test_where_the_clock_does_not_stand_still(installation: Installation) -> None:
     """Under the CCPA verifying takes no time off the clock, and once a request is accepted nothing does."""
-    with at.database.writing(by=OFFICER) as session:
+    with installation.database.writing(by=OFFICER) as session:
         people.hold(session, ["sub_a"])
         ccpa = deletion.get(
             session, people.ask(session, "sub_a", Policy(), regulation="ccpa", identity_verified=False).request.id
@@ -167,9 +167,9 @@ def test_where_the_clock_does_not_stand_still(at: Installation) -> None:
                 act()
 
 
-def test_a_regulation_must_be_known(at: Installation) -> None:
+def test_a_regulation_must_be_known(installation: Installation) -> None:
     """A request names a regulation that everybody has or that the tenant's policy adds."""
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         own = Policy(regulations={"lgpd": TimeLimit(days=15)})
         assert people.ask(session, "sub_a", own, regulation="lgpd").request.regulation == "lgpd"
         with pytest.raises(InputInvalid) as error:
@@ -177,10 +177,10 @@ def test_a_regulation_must_be_known(at: Installation) -> None:
     assert [fault.path for fault in error.value.errors] == ["regulation"]
 
 
-def test_alerts(at: Installation) -> None:
+def test_alerts(installation: Installation) -> None:
     """An open request is told of once when its deadline is near and once when it has passed, and anew when the deadline
     was extended between."""
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         request = deletion.get(session, people.ask(session, "sub_a", REVIEWED).request.id)
         counts = []
         for days in (1, 26, 0, 6, 0):
@@ -188,11 +188,11 @@ def test_alerts(at: Installation) -> None:
             counts.append(review.alert(session, 7 * A_DAY))
         assert counts == [0, 1, 0, 1, 0]
         assert request.alerted == "overdue"
-    assert [event.detail for event in events_of(at, request.id)][2:] == [
+    assert [event.detail for event in events_of(installation, request.id)][2:] == [
         "the deadline is near",
         "the deadline has passed",
     ]
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         extended = deletion.get(session, people.ask(session, "sub_b", REVIEWED).request.id)
         people.later(session, 27 * A_DAY)
         assert review.alert(session, 7 * A_DAY) == 1
@@ -202,11 +202,11 @@ def test_alerts(at: Installation) -> None:
         assert review.alert(session, 7 * A_DAY) == 1
 
 
-def test_the_grace_time(at: Installation) -> None:
+def test_the_grace_time(installation: Installation) -> None:
     """While it lasts no worker takes a request, everybody can cancel it, and one about a stranger stays open; then it
     completes."""
     policy = Policy(grace_seconds=3600)
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         people.obey(session, policy)
         people.hold(session, ["sub_a", "sub_b"])
         held, cancelled, unknown = (
@@ -217,7 +217,7 @@ def test_the_grace_time(at: Installation) -> None:
         assert settling.settle(session) == 0
         assert session.get_one(DeletionRequest, unknown).status == "accepted"
         people.later(session, datetime.timedelta(hours=1))
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         assert settling.settle(session) == 1
         assert settling.settle(session) == 0
         done = session.get_one(DeletionRequest, unknown)

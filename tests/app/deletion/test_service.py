@@ -12,7 +12,7 @@ from app.deletion import service as deletion
 from app.deletion.deadlines import Regulation
 from app.deletion.service import Asked
 from app.errors import DatasetUnknown, RequestUnknown
-from app.installation import Installation
+from app.installations import Installation
 from app.unlearning import queue
 from app.unlearning import service as unlearning
 from tests.stored import slots_of
@@ -22,53 +22,53 @@ Make = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
 
 
-def submit(at: Installation, subject_id: str, **asked: Any) -> DeletionRequest:
+def submit(installation: Installation, subject_id: str, **asked: Any) -> DeletionRequest:
     usual = {"dataset_ids": None, "regulation": Regulation.GDPR, "ground": None, "submitted_at": None}
     usual |= {"external_id": None, "metadata": {}, "policy": Policy(), "discreet": False}
-    subject_ref = at.keys.subject_ref(DEFAULT_TENANT, subject_id)
-    with at.database.writing() as session:
+    subject_ref = installation.keys.subject_ref(DEFAULT_TENANT, subject_id)
+    with installation.database.writing() as session:
         by = Actor(tenant_id=DEFAULT_TENANT, name="test")
         return deletion.submit(session, Asked(by=by, subject_ref=subject_ref, **(usual | asked))).request
 
 
-def test_a_request_about_an_unknown_dataset_is_not_made(at: Installation) -> None:
+def test_a_request_about_an_unknown_dataset_is_not_made(installation: Installation) -> None:
     """When one of the datasets does not exist, nothing is stored."""
     with pytest.raises(DatasetUnknown):
-        submit(at, "p1", dataset_ids=["ds_0"])
-    with at.database.reading() as session:
+        submit(installation, "p1", dataset_ids=["ds_0"])
+    with installation.database.reading() as session:
         assert session.scalars(sa.select(DeletionRequest)).all() == []
         with pytest.raises(RequestUnknown):
             deletion.get(session, "dr_0")
 
 
 def test_references_go_with_the_rows(
-    at: Installation, new_dataset: Make, forget: Make, work: Callable[[], int]
+    installation: Installation, new_dataset: Make, forget: Make, work: Callable[[], int]
 ) -> None:
     """When a row has become null, nothing says any more whose it was; all others keep their reference."""
     dataset = new_dataset(rows=10)
     others = [f"p{row}" for row in range(10) if row != 3]
-    slots = slots_of(at, dataset["id"], *others)
+    slots = slots_of(installation, dataset["id"], *others)
     forget("p3")
     work()
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         references = dict(session.execute(sa.select(Record.slot, Record.subject_ref)).all())
-    refs = [at.keys.subject_ref(DEFAULT_TENANT, subject_id) for subject_id in others]
+    refs = [installation.keys.subject_ref(DEFAULT_TENANT, subject_id) for subject_id in others]
     assert references == dict(zip(slots, refs, strict=True))
 
 
 def test_a_model_that_never_learns_is_owed_nothing(
-    at: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get
+    installation: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get
 ) -> None:
     """A request does not wait for ever for a model whose learning fails: it never published anything of the person."""
     model = new_model(new_dataset()["id"])
     request = forget("p1")
     for _ in range(3):
-        with at.database.writing() as session:
+        with installation.database.writing() as session:
             session.get_one(Model, model["id"]).not_before = None  # without waiting for the pause between attempts
             run = queue.claim(session, worker="test", lease_seconds=60, max_requests=10)
         assert run
-        runner._edited(at, run)
-        with at.database.writing() as session:
+        runner._edited(installation, run)
+        with installation.database.writing() as session:
             unlearning.fail(session, run_id=run.run_id, error_code="weights_unreadable")
     assert (get(f"/models/{model['id']}")["status"], get(f"/models/{model['id']}")["error_code"]) == (
         "failed",
@@ -79,11 +79,13 @@ def test_a_model_that_never_learns_is_owed_nothing(
     assert [(owed["status"], owed["certificate_id"]) for owed in done["models"]] == [("nothing_published", None)]
 
 
-def test_at_most_so_many_people_are_taken_at_once(at: Installation, new_dataset: Make, forget: Make, get: Get) -> None:
+def test_at_most_so_many_people_are_taken_at_once(
+    installation: Installation, new_dataset: Make, forget: Make, get: Get
+) -> None:
     """A run takes those who wait longest, with all requests of each, and leaves the others for the next."""
     new_dataset()
     requests = [forget(person)["id"] for person in ("p1", "p2", "p1", "p3")]
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         queue.claim(session, worker="test", lease_seconds=60, max_requests=2)
     statuses = [get(f"/deletion-requests/{request}")["status"] for request in requests]
     assert statuses == ["running", "running", "running", "accepted"]

@@ -8,57 +8,57 @@ from app.db.tables import AuditEntry
 from app.deletion import review, suppression
 from app.deletion import service as deletion
 from app.deletion.review import RejectionGround
-from app.installation import Installation
+from app.installations import Installation
 from tests.app.deletion import people
 from tests.app.deletion.people import OFFICER
 
 
-def test_whoever_asks_is_suppressed_where_they_ask(at: Installation) -> None:
+def test_whoever_asks_is_suppressed_where_they_ask(installation: Installation) -> None:
     """A request for some datasets keeps the person out of these, one for all keeps them out of every one; whether
     anything was held makes no difference."""
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         people.hold(session, ["sub_a"])
         people.ask(session, "sub_a", Policy())
         people.ask(session, "sub_b", Policy())
         people.ask(session, "sub_c", Policy(), dataset_ids=["ds_1"])
     everybody = {"sub_a", "sub_b", "sub_c", "sub_d"}
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         assert suppression.is_suppressed(session, "ds_1", everybody) == {"sub_a", "sub_b", "sub_c"}
         assert suppression.is_suppressed(session, "ds_2", everybody) == {"sub_a", "sub_b"}
         assert suppression.is_suppressed(session, "ds_2", []) == set()
 
 
 @pytest.mark.parametrize("few", [1, 1000])
-def test_many_are_looked_up_at_once(at: Installation, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_are_looked_up_at_once(installation: Installation, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those among many who are suppressed are found, whether few are suppressed or many."""
     monkeypatch.setattr(suppression, "_FEW", few)
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         people.hold(session, ["sub_a"])
         people.ask(session, "sub_7", Policy())
         people.ask(session, "sub_8", Policy(), dataset_ids=["ds_1"])
         people.ask(session, "stranger", Policy())
     everybody = {f"sub_{number}" for number in range(2000)}
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         assert suppression.is_suppressed(session, "ds_1", everybody) == {"sub_7", "sub_8"}
         assert suppression.is_suppressed(session, "ds_2", everybody) == {"sub_7"}
 
 
-def test_nobody_is_suppressed_before_their_request_is_accepted(at: Installation) -> None:
+def test_nobody_is_suppressed_before_their_request_is_accepted(installation: Installation) -> None:
     """A request in review suppresses nobody; its approval does, and its rejection never did."""
     policy = Policy(auto_accept=False)
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         waiting = [people.ask(session, person, policy).request.id for person in ("sub_a", "sub_b")]
         assert suppression.is_suppressed(session, "*", {"sub_a", "sub_b"}) == set()
         review.approve(session, deletion.get(session, waiting[0]), policy=policy)
         ground = RejectionGround.LEGAL_CLAIMS
         review.reject(session, deletion.get(session, waiting[1]), ground=ground, explanation="a lawsuit")
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         assert suppression.is_suppressed(session, "*", {"sub_a", "sub_b"}) == {"sub_a"}
 
 
-def test_a_suppression_outlives_its_request_while_another_needs_it(at: Installation) -> None:
+def test_a_suppression_outlives_its_request_while_another_needs_it(installation: Installation) -> None:
     """Of two requests the first may be withdrawn, and the person stays suppressed until the second is too."""
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         people.hold(session, ["sub_a"])
         first, second = (people.ask(session, "sub_a", Policy()).request.id for _ in range(2))
         deletion.cancel(session, deletion.get(session, first), discreet=False)
@@ -67,10 +67,10 @@ def test_a_suppression_outlives_its_request_while_another_needs_it(at: Installat
         assert suppression.is_suppressed(session, "*", {"sub_a"}) == set()
 
 
-def test_consent_ends_a_suppression(at: Installation) -> None:
+def test_consent_ends_a_suppression(installation: Installation) -> None:
     """Who consents anew is taken in again, which the audit log records without naming them; an earlier request does not
     suppress them a second time."""
-    with at.database.writing(by=OFFICER) as session:
+    with installation.database.writing(by=OFFICER) as session:
         people.ask(session, "sub_a", Policy())
         assert suppression.lift(session, "sub_a", reason="consent_given") == 1
         assert suppression.lift(session, "sub_a", reason="consent_given") == 0
@@ -79,16 +79,16 @@ def test_consent_ends_a_suppression(at: Installation) -> None:
         assert suppression.is_suppressed(session, "*", {"sub_a"}) == {"sub_a"}
         deletion.cancel(session, deletion.get(session, again.id), discreet=False)
         assert suppression.is_suppressed(session, "*", {"sub_a"}) == set()
-    with at.database.reading(by=OFFICER) as session:
+    with installation.database.reading(by=OFFICER) as session:
         [lifted] = session.query(AuditEntry).filter_by(action="suppression.lifted").all()
     assert (lifted.actor, lifted.detail["reason"]) == ("officer", "consent_given")
     assert "sub_a" not in str((lifted.object_id, lifted.detail))
 
 
 @pytest.mark.parametrize(("hours", "expected"), [(0, {"sub_a"}), (2, set[str]())])
-def test_what_an_upload_may_have_missed(at: Installation, hours: int, expected: set[str]) -> None:
+def test_what_an_upload_may_have_missed(installation: Installation, hours: int, expected: set[str]) -> None:
     """Suppressions from shortly before a moment on are those that somebody who looked at that moment may not know."""
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         people.ask(session, "sub_a", Policy())
         people.later(session, datetime.timedelta(hours=hours))
         assert suppression.suppressed_since(session, now(session)) == expected

@@ -12,7 +12,7 @@ from app.access import tenants
 from app.access.policy import Policy
 from app.db import Actor, now
 from app.db.tables import LeavingCount
-from app.installation import Installation
+from app.installations import Installation
 from app.leaving import service as leaving
 from app.leaving.service import Reason
 
@@ -20,11 +20,11 @@ Count = Callable[..., datetime.date]
 
 
 @pytest.fixture
-def count(at: Installation, by: Actor) -> Count:
+def count(installation: Installation, by: Actor) -> Count:
     """Count an answer, each in a transaction of its own."""
 
     def once(answer: Reason = Reason.COST, odds: int = 3, by: Actor = by) -> datetime.date:
-        with at.database.writing(by=by) as session:
+        with installation.database.writing(by=by) as session:
             return leaving.count(session, answer=answer, odds=odds)
 
     return once
@@ -34,38 +34,38 @@ def sent(found: leaving.Survey) -> dict[str, int]:
     return {reason: one.sent for reason, one in found.reasons.items() if one.sent}
 
 
-def test_a_counter_is_all_that_is_kept(at: Installation, by: Actor, count: Count) -> None:
+def test_a_counter_is_all_that_is_kept(installation: Installation, by: Actor, count: Count) -> None:
     """Answers alike of one week are one line: a tenant, a Monday, odds, an answer, and how many."""
     weeks = {count() for _ in range(3)}
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         [row] = session.execute(sa.select(LeavingCount.__table__)).mappings()
         monday = leaving.week_of(now(session))
     assert weeks == {monday.date()}
     assert dict(row) == {"tenant_id": by.tenant_id, "week": monday, "odds": 3, "answer": "cost", "num_sent": 3}
 
 
-def test_surveys_by_odds(at: Installation, by: Actor, count: Count) -> None:
+def test_surveys_by_odds(installation: Installation, by: Actor, count: Count) -> None:
     """Answers of different odds are estimated apart, each with all reasons; where nobody answered there is none."""
-    with at.database.reading(by=by) as session:
+    with installation.database.reading(by=by) as session:
         assert leaving.surveys(session) == []
     for answer, odds in ((Reason.COST, 10), (Reason.COST, 3), (Reason.OTHER, 3), (Reason.COST, 3)):
         count(answer, odds)
-    with at.database.reading(by=by) as session:
+    with installation.database.reading(by=by) as session:
         few, many = leaving.surveys(session)
     assert (few.response.odds, few.num_answers, sent(few)) == (3, 3, {"cost": 2, "other": 1})
     assert (many.response.odds, many.num_answers, sent(many)) == (10, 1, {"cost": 1})
     assert list(few.reasons) == list(Reason)
 
 
-def test_weeks_are_chosen_by_their_monday(at: Installation, by: Actor, count: Count) -> None:
+def test_weeks_are_chosen_by_their_monday(installation: Installation, by: Actor, count: Count) -> None:
     """A week is in what is asked for if its Monday is in [since, until)."""
     monday = count()
     long_ago = datetime.datetime(2026, 1, 5, tzinfo=datetime.UTC)
-    with at.database.writing(by=by) as session:
+    with installation.database.writing(by=by) as session:
         old = {"week": long_ago, "odds": 3, "answer": "other", "num_sent": 7}
         session.add(LeavingCount(tenant_id=by.tenant_id, **old))
     day = datetime.timedelta(days=1)
-    with at.database.reading(by=by) as session:
+    with installation.database.reading(by=by) as session:
         [everything] = leaving.surveys(session)
         [lately] = leaving.surveys(session, since=monday)
         [then] = leaving.surveys(session, since=long_ago.date(), until=monday)
@@ -74,28 +74,28 @@ def test_weeks_are_chosen_by_their_monday(at: Installation, by: Actor, count: Co
     assert (everything.num_answers, sent(lately), sent(then)) == (8, {"cost": 1}, {"other": 7})
 
 
-def test_tenants_count_apart(at: Installation, by: Actor, count: Count) -> None:
+def test_tenants_count_apart(installation: Installation, by: Actor, count: Count) -> None:
     """A tenant's answers are in its own counters and in no other tenant's estimate."""
-    with at.database.writing(by=by) as session:
+    with installation.database.writing(by=by) as session:
         made = tenants.create(session, name="shop", policy=Policy(), admin_key=access.new_key())
     other = Actor(tenant_id=made.id, name="test")
     count()
     count(by=other)
     count(by=other)
     for actor, expected in ((by, 1), (other, 2)):
-        with at.database.reading(by=actor) as session:
+        with installation.database.reading(by=actor) as session:
             [found] = leaving.surveys(session)
         assert found.num_answers == expected
 
 
-def test_none_is_lost_when_many_come_at_once(at: Installation, by: Actor, count: Count) -> None:
+def test_none_is_lost_when_many_come_at_once(installation: Installation, by: Actor, count: Count) -> None:
     """Answers that come together are all counted."""
     callers = [threading.Thread(target=lambda: [count() for _ in range(5)]) for _ in range(4)]
     for caller in callers:
         caller.start()
     for caller in callers:
         caller.join()
-    with at.database.reading(by=by) as session:
+    with installation.database.reading(by=by) as session:
         [found] = leaving.surveys(session)
     assert found.num_answers == 20
 

@@ -15,7 +15,7 @@ from app.access.service import Scope
 from app.db import Actor, now
 from app.db.tables import Agent, ApiKey, Tenant
 from app.errors import AgentExists, AgentUnknown, MessageRefused
-from app.installation import Installation
+from app.installations import Installation
 from app.protocols import repository, service
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(32))
@@ -26,9 +26,11 @@ def verify_key(key: Ed25519PrivateKey = KEY) -> str:
     return base64.b64encode(key.public_key().public_bytes_raw()).decode()
 
 
-def message(at: Installation, *, seconds_ago: int = 1, key: Ed25519PrivateKey = KEY, business_id: str = "ONE") -> bytes:
+def message(
+    installation: Installation, *, seconds_ago: int = 1, key: Ed25519PrivateKey = KEY, business_id: str = "ONE"
+) -> bytes:
     """A call for a token, which `key` signs."""
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         issued_at = now(session) - seconds_ago * SECOND
     said = {
         "agent-id": "AGENT",
@@ -42,104 +44,107 @@ def message(at: Installation, *, seconds_ago: int = 1, key: Ed25519PrivateKey = 
 
 
 @pytest.fixture
-def one(at: Installation, by: Actor) -> Actor:
+def one(installation: Installation, by: Actor) -> Actor:
     """A tenant that is `ONE` in the network."""
-    with at.database.writing(by=by) as session:
+    with installation.database.writing(by=by) as session:
         tenants.change_policy(session, {"drp_business_id": "ONE"})
     return by
 
 
 @pytest.fixture
-def two(at: Installation, by: Actor) -> Actor:
+def two(installation: Installation, by: Actor) -> Actor:
     """Another, which is `TWO`."""
-    with at.database.writing(by=by) as session:
+    with installation.database.writing(by=by) as session:
         made = tenants.create(session, name="two", policy=Policy(drp_business_id="TWO"), admin_key=access.new_key())
     return Actor(tenant_id=made.id, name="test")
 
 
-def register(at: Installation, by: Actor, key: Ed25519PrivateKey = KEY) -> str:
-    with at.database.writing(by=by) as session:
+def register(installation: Installation, by: Actor, key: Ed25519PrivateKey = KEY) -> str:
+    with installation.database.writing(by=by) as session:
         return service.register(session, agent_id="AGENT", name="An agent", verify_key=verify_key(key)).id
 
 
-def set_up(at: Installation, sent: bytes) -> str:
+def set_up(installation: Installation, sent: bytes) -> str:
     """As the endpoint does."""
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         agent = service.addressee(session, agent_id="AGENT", message=sent)
-    with at.database.writing(by=Actor(tenant_id=agent.tenant_id, name=agent.id)) as session:
+    with installation.database.writing(by=Actor(tenant_id=agent.tenant_id, name=agent.id)) as session:
         return service.set_up(session, agent.id, message=sent)
 
 
-def test_a_message_is_for_the_business_that_it_names(at: Installation, one: Actor, two: Actor) -> None:
+def test_a_message_is_for_the_business_that_it_names(installation: Installation, one: Actor, two: Actor) -> None:
     """Of an agent's registrations it is the one whose tenant is that business, and whose key signed."""
     key = Ed25519PrivateKey.generate()
-    in_one, in_two = register(at, one), register(at, two, key)
-    with at.database.reading() as session:
-        for row_id, sent in ((in_one, message(at)), (in_two, message(at, key=key, business_id="TWO"))):
+    in_one, in_two = register(installation, one), register(installation, two, key)
+    with installation.database.reading() as session:
+        for row_id, sent in (
+            (in_one, message(installation)),
+            (in_two, message(installation, key=key, business_id="TWO")),
+        ):
             assert service.addressee(session, agent_id="AGENT", message=sent).id == row_id
-        for sent in (message(at, key=key), message(at, business_id="TWO"), b""):
+        for sent in (message(installation, key=key), message(installation, business_id="TWO"), b""):
             with pytest.raises(MessageRefused):
                 service.addressee(session, agent_id="AGENT", message=sent)
 
 
-def test_a_token_is_a_key_for_the_protocol_alone(at: Installation, one: Actor) -> None:
+def test_a_token_is_a_key_for_the_protocol_alone(installation: Installation, one: Actor) -> None:
     """It has the scope `agent` in the agent's tenant, and leads back to the agent."""
-    row_id = register(at, one)
-    token = set_up(at, message(at))
-    with at.database.reading() as session:
+    row_id = register(installation, one)
+    token = set_up(installation, message(installation))
+    with installation.database.reading() as session:
         found = session.scalars(sa.select(ApiKey).where(ApiKey.key_hash == access.hash_of(token))).one()
         assert (found.tenant_id, found.scopes, found.name) == (one.tenant_id, [Scope.AGENT], "An agent")
         assert service.calling(session, api_key_id=found.id).id == row_id
 
 
-def test_a_new_token_ends_the_one_before(at: Installation, one: Actor) -> None:
+def test_a_new_token_ends_the_one_before(installation: Installation, one: Actor) -> None:
     """There is one at a time."""
-    row_id = register(at, one)
-    set_up(at, message(at, seconds_ago=3))
-    set_up(at, message(at, seconds_ago=2))
-    with at.database.reading() as session:
+    row_id = register(installation, one)
+    set_up(installation, message(installation, seconds_ago=3))
+    set_up(installation, message(installation, seconds_ago=2))
+    with installation.database.reading() as session:
         keys = list(session.scalars(sa.select(ApiKey).where(ApiKey.name == "An agent")))
         assert [key.id for key in keys if key.revoked_at is None] == [session.get_one(Agent, row_id).api_key_id]
         assert len(keys) == 2
 
 
-def test_a_set_up_is_answered_once(at: Installation, one: Actor) -> None:
+def test_a_set_up_is_answered_once(installation: Installation, one: Actor) -> None:
     """Neither again, nor after one that was signed later."""
-    register(at, one)
-    sent, older = message(at, seconds_ago=2), message(at, seconds_ago=3)
-    set_up(at, sent)
+    register(installation, one)
+    sent, older = message(installation, seconds_ago=2), message(installation, seconds_ago=3)
+    set_up(installation, sent)
     for again in (sent, older):
         with pytest.raises(MessageRefused):
-            set_up(at, again)
+            set_up(installation, again)
 
 
-def test_another_tenant_neither_sees_nor_removes_an_agent(at: Installation, one: Actor, two: Actor) -> None:
+def test_another_tenant_neither_sees_nor_removes_an_agent(installation: Installation, one: Actor, two: Actor) -> None:
     """To it there is no such agent, and the agent's id is free."""
-    row_id = register(at, one)
-    with at.database.writing(by=two) as session:
+    row_id = register(installation, one)
+    with installation.database.writing(by=two) as session:
         assert repository.agents(session, limit=10, cursor=None).items == []
         with pytest.raises(AgentUnknown):
             service.remove(session, row_id)
-    register(at, two)
+    register(installation, two)
     with pytest.raises(AgentExists):
-        register(at, one)
+        register(installation, one)
 
 
-def test_what_is_removed_is_gone(at: Installation, one: Actor) -> None:
+def test_what_is_removed_is_gone(installation: Installation, one: Actor) -> None:
     """Its key is revoked, and its signature is nobody's."""
-    row_id = register(at, one)
-    set_up(at, message(at))
-    with at.database.writing(by=one) as session:
+    row_id = register(installation, one)
+    set_up(installation, message(installation))
+    with installation.database.writing(by=one) as session:
         service.remove(session, row_id)
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         assert all(key.revoked_at for key in session.scalars(sa.select(ApiKey).where(ApiKey.name == "An agent")))
     with pytest.raises(MessageRefused):
-        set_up(at, message(at))
+        set_up(installation, message(installation))
 
 
-def test_a_key_that_is_no_token_is_no_agents(at: Installation, one: Actor) -> None:
+def test_a_key_that_is_no_token_is_no_agents(installation: Installation, one: Actor) -> None:
     """Whatever it may do."""
-    with at.database.reading(by=one) as session:
+    with installation.database.reading(by=one) as session:
         assert session.get(Tenant, one.tenant_id) is not None
         for key in session.scalars(sa.select(ApiKey)):
             with pytest.raises(MessageRefused):

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 import sqlalchemy as sa
 
-from app import installation
+from app import installations
 from app.config import Settings
 from app.db.tables import Addition, Dataset
 from app.errors import DamageKind, DatasetDamaged
-from app.installation import Installation
+from app.installations import Installation
 from app.rows import first_layout
 from app.rows import repository as rows_repository
 from app.rows.manifest import BLOCK_ROWS
@@ -52,25 +52,25 @@ def _old_rows(settings: Settings) -> dict[str, tuple[np.ndarray, np.ndarray]]:
 
 @contextmanager
 def _set_up(settings: Settings) -> Iterator[Installation]:
-    installation.set_up(settings)
-    with installation.opened(settings) as at:
-        yield at
+    installations.set_up(settings)
+    with installations.opened(settings) as installation:
+        yield installation
 
 
-def _assert_sealed(at: Installation, rows: dict[str, tuple[np.ndarray, np.ndarray]]) -> None:
+def _assert_sealed(installation: Installation, rows: dict[str, tuple[np.ndarray, np.ndarray]]) -> None:
     """They are what they were, under new roots; nothing else of them is in any file."""
-    assert at.rows.stored().keys() == rows.keys()
+    assert installation.rows.stored().keys() == rows.keys()
     for rows_id, (features, labels) in rows.items():
-        found = rows_of(at, rows_id)
+        found = rows_of(installation, rows_id)
         np.testing.assert_array_equal(found.features, features)
         np.testing.assert_array_equal(found.labels, labels)
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         assert not rows_repository.count_damaged(session)
         for rows_id, root in rows_repository.row_roots(session).items():
-            assert at.rows.is_settled(rows_id, root)
-    assert not (at.settings.data_dir / "datasets").exists()
+            assert installation.rows.is_settled(rows_id, root)
+    assert not (installation.settings.data_dir / "datasets").exists()
     row = rows[min(rows)][0][0].tobytes()
-    assert not any(row in path.read_bytes() for path in at.settings.data_dir.rglob("*") if path.is_file())
+    assert not any(row in path.read_bytes() for path in installation.settings.data_dir.rglob("*") if path.is_file())
 
 
 def test_rows_are_sealed_once(old: Settings) -> None:
@@ -126,7 +126,7 @@ def test_killed_anywhere_it_goes_on(
     with monkeypatch.context() as patch:
         patch.setattr(owner, name, dying)
         with pytest.raises(Killed):
-            installation.set_up(old)
+            installations.set_up(old)
     with _set_up(old) as at:
         _assert_sealed(at, rows)
 
@@ -191,7 +191,7 @@ def as_bucket(bucket: str, old: Settings) -> Callable[[], Settings]:
 
     def moved() -> Settings:
         settings = old.model_copy(update={"store_url": f"s3://{bucket}"})
-        objects, sealed = S3Store(f"s3://{bucket}", "blocks"), installation._sealed(settings, "blocks")
+        objects, sealed = S3Store(f"s3://{bucket}", "blocks"), installations._sealed(settings, "blocks")
         for folder in (old.data_dir / "datasets").iterdir():
             shape = json.loads((folder / "shape.json").read_bytes())
             digests, features = (folder / "block_digests.bin").read_bytes(), (folder / "features.f32").read_bytes()

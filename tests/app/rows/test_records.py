@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from app.db.tables import Dataset, Record
 from app.errors import DamageKind
-from app.installation import Installation
+from app.installations import Installation
 from app.keys import Keys
 from app.rows import records, repository
 from tests.app.deletion import people
@@ -16,21 +16,21 @@ from tests.app.deletion import people
 Make = Callable[..., dict[str, Any]]
 
 
-def _unchecked(at: Installation, *slots: int) -> None:
-    with at.database.writing() as session:
+def _unchecked(installation: Installation, *slots: int) -> None:
+    with installation.database.writing() as session:
         session.execute(sa.update(Dataset).values(records_have_checks=False))
         session.execute(sa.update(Record).where(Record.slot.in_(slots)).values(check_value=None))
 
 
-def _damage(at: Installation, dataset_id: str) -> str | None:
-    with at.database.reading() as session:
+def _damage(installation: Installation, dataset_id: str) -> str | None:
+    with installation.database.reading() as session:
         error = records.first_damaged(session, session.get_one(Dataset, dataset_id))
     return error and error.kind
 
 
-def test_a_check_value_tells_everything_apart(at: Installation) -> None:
+def test_a_check_value_tells_everything_apart(installation: Installation) -> None:
     """Another key, dataset, slot or person, or nobody in particular, has another; it is the same each time."""
-    one, other = at.keys.record_key("ds_1"), at.keys.record_key("ds_2")
+    one, other = installation.keys.record_key("ds_1"), installation.keys.record_key("ds_2")
     of = [
         (one, 3, b"sub_a"),
         (other, 3, b"sub_a"),
@@ -43,80 +43,80 @@ def test_a_check_value_tells_everything_apart(at: Installation) -> None:
     assert len(set(values)) == len(of)
     assert {len(value) for value in values} == {8}
     assert values == [records.check_value(*each) for each in of]
-    assert Keys(at.settings.data_dir / "keys").record_key("ds_1") == one
+    assert Keys(installation.settings.data_dir / "keys").record_key("ds_1") == one
 
 
-def test_every_record_is_stored_with_its_check_value(at: Installation, new_dataset: Make) -> None:
+def test_every_record_is_stored_with_its_check_value(installation: Installation, new_dataset: Make) -> None:
     """An upload's are, and they hold; without one a record is damaged, and so with another's."""
     dataset_id = new_dataset(rows=30)["id"]
-    assert _damage(at, dataset_id) is None
-    with at.database.writing() as session:
+    assert _damage(installation, dataset_id) is None
+    with installation.database.writing() as session:
         session.execute(sa.update(Record).where(Record.slot == 7).values(check_value=None))
-    assert _damage(at, dataset_id) == "record"
+    assert _damage(installation, dataset_id) == "record"
 
 
-def test_records_of_a_release_before_get_theirs(at: Installation, new_dataset: Make) -> None:
+def test_records_of_a_release_before_get_theirs(installation: Installation, new_dataset: Make) -> None:
     """Until they have them none is missing; wherever that was cut off it goes on, and renews none that is there."""
     dataset_id = new_dataset(rows=30)["id"]
-    _unchecked(at, 3, 4, 29)
-    assert _damage(at, dataset_id) is None
-    records.give_checks(at.database, at.keys.record_key)
-    with at.database.reading() as session:
+    _unchecked(installation, 3, 4, 29)
+    assert _damage(installation, dataset_id) is None
+    records.give_checks(installation.database, installation.keys.record_key)
+    with installation.database.reading() as session:
         assert repository.datasets_without_checks(session) == []
-    assert _damage(at, dataset_id) is None
-    with at.database.writing() as session:
+    assert _damage(installation, dataset_id) is None
+    with installation.database.writing() as session:
         session.execute(sa.update(Record).where(Record.slot == 7).values(check_value=b"another."))
-    _unchecked(at, 5)
-    assert _damage(at, dataset_id) == "record"
-    records.give_checks(at.database, at.keys.record_key)
-    assert _damage(at, dataset_id) == "record"
+    _unchecked(installation, 5)
+    assert _damage(installation, dataset_id) == "record"
+    records.give_checks(installation.database, installation.keys.record_key)
+    assert _damage(installation, dataset_id) == "record"
 
 
-def test_all_are_verified_once_a_round(at: Installation) -> None:
+def test_all_are_verified_once_a_round(installation: Installation) -> None:
     """Each portion goes on where the last one ended, over all datasets; after the last nothing is due for an hour."""
     a, b = "ds_1", "ds_2"
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         for dataset_id in (a, b):
             people.hold(session, [f"sub_{number}" for number in range(30)], dataset_id=dataset_id)
 
     def portion() -> list[tuple[str, int | None]]:
-        with at.database.reading() as session:
+        with installation.database.reading() as session:
             verified = records.verify_portion(session, at_most=20)
-        with at.database.writing() as session:
+        with installation.database.writing() as session:
             records.note(session, verified)
         return [(one.dataset_id, one.to) for one in verified]
 
     assert [portion() for _ in range(4)] == [[(a, 19)], [(a, None), (b, 9)], [(b, 29)], [(b, None)]]
     assert portion() == []
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         for dataset in session.scalars(sa.select(Dataset)):
             assert dataset.records_verified_at
             dataset.records_verified_at -= datetime.timedelta(hours=1)
     assert portion() == [(a, 19)]
 
 
-def test_a_record_that_is_gone_is_damage(at: Installation, new_dataset: Make) -> None:
+def test_a_record_that_is_gone_is_damage(installation: Installation, new_dataset: Make) -> None:
     """One that nobody erased is missed by its dataset's count, by the round and by whoever rechecks."""
     dataset_id = new_dataset(rows=30)["id"]
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         session.execute(sa.delete(Record).where(Record.slot == 29))
         session.execute(sa.update(Dataset).values(records_verified_at=None, records_verified_to=None))
         [found] = records.verify_portion(session)  # before the gateway's own round can
-    assert _damage(at, dataset_id) == "record"
+    assert _damage(installation, dataset_id) == "record"
     assert found.damage is not None
     assert (found.damage.kind, found.damage.block) == (DamageKind.RECORD, None)
 
 
-def test_a_portion_finds_what_lies_before_the_first_slot(at: Installation, new_dataset: Make) -> None:
+def test_a_portion_finds_what_lies_before_the_first_slot(installation: Installation, new_dataset: Make) -> None:
     """A slot that became negative is looked at too, and the damage is noted once."""
     dataset_id = new_dataset(rows=30)["id"]
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         session.execute(sa.update(Record).where(Record.slot == 3).values(slot=-5))
         session.execute(sa.update(Dataset).values(records_verified_at=None, records_verified_to=None))
     for _ in range(2):
-        with at.database.reading() as session:
+        with installation.database.reading() as session:
             verified = records.verify_portion(session)
-        with at.database.writing() as session:
+        with installation.database.writing() as session:
             records.note(session, verified)
             assert session.get_one(Dataset, dataset_id).damage is not None
     assert verified == []

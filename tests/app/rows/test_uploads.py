@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
-from app.installation import Installation
+from app.installations import Installation
 from app.rows import references, shuffle
 from app.rows.references import References, packed
 from tests.stored import rows_of, slots_of
@@ -33,26 +33,28 @@ def sorted_by_label(gateway: TestClient) -> dict[str, Any]:
     return made
 
 
-def test_a_file_that_is_sorted_by_label_arrives_mixed(at: Installation, sorted_by_label: dict[str, Any]) -> None:
+def test_a_file_that_is_sorted_by_label_arrives_mixed(
+    installation: Installation, sorted_by_label: dict[str, Any]
+) -> None:
     """Every hundredth of the slots has both classes, six and a half standard deviations from their shares at most; a
     right permutation fails this less than once in ten million times."""
-    labels = rows_of(at, sorted_by_label["id"]).labels
+    labels = rows_of(installation, sorted_by_label["id"]).labels
     of_one_class = labels.reshape(100, -1).sum(axis=1)
     assert labels.sum() == ROWS // 2
     assert np.abs(of_one_class - 50).max() < 6.5 * np.sqrt(100 * 0.25)
 
 
-def test_two_uploads_of_one_file_get_other_slots(at: Installation, new_dataset: Make) -> None:
+def test_two_uploads_of_one_file_get_other_slots(installation: Installation, new_dataset: Make) -> None:
     """The permutation is drawn anew each time."""
     people = [f"p{row}" for row in range(40)]
     one, other = new_dataset(rows=40)["id"], new_dataset(rows=40)["id"]
-    assert slots_of(at, one, *people) != slots_of(at, other, *people)
+    assert slots_of(installation, one, *people) != slots_of(installation, other, *people)
 
 
 @pytest.mark.parametrize("held", ["in memory", "in files"])
 def test_records_name_the_slots_that_rows_landed_in(
     held: str,
-    at: Installation,
+    installation: Installation,
     gateway: TestClient,
     new_dataset: Make,
     forget: Make,
@@ -65,17 +67,17 @@ def test_records_name_the_slots_that_rows_landed_in(
         monkeypatch.setattr(shuffle.Shuffle.__init__, "__kwdefaults__", {"part_bytes": 2**20, "held_bytes": 0})
         monkeypatch.setattr(references, "_HELD", 100)
     dataset = request.getfixturevalue("sorted_by_label")["id"]
-    rows = rows_of(at, dataset)
-    of_people = slots_of(at, dataset, *(f"p{row}" for row in range(0, ROWS, 97)))
+    rows = rows_of(installation, dataset)
+    of_people = slots_of(installation, dataset, *(f"p{row}" for row in range(0, ROWS, 97)))
     first = rows.features[of_people, 0] / rows.features[of_people, 1]
     np.testing.assert_allclose(first, np.linspace(1, 2, ROWS)[::97], rtol=1e-6)
-    [slot] = slots_of(at, dataset, "p4321")
+    [slot] = slots_of(installation, dataset, "p4321")
     forget("p4321")
     assert work() == 1
-    assert np.flatnonzero(~rows_of(at, dataset).features.any(axis=1)).tolist() == [slot]
+    assert np.flatnonzero(~rows_of(installation, dataset).features.any(axis=1)).tolist() == [slot]
 
 
-def test_rows_that_are_left_out_leave_no_gap(at: Installation, gateway: TestClient, forget: Make) -> None:
+def test_rows_that_are_left_out_leave_no_gap(installation: Installation, gateway: TestClient, forget: Make) -> None:
     """Of rows of people who are suppressed there is neither a slot nor a record; the others correspond."""
     forget("p3")
     file = io.BytesIO()
@@ -84,8 +86,8 @@ def test_rows_that_are_left_out_leave_no_gap(at: Installation, gateway: TestClie
     form = {"name": "people", "classes": '["a", "b"]', "suppressed": "skip"}
     made = gateway.post("/v1/datasets", data=form, files={"file": ("people.npz", file.getvalue())}).json()
     assert (made["num_slots"], made["num_suppressed"]) == (19, 1)
-    rows, kept = rows_of(at, made["id"]), [row for row in range(20) if row != 3]
-    slots = slots_of(at, made["id"], *(f"p{row}" for row in kept))
+    rows, kept = rows_of(installation, made["id"]), [row for row in range(20) if row != 3]
+    slots = slots_of(installation, made["id"], *(f"p{row}" for row in kept))
     assert sorted(slots) == list(range(19))
     np.testing.assert_allclose(rows.features[slots, 0] / rows.features[slots, 1], x[kept, 0], rtol=1e-6)
 

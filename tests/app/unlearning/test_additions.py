@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from fastapi.testclient import TestClient
 from hypothesis import strategies as st
 
-from app import installation
+from app import installations
 from app.access.service import DEFAULT_TENANT
 from app.accounting import certificates, verify
 from app.accounting import repository as accounting_repository
@@ -21,9 +21,9 @@ from app.accounting import service as accounting
 from app.config import Settings
 from app.db.tables import Addition, Certificate, Dataset, Model, Record, Run, Version
 from app.errors import RunDiffersFromPlan
-from app.installation import Installation
+from app.installations import Installation
 from app.main import create_app
-from app.operations import chores
+from app.operations import periodic_jobs
 from app.rows.row_store import RowStore
 from app.unlearning import queue
 from app.unlearning import service as unlearning
@@ -61,63 +61,63 @@ def live(new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], in
     return model
 
 
-def _claim(at: Installation) -> queue.Claimed:
-    with at.database.writing() as session:
+def _claim(installation: Installation) -> queue.Claimed:
+    with installation.database.writing() as session:
         claimed = queue.claim(session, worker="w", lease_seconds=0.0, max_requests=100)
     assert claimed
     return claimed
 
 
 def test_a_claim_takes_batches_first(
-    at: Installation, live: dict[str, Any], add: Callable[..., str], forget: Make
+    installation: Installation, live: dict[str, Any], add: Callable[..., str], forget: Make
 ) -> None:
     """Batches get a revision, then erasures the next; the run is from scratch at the last, and knows which slots."""
     addition = add(live["dataset_id"], "new1", "new2")
-    slots = slots_of(at, live["dataset_id"], "new1", "new2")
+    slots = slots_of(installation, live["dataset_id"], "new1", "new2")
     forget("new1")
-    claimed = _claim(at)
+    claimed = _claim(installation)
     assert (claimed.kind, claimed.erases, claimed.parent_version_id) == ("relearn", True, None)
     [taken] = claimed.additions
     assert (taken.addition_id, taken.slots, claimed.slots_to_null) == (addition, tuple(sorted(slots)), (slots[0],))
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         assert session.get_one(Addition, addition).revision == 2
         assert session.get_one(Run, claimed.run_id).revision == 3
         assert session.get_one(Dataset, live["dataset_id"]).revision == 3
 
 
 def test_a_lost_claim_leads_to_relearning_alone(
-    at: Installation, live: dict[str, Any], add: Callable[..., str], forget: Make
+    installation: Installation, live: dict[str, Any], add: Callable[..., str], forget: Make
 ) -> None:
     """However often a worker dies that took a batch, the next run is from scratch, and writes the batch again."""
     add(live["dataset_id"], "new1")
-    slots = slots_of(at, live["dataset_id"], "new1")
+    slots = slots_of(installation, live["dataset_id"], "new1")
     for _ in range(3):
-        claimed = _claim(at)
+        claimed = _claim(installation)
         assert (claimed.kind, len(claimed.additions), claimed.additions[0].slots) == ("relearn", 1, tuple(slots))
-    assert runner.run_next(at, worker="w")
+    assert runner.run_next(installation, worker="w")
     forget("p7")
-    claimed = _claim(at)
+    claimed = _claim(installation)
     assert (claimed.kind, claimed.additions) == ("unlearn", ())
 
 
 def test_nothing_is_unlearned_over_rows_that_came(
-    at: Installation, live: dict[str, Any], forget: Make, add: Callable[..., str]
+    installation: Installation, live: dict[str, Any], forget: Make, add: Callable[..., str]
 ) -> None:
     """A run that would continue a chain from before an addition is refused when it publishes, whoever planned it."""
     forget("p7")
-    claimed = _claim(at)
+    claimed = _claim(installation)
     assert claimed.kind == "unlearn"
     assert claimed.mechanism
     addition = add(live["dataset_id"], "new1")
-    with at.database.writing() as session:  # what no claim does while a run is under way
+    with installation.database.writing() as session:  # what no claim does while a run is under way
         session.get_one(Addition, addition).revision = session.get_one(Dataset, live["dataset_id"]).revision
 
     def publish() -> None:
         assert claimed.mechanism
-        with at.database.writing() as session:
+        with installation.database.writing() as session:
             unlearning.publish(
                 session,
-                at.keys,
+                installation.keys,
                 run_id=claimed.run_id,
                 first_step_ran=claimed.first_step,
                 steps_ran=claimed.steps,
@@ -129,32 +129,37 @@ def test_nothing_is_unlearned_over_rows_that_came(
 
     with pytest.raises(RunDiffersFromPlan, match="rows were added"):
         publish()
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         assert session.get_one(Model, live["id"]).live_version == 2
         session.get_one(Addition, addition).revision = None
     publish()
 
 
 def test_a_standing_counts_rows_that_came(
-    at: Installation, live: dict[str, Any], add: Callable[..., str], work: Callable[[], int]
+    installation: Installation, live: dict[str, Any], add: Callable[..., str], work: Callable[[], int]
 ) -> None:
     """From when rows may be there until a model has learned again, they are edits of what it stands on."""
 
     def standing() -> accounting.Standing:
-        with at.database.reading() as session:
+        with installation.database.reading() as session:
             return accounting.standing(session, session.get_one(Model, live["id"]))
 
     before = standing().chain
     add(live["dataset_id"], "new1", "new2")
     assert standing().chain == before
-    _claim(at)
+    _claim(installation)
     assert standing().chain.influence == pytest.approx(before.influence + 2 * before.presence)
     assert work() == 1
     assert standing().chain.influence == 0
 
 
 def test_deletion_of_somebody_added(
-    at: Installation, live: dict[str, Any], add: Callable[..., str], forget: Make, get: Get, work: Callable[[], int]
+    installation: Installation,
+    live: dict[str, Any],
+    add: Callable[..., str],
+    forget: Make,
+    get: Get,
+    work: Callable[[], int],
 ) -> None:
     """The certificate counts the steps since the model learned the rows, all versions so far, and verifies."""
     add(live["dataset_id"], "new1")
@@ -162,17 +167,22 @@ def test_deletion_of_somebody_added(
     request = forget("new1")
     assert work() == 1
     [owed] = get(f"/deletion-requests/{request['id']}")["models"]
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         jws = session.get_one(Certificate, owed["certificate_id"]).jws
         learn_steps = Mechanism.from_json(session.get_one(Model, live["id"]).mechanism).learn_steps
-    evidence = certificates.verify(jws, certificates.public_keys(at.keys)).statement["evidence"]
+    evidence = certificates.verify(jws, certificates.public_keys(installation.keys)).statement["evidence"]
     assert evidence["steps_present"] == learn_steps
     [exposure] = evidence["exposures"].values()
     assert sum(count for _, count in exposure["releases"]) == 3  # two from before: too many, never too few
 
 
 def test_a_model_that_waits_for_requests_learns_again_at_once(
-    at: Installation, new_dataset: Make, new_model: Make, forget: Make, add: Callable[..., str], work: Callable[[], int]
+    installation: Installation,
+    new_dataset: Make,
+    new_model: Make,
+    forget: Make,
+    add: Callable[..., str],
+    work: Callable[[], int],
 ) -> None:
     """Rows that came end the waiting of a model that lets requests wait for each other."""
     dataset = new_dataset(rows=20)
@@ -183,57 +193,59 @@ def test_a_model_that_waits_for_requests_learns_again_at_once(
     assert work() == 1
     add(dataset["id"], "new1")
     assert work() == 2
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         assert session.get_one(Model, other["id"]).live_version == 3
         assert session.get_one(Model, patient["id"]).live_version == 2
 
 
 def test_a_batch_that_nobody_committed_is_swept(
-    at: Installation, live: dict[str, Any], add: Callable[..., str], work: Callable[[], int]
+    installation: Installation, live: dict[str, Any], add: Callable[..., str], work: Callable[[], int]
 ) -> None:
     """Sweeping wipes batches that no addition claims, and leaves those that wait."""
     addition = add(live["dataset_id"], "new1")
-    with at.rows.writing("add_orphan", 4) as writer:
+    with installation.rows.writing("add_orphan", 4) as writer:
         writer.write(np.ones((1, 4), dtype=np.float32), np.ones(1, dtype=np.int32))
-    chores.sweep_rows(at)
-    assert "add_orphan" in set(at.rows.stored())
-    chores.sweep_rows(at, unclaimed_for=datetime.timedelta(0))
-    assert set(at.rows.stored()) == {live["dataset_id"], addition}
+    periodic_jobs.sweep_rows(installation)
+    assert "add_orphan" in set(installation.rows.stored())
+    periodic_jobs.sweep_rows(installation, unclaimed_for=datetime.timedelta(0))
+    assert set(installation.rows.stored()) == {live["dataset_id"], addition}
     assert work() == 1
-    assert set(at.rows.stored()) == {live["dataset_id"]}
+    assert set(installation.rows.stored()) == {live["dataset_id"]}
 
 
 def test_a_batch_that_was_just_destroyed_is_no_damage(
-    at: Installation, live: dict[str, Any], add: Callable[..., str], monkeypatch: pytest.MonkeyPatch, get: Get
+    installation: Installation, live: dict[str, Any], add: Callable[..., str], monkeypatch: pytest.MonkeyPatch, get: Get
 ) -> None:
     """A sweep that saw a batch before its worker destroyed it, and comes to it after, takes nothing for damaged."""
     add(live["dataset_id"], "new1")
-    stored = at.rows.stored()
+    stored = installation.rows.stored()
     delete = RowStore.delete
 
     def sweep_after(self: RowStore, rows_id: str, **named: Any) -> None:
         delete(self, rows_id, **named)
         with monkeypatch.context() as patch:
             patch.setattr(RowStore, "stored", lambda self: stored)
-            chores.sweep_rows(at)
+            periodic_jobs.sweep_rows(installation)
 
     with monkeypatch.context() as patch:
         patch.setattr(RowStore, "delete", sweep_after)
-        assert runner.run_next(at, worker="w")
+        assert runner.run_next(installation, worker="w")
     assert get(f"/datasets/{live['dataset_id']}")["damage"] is None
     assert get(f"/datasets/{live['dataset_id']}/additions")["items"][0]["status"] == "applied"
 
 
 def test_a_batch_that_is_damaged_is_not_written(
-    at: Installation, live: dict[str, Any], add: Callable[..., str], settings: Settings, get: Get
+    installation: Installation, live: dict[str, Any], add: Callable[..., str], settings: Settings, get: Get
 ) -> None:
     """A batch whose rows are not those that came fails the run; nothing is written, nothing is learned."""
     addition = add(live["dataset_id"], "new1")
     [block] = (settings.data_dir / "blocks").glob(f"{addition}.*.sealed")
     block.write_bytes(flipped(block.read_bytes(), 1000))
-    assert runner.run_next(at, worker="w")
+    assert runner.run_next(installation, worker="w")
     assert get("/runs")["items"][0]["error_code"] == "dataset_damaged"
-    assert not rows_of(at, live["dataset_id"]).features[slots_of(at, live["dataset_id"], "new1")].any()
+    assert (
+        not rows_of(installation, live["dataset_id"]).features[slots_of(installation, live["dataset_id"], "new1")].any()
+    )
     assert get(f"/datasets/{live['dataset_id']}/additions")["items"][0]["status"] == "pending"
 
 
@@ -267,8 +279,8 @@ def _dying_after(name: str) -> Iterator[None]:
 class Story:
     """An installation and what its rows must be: who is in the dataset, with which rows, by what was answered."""
 
-    def __init__(self, at: Installation, client: TestClient) -> None:
-        self.at, self.client = at, client
+    def __init__(self, installation: Installation, client: TestClient) -> None:
+        self.at, self.client = installation, client
         form, upload = FORM, npz(rows=SLOTS)
         self.dataset = client.post("/v1/datasets", data=form, files={"file": ("d.npz", upload)}).json()["id"]
         asked = {"name": "m", "dataset_id": self.dataset, "l2": 0.05, "noise_scale": 0.05}
@@ -379,9 +391,9 @@ def test_any_order_of_events(set_up_once: Any, tmp_path_factory: pytest.TempPath
         st.tuples(st.just("die"), st.sampled_from(DIES_AT)),
         st.tuples(st.just("work"), st.just(0)),
     )
-    with TestClient(create_app(settings)) as client, installation.opened(settings) as at:
+    with TestClient(create_app(settings)) as client, installations.opened(settings) as installation:
         client.headers["Authorization"] = f"Bearer {settings.resolved_admin_key_file().read_text().strip()}"
-        story = Story(at, client)
+        story = Story(installation, client)
         for kind, value in data.draw(st.lists(events, min_size=4, max_size=14)):
             match kind:
                 case "add":

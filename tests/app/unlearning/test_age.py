@@ -10,15 +10,15 @@ import sqlalchemy as sa
 from app.accounting import certificates
 from app.db import now
 from app.db.tables import Certificate, Model, Run, Version
-from app.installation import Installation
+from app.installations import Installation
 
 Make = Callable[..., dict[str, Any]]
 AGE = 2000
 
 
-def grow_old(at: Installation, model_id: str) -> None:
+def grow_old(installation: Installation, model_id: str) -> None:
     """Let the model's only version be the last of many, each made by a run of its own."""
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         version = session.scalars(sa.select(Version).where(Version.model_id == model_id)).one()
         run, model = session.get_one(Run, version.run_id), session.get_one(Model, model_id)
         version.number = model.live_version = AGE + 1
@@ -50,7 +50,7 @@ def grow_old(at: Installation, model_id: str) -> None:
 
 @pytest.fixture
 def forgotten(
-    at: Installation, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]
+    installation: Installation, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]
 ) -> Callable[..., tuple[int, str]]:
     """Forget somebody of a dataset of so many rows, and say how many statements that took, and what was signed."""
 
@@ -59,7 +59,7 @@ def forgotten(
         model = new_model(dataset["id"], noise_scale=0.3)
         work()
         if is_old:
-            grow_old(at, model["id"])
+            grow_old(installation, model["id"])
         request = forget("p1", dataset_ids=[dataset["id"]])
         statements: list[str] = []
 
@@ -67,10 +67,10 @@ def forgotten(
             if threading.current_thread() is threading.main_thread():  # not the heartbeats, which go by time
                 statements.append(said[2])
 
-        sa.event.listen(at.database.engine, "before_cursor_execute", heard)
+        sa.event.listen(installation.database.engine, "before_cursor_execute", heard)
         work()
-        sa.event.remove(at.database.engine, "before_cursor_execute", heard)
-        with at.database.reading() as session:
+        sa.event.remove(installation.database.engine, "before_cursor_execute", heard)
+        with installation.database.reading() as session:
             query = sa.select(Certificate.jws).where(Certificate.request_id == request["id"])
             return len(statements), session.scalars(query).one()
 

@@ -13,7 +13,7 @@ from app.catalogue import service as catalogue
 from app.db import Actor, now
 from app.db.tables import Model, Run, Version
 from app.errors import AuditFailed, RunDiffersFromPlan
-from app.installation import Installation
+from app.installations import Installation
 from app.unlearning import queue
 from app.unlearning import service as unlearning
 from app.unlearning.queue import Claimed
@@ -28,11 +28,11 @@ Claim = Callable[[], Claimed]
 
 
 @pytest.fixture
-def claim(at: Installation) -> Claim:
+def claim(installation: Installation) -> Claim:
     """Claim the next run, which there is."""
 
     def claimed() -> Claimed:
-        with at.database.writing() as session:
+        with installation.database.writing() as session:
             found = queue.claim(session, worker="w", lease_seconds=30, max_requests=100)
         assert found
         return found
@@ -41,11 +41,11 @@ def claim(at: Installation) -> Claim:
 
 
 @pytest.fixture
-def ask(at: Installation, by: Actor) -> Callable[[dict[str, Any]], None]:
+def ask(installation: Installation, by: Actor) -> Callable[[dict[str, Any]], None]:
     """Ask for an audit of a model."""
 
     def asked(model: dict[str, Any]) -> None:
-        with at.database.writing(by=by) as session:
+        with installation.database.writing(by=by) as session:
             catalogue.ask_audit(session, catalogue.get_model(session, model["id"]))
 
     return asked
@@ -59,13 +59,13 @@ def live(new_dataset: Make, new_model: Make, work: Callable[[], int]) -> dict[st
     return model
 
 
-def publish(at: Installation, claimed: Claimed, observed: Observed | None) -> None:
+def publish(installation: Installation, claimed: Claimed, observed: Observed | None) -> None:
     """What the worker does when the chain has run; the rows are erased already."""
     assert claimed.mechanism
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         unlearning.publish(
             session,
-            at.keys,
+            installation.keys,
             run_id=claimed.run_id,
             first_step_ran=claimed.first_step,
             steps_ran=claimed.steps,
@@ -76,10 +76,10 @@ def publish(at: Installation, claimed: Claimed, observed: Observed | None) -> No
         )
 
 
-def end(at: Installation, claimed: Claimed, *, error_code: str | None = None) -> None:
+def end(installation: Installation, claimed: Claimed, *, error_code: str | None = None) -> None:
     """What the worker does when the lanes of an audit have run."""
     assert claimed.audit
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         observed = lanes.observed(claimed.audit, claimed.mechanism)
         unlearning.end_audit(session, run_id=claimed.run_id, observed=observed, error_code=error_code)
 
@@ -88,7 +88,7 @@ def end(at: Installation, claimed: Claimed, *, error_code: str | None = None) ->
 
 
 def test_lanes_go_through_what_the_run_goes_through(
-    at: Installation, gateway: Any, live: dict[str, Any], forget: Make, claim: Claim, work: Callable[[], int]
+    installation: Installation, gateway: Any, live: dict[str, Any], forget: Make, claim: Claim, work: Callable[[], int]
 ) -> None:
     """A run that continues has lanes that carry all steps since the model last began; one from scratch has new ones."""
     learned = live["mechanism"]["learn_steps"]
@@ -96,11 +96,11 @@ def test_lanes_go_through_what_the_run_goes_through(
     work()
     forget("p2")
     second = claim()
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         first = session.scalars(sa.select(Run.steps_total).where(Run.kind == "unlearn")).first()
     assert first
     assert second.audit == AuditPlan(lanes=256, steps_before=learned + first, steps=second.steps)
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         unlearning.take_back(session, worker="w")
     gateway.post(f"/v1/models/{live['id']}/relearn")
     again = claim()
@@ -108,13 +108,13 @@ def test_lanes_go_through_what_the_run_goes_through(
 
 
 def test_an_audit_that_is_asked_for_forgets_as_the_first_request_would(
-    live: dict[str, Any], forget: Make, ask: Callable[..., None], claim: Claim, at: Installation
+    live: dict[str, Any], forget: Make, ask: Callable[..., None], claim: Claim, installation: Installation
 ) -> None:
     """Its lanes learn for as long as the model did, and forget for as long as the first record is forgotten."""
     learned = live["mechanism"]["learn_steps"]
     ask(live)
     audit = claim()
-    end(at, audit)
+    end(installation, audit)
     forget("p1")
     unlearned = claim()
     assert audit.audit == AuditPlan(lanes=16 * 256, steps_before=learned, steps=unlearned.steps)
@@ -138,7 +138,7 @@ def test_an_audit_that_is_asked_for_forgets_as_the_first_request_would(
     ids=["not audited", "fewer lanes", "other steps", "other canaries", "half the noise", "nothing forgotten"],
 )
 def test_what_an_audit_refutes_is_not_published(
-    at: Installation,
+    installation: Installation,
     live: dict[str, Any],
     forget: Make,
     get: Get,
@@ -153,8 +153,8 @@ def test_what_an_audit_refutes_is_not_published(
     claimed = claim()
     assert claimed.audit
     with pytest.raises(refusal):
-        publish(at, claimed, observe(claimed.audit, claimed.mechanism))
-    with at.database.writing() as session:
+        publish(installation, claimed, observe(claimed.audit, claimed.mechanism))
+    with installation.database.writing() as session:
         assert session.scalars(sa.select(Version.number)).all() == [1]
         unlearning.fail(session, run_id=claimed.run_id, error_code=refusal.__name__)
         session.execute(sa.update(Model).values(not_before=None))
@@ -166,15 +166,15 @@ def test_what_an_audit_refutes_is_not_published(
     assert get(f"/deletion-requests/{request['id']}")["status"] == "completed"
 
 
-def test_rows_are_counted(at: Installation, live: dict[str, Any], forget: Make, claim: Claim) -> None:
+def test_rows_are_counted(installation: Installation, live: dict[str, Any], forget: Make, claim: Claim) -> None:
     """A run that read another number of records than are on record is not what was planned."""
     forget("p1")
     claimed = claim()
     assert claimed.audit
     observed = lanes.observed(claimed.audit, claimed.mechanism)
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         unlearning.confirm_edited(session, run_id=claimed.run_id)
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         assert unlearning.examine(session, run_id=claimed.run_id, records=59, observed=observed) == ()
         for records in (58, 60):
             with pytest.raises(RunDiffersFromPlan):
@@ -185,7 +185,7 @@ def test_rows_are_counted(at: Installation, live: dict[str, Any], forget: Make, 
 
 
 def test_an_audit_gives_way_to_what_is_due_sooner(
-    at: Installation,
+    installation: Installation,
     new_dataset: Make,
     new_model: Make,
     forget: Make,
@@ -200,7 +200,7 @@ def test_an_audit_gives_way_to_what_is_due_sooner(
     ask(audited)
     submitted_at = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=27)
     forget("p1", dataset_ids=[other["dataset_id"]], submitted_at=submitted_at.isoformat())
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         model = session.get_one(Model, audited["id"])
         model.audit_asked_at = now(session) - datetime.timedelta(days=90)
     assert [(one.kind, one.model_id) for one in (claim(), claim())] == [
@@ -223,7 +223,7 @@ def test_an_audit_holds_up_no_other_dataset(
 
 
 def test_audits_are_made_in_the_order_in_which_they_were_asked_for(
-    at: Installation,
+    installation: Installation,
     live: dict[str, Any],
     new_model: Make,
     ask: Callable[..., None],
@@ -238,7 +238,7 @@ def test_audits_are_made_in_the_order_in_which_they_were_asked_for(
     for model in (other, live):
         claimed = claim()
         assert (claimed.kind, claimed.model_id) == ("audit", model["id"])
-        end(at, claimed)
+        end(installation, claimed)
     assert work() == 0
 
 
@@ -246,12 +246,18 @@ def test_audits_are_made_in_the_order_in_which_they_were_asked_for(
 
 
 def test_what_an_audit_refutes_is_told_once(
-    at: Installation, live: dict[str, Any], forget: Make, get: Get, ask: Callable[..., None], claim: Claim, work: Any
+    installation: Installation,
+    live: dict[str, Any],
+    forget: Make,
+    get: Get,
+    ask: Callable[..., None],
+    claim: Claim,
+    work: Any,
 ) -> None:
     """An audit that found something ends as failed, with its numbers; the model stays live and forgets on."""
     ask(live)
     claimed = claim()
-    end(at, claimed, error_code=AuditFailed.code)
+    end(installation, claimed, error_code=AuditFailed.code)
     run = get(f"/runs/{claimed.run_id}")
     assert (run["status"], run["error_code"], run["audit"]["lanes"]) == ("failed", "audit_failed", 4096)
     shown = get(f"/models/{live['id']}")
@@ -264,12 +270,12 @@ def test_what_an_audit_refutes_is_told_once(
 
 
 def test_an_audit_that_came_to_nothing_is_made_again(
-    at: Installation, live: dict[str, Any], get: Get, ask: Callable[..., None], claim: Claim, work: Any
+    installation: Installation, live: dict[str, Any], get: Get, ask: Callable[..., None], claim: Claim, work: Any
 ) -> None:
     """What an audit was cut off by says nothing about the model: it is made again, and then it is over."""
     ask(live)
     claimed = claim()
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         unlearning.fail(session, run_id=claimed.run_id, error_code="OSError")
     waits = get(f"/models/{live['id']}")
     assert (waits["status"], waits["error_code"], waits["audit"]["asked_at"] is None) == ("live", None, False)
@@ -280,14 +286,14 @@ def test_an_audit_that_came_to_nothing_is_made_again(
 
 
 def test_an_audit_is_not_tried_for_ever(
-    at: Installation, live: dict[str, Any], ask: Callable[..., None], claim: Claim, get: Get, forget: Make
+    installation: Installation, live: dict[str, Any], ask: Callable[..., None], claim: Claim, get: Get, forget: Make
 ) -> None:
     """One that comes to nothing three times is over, and has made nobody wait: the model goes on as it is."""
     ask(live)
     for _ in range(3):
         claimed = claim()
         assert claimed.kind == "audit"
-        with at.database.writing() as session:
+        with installation.database.writing() as session:
             unlearning.fail(session, run_id=claimed.run_id, error_code="MemoryError")
     over = get(f"/models/{live['id']}")
     assert (over["error_code"], over["audit"]["asked_at"]) == (None, None)
@@ -296,25 +302,25 @@ def test_an_audit_is_not_tried_for_ever(
 
 
 def test_an_audit_runs_while_the_model_waits_to_be_tried_again(
-    at: Installation, live: dict[str, Any], ask: Callable[..., None], claim: Claim, forget: Make, get: Get
+    installation: Installation, live: dict[str, Any], ask: Callable[..., None], claim: Claim, forget: Make, get: Get
 ) -> None:
     """When the runs of a model fail, its audit can be asked for and is made, and changes nothing about their pause."""
     forget("p1")
     failed = claim()
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         unlearning.confirm_edited(session, run_id=failed.run_id)
         unlearning.fail(session, run_id=failed.run_id, error_code="audit_failed")
         session.execute(sa.update(Model).values(not_before=now(session) + datetime.timedelta(hours=1)))
     ask(live)
     audit = claim()
     assert (audit.kind, audit.erases, audit.slots_to_null) == ("audit", False, ())
-    end(at, audit)
+    end(installation, audit)
     model = get(f"/models/{live['id']}")
     assert (model["error_code"], model["audit"]["asked_at"]) == ("audit_failed", None)
 
 
 def test_an_audit_takes_nobody_who_waits_for_others(
-    at: Installation,
+    installation: Installation,
     new_dataset: Make,
     new_model: Make,
     forget: Make,
@@ -330,5 +336,5 @@ def test_an_audit_takes_nobody_who_waits_for_others(
     ask(model)
     audit = claim()
     assert (audit.kind, audit.slots_to_null) == ("audit", ())
-    end(at, audit)
+    end(installation, audit)
     assert get(f"/deletion-requests/{request['id']}")["status"] == "accepted"

@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 
 from app.db import now
 from app.db.tables import DeletionRequest
-from app.installation import Installation
+from app.installations import Installation
 
 Make = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
@@ -18,11 +18,11 @@ HOUR = 3600
 
 
 @pytest.fixture
-def older(at: Installation) -> Callable[..., None]:
+def older(installation: Installation) -> Callable[..., None]:
     """Move all requests so far back in time that they were made, or are due, at another moment."""
 
     def move(**by: datetime.timedelta) -> None:
-        with at.database.writing() as session:
+        with installation.database.writing() as session:
             for name, distance in by.items():
                 column = getattr(DeletionRequest, name)
                 for request_id, moment in session.execute(sa.select(DeletionRequest.id, column)).all():
@@ -68,13 +68,19 @@ def test_a_request_waits_no_longer_than_it_may(
 
 
 def test_a_deadline_ends_the_waiting(
-    at: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int], older: Any
+    installation: Installation,
+    new_dataset: Make,
+    new_model: Make,
+    forget: Make,
+    get: Get,
+    work: Callable[[], int],
+    older: Any,
 ) -> None:
     """A week before the first of them is due, requests are served, whatever the batching."""
     new_model(new_dataset()["id"], batching={"max_requests": 1000, "max_wait_seconds": 30 * 24 * HOUR})
     work()
     request = forget("p1")
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         left = session.get_one(DeletionRequest, request["id"]).deadline - now(session)
     older(deadline=left - datetime.timedelta(days=7, hours=1))
     assert work() == 0

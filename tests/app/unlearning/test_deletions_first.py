@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from app.installation import Installation
+from app.installations import Installation
 from app.unlearning import queue
 from app.unlearning import service as unlearning
 from app.unlearning.queue import Claimed
@@ -17,20 +17,20 @@ Claim = Callable[..., Claimed | None]
 
 
 @pytest.fixture
-def claim(at: Installation) -> Claim:
+def claim(installation: Installation) -> Claim:
     def take(*, deletions_only: bool = False) -> Claimed | None:
-        with at.database.writing() as session:
+        with installation.database.writing() as session:
             return queue.claim(session, worker="w", lease_seconds=30, max_requests=500, deletions_only=deletions_only)
 
     return take
 
 
 def test_a_worker_that_only_forgets_leaves_learning_alone(
-    at: Installation, new_dataset: Make, new_model: Make, forget: Make, claim: Claim
+    installation: Installation, new_dataset: Make, new_model: Make, forget: Make, claim: Claim
 ) -> None:
     """For who takes deletions alone nothing is due while models wait to learn; a request of theirs is."""
     new_model(new_dataset("waits")["id"])
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         assert queue.anything_to_do(session)
         assert not queue.anything_to_do(session, deletions_only=True)
     assert claim(deletions_only=True) is None
@@ -42,16 +42,16 @@ def test_a_worker_that_only_forgets_leaves_learning_alone(
 
 
 def test_a_model_with_somebody_to_forget_goes_before_one_that_only_learns(
-    at: Installation, new_dataset: Make, new_model: Make, forget: Make, claim: Claim
+    installation: Installation, new_dataset: Make, new_model: Make, forget: Make, claim: Claim
 ) -> None:
     """Of the models of a dataset, one that was made after everybody was erased learns after the others have forgotten
     them."""
     dataset = new_dataset()
     first, second = new_model(dataset["id"]), new_model(dataset["id"])
-    while runner.run_next(at, worker="w"):
+    while runner.run_next(installation, worker="w"):
         pass
     forget("p1")
-    assert runner.run_next(at, worker="w")
+    assert runner.run_next(installation, worker="w")
     new_model(dataset["id"])
     claimed = claim()
     assert claimed
@@ -76,26 +76,26 @@ def test_learning_that_honours_a_deletion_gives_way_to_none(
 
 
 def test_a_learning_run_gives_way_and_goes_on(
-    at: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get
+    installation: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get
 ) -> None:
     """A worker that has begun to learn does a deletion of another dataset in the middle of it, and publishes both, the
     deletion first; nothing is learned twice."""
     asked = new_dataset("asked")
     new_model(asked["id"])
-    assert runner.run_next(at, worker="w")
+    assert runner.run_next(installation, worker="w")
     learning = new_model(new_dataset("to learn")["id"], learn_steps=5000)
     request = forget("p1", dataset_ids=[asked["id"]], regulation="ccpa")  # due after the model: that is claimed first
-    assert runner.run_next(at, worker="w")
+    assert runner.run_next(installation, worker="w")
     forgot, learned, _ = get("/runs")["items"]
     assert (learned["model_id"], learned["status"], learned["steps_done"]) == (learning["id"], "published", 5000)
     assert (forgot["kind"], forgot["status"]) == ("unlearn", "published")
     assert learned["started_at"] < forgot["started_at"] < forgot["finished_at"] < learned["finished_at"]
     assert get(f"/deletion-requests/{request['id']}")["status"] == "completed"
-    assert not runner.run_next(at, worker="w")
+    assert not runner.run_next(installation, worker="w")
 
 
 def test_a_worker_that_dies_while_its_learning_stands_still_loses_both(
-    at: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get, claim: Claim
+    installation: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get, claim: Claim
 ) -> None:
     """The run that stood still and the one that it let go first are both handed back, and both are done."""
     new_model(new_dataset("to learn")["id"])
@@ -103,9 +103,9 @@ def test_a_worker_that_dies_while_its_learning_stands_still_loses_both(
     asked = new_dataset("asked")
     request = forget("p1", dataset_ids=[asked["id"]])
     assert claim(deletions_only=True)
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         assert unlearning.take_back(session, worker="w") == 2
-    while runner.run_next(at, worker="w"):
+    while runner.run_next(installation, worker="w"):
         pass
     assert get(f"/deletion-requests/{request['id']}")["status"] == "completed"
     assert sorted(run["status"] for run in get("/runs")["items"]) == ["abandoned"] * 2 + ["published"] * 2

@@ -9,7 +9,7 @@ from fastapi.testclient import TestClient
 
 from app.config import Settings
 from app.db.tables import Dataset, Model
-from app.installation import Installation
+from app.installations import Installation
 from app.unlearning import queue
 from app.unlearning import service as unlearning
 from app.unlearning.queue import Claimed
@@ -26,11 +26,11 @@ def status(get: Get) -> Callable[[dict[str, Any]], str]:
 
 
 @pytest.fixture
-def claim(at: Installation) -> Callable[[], Claimed]:
+def claim(installation: Installation) -> Callable[[], Claimed]:
     """Claim the next run, whatever pauses there are."""
 
     def take() -> Claimed:
-        with at.database.writing() as session:
+        with installation.database.writing() as session:
             session.execute(sa.update(Model).values(not_before=None))
             session.execute(sa.update(Dataset).values(not_before=None))
             claimed = queue.claim(session, worker="w", lease_seconds=30, max_requests=500)
@@ -41,7 +41,7 @@ def claim(at: Installation) -> Callable[[], Claimed]:
 
 
 def test_models_of_one_dataset_take_turns(
-    at: Installation, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int], status: Any
+    installation: Installation, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int], status: Any
 ) -> None:
     """With a new request before every run, both models keep up and the first request completes."""
     dataset = new_dataset()
@@ -49,13 +49,19 @@ def test_models_of_one_dataset_take_turns(
     work()
     first = forget("p0")
     for person in range(1, 5):
-        runner.run_next(at, worker="w")
+        runner.run_next(installation, worker="w")
         forget(f"p{person}")
     assert status(first) == "completed"
 
 
 def test_a_new_model_learns_in_its_turn(
-    at: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int], status: Any
+    installation: Installation,
+    new_dataset: Make,
+    new_model: Make,
+    forget: Make,
+    get: Get,
+    work: Callable[[], int],
+    status: Any,
 ) -> None:
     """A model that is to be learned is not put off by requests that keep coming, nor are they by it."""
     dataset = new_dataset()
@@ -64,14 +70,14 @@ def test_a_new_model_learns_in_its_turn(
     new = new_model(dataset["id"])
     first = forget("p0")
     for person in range(1, 5):
-        runner.run_next(at, worker="w")
+        runner.run_next(installation, worker="w")
         forget(f"p{person}")
     assert get(f"/models/{new['id']}")["status"] == "live"
     assert status(first) == "completed"
 
 
 def test_datasets_go_by_deadline(
-    at: Installation, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int], status: Any
+    installation: Installation, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int], status: Any
 ) -> None:
     """A dataset whose models never catch up does not hold back the request that is due next on another."""
     busy, quiet = new_dataset("busy"), new_dataset("quiet")
@@ -81,20 +87,20 @@ def test_datasets_go_by_deadline(
     forget("p0", dataset_ids=[busy["id"]])
     mine = forget("p50", dataset_ids=[quiet["id"]])
     for person in range(1, 8):
-        runner.run_next(at, worker="w")
+        runner.run_next(installation, worker="w")
         forget(f"p{person}", dataset_ids=[busy["id"]])
     assert status(mine) == "completed"
 
 
 def test_a_broken_model_stops_nobody_else(
-    at: Installation, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int], status: Any
+    installation: Installation, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int], status: Any
 ) -> None:
     """A dataset that cannot be planned for is put off; requests for it are taken, those for others complete."""
     broken, sound = new_dataset("broken"), new_dataset("sound")
     model = new_model(broken["id"])
     new_model(sound["id"])
     work()
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         found = session.get_one(Model, model["id"])
         found.mechanism = found.mechanism | {"contraction": 0.5}
     waiting = forget("p1", dataset_ids=[broken["id"]])
@@ -137,29 +143,36 @@ def test_rows_from_a_backup_are_refused(
 
 
 def test_deaths_and_failures_are_counted_apart(
-    at: Installation, new_dataset: Make, new_model: Make, get: Get, claim: Callable[[], Claimed]
+    installation: Installation, new_dataset: Make, new_model: Make, get: Get, claim: Callable[[], Claimed]
 ) -> None:
     """A model whose worker died twice does not end in `failed` because a run then fails once."""
     model = new_model(new_dataset()["id"])
     for _ in range(2):
         claim()
-        with at.database.writing() as session:
+        with installation.database.writing() as session:
             unlearning.take_back(session, worker="w")
     claimed = claim()
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         unlearning.fail(session, run_id=claimed.run_id, error_code="OSError")
     assert get(f"/models/{model['id']}")["status"] == "learning"
 
 
 def test_a_model_that_kills_its_workers_is_given_up(
-    at: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get, claim: Any, work: Any, status: Any
+    installation: Installation,
+    new_dataset: Make,
+    new_model: Make,
+    forget: Make,
+    get: Get,
+    claim: Any,
+    work: Any,
+    status: Any,
 ) -> None:
     """A first learning run whose worker dies ten times ends in `failed`, and frees who waits for it."""
     model = new_model(new_dataset()["id"])
     request = forget("p1")
     for _ in range(10):
         claim()
-        with at.database.writing() as session:
+        with installation.database.writing() as session:
             unlearning.take_back(session, worker="w")
     work()
     assert get(f"/models/{model['id']}")["status"] == "failed"
@@ -167,20 +180,26 @@ def test_a_model_that_kills_its_workers_is_given_up(
 
 
 def test_a_model_that_comes_back_owes_again(
-    gateway: TestClient, at: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get, claim: Any
+    gateway: TestClient,
+    installation: Installation,
+    new_dataset: Make,
+    new_model: Make,
+    forget: Make,
+    get: Get,
+    claim: Any,
 ) -> None:
     """People whose rows were still there when their model failed, and in it when it came back, get a certificate."""
     model = new_model(new_dataset()["id"])
     for _ in range(2):
-        with at.database.writing() as session:
+        with installation.database.writing() as session:
             unlearning.fail(session, run_id=claim().run_id, error_code="OSError")
     claimed = claim()
     requests = [forget(f"p{person}") for person in range(3)]
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         unlearning.fail(session, run_id=claimed.run_id, error_code="OSError")
     assert gateway.post(f"/v1/models/{model['id']}/relearn").status_code == 202
-    at.settings.max_requests_per_run = 1
-    while runner.run_next(at, worker="w"):
+    installation.settings.max_requests_per_run = 1
+    while runner.run_next(installation, worker="w"):
         pass
     for request in requests:
         done = get(f"/deletion-requests/{request['id']}")
@@ -188,7 +207,7 @@ def test_a_model_that_comes_back_owes_again(
 
 
 def test_a_model_that_is_behind_says_so(
-    at: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
+    installation: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
     """While rows are null and a model still carries them, its guarantee counts them; then it meets its target."""
     dataset = new_dataset()
@@ -196,7 +215,7 @@ def test_a_model_that_is_behind_says_so(
     work()
     for person in range(5):
         forget(f"p{person}")
-    runner.run_next(at, worker="w")
+    runner.run_next(installation, worker="w")
 
     def epsilons() -> list[float]:
         return sorted(get(f"/models/{model['id']}")["guarantee"][0]["epsilon"] for model in models)

@@ -13,7 +13,7 @@ from app.db import now
 from app.db.tables import Dataset, DeletionRequest, Erasure, Model, Run, Tenant, Version, new_id
 from app.deletion import repository as deletion
 from app.deletion.status import Status
-from app.installation import Installation
+from app.installations import Installation
 from app.unlearning import queue, repository
 from worker import runner
 
@@ -23,7 +23,7 @@ Wait = Callable[..., tuple[str, str]]
 
 
 @pytest.fixture
-def wait(at: Installation) -> Wait:
+def wait(installation: Installation) -> Wait:
     """Store a dataset of a tenant, if it is new, and a request that waits on it; returns the ids of both."""
 
     def store(
@@ -35,7 +35,7 @@ def wait(at: Installation) -> Wait:
         subject_ref: str | None = None,
         **columns: object,
     ) -> tuple[str, str]:
-        with at.database.writing() as session:
+        with installation.database.writing() as session:
             moment = now(session)
             if session.get(Tenant, tenant) is None:
                 session.add(Tenant(id=tenant, name=tenant, policy={}, created_at=moment))
@@ -68,25 +68,25 @@ def wait(at: Installation) -> Wait:
     return store
 
 
-def due(at: Installation) -> list[str]:
+def due(installation: Installation) -> list[str]:
     """The datasets that are due; that there are any is said if and only if there are."""
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         found = [one.dataset_id for one in repository.datasets_due(session, at=now(session))]
         assert queue.anything_to_do(session) == bool(found)
         return found
 
 
-def change(at: Installation, request_id: str, **columns: object) -> None:
+def change(installation: Installation, request_id: str, **columns: object) -> None:
     """Change a request, and nothing else."""
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         request = session.get_one(DeletionRequest, request_id)
         for name, value in columns.items():
             setattr(request, name, now(session) + value if isinstance(value, datetime.timedelta) else value)
 
 
-def claim(at: Installation, limit: int = 500) -> str | None:
+def claim(installation: Installation, limit: int = 500) -> str | None:
     """The dataset of the next run, which is over at once."""
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         claimed = queue.claim(session, worker="w", lease_seconds=30, max_requests=limit)
         if claimed is None:
             return None
@@ -102,97 +102,97 @@ def open_erasures(session: Session) -> int:
     return session.scalars(sa.select(sa.func.count()).select_from(Erasure).where(waits)).one()
 
 
-def test_a_request_in_its_grace_time_is_not_taken(at: Installation, wait: Wait) -> None:
+def test_a_request_in_its_grace_time_is_not_taken(installation: Installation, wait: Wait) -> None:
     """Until `held_until` nothing is due, and a run that somebody else's request brings leaves it alone."""
     _, held = wait(held_until=DAY)
-    assert due(at) == []
+    assert due(installation) == []
     wait()
-    assert due(at) == ["ds_a"]
-    assert claim(at) == "ds_a"
-    assert due(at) == []
-    change(at, held, held_until=-DAY)
-    assert due(at) == ["ds_a"]
+    assert due(installation) == ["ds_a"]
+    assert claim(installation) == "ds_a"
+    assert due(installation) == []
+    change(installation, held, held_until=-DAY)
+    assert due(installation) == ["ds_a"]
 
 
 @pytest.mark.parametrize("status", [Status.RECEIVED, Status.IN_REVIEW, Status.REJECTED, Status.CANCELLED])
-def test_what_is_not_accepted_is_not_taken(at: Installation, wait: Wait, status: Status) -> None:
+def test_what_is_not_accepted_is_not_taken(installation: Installation, wait: Wait, status: Status) -> None:
     """A request that waits for somebody's decision, or was refused or withdrawn, is not in the queue."""
     wait(status=status)
     _, request_id = wait("ds_b")
-    change(at, request_id, status=status)
-    assert due(at) == []
-    with at.database.reading() as session:
+    change(installation, request_id, status=status)
+    assert due(installation) == []
+    with installation.database.reading() as session:
         assert open_erasures(session) == 0
-    change(at, request_id, status=Status.ACCEPTED)
-    assert due(at) == ["ds_b"]
+    change(installation, request_id, status=Status.ACCEPTED)
+    assert due(installation) == ["ds_b"]
 
 
 @pytest.mark.parametrize("status", list(Status))
 @pytest.mark.parametrize("held_until", [None, DAY, -DAY])
 def test_the_queue_follows_the_request(
-    at: Installation, wait: Wait, status: Status, held_until: datetime.timedelta | None
+    installation: Installation, wait: Wait, status: Status, held_until: datetime.timedelta | None
 ) -> None:
     """However a request is changed, its erasures stand in the queue as if they had been stored with it now."""
     _, request_id = wait()
-    change(at, request_id, status=status, held_until=held_until, deadline=3 * DAY)
-    with at.database.reading() as session:
+    change(installation, request_id, status=status, held_until=held_until, deadline=3 * DAY)
+    with installation.database.reading() as session:
         erasure = session.scalars(sa.select(Erasure)).one()
         stored = erasure.deadline, erasure.ready_at
         deletion.line_up(session.get_one(DeletionRequest, request_id), [erasure])
         assert stored == (erasure.deadline, erasure.ready_at)
 
 
-def test_those_who_are_due_first_are_taken(at: Installation, wait: Wait) -> None:
+def test_those_who_are_due_first_are_taken(installation: Installation, wait: Wait) -> None:
     """A run that takes two of three takes those whose deadlines are first, whenever they came."""
     wait(due_in=20 * DAY, made=-9 * DAY)
     near = {wait(due_in=days * DAY)[1] for days in (3, 5)}
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         taken = deletion.pending_erasures(session, dataset_id="ds_a", limit=2)
         assert {request.id for _, request in taken} == near
 
 
-def test_all_of_one_person_are_taken(at: Installation, wait: Wait) -> None:
+def test_all_of_one_person_are_taken(installation: Installation, wait: Wait) -> None:
     """A run takes all requests of a person, though it takes no other of those that are due as late."""
     first, later = wait(due_in=DAY, subject_ref="sub_1")[1], wait(due_in=20 * DAY, subject_ref="sub_1")[1]
     wait(due_in=2 * DAY)
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         taken = deletion.pending_erasures(session, dataset_id="ds_a", limit=1)
         assert {request.id for _, request in taken} == {first, later}
 
 
-def test_tenants_take_turns(at: Installation, wait: Wait) -> None:
+def test_tenants_take_turns(installation: Installation, wait: Wait) -> None:
     """A tenant with fifty datasets that are due does not hold up another, whose one is next or next but one."""
     for number in range(50):
         wait(f"ds_many_{number:02}", "tn_many", due_in=(10 + number / 10) * DAY)
-    assert due(at)[0] == "ds_many_00"
-    assert claim(at) == "ds_many_00"
+    assert due(installation)[0] == "ds_many_00"
+    assert claim(installation) == "ds_many_00"
     wait("ds_one", "tn_one", due_in=30 * DAY)
-    assert due(at)[0] == "ds_one"
-    assert [claim(at), claim(at), claim(at)] == ["ds_one", "ds_many_01", "ds_many_02"]
+    assert due(installation)[0] == "ds_one"
+    assert [claim(installation), claim(installation), claim(installation)] == ["ds_one", "ds_many_01", "ds_many_02"]
     wait("ds_one", "tn_one", due_in=30 * DAY)
-    assert claim(at) == "ds_one"
+    assert claim(installation) == "ds_one"
 
 
-def test_a_deadline_that_is_near_goes_before_turns(at: Installation, wait: Wait) -> None:
+def test_a_deadline_that_is_near_goes_before_turns(installation: Installation, wait: Wait) -> None:
     """What is due within a week is done first, though its tenant had the last run; an extension puts it back."""
     wait("ds_a", "tn_a")
     wait("ds_b", "tn_b")
-    assert claim(at) == "ds_a"
+    assert claim(installation) == "ds_a"
     _, request_id = wait("ds_a", "tn_a", due_in=6 * DAY)
-    assert due(at) == ["ds_a", "ds_b"]
-    change(at, request_id, deadline=60 * DAY)
-    assert due(at) == ["ds_b", "ds_a"]
+    assert due(installation) == ["ds_a", "ds_b"]
+    change(installation, request_id, deadline=60 * DAY)
+    assert due(installation) == ["ds_b", "ds_a"]
 
 
 @pytest.mark.parametrize(("max_requests", "waits"), [(None, True), (3, True), (2, False)])
 def test_a_patient_model_counts_who_may_be_taken(
-    at: Installation, wait: Wait, max_requests: int | None, waits: bool
+    installation: Installation, wait: Wait, max_requests: int | None, waits: bool
 ) -> None:
     """A request in its grace time counts for nothing where requests wait for each other."""
     for _ in range(2):
         wait()
     wait(held_until=DAY)
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         moment = now(session)
         model = {"name": "", "mechanism": {}, "epsilon": 1.0, "delta": 0.1, "status": "live", "live_version": 1}
         model |= {"max_requests": max_requests, "max_wait_seconds": 2 * 86400, "created_at": moment}
@@ -204,7 +204,7 @@ def test_a_patient_model_counts_who_may_be_taken(
         session.flush()
         version = {"number": 1, "status": "live", "run_id": "run_a", "revision": 0, "weights_sha256": "", "metrics": {}}
         session.add(Version(id="ver_a", model_id="mdl_a", published_at=moment, **version))
-    assert due(at) == ([] if waits else ["ds_a"])
+    assert due(installation) == ([] if waits else ["ds_a"])
 
 
 @pytest.fixture
@@ -217,17 +217,17 @@ def two_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("two_at_once")
 def test_nobody_is_told_of_a_run_for_more_than_one_takes(
-    at: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Callable[[str], Any]
+    installation: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Callable[[str], Any]
 ) -> None:
     """What a request and its dataset's account say will run is for as many as one run takes, and is what then runs."""
     model = new_model(new_dataset()["id"], noise_scale=0.02)
-    assert runner.run_next(at, worker="w")
+    assert runner.run_next(installation, worker="w")
     request = [forget(f"p{person}") for person in range(5)][-1]
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         [(_, for_all, waiting)] = queue.estimate(session, model_ids=[model["id"]], max_requests=500)
     estimate = get(f"/deletion-requests/{request['id']}")["estimate"]
     [budget] = get(f"/accounting/datasets/{model['dataset_id']}")["models"]
-    assert runner.run_next(at, worker="w")
+    assert runner.run_next(installation, worker="w")
     [run, *_] = get("/runs")["items"]
     told = {name: budget["next_run"][name] for name in ("kind", "steps", "records")}
     assert told == {"kind": run["kind"], "steps": run["steps_total"], "records": 2}

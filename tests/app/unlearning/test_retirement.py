@@ -12,8 +12,8 @@ from app.catalogue import datasets
 from app.db import Actor
 from app.db.tables import Addition, Dataset, Model, Record, Run
 from app.errors import LeaseLost
-from app.installation import Installation
-from app.operations import chores
+from app.installations import Installation
+from app.operations import periodic_jobs
 from app.operations import retirement as retired
 from app.unlearning import queue, retirement
 from app.unlearning import service as unlearning
@@ -26,11 +26,11 @@ Call = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture
-def claim(at: Installation) -> Callable[[], Claimed]:
+def claim(installation: Installation) -> Callable[[], Claimed]:
     """Claim the next run, which there is."""
 
     def taken() -> Claimed:
-        with at.database.writing() as session:
+        with installation.database.writing() as session:
             claimed = queue.claim(session, worker="w", lease_seconds=60, max_requests=500)
         assert claimed
         return claimed
@@ -68,14 +68,20 @@ def status(get: Get, model: dict[str, Any]) -> tuple[str, int | None]:
 
 
 def test_a_first_learning_that_is_cancelled_can_begin_anew(
-    at: Installation, new_dataset: Make, new_model: Make, get: Get, call: Call, claim: Any, work: Callable[[], int]
+    installation: Installation,
+    new_dataset: Make,
+    new_model: Make,
+    get: Get,
+    call: Call,
+    claim: Any,
+    work: Callable[[], int],
 ) -> None:
     """Its run is cancelled and taken from its worker, nothing is due, and the model says so; asked again, it learns."""
     model = new_model(new_dataset()["id"])
     claimed = claim()
     assert call("POST", f"/runs/{claimed.run_id}/cancel")["status"] == "cancelled"
     assert status(get, model) == ("cancelled", None)
-    with at.database.reading() as session, pytest.raises(LeaseLost):
+    with installation.database.reading() as session, pytest.raises(LeaseLost):
         unlearning.check_held(session, run_id=claimed.run_id)
     assert work() == 0
     call("POST", f"/runs/{claimed.run_id}/cancel", code="run_not_cancellable")
@@ -122,17 +128,17 @@ def test_what_honours_a_deletion_is_not_cancelled(
 
 
 def test_learning_that_a_model_must_do_is_not_cancelled(
-    at: Installation, live: dict[str, Any], call: Call, claim: Any
+    installation: Installation, live: dict[str, Any], call: Call, claim: Any
 ) -> None:
     """A model whose weights are lost learns again, whatever anybody wants; retiring it ends that."""
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         model = session.get_one(Model, live["id"])
         model.wanted, model.error_code = "relearn", "weights_destroyed"
     claimed = claim()
     refusal = call("POST", f"/runs/{claimed.run_id}/cancel", code="run_not_cancellable")
     assert f"DELETE /v1/models/{live['id']}" in refusal["detail"]
     call("DELETE", f"/models/{live['id']}")
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         assert session.get_one(Run, claimed.run_id).status == "cancelled"
 
 
@@ -140,7 +146,7 @@ def test_learning_that_a_model_must_do_is_not_cancelled(
 
 
 def test_a_retired_model_is_gone_and_on_record(
-    at: Installation, live: dict[str, Any], forget: Make, gateway: TestClient, get: Get, call: Call, work: Any
+    installation: Installation, live: dict[str, Any], forget: Make, gateway: TestClient, get: Get, call: Call, work: Any
 ) -> None:
     """Its weights are destroyed at once; its versions, the copies that went out, its ledger and its certificates stay,
     and it owes nothing to whoever asks later."""
@@ -152,7 +158,7 @@ def test_a_retired_model_is_gone_and_on_record(
         found = call("DELETE", path)
         assert (found["status"], found["live_version"], found["guarantee"]) == ("retired", None, None)
         assert found["destroyed_at"]
-    assert not at.weights.version_ids()
+    assert not installation.weights.version_ids()
     for method, under, code in (
         ("GET", "/versions/2/weights", "weights_destroyed"),
         ("POST", "/predictions", "model_retired"),
@@ -190,13 +196,13 @@ def test_a_model_that_somebody_waits_for_is_not_retired(
 
 
 def test_a_model_that_learns_is_retired(
-    at: Installation, new_dataset: Make, new_model: Make, call: Call, claim: Any, work: Callable[[], int]
+    installation: Installation, new_dataset: Make, new_model: Make, call: Call, claim: Any, work: Callable[[], int]
 ) -> None:
     """Its run is cut off; what its worker may still write is destroyed like the weights of any run that ended."""
     model = new_model(new_dataset()["id"])
     claimed = claim()
     assert call("DELETE", f"/models/{model['id']}")["status"] == "retired"
-    with at.database.reading() as session, pytest.raises(LeaseLost):
+    with installation.database.reading() as session, pytest.raises(LeaseLost):
         unlearning.check_held(session, run_id=claimed.run_id)
     assert work() == 0
 
@@ -205,7 +211,7 @@ def test_a_model_that_learns_is_retired(
 
 
 def test_a_retired_dataset_holds_nobody(
-    at: Installation, live: dict[str, Any], forget: Make, get: Get, call: Call, work: Any
+    installation: Installation, live: dict[str, Any], forget: Make, get: Get, call: Call, work: Any
 ) -> None:
     """When its models are retired and nobody waits, its rows and whose they were are destroyed; nothing is learned from
     it or added to it, and requests of the people who were in it hold nothing there."""
@@ -221,8 +227,8 @@ def test_a_retired_dataset_holds_nobody(
         assert (found["num_records"], found["num_subjects"]) == (0, 0)
         assert found["retired_at"]
         assert found["destroyed_at"]
-    assert dataset_id not in at.rows.stored()
-    with at.database.reading() as session:
+    assert dataset_id not in installation.rows.stored()
+    with installation.database.reading() as session:
         assert session.scalars(sa.select(Record)).first() is None
     call("POST", "/models", code="dataset_retired", json={"name": "m", "dataset_id": dataset_id})
     call("POST", f"{path}/records", code="dataset_retired", files=one_row("somebody"))
@@ -249,7 +255,7 @@ def test_a_dataset_that_somebody_waits_for_is_not_retired(
 
 
 def test_rows_that_wait_to_be_added_go_with_their_dataset(
-    at: Installation, new_dataset: Make, forget: Make, get: Get, call: Call, work: Any
+    installation: Installation, new_dataset: Make, forget: Make, get: Get, call: Call, work: Any
 ) -> None:
     """A batch beside the dataset is dropped, and its rows are destroyed too."""
     dataset = new_dataset()
@@ -258,48 +264,48 @@ def test_rows_that_wait_to_be_added_go_with_their_dataset(
     added = call("POST", f"/datasets/{dataset['id']}/records", files=one_row("somebody"))
     call("DELETE", f"/datasets/{dataset['id']}")
     assert get(f"/datasets/{dataset['id']}/additions/{added['id']}")["status"] == "dropped"
-    assert not at.rows.stored()
-    with at.database.reading() as session:
+    assert not installation.rows.stored()
+    with installation.database.reading() as session:
         assert not session.get_one(Addition, added["id"]).staged
     assert work() == 0
 
 
 def test_what_was_retired_is_destroyed_however_often_that_is_cut_off(
-    at: Installation, by: Actor, live: dict[str, Any]
+    installation: Installation, by: Actor, live: dict[str, Any]
 ) -> None:
     """Killed after the commit, after the tombstones, or after the rows, the next time does what is left; until then it
     is not said to be destroyed."""
-    with at.database.writing(by=by) as session:
-        retirement.retire_model(session, at.keys, session.get_one(Model, live["id"]))
-        retirement.retire_dataset(session, at.keys, datasets.get(session, live["dataset_id"]))
-    with at.database.reading() as session:
+    with installation.database.writing(by=by) as session:
+        retirement.retire_model(session, installation.keys, session.get_one(Model, live["id"]))
+        retirement.retire_dataset(session, installation.keys, datasets.get(session, live["dataset_id"]))
+    with installation.database.reading() as session:
         assert session.get_one(Dataset, live["dataset_id"]).destroyed_at is None
-    folder = at.settings.resolved_tombstones().parent
+    folder = installation.settings.resolved_tombstones().parent
     folder.chmod(0o500)
     try:
-        retired.destroy_now(at)  # what cannot be written down is not destroyed
+        retired.destroy_now(installation)  # what cannot be written down is not destroyed
     finally:
         folder.chmod(0o700)
-    at.rows.delete(live["dataset_id"])  # and died
-    chores.sweep_rows(at)
+    installation.rows.delete(live["dataset_id"])  # and died
+    periodic_jobs.sweep_rows(installation)
     for _ in range(2):
-        retired.destroy(at)
-    with at.database.reading() as session:
+        retired.destroy(installation)
+    with installation.database.reading() as session:
         assert session.get_one(Dataset, live["dataset_id"]).destroyed_at
         assert session.get_one(Model, live["id"]).destroyed_at
-    assert not at.weights.version_ids()
-    assert not at.rows.stored()
+    assert not installation.weights.version_ids()
+    assert not installation.rows.stored()
 
 
 def test_what_a_run_writes_after_its_dataset_was_destroyed_is_swept(
-    at: Installation, new_dataset: Make, call: Call
+    installation: Installation, new_dataset: Make, call: Call
 ) -> None:
     """A worker that was in the middle of an edit leaves blocks behind; their keys are not kept for an hour, as those of
     an upload that somebody may yet claim."""
     dataset = new_dataset()
     call("DELETE", f"/datasets/{dataset['id']}")
     for rows_id in (dataset["id"], "ds_uploaded"):
-        with at.rows.writing(rows_id) as writer:
+        with installation.rows.writing(rows_id) as writer:
             writer.write(np.ones((2, 4), dtype="<f4"), np.zeros(2, dtype="<i4"))
-    chores.sweep_rows(at)
-    assert set(at.rows.stored()) == {"ds_uploaded"}
+    periodic_jobs.sweep_rows(installation)
+    assert set(installation.rows.stored()) == {"ds_uploaded"}

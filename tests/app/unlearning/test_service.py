@@ -13,7 +13,7 @@ from app.accounting.certificates import sha256
 from app.db import now
 from app.db.tables import Dataset, LedgerEntry, Model, Run, Version
 from app.errors import LeaseLost, RunDiffersFromPlan, RunUnknown
-from app.installation import Installation
+from app.installations import Installation
 from app.operations import repository as operations
 from app.unlearning import queue
 from app.unlearning import service as unlearning
@@ -28,40 +28,40 @@ Claim = Callable[..., Claimed | None]
 
 
 @pytest.fixture
-def claim(at: Installation) -> Claim:
+def claim(installation: Installation) -> Claim:
     """Claim the next run, as the worker does."""
 
     def claimed(*, worker: str = "w", lease_seconds: float = 30.0, max_requests: int = 100) -> Claimed | None:
-        with at.database.writing() as session:
+        with installation.database.writing() as session:
             return queue.claim(session, worker=worker, lease_seconds=lease_seconds, max_requests=max_requests)
 
     return claimed
 
 
 @pytest.fixture
-def fail(at: Installation) -> Callable[[Claimed | None], None]:
+def fail(installation: Installation) -> Callable[[Claimed | None], None]:
     """Let a run fail, and let its back-off be over."""
 
     def failed(claimed: Claimed | None) -> None:
         assert claimed
-        with at.database.writing() as session:
+        with installation.database.writing() as session:
             unlearning.fail(session, run_id=claimed.run_id, error_code="OSError")
-        _forget_pauses(at)
+        _forget_pauses(installation)
 
     return failed
 
 
-def _forget_pauses(at: Installation) -> None:
-    with at.database.writing() as session:
+def _forget_pauses(installation: Installation) -> None:
+    with installation.database.writing() as session:
         session.execute(sa.update(Model).values(not_before=None))
         session.execute(sa.update(Dataset).values(not_before=None))
 
 
-def _publish(at: Installation, claimed: Claimed, **changed: Any) -> None:
+def _publish(installation: Installation, claimed: Claimed, **changed: Any) -> None:
     """What the worker does when the chain has run; the rows are erased already."""
     assert claimed.mechanism
     sealed = weights.to_safetensors(np.zeros((1, 4)))
-    at.weights.put(claimed.version_id, sealed)
+    installation.weights.put(claimed.version_id, sealed)
     assert claimed.audit
     ran = {
         "first_step_ran": claimed.first_step,
@@ -71,13 +71,13 @@ def _publish(at: Installation, claimed: Claimed, **changed: Any) -> None:
         "metrics": {},
         "observed": lanes.observed(claimed.audit, claimed.mechanism),
     }
-    with at.database.writing() as session:
-        unlearning.publish(session, at.keys, run_id=claimed.run_id, **ran | changed)
+    with installation.database.writing() as session:
+        unlearning.publish(session, installation.keys, run_id=claimed.run_id, **ran | changed)
 
 
-def _status(at: Installation, claimed: Claimed | None) -> str:
+def _status(installation: Installation, claimed: Claimed | None) -> str:
     assert claimed
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         return unlearning.get(session, claimed.run_id).status
 
 
@@ -107,37 +107,39 @@ def test_a_new_model_is_learned(claim: Claim, new_dataset: Make, new_model: Make
     assert claimed.steps == claimed.mechanism.learn_steps
 
 
-def test_a_request_is_unlearned(claim: Claim, live: Any, forget: Make, get: Get, at: Installation) -> None:
+def test_a_request_is_unlearned(claim: Claim, live: Any, forget: Make, get: Get, installation: Installation) -> None:
     """A claimed request is running, its rows are named, and its run continues the live version."""
-    slots = slots_of(at, live[0]["id"], "p3")
+    slots = slots_of(installation, live[0]["id"], "p3")
     request = forget("p3")
     claimed = claim()
     assert claimed
     assert (claimed.kind, claimed.erases, claimed.slots_to_null) == ("unlearn", True, tuple(slots))
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         assert session.scalars(sa.select(Version.id)).one() == claimed.parent_version_id
         assert unlearning.get(session, claimed.run_id).records == 1
     assert get(f"/deletion-requests/{request['id']}")["status"] == "running"
 
 
-def test_a_dataset_without_models_is_erased(claim: Claim, new_dataset: Make, forget: Make, at: Installation) -> None:
+def test_a_dataset_without_models_is_erased(
+    claim: Claim, new_dataset: Make, forget: Make, installation: Installation
+) -> None:
     """Where no model learned from the rows, the run is to erase them and nothing else."""
-    slots = slots_of(at, new_dataset()["id"], "p3")
+    slots = slots_of(installation, new_dataset()["id"], "p3")
     forget("p3")
     claimed = claim()
     assert claimed
     assert (claimed.kind, claimed.model_id, claimed.steps) == ("erase", None, 0)
     assert claimed.slots_to_null == tuple(slots)
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         unlearning.confirm_edited(session, run_id=claimed.run_id)
         unlearning.finish(session, run_id=claimed.run_id)
-    assert _status(at, claimed) == "published"
+    assert _status(installation, claimed) == "published"
     assert claim() is None
 
 
-def test_one_run_serves_all_who_wait(claim: Claim, live: Any, forget: Make, at: Installation) -> None:
+def test_one_run_serves_all_who_wait(claim: Claim, live: Any, forget: Make, installation: Installation) -> None:
     """Requests that wait when a run is claimed are served by it together, those of one person too."""
-    slots = slots_of(at, live[0]["id"], "p3", "p4")
+    slots = slots_of(installation, live[0]["id"], "p3", "p4")
     for person in ("p3", "p4", "p3"):
         forget(person)
     claimed = claim()
@@ -145,9 +147,9 @@ def test_one_run_serves_all_who_wait(claim: Claim, live: Any, forget: Make, at: 
     assert claimed.slots_to_null == tuple(sorted(slots))
 
 
-def test_those_who_wait_longest_come_first(claim: Claim, live: Any, forget: Make, at: Installation) -> None:
+def test_those_who_wait_longest_come_first(claim: Claim, live: Any, forget: Make, installation: Installation) -> None:
     """A run takes no more people than it may, in the order in which they asked."""
-    slots = slots_of(at, live[0]["id"], "p3", "p5")
+    slots = slots_of(installation, live[0]["id"], "p3", "p5")
     for person in ("p5", "p3", "p4"):
         forget(person)
     claimed = claim(max_requests=2)
@@ -172,7 +174,7 @@ def test_relearning_runs_from_scratch(claim: Claim, live: Any, gateway: Any) -> 
     assert (claimed.kind, claimed.parent_version_id) == ("relearn", None)
 
 
-def test_an_expired_lease_is_taken(claim: Claim, live: Any, forget: Make, get: Get, at: Installation) -> None:
+def test_an_expired_lease_is_taken(claim: Claim, live: Any, forget: Make, get: Get, installation: Installation) -> None:
     """A run whose lease is over is abandoned by whoever claims next, who gets the same work as a run of its own."""
     request = forget("p3")
     first = claim(worker="silent", lease_seconds=-1.0)
@@ -182,7 +184,7 @@ def test_an_expired_lease_is_taken(claim: Claim, live: Any, forget: Make, get: G
     assert second.run_id != first.run_id
     assert second.version_id != first.version_id
     assert second.slots_to_null == first.slots_to_null
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         abandoned = unlearning.get(session, first.run_id)
     assert (abandoned.status, abandoned.error_code) == ("abandoned", "lease_expired")
     assert get(f"/deletion-requests/{request['id']}")["status"] == "running"
@@ -191,70 +193,72 @@ def test_an_expired_lease_is_taken(claim: Claim, live: Any, forget: Make, get: G
     assert get(f"/datasets/{live[0]['id']}")["revision"] == 1
 
 
-def test_whoever_lost_the_lease_can_do_nothing(claim: Claim, live: Any, forget: Make, at: Installation) -> None:
+def test_whoever_lost_the_lease_can_do_nothing(
+    claim: Claim, live: Any, forget: Make, installation: Installation
+) -> None:
     """Renewing, confirming, finishing and publishing a run that was taken away are all refused."""
     forget("p3")
     lost = claim(lease_seconds=-1.0)
     held = claim()
     assert lost
     assert held
-    with pytest.raises(LeaseLost), at.database.writing() as session:
+    with pytest.raises(LeaseLost), installation.database.writing() as session:
         unlearning.renew(session, run_id=lost.run_id, steps_done=1, lease_seconds=30)
-    with pytest.raises(LeaseLost), at.database.writing() as session:
+    with pytest.raises(LeaseLost), installation.database.writing() as session:
         unlearning.confirm_edited(session, run_id=lost.run_id)
-    with pytest.raises(LeaseLost), at.database.writing() as session:
+    with pytest.raises(LeaseLost), installation.database.writing() as session:
         unlearning.finish(session, run_id=lost.run_id)
     with pytest.raises(LeaseLost):
-        _publish(at, lost)
-    assert _status(at, held) == "running"
+        _publish(installation, lost)
+    assert _status(installation, held) == "running"
 
 
-def test_renewing_moves_the_end_of_the_lease(claim: Claim, live: Any, forget: Make, at: Installation) -> None:
+def test_renewing_moves_the_end_of_the_lease(claim: Claim, live: Any, forget: Make, installation: Installation) -> None:
     """A renewed run is not taken when its first lease would be over, and tells its progress."""
     forget("p3")
     claimed = claim(lease_seconds=-1.0)
     assert claimed
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         unlearning.renew(session, run_id=claimed.run_id, steps_done=2, lease_seconds=30)
     assert claim(worker="other") is None
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         run = unlearning.get(session, claimed.run_id)
         assert run.steps_done == 2
         assert run.lease_expires_at > now(session)
 
 
-def test_a_run_is_published_once(claim: Claim, live: Any, forget: Make, at: Installation) -> None:
+def test_a_run_is_published_once(claim: Claim, live: Any, forget: Make, installation: Installation) -> None:
     """The second publication of a run is refused and leaves one version and one ledger entry of it."""
     forget("p3")
     claimed = claim()
     assert claimed
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         unlearning.confirm_edited(session, run_id=claimed.run_id)
-    _publish(at, claimed)
+    _publish(installation, claimed)
     with pytest.raises(LeaseLost):
-        _publish(at, claimed)
-    with at.database.reading() as session:
+        _publish(installation, claimed)
+    with installation.database.reading() as session:
         assert list(session.scalars(sa.select(Version.number).order_by(Version.number))) == [1, 2]
         assert list(session.scalars(sa.select(LedgerEntry.sequence).order_by(LedgerEntry.sequence))) == [1, 2]
 
 
-def test_only_what_was_planned_is_published(claim: Claim, live: Any, forget: Make, at: Installation) -> None:
+def test_only_what_was_planned_is_published(claim: Claim, live: Any, forget: Make, installation: Installation) -> None:
     """A run of other steps or another mechanism than planned publishes nothing, and is still held."""
     forget("p3")
     claimed = claim()
     assert claimed
     assert claimed.mechanism
     with pytest.raises(RunDiffersFromPlan):
-        _publish(at, claimed, steps_ran=claimed.steps + 1)
+        _publish(installation, claimed, steps_ran=claimed.steps + 1)
     with pytest.raises(RunDiffersFromPlan):
-        _publish(at, claimed, mechanism_ran=dataclasses.replace(claimed.mechanism, noise_scale=0.03))
-    with at.database.reading() as session:
+        _publish(installation, claimed, mechanism_ran=dataclasses.replace(claimed.mechanism, noise_scale=0.03))
+    with installation.database.reading() as session:
         assert session.scalars(sa.select(Version.number)).all() == [1]
-    assert _status(at, claimed) == "running"
+    assert _status(installation, claimed) == "running"
 
 
 def test_a_failed_run_backs_off_and_is_tried_again(
-    claim: Claim, live: Any, forget: Make, get: Get, at: Installation
+    claim: Claim, live: Any, forget: Make, get: Get, installation: Installation
 ) -> None:
     """A run that fails by itself is tried again after 0.5 s, then 1 s, 2 s and so on up to a minute; nobody loses."""
     request = forget("p3")
@@ -262,23 +266,23 @@ def test_a_failed_run_backs_off_and_is_tried_again(
     for _ in range(10):
         claimed = claim()
         assert claimed
-        with at.database.writing() as session:
+        with installation.database.writing() as session:
             before = now(session)
             unlearning.fail(session, run_id=claimed.run_id, error_code="OSError")
-        with at.database.writing() as session:
+        with installation.database.writing() as session:
             model = session.scalars(sa.select(Model)).one()
             assert model.not_before
             pauses.append((model.not_before - before).total_seconds())
             assert (model.status, model.error_code) == ("live", "OSError")
             model.not_before += datetime.timedelta(hours=1)  # however slow this machine is
         assert get(f"/deletion-requests/{request['id']}")["status"] == "accepted"
-        _confirm_by_an_erase_run(claim, at)
+        _confirm_by_an_erase_run(claim, installation)
         assert claim() is None
-        _forget_pauses(at)
+        _forget_pauses(installation)
     assert all(0 <= pause - due < 3 for pause, due in zip(pauses, [0.5, 1, 2, 4, 8, 16, 32, 60, 60, 60], strict=True))
     again = claim()
     assert again
-    _publish(at, again)
+    _publish(installation, again)
     assert get(f"/deletion-requests/{request['id']}")["status"] == "completed"
     assert get(f"/models/{live[1]['id']}")["error_code"] is None
 
@@ -305,13 +309,13 @@ def test_who_waits_is_told_twice_that_a_run_failed(
     assert told() == [*failures, erased, ("completed", None)]
 
 
-def _confirm_by_an_erase_run(claim: Claim, at: Installation) -> None:
+def _confirm_by_an_erase_run(claim: Claim, installation: Installation) -> None:
     """While the model backs off, the rows that nobody has nulled yet are erased without it."""
     claimed = claim()
     if claimed is None:
         return
     assert (claimed.kind, claimed.erases) == ("erase", True)
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         unlearning.confirm_edited(session, run_id=claimed.run_id)
         unlearning.finish(session, run_id=claimed.run_id)
 
@@ -365,7 +369,7 @@ def test_a_model_that_never_learns_frees_who_waits(
 
 
 def test_failing_a_run_that_was_taken_away_changes_nothing(
-    claim: Claim, live: Any, forget: Make, at: Installation
+    claim: Claim, live: Any, forget: Make, installation: Installation
 ) -> None:
     """A worker that lost its lease and fails afterwards neither ends the run of its successor nor makes it wait."""
     forget("p3")
@@ -373,47 +377,49 @@ def test_failing_a_run_that_was_taken_away_changes_nothing(
     held = claim()
     assert lost
     assert held
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         unlearning.fail(session, run_id=lost.run_id, error_code="OSError")
-    assert (_status(at, lost), _status(at, held)) == ("abandoned", "running")
+    assert (_status(installation, lost), _status(installation, held)) == ("abandoned", "running")
 
 
 def test_runs_of_a_dead_worker_are_taken_back(
-    claim: Claim, live: Any, forget: Make, get: Get, at: Installation
+    claim: Claim, live: Any, forget: Make, get: Get, installation: Installation
 ) -> None:
     """What a worker known to be dead held can be claimed at once; what others hold stays with them."""
-    slots = slots_of(at, live[0]["id"], "p3")
+    slots = slots_of(installation, live[0]["id"], "p3")
     request = forget("p3")
     held = claim(worker="dead")
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         assert unlearning.take_back(session, worker="alive") == 0
         assert unlearning.take_back(session, worker="dead") == 1
-    assert _status(at, held) == "abandoned"
+    assert _status(installation, held) == "abandoned"
     assert get(f"/deletion-requests/{request['id']}")["status"] == "accepted"
     again = claim(worker="alive")
     assert again
     assert again.slots_to_null == tuple(slots)
 
 
-def test_a_run_that_kills_its_workers_backs_off(claim: Claim, live: Any, forget: Make, at: Installation) -> None:
+def test_a_run_that_kills_its_workers_backs_off(
+    claim: Claim, live: Any, forget: Make, installation: Installation
+) -> None:
     """After three deaths in a row the model waits before it is tried again, longer each time."""
     forget("p3")
     waits = []
     for _ in range(5):
         claimed = claim(worker="mortal")
         assert claimed
-        with at.database.writing() as session:
+        with installation.database.writing() as session:
             unlearning.take_back(session, worker="mortal")
             waits.append(session.scalars(sa.select(Model.not_before)).one() is not None)
-        _forget_pauses(at)
+        _forget_pauses(installation)
     assert waits == [False, False, False, True, True]
 
 
-def test_estimate_is_what_will_run(claim: Claim, live: Any, forget: Make, get: Get, at: Installation) -> None:
+def test_estimate_is_what_will_run(claim: Claim, live: Any, forget: Make, get: Get, installation: Installation) -> None:
     """What a waiting request is told it will take is what its run then takes, for all who wait together."""
     forget("p3")
     request = forget("p4")
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         waiting = [model["model_id"] for model in request["models"]]
         [(model_id, plan, records)] = queue.estimate(session, model_ids=waiting, max_requests=100)
     claimed = claim()
@@ -423,28 +429,28 @@ def test_estimate_is_what_will_run(claim: Claim, live: Any, forget: Make, get: G
 
 
 def test_a_heartbeat_disturbs_nobody_who_reads(
-    claim: Claim, new_dataset: Make, new_model: Make, at: Installation
+    claim: Claim, new_dataset: Make, new_model: Make, installation: Installation
 ) -> None:
     """Whether a run is still held, and what its audit found, can be read while a heartbeat changes the run."""
     new_model(new_dataset(rows=60)["id"], audit={"lanes": 0})
     claimed = claim()
     assert claimed
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         session.execute(sa.select(Run.id)).all()  # from here on it sees one snapshot
-        with at.database.writing(in_turn=False) as beating:
+        with installation.database.writing(in_turn=False) as beating:
             unlearning.renew(beating, run_id=claimed.run_id, steps_done=1, lease_seconds=30)
         unlearning.check_held(session, run_id=claimed.run_id)
         assert unlearning.examine(session, run_id=claimed.run_id, records=60, observed=None) == ()
 
 
-def test_an_unknown_run_is_named(at: Installation) -> None:
+def test_an_unknown_run_is_named(installation: Installation) -> None:
     """Asking for a run that does not exist raises `RunUnknown`."""
-    with at.database.reading() as session, pytest.raises(RunUnknown):
+    with installation.database.reading() as session, pytest.raises(RunUnknown):
         unlearning.get(session, "run_none")
 
 
 def test_failures_that_repeat_are_counted_on_one_run(
-    at: Installation, claim: Claim, fail: Any, live: Any, forget: Make, get: Get, work: Callable[[], int]
+    installation: Installation, claim: Claim, fail: Any, live: Any, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
     """Of runs that fail for ever for the same reason the first, the last and a count are kept; the request that they
     serve names the last, all are counted as ended, and another reason begins anew."""
@@ -456,12 +462,12 @@ def test_failures_that_repeat_are_counted_on_one_run(
     assert get(f"/deletion-requests/{request['id']}")["models"][0]["run_id"] == last["id"]
     claimed = claim()
     assert claimed
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         unlearning.fail(session, run_id=claimed.run_id, error_code="another")
     assert get("/runs")["items"][0]["repeated"] == 0
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         counted = {(kind, status): count for kind, status, count, *_ in operations.totals(session, before=now(session))}
     assert counted["unlearn", "failed"] == 7
-    _forget_pauses(at)
+    _forget_pauses(installation)
     assert work() == 1
     assert get(f"/deletion-requests/{request['id']}")["status"] == "completed"

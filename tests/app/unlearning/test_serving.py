@@ -11,7 +11,7 @@ from app.catalogue import service as catalogue
 from app.db import Actor
 from app.db.tables import DeletionRequest
 from app.errors import VersionUnknown
-from app.installation import Installation
+from app.installations import Installation
 from app.unlearning import serving
 from app.unlearning.serving import Refusal, Serving
 
@@ -28,9 +28,9 @@ def model(new_dataset: Make, new_model: Make) -> dict[str, Any]:
 
 
 @pytest.fixture
-def ask(at: Installation, by: Actor, model: dict[str, Any]) -> Ask:
+def ask(installation: Installation, by: Actor, model: dict[str, Any]) -> Ask:
     def of_model(**named: Any) -> Serving:
-        with at.database.reading(by=by) as session:
+        with installation.database.reading(by=by) as session:
             return serving.of_model(session, catalogue.get_model(session, model["id"]), **named)
 
     return of_model
@@ -55,18 +55,18 @@ def test_nothing_is_served_before_the_first_version(ask: Ask, work: Work) -> Non
 
 
 def test_a_version_is_served_until_the_first_deadline_and_no_longer(
-    at: Installation, ask: Ask, forget: Make, work: Work
+    installation: Installation, ask: Ask, forget: Make, work: Work
 ) -> None:
     """While a request is owed the version is not certified; it may be served until the request is due, and not after;
     the version without the person may be served at once."""
     work()
     forget("p1")
     request = forget("p2")
-    due(at, request, in_minutes=20)
+    due(installation, request, in_minutes=20)
     found = ask()
     assert (found.refusal, found.certified) == (None, False)
     assert 19 < minutes_left(found) <= 20
-    due(at, request, in_minutes=-1)
+    due(installation, request, in_minutes=-1)
     found = ask()
     assert (found.version, found.refusal, found.valid_until) == (1, Refusal.FORGETTING_OVERDUE, None)
     assert (found.fresh_seconds, bool(found.retry_after_seconds)) == (0, True)
@@ -76,7 +76,7 @@ def test_a_version_is_served_until_the_first_deadline_and_no_longer(
 
 
 def test_rows_that_are_gone_are_owed_until_a_version_lacks_them(
-    at: Installation, ask: Ask, forget: Make, new_model: Make, model: dict[str, Any], work: Work
+    installation: Installation, ask: Ask, forget: Make, new_model: Make, model: dict[str, Any], work: Work
 ) -> None:
     """A model that lags behind another of its dataset is refused past the deadline, though the rows are null; the other
     is not."""
@@ -85,8 +85,8 @@ def test_rows_that_are_gone_are_owed_until_a_version_lacks_them(
     other = new_model(model["dataset_id"], name="other")
     work()
     forget("p1", submitted_at=LONG_AGO)
-    assert runner.run_next(at, worker="test")
-    with at.database.reading() as session:
+    assert runner.run_next(installation, worker="test")
+    with installation.database.reading() as session:
         found = {
             one: serving.of_model(session, catalogue.get_model(session, one)).refusal
             for one in (model["id"], other["id"])
@@ -96,7 +96,9 @@ def test_rows_that_are_gone_are_owed_until_a_version_lacks_them(
     assert ask().refusal is None
 
 
-def test_what_is_not_accepted_is_not_owed(at: Installation, ask: Ask, forget: Make, gateway: Any, work: Work) -> None:
+def test_what_is_not_accepted_is_not_owed(
+    installation: Installation, ask: Ask, forget: Make, gateway: Any, work: Work
+) -> None:
     """A request in review, paused or not, and one that was cancelled, stop no model; an approved one does."""
     work()
     reviewed = forget("p1", identity_verified=False, submitted_at=LONG_AGO)
@@ -106,11 +108,13 @@ def test_what_is_not_accepted_is_not_owed(at: Installation, ask: Ask, forget: Ma
     assert gateway.post(f"/v1/deletion-requests/{cancelled['id']}/cancel").status_code == 200
     assert (ask().refusal, ask().certified) == (None, True)
     assert gateway.post(f"/v1/deletion-requests/{reviewed['id']}/approve").status_code == 200
-    due(at, reviewed, in_minutes=-1)
+    due(installation, reviewed, in_minutes=-1)
     assert ask().refusal is Refusal.FORGETTING_OVERDUE
 
 
-def test_a_version_that_was_superseded_is_not_served(ask: Ask, forget: Make, work: Work, at: Installation) -> None:
+def test_a_version_that_was_superseded_is_not_served(
+    ask: Ask, forget: Make, work: Work, installation: Installation
+) -> None:
     """A named version that is not the live one is refused, for good; by number and by digest alike."""
     work()
     first = ask()
@@ -133,7 +137,7 @@ def test_a_version_that_never_was_is_unknown(ask: Ask, work: Work) -> None:
             ask(**named)
 
 
-def due(at: Installation, request: dict[str, Any], *, in_minutes: float) -> None:
+def due(installation: Installation, request: dict[str, Any], *, in_minutes: float) -> None:
     moment = datetime.datetime.now(datetime.UTC) + datetime.timedelta(minutes=in_minutes)
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         session.execute(sa.update(DeletionRequest).where(DeletionRequest.id == request["id"]).values(deadline=moment))

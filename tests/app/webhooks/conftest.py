@@ -14,7 +14,7 @@ from standardwebhooks.webhooks import Webhook
 from app.config import Settings
 from app.db import now
 from app.db.tables import WebhookDelivery
-from app.installation import Installation
+from app.installations import Installation
 from tests.app.webhooks import servers
 from tests.app.webhooks.servers import Answer, Server, serving
 from tests.faults.processes import wait_until
@@ -73,23 +73,23 @@ def receiving() -> Callable[..., contextlib.AbstractContextManager[Receiver]]:
 
 
 @pytest.fixture
-def deliveries(at: Installation) -> Callable[[], list[WebhookDelivery]]:
+def deliveries(installation: Installation) -> Callable[[], list[WebhookDelivery]]:
     """All that is told, in the order in which its receivers may know of it."""
     is_told = WebhookDelivery.status != "withdrawn"
 
     def found() -> list[WebhookDelivery]:
-        with at.database.reading() as session:
+        with installation.database.reading() as session:
             return list(session.scalars(sa.select(WebhookDelivery).where(is_told).order_by(WebhookDelivery.created_at)))
 
     return found
 
 
 @pytest.fixture
-def let_time_pass(at: Installation) -> Callable[[], None]:
+def let_time_pass(installation: Installation) -> Callable[[], None]:
     """Until everything that waits is due."""
 
     def hurry() -> None:
-        with at.database.writing() as session:
+        with installation.database.writing() as session:
             session.execute(
                 sa.update(WebhookDelivery)
                 .where(WebhookDelivery.status == "pending")

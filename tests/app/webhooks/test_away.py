@@ -6,7 +6,7 @@ import pytest
 from fastapi.testclient import TestClient
 from pydantic import SecretStr
 
-from app import installation
+from app import installations
 from app.config import Settings
 from app.main import create_app
 from tests.app.webhooks import servers
@@ -26,7 +26,7 @@ def test_a_database_that_goes_away_while_something_is_sent(tmp_path: Path, capfd
             webhook_allowed_networks="127.0.0.0/8",
             webhook_timeout_seconds=60.0,
         )
-        installation.set_up(settings)
+        installations.set_up(settings)
         key = settings.resolved_admin_key_file().read_text().strip()
 
         def answer(connection: socket.socket) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from app.webhooks import schedule, signature
-from app.webhooks.message import Event
+from app.webhooks.payload import Event
 
 PAGE = (Path(__file__).parents[3] / "docs" / "webhooks.md").read_text()
 SECRET = signature.secret_from(bytes(range(32)))

@@ -17,8 +17,8 @@ from app.deletion import service as deletion
 from app.deletion.review import RejectionGround
 from app.deletion.service import Asked, Submitted
 from app.errors import DeliveryUnknown
-from app.installation import Installation
-from app.operations import chores
+from app.installations import Installation
+from app.operations import periodic_jobs
 from app.unlearning import queue
 from app.unlearning import service as unlearning
 from app.webhooks import repository, service
@@ -27,14 +27,14 @@ URL = "https://receiver.example/hook?token=t0ken"
 Deliveries = Callable[[], list[WebhookDelivery]]
 
 
-def asked(at: Installation, by: Actor, subject_id: str = "nobody", **changed: Any) -> Asked:
+def asked(installation: Installation, by: Actor, subject_id: str = "nobody", **changed: Any) -> Asked:
     usual = {"policy": Policy(), "discreet": False, "dataset_ids": None, "regulation": "gdpr", "ground": None}
     usual |= {"submitted_at": None, "external_id": None, "metadata": {}, "callback_urls": (URL,)}
-    return Asked(by=by, subject_ref=at.keys.subject_ref(DEFAULT_TENANT, subject_id), **(usual | changed))
+    return Asked(by=by, subject_ref=installation.keys.subject_ref(DEFAULT_TENANT, subject_id), **(usual | changed))
 
 
-def submit(at: Installation, by: Actor, *wanted: Asked) -> list[DeletionRequest]:
-    with at.database.writing(by=by) as session:
+def submit(installation: Installation, by: Actor, *wanted: Asked) -> list[DeletionRequest]:
+    with installation.database.writing(by=by) as session:
         made = deletion.submit_all(session, wanted)
     return [one.request for one in made if isinstance(one, Submitted)]
 
@@ -44,9 +44,9 @@ def told(deliveries: Deliveries) -> list[tuple[str, str]]:
     return [(row.event.partition(".")[2], json.loads(row.letter.body)["data"]["status"]) for row in deliveries()]
 
 
-def test_each_receiver_is_told_of_each_event(at: Installation, by: Actor, deliveries: Deliveries) -> None:
+def test_each_receiver_is_told_of_each_event(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
     """What happened to a request makes one delivery per URL and event, in order, in the transaction that did it."""
-    [request] = submit(at, by, asked(at, by, callback_urls=(URL, "https://b.example:8443/", URL)))
+    [request] = submit(installation, by, asked(installation, by, callback_urls=(URL, "https://b.example:8443/", URL)))
     rows = deliveries()
     assert [(row.event, row.host) for row in rows] == [
         ("deletion_request.accepted", "receiver.example"),
@@ -61,46 +61,48 @@ def test_each_receiver_is_told_of_each_event(at: Installation, by: Actor, delive
     assert told(deliveries)[::2] == [("accepted", "accepted"), ("completed", "completed")]
 
 
-def test_nothing_is_told_of_what_was_rolled_back(at: Installation, by: Actor, deliveries: Deliveries) -> None:
+def test_nothing_is_told_of_what_was_rolled_back(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
     """A change that is not committed leaves no delivery, and wakes no courier."""
     heard: list[bool] = []
     ear = functools.partial(heard.append, True)
     service.listen(ear)
     try:
-        with contextlib.suppress(ZeroDivisionError), at.database.writing(by=by) as session:
-            deletion.submit_all(session, [asked(at, by)])
+        with contextlib.suppress(ZeroDivisionError), installation.database.writing(by=by) as session:
+            deletion.submit_all(session, [asked(installation, by)])
             _ = 1 // 0
         assert (deliveries(), heard) == ([], [])
-        submit(at, by, asked(at, by), asked(at, by, "somebody"))
+        submit(installation, by, asked(installation, by), asked(installation, by, "somebody"))
         assert (len(deliveries()), heard) == (4, [True])
     finally:
         service.stop_listening(ear)
 
 
-def test_without_receivers_there_is_no_statement(at: Installation, by: Actor, deliveries: Deliveries) -> None:
+def test_without_receivers_there_is_no_statement(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
     """Requests that name no receiver cost nothing: no statement is about deliveries."""
     statements: list[str] = []
 
     def seen(*given: Any) -> None:
         statements.append(given[2])
 
-    sa.event.listen(at.database.engine, "before_cursor_execute", seen)
+    sa.event.listen(installation.database.engine, "before_cursor_execute", seen)
     try:
-        submit(at, by, *(asked(at, by, f"p{number}", callback_urls=()) for number in range(20)))
+        submit(installation, by, *(asked(installation, by, f"p{number}", callback_urls=()) for number in range(20)))
         assert len(statements) > 3
         assert not any("webhook_deliveries" in statement for statement in statements)
-        submit(at, by, *(asked(at, by, f"q{number}") for number in range(20)))
+        submit(installation, by, *(asked(installation, by, f"q{number}") for number in range(20)))
         assert sum("webhook_deliveries" in statement for statement in statements) == 1
     finally:
-        sa.event.remove(at.database.engine, "before_cursor_execute", seen)
+        sa.event.remove(installation.database.engine, "before_cursor_execute", seen)
     assert len(deliveries()) == 40
 
 
-def test_what_an_officer_decides_is_told(at: Installation, by: Actor, deliveries: Deliveries) -> None:
+def test_what_an_officer_decides_is_told(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
     """Review, extension, rejection and cancellation are events; pauses of the clock are not."""
     policy = Policy(auto_accept=False)
-    one, other = submit(at, by, asked(at, by, policy=policy), asked(at, by, "somebody", policy=policy))
-    with at.database.writing(by=by) as session:
+    one, other = submit(
+        installation, by, asked(installation, by, policy=policy), asked(installation, by, "somebody", policy=policy)
+    )
+    with installation.database.writing(by=by) as session:
         rejected, cancelled = (deletion.get(session, found.id) for found in (one, other))
         review.pause(session, rejected, policy=policy)
         review.resume(session, rejected)
@@ -118,13 +120,13 @@ def test_what_an_officer_decides_is_told(at: Installation, by: Actor, deliveries
 
 @pytest.mark.parametrize("discreet", [False, True])
 def test_deadlines_are_told_to_those_who_may_know(
-    at: Installation, by: Actor, deliveries: Deliveries, discreet: bool
+    installation: Installation, by: Actor, deliveries: Deliveries, discreet: bool
 ) -> None:
     """That a deadline is near or has passed is told, but not where it would say how long the work takes."""
     policy = Policy(auto_accept=False)
-    submit(at, by, asked(at, by, policy=policy, discreet=discreet))
+    submit(installation, by, asked(installation, by, policy=policy, discreet=discreet))
     for days, moved in ((60, datetime.timedelta(0)), (60, datetime.timedelta(days=100))):
-        with at.database.writing() as session:
+        with installation.database.writing() as session:
             for request in session.scalars(sa.select(DeletionRequest)):
                 request.deadline -= moved
             session.flush()
@@ -133,10 +135,12 @@ def test_deadlines_are_told_to_those_who_may_know(
     assert events == (["in_review"] if discreet else ["in_review", "at_risk", "overdue"])
 
 
-def test_a_discreet_end_is_due_when_it_is_reported(at: Installation, by: Actor, deliveries: Deliveries) -> None:
+def test_a_discreet_end_is_due_when_it_is_reported(
+    installation: Installation, by: Actor, deliveries: Deliveries
+) -> None:
     """Of a discreet request neither row nor body says when it really ended, and nothing is in them that others lack."""
     policy = Policy(report_seconds=3600)
-    [request] = submit(at, by, asked(at, by, policy=policy, discreet=True))
+    [request] = submit(installation, by, asked(installation, by, policy=policy, discreet=True))
     accepted, completed = deliveries()
     assert request.reported_at is not None
     assert request.completed_at is not None
@@ -149,43 +153,43 @@ def test_a_discreet_end_is_due_when_it_is_reported(at: Installation, by: Actor, 
 
 
 def test_a_worker_that_died_is_nobody_elses_business(
-    at: Installation, by: Actor, deliveries: Deliveries, new_dataset: Callable[..., dict[str, Any]]
+    installation: Installation, by: Actor, deliveries: Deliveries, new_dataset: Callable[..., dict[str, Any]]
 ) -> None:
     """A request that falls back in the queue, and then is taken again, is accepted once for its receivers."""
     new_dataset()
-    submit(at, by, asked(at, by, "p1"))
+    submit(installation, by, asked(installation, by, "p1"))
     for _ in range(2):
-        with at.database.writing() as session:
+        with installation.database.writing() as session:
             assert queue.claim(session, worker="test", lease_seconds=60, max_requests=10)
-        with at.database.writing() as session:
+        with installation.database.writing() as session:
             assert unlearning.take_back(session, worker="test") == 1
     assert told(deliveries) == [("accepted", "accepted")]
 
 
-def test_a_replay_is_sent_again_and_recorded(at: Installation, by: Actor, deliveries: Deliveries) -> None:
+def test_a_replay_is_sent_again_and_recorded(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
     """Whatever has ended is pending once more, with the same id; repeated, it changes nothing."""
-    submit(at, by, asked(at, by))
+    submit(installation, by, asked(installation, by))
     row = deliveries()[0]
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         dead = service.get(session, row.id)
         dead.status, dead.attempts, dead.error, dead.ended_at = "dead", 10, "timeout", now(session)
     for _ in range(2):
-        with at.database.writing(by=by) as session:
+        with installation.database.writing(by=by) as session:
             service.replay(session, service.get(session, row.id))
     again = deliveries()[0]
     assert (again.id, again.status, again.attempts, again.error, again.ended_at) == (row.id, "pending", 0, None, None)
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         entries = session.scalars(sa.select(AuditEntry).where(AuditEntry.action == "webhook_delivery.replayed")).all()
         assert [(entry.object_id, entry.actor) for entry in entries] == [(row.id, "test")]
         with pytest.raises(DeliveryUnknown):
             service.get(session, "whd_0")
 
 
-def test_another_tenants_deliveries_are_unknown(at: Installation, by: Actor, deliveries: Deliveries) -> None:
+def test_another_tenants_deliveries_are_unknown(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
     """A session that acts for a tenant neither gets nor lists what another is told."""
-    submit(at, by, asked(at, by))
+    submit(installation, by, asked(installation, by))
     other = Actor(tenant_id="ten_other", name="test")
-    with at.database.reading(by=other) as session:
+    with installation.database.reading(by=other) as session:
         with pytest.raises(DeliveryUnknown):
             service.get(session, deliveries()[0].id)
         for until in (None, now(session)):
@@ -195,16 +199,16 @@ def test_another_tenants_deliveries_are_unknown(at: Installation, by: Actor, del
             assert page.items == []
 
 
-def test_old_deliveries_are_purged(at: Installation, by: Actor, deliveries: Deliveries) -> None:
+def test_old_deliveries_are_purged(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
     """What ended longer ago than deliveries are kept is dropped, the oldest first; what is pending never is."""
-    submit(at, by, *(asked(at, by, f"p{number}") for number in range(3)))
+    submit(installation, by, *(asked(installation, by, f"p{number}") for number in range(3)))
     keep = datetime.timedelta(days=30)
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         for days, row in zip((40, 35, 29), deliveries(), strict=False):
             one = service.get(session, row.id)
             one.status, one.ended_at = "delivered", now(session) - datetime.timedelta(days=days)
     kept = [row.id for row in deliveries()[2:]]
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         for expected in (1, 1, 0):
             old = [row.id for row in service.old(session, keep=keep, limit=1)]
             assert len(old) == expected
@@ -212,44 +216,46 @@ def test_old_deliveries_are_purged(at: Installation, by: Actor, deliveries: Deli
     assert [row.id for row in deliveries()] == kept
 
 
-def test_purging_is_a_chore(at: Installation, by: Actor, deliveries: Deliveries) -> None:
+def test_purging_is_a_chore(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
     """The service drops old deliveries by itself, after LETHE_WEBHOOK_KEEP_DAYS."""
-    submit(at, by, asked(at, by))
+    submit(installation, by, asked(installation, by))
     for days, left in ((29, 2), (31, 0)):
-        with at.database.writing() as session:
+        with installation.database.writing() as session:
             for row in session.scalars(sa.select(WebhookDelivery)):
                 row.status, row.ended_at = "delivered", now(session) - datetime.timedelta(days=days)
-        chores.purge_deliveries(at)
+        periodic_jobs.purge_deliveries(installation)
         assert len(deliveries()) == left
 
 
-def test_what_nobody_is_told_any_more(at: Installation, by: Actor, deliveries: Deliveries) -> None:
+def test_what_nobody_is_told_any_more(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
     """Of an end that was planned and did not come, nobody finds anything, and soon nothing can be opened: its key is
     destroyed, not its row alone."""
-    [request] = submit(at, by, asked(at, by, discreet=True, policy=Policy(grace_seconds=3600, report_seconds=3600)))
+    [request] = submit(
+        installation, by, asked(installation, by, discreet=True, policy=Policy(grace_seconds=3600, report_seconds=3600))
+    )
     planned = deliveries()[-1]
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         letters = sa.text("SELECT letter FROM webhook_deliveries WHERE id = :id")
         sealed = bytes(session.execute(letters, {"id": planned.id}).scalar_one())
-    assert at.vault.open(sealed) is not None
-    with at.database.writing() as session:
+    assert installation.vault.open(sealed) is not None
+    with installation.database.writing() as session:
         found = deletion.get(session, request.id)
         review.reject(session, found, ground=RejectionGround.LEGAL_CLAIMS, explanation="a lawsuit")
     assert planned.id not in {row.id for row in deliveries()}
-    with at.database.reading() as session, pytest.raises(DeliveryUnknown):
+    with installation.database.reading() as session, pytest.raises(DeliveryUnknown):
         service.get(session, planned.id)
-    chores.purge_deliveries(at)
-    assert at.vault.open(sealed) is None
-    with at.database.reading() as session:
+    periodic_jobs.purge_deliveries(installation)
+    assert installation.vault.open(sealed) is None
+    with installation.database.reading() as session:
         assert session.get(WebhookDelivery, planned.id) is None
     assert [row.event.partition(".")[2] for row in deliveries()] == ["accepted", "rejected"]
 
 
-def test_looking_for_what_is_due_reads_only_what_is_pending(at: Installation) -> None:
+def test_looking_for_what_is_due_reads_only_what_is_pending(installation: Installation) -> None:
     """Every second each gateway looks: the databases do it with the index of pending deliveries."""
     query = sa.select(sa.exists().where(*repository._due(datetime.datetime.now(datetime.UTC), [])))
-    compiled = query.compile(at.database.engine, compile_kwargs={"literal_binds": True})
-    with at.database.reading() as session:
+    compiled = query.compile(installation.database.engine, compile_kwargs={"literal_binds": True})
+    with installation.database.reading() as session:
         if session.get_bind().dialect.name == "sqlite":
             plan = session.execute(sa.text(f"EXPLAIN QUERY PLAN {compiled}")).all()
         else:
@@ -258,12 +264,12 @@ def test_looking_for_what_is_due_reads_only_what_is_pending(at: Installation) ->
     assert "ix_webhook_deliveries_pending" in str(plan)
 
 
-def test_settling_tells_when_it_is_reported(at: Installation, by: Actor, deliveries: Deliveries) -> None:
+def test_settling_tells_when_it_is_reported(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
     """A request that waited for the end of its grace time is told of like any other."""
     policy = Policy(grace_seconds=1000)
-    [request] = submit(at, by, asked(at, by, policy=policy))
+    [request] = submit(installation, by, asked(installation, by, policy=policy))
     assert told(deliveries) == [("accepted", "accepted")]
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         found = deletion.get(session, request.id)
         assert found.held_until is not None
         found.held_until -= datetime.timedelta(seconds=1001)

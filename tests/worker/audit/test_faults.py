@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
 from app.db.tables import Dataset, Model
-from app.installation import Installation
+from app.installations import Installation
 from app.rows.row_store import RowStore
 from lethe.proof.audit import AuditPlan
 from lethe.proof.mechanism import Mechanism
@@ -122,8 +122,8 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(isolated, "_FORKER", _Here())
 
 
-def _forget_pauses(at: Installation) -> None:
-    with at.database.writing() as session:
+def _forget_pauses(installation: Installation) -> None:
+    with installation.database.writing() as session:
         session.execute(sa.update(Model).values(not_before=None))
         session.execute(sa.update(Dataset).values(not_before=None))
 
@@ -148,8 +148,8 @@ def _beside(slot: int) -> int:
 class Stale:
     """What the runs of a worker read, if it is kept from a time when everybody was there."""
 
-    def __init__(self, at: Installation, dataset_id: str) -> None:
-        rows = rows_of(at, dataset_id)
+    def __init__(self, installation: Installation, dataset_id: str) -> None:
+        rows = rows_of(installation, dataset_id)
         self._features, self._labels = rows.features, rows.labels
 
     def mapped(self, patch: pytest.MonkeyPatch) -> None:
@@ -162,13 +162,13 @@ class Stale:
         patch.setattr(chain, "_opened", lambda x, y, **named: opened(self._features, self._labels, **named))
 
 
-def _assert_open(at: Installation, get: Get, model_id: str, request_id: str, code: str) -> None:
+def _assert_open(installation: Installation, get: Get, model_id: str, request_id: str, code: str) -> None:
     """The last run failed, of a code, and there is nothing that came of it."""
     [last] = get("/runs?limit=1")["items"]
     assert (last["status"], last["error_code"]) == ("failed", code)
     model = get(f"/models/{model_id}")
     assert (model["live_version"], model["error_code"]) == (1, code)
-    assert len(at.weights.version_ids()) == 1
+    assert len(installation.weights.version_ids()) == 1
     assert get(f"/deletion-requests/{request_id}")["status"] == "accepted"
 
 
@@ -191,7 +191,7 @@ def test_a_run_that_fails_its_audit_publishes_nothing(
     fault: str,
     batches: dict[str, int],
     gateway: TestClient,
-    at: Installation,
+    installation: Installation,
     new_dataset: Make,
     new_model: Make,
     forget: Make,
@@ -209,12 +209,12 @@ def test_a_run_that_fails_its_audit_publishes_nothing(
     with monkeypatch.context() as patch:
         BATCHED[fault](patch)
         for _ in range(2):
-            assert runner.run_next(at, worker="w") is True
-            _assert_open(at, get, model["id"], request["id"], "audit_failed")
+            assert runner.run_next(installation, worker="w") is True
+            _assert_open(installation, get, model["id"], request["id"], "audit_failed")
             [last] = get("/runs?limit=1")["items"]
             assert last["audit"]["findings"]
             assert not batches or "schedule" in last["audit"]["findings"]
-            _forget_pauses(at)
+            _forget_pauses(installation)
         assert "audit.failed" in "".join(capfd.readouterr())
     assert work() == 1
     done = get(f"/deletion-requests/{request['id']}")
@@ -222,7 +222,7 @@ def test_a_run_that_fails_its_audit_publishes_nothing(
     [certified] = get(f"/deletion-requests/{request['id']}/certificate")["certificates"]
     assert gateway.post("/v1/certificates:verify", json={"jws": certified["jws"]}).json()["valid"] is True
     assert get("/runs?limit=1")["items"][0]["audit"]["findings"] == []
-    assert_all_done_once(at)
+    assert_all_done_once(installation)
 
 
 @pytest.mark.usefixtures("here")
@@ -237,7 +237,7 @@ def test_a_run_that_fails_its_audit_publishes_nothing(
 def test_a_run_on_other_rows_publishes_nothing(
     fault: str,
     code: str,
-    at: Installation,
+    installation: Installation,
     new_dataset: Make,
     new_model: Make,
     forget: Make,
@@ -249,27 +249,27 @@ def test_a_run_on_other_rows_publishes_nothing(
     completes once it is gone."""
     dataset = new_dataset()
     model = new_model(dataset["id"], noise_scale=0.02)
-    stale = Stale(at, dataset["id"])
+    stale = Stale(installation, dataset["id"])
     assert work() == 1
-    [slot] = slots_of(at, dataset["id"], "p3")
+    [slot] = slots_of(installation, dataset["id"], "p3")
     request = forget("p3")
     plant = {"nothing nulled": _null_nothing, "an old copy": stale.mapped, "an old copy in memory": stale.resident}[
         fault
     ]
     with monkeypatch.context() as patch:
         plant(patch)
-        assert runner.run_next(at, worker="w") is True
-        _assert_open(at, get, model["id"], request["id"], code)
-    _forget_pauses(at)
+        assert runner.run_next(installation, worker="w") is True
+        _assert_open(installation, get, model["id"], request["id"], code)
+    _forget_pauses(installation)
     assert work() == 1
     assert get(f"/deletion-requests/{request['id']}")["status"] == "completed"
-    assert not rows_of(at, dataset["id"]).features[slot].any()
-    assert_all_done_once(at)
+    assert not rows_of(installation, dataset["id"]).features[slot].any()
+    assert_all_done_once(installation)
 
 
 @pytest.mark.usefixtures("here")
 def test_erasing_somebody_else_is_noticed(
-    at: Installation,
+    installation: Installation,
     new_dataset: Make,
     new_model: Make,
     forget: Make,
@@ -282,22 +282,22 @@ def test_erasing_somebody_else_is_noticed(
     dataset = new_dataset()
     model = new_model(dataset["id"], noise_scale=0.02)
     assert work() == 1
-    [slot] = slots_of(at, dataset["id"], "p3")
+    [slot] = slots_of(installation, dataset["id"], "p3")
     request = forget("p3")
     with monkeypatch.context() as patch:
         _null_neighbours(patch)
-        assert runner.run_next(at, worker="w") is True
-    _assert_open(at, get, model["id"], request["id"], "run_differs_from_plan")
-    assert rows_of(at, dataset["id"]).features[[slot, _beside(slot)]].any(axis=1).all()
-    _forget_pauses(at)
+        assert runner.run_next(installation, worker="w") is True
+    _assert_open(installation, get, model["id"], request["id"], "run_differs_from_plan")
+    assert rows_of(installation, dataset["id"]).features[[slot, _beside(slot)]].any(axis=1).all()
+    _forget_pauses(installation)
     assert work() == 1
     assert get(f"/deletion-requests/{request['id']}")["status"] == "completed"
-    assert rows_of(at, dataset["id"]).features[[slot, _beside(slot)]].any(axis=1).tolist() == [False, True]
-    assert_all_done_once(at)
+    assert rows_of(installation, dataset["id"]).features[[slot, _beside(slot)]].any(axis=1).tolist() == [False, True]
+    assert_all_done_once(installation)
 
 
 def test_a_run_without_its_audit_publishes_nothing(
-    at: Installation, new_dataset: Make, new_model: Make, get: Get, monkeypatch: pytest.MonkeyPatch
+    installation: Installation, new_dataset: Make, new_model: Make, get: Get, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run whose lanes were left out, or were fewer than planned, is not published."""
     model = new_model(new_dataset()["id"])
@@ -309,20 +309,20 @@ def test_a_run_without_its_audit_publishes_nothing(
 
         with monkeypatch.context() as patch:
             patch.setattr(isolated, "run", run)
-            assert runner.run_next(at, worker="w") is True
+            assert runner.run_next(installation, worker="w") is True
         assert get(f"/models/{model['id']}")["error_code"] == "run_differs_from_plan"
-        _forget_pauses(at)
-    assert runner.run_next(at, worker="w") is True
+        _forget_pauses(installation)
+    assert runner.run_next(installation, worker="w") is True
     assert get(f"/models/{model['id']}")["live_version"] == 1
 
 
 @pytest.mark.usefixtures("here")
 def test_a_model_without_lanes_is_not_audited(
-    at: Installation, new_dataset: Make, new_model: Make, get: Get, work: Callable[[], int]
+    installation: Installation, new_dataset: Make, new_model: Make, get: Get, work: Callable[[], int]
 ) -> None:
     """A model that is asked for with no lanes runs without, and says so."""
     model = new_model(new_dataset()["id"], audit={"lanes": 0})
     assert work() == 1
     assert get("/runs?limit=1")["items"][0]["audit"] is None
     assert get(f"/models/{model['id']}")["audit"]["last"] is None
-    assert_all_done_once(at)
+    assert_all_done_once(installation)

@@ -13,12 +13,12 @@ import sqlalchemy as sa
 from fastapi.testclient import TestClient
 from pydantic import SecretStr
 
-from app import accounting_main, installation, key_checks
+from app import accounting_main, installations, key_checks
 from app.config import Settings
 from app.db import migrate
 from app.db.tables import ApiKey, DeletionRequest
 from app.errors import InstallationMismatch
-from app.installation import Installation
+from app.installations import Installation
 from app.keys import KeyEncryptionFile
 from app.vault.sealing import Sealed
 from tests.faults.processes import CELERY_WORKER, LETHE, environment_of
@@ -46,40 +46,40 @@ def elsewhere(settings: Settings, folder: Path) -> Settings:
     return settings.model_copy(update={"data_dir": folder, "database_url": SecretStr(settings.resolved_database_url())})
 
 
-def keys_in_force(at: Installation) -> int:
-    with at.database.engine.connect() as connection:
+def keys_in_force(installation: Installation) -> int:
+    with installation.database.engine.connect() as connection:
         return connection.scalar(sa.select(sa.func.count()).select_from(ApiKey.__table__)) or 0
 
 
 @pytest.mark.parametrize("is_there", [False, True])
-def test_an_empty_data_folder_is_nobodys(at: Installation, tmp_path: Path, is_there: bool) -> None:
+def test_an_empty_data_folder_is_nobodys(installation: Installation, tmp_path: Path, is_there: bool) -> None:
     """Whoever starts on somebody's database with an empty data folder is refused, and nothing is made anywhere."""
-    before, other = keys_in_force(at), elsewhere(at.settings, tmp_path / "other")
+    before, other = keys_in_force(installation), elsewhere(installation.settings, tmp_path / "other")
     if is_there:
         other.data_dir.mkdir(mode=0o700)
     with pytest.raises(InstallationMismatch, match=r"subject\.key is missing"):
-        installation.set_up(other)
+        installations.set_up(other)
     assert list(other.data_dir.rglob("*")) == []
     assert other.data_dir.exists() is is_there
-    assert keys_in_force(at) == before
+    assert keys_in_force(installation) == before
 
 
-def test_keys_of_another_installation(at: Installation, tmp_path: Path) -> None:
+def test_keys_of_another_installation(installation: Installation, tmp_path: Path) -> None:
     """Whoever has the whole data folder of another installation is refused, and the database stays as it is."""
     own = Settings(data_dir=tmp_path / "own")
-    installation.set_up(own)
-    before = keys_in_force(at)
+    installations.set_up(own)
+    before = keys_in_force(installation)
     with pytest.raises(InstallationMismatch, match=r"subject\.key"):
-        installation.set_up(elsewhere(at.settings, own.data_dir))
-    with pytest.raises(InstallationMismatch), installation.opened(elsewhere(at.settings, own.data_dir)):
+        installations.set_up(elsewhere(installation.settings, own.data_dir))
+    with pytest.raises(InstallationMismatch), installations.opened(elsewhere(installation.settings, own.data_dir)):
         pass
-    assert keys_in_force(at) == before
+    assert keys_in_force(installation) == before
 
 
 def test_an_empty_database_beside_a_full_data_folder(settings: Settings, new_url: str) -> None:
     """A data folder that belongs to an installation does not begin anew on an empty database: it would hold nobody."""
     with pytest.raises(InstallationMismatch, match="empty"):
-        installation.set_up(settings.model_copy(update={"database_url": SecretStr(new_url)}))
+        installations.set_up(settings.model_copy(update={"database_url": SecretStr(new_url)}))
 
 
 @pytest.mark.parametrize(
@@ -95,11 +95,13 @@ def test_an_empty_database_beside_a_full_data_folder(settings: Settings, new_url
     ],
     ids=["serve", "serve-accounting", "migrate", "up", "rotate-key", "worker", "celery"],
 )
-def test_commands_end_in_one_sentence(at: Installation, tmp_path: Path, command: tuple[str | Path, ...]) -> None:
+def test_commands_end_in_one_sentence(
+    installation: Installation, tmp_path: Path, command: tuple[str | Path, ...]
+) -> None:
     """Whatever is started with other keys than its database's says which in a line, and ends with exit code 1."""
-    shutil.copytree(at.settings.data_dir / "keys", tmp_path / "other" / "keys")
+    shutil.copytree(installation.settings.data_dir / "keys", tmp_path / "other" / "keys")
     Changed(tmp_path / "other" / "keys" / "subject.key")
-    named = {"database_url": at.settings.resolved_database_url(), "broker_url": "redis://127.0.0.1:1/0"}
+    named = {"database_url": installation.settings.resolved_database_url(), "broker_url": "redis://127.0.0.1:1/0"}
     environment = environment_of(tmp_path / "other", **named)
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
     assert ended.returncode == 1
@@ -114,19 +116,19 @@ def test_one_changed_character_at_start(settings: Settings, name: str) -> None:
     """Nothing starts with a key in which one character is another, and the key is named."""
     changed = Changed(settings.data_dir / "keys" / name)
     with pytest.raises(InstallationMismatch, match=name):
-        installation.set_up(settings)
+        installations.set_up(settings)
     for read_only in (False, True):
-        with pytest.raises(InstallationMismatch, match=name), installation.opened(settings, read_only=read_only):
+        with pytest.raises(InstallationMismatch, match=name), installations.opened(settings, read_only=read_only):
             pass
     changed.put_back()
-    installation.set_up(settings)
+    installations.set_up(settings)
 
 
 @pytest.mark.parametrize("name", KEYS)
 def test_one_changed_character_while_it_runs(
     settings: Settings,
     gateway: TestClient,
-    at: Installation,
+    installation: Installation,
     new_dataset: Make,
     forget: Make,
     work: Callable[[], int],
@@ -147,39 +149,41 @@ def test_one_changed_character_while_it_runs(
         assert {(one.status_code, one.json()["code"]) for one in answers} == {(503, "installation_mismatch")}
         assert all(int(one.headers["retry-after"]) > 0 for one in answers)
         assert not any(name in one.text for one in answers)
-        assert not runner.run_next(at, worker="test")
+        assert not runner.run_next(installation, worker="test")
         changed.put_back()
         assert accounting.get("/readyz").status_code == 200
     assert work() == 1
     assert gateway.get(f"/v1/deletion-requests/{waiting['id']}").json()["status"] == "completed"
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         assert session.scalar(sa.select(sa.func.count()).select_from(DeletionRequest)) == 1
 
 
-def test_a_database_of_somebody_else_while_it_runs(at: Installation, gateway: TestClient) -> None:
+def test_a_database_of_somebody_else_while_it_runs(installation: Installation, gateway: TestClient) -> None:
     """A database that became another installation's is noticed within a second."""
-    with at.database.engine.begin() as connection:
+    with installation.database.engine.begin() as connection:
         connection.execute(sa.text("UPDATE installation_identity SET id = 'ins_other'"))
-    at.database.guard(_renewed(at))
-    with pytest.raises(InstallationMismatch), at.database.reading():
+    installation.database.guard(_renewed(installation))
+    with pytest.raises(InstallationMismatch), installation.database.reading():
         pass
 
 
-def test_people_that_were_stored_under_another_key(at: Installation, gateway: TestClient, new_dataset: Make) -> None:
+def test_people_that_were_stored_under_another_key(
+    installation: Installation, gateway: TestClient, new_dataset: Make
+) -> None:
     """A dataset whose references were made with another key is told from one that does not hold somebody."""
     dataset_id = new_dataset()["id"]
-    with at.database.engine.begin() as connection:
+    with installation.database.engine.begin() as connection:
         connection.execute(sa.text("UPDATE datasets SET references_check = 'f00'"))
     with pytest.raises(InstallationMismatch, match=dataset_id):
-        installation.set_up(at.settings)
-    at.database.guard(_renewed(at))
-    with pytest.raises(InstallationMismatch), at.database.reading():
+        installations.set_up(installation.settings)
+    installation.database.guard(_renewed(installation))
+    with pytest.raises(InstallationMismatch), installation.database.reading():
         pass
 
 
-def _renewed(at: Installation) -> Callable[[], None]:
+def _renewed(installation: Installation) -> Callable[[], None]:
     """A guard that has not asked the database yet, as each is after a second."""
-    return installation._guard(at.settings, at.database, at.keys).check
+    return installations._guard(installation.settings, installation.database, installation.keys).check
 
 
 @pytest.mark.parametrize("owner", [None, "ins_other"])
@@ -192,7 +196,7 @@ def test_a_data_folder_that_is_not_the_databases(
     was = mark.read_text()
     mark.unlink() if owner is None else mark.write_text(owner)
     with pytest.raises(InstallationMismatch, match="data folder"):
-        installation.set_up(settings)
+        installations.set_up(settings)
     assert gateway.get("/readyz").status_code == 503
     mark.write_text(was)
     assert gateway.get("/readyz").status_code == 200
@@ -201,41 +205,43 @@ def test_a_data_folder_that_is_not_the_databases(
 def test_a_store_of_another_installation(settings: Settings, tmp_path: Path) -> None:
     """A folder of rows and weights that another installation uses is refused."""
     store = str(tmp_path / "store")
-    installation.set_up(settings.model_copy(update={"store_url": store}))
+    installations.set_up(settings.model_copy(update={"store_url": store}))
     another = Settings(data_dir=tmp_path / "another", store_url=store)
     with pytest.raises(InstallationMismatch, match="store"):
-        installation.set_up(another)
+        installations.set_up(another)
     assert not (tmp_path / "another" / "keys").exists()
 
 
-def _prepare(at: Installation, key: KeyEncryptionFile) -> None:
-    key.prepare_rotation(_id(at))
+def _prepare(installation: Installation, key: KeyEncryptionFile) -> None:
+    key.prepare_rotation(_id(installation))
 
 
-def _accept(at: Installation, key: KeyEncryptionFile) -> None:
-    key_checks.accept(at.database, [*key.check_values(_id(at)), key.prepare_rotation(_id(at))])
+def _accept(installation: Installation, key: KeyEncryptionFile) -> None:
+    key_checks.accept(
+        installation.database, [*key.check_values(_id(installation)), key.prepare_rotation(_id(installation))]
+    )
 
 
 def _begin(_at: Installation, key: KeyEncryptionFile) -> None:
     key.begin_rotation()
 
 
-def _rewrap(at: Installation, _key: KeyEncryptionFile) -> None:
-    for sealed in installation._all_sealed(at.settings):
+def _rewrap(installation: Installation, _key: KeyEncryptionFile) -> None:
+    for sealed in installations._all_sealed(installation.settings):
         if isinstance(sealed, Sealed):
             sealed.rewrap()
 
 
-def _rewrap_rest(at: Installation, _key: KeyEncryptionFile) -> None:
-    at.vault.rewrap()
+def _rewrap_rest(installation: Installation, _key: KeyEncryptionFile) -> None:
+    installation.vault.rewrap()
 
 
 def _end(_at: Installation, key: KeyEncryptionFile) -> None:
     key.end_rotation()
 
 
-def _id(at: Installation) -> str:
-    known = key_checks.of_database(at.database)
+def _id(installation: Installation) -> str:
+    known = key_checks.of_database(installation.database)
     assert known is not None
     return known.id
 
@@ -245,20 +251,20 @@ _STEPS = (_prepare, _accept, _begin, _rewrap, _rewrap_rest, _end)
 
 @pytest.mark.parametrize("done", range(len(_STEPS) + 1))
 def test_a_rotation_cut_off_anywhere(
-    settings: Settings, gateway: TestClient, at: Installation, forget: Make, done: int
+    settings: Settings, gateway: TestClient, installation: Installation, forget: Make, done: int
 ) -> None:
     """Wherever a change of the key-encryption key was cut off, the service runs and starts; run again, it ends."""
     request = forget("p1", external_id="case 7")
-    key = installation.key_encryption_of(settings)
-    before = key.check_values(_id(at))
+    key = installations.key_encryption_of(settings)
+    before = key.check_values(_id(installation))
     for step in _STEPS[:done]:
-        step(at, key)
+        step(installation, key)
         assert gateway.get("/readyz").status_code == 200
-    installation.set_up(settings)
-    installation.rotate_key_encryption_key(settings)
-    installation.set_up(settings)
+    installations.set_up(settings)
+    installations.rotate_key_encryption_key(settings)
+    installations.set_up(settings)
     assert gateway.get(f"/v1/deletion-requests/{request['id']}").json()["external_id"] == "case 7"
-    known = key_checks.of_database(at.database)
+    known = key_checks.of_database(installation.database)
     assert known is not None
     assert known.check_values["kek"] == key.check_values(known.id) != before
     assert {path.name for path in (settings.data_dir / "keys").iterdir()} == {*KEYS, "admin.key"}
@@ -270,7 +276,7 @@ def test_everything_is_for_its_owner_only(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         settings.data_dir.mkdir(parents=True, mode=0o755)
-        installation.set_up(settings)
+        installations.set_up(settings)
         with TestClient(installation_main(settings)) as client:
             client.get("/readyz")
             modes = {path: path.stat().st_mode & 0o777 for folder in tmp_path.iterdir() for path in folder.rglob("*")}
@@ -294,14 +300,14 @@ def test_what_was_opened_to_others_is_closed(settings: Settings, capfd: pytest.C
         opened.append(settings.data_dir / "lethe.db")
     for path in opened:
         path.chmod(0o755)
-    with installation.opened(settings):
+    with installations.opened(settings):
         assert [path.stat().st_mode & 0o077 for path in opened] == [0] * len(opened)
     said = capfd.readouterr()
     assert (said.out + said.err).count("installation.closed_to_others") == len(opened)
 
 
 @pytest.mark.parametrize("revision", ["0001", "0004"])
-def test_a_database_from_before_the_first_release(at: Installation, new_url: str, revision: str) -> None:
+def test_a_database_from_before_the_first_release(installation: Installation, new_url: str, revision: str) -> None:
     """A database that no release made ends in a sentence."""
     engine = sa.create_engine(new_url.replace("postgresql://", "postgresql+psycopg://"))
     with engine.begin() as connection:
@@ -309,17 +315,17 @@ def test_a_database_from_before_the_first_release(at: Installation, new_url: str
         connection.execute(sa.text("CREATE TABLE deletion_requests (id VARCHAR)"))
         connection.execute(sa.text("INSERT INTO alembic_version VALUES (:revision)"), {"revision": revision})
     engine.dispose()
-    ended = migrated(at.settings.data_dir.parent / "other", new_url)
+    ended = migrated(installation.settings.data_dir.parent / "other", new_url)
     assert ended == f"database_unreadable: The database is from before the first release of Lethe (schema {revision})"
 
 
-def test_a_database_of_a_newer_release(at: Installation) -> None:
+def test_a_database_of_a_newer_release(installation: Installation) -> None:
     """A database that is newer than the code ends in a sentence, and stays as it is."""
-    with at.database.engine.begin() as connection:
+    with installation.database.engine.begin() as connection:
         connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
-    ended = migrated(at.settings.data_dir, at.settings.resolved_database_url())
+    ended = migrated(installation.settings.data_dir, installation.settings.resolved_database_url())
     assert ended == "database_unreadable: The database is of a newer release of Lethe (schema 9999); run that one."
-    assert not migrate.is_current(at.database.engine)
+    assert not migrate.is_current(installation.database.engine)
 
 
 def migrated(data_dir: Path, url: str) -> str:

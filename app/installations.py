@@ -14,7 +14,7 @@ from app.accounting import earlier
 from app.config import Settings
 from app.db import Database, migrate, reader
 from app.db.migrate import Schema
-from app.dispatch import Bell, bell
+from app.dispatch import Notifier, notifier
 from app.errors import DatabaseUnreadable, InstallationMismatch, RestoreUnfinished
 from app.key_checks import Guard, Place
 from app.keys import KeyEncryptionFile, KeyEncryptionKeyLost, Keys, read_or_create
@@ -44,7 +44,7 @@ class Installation:
     rows: RowStore
     weights: WeightStore
     vault: Vault
-    bell: Bell
+    notifier: Notifier
 
 
 @contextmanager
@@ -81,7 +81,7 @@ def opened(
             rows=_rows(settings),
             weights=WeightStore(_sealed(settings, "weights")),
             vault=vault,
-            bell=bell(settings),
+            notifier=notifier(settings),
         )
     finally:
         database.close()

@@ -13,9 +13,9 @@ from fastapi.testclient import TestClient
 from app.config import Settings
 from app.db import now
 from app.db.tables import Dataset, IdempotentAnswer, Version
-from app.installation import Installation
-from app.operations import chores
-from app.operations.chores import Chore, Chores
+from app.installations import Installation
+from app.operations import periodic_jobs
+from app.operations.periodic_jobs import PeriodicJob, PeriodicJobs
 from app.vault.files import locked
 from tests.faults.processes import wait_until
 from tests.stored import flipped, rows_of
@@ -25,15 +25,20 @@ Make = Callable[..., dict[str, Any]]
 DAY = datetime.timedelta(days=1)
 
 
-def statuses(at: Installation) -> list[str]:
+def statuses(installation: Installation) -> list[str]:
     """Of all versions, oldest first."""
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         return list(session.scalars(sa.select(Version.status).order_by(Version.number)))
 
 
 @pytest.fixture
 def superseded(
-    at: Installation, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int], monkeypatch: Any
+    installation: Installation,
+    new_dataset: Make,
+    new_model: Make,
+    forget: Make,
+    work: Callable[[], int],
+    monkeypatch: Any,
 ) -> str:
     """The id of a version that was superseded by a worker that died before it destroyed it."""
     new_model(new_dataset()["id"])
@@ -41,76 +46,79 @@ def superseded(
     forget("p1")
     monkeypatch.setattr(runner, "destroy_unneeded", lambda at: None)
     work()
-    assert statuses(at) == ["retired", "live"]
-    with at.database.reading() as session:
+    assert statuses(installation) == ["retired", "live"]
+    with installation.database.reading() as session:
         return session.scalars(sa.select(Version.id).where(Version.status == "retired")).one()
 
 
-def test_a_slow_store_holds_up_no_writer(at: Installation, settings: Settings, superseded: str) -> None:
+def test_a_slow_store_holds_up_no_writer(installation: Installation, settings: Settings, superseded: str) -> None:
     """While a store takes its time to destroy something, others write; when it is done, the database says so."""
     with locked(settings.data_dir / "weights" / "keys"):
-        destroying = threading.Thread(target=chores.destroy_retired, args=(at,))
+        destroying = threading.Thread(target=periodic_jobs.destroy_retired, args=(installation,))
         destroying.start()
         destroying.join(0.3)
         assert destroying.is_alive()
-        with at.database.writing() as session:
+        with installation.database.writing() as session:
             session.execute(sa.update(Dataset).values(name="written meanwhile"))
         assert destroying.is_alive()
     destroying.join(10)
-    assert statuses(at) == ["destroyed", "live"]
-    assert superseded not in at.weights.version_ids()
+    assert statuses(installation) == ["destroyed", "live"]
+    assert superseded not in installation.weights.version_ids()
 
 
-def test_what_was_destroyed_before_a_crash(at: Installation, superseded: str) -> None:
+def test_what_was_destroyed_before_a_crash(installation: Installation, superseded: str) -> None:
     """Weights that were destroyed by somebody who died before saying so are on record as destroyed afterwards; doing
     it once more changes nothing."""
-    at.weights.destroy(superseded)
+    installation.weights.destroy(superseded)
     for _ in range(2):
-        chores.destroy_retired(at)
-        chores.destroy_orphans(at)
-        assert statuses(at) == ["destroyed", "live"]
-        assert len(at.weights.version_ids()) == 1
+        periodic_jobs.destroy_retired(installation)
+        periodic_jobs.destroy_orphans(installation)
+        assert statuses(installation) == ["destroyed", "live"]
+        assert len(installation.weights.version_ids()) == 1
 
 
-def test_sweeping_rows_takes_nobodys_turn(at: Installation, new_dataset: Make) -> None:
+def test_sweeping_rows_takes_nobodys_turn(installation: Installation, new_dataset: Make) -> None:
     """Rows that no dataset claims are wiped while somebody else writes; those of a dataset stay."""
     kept = new_dataset()["id"]
     lost = new_dataset("lost")["id"]
-    rows = rows_of(at, kept)
-    with at.database.writing() as session:
+    rows = rows_of(installation, kept)
+    with installation.database.writing() as session:
         session.execute(sa.text("DELETE FROM records WHERE dataset_id = :id"), {"id": lost})
         session.execute(sa.text("DELETE FROM datasets WHERE id = :id"), {"id": lost})
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         session.execute(sa.update(Dataset).values(name="being written"))
-        chores.sweep_rows(at)
-        assert set(at.rows.stored()) == {kept, lost}  # an upload that is about to be registered looks the same
-        chores.sweep_rows(at, unclaimed_for=datetime.timedelta(0))
-    assert set(at.rows.stored()) == {kept}
-    np.testing.assert_array_equal(rows_of(at, kept).features, rows.features)
+        periodic_jobs.sweep_rows(installation)
+        assert set(installation.rows.stored()) == {
+            kept,
+            lost,
+        }  # an upload that is about to be registered looks the same
+        periodic_jobs.sweep_rows(installation, unclaimed_for=datetime.timedelta(0))
+    assert set(installation.rows.stored()) == {kept}
+    np.testing.assert_array_equal(rows_of(installation, kept).features, rows.features)
 
 
 def test_damage_that_no_run_reads_is_noticed(
-    at: Installation, new_dataset: Make, get: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
+    installation: Installation, new_dataset: Make, get: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each block is opened in its turn, unless its rows are being written; one that is damaged stops its dataset."""
     sound, damaged = new_dataset()["id"], new_dataset("damaged")["id"]
-    [block] = (at.settings.data_dir / "blocks").glob(f"{damaged}.*.sealed")
+    [block] = (installation.settings.data_dir / "blocks").glob(f"{damaged}.*.sealed")
     block.write_bytes(flipped(block.read_bytes(), 40))
-    monkeypatch.setattr(chores, "_PORTIONS", 1)
-    with at.rows.alone(damaged):
-        chores.verify_rows(at)
+    monkeypatch.setattr(periodic_jobs, "_PORTIONS", 1)
+    with installation.rows.alone(damaged):
+        periodic_jobs.verify_rows(installation)
     assert get(f"/datasets/{damaged}")["damage"] is None
     for _ in range(2):
-        chores.verify_rows(at)
+        periodic_jobs.verify_rows(installation)
         assert get(f"/datasets/{damaged}")["damage"]["kind"] == "block"
     assert get(f"/datasets/{sound}")["damage"] is None
 
 
 def test_old_answers_are_forgotten(
-    gateway: TestClient, at: Installation, new_dataset: Make, monkeypatch: pytest.MonkeyPatch
+    gateway: TestClient, installation: Installation, new_dataset: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An answer is remembered for LETHE_IDEMPOTENCY_DAYS; the same key then makes a new request."""
-    monkeypatch.setattr(chores, "_AT_ONCE", 2)
+    monkeypatch.setattr(periodic_jobs, "_AT_ONCE", 2)
     new_dataset()
 
     def ask(person: int) -> str:
@@ -120,68 +128,70 @@ def test_old_answers_are_forgotten(
         return str(answer.json()["id"])
 
     made = [ask(person) for person in range(6)]
-    with at.database.writing() as session:
+    with installation.database.writing() as session:
         for age, of in ((6.9, made[5:]), (7.1, made[:5])):
             places = [f"/v1/deletion-requests/{request_id}" for request_id in of]
             old = sa.update(IdempotentAnswer).where(IdempotentAnswer.location.in_(places))
             session.execute(old.values(created_at=now(session) - age * DAY))
     assert ask(0) == made[0]
-    chores.forget_answers(at)
-    with at.database.reading() as session:
+    periodic_jobs.forget_answers(installation)
+    with installation.database.reading() as session:
         assert list(session.scalars(sa.select(IdempotentAnswer.location))) == [f"/v1/deletion-requests/{made[5]}"]
     assert ask(5) == made[5]
     assert ask(0) != made[0]
 
 
-def test_one_that_fails_stops_no_other(settings: Settings, at: Installation, capsys: Any) -> None:
+def test_one_that_fails_stops_no_other(settings: Settings, installation: Installation, capsys: Any) -> None:
     """A chore that raises is logged by its name, without what it said; the others are done, and it is tried again when
     its time comes."""
     done: list[str] = []
 
-    def fail(at: Installation) -> None:
+    def fail(installation: Installation) -> None:
         done.append("fails")
         raise ValueError("jane.doe@example.org")
 
-    both = Chores(
+    both = PeriodicJobs(
         settings,
         [
-            Chore(name="fails", seconds=0, do=fail),
-            Chore(name="rare", seconds=3600, do=lambda at: done.append("rare")),
-            Chore(name="works", seconds=0, do=lambda at: done.append("works")),
+            PeriodicJob(name="fails", seconds=0, do=fail),
+            PeriodicJob(name="rare", seconds=3600, do=lambda at: done.append("rare")),
+            PeriodicJob(name="works", seconds=0, do=lambda at: done.append("works")),
         ],
     )
-    both.do_due(at)
-    wait_until(lambda: both.do_due(at) or min(done.count("fails"), done.count("works")) > 1)
+    both.do_due(installation)
+    wait_until(lambda: both.do_due(installation) or min(done.count("fails"), done.count("works")) > 1)
     assert (done[:3], done.count("rare")) == (["fails", "rare", "works"], 1)
     assert done.count("fails") > 1
     assert "works" in done[3:]
     said = "".join(capsys.readouterr())
-    assert "operations.chore_failed" in said
+    assert "operations.periodic_job_failed" in said
     assert "jane" not in said
 
 
-def test_they_are_done_without_being_asked(at: Installation, settings: Settings, superseded: str) -> None:
+def test_they_are_done_without_being_asked(installation: Installation, settings: Settings, superseded: str) -> None:
     """While the thread lives, what is due is done; when the block is left, it has ended."""
     before = set(threading.enumerate())
-    with Chores(settings, seconds=0.05):
-        wait_until(lambda: statuses(at) == ["destroyed", "live"], seconds=60)
+    with PeriodicJobs(settings, seconds=0.05):
+        wait_until(lambda: statuses(installation) == ["destroyed", "live"], seconds=60)
     assert "chores" not in {thread.name for thread in set(threading.enumerate()) - before}
 
 
-def test_what_is_urgent_comes_as_often(settings: Settings, at: Installation) -> None:
+def test_what_is_urgent_comes_as_often(settings: Settings, installation: Installation) -> None:
     """What is urgent is done again at its time, however long it takes."""
     done: list[float] = []
-    urgent = Chore(name="slow", seconds=0, do=lambda at: done.append(threading.Event().wait(0.1)), urgent=True)
-    slow = Chores(settings, [urgent])
+    urgent = PeriodicJob(name="slow", seconds=0, do=lambda at: done.append(threading.Event().wait(0.1)), urgent=True)
+    slow = PeriodicJobs(settings, [urgent])
     for _ in range(3):
-        slow.do_due(at)
+        slow.do_due(installation)
     assert len(done) == 3
 
 
-def test_what_takes_long_comes_less_often(settings: Settings, at: Installation) -> None:
+def test_what_takes_long_comes_less_often(settings: Settings, installation: Installation) -> None:
     """What takes long comes less often: a chore of a tenth of a second is not done again for two seconds."""
     done: list[float] = []
-    slow = Chores(settings, [Chore(name="slow", seconds=0, do=lambda at: done.append(threading.Event().wait(0.1)))])
+    slow = PeriodicJobs(
+        settings, [PeriodicJob(name="slow", seconds=0, do=lambda at: done.append(threading.Event().wait(0.1)))]
+    )
     for _ in range(5):
-        slow.do_due(at)
+        slow.do_due(installation)
     assert len(done) == 1

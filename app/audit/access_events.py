@@ -8,26 +8,26 @@ from app.audit.service import record
 from app.db import actor
 
 
-def at_subject(session: Session, *, dataset_id: str) -> None:
+def subject_looked_up(session: Session, *, dataset_id: str) -> None:
     """The session's actor asks how much a dataset holds about a person."""
     record(session, "subject.looked_up", dataset_id)
 
 
-def at_lineage(session: Session) -> None:
+def lineage_read(session: Session) -> None:
     """The session's actor asks where a person's rows went."""
     record(session, "lineage.read", actor(session).tenant_id)
 
 
-def at_requests(session: Session, *, sought_by: Iterable[str]) -> None:
+def requests_exported(session: Session, *, sought_by: Iterable[str]) -> None:
     """The session's actor is given a list of requests. `sought_by`: the names of the filters that chose them."""
     record(session, "deletion_requests.exported", actor(session).tenant_id, sought_by=sorted(sought_by))
 
 
-def at_person_asking(session: Session) -> None:
+def requests_looked_up(session: Session) -> None:
     """The session's actor asks which requests are about a person."""
     record(session, "deletion_requests.looked_up", actor(session).tenant_id)
 
 
-def at_person_suppressed(session: Session) -> None:
+def suppression_looked_up(session: Session) -> None:
     """The session's actor asks whether a person is kept out."""
     record(session, "suppressions.looked_up", actor(session).tenant_id)

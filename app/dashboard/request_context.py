@@ -15,7 +15,7 @@ from app.access.service import Caller
 from app.api.calls import WINDOW, At, Call, Known
 from app.api.intake import Intake
 from app.config import Settings
-from app.dashboard import asking, pages
+from app.dashboard import endpoints, pages
 from app.errors import FormRefused
 
 T = TypeVar("T")
@@ -25,7 +25,7 @@ _READING = frozenset({"GET", "HEAD"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Visit:
+class RequestContext:
     """One look at one page. `form_token`: what its forms must carry."""
 
     request: Request
@@ -39,49 +39,54 @@ class Visit:
 
     def may(self, endpoint: Callable[..., Any]) -> bool:
         """Whether to offer what `endpoint` of the API does."""
-        return asking.may(self.call, endpoint)
+        return endpoints.may(self.call, endpoint)
 
     def require(self, endpoint: Callable[..., Any]) -> None:
         """Raises `ScopeMissing` where a form would be shown for what cannot be asked."""
-        asking.require(self.call, endpoint)
+        endpoints.require(self.call, endpoint)
 
     def ask(self, endpoint: Callable[..., T], /, **arguments: Any) -> T:
         """What `endpoint` of the API answers; `call`, `intake`, `once` and `response` are given to it."""
-        return asking.ask(self.call, self.intake, endpoint, **arguments)
+        return endpoints.ask(self.call, self.intake, endpoint, **arguments)
 
     def page(self, template: str, /, *, status: int = 200, **shown: Any) -> HTMLResponse:
         return pages.rendered(self.request, template, status=status, **shown)
 
 
-def _opened(request: Request, at: At) -> tuple[Caller, str]:
+def _opened(request: Request, installation: At) -> tuple[Caller, str]:
     """The caller of the session, and its token. Raises `Unauthenticated`."""
     token = request.cookies.get(COOKIE, "")
-    with at.database.reading() as session:
-        caller, to_note = sessions.caller_of(session, token, settings=at.settings)
+    with installation.database.reading() as session:
+        caller, to_note = sessions.caller_of(session, token, settings=installation.settings)
     if to_note:
-        with at.database.writing(by=caller.actor, in_turn=False) as session:
+        with installation.database.writing(by=caller.actor, in_turn=False) as session:
             sessions.seen(session, token)
     return caller, token
 
 
-async def _visit(request: Request, at: At, opened: Annotated[tuple[Caller, str], Depends(_opened)]) -> Visit:
+async def _context(
+    request: Request, installation: At, opened: Annotated[tuple[Caller, str], Depends(_opened)]
+) -> RequestContext:
     caller, token = opened
     known: Known = request.app.state.known
     request.scope[WINDOW] = known.rates.count(caller)
     form_token = sessions.form_token(token)
-    visit = Visit(
-        request=request, call=Call(at=at, caller=caller), intake=request.app.state.intake, form_token=form_token
+    context = RequestContext(
+        request=request,
+        call=Call(installation=installation, caller=caller),
+        intake=request.app.state.intake,
+        form_token=form_token,
     )
-    request.state.visit = visit
+    request.state.context = context
     if request.method not in _READING:
-        await check_form(request, at.settings, form_token)
-    return visit
+        await check_form(request, installation.settings, form_token)
+    return context
 
 
-TheVisit = Annotated[Visit, Depends(_visit)]
+TheContext = Annotated[RequestContext, Depends(_context)]
 
 
-async def _form(request: Request, _visit: TheVisit) -> FormData:
+async def _form(request: Request, _context: TheContext) -> FormData:
     return await request.form()
 
 

@@ -17,7 +17,7 @@ from typing import Self
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
-from app import installation, telemetry
+from app import installations, telemetry
 from app.access import repository as access_repository
 from app.access import sessions
 from app.audit import checkpoints
@@ -29,7 +29,7 @@ from app.db import now
 from app.deletion import identity, retention, review, settling
 from app.deletion import repository as deletion_repository
 from app.errors import DatasetDamaged, Unavailable
-from app.installation import Installation
+from app.installations import Installation
 from app.operations import retirement
 from app.rows import damage, records
 from app.rows import repository as rows_repository
@@ -49,7 +49,7 @@ _LEAST_BETWEEN = 20.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chore:
+class PeriodicJob:
     """`seconds`: from the end of one time to the next; `urgent`: however long it takes."""
 
     name: str
@@ -58,60 +58,62 @@ class Chore:
     urgent: bool = False
 
 
-def destroy_retired(at: Installation) -> None:
+def destroy_retired(installation: Installation) -> None:
     """Destroy superseded weights, and say so of those that are gone."""
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         retired = catalogue_repository.retired_version_ids(session)
-    if gone := catalogue.destroy(at.weights, retired):
-        with at.database.writing() as session:
+    if gone := catalogue.destroy(installation.weights, retired):
+        with installation.database.writing() as session:
             catalogue_repository.mark_destroyed(session, version_ids=gone, at=now(session))
 
 
-def destroy_orphans(at: Installation) -> None:
+def destroy_orphans(installation: Installation) -> None:
     """Destroy weights that dead runs left: stored, but neither in service nor about to be."""
     try:
-        stored = at.weights.version_ids()  # before what is needed: a run that begins after this is not among them
+        stored = (
+            installation.weights.version_ids()
+        )  # before what is needed: a run that begins after this is not among them
     except OSError as error:
         telemetry.logger().error("registry.weights_not_listed", error=type(error).__name__)
         return
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         needed = catalogue_repository.needed_version_ids(session)
-    catalogue.destroy(at.weights, stored - needed)
+    catalogue.destroy(installation.weights, stored - needed)
 
 
-def sweep_rows(at: Installation, *, unclaimed_for: datetime.timedelta = _UNCLAIMED_FOR) -> None:
+def sweep_rows(installation: Installation, *, unclaimed_for: datetime.timedelta = _UNCLAIMED_FOR) -> None:
     """Destroy what no root on record names: what a crash, or somebody who put back files, has left of rows that are
     there, what a run was about to write when its dataset was retired, and rows that nothing has claimed for that
     long."""
-    stored = at.rows.stored()  # before what is claimed: what is uploaded after this is not among them
-    with at.database.reading() as session:
+    stored = installation.rows.stored()  # before what is claimed: what is uploaded after this is not among them
+    with installation.database.reading() as session:
         claimed, at_most = rows_repository.row_roots(session), now(session) - unclaimed_for
         gone = rows_repository.destroyed_dataset_ids(session)
     for rows_id, written_at in stored.items():
         with suppress(BlockingIOError):  # somebody is writing them
             if rows_id in claimed:
-                _settle(at, rows_id)
+                _settle(installation, rows_id)
             elif rows_id in gone or written_at <= at_most:
-                at.rows.delete(rows_id, wait=False)
+                installation.rows.delete(rows_id, wait=False)
 
 
-def _settle(at: Installation, rows_id: str) -> None:
+def _settle(installation: Installation, rows_id: str) -> None:
     """Destroy what the root on record does not name; a manifest that cannot be read destroys nothing."""
-    with at.rows.alone(rows_id, wait=False):
-        with at.database.reading() as session:  # a run that is claimed after this waits until we are done
+    with installation.rows.alone(rows_id, wait=False):
+        with installation.database.reading() as session:  # a run that is claimed after this waits until we are done
             busy = rows_repository.is_any_run_on(session, dataset_id=rows_id)
             root = None if busy else rows_repository.root(session, rows_id)
         try:
             if root is not None:
-                at.rows.settle(rows_id, root)
+                installation.rows.settle(rows_id, root)
         except DatasetDamaged as error:
-            with at.database.writing() as session:
+            with installation.database.writing() as session:
                 damage.record(session, error)
 
 
-def verify_rows(at: Installation) -> None:
+def verify_rows(installation: Installation) -> None:
     """Open some blocks of every dataset, drawn at random, so that damage to what no run reads is noticed too."""
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         sound = rows_repository.sound_datasets(session)
     portion = secrets.randbelow(_PORTIONS)
     for rows_id, num_slots in sound.items():
@@ -119,24 +121,24 @@ def verify_rows(at: Installation) -> None:
         numbers = range(num_blocks * portion // _PORTIONS, num_blocks * (portion + 1) // _PORTIONS)
         if numbers:
             with suppress(BlockingIOError):  # somebody is writing them
-                _verify(at, rows_id, numbers)
+                _verify(installation, rows_id, numbers)
 
 
-def _verify(at: Installation, rows_id: str, numbers: range) -> None:
-    with at.rows.alone(rows_id, wait=False):
-        with at.database.reading() as session:
+def _verify(installation: Installation, rows_id: str, numbers: range) -> None:
+    with installation.rows.alone(rows_id, wait=False):
+        with installation.database.reading() as session:
             root = rows_repository.root(session, rows_id)
         try:
             if root is not None:
-                at.rows.check(rows_id, root, numbers=[numbers])
+                installation.rows.check(rows_id, root, numbers=[numbers])
         except DatasetDamaged as error:
-            with at.database.writing() as session:
+            with installation.database.writing() as session:
                 damage.record(session, error)
 
 
-def forget_answers(at: Installation) -> None:
+def forget_answers(installation: Installation) -> None:
     """Forget what callers were answered so long ago that they do not repeat the call any more."""
-    lifetime = datetime.timedelta(days=at.settings.idempotency_days)
+    lifetime = datetime.timedelta(days=installation.settings.idempotency_days)
 
     def older(session: Session) -> bool:
         return access_repository.is_any_answer_older(session, than=now(session) - lifetime)
@@ -144,148 +146,152 @@ def forget_answers(at: Installation) -> None:
     def drop(session: Session) -> int:
         return access_repository.drop_answers(session, before=now(session) - lifetime, limit=_AT_ONCE)
 
-    _in_batches(at, older, drop)
+    _in_batches(installation, older, drop)
 
 
-def forget_statements(at: Installation) -> None:
+def forget_statements(installation: Installation) -> None:
     """Forget used statements of identity that have expired."""
-    _in_batches(at, identity.is_anything_to_purge, lambda session: identity.purge(session, limit=_AT_ONCE))
+    _in_batches(installation, identity.is_anything_to_purge, lambda session: identity.purge(session, limit=_AT_ONCE))
 
 
-def forget_sessions(at: Installation) -> None:
+def forget_sessions(installation: Installation) -> None:
     """Forget sessions of the dashboard that are over."""
 
     def over(session: Session) -> bool:
-        return sessions.is_anything_to_purge(session, settings=at.settings)
+        return sessions.is_anything_to_purge(session, settings=installation.settings)
 
-    _in_batches(at, over, lambda session: sessions.purge(session, settings=at.settings, limit=_AT_ONCE))
+    _in_batches(
+        installation, over, lambda session: sessions.purge(session, settings=installation.settings, limit=_AT_ONCE)
+    )
 
 
-def purge_deliveries(at: Installation) -> None:
+def purge_deliveries(installation: Installation) -> None:
     """Drop what receivers were told so long ago that nobody sends it again."""
-    keep = datetime.timedelta(days=at.settings.webhook_keep_days)
+    keep = datetime.timedelta(days=installation.settings.webhook_keep_days)
     for _ in range(_MOST_BATCHES):
-        with at.database.reading() as session:
+        with installation.database.reading() as session:
             old = webhooks.old(session, keep=keep, limit=_AT_ONCE)
         if not old:
             return
-        at.vault.destroy(delivery.letter.key for delivery in old if delivery.letter.key)
-        with at.database.writing() as session:
+        installation.vault.destroy(delivery.letter.key for delivery in old if delivery.letter.key)
+        with installation.database.writing() as session:
             webhooks_repository.drop(session, delivery_ids=[delivery.id for delivery in old])
 
 
-def purge_requests(at: Installation) -> None:
+def purge_requests(installation: Installation) -> None:
     """Keep no more of requests that have ended than the policies of their tenants say."""
     for _ in range(_MOST_BATCHES):
-        with at.database.reading() as session:
+        with installation.database.reading() as session:
             due = retention.due(session, limit=_AT_ONCE)
         if not due:
             return
-        at.vault.destroy(key for one in due for key in one.keys)
-        with at.database.writing() as session:
+        installation.vault.destroy(key for one in due for key in one.keys)
+        with installation.database.writing() as session:
             retention.forget(session, due)
 
 
-def settle(at: Installation) -> None:
+def settle(installation: Installation) -> None:
     """Complete requests that waited for the end of their grace time, or for damaged records, and for nothing else."""
 
     def ended(session: Session) -> bool:
         return bool(deletion_repository.settled(session, at=now(session), limit=1))
 
-    _in_batches(at, ended, lambda session: settling.settle(session, limit=_AT_ONCE))
+    _in_batches(installation, ended, lambda session: settling.settle(session, limit=_AT_ONCE))
 
 
-def alert(at: Installation) -> None:
+def alert(installation: Installation) -> None:
     """Tell of requests whose deadline is near or has passed."""
-    horizon = datetime.timedelta(days=at.settings.risk_days)
+    horizon = datetime.timedelta(days=installation.settings.risk_days)
 
     def untold(session: Session) -> bool:
         return bool(deletion_repository.to_alert(session, at=now(session), horizon=horizon, limit=1))
 
-    _in_batches(at, untold, lambda session: review.alert(session, horizon, limit=_AT_ONCE))
+    _in_batches(installation, untold, lambda session: review.alert(session, horizon, limit=_AT_ONCE))
 
 
-def _in_batches(at: Installation, any_there: Callable[[Session], bool], do: Callable[[Session], int]) -> None:
+def _in_batches(installation: Installation, any_there: Callable[[Session], bool], do: Callable[[Session], int]) -> None:
     """`do` as long as it finds as much as it takes, in a transaction each; nobody's turn is taken where nothing is."""
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         if not any_there(session):
             return
     for _ in range(_MOST_BATCHES):
-        with at.database.writing() as session:
+        with installation.database.writing() as session:
             if do(session) < _AT_ONCE:
                 return
 
 
-def scrub_database(at: Installation) -> None:
+def scrub_database(installation: Installation) -> None:
     """Take what was deleted or updated out of the database's files too."""
-    at.database.scrub()
+    installation.database.scrub()
 
 
-def check_database(at: Installation) -> None:
+def check_database(installation: Installation) -> None:
     """Read the whole database, so that a damaged page is noticed before somebody is told what it says."""
-    at.database.check()
+    installation.database.check()
 
 
-def verify_records(at: Installation) -> None:
+def verify_records(installation: Installation) -> None:
     """Verify some records, so that a damaged one is noticed before somebody is told that nothing is held of them."""
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         verified = records.verify_portion(session)
     if verified:
-        with at.database.writing() as session:
+        with installation.database.writing() as session:
             records.note(session, verified)
 
 
-def sign_heads(at: Installation) -> None:
+def sign_heads(installation: Installation) -> None:
     """Sign the heads of the tenants' audit logs and ledgers; they are recomputed before, without a turn to write."""
-    tombstones.require_same_database(at)
-    with at.database.reading() as session:
-        heads = checkpoints.due(session, every_seconds=at.settings.audit_checkpoint_seconds)
+    tombstones.require_same_database(installation)
+    with installation.database.reading() as session:
+        heads = checkpoints.due(session, every_seconds=installation.settings.audit_checkpoint_seconds)
     if heads:
-        with at.database.writing() as session:
-            checkpoints.checkpoint(session, at.keys, heads)
+        with installation.database.writing() as session:
+            checkpoints.checkpoint(session, installation.keys, heads)
 
 
-CHORES = (
-    Chore(name="settle", seconds=1, do=settle),
-    Chore(name="destroy_retired", seconds=10, do=destroy_retired),
-    Chore(name="destroy_of_retired", seconds=10, do=retirement.destroy),
-    Chore(name="scrub_database", seconds=10, do=scrub_database),
-    Chore(name="alert", seconds=30, do=alert),
-    Chore(name="sign_heads", seconds=30, do=sign_heads),
-    Chore(name="purge_requests", seconds=30, do=purge_requests),
-    Chore(name="verify_rows", seconds=10, do=verify_rows),
-    Chore(name="sweep_rows", seconds=60, do=sweep_rows),
-    Chore(name="destroy_orphans", seconds=300, do=destroy_orphans),
-    Chore(name="forget_statements", seconds=600, do=forget_statements),
-    Chore(name="forget_answers", seconds=600, do=forget_answers),
-    Chore(name="forget_sessions", seconds=600, do=forget_sessions),
-    Chore(name="purge_deliveries", seconds=600, do=purge_deliveries),
-    Chore(name="drop_tombstones", seconds=6 * 3600, do=tombstones.drop_old),
-    Chore(name="check_database", seconds=3600, do=check_database),
+PERIODIC_JOBS = (
+    PeriodicJob(name="settle", seconds=1, do=settle),
+    PeriodicJob(name="destroy_retired", seconds=10, do=destroy_retired),
+    PeriodicJob(name="destroy_of_retired", seconds=10, do=retirement.destroy),
+    PeriodicJob(name="scrub_database", seconds=10, do=scrub_database),
+    PeriodicJob(name="alert", seconds=30, do=alert),
+    PeriodicJob(name="sign_heads", seconds=30, do=sign_heads),
+    PeriodicJob(name="purge_requests", seconds=30, do=purge_requests),
+    PeriodicJob(name="verify_rows", seconds=10, do=verify_rows),
+    PeriodicJob(name="sweep_rows", seconds=60, do=sweep_rows),
+    PeriodicJob(name="destroy_orphans", seconds=300, do=destroy_orphans),
+    PeriodicJob(name="forget_statements", seconds=600, do=forget_statements),
+    PeriodicJob(name="forget_answers", seconds=600, do=forget_answers),
+    PeriodicJob(name="forget_sessions", seconds=600, do=forget_sessions),
+    PeriodicJob(name="purge_deliveries", seconds=600, do=purge_deliveries),
+    PeriodicJob(name="drop_tombstones", seconds=6 * 3600, do=tombstones.drop_old),
+    PeriodicJob(name="check_database", seconds=3600, do=check_database),
 )
 """What workers do."""
 
 OF_GATEWAYS = (
-    Chore(name="record_tombstones", seconds=1, do=tombstones.record, urgent=True),
-    Chore(name="verify_records", seconds=10, do=verify_records),
-    Chore(name="verify_tombstones", seconds=60, do=verification.verify_on_schedule),
-    Chore(name="check_database", seconds=3600, do=check_database),
+    PeriodicJob(name="record_tombstones", seconds=1, do=tombstones.record, urgent=True),
+    PeriodicJob(name="verify_records", seconds=10, do=verify_records),
+    PeriodicJob(name="verify_tombstones", seconds=60, do=verification.verify_on_schedule),
+    PeriodicJob(name="check_database", seconds=3600, do=check_database),
 )
 """What is done wherever requests come in, though all workers be dead."""
 
 
-class Chores:
+class PeriodicJobs:
     """Does the chores, in a thread of its own, for as long as the block lasts or the process lives.
 
     They go on while a run takes hours. What fails, or cannot reach the database, is tried again the next time; the
     others are done.
     """
 
-    def __init__(self, settings: Settings, chores: Sequence[Chore] = CHORES, *, seconds: float = 1.0) -> None:
+    def __init__(
+        self, settings: Settings, periodic_jobs: Sequence[PeriodicJob] = PERIODIC_JOBS, *, seconds: float = 1.0
+    ) -> None:
         self._settings = settings
-        self._chores = chores
+        self._chores = periodic_jobs
         self._seconds = seconds
-        self._next = dict.fromkeys((chore.name for chore in chores), 0.0)
+        self._next = dict.fromkeys((job.name for job in periodic_jobs), 0.0)
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._work, name="chores", daemon=True)
 
@@ -306,29 +312,29 @@ class Chores:
         self._stopped.set()
         self._thread.join()
 
-    def do_due(self, at: Installation) -> None:
+    def do_due(self, installation: Installation) -> None:
         """Do those whose time has come; never raises."""
-        for chore in self._chores:
-            if time.monotonic() < self._next[chore.name] or self._stopped.is_set():
+        for job in self._chores:
+            if time.monotonic() < self._next[job.name] or self._stopped.is_set():
                 continue
             began = time.monotonic()
             try:
-                chore.do(at)
+                job.do(installation)
             except Exception as error:  # noqa: BLE001  one that fails must not stop the others
                 lost = isinstance(error, OperationalError | Unavailable)
                 log = telemetry.logger().warning if lost else telemetry.logger().error
-                log("operations.chore_failed", chore=chore.name, error=type(error).__name__)
+                log("operations.periodic_job_failed", job=job.name, error=type(error).__name__)
             ended = time.monotonic()
-            least = 0.0 if chore.urgent else _LEAST_BETWEEN * (ended - began)
-            self._next[chore.name] = ended + max(chore.seconds, least)
+            least = 0.0 if job.urgent else _LEAST_BETWEEN * (ended - began)
+            self._next[job.name] = ended + max(job.seconds, least)
 
     def _work(self) -> None:
         while not self._stopped.is_set():
             try:
-                with installation.opened(self._settings) as at:
+                with installations.opened(self._settings) as installation:
                     while not self._stopped.is_set():
-                        self.do_due(at)
+                        self.do_due(installation)
                         self._stopped.wait(self._seconds)
             except Exception as error:  # noqa: BLE001  nothing was set up yet
-                telemetry.logger().warning("operations.chores_not_begun", error=type(error).__name__)
+                telemetry.logger().warning("operations.periodic_jobs_not_begun", error=type(error).__name__)
                 self._stopped.wait(10 * self._seconds)

@@ -35,7 +35,7 @@ _LEASE_MARGIN = datetime.timedelta(seconds=20)
 """For what an attempt takes besides sending."""
 
 
-class Courier:
+class Dispatcher:
     """Sends what is due, from now until `close`.
 
     `dialects`: by the source of a request, for those whose callbacks are not ours to design.

@@ -13,9 +13,9 @@ from app.access.service import Scope
 from app.config import Settings
 from app.db import Actor
 from app.db.tables import DeletionRequest, WebhookDelivery
-from app.installation import Installation
+from app.installations import Installation
 from app.main import create_app
-from app.webhooks import courier, schedule
+from app.webhooks import dispatcher, schedule
 from lethe import webhooks
 from tests.app.webhooks import servers
 from tests.faults.processes import wait_until
@@ -82,7 +82,7 @@ def test_from_the_request_to_the_receiver(
 
 @pytest.fixture
 def looks_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(courier, "_POLL_SECONDS", 600.0)
+    monkeypatch.setattr(dispatcher, "_POLL_SECONDS", 600.0)
 
 
 @pytest.mark.usefixtures("looks_rarely")
@@ -230,7 +230,7 @@ def test_callers_who_may_not_know_are_told_when_everybody_is(
     new_dataset: Make,
     forget: Make,
     work: Callable[[], int],
-    at: Installation,
+    installation: Installation,
     by: Actor,
     receiving: Receiving,
     deliveries: Deliveries,
@@ -241,7 +241,7 @@ def test_callers_who_may_not_know_are_told_when_everybody_is(
     new_dataset()
     assert gateway.patch("/v1/tenant", json={"policy": {"report_seconds": 3600}}).status_code == 200
     key = access.new_key()
-    with at.database.writing(by=by) as session:
+    with installation.database.writing(by=by) as session:
         access.add_key(session, name="app", key=key, scopes=[Scope.REQUESTS_WRITE, Scope.REQUESTS_READ])
     app = {"Authorization": f"Bearer {key}"}
     with receiving() as receiver, receiving() as of_an_officer:
@@ -261,7 +261,7 @@ def test_callers_who_may_not_know_are_told_when_everybody_is(
             assert gateway.get(f"/v1/webhook-deliveries/{end.id}", headers=app).status_code == 404
         let_time_pass()
         told = receiver.got(4)[2:]
-    with at.database.reading() as session:
+    with installation.database.reading() as session:
         requests = {one.id: one for one in session.scalars(sa.select(DeletionRequest))}
     for body in told:
         request = requests[body["data"]["id"]]

@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.accounting import pace
-from app.accounting.pace import Pace
+from app.accounting import runtime_estimates
+from app.accounting.runtime_estimates import RuntimeEstimate
 from app.db.tables import Model
-from app.installation import Installation
+from app.installations import Installation
 
 
 @given(per_run=st.floats(0, 100), per_step=st.floats(1e-6, 1), steps=st.lists(st.integers(1, 10**5), min_size=2))
 def test_a_line_is_found_again(per_run: float, per_step: float, steps: list[int]) -> None:
     """Runs that take a constant and so much per step give both back; of one length, the same time for that length."""
-    found = Pace.through([(taken, per_run + per_step * taken) for taken in steps])
+    found = RuntimeEstimate.through([(taken, per_run + per_step * taken) for taken in steps])
     assert found is not None
     assert found.runs == len(steps)
     for taken in steps:
@@ -26,29 +26,29 @@ def test_a_line_is_found_again(per_run: float, per_step: float, steps: list[int]
 @given(measured=st.lists(st.tuples(st.integers(1, 10**6), st.floats(0, 10**6)), min_size=1))
 def test_nothing_takes_less_than_nothing(measured: list[tuple[int, float]]) -> None:
     """Whatever was measured, no run and no step has negative seconds."""
-    found = Pace.through(measured)
+    found = RuntimeEstimate.through(measured)
     assert found is not None
     assert min(found.seconds_per_run, found.seconds_per_step) >= 0
 
 
 def test_a_batch_of_runs_pays_for_each() -> None:
     """The time that a run takes whatever its length is paid for every run."""
-    assert Pace(seconds_per_run=2.0, seconds_per_step=0.5, runs=3).seconds(10, runs=4) == 13.0
+    assert RuntimeEstimate(seconds_per_run=2.0, seconds_per_step=0.5, runs=3).seconds(10, runs=4) == 13.0
 
 
 def test_nothing_is_known_before_a_version(
-    at: Installation,
+    installation: Installation,
     new_dataset: Callable[..., dict[str, Any]],
     new_model: Callable[..., dict[str, Any]],
     work: Callable[[], int],
 ) -> None:
     """A model that has never run has no pace, and one that has has that of its runs."""
     model = new_model(new_dataset()["id"])
-    with at.database.reading() as session:
-        assert pace.of_model(session, session.get_one(Model, model["id"])) is None
+    with installation.database.reading() as session:
+        assert runtime_estimates.of_model(session, session.get_one(Model, model["id"])) is None
     work()
-    with at.database.reading() as session:
-        found = pace.of_model(session, session.get_one(Model, model["id"]))
+    with installation.database.reading() as session:
+        found = runtime_estimates.of_model(session, session.get_one(Model, model["id"]))
     assert found is not None
     assert (found.runs, found.seconds_per_run) == (1, 0.0)
     assert found.seconds_per_step > 0

@@ -15,7 +15,7 @@ _RECENT = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
+class RuntimeEstimate:
     """Seconds from claim to publication: `seconds_per_run`, whatever its length, and `seconds_per_step`.
 
     The line of least squares through the last `runs` published runs; a line through the origin where they were all of
@@ -51,13 +51,15 @@ class Pace:
         return runs * self.seconds_per_run + steps * self.seconds_per_step
 
 
-def of_model(session: Session, model: Model) -> Pace | None:
+def of_model(session: Session, model: Model) -> RuntimeEstimate | None:
     """None before its first version."""
     times = repository.times(session, model_id=model.id, last=_RECENT)
-    return Pace.through([(steps, max(0.0, (ended - began).total_seconds())) for steps, began, ended in times])
+    return RuntimeEstimate.through(
+        [(steps, max(0.0, (ended - began).total_seconds())) for steps, began, ended in times]
+    )
 
 
-def of_dataset(session: Session, dataset_id: str) -> Pace | None:
+def of_dataset(session: Session, dataset_id: str) -> RuntimeEstimate | None:
     """Of the newest of its models that has one: what the next one's runs will be like, if it has as many parameters.
     None before the first version of any."""
     models = repository.models_of(session, dataset_id=dataset_id)
