@@ -218,7 +218,7 @@ class Preview:
     guarantees: tuple[Guarantee, ...]
     schedule: Schedule
     options: tuple[Option, ...]
-    runtime: RuntimeEstimate | None
+    pace: RuntimeEstimate | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,7 +253,7 @@ class Rivals:
     records: int
     target: Target
     rivals: tuple[Rival, ...]
-    runtime: RuntimeEstimate | None
+    pace: RuntimeEstimate | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

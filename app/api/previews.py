@@ -66,7 +66,7 @@ class PreviewOut(BaseModel):
     guarantees: list[GuaranteeOut]
     schedule: ScheduleOut
     options: list[OptionOut] = Field(description="Cheapest per request first")
-    runtime: PaceOut | None
+    pace: PaceOut | None
 
 
 class RivalOut(BaseModel):
@@ -91,7 +91,7 @@ class RivalsOut(BaseModel):
     records: int
     target: TargetOut
     rivals: list[RivalOut]
-    runtime: PaceOut | None
+    pace: PaceOut | None
 
 
 @router.post("/preview", responses=responses(ModelUnknown, ModelNotLive, ModelRetired))
@@ -134,7 +134,7 @@ def preview(call: Annotated[Call, call_with(Scope.ACCOUNTING_READ)], body: Previ
             epsilon=calibration.least_epsilon(schedule.chain, records=0, steps=0, delta=delta),
         ),
         options=shown_options(compared, measured),
-        runtime=_pace(measured),
+        pace=_pace(measured),
     )
 
 
@@ -176,7 +176,7 @@ def get_rivals(
         records=ask.records,
         target=TargetOut(epsilon=ask.epsilon, delta=ask.delta),
         rivals=found,
-        runtime=_pace(measured),
+        pace=_pace(measured),
     )
 
 

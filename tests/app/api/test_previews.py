@@ -134,12 +134,12 @@ def test_a_preview_in_too_many_batches(gateway: TestClient, live: dict[str, Any]
 def test_a_preview_takes_as_long_as_runs_took(ask: Make) -> None:
     """Seconds are those of the model's own runs, by their length."""
     previewed = ask(num_records=2, batch=1)
-    runtime = previewed["pace"]
-    assert runtime["runs"] == 1
-    assert runtime["seconds_per_step"] > 0
-    assert previewed["seconds"] == runtime["seconds_per_run"] + previewed["steps"] * runtime["seconds_per_step"]
+    pace = previewed["pace"]
+    assert pace["runs"] == 1
+    assert pace["seconds_per_step"] > 0
+    assert previewed["seconds"] == pace["seconds_per_run"] + previewed["steps"] * pace["seconds_per_step"]
     schedule = previewed["schedule"]
-    assert schedule["seconds"] == 2 * runtime["seconds_per_run"] + schedule["steps"] * runtime["seconds_per_step"]
+    assert schedule["seconds"] == 2 * pace["seconds_per_run"] + schedule["steps"] * pace["seconds_per_step"]
 
 
 def test_rivals_are_asked_the_same(gateway: TestClient, ask: Make, live: dict[str, Any], get: Get) -> None:
