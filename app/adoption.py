@@ -16,8 +16,9 @@ from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
 
 from app import signing
-from app.errors import InstallationMismatch, SignatureUnverifiable
+from app.errors import SignatureUnverifiable
 from app.keys import KeyEncryptionFile, KeyEncryptionKeyLost, Keys, Wrapping
+from lethe.contract.problems import InstallationMismatch
 
 _SOME = 20
 _BLOCK_ROWS = 4096

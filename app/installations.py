@@ -15,7 +15,7 @@ from app.config import Settings
 from app.db import Database, migrate, reader
 from app.db.migrate import Schema
 from app.dispatch import Notifier, notifier
-from app.errors import DatabaseUnreadable, InstallationMismatch, RestoreUnfinished
+from app.errors import DatabaseUnreadable, RestoreUnfinished
 from app.key_checks import Guard, Place
 from app.keys import KeyEncryptionFile, KeyEncryptionKeyLost, Keys, read_or_create
 from app.rows import first_layout, records
@@ -27,6 +27,7 @@ from app.vault.s3 import S3Store
 from app.vault.sealing import Sealed
 from app.vault.store import FolderStore, ObjectStore
 from app.vault.weights import WeightStore
+from lethe.contract.problems import InstallationMismatch
 
 _KINDS = ("weights", "blocks")
 """What is sealed: versions, and the rows of datasets."""

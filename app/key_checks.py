@@ -19,9 +19,9 @@ import sqlalchemy as sa
 from app import telemetry
 from app.db import Database
 from app.db.tables import Dataset, InstallationIdentity, Tenant, new_id
-from app.errors import InstallationMismatch, Unavailable
 from app.keys import KeyEncryptionFile, KeyEncryptionKeyLost, Keys, KeyUnreadable
 from app.vault.store import FolderAway, ObjectStore
+from lethe.contract.problems import InstallationMismatch, Unavailable
 
 _MARK = "installation.id"
 _KEK = "kek"

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypedDict
 
-from lethe.errors import Malformed
+from lethe.errors import InputInvalid, Malformed
 
 MOST = 10_000
 """As many requests as the gateway takes in one call."""
@@ -74,7 +74,7 @@ def cut(requests: Iterable[NewRequest], *, size: int) -> Iterator[tuple[int, lis
     """The batches of an iterable, each with the index of its first request. Raises `Malformed` for a size that the
     gateway does not take."""
     if not 1 <= size <= MOST:
-        raise Malformed("input_invalid", f"Expected 1 <= batch_size={size} <= {MOST}.")
+        raise InputInvalid(f"Expected 1 <= batch_size={size} <= {MOST}.")
     rest = iter(requests)
     start = 0
     while batch := list(itertools.islice(rest, size)):

@@ -79,7 +79,7 @@ class Certificates:
 
             verdict = verification.verify(jws, jwks, max_epsilon=max_epsilon, max_delta=max_delta)
         if not isinstance(certificate, str) and not _says(certificate, verdict.statement):
-            raise CertificateInvalid("certificate_invalid", "What stands beside the JWS is not what was signed.")
+            raise CertificateInvalid("What stands beside the JWS is not what was signed.")
         return verdict
 
 

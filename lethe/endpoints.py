@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 from urllib.parse import quote
 
-from lethe.errors import Malformed
+from lethe.errors import InputInvalid
 
 T = TypeVar("T")
 
@@ -32,7 +32,7 @@ class Endpoint(Generic[T]):
     def path_with(self, *ids: str | int) -> str:
         """The path, with `ids` in their places. Raises `Malformed` for one that cannot be part of a path."""
         if any(str(one) in ("", ".", "..") for one in ids):
-            raise Malformed("input_invalid", f"An id for {self.name} is empty, or is dots.")
+            raise InputInvalid(f"An id for {self.name} is empty, or is dots.")
         given = iter(ids)
         parts = self.path.split("/")
         return "/".join(quote(str(next(given)), safe="") if part.startswith("{") else part for part in parts)

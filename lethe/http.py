@@ -1,141 +1,251 @@
-"""One gateway and one API key: makes calls, again where that is safe, and reads the answers."""
+"""One gateway and one API key: makes calls, again where that is safe, and reads the answers; blocking, or awaited."""
 
 import logging
 import secrets
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing, closing, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
+import anyio
 import httpx
+from pydantic import BaseModel
 
-from lethe import errors
-from lethe.endpoints import Endpoint, given
-from lethe.errors import AnswerInvalid, FieldError, Malformed, NotAllowed, Problem, Unavailable, Unreachable
+from lethe.contract.fields import Page, ProblemBody
+from lethe.contract.operation import Operation
+from lethe.contract.problems import FieldError, InputInvalid, Problem, Unauthenticated, Unavailable, of_answer
+from lethe.errors import AnswerInvalid, Unreachable
+from lethe.reading import read
 from lethe.retries import STATUSES, Patience, retry_after_in
-from lethe.values import Page, read
 
 T = TypeVar("T")
 
 _CONNECT_SECONDS = 5.0
 
 
-class Http:
-    """Raises a `Problem` for everything that is not an answer. `retry_seconds`: how long a call may be made again."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How a call is made. `idempotency_key`: default a new one; `within`: seconds, at most, for all attempts;
+    `timeout_seconds`: of one; `content`: a body that is no JSON, with its `headers`, or what httpx takes."""
+
+    idempotency_key: str | None = None
+    within: float | None = None
+    timeout_seconds: float | None = None
+    headers: dict[str, str] | None = None
+    content: dict[str, Any] | None = None
+
+
+_DEFAULT = Options()
+
+
+class _Calls:
+    """Everything about calls but the waiting."""
 
     def __init__(self, url: str, api_key: str, *, timeout_seconds: float, retry_seconds: float) -> None:
         if not _fits_header(api_key):
-            raise NotAllowed("unauthenticated", "The API key is empty, or has characters that no key has.")
+            raise Unauthenticated("The API key is empty, or has characters that no key has.")
         self._origin = _origin(url)
         self._timeout_seconds = timeout_seconds
         self._retry_seconds = retry_seconds
-        self._httpx = httpx.Client(base_url=url, headers={"Authorization": f"Bearer {api_key}"})
+        self._client_options = {"base_url": url, "headers": {"Authorization": f"Bearer {api_key}"}}
         logging.getLogger("httpx").addFilter(_UNLOGGED)
+
+    def _prepared(
+        self, operation: Operation[..., Any], ids: tuple[str | int, ...], given: BaseModel | None, options: Options
+    ) -> tuple[dict[str, Any], Patience]:
+        """Whatever httpx needs for one attempt, and how long attempts go on."""
+        headers = dict(options.headers or {})
+        if operation.keyed:
+            headers["Idempotency-Key"] = options.idempotency_key or secrets.token_hex(16)
+        if not all(map(_fits_header, headers.values())):
+            raise InputInvalid("Expected an idempotency key of visible ASCII characters.")
+        at_most = float("inf") if options.within is None else options.within
+        request: dict[str, Any] = {
+            "method": operation.method,
+            "url": _path(operation, ids),
+            "params": _part(given, operation.query),
+            "headers": headers,
+            "timeout": httpx.Timeout(
+                min(options.timeout_seconds or self._timeout_seconds, at_most), connect=_CONNECT_SECONDS
+            ),
+        }
+        if operation.takes is not None and options.content is None:
+            request["json"] = _part(given, operation.takes)
+        return request | (options.content or {}), Patience(seconds=min(self._retry_seconds, at_most))
+
+    def _pause(self, operation: Operation[..., Any], problem: Problem, patience: Patience) -> float:
+        """Seconds until the next attempt. Raises `problem` where there is none."""
+        may_pass = problem.status is None or problem.status in STATUSES
+        pause = patience.next(problem.retry_after) if operation.repeatable and may_pass else None
+        if pause is None:
+            raise problem
+        return pause
+
+    @contextmanager
+    def _named(self, operation: Operation[..., Any]) -> Iterator[None]:
+        """Name what goes wrong on the way there and back."""
+        try:
+            yield
+        except UnicodeEncodeError:
+            raise InputInvalid(f"Something sent to {operation} is not Unicode text.") from None
+        except httpx.DecodingError as error:
+            raise AnswerInvalid(f"the answer to {operation} cannot be decoded") from error
+        except httpx.TransportError as error:
+            raise Unreachable(f"no answer from {self._origin} ({type(error).__name__})") from error
+
+
+class Http(_Calls):
+    """Calls that block. Raises a `Problem` for everything that is not an answer."""
+
+    def __init__(self, url: str, api_key: str, *, timeout_seconds: float, retry_seconds: float) -> None:
+        super().__init__(url, api_key, timeout_seconds=timeout_seconds, retry_seconds=retry_seconds)
+        self._httpx = httpx.Client(**self._client_options)
 
     def close(self) -> None:
         self._httpx.close()
 
-    def call(self, endpoint: Endpoint[T], *ids: str | int, **asked: Any) -> T:
-        """The answer to a call. `asked`: what httpx takes (`params`, `json`, ...), `content_type`, `idempotency_key`
-        (default: a new one), `within` (seconds, at most, for all attempts), `timeout_seconds` (of one)."""
-        return read(endpoint.answer, self._answer(endpoint, *ids, **asked).content, of=endpoint.name)
+    def call(
+        self, operation: Operation[..., T], *ids: str | int, given: BaseModel | None = None, options: Options = _DEFAULT
+    ) -> T:
+        return read(operation.gives, self._answer(operation, ids, given, options).content, of=str(operation))
 
-    def delete(self, endpoint: Endpoint[None], *ids: str | int) -> None:
-        self._answer(endpoint, *ids)
+    def pages(self, operation: Operation[..., Page[T]], *ids: str | int, given: BaseModel | None = None) -> Iterator[T]:
+        """Every item of a list; a page is fetched when its first item is asked for."""
+        page = self.call(operation, *ids, given=given)
+        yield from page.items
+        while page.next_cursor is not None:
+            page = self.call(operation, *ids, given=_next_page(operation, given, page.next_cursor))
+            yield from page.items
 
-    def download(self, endpoint: Endpoint[bytes], *ids: str | int) -> bytes:
-        return self._answer(endpoint, *ids).content
-
-    def pieces(self, endpoint: Endpoint[bytes], *ids: str | int, **query: str | int | None) -> Iterator[bytes]:
+    def pieces(
+        self, operation: Operation[..., bytes], *ids: str | int, given: BaseModel | None = None
+    ) -> Iterator[bytes]:
         """The answer, piece by piece, however long it is. Once it has begun it is not asked for again: what breaks off
         raises `Unreachable`."""
-        answer = self._answer(endpoint, *ids, stream=True, params=given(**query))
-        with closing(answer), self._named(endpoint):
+        answer = self._answer(operation, ids, given, _DEFAULT, stream=True)
+        with closing(answer), self._named(operation):
             yield from answer.iter_bytes()
-
-    def pages(self, endpoint: Endpoint[Page[T]], *ids: str | int, **query: str | int | None) -> Iterator[T]:
-        """Every item of a list; a page is fetched when its first item is asked for."""
-        cursor: str | None = None
-        while True:
-            page = self.call(endpoint, *ids, params=given(**query, cursor=cursor))
-            yield from page.items
-            if (cursor := page.next_cursor) is None:
-                return
 
     def _answer(
         self,
-        endpoint: Endpoint[Any],
-        *ids: str | int,
-        idempotency_key: str | None = None,
-        within: float | None = None,
-        timeout_seconds: float | None = None,
-        content_type: str | None = None,
-        **content: Any,
+        operation: Operation[..., Any],
+        ids: tuple[str | int, ...],
+        given: BaseModel | None,
+        options: Options,
+        *,
+        stream: bool = False,
     ) -> httpx.Response:
-        headers = {"Idempotency-Key": idempotency_key or secrets.token_hex(16)} if endpoint.keyed else {}
-        headers |= {"Content-Type": content_type} if content_type else {}
-        if not all(map(_fits_header, headers.values())):
-            raise Malformed("input_invalid", "Expected an idempotency key of visible ASCII characters.")
-        path = endpoint.path_with(*ids)
-        at_most = float("inf") if within is None else within
-        timeout = httpx.Timeout(min(timeout_seconds or self._timeout_seconds, at_most), connect=_CONNECT_SECONDS)
-        patience = Patience(seconds=min(self._retry_seconds, at_most))
+        request, patience = self._prepared(operation, ids, given, options)
         while True:
             try:
-                return self._attempt(endpoint, path, headers=headers, timeout=timeout, **content)
+                with self._named(operation):
+                    with _unlogged():
+                        answer = self._httpx.send(self._httpx.build_request(**request), stream=stream)
+                    if answer.is_success:
+                        return answer
+                    answer.read()
+                raise _problem(operation, answer)
             except (Unreachable, Unavailable) as problem:
-                may_pass = problem.status is None or problem.status in STATUSES
-                if not (endpoint.repeatable and may_pass and patience.pause(problem.retry_after)):
-                    raise
-
-    def _attempt(self, endpoint: Endpoint[Any], path: str, *, stream: bool = False, **content: Any) -> httpx.Response:
-        with self._named(endpoint):
-            with _unlogged():
-                answer = self._httpx.send(self._httpx.build_request(endpoint.method, path, **content), stream=stream)
-            if answer.is_success:
-                return answer
-            answer.read()
-        raise _problem(endpoint, answer)
-
-    @contextmanager
-    def _named(self, endpoint: Endpoint[Any]) -> Iterator[None]:
-        """What goes wrong between here and there, as a `Problem`."""
-        try:
-            yield
-        except UnicodeEncodeError:
-            raise Malformed("input_invalid", f"Something sent to {endpoint.name} is not Unicode text.") from None
-        except httpx.DecodingError as error:
-            raise AnswerInvalid("answer_invalid", f"the answer to {endpoint.name} cannot be decoded") from error
-        except httpx.TransportError as error:
-            raise Unreachable("unreachable", f"no answer from {self._origin} ({type(error).__name__})") from error
+                time.sleep(self._pause(operation, problem, patience))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProblemAnswer:
-    """RFC 9457, as the gateway has it."""
+class AsyncHttp(_Calls):
+    """Calls that are awaited, under asyncio or trio. Raises a `Problem` for everything that is not an answer."""
 
-    title: str
-    detail: str
-    code: str
-    errors: tuple[FieldError, ...] | None = None
+    def __init__(self, url: str, api_key: str, *, timeout_seconds: float, retry_seconds: float) -> None:
+        super().__init__(url, api_key, timeout_seconds=timeout_seconds, retry_seconds=retry_seconds)
+        self._httpx = httpx.AsyncClient(**self._client_options)
+
+    async def close(self) -> None:
+        await self._httpx.aclose()
+
+    async def call(
+        self, operation: Operation[..., T], *ids: str | int, given: BaseModel | None = None, options: Options = _DEFAULT
+    ) -> T:
+        answer = await self._answer(operation, ids, given, options)
+        return read(operation.gives, answer.content, of=str(operation))
+
+    async def pages(
+        self, operation: Operation[..., Page[T]], *ids: str | int, given: BaseModel | None = None
+    ) -> AsyncIterator[T]:
+        """Every item of a list; a page is fetched when its first item is asked for."""
+        page = await self.call(operation, *ids, given=given)
+        while True:
+            for item in page.items:
+                yield item
+            if page.next_cursor is None:
+                return
+            page = await self.call(operation, *ids, given=_next_page(operation, given, page.next_cursor))
+
+    async def pieces(
+        self, operation: Operation[..., bytes], *ids: str | int, given: BaseModel | None = None
+    ) -> AsyncIterator[bytes]:
+        """The answer, piece by piece, however long it is."""
+        answer = await self._answer(operation, ids, given, _DEFAULT, stream=True)
+        with self._named(operation):
+            async with aclosing(answer):
+                async for piece in answer.aiter_bytes():
+                    yield piece
+
+    async def _answer(
+        self,
+        operation: Operation[..., Any],
+        ids: tuple[str | int, ...],
+        given: BaseModel | None,
+        options: Options,
+        *,
+        stream: bool = False,
+    ) -> httpx.Response:
+        request, patience = self._prepared(operation, ids, given, options)
+        while True:
+            try:
+                with self._named(operation):
+                    with _unlogged():
+                        answer = await self._httpx.send(self._httpx.build_request(**request), stream=stream)
+                    if answer.is_success:
+                        return answer
+                    await answer.aread()
+                raise _problem(operation, answer)
+            except (Unreachable, Unavailable) as problem:
+                await anyio.sleep(self._pause(operation, problem, patience))
 
 
-def _problem(endpoint: Endpoint[Any], answer: httpx.Response) -> Problem:
+def _path(operation: Operation[..., Any], ids: tuple[str | int, ...]) -> str:
+    """Raises `InputInvalid` for an id that cannot be part of a path."""
+    if any(str(one) in ("", ".", "..") for one in ids):
+        raise InputInvalid(f"An id for {operation} is empty, or is dots.")
+    given = iter(ids)
+    parts = operation.path.split("/")
+    return "/".join(quote(str(next(given)), safe="") if part.startswith("{") else part for part in parts)
+
+
+def _part(given: BaseModel | None, kind: type[BaseModel] | None) -> dict[str, Any]:
+    """Whatever was said of the fields of `kind`: the rest is for the gateway to choose."""
+    if given is None or kind is None:
+        return {}
+    required = {name for name, field in kind.model_fields.items() if field.is_required()} - given.model_fields_set
+    said = given.model_dump(mode="json", by_alias=True, exclude_unset=True, include=set(kind.model_fields))
+    said |= given.model_dump(mode="json", by_alias=True, include=required)
+    return {name: value for name, value in said.items() if value is not None}
+
+
+def _next_page(operation: Operation[..., Any], given: BaseModel | None, cursor: str) -> BaseModel:
+    said = {} if given is None else given.model_dump(exclude_unset=True)
+    return operation.query(**said | {"cursor": cursor})
+
+
+def _problem(operation: Operation[..., Any], answer: httpx.Response) -> Problem:
     retry_after = retry_after_in(answer.headers.get("Retry-After"))
     try:
-        said = read(ProblemAnswer, answer.content, of=endpoint.name)
+        said = read(ProblemBody, answer.content, of=str(operation))
     except AnswerInvalid:  # a proxy's, or nobody's: it may quote anything
-        said = ProblemAnswer(title="", code="http_error", detail=f"{answer.status_code} from {endpoint.name}")
-    return errors.kind_of(answer.status_code, said.code)(
-        said.code,
-        said.detail,
-        title=said.title,
-        status=answer.status_code,
-        errors=said.errors or (),
-        retry_after=retry_after,
-    )
+        detail = f"{answer.status_code} from {operation}"
+        return of_answer(answer.status_code, "http_error", "", detail, (), retry_after=retry_after)
+    faults = [FieldError(one["path"], one["message"]) for one in said.errors or ()]
+    return of_answer(answer.status_code, said.code, said.title, said.detail, faults, retry_after=retry_after)
 
 
 def _origin(url: str) -> str:
@@ -143,9 +253,9 @@ def _origin(url: str) -> str:
     try:
         parsed, _port = httpx.URL(url), urlsplit(url).port  # what either refuses is none
     except (httpx.InvalidURL, ValueError) as error:
-        raise Unreachable("unreachable", "Expected a URL such as http://127.0.0.1:8000") from error
+        raise Unreachable("Expected a URL such as http://127.0.0.1:8000") from error
     if parsed.scheme not in ("http", "https") or not parsed.host:
-        raise Unreachable("unreachable", "Expected a URL such as http://127.0.0.1:8000")
+        raise Unreachable("Expected a URL such as http://127.0.0.1:8000")
     return f"{parsed.scheme}://{parsed.netloc.decode('ascii')}"
 
 

@@ -112,14 +112,14 @@ def _proofs(client: Client, version: Version, *, jwks: dict[str, Any] | None) ->
     entries = (one for one in client.accounting.ledger(version.model_id) if one.body["version"] == version.number)
     entry = next(entries, None)
     if entry is None or entry.body["weights_sha256"] != version.weights_sha256:
-        raise CertificateInvalid("certificate_invalid", f"The ledger has no such weights for version {version.number}.")
+        raise CertificateInvalid(f"The ledger has no such weights for version {version.number}.")
     keys = client.certificates.public_keys() if jwks is None else jwks
     certificate_ids, request_ids, epsilons = [], [], []
     for served in entry.body["requests"]:
         request_id = served["request_id"]
         mine = [one for one in client.deletion_requests.certificates(request_id) if one.model_id == version.model_id]
         if len(mine) != 1:
-            raise CertificateInvalid("certificate_invalid", f"Request {request_id} has no certificate of this model.")
+            raise CertificateInvalid(f"Request {request_id} has no certificate of this model.")
         verdict = verification.verify(mine[0].jws, keys)
         said = verdict.statement["model"]
         if (
@@ -131,7 +131,7 @@ def _proofs(client: Client, version: Version, *, jwks: dict[str, Any] | None) ->
             }
             or verdict.statement["request"]["id"] != request_id
         ):
-            raise CertificateInvalid("certificate_invalid", f"Certificate {mine[0].id} is not about this version.")
+            raise CertificateInvalid(f"Certificate {mine[0].id} is not about this version.")
         certificate_ids.append(mine[0].id)
         request_ids.append(request_id)
         epsilons += [one.epsilon for one in verdict.guarantees if one.notion == "unlearning"]
@@ -149,7 +149,7 @@ class _Content:
 def _content(client: Client, model: Model, version: Version) -> _Content:
     weights = client.models.weights(model.id, version.number)
     if hashlib.sha256(weights).hexdigest() != version.weights_sha256:
-        raise CertificateInvalid("certificate_invalid", f"The weights are not those of version {version.number}.")
+        raise CertificateInvalid(f"The weights are not those of version {version.number}.")
     dataset = client.datasets.get(model.dataset_id)
     return _Content(weights=weights, about={"classes": list(dataset.classes), "schema": dataset.schema})
 
@@ -286,7 +286,7 @@ class _Registry:
             self._mlflow.create_registered_model(self._name, tags={"lethe.model_id": self._model.id})
         owner = self._mlflow.get_registered_model(self._name).tags.get("lethe.model_id")
         if owner != self._model.id:
-            raise Conflict("name_taken", f"The registered model {self._name!r} is not of this model; choose another.")
+            raise NameTaken(f"The registered model {self._name!r} is not of this model; choose another.")
 
 
 @contextlib.contextmanager
@@ -317,5 +317,5 @@ def _listed(ids: list[str]) -> str:
 
 def _quoted(text: str) -> str:
     if "'" in text:
-        raise Conflict("name_unusable", "Expected a name without quotes.")
+        raise NameUnusable("Expected a name without quotes.")
     return f"'{text}'"

@@ -8,7 +8,7 @@ import math
 import secrets
 from dataclasses import dataclass
 
-from lethe.errors import Malformed
+from lethe.errors import InputInvalid
 
 REASONS = ("privacy", "not_using", "cost", "switched", "other")
 ODDS = 3
@@ -34,9 +34,9 @@ def randomise(reason: str, *, odds: int = ODDS) -> RandomisedAnswer:
     Randomise once for each person, keep what came out, and repeat that: answers drawn anew are further answers.
     """
     if reason not in REASONS:
-        raise Malformed("input_invalid", f"Expected a reason out of {', '.join(REASONS)}.")
+        raise InputInvalid(f"Expected a reason out of {', '.join(REASONS)}.")
     if type(odds) is not int or odds < 2:
-        raise Malformed("input_invalid", "Expected odds that are an integer of at least 2.")
+        raise InputInvalid("Expected odds that are an integer of at least 2.")
     others = [other for other in REASONS if other != reason]
     drawn = secrets.randbelow(odds + len(others))
     return RandomisedAnswer(answer=reason if drawn < odds else others[drawn - odds], odds=odds)

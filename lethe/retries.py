@@ -22,14 +22,13 @@ class Patience:
     _began: float = field(default_factory=time.monotonic)
     _pauses: int = 0
 
-    def pause(self, retry_after: float | None) -> bool:
-        """Sleep before another attempt; False, at once, if that would begin too late."""
+    def next(self, retry_after: float | None) -> float | None:
+        """Seconds before another attempt; None if that would begin too late."""
         pause = pause_before(self._pauses, retry_after)
         if time.monotonic() + pause - self._began > self.seconds:
-            return False
+            return None
         self._pauses += 1
-        time.sleep(pause)
-        return True
+        return pause
 
 
 def pause_before(attempt: int, retry_after: float | None) -> float:

@@ -112,7 +112,7 @@ def read(kind: type[T], content: bytes, *, of: str) -> T:
     else:
         return value
     field = next((part for part in fault["loc"] if isinstance(part, str)), "it")
-    raise AnswerInvalid("answer_invalid", f"the answer to {of} is not Lethe's: {field} ({fault['type']})")
+    raise AnswerInvalid(f"the answer to {of} is not Lethe's: {field} ({fault['type']})")
 
 
 def to_json(value: Any) -> Any:

@@ -41,8 +41,7 @@ def verify(
     try:
         certificate.check_limits(read.guarantees, max_epsilon=max_epsilon, max_delta=max_delta)
     except PrivacyError as error:
-        title = "The certificate verifies, and guarantees less than was asked for"
-        raise CertificateBeyondLimits("certificate_beyond_limits", f"{error}.", title=title) from error
+        raise CertificateBeyondLimits(f"{error}.") from error
     return Verdict(
         valid=True,
         key_id=str(header.get("kid")),
@@ -52,4 +51,4 @@ def verify(
 
 
 def _invalid(detail: str) -> CertificateInvalid:
-    return CertificateInvalid("certificate_invalid", detail, title="The certificate does not verify")
+    return CertificateInvalid(detail, title="The certificate does not verify")

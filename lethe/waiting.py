@@ -39,6 +39,6 @@ class Watch:
         pause = min(max(waited / 4, _SHORTEST_PAUSE), _LONGEST_PAUSE)
         if self.timeout_seconds is not None:
             if waited >= self.timeout_seconds:
-                raise WaitTimedOut("wait_timed_out", f"{self.what} is {status} after {self.timeout_seconds:g} seconds.")
+                raise WaitTimedOut(f"{self.what} is {status} after {self.timeout_seconds:g} seconds.")
             pause = min(pause, self.timeout_seconds - waited)
         time.sleep(pause)

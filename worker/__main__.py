@@ -3,10 +3,10 @@
 import sys
 
 from app.config import Settings
-from app.errors import LetheError
+from lethe.contract.problems import Problem
 from worker import embedded
 
 try:
     embedded.main(Settings(), name=sys.argv[1], deletions_only="--deletions-only" in sys.argv[2:])
-except LetheError as error:
+except Problem as error:
     sys.exit(f"error: {error.code}: {error.detail}")

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from app import dispatch, hardening, heartbeat, telemetry
 from app.config import Settings
-from app.errors import LetheError
+from lethe.contract.problems import Problem
 
 try:
     settings = Settings()
@@ -50,7 +50,7 @@ def _configure(sender: Any, **_: object) -> None:
             settings, patience_seconds=30.0
         ) as installation:  # a worker that may not is not started
             verification.verify_at_start(installation)
-    except LetheError as error:
+    except Problem as error:
         raise SystemExit(f"error: {error.code}: {error.detail}") from None
 
     isolated.prepare(device=settings.device)

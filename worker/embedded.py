@@ -8,8 +8,8 @@ import threading
 from app import dispatch, hardening, heartbeat, installations, telemetry, tracing
 from app.backup import verification
 from app.config import Settings
-from app.errors import Unavailable
 from app.operations import periodic_jobs
+from lethe.contract.problems import Unavailable
 from worker import isolated, runner
 
 

@@ -19,10 +19,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from app.errors import LetheError, RunDiffersFromPlan
+from app.errors import RunDiffersFromPlan
 from app.rows.blocks import mapped
 from app.rows.manifest import BLOCK_ROWS
 from app.rows.opened import Rows
+from lethe.contract.problems import Problem
 from lethe.proof.audit import AuditPlan, Observed
 from lethe.proof.mechanism import Mechanism
 from worker import windows
@@ -157,7 +158,7 @@ def main(connection: Connection, rows: int) -> None:
         connection.send_bytes(json.dumps(answer).encode())
         connection.send_bytes(ran.parameters.data)
     except BaseException as error:  # noqa: BLE001  of what went wrong only its name may leave
-        code = error.code if isinstance(error, LetheError) else type(error).__name__
+        code = error.code if isinstance(error, Problem) else type(error).__name__
         with contextlib.suppress(OSError):
             connection.send_bytes(json.dumps({"failed": code}).encode())
 

@@ -14,7 +14,7 @@ from app import telemetry, tracing
 from app.accounting.certificates import sha256
 from app.backup import tombstones, verification
 from app.backup.journal import Release
-from app.errors import AuditFailed, DatasetDamaged, LeaseLost, LetheError, RunDiffersFromPlan, Unavailable
+from app.errors import AuditFailed, LeaseLost, RunDiffersFromPlan
 from app.installations import Installation
 from app.operations import periodic_jobs
 from app.rows import damage
@@ -24,6 +24,7 @@ from app.unlearning import queue
 from app.unlearning import service as unlearning
 from app.unlearning.queue import Claimed
 from app.vault import weights
+from lethe.contract.problems import DatasetDamaged, Problem, Unavailable
 from lethe.proof.audit import Observed
 from lethe.proof.mechanism import Mechanism
 from worker import isolated, shadow, windows
@@ -81,7 +82,7 @@ def _do(installation: Installation, claimed: Claimed, span: tracing.Span, *, wor
     except LeaseLost:
         log("unlearning.run_lost")
     except Exception as error:  # noqa: BLE001  a run that fails is handed back, whatever went wrong
-        code = error.code if isinstance(error, LetheError | ChainFailed) else type(error).__name__
+        code = error.code if isinstance(error, Problem | ChainFailed) else type(error).__name__
         observed = error.observed if isinstance(error, Refuted) else None
         if code == AuditFailed.code:
             _alarm(claimed, observed)

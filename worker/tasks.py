@@ -7,7 +7,7 @@ import os
 import socket
 
 from app import dispatch, telemetry
-from app.errors import Unavailable
+from lethe.contract.problems import Unavailable
 from worker.celery_app import app, settings, stopping
 
 

@@ -13,7 +13,7 @@ from app.access import service as access
 from app.access.service import Caller
 from app.db import Database, now
 from app.db.tables import ApiKey
-from app.errors import Unauthenticated, Unavailable
+from lethe.contract.problems import Unauthenticated, Unavailable
 
 _BELIEVED_SECONDS = 1.0
 """A key that another process revokes is refused that much later at the latest."""

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from app.access import repository
 from app.db import now
-from app.errors import IdempotencyConflict
+from lethe.contract.problems import IdempotencyConflict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ import redis
 
 from app import telemetry
 from app.access.service import Caller
-from app.errors import RateLimited
+from lethe.contract.problems import RateLimited
 
 _SHARED_EVERY_SECONDS = 0.5
 _REDIS_SECONDS = 1.0

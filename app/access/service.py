@@ -5,7 +5,6 @@ import hashlib
 import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import StrEnum
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
@@ -15,7 +14,7 @@ from app.access.policy import Policy
 from app.audit import service as audit
 from app.db import Actor, actor, now
 from app.db.tables import ApiKey, Tenant, new_id
-from app.errors import (
+from lethe.contract.problems import (
     FieldError,
     InputInvalid,
     KeyUnknown,
@@ -24,27 +23,12 @@ from app.errors import (
     SubjectRuleFixed,
     Unauthenticated,
 )
+from lethe.contract.sets import Scope
 
 DEFAULT_TENANT = "ten_default"
 """The tenant that every installation has."""
 _changes = 0
 """How often this process has changed what keys open."""
-
-
-class Scope(StrEnum):
-    REQUESTS_READ = "requests:read"
-    REQUESTS_WRITE = "requests:write"
-    MODELS_READ = "models:read"
-    MODELS_WRITE = "models:write"
-    ACCOUNTING_READ = "accounting:read"
-    ADMIN = "admin"
-    """Everything in a tenant, and its keys."""
-    AGENT = "agent"
-    """What the Data Rights Protocol lets an authorised agent do, about its own requests."""
-    METRICS_READ = "metrics:read"
-    """How the installation does: counts over all tenants, by which one sees whether there is work to do."""
-    OPERATOR = "operator"
-    """The tenants of the installation and its metrics, and nothing in them."""
 
 
 _REQUESTS = frozenset({Scope.REQUESTS_READ, Scope.REQUESTS_WRITE})

@@ -16,7 +16,7 @@ from app.audit import service as audit
 from app.config import Settings
 from app.db import now
 from app.db.tables import ApiKey, DashboardSession
-from app.errors import Unauthenticated
+from lethe.contract.problems import Unauthenticated
 
 _SEEN_EVERY = datetime.timedelta(minutes=1)
 """How often it is noted that a session is used."""

@@ -8,12 +8,12 @@ from sqlalchemy.orm import Session
 from app.access import repository
 from app.access import service as access
 from app.access.policy import Policy
-from app.access.service import Scope
 from app.audit import service as audit
 from app.audit.service import Deed
 from app.db import actor, now
 from app.db.tables import ApiKey, Tenant, new_id
-from app.errors import FieldError, InputInvalid, SubjectRuleFixed, TenantExists, TenantUnknown
+from lethe.contract.problems import FieldError, InputInvalid, SubjectRuleFixed, TenantExists, TenantUnknown
+from lethe.contract.sets import Scope
 
 OPERATOR = "operator"
 """Who acts in the log of a tenant that is being made: whose key it was stands in the log of the operator's tenant."""

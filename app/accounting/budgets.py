@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 from app.accounting import repository
 from app.db.mechanisms import stored_mechanism
 from app.db.tables import Dataset
-from app.errors import AdaptiveBudgetSpent
+from lethe.contract.problems import AdaptiveBudgetSpent
 from lethe.proof import accountant
 from lethe.proof.accountant import Exposure
 from lethe.proof.budget import Budget

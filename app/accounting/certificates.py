@@ -17,8 +17,8 @@ from app.accounting.ledger import History
 from app.db import now
 from app.db.mechanisms import stored_mechanism
 from app.db.tables import Certificate, Dataset, DeletionRequest, Erasure, LedgerEntry, Model, Run, Version, new_id
-from app.errors import CertificateBeyondLimits, CertificateInvalid, CertificateUnknown
 from app.keys import Keys
+from lethe.contract.problems import CertificateBeyondLimits, CertificateInvalid, CertificateUnknown
 from lethe.proof import accountant
 from lethe.proof import certificate as statements
 from lethe.proof import signed as signed_texts

@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 from app.accounting import budgets, certificates, ledger, repository
 from app.db.mechanisms import stored_mechanism
 from app.db.tables import Certificate, Erasure, Model
-from app.errors import ModelNotLive
+from lethe.contract.problems import ModelNotLive
 from lethe.proof import accountant, guarantees, joint
 from lethe.proof.accountant import Chain
 from lethe.proof.errors import InfeasibleError

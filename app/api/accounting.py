@@ -7,7 +7,6 @@ from fastapi import APIRouter, Query
 from sqlalchemy.orm import Session
 
 from app import signing
-from app.access.service import Scope
 from app.accounting import budgets, earlier, repository, service, verify
 from app.api.calls import Call, Cursor, Limit, call_with, number_in
 from app.api.certificates import joint_shown
@@ -33,16 +32,17 @@ from app.api.schemas import (
 from app.catalogue import datasets
 from app.catalogue import service as catalogue
 from app.db.tables import Dataset, Model
-from app.errors import (
+from app.errors import LedgerCorrupt
+from app.unlearning import planner, queue
+from lethe.contract.problems import (
     DatasetUnknown,
     InputInvalid,
-    LedgerCorrupt,
     ModelNotLive,
     ModelRetired,
     ModelUnknown,
     RequestUnknown,
 )
-from app.unlearning import planner, queue
+from lethe.contract.sets import Scope
 from lethe.proof import accountant, guarantees
 from lethe.proof.accountant import Chain, Exposure
 from lethe.proof.guarantees import Guarantee, Notion

@@ -10,7 +10,6 @@ from sqlalchemy.orm import Session
 
 from app.access import idempotency
 from app.access.idempotency import Answer, Once
-from app.access.service import Scope
 from app.api import evaluations, fields, uploads
 from app.api.calls import Call, Cursor, Limit, call_with, once_with, respond
 from app.api.problems import responses
@@ -21,7 +20,9 @@ from app.catalogue.evaluation import Comparison, Part
 from app.db import now
 from app.db.tables import Addition, Dataset
 from app.deletion import suppression
-from app.errors import (
+from app.rows import ingest
+from app.rows import schema as schemas
+from lethe.contract.problems import (
     AdditionUnknown,
     DatasetFull,
     DatasetRetired,
@@ -31,14 +32,13 @@ from app.errors import (
     FieldError,
     IdempotencyConflict,
     InputInvalid,
-    LetheError,
+    Problem,
     RowInvalid,
     SchemaInvalid,
     SubjectSuppressed,
     UploadTooLarge,
 )
-from app.rows import ingest
-from app.rows import schema as schemas
+from lethe.contract.sets import Scope
 
 _FEW_ROWS = 20
 """One person more, of whom something is unknown, is no sign of a file that was written wrongly."""
@@ -125,7 +125,7 @@ def add_records(
                 answer = idempotency.remember(
                     session, once, Answer(status=202, location=location, body=out.model_dump(mode="json"))
                 )
-    except LetheError:  # of anything else nobody knows whether it was committed: what nothing claims is swept
+    except Problem:  # of anything else nobody knows whether it was committed: what nothing claims is swept
         call.installation.rows.delete(staged.addition_id)
         raise
     if answer.body["id"] != staged.addition_id:

@@ -9,13 +9,13 @@ from pydantic import BaseModel, Field
 
 from app.access import idempotency
 from app.access.idempotency import Answer, Once
-from app.access.service import Scope
 from app.api.calls import Call, Cursor, Limit, call_with, once_with, respond
 from app.api.problems import responses
 from app.api.schemas import Body, Name, PageOut
-from app.errors import AgentExists, AgentUnknown, IdempotencyConflict
 from app.protocols import repository, service
 from app.protocols.drp import AgentId
+from lethe.contract.problems import AgentExists, AgentUnknown, IdempotencyConflict
+from lethe.contract.sets import Scope
 
 router = APIRouter(prefix="/agents", tags=["Data Rights Protocol"])
 

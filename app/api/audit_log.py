@@ -7,7 +7,6 @@ from fastapi import APIRouter, Query
 from joserfc.jwk import KeySet
 from pydantic import BaseModel, Field
 
-from app.access.service import Scope
 from app.api.calls import Call, Cursor, Limit, call_with, number_in
 from app.api.problems import responses
 from app.api.schemas import PageOut, Text
@@ -15,6 +14,7 @@ from app.audit import repository, verify
 from app.audit.chains import AUDIT
 from app.db.tables import AuditEntry
 from app.errors import AuditCorrupt
+from lethe.contract.sets import Scope
 
 router = APIRouter(prefix="/audit-log", tags=["Audit log"], dependencies=[call_with(Scope.ADMIN)])
 

@@ -20,7 +20,6 @@ from pydantic import ValidationError
 from app import spelling
 from app.access import idempotency
 from app.access.idempotency import Answer, Once
-from app.access.service import Scope
 from app.api import problems
 from app.api.calls import Call, call_with, once_with
 from app.api.deletion_requests import (
@@ -43,8 +42,9 @@ from app.deletion import service as deletion
 from app.deletion.service import Asked, Submitted
 from app.deletion.status import Status
 from app.deletion.views import View
-from app.errors import BatchRefused, FieldError, IdempotencyConflict, InputInvalid, LetheError
 from app.protocols import drp, opendsr
+from lethe.contract.problems import BatchRefused, FieldError, IdempotencyConflict, InputInvalid, Problem
+from lethe.contract.sets import Scope
 
 router = APIRouter(tags=["Deletion requests"])
 
@@ -171,7 +171,7 @@ def _submit(call: Call, once: Once, items: Sequence[_Item], source: str | None) 
     return JSONResponse(out.model_dump(mode="json", exclude_none=True), 202 if out.refused == 0 else 207)
 
 
-def _asked(call: Call, item: _Item, source: str | None) -> Asked | LetheError:
+def _asked(call: Call, item: _Item, source: str | None) -> Asked | Problem:
     """What an item asks for, or what is wrong with its form."""
     if isinstance(item.body, InputInvalid):
         return item.body
@@ -182,12 +182,12 @@ def _asked(call: Call, item: _Item, source: str | None) -> Asked | LetheError:
     except ValidationError as error:
         expected = "The request does not have the form that the documentation asks for."
         return InputInvalid(expected, problems.faults(error, DeletionRequestIn))
-    except LetheError as error:
+    except Problem as error:
         return error
 
 
 def _store(
-    call: Call, once: Once, start: int, group: Sequence[tuple[_Item, Asked | LetheError]], *, is_followed: bool
+    call: Call, once: Once, start: int, group: Sequence[tuple[_Item, Asked | Problem]], *, is_followed: bool
 ) -> list[BatchItemOut]:
     """Store a group and what was answered to each of it, or find what was answered when it was stored.
 
@@ -198,7 +198,7 @@ def _store(
     once = replace(once, name=name)
     ready = [one for _, one in group if isinstance(one, Asked)]
     if not ready and name is None:
-        return [_refused(item, one) for item, one in group if isinstance(one, LetheError)]
+        return [_refused(item, one) for item, one in group if isinstance(one, Problem)]
     with call.installation.database.writing() as session:
         before = idempotency.replay(session, once)
         if before is None and not start:  # the first release remembered the first group as it did the others
@@ -218,8 +218,8 @@ def _store(
     return items
 
 
-def _answered(item: _Item, made: Submitted | LetheError, view: View) -> BatchItemOut:
-    if isinstance(made, LetheError):
+def _answered(item: _Item, made: Submitted | Problem, view: View) -> BatchItemOut:
+    if isinstance(made, Problem):
         return _refused(item, made)
     request = made.request
     return BatchItemOut(
@@ -231,7 +231,7 @@ def _answered(item: _Item, made: Submitted | LetheError, view: View) -> BatchIte
     )
 
 
-def _refused(item: _Item, error: LetheError) -> BatchItemOut:
+def _refused(item: _Item, error: Problem) -> BatchItemOut:
     return BatchItemOut(
         index=item.place,
         line=item.line,

@@ -8,11 +8,11 @@ from fastapi import APIRouter, Request, Response
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, Field
 
-from app.access.service import Scope
 from app.api.calls import Call, Cursor, Limit, call_with, page_of
 from app.api.problems import responses
 from app.api.schemas import BoundIn, PageOut, SweepIn
-from app.errors import BoundUnknown, FieldError, InputInvalid, PreconditionFailed, WorkExceeded
+from lethe.contract.problems import BoundUnknown, FieldError, InputInvalid, PreconditionFailed, WorkExceeded
+from lethe.contract.sets import Scope
 from lethe.proof import errors
 from lethe.proof.errors import InfeasibleError, NotionError, PreconditionError, PrivacyError
 from lethe.theorems import CALCULATOR, Bound, evaluate, work

@@ -23,11 +23,12 @@ from app.access import subjects
 from app.access.callers import Callers, LastUses
 from app.access.idempotency import Answer, Once
 from app.access.rates import Rates
-from app.access.service import Caller, Scope
+from app.access.service import Caller
 from app.db.paging import Page
 from app.db.tables import DeletionRequest
-from app.errors import FieldError, InputInvalid, LetheError, RequestUnknown, Unauthenticated
 from app.installations import Installation
+from lethe.contract.problems import FieldError, InputInvalid, Problem, RequestUnknown, Unauthenticated
+from lethe.contract.sets import Scope
 
 _bearer = HTTPBearer(auto_error=False, description="An API key")
 
@@ -193,7 +194,7 @@ def _authenticated(scope: Scope) -> Callable[..., Any]:
         request: Request, header: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
     ) -> Call:
         """Who was let in before the body of the call was read, and may do this."""
-        refusal: LetheError | None = request.scope.get(REFUSAL)
+        refusal: Problem | None = request.scope.get(REFUSAL)
         if refusal is not None:
             raise refusal
         caller: Caller = request.scope[CALLER]
@@ -216,23 +217,11 @@ def scopes_of(dependant: Dependant) -> frozenset[Scope]:
 
 
 def _check_query(request: Request) -> None:
-    """Raises `InputInvalid` for a parameter that the route does not know, or that is there more than once."""
-    known = set(_query_of(request.scope["route"].dependant))
-    expected = f"expected one of {', '.join(sorted(known))}" if known else "this call has no parameters in its query"
-    faults = [
-        FieldError(name, "expected it once" if name in known else expected)
-        for name, times in Counter(name for name, _ in request.query_params.multi_items()).items()
-        if name not in known or times > 1
-    ]
+    """Raises `InputInvalid` for a parameter that is there more than once."""
+    times = Counter(name for name, _ in request.query_params.multi_items())
+    faults = [FieldError(name, "expected it once") for name, count in times.items() if count > 1]
     if faults:
-        raise InputInvalid("The query has what this call does not know, or the same twice.", faults[:_MOST_FAULTS])
-
-
-def _query_of(dependant: Dependant) -> Iterator[str]:
-    """The query parameters of a route and of what it depends on. Each has one value."""
-    yield from (field.alias for field in dependant.query_params)
-    for one in dependant.dependencies:
-        yield from _query_of(one)
+        raise InputInvalid("The query has the same parameter twice.", faults[:_MOST_FAULTS])
 
 
 def once_with(scope: Scope) -> Any:

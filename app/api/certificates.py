@@ -4,13 +4,13 @@ from typing import Annotated
 
 from fastapi import APIRouter
 
-from app.access.service import Scope
 from app.accounting import certificates
 from app.api.calls import Call, call_with
 from app.api.problems import responses
 from app.api.schemas import CertificateIn, CertificateOut, CertificateVerdictOut, GuaranteeOut, JointOut
 from app.db.tables import Certificate
-from app.errors import CertificateBeyondLimits, CertificateInvalid, CertificateUnknown
+from lethe.contract.problems import CertificateBeyondLimits, CertificateInvalid, CertificateUnknown
+from lethe.contract.sets import Scope
 from lethe.proof.joint import Joint
 
 router = APIRouter(tags=["Certificates"])

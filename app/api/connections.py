@@ -13,7 +13,7 @@ from typing import ClassVar
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from app.api import problems
-from app.errors import HeadersTooLarge, LetheError, RequestTimedOut
+from lethe.contract.problems import HeadersTooLarge, Problem, RequestTimedOut
 
 _DESCRIPTORS = 4096
 _DRAIN_SECONDS = 10.0
@@ -172,7 +172,7 @@ class _Connection(HttpToolsProtocol):
             HeadersTooLarge(f"The head of a request has at most {limits.head_bytes} bytes and {limits.headers} fields.")
         )
 
-    def _refuse(self, refusal: LetheError) -> None:
+    def _refuse(self, refusal: Problem) -> None:
         """Answer unless there is an answer under way, and close."""
         self._is_refused = True
         self._stop_timer()

@@ -6,7 +6,6 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
 
-from app.access.service import Scope
 from app.accounting import curve
 from app.accounting.curve import Segment
 from app.api.accounting import shown_guarantees
@@ -14,7 +13,8 @@ from app.api.calls import Call, Cursor, Limit, call_with, number_in
 from app.api.problems import responses
 from app.api.schemas import GuaranteeOut, TargetOut
 from app.catalogue import service as catalogue
-from app.errors import InputInvalid, ModelUnknown
+from lethe.contract.problems import InputInvalid, ModelUnknown
+from lethe.contract.sets import Scope
 
 router = APIRouter(prefix="/accounting", tags=["Accounting"])
 

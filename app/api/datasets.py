@@ -10,7 +10,6 @@ from sqlalchemy.orm import Session
 from app.access import idempotency
 from app.access import service as access
 from app.access.idempotency import Answer, Once
-from app.access.service import Scope
 from app.api import fields, uploads
 from app.api.calls import Call, Cursor, Limit, call_with, once_with, respond
 from app.api.problems import responses
@@ -29,7 +28,13 @@ from app.catalogue import repository as catalogue_repository
 from app.db import now
 from app.db.tables import Dataset
 from app.deletion import suppression
-from app.errors import (
+from app.operations import retirement as retired
+from app.rows import damage, ingest, records
+from app.rows import repository as rows_repository
+from app.rows.encoding import Schema
+from app.rows.schema import parse_classes, parse_schema
+from app.unlearning import retirement
+from lethe.contract.problems import (
     DatasetBusy,
     DatasetDamaged,
     DatasetInUse,
@@ -38,19 +43,14 @@ from app.errors import (
     FieldError,
     IdempotencyConflict,
     InputInvalid,
-    LetheError,
+    Problem,
     RowInvalid,
     SchemaInvalid,
     SubjectSuppressed,
     SubjectUnknown,
     UploadTooLarge,
 )
-from app.operations import retirement as retired
-from app.rows import damage, ingest, records
-from app.rows import repository as rows_repository
-from app.rows.encoding import Schema
-from app.rows.schema import parse_classes, parse_schema
-from app.unlearning import retirement
+from lethe.contract.sets import Scope
 from lethe.proof.budget import Budget
 
 router = APIRouter(prefix="/datasets", tags=["Datasets"], route_class=uploads.SpooledRoute)
@@ -125,7 +125,7 @@ def create_dataset(
                 body = out.model_dump(mode="json", by_alias=True)
                 location = f"/v1/datasets/{dataset.id}"
                 answer = idempotency.remember(session, once, Answer(status=201, location=location, body=body))
-    except LetheError:  # of anything else nobody knows whether it was committed: what nothing claims is swept
+    except Problem:  # of anything else nobody knows whether it was committed: what nothing claims is swept
         call.installation.rows.delete(encoded.dataset_id)
         raise
     if answer.body["id"] != encoded.dataset_id:

@@ -15,7 +15,6 @@ from sqlalchemy.orm import Session
 
 from app.access import subjects
 from app.access.idempotency import Once
-from app.access.service import Scope
 from app.accounting import absences
 from app.accounting import repository as accounting_repository
 from app.accounting import service as accounting
@@ -47,7 +46,9 @@ from app.deletion.identity import Statement
 from app.deletion.service import Asked
 from app.deletion.status import Status
 from app.deletion.views import View
-from app.errors import (
+from app.rows import repository as rows_repository
+from app.webhooks import receiver
+from lethe.contract.problems import (
     AlreadyExtended,
     ClockRunsOn,
     DatasetUnknown,
@@ -63,8 +64,7 @@ from app.errors import (
     SubjectUnknown,
     TransitionForbidden,
 )
-from app.rows import repository as rows_repository
-from app.webhooks import receiver
+from lethe.contract.sets import Scope
 
 
 class _Route(APIRoute):

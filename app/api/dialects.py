@@ -9,9 +9,9 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from sqlalchemy.exc import OperationalError
 
-from app import errors, telemetry
+from app import telemetry
 from app.api import problems
-from app.errors import LetheError, UploadTooLarge
+from lethe.contract.problems import Problem, UploadTooLarge
 
 _MOST_BYTES = 64 * 1024
 
@@ -32,7 +32,7 @@ async def small_body(request: Request) -> bytes:
 def speaking(words: Words) -> type[APIRoute]:
     """A route that answers every problem in these words. Malformed input is 400 there, as the protocols have it."""
 
-    def answer(error: LetheError) -> Response:
+    def answer(error: Problem) -> Response:
         problem = problems.problem(error)
         said = words(400 if problem.status_code == 422 else problem.status_code, json.loads(bytes(problem.body)))
         kept = {name: problem.headers[name] for name in ("Retry-After", "WWW-Authenticate") if name in problem.headers}
@@ -46,12 +46,12 @@ def speaking(words: Words) -> type[APIRoute]:
             async def handler(request: Request) -> Response:
                 try:
                     return await usual(request)
-                except LetheError as error:
+                except Problem as error:
                     if problems.status_of(type(error)) == 500:
                         telemetry.logger().error("gateway.call_failed", error=error.code)
                     return answer(error)
                 except RequestValidationError:
-                    return answer(errors.InputInvalid("The call does not have the form that the protocol asks for."))
+                    return answer(problems.InputInvalid("The call does not have the form that the protocol asks for."))
                 except OperationalError as error:
                     return answer(problems.unavailable(error))
                 except OSError as error:

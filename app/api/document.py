@@ -8,7 +8,7 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
 from app.api import problems
-from app.errors import Busy, Unavailable, UploadTooLarge
+from lethe.contract.problems import Busy, Unavailable, UploadTooLarge
 
 TAGS = {
     "Deletion requests": "Ask for people to be forgotten, decide about it, and watch it happen.",

@@ -7,7 +7,6 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 from sqlalchemy.orm import Session
 
-from app.access.service import Scope
 from app.api.calls import At, Call, call_with
 from app.api.dialects import small_body, speaking
 from app.db import Actor, now
@@ -16,12 +15,13 @@ from app.deletion import service as deletion
 from app.deletion.service import Asked
 from app.deletion.status import Status
 from app.deletion.views import View
-from app.errors import IdempotencyConflict, LetheError, MessageEarly, MessageRefused, RequestUnknown
 from app.installations import Installation
 from app.protocols import drp, repository, service
 from app.protocols.drp import Exercise, Revocation, Subject
 from app.protocols.parsing import parsed
 from app.webhooks import receiver
+from lethe.contract.problems import IdempotencyConflict, MessageEarly, MessageRefused, Problem, RequestUnknown
+from lethe.contract.sets import Scope
 
 
 def _refusal(status: int, problem: dict[str, Any]) -> Response:
@@ -159,7 +159,7 @@ def _submitted(session: Session, call: Call, asked: Exercise, who: Subject, name
             )
         ],
     )
-    if isinstance(found, LetheError):
+    if isinstance(found, Problem):
         raise found
     return found.request
 

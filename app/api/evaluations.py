@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from app.api.calls import Call
 from app.catalogue import evaluation
 from app.catalogue.evaluation import Comparison
-from app.errors import DatasetDamaged, DatasetUnknown, Unavailable
+from lethe.contract.problems import DatasetDamaged, DatasetUnknown, Unavailable
 
 
 def compare(call: Call, comparisons: Sequence[Comparison]) -> None:

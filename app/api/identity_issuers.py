@@ -9,12 +9,12 @@ from pydantic import Field
 
 from app.access import idempotency
 from app.access.idempotency import Answer, Once
-from app.access.service import Scope
 from app.api.calls import Call, Cursor, Limit, call_with, once_with, respond
 from app.api.problems import responses
 from app.api.schemas import Body, PageOut, Text
 from app.deletion import identity
-from app.errors import IdempotencyConflict, IssuerExists, IssuerUnknown
+from lethe.contract.problems import IdempotencyConflict, IssuerExists, IssuerUnknown
+from lethe.contract.sets import Scope
 
 router = APIRouter(prefix="/identity-issuers", tags=["Identity issuers"])
 

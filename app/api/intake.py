@@ -32,9 +32,10 @@ from app.deletion import service as deletion
 from app.deletion.service import Asked, Submitted
 from app.deletion.status import Status
 from app.deletion.views import View
-from app.errors import MechanismUnreadable, Unavailable
+from app.errors import MechanismUnreadable
 from app.installations import Installation
 from app.unlearning import queue
+from lethe.contract.problems import Unavailable
 from lethe.proof.errors import PrivacyError
 
 _MOST_AT_ONCE = 100

@@ -6,12 +6,12 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, BeforeValidator, Field, Strict
 
-from app.access.service import Scope
 from app.api.calls import Call, call_with
 from app.api.problems import responses
 from app.api.schemas import Body, is_written_out
 from app.leaving import service as leaving
 from app.leaving.service import Reason, Survey
+from lethe.contract.sets import Scope
 
 router = APIRouter(prefix="/leaving-reasons", tags=["Leaving reasons"])
 

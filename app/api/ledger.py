@@ -8,12 +8,12 @@ from fastapi.responses import StreamingResponse
 from joserfc.jwk import KeySet
 from pydantic import BaseModel, Field
 
-from app.access.service import Scope
 from app.accounting import anchors, exports
 from app.api.calls import Call, call_with
 from app.api.problems import responses
 from app.audit.chains import GENESIS
 from app.errors import LedgerCorrupt
+from lethe.contract.sets import Scope
 
 router = APIRouter(prefix="/ledger", tags=["Accounting"], dependencies=[call_with(Scope.ACCOUNTING_READ)])
 

@@ -6,7 +6,6 @@ from typing import Annotated
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
-from app.access.service import Scope
 from app.api.calls import Call, call_with
 from app.api.deletion_requests import subject_ref
 from app.api.models import ExportOut
@@ -16,7 +15,8 @@ from app.audit import access_events
 from app.deletion import lineage
 from app.deletion import service as deletion
 from app.deletion.lineage import FirstWithout, Lineage, ModelLineage
-from app.errors import RequestUnknown
+from lethe.contract.problems import RequestUnknown
+from lethe.contract.sets import Scope
 
 router = APIRouter(tags=["Lineage"])
 

@@ -17,7 +17,7 @@ from app.access import service as access
 from app.access.rates import Window
 from app.api import calls, problems
 from app.api.calls import WINDOW
-from app.errors import LetheError, UploadTooLarge
+from lethe.contract.problems import Problem, UploadTooLarge
 
 _MOST_IN_MEMORY = 32 * 2**20
 """Of a body that is no file: it is read as a whole."""
@@ -63,7 +63,7 @@ class KeyFirst:
             scope[_ROUTE] = guard.route
             try:
                 scope[calls.CALLER] = await calls.let_in(scope["app"].state.known, scope, guard.scopes)
-            except LetheError as refusal:
+            except Problem as refusal:
                 if scope["path"].startswith("/v1/"):
                     await problems.problem(refusal)(scope, receive, send)
                     return
@@ -78,7 +78,7 @@ class KeyFirst:
         return next((one for one in self._guards if method in one.methods and one.pattern.match(path)), None)
 
 
-Refused = Callable[[Request, LetheError], Response]
+Refused = Callable[[Request, Problem], Response]
 
 
 class BodyLimit:

@@ -12,7 +12,6 @@ from sqlalchemy.orm import Session
 
 from app.access import idempotency
 from app.access.idempotency import Answer, Once
-from app.access.service import Scope
 from app.accounting import budgets
 from app.accounting import service as accounting
 from app.api import evaluations
@@ -39,7 +38,13 @@ from app.catalogue import service as catalogue
 from app.catalogue.evaluation import Comparison
 from app.catalogue.prediction import probabilities
 from app.db.tables import Dataset, Model, Version
-from app.errors import (
+from app.errors import WeightsUnreadable
+from app.operations import retirement as retired
+from app.rows import schema as schemas
+from app.rows.encoding import encode_vectors
+from app.unlearning import retirement
+from app.vault import weights
+from lethe.contract.problems import (
     AdaptiveBudgetSpent,
     DatasetRetired,
     DatasetUnknown,
@@ -56,13 +61,8 @@ from app.errors import (
     TargetUnreachable,
     VersionUnknown,
     WeightsDestroyed,
-    WeightsUnreadable,
 )
-from app.operations import retirement as retired
-from app.rows import schema as schemas
-from app.rows.encoding import encode_vectors
-from app.unlearning import retirement
-from app.vault import weights
+from lethe.contract.sets import Scope
 
 router = APIRouter(prefix="/models", tags=["Models"])
 

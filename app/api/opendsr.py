@@ -7,7 +7,6 @@ from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import JSONResponse
 from sqlalchemy.orm import Session
 
-from app.access.service import Scope
 from app.api.calls import At, Call, call_with
 from app.api.deletion_requests import view_of
 from app.api.dialects import small_body, speaking
@@ -16,11 +15,12 @@ from app.db.tables import DeletionRequest
 from app.deletion import service as deletion
 from app.deletion.service import Asked
 from app.deletion.status import Status
-from app.errors import IdempotencyConflict, LetheError, RequestUnknown, TransitionForbidden
 from app.protocols import certificate, opendsr, repository
 from app.protocols.certificate import Signer
 from app.protocols.opendsr import RequestStatus, Standing, SubjectRequest
 from app.webhooks import receiver
+from lethe.contract.problems import IdempotencyConflict, Problem, RequestUnknown, TransitionForbidden
+from lethe.contract.sets import Scope
 
 
 def _refusal(status: int, problem: dict[str, Any]) -> Response:
@@ -148,7 +148,7 @@ def _submitted(session: Session, call: Call, asked: SubjectRequest, refs: Sequen
     )
     requests = []
     for found in made:
-        if isinstance(found, LetheError):
+        if isinstance(found, Problem):
             raise found
         requests.append(found.request)
     return requests

@@ -11,17 +11,17 @@ from fastapi.responses import JSONResponse, PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from app import telemetry
-from app.access.service import Scope
 from app.accounting import certificates
 from app.api import calls, problems
 from app.api.calls import At, Call, call_with
 from app.api.pressure import FULL
 from app.api.schemas import HealthOut, ReadyOut
 from app.db import migrate
-from app.errors import Busy, Unavailable
 from app.installations import Installation
 from app.operations import service as operations
 from app.operations.service import Metrics
+from lethe.contract.problems import Busy, Unavailable
+from lethe.contract.sets import Scope
 
 router = APIRouter(tags=["Operations"])
 

@@ -7,12 +7,12 @@ from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
 from app import heartbeat
-from app.access.service import Scope
 from app.api.calls import Call, call_with
 from app.api.problems import responses
 from app.deletion.status import OPEN
 from app.operations import repository
 from app.operations import service as operations
+from lethe.contract.sets import Scope
 
 router = APIRouter(tags=["Operations"])
 

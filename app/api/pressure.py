@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from app.access.service import Caller
 from app.api import calls, problems
 from app.api.turns import Turns, Who, busy
-from app.errors import Busy, UploadTooLarge
+from lethe.contract.problems import Busy, UploadTooLarge
 
 THREADS = 12
 """Calls that work at the same time: fewer than either database's pool has connections (15), so that none waits for one

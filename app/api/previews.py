@@ -6,7 +6,6 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
 
-from app.access.service import Scope
 from app.accounting import rivals, runtime_estimates, service
 from app.accounting.rivals import Ask
 from app.accounting.runtime_estimates import RuntimeEstimate
@@ -16,9 +15,10 @@ from app.api.calls import Call, call_with
 from app.api.problems import responses
 from app.api.schemas import GuaranteeOut, Positive, PreviewIn, TargetOut
 from app.catalogue import service as catalogue
-from app.errors import FieldError, InputInvalid, ModelNotLive, ModelRetired, ModelUnknown
 from app.unlearning import planner
 from app.unlearning.planner import Option, Plan
+from lethe.contract.problems import FieldError, InputInvalid, ModelNotLive, ModelRetired, ModelUnknown
+from lethe.contract.sets import Scope
 from lethe.proof import guarantees
 from lethe.proof.accountant import Run
 from lethe.theorems import calibration

@@ -1,4 +1,4 @@
-"""Every named condition as an HTTP problem (RFC 9457): one table from class to status."""
+"""Named conditions as HTTP problems (RFC 9457)."""
 
 import errno
 import traceback
@@ -9,63 +9,47 @@ import sqlalchemy.exc
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.routing import Match, Mount
 
-from app import db, errors, telemetry
+from app import db, telemetry
 from app.api import fields
-from app.errors import FieldError, LetheError
-
-STATUS: dict[type[LetheError], int] = {
-    errors.InputInvalid: 422,
-    errors.CertificateInvalid: 422,
-    errors.UploadTooLarge: 413,
-    errors.HeadersTooLarge: 431,
-    errors.RequestTimedOut: 408,
-    errors.Unauthenticated: 401,
-    errors.ScopeMissing: 403,
-    errors.IdentityStatementInvalid: 403,
-    errors.MessageRefused: 403,
-    errors.FormRefused: 403,
-    errors.RateLimited: 429,
-    errors.NotFound: 404,
-    errors.WeightsDestroyed: 410,
-    errors.Conflict: 409,
-    errors.MethodNotAllowed: 405,
-    errors.Unavailable: 503,
-    LetheError: 500,
-}
-"""A class that is not listed has the status of its nearest listed base."""
+from lethe.contract.fields import ProblemBody
+from lethe.contract.problems import (
+    Busy,
+    DatabaseDamaged,
+    FieldError,
+    InputInvalid,
+    InstallationMismatch,
+    MethodNotAllowed,
+    NotFound,
+    Problem,
+    RateLimited,
+    ScopeMissing,
+    StorageFull,
+    Unauthenticated,
+    Unavailable,
+)
 
 MEDIA_TYPE = "application/problem+json"
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 
 
-class Problem(BaseModel):
-    """The body of every error answer."""
-
-    type: str
-    title: str
-    status: int
-    detail: str
-    code: str
-    errors: list[dict[str, str]] | None = None
-
-
-_ANYWHERE: list[type[LetheError]] = [
-    errors.InputInvalid,
-    errors.Unauthenticated,
-    errors.ScopeMissing,
-    errors.RateLimited,
+_ANYWHERE: list[type[Problem]] = [
+    InputInvalid,
+    Unauthenticated,
+    ScopeMissing,
+    RateLimited,
 ]
 
 
-def status_of(error: type[LetheError]) -> int:
-    return next(STATUS[base] for base in error.__mro__ if base in STATUS)
+def status_of(error: type[Problem]) -> int:
+    """The HTTP status of a condition."""
+    return error.status or 500
 
 
-def problem(error: LetheError) -> JSONResponse:
+def problem(error: Problem) -> JSONResponse:
     """The answer for a named condition."""
     status = status_of(type(error))
     body: dict[str, Any] = {"type": f"urn:lethe:problem:{error.code}", "title": error.title, "status": status}
@@ -75,57 +59,68 @@ def problem(error: LetheError) -> JSONResponse:
     return JSONResponse(body, status, headers=_headers(error), media_type=MEDIA_TYPE)
 
 
-def responses(*conditions: type[LetheError]) -> dict[int | str, dict[str, Any]]:
+def responses(*conditions: type[Problem]) -> dict[int | str, dict[str, Any]]:
     """What a route declares: the conditions it may answer with, besides those every route may."""
     return declared(*conditions, *_ANYWHERE)
 
 
-def declared(*conditions: type[LetheError]) -> dict[int | str, dict[str, Any]]:
+def declared(*conditions: type[Problem]) -> dict[int | str, dict[str, Any]]:
     """Conditions as an OpenAPI document has them, by status."""
     documented: dict[int | str, dict[str, Any]] = {}
     for condition in conditions:
         entry = documented.setdefault(
-            status_of(condition), {"description": "", "content": {MEDIA_TYPE: {"schema": Problem.model_json_schema()}}}
+            status_of(condition),
+            {"description": "", "content": {MEDIA_TYPE: {"schema": ProblemBody.model_json_schema()}}},
         )
         entry["description"] = ", ".join(filter(None, [entry["description"], f"`{condition.code}`"]))
     return documented
 
 
-def faults(error: ValidationError | RequestValidationError, body: Any = None) -> list[FieldError]:
-    """Where a body is wrong, and what was expected there; nothing of what was sent. `body`: its type, if it is known,
-    from which follows what a field may be called."""
-    found = error.errors()
-    return [FieldError(".".join(map(str, fault["loc"])) or "body", fields.said(fault, body)) for fault in found]
+def faults(error: ValidationError | RequestValidationError, body: Any = None, *, query: Any = None) -> list[FieldError]:
+    """Where a call is wrong, and what was expected there; nothing of what was sent. `body`, `query`: their types, if
+    they are known, from which follows what a field may be called."""
+    return [
+        FieldError(
+            ".".join(map(str, fault["loc"])) or "body",
+            fields.said(fault, query if fault["loc"][:1] == ("query",) else body),
+        )
+        for fault in error.errors()
+    ]
 
 
 def install(app: FastAPI) -> None:
     """Answer everything that goes wrong with a problem; none of them repeats what was sent."""
 
-    @app.exception_handler(LetheError)
-    def _named(_request: Request, error: LetheError) -> JSONResponse:
+    @app.exception_handler(Problem)
+    def _named(_request: Request, error: Problem) -> JSONResponse:
         if status_of(type(error)) == 500:
             telemetry.logger().error("gateway.call_failed", error=error.code)
         return problem(error)
 
     @app.exception_handler(RequestValidationError)
     def _malformed(request: Request, error: RequestValidationError) -> JSONResponse:
-        field = getattr(request.scope.get("route"), "body_field", None)
+        route = request.scope["route"]
+        field = getattr(route, "body_field", None)
         body = None if field is None else field.field_info.annotation
-        found = [FieldError(fault.path.partition(".")[2] or fault.path, fault.message) for fault in faults(error, body)]
-        return problem(errors.InputInvalid("The call does not have the form that the documentation asks for.", found))
+        query = next((one.field_info.annotation for one in route.dependant.query_params), None)
+        found = [
+            FieldError(fault.path.partition(".")[2] or fault.path, fault.message)
+            for fault in faults(error, body, query=query)
+        ]
+        return problem(InputInvalid("The call does not have the form that the documentation asks for.", found))
 
     @app.exception_handler(HTTPException)
     def _http(request: Request, error: HTTPException) -> JSONResponse:
         if is_full(error.__cause__):  # the framework takes whatever goes wrong with a form for the caller's fault
             return problem(storage_full())
         if error.status_code == 400:  # the framework could not read the body
-            return problem(errors.InputInvalid("The body is not what its content type says."))
+            return problem(InputInvalid("The body is not what its content type says."))
         if error.status_code == 405:
             known = ", ".join(_methods_at(request))
-            answer = problem(errors.MethodNotAllowed(f"This path knows {known}."))
+            answer = problem(MethodNotAllowed(f"This path knows {known}."))
             answer.headers["Allow"] = known
             return answer
-        return problem(errors.NotFound("There is nothing at this path."))
+        return problem(NotFound("There is nothing at this path."))
 
     @app.exception_handler(sqlalchemy.exc.OperationalError)
     def _database(_request: Request, error: sqlalchemy.exc.OperationalError) -> JSONResponse:
@@ -141,10 +136,10 @@ def is_full(error: BaseException | None) -> bool:
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
-def storage_full() -> errors.StorageFull:
+def storage_full() -> StorageFull:
     """The condition that the disk is in, which is logged."""
     telemetry.logger().error("gateway.storage_full")
-    return errors.StorageFull(
+    return StorageFull(
         "There is no room to store this. Repeat the call, with its Idempotency-Key if it has one, when there is."
     )
 
@@ -160,12 +155,12 @@ def _methods_at(request: Request) -> list[str]:
     return known or ["GET", "HEAD"]
 
 
-def unavailable(error: sqlalchemy.exc.OperationalError) -> errors.Unavailable:
+def unavailable(error: sqlalchemy.exc.OperationalError) -> Unavailable:
     """The condition that the database is in, which is logged."""
     if db.is_full(error):
         return storage_full()
     telemetry.logger().error("gateway.database_unavailable", error=type(error.orig).__name__)
-    return errors.Unavailable(
+    return Unavailable(
         "The database cannot be reached or is busy. Repeat the call, with its Idempotency-Key if it has one."
     )
 
@@ -175,20 +170,20 @@ def unexpected(error: Exception) -> JSONResponse:
     frames = traceback.extract_tb(error.__traceback__)[-5:]
     places = [f"{Path(frame.filename).name}:{frame.lineno}" for frame in frames]
     telemetry.logger().error("gateway.call_failed", error=type(error).__name__, places=places)
-    return problem(LetheError("The call failed; the log of the gateway names the error. Repeat the call."))
+    return problem(Problem("The call failed; the log of the gateway names the error. Repeat the call."))
 
 
-def _headers(error: LetheError) -> dict[str, str] | None:
+def _headers(error: Problem) -> dict[str, str] | None:
     match error:
-        case errors.Unauthenticated():
+        case Unauthenticated():
             return {"WWW-Authenticate": "Bearer"}
-        case errors.RateLimited():
+        case RateLimited():
             return {"Retry-After": str(error.retry_after)}
-        case errors.Busy():
+        case Busy():
             return {"Retry-After": "1"}
-        case errors.StorageFull() | errors.InstallationMismatch() | errors.DatabaseDamaged():
+        case StorageFull() | InstallationMismatch() | DatabaseDamaged():
             return {"Retry-After": "30"}  # somebody has to do something first
-        case errors.Unavailable():
+        case Unavailable():
             return {"Retry-After": "2"}
         case _:
             return None

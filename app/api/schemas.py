@@ -17,8 +17,8 @@ from pydantic import (
 
 from app.deletion.deadlines import ClockState
 from app.deletion.review import RejectionGround
-from app.errors import DamageKind
 from app.unlearning.planner import EXPECTED_REQUESTS
+from lethe.contract.problems import DamageKind
 from lethe.proof import conversion
 from lethe.theorems.sweep import MOST_POINTS, Scale
 

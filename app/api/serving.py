@@ -8,15 +8,15 @@ from fastapi import APIRouter, Header, Query
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, Field
 
-from app.access.service import Scope
 from app.api.calls import Call, call_with
 from app.api.models import NumberAsked
 from app.api.problems import responses
 from app.api.schemas import Sha256
 from app.catalogue import service as catalogue
-from app.errors import ModelUnknown, VersionUnknown
 from app.unlearning import serving
 from app.unlearning.serving import Serving
+from lethe.contract.problems import ModelUnknown, VersionUnknown
+from lethe.contract.sets import Scope
 
 router = APIRouter(prefix="/models", tags=["Models"])
 

@@ -9,12 +9,12 @@ from pydantic import BaseModel, Field
 from app.access import repository, tenants
 from app.access import service as access
 from app.access.policy import Policy
-from app.access.service import Scope
 from app.api.calls import Call, Cursor, Limit, call_with
 from app.api.problems import responses
 from app.api.schemas import Body, Name, PageOut
 from app.db.tables import Tenant
-from app.errors import SubjectRuleFixed, TenantExists, TenantUnknown
+from lethe.contract.problems import SubjectRuleFixed, TenantExists, TenantUnknown
+from lethe.contract.sets import Scope
 
 router = APIRouter(tags=["Tenants"])
 

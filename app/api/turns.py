@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
-from app.errors import Busy
+from lethe.contract.problems import Busy
 
 T = TypeVar("T")
 

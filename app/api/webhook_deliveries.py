@@ -9,14 +9,15 @@ from pydantic import BaseModel, Field
 from sqlalchemy.orm import Session
 
 from app.access import tenants
-from app.access.service import Caller, Scope
+from app.access.service import Caller
 from app.api.calls import Call, Cursor, Limit, call_with
 from app.api.problems import responses
 from app.api.schemas import Body, PageOut, Text
 from app.db import now
 from app.db.tables import Tenant, WebhookDelivery
-from app.errors import DeliveryUnknown, SecretNotPresent
 from app.webhooks import repository, secret, service
+from lethe.contract.problems import DeliveryUnknown, SecretNotPresent
+from lethe.contract.sets import Scope
 
 router = APIRouter(tags=["Webhooks"])
 

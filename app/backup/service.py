@@ -22,12 +22,13 @@ from app.audit import service as audit
 from app.backup import archive, coverage, dump, repository, verification
 from app.db import migrate, now
 from app.db.tables import new_id
-from app.errors import BackupRefused, DatasetDamaged
+from app.errors import BackupRefused
 from app.installations import Installation
 from app.keys import KeyEncryption, KeyEncryptionFile
 from app.rows import damage, records
 from app.rows import repository as rows_repository
 from app.vault.files import sync_folder
+from lethe.contract.problems import DatasetDamaged
 
 FORMAT = 1
 ABOUT, KEYS, VAULT, TABLES, ROWS, MANIFEST = "about", "keys", "vault", "tables", "rows", "manifest"

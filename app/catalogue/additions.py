@@ -13,13 +13,13 @@ from app.audit import service as audit
 from app.catalogue import datasets, repository
 from app.db import actor, now
 from app.db.tables import Addition, Dataset, new_id
-from app.errors import AdditionUnknown, DatasetFull, FieldError, InputInvalid
 from app.rows import records, shuffle
 from app.rows import repository as rows_repository
 from app.rows.ingest import Batch
 from app.rows.references import References
 from app.rows.row_store import RowStore
 from app.rows.uploads import Suppressed, Upload, take_in
+from lethe.contract.problems import AdditionUnknown, DatasetFull, FieldError, InputInvalid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,13 +8,20 @@ from app.audit import service as audit
 from app.catalogue import repository
 from app.db import actor, now
 from app.db.tables import Dataset, new_id
-from app.errors import DamageKind, DatasetBusy, DatasetDamaged, DatasetRetired, DatasetUnknown, SubjectUnknown
 from app.rows import damage, ingest, records
 from app.rows import repository as rows_repository
 from app.rows.encoding import Schema
 from app.rows.references import References
 from app.rows.row_store import RowStore
 from app.rows.uploads import Suppressed, Upload, take_in
+from lethe.contract.problems import (
+    DamageKind,
+    DatasetBusy,
+    DatasetDamaged,
+    DatasetRetired,
+    DatasetUnknown,
+    SubjectUnknown,
+)
 from lethe.proof.budget import Budget
 
 

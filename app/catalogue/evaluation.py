@@ -18,9 +18,9 @@ from sqlalchemy.orm import Session
 
 from app.catalogue import repository
 from app.db.tables import Dataset
-from app.errors import EvaluationOverlaps
 from app.rows import repository as rows_repository
 from app.rows.row_store import RowStore
+from lethe.contract.problems import EvaluationOverlaps
 
 _BY_CHANCE = 5.0
 """Standard deviations; of what is counted less than one in a million comparisons goes beyond."""

@@ -6,7 +6,7 @@ from app.audit import service as audit
 from app.catalogue import service as catalogue
 from app.db import actor, now
 from app.db.tables import Export, new_id
-from app.errors import WeightsDestroyed
+from lethe.contract.problems import WeightsDestroyed
 
 
 def note(session: Session, *, model_id: str, number: int) -> Export:

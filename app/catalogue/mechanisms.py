@@ -1,7 +1,7 @@
 """The mechanism that a model of a dataset has: settled before it learns, by public facts alone."""
 
 from app.db.tables import Dataset
-from app.errors import PreconditionFailed, TargetUnreachable
+from lethe.contract.problems import PreconditionFailed, TargetUnreachable
 from lethe.proof import accountant
 from lethe.proof.accountant import Run
 from lethe.proof.errors import InfeasibleError, PrivacyError

@@ -11,7 +11,9 @@ from app.catalogue import datasets, mechanisms, repository
 from app.db import actor, now
 from app.db.mechanisms import stored_mechanism
 from app.db.tables import Dataset, Model, Run, Version, new_id
-from app.errors import (
+from app.rows import schema
+from app.vault.weights import WeightStore
+from lethe.contract.problems import (
     FieldError,
     ModelNotLive,
     ModelRetired,
@@ -21,8 +23,6 @@ from app.errors import (
     VersionUnknown,
     WeightsDestroyed,
 )
-from app.rows import schema
-from app.vault.weights import WeightStore
 from lethe.proof.mechanism import Mechanism
 
 

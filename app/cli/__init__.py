@@ -10,8 +10,7 @@ from pydantic import ValidationError
 
 from app.cli import account, administration, backups, chains, lists, proofs, remote, requests, service
 from app.cli.output import new_group
-from app.errors import LetheError
-from lethe.errors import Problem
+from lethe.contract.problems import Problem
 
 requests.request.add_typer(lists.commands)
 cli = new_group("The right to be forgotten for machine-learning models.")
@@ -23,8 +22,6 @@ def main() -> None:
     """Entry point: a named condition ends in exit code 1 and one line."""
     try:
         cli()
-    except LetheError as error:
-        _fail(f"{error.code}: {error.detail}")
     except Problem as error:
         _fail(str(error))
     except ValidationError as error:

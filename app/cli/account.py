@@ -8,7 +8,7 @@ import typer
 
 from app.cli.output import console, new_group, show
 from app.cli.remote import Key, Url, connect
-from app.errors import BoundUnknown, InputInvalid, PreconditionFailed
+from lethe.contract.problems import BoundUnknown, InputInvalid, PreconditionFailed
 
 if TYPE_CHECKING:
     from lethe.theorems import Bound

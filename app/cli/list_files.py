@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from app.errors import FieldError, InputInvalid
 from lethe.batches import NewRequest
+from lethe.contract.problems import FieldError, InputInvalid
 
 _SHA256 = re.compile("[0-9a-f]{64}")
 _SUBJECTS = ("subject_id", "subject_sha256")

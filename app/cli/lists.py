@@ -15,7 +15,7 @@ from app.cli.list_files import ListFile, fault_of
 from app.cli.output import console, new_group
 from app.cli.remote import Key, Url, bar, connect
 from lethe.batches import BatchItem, NewRequest
-from lethe.errors import Conflict
+from lethe.contract.problems import IdempotencyConflict
 
 commands = new_group()
 
@@ -130,11 +130,9 @@ def _in_the_same_way() -> Iterator[None]:
     """Say of a file that was sent before what to do about it."""
     try:
         yield
-    except Conflict as problem:
-        if problem.code != "idempotency_conflict":
-            raise
+    except IdempotencyConflict:
         said = "This file was sent from this source with other options; name another --source to ask again."
-        raise Conflict(problem.code, said) from None
+        raise IdempotencyConflict(said) from None
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Protocol
 import typer
 
 from app.cli.output import at_most, console, in_words, new_group
-from app.errors import CertificateInvalid
+from lethe.contract.problems import CertificateInvalid
 from lethe.values import Verdict
 
 certificate = new_group("What was signed.")

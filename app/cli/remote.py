@@ -12,8 +12,8 @@ from rich.progress import Progress as ProgressBar
 
 from app.cli.output import console, in_words, new_group, show
 from app.config import Settings
-from app.errors import Unauthenticated
 from lethe import Client
+from lethe.contract.problems import Unauthenticated
 from lethe.deletion_requests import DeletionRequests
 from lethe.models import Model, Models
 from lethe.values import to_json

@@ -13,7 +13,7 @@ from app.api.schemas import BoundIn, SweepIn
 from app.dashboard import numbers, pages
 from app.dashboard.request_context import RequestContext, TheContext
 from app.dashboard.requests import checked
-from app.errors import BoundUnknown, LetheError
+from lethe.contract.problems import BoundUnknown, Problem
 
 router = pages.new_router()
 
@@ -59,7 +59,7 @@ def show_bound(context: TheContext, name: str) -> Response:
             plot = _plotted(context, bound, params, over=over, written=written)
         if is_asked and (not over or over in params):
             outputs = context.ask(bounds.evaluate_bound, name=name, body=BoundIn(params=params))
-    except LetheError as fault:
+    except Problem as fault:
         error = fault
     return context.page(
         "calculator/one.html",

@@ -12,7 +12,7 @@ from app.api.schemas import AuditOut, CertificateIn, CertificateOut, GuaranteeOu
 from app.dashboard import audits, pages
 from app.dashboard.request_context import TheContext
 from app.dashboard.wording import at_most, count, given, number
-from app.errors import CertificateInvalid
+from lethe.contract.problems import CertificateInvalid
 from lethe.proof.certificate import FORMAT
 from lethe.proof.guarantees import Notion
 

@@ -15,7 +15,7 @@ from app.dashboard import pages
 from app.dashboard.pages import ROOT
 from app.dashboard.request_context import Form, RequestContext, TheContext
 from app.dashboard.requests import checked, text
-from app.errors import FieldError, InputInvalid, LetheError, NotFound
+from lethe.contract.problems import FieldError, InputInvalid, NotFound, Problem
 
 router = pages.new_router()
 
@@ -65,7 +65,7 @@ def upload_dataset(context: TheContext, form: Form) -> Response:
             classes=_classes(written["classes"]),
             suppressed=_what_of_suppressed(form),
         )
-    except LetheError as error:
+    except Problem as error:
         return _new(context, written=written, error=error)
     made = json.loads(bytes(answer.body))
     return pages.see(f"{ROOT}/datasets/{made['id']}", done="made", left_out=made["num_suppressed"])
@@ -94,7 +94,7 @@ def upload_records(context: TheContext, form: Form, dataset_id: str) -> Response
         )
     except NotFound:
         raise
-    except LetheError as error:
+    except Problem as error:
         status = problems.status_of(type(error))
         return context.page("datasets/one.html", status=status, **_found(context, dataset_id), told=None, error=error)
     left_out = json.loads(bytes(answer.body))["num_suppressed"]
@@ -125,7 +125,7 @@ def _found(context: RequestContext, dataset_id: str) -> dict[str, Any]:
     }
 
 
-def _new(context: RequestContext, *, written: Mapping[str, str], error: LetheError | None = None) -> Response:
+def _new(context: RequestContext, *, written: Mapping[str, str], error: Problem | None = None) -> Response:
     status = problems.status_of(type(error)) if error else 200
     most_bytes = context.call.installation.settings.max_upload_bytes
     return context.page("datasets/new.html", status=status, written=written, error=error, most_bytes=most_bytes)

@@ -14,7 +14,7 @@ from app.dashboard.request_context import Form, RequestContext, TheContext
 from app.dashboard.requests import checked, rejection, text
 from app.deletion.deadlines import ClockState
 from app.deletion.status import OPEN, Status
-from app.errors import LetheError, NotFound
+from lethe.contract.problems import NotFound, Problem
 
 router = pages.new_router()
 
@@ -50,7 +50,7 @@ def decide_request(context: TheContext, form: Form, request_id: str, decision: D
         context.ask(_ENDPOINTS[decision], request_id=request_id, **_body(decision, form))
     except NotFound:
         raise
-    except LetheError as error:
+    except Problem as error:
         status = problems.status_of(type(error))
         found = _found(context, request_id)
         return context.page("requests/one.html", status=status, **found, done=None, error=error, moved_on=False)

@@ -13,7 +13,7 @@ from app.dashboard.pages import ROOT
 from app.dashboard.request_context import Form, TheContext
 from app.dashboard.requests import checked, text
 from app.dashboard.wording import state
-from app.errors import LetheError
+from lethe.contract.problems import Problem
 
 router = pages.new_router()
 
@@ -72,7 +72,7 @@ def rotate_secret(context: TheContext, form: Form) -> Response:
     body = checked(SecretRotationIn, generation=int(generation) if generation.isdecimal() else generation)
     try:
         context.ask(webhook_deliveries.rotate_webhook_secret, body=body)
-    except LetheError as error:
+    except Problem as error:
         status = problems.status_of(type(error))
         return context.page("deliveries/secret.html", status=status, secret=context.ask(_SECRET), done="", error=error)
     return pages.see(f"{ROOT}/webhook-secret", done="rotated")

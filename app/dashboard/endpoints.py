@@ -9,9 +9,9 @@ from fastapi import Response
 from fastapi.params import Security
 
 from app.access.idempotency import Once
-from app.access.service import Scope
 from app.api.calls import Call
 from app.api.intake import Intake
+from lethe.contract.sets import Scope
 
 T = TypeVar("T")
 

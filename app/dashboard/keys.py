@@ -6,7 +6,6 @@ from typing import Literal
 from fastapi import Response
 from starlette.datastructures import FormData
 
-from app.access.service import Scope
 from app.api import api_keys, problems
 from app.api.api_keys import ApiKeyIn, ApiKeyOut, RotationIn
 from app.api.calls import Cursor
@@ -14,7 +13,8 @@ from app.dashboard import numbers, pages
 from app.dashboard.pages import ROOT
 from app.dashboard.request_context import Form, RequestContext, TheContext
 from app.dashboard.requests import checked, text
-from app.errors import FieldError, InputInvalid, KeyUnknown, LetheError
+from lethe.contract.problems import FieldError, InputInvalid, KeyUnknown, Problem
+from lethe.contract.sets import Scope
 
 router = pages.new_router()
 
@@ -47,7 +47,7 @@ def create_key(context: TheContext, form: Form) -> Response:
     """Make a key, and show it this once."""
     try:
         made = context.ask(api_keys.create_api_key, body=_asked(form))
-    except LetheError as error:
+    except Problem as error:
         return _list(context, error=error, form=form)
     return context.page("keys/made.html", status=201, made=made, replaced=None)
 
@@ -64,7 +64,7 @@ def rotate_key(context: TheContext, form: Form, key_id: str) -> Response:
     try:
         body = checked(RotationIn, overlap_seconds=numbers.read(text(form, "overlap_seconds") or "0"))
         made = context.ask(api_keys.rotate_api_key, key_id=key_id, body=body)
-    except LetheError as error:
+    except Problem as error:
         return _one(context, key_id, error)
     return context.page(
         "keys/made.html", status=201, made=made, replaced={"id": key_id, "seconds": body.overlap_seconds}
@@ -76,7 +76,7 @@ def revoke_key(context: TheContext, key_id: str) -> Response:
     """From here on nobody gets in with it."""
     try:
         context.ask(api_keys.revoke_api_key, key_id=key_id)
-    except LetheError as error:
+    except Problem as error:
         return _one(context, key_id, error)
     return pages.see(f"{ROOT}/keys", done="revoked")
 
@@ -109,7 +109,7 @@ def _status(key: ApiKeyOut, now: datetime.datetime) -> str:
     return "expired" if key.expires_at is not None and key.expires_at <= now else "in_force"
 
 
-def _one(context: RequestContext, key_id: str, error: LetheError | None = None) -> Response:
+def _one(context: RequestContext, key_id: str, error: Problem | None = None) -> Response:
     status = problems.status_of(type(error)) if error else 200
     key = _key(context, key_id)
     state = _status(key, datetime.datetime.now(datetime.UTC))
@@ -133,7 +133,7 @@ def _list(
     *,
     cursor: str | None = None,
     done: str = "",
-    error: LetheError | None = None,
+    error: Problem | None = None,
     form: FormData | None = None,
 ) -> Response:
     found = context.ask(api_keys.list_api_keys, limit=_PER_PAGE, cursor=cursor)

@@ -12,8 +12,8 @@ from app.api.calls import At
 from app.dashboard import pages
 from app.dashboard.pages import ROOT
 from app.dashboard.request_context import COOKIE, TheContext, check_form
-from app.errors import LetheError, RateLimited, Unauthenticated, UploadTooLarge
 from app.installations import Installation
+from lethe.contract.problems import Problem, RateLimited, Unauthenticated, UploadTooLarge
 
 router = pages.new_router()
 
@@ -68,7 +68,7 @@ def _open(installation: Installation, token: str, caller: Caller) -> None:
         sessions.open_session(session, token=token, caller=caller, settings=installation.settings)
 
 
-def _asked(request: Request, onward: str, *, error: LetheError | None = None) -> Response:
+def _asked(request: Request, onward: str, *, error: Problem | None = None) -> Response:
     token = sessions.new_token()
     answer = pages.rendered(
         request,

@@ -10,7 +10,7 @@ from app.api.calls import Cursor
 from app.dashboard import pages, what_if
 from app.dashboard.pages import ROOT
 from app.dashboard.request_context import RequestContext, TheContext
-from app.errors import ModelNotLive, ModelRetired
+from lethe.contract.problems import ModelNotLive, ModelRetired
 from lethe.proof.guarantees import Notion
 
 router = pages.new_router()

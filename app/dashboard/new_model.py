@@ -19,8 +19,8 @@ from app.dashboard import numbers, pages
 from app.dashboard.pages import ROOT
 from app.dashboard.request_context import Form, RequestContext, TheContext
 from app.dashboard.requests import checked, text
-from app.errors import LetheError
 from app.unlearning import planner
+from lethe.contract.problems import Problem
 from lethe.proof import accountant
 from lethe.proof.accountant import Run
 from lethe.proof.mechanism import Mechanism
@@ -76,7 +76,7 @@ def create_model(context: TheContext, form: Form) -> Response:
     context.require(models.create_model)
     try:
         answer = context.ask(models.create_model, body=_asked(_written(form)))
-    except LetheError as error:
+    except Problem as error:
         return _form(context, _written(form), error=error)
     made = json.loads(bytes(answer.body))
     return pages.see(f"{ROOT}/models/{made['id']}", done="made")
@@ -99,14 +99,14 @@ def _asked(written: dict[str, str]) -> ModelIn:
 
 
 def _form(
-    context: RequestContext, written: dict[str, str], *, is_preview: bool = False, error: LetheError | None = None
+    context: RequestContext, written: dict[str, str], *, is_preview: bool = False, error: Problem | None = None
 ) -> Response:
     known = context.ask(datasets.list_datasets, limit=_MOST_DATASETS).items
     outlook, wrong = None, error
     if known and error is None:
         try:
             outlook = _outlook(context, {"dataset_id": known[0].id} | written)
-        except LetheError as refusal:
+        except Problem as refusal:
             wrong = refusal
     template = "models/outlook.html" if is_preview and pages.is_fragment(context.request) else "models/new.html"
     return context.page(

@@ -18,7 +18,7 @@ from starlette.types import Scope
 
 from app.api import problems, uploads
 from app.dashboard import wording
-from app.errors import InputInvalid, LetheError, NotFound, RateLimited, Unauthenticated
+from lethe.contract.problems import InputInvalid, NotFound, Problem, RateLimited, Unauthenticated
 
 ROOT = "/admin"
 _HEADERS = {
@@ -126,7 +126,7 @@ class _PageRoute(uploads.SpooledRoute):
                 return await answer(request)
             except Unauthenticated:
                 return _log_in(request)
-            except LetheError as error:
+            except Problem as error:
                 return refused(request, error)
             except RequestValidationError as error:
                 return refused(request, malformed(error))
@@ -142,7 +142,7 @@ class _PageRoute(uploads.SpooledRoute):
                 if problems.is_full(error):
                     return refused(request, problems.storage_full())
                 problems.unexpected(error)
-                return refused(request, LetheError("The log of the gateway names the error. Try again."))
+                return refused(request, Problem("The log of the gateway names the error. Try again."))
 
         return page
 
@@ -152,7 +152,7 @@ def new_router() -> APIRouter:
     return APIRouter(prefix=ROOT, route_class=_PageRoute, include_in_schema=False)
 
 
-def refused(request: Request, error: LetheError) -> Response:
+def refused(request: Request, error: Problem) -> Response:
     """The page for a named condition."""
     answer = rendered(
         request,

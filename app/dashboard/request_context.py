@@ -16,7 +16,7 @@ from app.api.calls import WINDOW, At, Call, Known
 from app.api.intake import Intake
 from app.config import Settings
 from app.dashboard import endpoints, pages
-from app.errors import FormRefused
+from lethe.contract.problems import FormRefused
 
 T = TypeVar("T")
 COOKIE = "lethe_session"

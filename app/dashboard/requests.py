@@ -20,7 +20,7 @@ from app.dashboard.request_context import Form, RequestContext, TheContext
 from app.dashboard.wording import regulation, sentence, state
 from app.deletion.deadlines import Regulation
 from app.deletion.status import Status
-from app.errors import InputInvalid, LetheError, ScopeMissing
+from lethe.contract.problems import InputInvalid, Problem, ScopeMissing
 
 router = pages.new_router()
 
@@ -90,7 +90,7 @@ def decide_requests(context: TheContext, form: Form) -> Response:
             decided += 1
         except ScopeMissing:
             raise
-        except LetheError:
+        except Problem:
             refused += 1
     return pages.see(f"{ROOT}/requests", done=done, decided=decided, refused=refused)
 

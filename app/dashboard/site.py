@@ -31,7 +31,7 @@ from app.dashboard import (
 from app.dashboard.menu import is_at, menu_of
 from app.dashboard.pages import ROOT
 from app.dashboard.request_context import TheContext
-from app.errors import LetheError, NotFound
+from lethe.contract.problems import NotFound, Problem
 
 _PAGES = (
     login,
@@ -69,7 +69,7 @@ def install(served: APIRouter) -> None:
     served.include_router(_elsewhere)
 
 
-def refused(request: Request, error: LetheError) -> Response:
+def refused(request: Request, error: Problem) -> Response:
     """What is refused before anybody knows where it leads: by a page to browsers at pages, else by a problem."""
     is_here = f"{request.url.path}/".startswith(f"{ROOT}/")
     return pages.refused(request, error) if is_here else problems.problem(error)

@@ -19,7 +19,7 @@ from app.dashboard import pages
 from app.dashboard.pages import ROOT
 from app.dashboard.request_context import Form, RequestContext, TheContext
 from app.dashboard.requests import checked, text
-from app.errors import FieldError, InputInvalid, LetheError, NotFound
+from lethe.contract.problems import FieldError, InputInvalid, NotFound, Problem
 
 router = pages.new_router()
 
@@ -46,7 +46,7 @@ def change_policy(context: TheContext, form: Form) -> Response:
         changed = {name: value for name, value in asked.items() if value != present[name]}
         if changed:
             context.ask(tenants.change_own_tenant, body=TenantChangeIn(policy=_checked_policy(changed)))
-    except LetheError as error:
+    except Problem as error:
         return _own(context, error=error, filled={name: text(form, name) for name in form})
     return pages.see(f"{ROOT}/tenant", done="policy")
 
@@ -97,7 +97,7 @@ def create_tenant(context: TheContext, form: Form) -> Response:
     try:
         body = checked(TenantIn, name=text(form, "name"))
         made = context.ask(tenants.create_tenant, body=body)
-    except LetheError as error:
+    except Problem as error:
         return _all(context, error=error)
     return context.page("tenants/made.html", status=201, made=made)
 
@@ -110,7 +110,7 @@ def _changed(
         context.ask(endpoint, **asked())
     except NotFound:
         raise
-    except LetheError as error:
+    except Problem as error:
         return _own(context, error=error)
     return pages.see(f"{ROOT}/tenant", done=done)
 
@@ -148,7 +148,7 @@ def _json(form: FormData, name: str, expected: str) -> Any:
 
 
 def _own(
-    context: RequestContext, *, done: Done = "", error: LetheError | None = None, filled: dict[str, str] | None = None
+    context: RequestContext, *, done: Done = "", error: Problem | None = None, filled: dict[str, str] | None = None
 ) -> Response:
     own = context.ask(tenants.get_own_tenant)
     policy = own.policy.model_dump(mode="json")
@@ -167,7 +167,7 @@ def _own(
     )
 
 
-def _all(context: RequestContext, *, cursor: str | None = None, error: LetheError | None = None) -> Response:
+def _all(context: RequestContext, *, cursor: str | None = None, error: Problem | None = None) -> Response:
     found = context.ask(tenants.list_tenants, limit=_PER_PAGE, cursor=cursor)
     status = problems.status_of(type(error)) if error else 200
     return context.page("tenants/list.html", status=status, found=found, cursor=cursor, error=error)

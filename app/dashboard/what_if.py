@@ -10,7 +10,7 @@ from app.api.schemas import ModelOut, PreviewIn
 from app.dashboard import pages
 from app.dashboard.numbers import Above, Whole
 from app.dashboard.request_context import RequestContext, TheContext
-from app.errors import LetheError, ModelNotLive, NotFound
+from lethe.contract.problems import ModelNotLive, NotFound, Problem
 
 router = pages.new_router()
 
@@ -41,7 +41,7 @@ class Answer:
     preview: PreviewOut | None
     rivals: RivalsOut | None
     bars: list[Bar]
-    error: LetheError | None
+    error: Problem | None
 
 
 @router.get("/models/{model_id}/what-if")
@@ -73,7 +73,7 @@ def _answered(context: RequestContext, model: ModelOut, ask: Ask) -> Answer:
         )
     except NotFound:
         raise
-    except LetheError as error:
+    except Problem as error:
         return Answer(ask=ask, preview=None, rivals=None, bars=[], error=error)
     return Answer(ask=ask, preview=preview, rivals=rivals, bars=_bars(rivals.rivals), error=None)
 

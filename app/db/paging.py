@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from app.db import sealed
-from app.errors import FieldError, InputInvalid
+from lethe.contract.problems import FieldError, InputInvalid
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from app.db import tables
 from app.db.session import Database
-from app.errors import InputInvalid
+from lethe.contract.problems import InputInvalid
 
 TABLES = (
     tables.Addition.__tablename__,

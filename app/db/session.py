@@ -20,7 +20,8 @@ from app import telemetry
 from app.db import postgresql, sealed, sqlite
 from app.db.likely import usually
 from app.db.tables import Certificate, DeletionRequest, Owned, Suppression, Table, WebhookDelivery
-from app.errors import DatabaseDamaged, DatabaseUnreadable, LetheError
+from app.errors import DatabaseUnreadable
+from lethe.contract.problems import DatabaseDamaged, Problem
 
 UTC = datetime.UTC
 
@@ -281,7 +282,7 @@ def _named() -> Iterator[None]:
         raise sa.exc.OperationalError(None, None, error.orig) from error
     except sa.exc.StatementError as error:
         is_the_drivers = isinstance(error, sa.exc.DBAPIError)
-        if not is_the_drivers and isinstance(error.orig, LetheError | OSError):  # of a value, or of the vault
+        if not is_the_drivers and isinstance(error.orig, Problem | OSError):  # of a value, or of the vault
             raise error.orig from None
         raise
     except sa.exc.TimeoutError as error:  # all connections of this process are in use

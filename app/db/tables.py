@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from app.db.sealed import Particulars, Payload, Reference, Sealed
-from app.errors import InputInvalid
+from lethe.contract.problems import InputInvalid
 
 
 class Moment(sa.TypeDecorator[datetime.datetime]):

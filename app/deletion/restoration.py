@@ -21,7 +21,7 @@ from app.deletion import service as deletion
 from app.deletion.acceptance import Submitted
 from app.deletion.history import Change
 from app.deletion.status import OPEN, Status
-from app.errors import TransitionForbidden
+from lethe.contract.problems import TransitionForbidden
 
 _RESTORED = "restored"
 _AT_ONCE = 500

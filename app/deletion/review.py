@@ -18,7 +18,13 @@ from app.deletion.acceptance import Submitted
 from app.deletion.history import Change
 from app.deletion.status import AT_RISK, EXTENDED, OVERDUE, PAUSED, RESUMED, Status
 from app.deletion.views import View
-from app.errors import AlreadyExtended, ClockRunsOn, ExtensionNotProvided, ExtensionTooLate, TransitionForbidden
+from lethe.contract.problems import (
+    AlreadyExtended,
+    ClockRunsOn,
+    ExtensionNotProvided,
+    ExtensionTooLate,
+    TransitionForbidden,
+)
 
 
 class RejectionGround(StrEnum):

@@ -31,12 +31,12 @@ from app.deletion.history import Change
 from app.deletion.identity import Statement
 from app.deletion.lookup import LookedUp
 from app.deletion.status import PAUSED, Status
-from app.errors import (
+from lethe.contract.problems import (
     DatasetUnknown,
     FieldError,
     IdentityStatementRequired,
     InputInvalid,
-    LetheError,
+    Problem,
     RequestOpen,
     RequestUnknown,
     SubjectUnknown,
@@ -69,7 +69,7 @@ class Asked:
     source: str | None = None
     refers_to: str | None = None
     identity_verified: bool = True  # False: it waits in review
-    statement: Statement | LetheError | None = None
+    statement: Statement | Problem | None = None
     maker: str | None = None
     own_only: bool = False
     strict: bool = False  # make no request if nothing is held
@@ -95,12 +95,12 @@ class _Known:
 def submit(session: Session, asked: Asked) -> Submitted:
     """Record a request. Raises what `submit_all` returns."""
     [found] = submit_all(session, [asked])
-    if isinstance(found, LetheError):
+    if isinstance(found, Problem):
         raise found
     return found
 
 
-def submit_all(session: Session, asked: Sequence[Asked]) -> list[Submitted | LetheError]:
+def submit_all(session: Session, asked: Sequence[Asked]) -> list[Submitted | Problem]:
     """Record requests, and accept them unless they must be reviewed; one about somebody of whom nothing is held
     completes at once, or after its grace time.
 
@@ -185,7 +185,7 @@ def _look_up(session: Session, asked: Sequence[Asked]) -> _Known:
     )
 
 
-def _made(asked: Asked, known: _Known) -> Submitted | LetheError:
+def _made(asked: Asked, known: _Known) -> Submitted | Problem:
     wrong = _refusal(asked, known)
     if wrong is not None:
         return wrong
@@ -235,7 +235,7 @@ def _made(asked: Asked, known: _Known) -> Submitted | LetheError:
     return new
 
 
-def _refusal(asked: Asked, known: _Known) -> LetheError | None:
+def _refusal(asked: Asked, known: _Known) -> Problem | None:
     """Why no request is made of this, whoever it is about."""
     if known.rules[asked.by.tenant_id] != asked.policy.subject_rule:
         return access.rule_changed()
@@ -266,7 +266,7 @@ def _refusal(asked: Asked, known: _Known) -> LetheError | None:
                 "Each request must carry a signed statement about its subject's identity.",
                 [FieldError("identity_statement", "expected a JWT of a registered issuer")],
             )
-        case LetheError() as refusal:
+        case Problem() as refusal:
             return refusal
         case Statement(issuer_id=issuer_id, hash=used) if issuer_id not in known.issuers or used in known.used:
             return identity.refusal()

@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from app.errors import TransitionForbidden
+from lethe.contract.problems import TransitionForbidden
 
 
 class Status(StrEnum):

@@ -28,7 +28,6 @@ from app.config import Settings
 from app.db import now
 from app.deletion import identity, retention, review, settling
 from app.deletion import repository as deletion_repository
-from app.errors import DatasetDamaged, Unavailable
 from app.installations import Installation
 from app.operations import retirement
 from app.rows import damage, records
@@ -36,6 +35,7 @@ from app.rows import repository as rows_repository
 from app.rows.manifest import BLOCK_ROWS
 from app.webhooks import repository as webhooks_repository
 from app.webhooks import service as webhooks
+from lethe.contract.problems import DatasetDamaged, Unavailable
 
 _UNCLAIMED_FOR = datetime.timedelta(hours=1)
 _AT_ONCE = 500

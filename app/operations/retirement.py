@@ -6,9 +6,9 @@ from sqlalchemy.exc import SQLAlchemyError
 from app import telemetry
 from app.backup import tombstones
 from app.catalogue import service as catalogue
-from app.errors import LetheError
 from app.installations import Installation
 from app.unlearning import retirement
+from lethe.contract.problems import Problem
 
 
 def destroy(installation: Installation) -> None:
@@ -33,5 +33,5 @@ def destroy_now(installation: Installation) -> None:
     """`destroy`, before somebody is answered; never raises: what cannot be done now is done by a worker."""
     try:
         destroy(installation)
-    except (LetheError, OSError, SQLAlchemyError) as error:
+    except (Problem, OSError, SQLAlchemyError) as error:
         telemetry.logger().error("retirement.put_off", error=type(error).__name__)

@@ -30,11 +30,11 @@ from app.db import now
 from app.db.tables import Run
 from app.deletion.deadlines import Regulation
 from app.deletion.status import OPEN, Status
-from app.errors import Unavailable
 from app.installations import Installation
 from app.operations import repository
 from app.operations.repository import Waiting
 from app.rows import repository as rows_repository
+from lethe.contract.problems import Unavailable
 
 _FRESH_SECONDS = 5.0
 """However often it is scraped, the database is asked once in so many seconds."""

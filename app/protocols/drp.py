@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from pydantic import AwareDatetime, Field
 
 from app.db.tables import DeletionRequest
-from app.errors import FieldError, InputInvalid, MessageEarly, MessageExpired, MessageRefused
 from app.protocols.parsing import Message
+from lethe.contract.problems import FieldError, InputInvalid, MessageEarly, MessageExpired, MessageRefused
 
 SOURCE = "drp"
 """Of deletion requests that came this way."""

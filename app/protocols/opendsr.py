@@ -17,9 +17,9 @@ from pydantic import AwareDatetime, Field
 from app.access import subjects
 from app.access.subjects import SubjectRule
 from app.db.tables import DeletionRequest
-from app.errors import FieldError, InputInvalid
 from app.keys import Keys
 from app.protocols.parsing import Message, parsed
+from lethe.contract.problems import FieldError, InputInvalid
 
 SOURCE = "opendsr"
 """Of deletion requests that came this way; their `external_id` is the subject request's id."""

@@ -4,7 +4,7 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from app.errors import FieldError, InputInvalid
+from lethe.contract.problems import FieldError, InputInvalid
 
 
 class Message(BaseModel):

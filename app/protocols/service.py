@@ -5,14 +5,14 @@ import contextlib
 from sqlalchemy.orm import Session
 
 from app.access import service as access
-from app.access.service import Scope
 from app.audit import service as audit
 from app.db import actor, now
 from app.db.tables import Agent, new_id
-from app.errors import AgentExists, AgentUnknown, KeyUnknown, LetheError, MessageRefused
 from app.protocols import drp, repository
 from app.protocols.drp import Envelope
 from app.protocols.parsing import parsed
+from lethe.contract.problems import AgentExists, AgentUnknown, KeyUnknown, MessageRefused, Problem
+from lethe.contract.sets import Scope
 
 
 def register(session: Session, *, agent_id: str, name: str, verify_key: str) -> Agent:
@@ -52,7 +52,7 @@ def addressee(session: Session, *, agent_id: str, message: bytes) -> Agent:
     """
     at = now(session)
     for row in repository.agents_called(session, agent_id):
-        with contextlib.suppress(LetheError):
+        with contextlib.suppress(Problem):
             envelope = parsed(Envelope, drp.opened(message, verify_key=row.verify_key))
             business_id = access.policy_of(session, row.tenant_id).drp_business_id
             drp.check(envelope, agent_id=agent_id, business_id=business_id, at=at)

@@ -15,8 +15,8 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from app.errors import InputInvalid
 from app.vault import spool
+from lethe.contract.problems import InputInvalid
 
 _PIECE = 2**20  # bytes that are read at once
 _HEADER = 1024  # bytes; that of a plain array takes 128

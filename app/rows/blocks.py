@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from app.errors import DatasetUnusable
 from app.rows.manifest import BLOCK_ROWS, Child, Shape
+from lethe.contract.problems import DatasetUnusable
 
 _SEALING_BYTES = 16 * 2**20
 """Of blocks that wait to be sealed, unless a single one takes more."""

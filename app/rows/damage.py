@@ -11,9 +11,9 @@ from app import telemetry
 from app.audit import service as audit
 from app.db import now
 from app.db.tables import Dataset
-from app.errors import DamageKind, DatasetDamaged
 from app.rows import repository
 from app.rows.row_store import RowStore
+from lethe.contract.problems import DamageKind, DatasetDamaged
 
 
 def record(session: Session, error: DatasetDamaged) -> None:

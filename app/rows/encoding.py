@@ -14,11 +14,11 @@ from typing import Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from app.errors import DatasetUnusable, FieldError, InputInvalid, SchemaInvalid
 from app.rows import values
 from app.rows.faults import MAX_FAULTS, Faults, refuse
 from app.rows.values import LONGEST_NAME, Values, is_subject
 from app.spelling import expected
+from lethe.contract.problems import DatasetUnusable, FieldError, InputInvalid, SchemaInvalid
 
 Features: TypeAlias = npt.NDArray[np.float32]
 Labels: TypeAlias = npt.NDArray[np.int32]

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from app.errors import FieldError, InputInvalid, RowInvalid
+from lethe.contract.problems import FieldError, InputInvalid, RowInvalid
 
 MAX_FAULTS = 20
 

@@ -16,7 +16,6 @@ from pathlib import Path
 
 from app import telemetry
 from app.db import Database
-from app.errors import DamageKind, DatasetDamaged
 from app.rows import damage
 from app.rows import repository as rows_repository
 from app.rows.blocks import mapped
@@ -25,6 +24,7 @@ from app.rows.row_store import RowStore
 from app.vault.files import wipe
 from app.vault.sealing import Sealed
 from app.vault.store import ObjectStore
+from lethe.contract.problems import DamageKind, DatasetDamaged
 
 _DIGEST = 32
 _MANIFEST = ".manifest"

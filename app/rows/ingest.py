@@ -21,13 +21,21 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from app.errors import DatasetUnusable, FieldError, InputInvalid, LetheError, RowInvalid, SchemaInvalid, UploadTooLarge
 from app.rows import arrays, encoding, pages
 from app.rows.arrays import Declared
 from app.rows.encoding import MAX_FEATURES, Features, Labelled, Labels, Schema
 from app.rows.faults import MAX_FAULTS, Faults, refuse
 from app.rows.values import LONGEST_NAME, is_name, is_subject
 from app.spelling import expected, nearest
+from lethe.contract.problems import (
+    DatasetUnusable,
+    FieldError,
+    InputInvalid,
+    Problem,
+    RowInvalid,
+    SchemaInvalid,
+    UploadTooLarge,
+)
 
 Kind: TypeAlias = Literal["csv", "parquet", "npz"]
 
@@ -134,7 +142,7 @@ def _damage_refused(kind: Kind) -> Iterator[None]:
     """Around a parser alone: whatever it raises, the file cannot be read. The cause is dropped: it may quote data."""
     try:
         yield
-    except LetheError:
+    except Problem:
         raise
     except Exception:  # noqa: BLE001 - nobody lists what three parsers raise on every hostile file
         raise InputInvalid(

@@ -17,8 +17,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from app.errors import DamageKind, DatasetDamaged
 from app.vault.store import ObjectStore
+from lethe.contract.problems import DamageKind, DatasetDamaged
 
 BLOCK_ROWS = 4096
 FANOUT = 256

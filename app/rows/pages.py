@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import IO, TypeAlias
 
-from app.errors import UploadTooLarge
+from lethe.contract.problems import UploadTooLarge
 
 LONGEST_FOOTER = 4 * 2**20
 LONGEST_HEADER = 64 * 1024  # of a page; it may hold the least and the greatest value

@@ -15,10 +15,10 @@ from sqlalchemy.orm import Session
 
 from app.db import Database, now, sealed
 from app.db.tables import Dataset
-from app.errors import DamageKind, DatasetDamaged
 from app.rows import damage, repository
 from app.rows.manifest import BLOCK_ROWS
 from app.rows.repository import StoredRecord
+from lethe.contract.problems import DamageKind, DatasetDamaged
 
 _CHECK_BYTES = 8
 _AT_ONCE = 10_000

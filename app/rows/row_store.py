@@ -24,13 +24,13 @@ from pathlib import Path
 
 import numpy as np
 
-from app.errors import DamageKind, DatasetDamaged, DatasetUnknown
 from app.rows.blocks import Block, Filling, RowWriter, mapped
 from app.rows.manifest import BLOCK_ID, BLOCK_ROWS, Child, Manifest, Manifests, Shape
 from app.rows.opened import Rows
 from app.vault.files import locked
 from app.vault.sealing import Sealed
 from app.vault.store import ObjectStore
+from lethe.contract.problems import DamageKind, DatasetDamaged, DatasetUnknown
 
 _SEALERS = 4
 """Threads that seal blocks while the next ones are filled: mostly they wait for a disk or a bucket."""

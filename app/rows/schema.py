@@ -4,7 +4,6 @@ import dataclasses
 import math
 from typing import Any
 
-from app.errors import FieldError, SchemaInvalid
 from app.rows import values
 from app.rows.encoding import (
     EDITION,
@@ -21,6 +20,7 @@ from app.rows.encoding import (
 from app.rows.faults import refuse
 from app.rows.values import LONGEST_NAME, is_name
 from app.spelling import expected, nearest
+from lethe.contract.problems import FieldError, SchemaInvalid
 
 _KEYS = ("columns", "encoding", "max_unknown")
 _OF_COLUMN = {

@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from app.errors import SubjectSuppressed
 from app.rows import ingest
 from app.rows.blocks import RowWriter
 from app.rows.encoding import Schema
 from app.rows.ingest import Batch
 from app.rows.references import TYPE, References, Refs, packed
 from app.rows.shuffle import Rows, Shuffle
+from lethe.contract.problems import SubjectSuppressed
 
 _MOST_NAMED = 20
 """Rows that an error names."""

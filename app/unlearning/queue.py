@@ -16,10 +16,10 @@ from app.db import now
 from app.db.tables import Dataset, Model, Run, Version, new_id
 from app.deletion import claims
 from app.deletion import repository as deletion_repository
-from app.errors import AdaptiveBudgetSpent, DatasetDamaged, LetheError
 from app.rows import damage, records
 from app.unlearning import audits, planner, repository, service
 from app.unlearning.planner import Plan
+from lethe.contract.problems import AdaptiveBudgetSpent, DatasetDamaged, Problem
 from lethe.proof.audit import AuditPlan
 from lethe.proof.errors import PrivacyError
 from lethe.proof.mechanism import Mechanism
@@ -86,8 +86,8 @@ def claim(
                     return claimed
         except DatasetDamaged as error:
             damage.record(session, error)
-        except (LetheError, PrivacyError) as error:  # what is wrong with one dataset must not stop the others
-            code = error.code if isinstance(error, LetheError) else type(error).__name__
+        except (Problem, PrivacyError) as error:  # what is wrong with one dataset must not stop the others
+            code = error.code if isinstance(error, Problem) else type(error).__name__
             telemetry.logger().error("unlearning.dataset_put_off", dataset_id=dataset.id, error=code)
             dataset.attempts, dataset.not_before = service.back_off(session, dataset.attempts)
     return None

@@ -18,10 +18,10 @@ from app.db import now
 from app.db.tables import Dataset, Model
 from app.deletion import claims
 from app.deletion import repository as deletion_repository
-from app.errors import AdaptiveBudgetSpent, DatasetInUse, ModelInUse, ModelUnknown
 from app.keys import Keys
 from app.rows import repository as rows_repository
 from app.unlearning import repository, service
+from lethe.contract.problems import AdaptiveBudgetSpent, DatasetInUse, ModelInUse, ModelUnknown
 
 
 def retire_model(session: Session, keys: Keys, model: Model) -> None:

@@ -21,19 +21,11 @@ from app.db import now
 from app.db.tables import Dataset, Model, Run, Version
 from app.deletion import claims
 from app.deletion import repository as deletion_repository
-from app.errors import (
-    AuditFailed,
-    DatasetDamaged,
-    LeaseLost,
-    RunDiffersFromPlan,
-    RunNotCancellable,
-    RunUnknown,
-    WeightsDestroyed,
-    WeightsUnreadable,
-)
+from app.errors import AuditFailed, LeaseLost, RunDiffersFromPlan, WeightsUnreadable
 from app.keys import Keys
 from app.rows import damage
 from app.unlearning import audits, repository
+from lethe.contract.problems import DatasetDamaged, RunNotCancellable, RunUnknown, WeightsDestroyed
 from lethe.proof.audit import Observed
 from lethe.proof.mechanism import Mechanism
 

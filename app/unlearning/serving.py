@@ -9,8 +9,8 @@ from sqlalchemy.orm import Session
 from app.catalogue import repository as catalogue_repository
 from app.db import now
 from app.db.tables import Model, Version
-from app.errors import VersionUnknown
 from app.unlearning import repository
+from lethe.contract.problems import VersionUnknown
 
 _LONGEST = datetime.timedelta(hours=1)
 _ASK_AGAIN_SECONDS = 10

@@ -6,8 +6,9 @@ Key and object are durable before a version is published. See `app/vault/sealing
 import numpy as np
 from safetensors.numpy import load, save
 
-from app.errors import WeightsDestroyed, WeightsUnreadable
+from app.errors import WeightsUnreadable
 from app.vault.sealing import Sealed
+from lethe.contract.problems import WeightsDestroyed
 
 
 class WeightStore:

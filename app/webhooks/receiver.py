@@ -16,7 +16,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 
 import httpx
 
-from app.errors import FieldError, InputInvalid
+from lethe.contract.problems import FieldError, InputInvalid
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network

@@ -7,9 +7,9 @@ from sqlalchemy.orm import Session
 from app.audit import service as audit
 from app.db import actor, now
 from app.db.tables import Tenant
-from app.errors import SecretNotPresent
 from app.keys import Keys
 from app.webhooks import signature
+from lethe.contract.problems import SecretNotPresent
 
 OVERLAP = datetime.timedelta(hours=24)
 """How long after a rotation the secret before signs too."""

@@ -10,9 +10,9 @@ from app.audit import service as audit
 from app.db import now
 from app.db.sealed import Payload
 from app.db.tables import WebhookDelivery, new_id
-from app.errors import DeliveryUnknown
 from app.webhooks import payload, receiver, repository
 from app.webhooks.payload import Announcement, Event, Message
+from lethe.contract.problems import DeliveryUnknown
 
 _TOLD = "webhooks.told"
 _MOMENT = datetime.timedelta(microseconds=1)

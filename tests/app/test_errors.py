@@ -3,10 +3,10 @@ import re
 import pytest
 
 from app import errors
-from app.errors import FieldError, LetheError
+from lethe.contract.problems import FieldError, Problem
 
 
-def conditions(base: type[LetheError] = LetheError) -> list[type[LetheError]]:
+def conditions(base: type[Problem] = Problem) -> list[type[Problem]]:
     return [base, *(found for child in base.__subclasses__() for found in conditions(child))]
 
 
@@ -26,7 +26,7 @@ def test_codes_are_the_names_of_their_conditions() -> None:
 
 
 @pytest.mark.parametrize("condition", conditions())
-def test_a_condition_carries_what_is_said_about_it(condition: type[LetheError]) -> None:
+def test_a_condition_carries_what_is_said_about_it(condition: type[Problem]) -> None:
     """A condition has a detail for people, which is its text, and the places at fault."""
     faults = [FieldError("a.b", "expected a number")]
     error = condition("Do something else.", faults)

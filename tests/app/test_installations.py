@@ -17,10 +17,10 @@ from app import accounting_main, installations, key_checks
 from app.config import Settings
 from app.db import migrate
 from app.db.tables import ApiKey, DeletionRequest
-from app.errors import InstallationMismatch
 from app.installations import Installation
 from app.keys import KeyEncryptionFile
 from app.vault.sealing import Sealed
+from lethe.contract.problems import InstallationMismatch
 from tests.faults.processes import CELERY_WORKER, LETHE, environment_of
 from worker import runner
 

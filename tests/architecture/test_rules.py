@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 from app import errors
 from app.api import problems
 from app.config import Settings
-from app.errors import LetheError
+from lethe.contract.problems import Problem
 
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted(path for folder in ("app", "lethe", "worker") for path in (ROOT / folder).rglob("*.py"))
@@ -73,12 +73,12 @@ def test_every_setting_is_described_and_optional(name: str) -> None:
     assert not field.is_required()
 
 
-def conditions(base: type[LetheError] = LetheError) -> list[type[LetheError]]:
+def conditions(base: type[Problem] = Problem) -> list[type[Problem]]:
     return [base, *(found for child in base.__subclasses__() for found in conditions(child))]
 
 
 NEVER_A_CALLERS_FAULT = {
-    LetheError,
+    Problem,
     errors.LeaseLost,
     errors.RunDiffersFromPlan,
     errors.AuditFailed,
@@ -104,7 +104,7 @@ NEVER_A_CALLERS_FAULT = {
 
 
 @pytest.mark.parametrize("condition", conditions())
-def test_every_condition_has_a_status(condition: type[LetheError]) -> None:
+def test_every_condition_has_a_status(condition: type[Problem]) -> None:
     """What a caller can bring about, or wait for the end of, has a status of its own; the others are ours, a 500."""
     status = problems.status_of(condition)
     assert (status == 500) == (condition in NEVER_A_CALLERS_FAULT)

@@ -10,9 +10,9 @@ from fastapi.testclient import TestClient
 
 from app import installations
 from app.config import Settings
-from app.errors import DatabaseDamaged
 from app.installations import Installation
 from app.main import create_app
+from lethe.contract.problems import DatabaseDamaged
 from tests.conftest import FORM, npz
 from worker import runner
 

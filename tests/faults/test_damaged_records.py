@@ -17,9 +17,9 @@ from app.config import Settings
 from app.db.tables import Dataset, Erasure, Record
 from app.deletion import service as deletion
 from app.deletion import settling
-from app.errors import DatasetDamaged
 from app.installations import Installation
 from app.operations import periodic_jobs
+from lethe.contract.problems import DatasetDamaged
 from tests.app.deletion import people as persons
 from tests.conftest import people
 from tests.stored import flipped, rows_of, slots_of

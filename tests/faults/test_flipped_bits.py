@@ -11,11 +11,11 @@ from fastapi.testclient import TestClient
 from app import installations
 from app.config import Settings
 from app.db.tables import Dataset, Erasure, Model
-from app.errors import InstallationMismatch
 from app.installations import Installation
 from app.operations import periodic_jobs
 from app.rows.row_store import RowStore
 from app.unlearning import service as unlearning
+from lethe.contract.problems import InstallationMismatch
 from tests.conftest import people
 from tests.faults.checks import assert_all_done_once
 from tests.stored import flipped

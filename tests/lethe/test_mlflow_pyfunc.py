@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.catalogue.prediction import probabilities
-from app.errors import InputInvalid
 from app.rows.encoding import encode_vectors
 from app.rows.schema import stored
+from lethe.contract.problems import InputInvalid
 from lethe.mlflow_pyfunc import Classifier
 
 SCHEMA: dict[str, Any] = {

@@ -10,10 +10,10 @@ from fastapi.testclient import TestClient
 from joserfc.jwk import OKPKey
 
 from app.accounting import certificates
-from app.errors import CertificateInvalid as RefusedByGateway
 from app.installations import Installation
 from app.keys import Keys
 from lethe import Client, verification
+from lethe.contract.problems import CertificateInvalid as RefusedByGateway
 from lethe.errors import CertificateInvalid, Problem
 
 Make = Callable[..., dict[str, Any]]

@@ -13,7 +13,7 @@ from app import accounting_main, installations
 from app.config import Settings
 from app.db import reader
 from app.db.tables import Table
-from app.errors import InputInvalid
+from lethe.contract.problems import InputInvalid
 from tests.postgres.server import Server
 
 pytestmark = pytest.mark.postgres

@@ -12,10 +12,10 @@ from fastapi.testclient import TestClient
 from app import installations
 from app.accounting import certificates
 from app.config import Settings
-from app.errors import InstallationMismatch, WeightsDestroyed
 from app.installations import Installation
 from app.keys import KeyEncryptionKeyLost
 from app.vault.store import StoreKeepsVersions
+from lethe.contract.problems import InstallationMismatch, WeightsDestroyed
 from tests.conftest import people
 from tests.faults.checks import assert_all_done_once
 from tests.faults.processes import wait_until

@@ -13,8 +13,8 @@ from tests.app.test_installation import Changed
 from app import installations, key_checks
 from app.config import Settings
 from app.db.tables import Dataset, Record
-from app.errors import InstallationMismatch
 from app.rows import records
+from lethe.contract.problems import InstallationMismatch
 
 FIXTURE = Path(__file__).with_name("data_folder_0001.tar.xz")
 VERSIONS = Path(__file__).parents[2] / "migrations" / "versions"

@@ -9,11 +9,11 @@ from app.access import callers as believing
 from app.access import service as access
 from app.access import tenants
 from app.access.callers import Callers, LastUses
-from app.access.service import Scope
 from app.db import Actor, now
 from app.db.tables import ApiKey
-from app.errors import Unauthenticated
 from app.installations import Installation
+from lethe.contract.problems import Unauthenticated
+from lethe.contract.sets import Scope
 
 Add = Callable[..., tuple[str, str]]
 

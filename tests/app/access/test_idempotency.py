@@ -3,8 +3,8 @@ import pytest
 from app.access import idempotency
 from app.access.idempotency import Answer, Once
 from app.db import Database
-from app.errors import IdempotencyConflict
 from app.installations import Installation
+from lethe.contract.problems import IdempotencyConflict
 
 ONCE = Once(name="k", fingerprint="f")
 ANSWER = Answer(status=201, location="/v1/things/1", body={"id": "1", "numbers": [1, 0.1, None]})

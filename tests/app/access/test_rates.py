@@ -11,7 +11,7 @@ from app.access import rates
 from app.access.policy import Policy
 from app.access.rates import Rates
 from app.access.service import Caller
-from app.errors import RateLimited
+from lethe.contract.problems import RateLimited
 from tests.faults import processes
 from tests.faults.processes import wait_until
 

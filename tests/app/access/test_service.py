@@ -6,11 +6,12 @@ import sqlalchemy as sa
 
 from app.access import service as access
 from app.access.policy import Policy
-from app.access.service import Caller, Scope
+from app.access.service import Caller
 from app.db import Actor, now
 from app.db.tables import ApiKey
-from app.errors import InputInvalid, KeyUnknown, LastAdminKey, ScopeMissing, Unauthenticated
 from app.installations import Installation
+from lethe.contract.problems import InputInvalid, KeyUnknown, LastAdminKey, ScopeMissing, Unauthenticated
+from lethe.contract.sets import Scope
 
 
 def test_a_key_lets_its_holder_in(installation: Installation, by: Actor) -> None:

@@ -5,12 +5,12 @@ from joserfc.jwk import KeySet
 from app.access import service as access
 from app.access import tenants
 from app.access.policy import Policy
-from app.access.service import Scope
 from app.audit import repository, verify
 from app.db import Actor
 from app.db.tables import ApiKey
-from app.errors import InputInvalid, TenantExists, TenantUnknown
 from app.installations import Installation
+from lethe.contract.problems import InputInvalid, TenantExists, TenantUnknown
+from lethe.contract.sets import Scope
 
 
 def test_a_tenant_begins_with_an_admin(installation: Installation, by: Actor) -> None:

@@ -11,9 +11,9 @@ from fastapi.testclient import TestClient
 
 from app.accounting import budgets, certificates
 from app.db.tables import Dataset, Version
-from app.errors import AdaptiveBudgetSpent, CertificateInvalid
 from app.installations import Installation
 from app.unlearning import queue, service
+from lethe.contract.problems import AdaptiveBudgetSpent, CertificateInvalid
 from lethe.proof import conversion
 from tests.conftest import FORM, npz
 from tests.stored import rows_of, slots_of

@@ -11,10 +11,10 @@ import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
 from app.access import service as access
-from app.access.service import Scope
 from app.db import Actor
 from app.db.tables import Dataset, DeletionRequest, Model
 from app.installations import Installation
+from lethe.contract.sets import Scope
 from tests.conftest import CLASSES
 
 Make = Callable[..., dict[str, Any]]

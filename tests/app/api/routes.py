@@ -1,6 +1,6 @@
 """Every route of the API and what it needs: a route that is not here fails `test_authorisation.py`."""
 
-from app.access.service import Scope
+from lethe.contract.sets import Scope
 
 NEEDS = {
     "GET /metrics": Scope.METRICS_READ,

@@ -15,13 +15,14 @@ from fastapi.testclient import TestClient
 
 from app import installations
 from app.access import service as access
-from app.access.service import DEFAULT_TENANT, Scope
+from app.access.service import DEFAULT_TENANT
 from app.config import Settings
 from app.db import Actor, now
 from app.db.sealed import Payload
 from app.db.tables import WebhookDelivery, new_id
 from app.installations import Installation
 from app.main import create_app
+from lethe.contract.sets import Scope
 from tests.app.api.routes import NEEDS, OPEN_TO_ALL
 from tests.conftest import FORM
 from worker import runner

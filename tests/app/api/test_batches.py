@@ -14,10 +14,10 @@ from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.access.service import Scope
 from app.api import batches
 from app.db.tables import DeletionRequest
 from app.installations import Installation
+from lethe.contract.sets import Scope
 
 CSV = {"Content-Type": "text/csv"}
 Ask = Callable[..., httpx.Response]

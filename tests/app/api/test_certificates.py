@@ -9,8 +9,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from app.accounting import certificates
-from app.errors import CertificateInvalid
 from app.keys import Keys
+from lethe.contract.problems import CertificateInvalid
 
 Get = Callable[[str], Any]
 Refused = Callable[..., dict[str, Any]]

@@ -14,11 +14,11 @@ import sqlalchemy as sa
 from fastapi.testclient import TestClient
 from sqlalchemy.orm import Session
 
-from app.access.service import Scope
 from app.config import Settings
 from app.db.tables import Dataset
 from app.installations import Installation
 from app.main import create_app
+from lethe.contract.sets import Scope
 from tests.conftest import FORM
 from tests.stored import rows_of
 

@@ -10,7 +10,7 @@ from sqlalchemy.exc import OperationalError
 
 from app import errors
 from app.api.dialects import small_body, speaking
-from app.errors import FieldError
+from lethe.contract.problems import FieldError
 
 
 def words(status: int, problem: dict[str, Any]) -> Response:
@@ -18,12 +18,12 @@ def words(status: int, problem: dict[str, Any]) -> Response:
 
 
 RAISED: dict[str, tuple[Exception, int, list[str]]] = {
-    "malformed": (errors.InputInvalid("x", [FieldError("a.b", "y")]), 400, ["input_invalid", "a.b"]),
-    "nobody": (errors.Unauthenticated("x"), 401, ["unauthenticated"]),
-    "refused": (errors.MessageRefused("x"), 403, ["message_refused"]),
-    "unknown": (errors.RequestUnknown("x"), 404, ["request_unknown"]),
-    "late": (errors.TransitionForbidden("x"), 409, ["transition_forbidden"]),
-    "often": (errors.RateLimited("x", retry_after=7), 429, ["rate_limited"]),
+    "malformed": (problems.InputInvalid("x", [FieldError("a.b", "y")]), 400, ["input_invalid", "a.b"]),
+    "nobody": (problems.Unauthenticated("x"), 401, ["unauthenticated"]),
+    "refused": (problems.MessageRefused("x"), 403, ["message_refused"]),
+    "unknown": (problems.RequestUnknown("x"), 404, ["request_unknown"]),
+    "late": (problems.TransitionForbidden("x"), 409, ["transition_forbidden"]),
+    "often": (problems.RateLimited("x", retry_after=7), 429, ["rate_limited"]),
     "defect": (errors.SigningUnusable("x"), 500, ["signing_unusable"]),
     "away": (OperationalError("SELECT secret", {}, Exception("secret")), 503, ["unavailable"]),
 }

@@ -13,10 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.access.policy import Policy
-from app.access.service import Scope
 from app.db.tables import WebhookDelivery
 from app.deletion import settling
 from app.installations import Installation
+from lethe.contract.sets import Scope
 from tests.app.deletion import people
 
 PLACE = "/v1/deletion-requests"

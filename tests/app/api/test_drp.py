@@ -15,11 +15,11 @@ import sqlalchemy as sa
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fastapi.testclient import TestClient
 
-from app.access.service import Scope
 from app.config import Settings
 from app.db.tables import Agent as AgentRow
 from app.db.tables import ApiKey, AuditEntry
 from app.installations import Installation
+from lethe.contract.sets import Scope
 from tests.app.webhooks.servers import serving
 from tests.app.webhooks.servers import status as answering
 

@@ -20,18 +20,18 @@ import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
 from app import installations, key_checks
-from app.access.service import Scope
 from app.api import pressure, problems
 from app.backup import restoring, tombstones
 from app.backup import service as backups
 from app.config import Settings
 from app.db import migrate
 from app.db.tables import LedgerEntry, Model
-from app.errors import LetheError
 from app.installations import Installation
 from app.keys import Keys
 from app.main import create_app
 from app.unlearning import queue
+from lethe.contract.problems import Problem
+from lethe.contract.sets import Scope
 from tests.app.api.test_drp import Agent
 from tests.app.deletion import people
 from tests.conftest import CLASSES, npz
@@ -156,7 +156,7 @@ def status_of(code: str) -> int:
     return next(problems.status_of(condition) for condition in conditions() if condition.code == code)
 
 
-def conditions(base: type[LetheError] = LetheError) -> list[type[LetheError]]:
+def conditions(base: type[Problem] = Problem) -> list[type[Problem]]:
     return [base, *(found for child in base.__subclasses__() for found in conditions(child))]
 
 

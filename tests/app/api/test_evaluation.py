@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
-from app.access.service import Scope
 from app.catalogue import datasets, evaluation
 from app.installations import Installation
 from app.operations import retirement
 from app.unlearning import service as unlearning
+from lethe.contract.sets import Scope
 from tests.conftest import FORM, npz
 from worker import runner
 

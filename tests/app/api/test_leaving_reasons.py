@@ -9,9 +9,9 @@ import pytest
 import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
-from app.access.service import Scope
 from app.db.tables import Table
 from app.installations import Installation
+from lethe.contract.sets import Scope
 from lethe.theorems.local import RandomisedResponse
 
 Get = Callable[[str], Any]

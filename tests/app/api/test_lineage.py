@@ -7,8 +7,8 @@ from typing import Any
 
 from fastapi.testclient import TestClient
 
-from app.access.service import Scope
 from app.installations import Installation
+from lethe.contract.sets import Scope
 
 Make = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]

@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
-from app.access.service import Scope
+from lethe.contract.sets import Scope
 
 PLACE = "/v1/deletion-requests"
 HOOK = "https://receiver.example/hook"

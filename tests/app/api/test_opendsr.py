@@ -22,11 +22,11 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from fastapi.testclient import TestClient
 
-from app.access.service import Scope
 from app.config import Settings
 from app.db.tables import AuditEntry, DeletionRequest
 from app.installations import Installation
 from app.keys import read_or_create
+from lethe.contract.sets import Scope
 from tests.app.webhooks.servers import Server, serving
 from tests.app.webhooks.servers import status as answering
 

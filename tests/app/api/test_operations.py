@@ -16,7 +16,6 @@ from fastapi.testclient import TestClient
 from prometheus_client.parser import text_string_to_metric_families
 
 from app import installations
-from app.access.service import Scope
 from app.config import Settings
 from app.db import Actor, migrate
 from app.db.tables import Dataset, DeletionRequest, InstallationIdentity, Run, new_id
@@ -26,6 +25,7 @@ from app.main import create_app
 from app.operations import service as operations
 from app.unlearning import queue
 from app.unlearning import service as unlearning
+from lethe.contract.sets import Scope
 from tests.ports import free_port
 
 Make = Callable[..., dict[str, Any]]

@@ -7,8 +7,8 @@ from typing import Any
 
 from fastapi.testclient import TestClient
 
-from app.access.service import Scope
 from app.config import Settings
+from lethe.contract.sets import Scope
 
 Forget = Callable[..., dict[str, Any]]
 

@@ -8,9 +8,9 @@ import pytest
 import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
-from app.access.service import Scope
 from app.db.tables import DeletionRequest
 from app.installations import Installation
+from lethe.contract.sets import Scope
 from tests.conftest import FORM, npz
 
 PLACE = "/v1/deletion-requests"

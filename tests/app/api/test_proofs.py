@@ -9,9 +9,9 @@ import pytest
 from fastapi.testclient import TestClient
 from joserfc import jws
 
-from app.access.service import Scope
 from app.installations import Installation
 from lethe import verification
+from lethe.contract.sets import Scope
 from lethe.errors import CertificateInvalid
 
 Make = Callable[..., dict[str, Any]]

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from app.access.service import Scope
 from app.config import Settings
 from app.main import create_app
+from lethe.contract.sets import Scope
 from tests.app.api.routes import NEEDS
 
 Refused = Callable[..., dict[str, Any]]

@@ -10,11 +10,12 @@ import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
 from app.db.tables import Certificate, LedgerEntry, Run, Version
-from app.errors import LeaseLost, LetheError, RunDiffersFromPlan
+from app.errors import LeaseLost, RunDiffersFromPlan
 from app.installations import Installation
 from app.unlearning import queue
 from app.unlearning import service as unlearning
 from app.unlearning.queue import Claimed
+from lethe.contract.problems import Problem
 from tests.lethe.proof import lanes
 from worker import runner
 
@@ -91,7 +92,7 @@ def test_a_run_as_planned_is_published(publish: Callable[..., None], published: 
     assert published() == [2, 2, 1]
 
 
-def refuses(publish: Callable[..., None], condition: type[LetheError], **changed: Any) -> None:
+def refuses(publish: Callable[..., None], condition: type[Problem], **changed: Any) -> None:
     with pytest.raises(condition):
         publish(**changed)
 

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from app.api.turns import Turns, Who
-from app.errors import Busy
+from lethe.contract.problems import Busy
 
 BUSY, QUIET = Who("ten_busy", "key_1"), Who("ten_quiet", "key_2")
 

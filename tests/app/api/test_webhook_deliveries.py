@@ -8,11 +8,11 @@ import pytest
 import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
-from app.access.service import Scope
 from app.config import Settings
 from app.db.tables import AuditEntry, WebhookDelivery
 from app.installations import Installation
 from app.webhooks import signature
+from lethe.contract.sets import Scope
 from tests.app.webhooks import servers
 from tests.app.webhooks.servers import serving
 from tests.faults.processes import wait_until

@@ -16,11 +16,12 @@ from app.backup.archive import Reader
 from app.backup.service import Backup
 from app.config import Settings
 from app.db.tables import Dataset
-from app.errors import BackupRefused, DatasetDamaged
+from app.errors import BackupRefused
 from app.installations import Installation
 from app.keys import KeyEncryptionFile
 from app.unlearning import queue
 from app.unlearning import service as unlearning
+from lethe.contract.problems import DatasetDamaged
 from tests.app.backup.conftest import quietly
 from tests.conftest import people
 from tests.faults.checks import assert_all_done_once

@@ -7,8 +7,8 @@ import pytest
 
 from app.catalogue import exports, repository
 from app.db import Actor
-from app.errors import WeightsDestroyed
 from app.installations import Installation
+from lethe.contract.problems import WeightsDestroyed
 
 Make = Callable[..., dict[str, Any]]
 

@@ -6,9 +6,9 @@ import pytest
 from fastapi.testclient import TestClient
 
 from app.access import service as access
-from app.access.service import Scope
 from app.db import Actor
 from app.installations import Installation
+from lethe.contract.sets import Scope
 from tests.app.dashboard.browsing import Browser
 
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from app.access.service import Scope
 from app.dashboard.wording import at_most
+from lethe.contract.sets import Scope
 from tests.app.dashboard.browsing import Browser
 
 Make = Callable[..., dict[str, Any]]

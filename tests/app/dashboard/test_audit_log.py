@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from app.access.service import Scope
 from app.installations import Installation
 from app.operations import periodic_jobs
+from lethe.contract.sets import Scope
 from tests.app.dashboard.browsing import Browser
 
 Get = Callable[[str], Any]

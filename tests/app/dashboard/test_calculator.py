@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from app.access.service import Scope
+from lethe.contract.sets import Scope
 from lethe.theorems import CALCULATOR, evaluate
 from tests.app.dashboard.browsing import Browser
 

@@ -8,9 +8,9 @@ from typing import Any
 import httpx
 import pytest
 
-from app.access.service import Scope
 from app.config import Settings
 from app.installations import Installation
+from lethe.contract.sets import Scope
 from tests.app.dashboard.browsing import HERE, Browser
 from tests.conftest import npz, people
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from app.access.service import Scope
 from app.installations import Installation
+from lethe.contract.sets import Scope
 from tests.app.api.test_authorisation import delivered
 from tests.app.dashboard.browsing import Browser
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from app.access.service import Scope
+from lethe.contract.sets import Scope
 from tests.app.dashboard.browsing import Browser
 
 Get = Callable[[str], Any]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 from fastapi.testclient import TestClient
 
-from app.access.service import Scope
+from lethe.contract.sets import Scope
 from tests.app.dashboard.browsing import Browser
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from app.access.service import Scope
 from app.installations import Installation
+from lethe.contract.sets import Scope
 from tests.app.dashboard.browsing import Browser
 
 Make = Callable[..., dict[str, Any]]

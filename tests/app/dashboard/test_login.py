@@ -8,14 +8,14 @@ import pytest
 import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
-from app.access.service import Scope
 from app.api.problems import STATUS
 from app.config import Settings
 from app.db.tables import DashboardSession
-from app.errors import FormRefused
 from app.installations import Installation
 from app.main import create_app
 from app.operations import periodic_jobs
+from lethe.contract.problems import FormRefused
+from lethe.contract.sets import Scope
 from tests.app.dashboard.browsing import Browser
 
 

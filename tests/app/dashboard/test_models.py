@@ -7,10 +7,10 @@ import pytest
 import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
-from app.access.service import Scope
 from app.db import Actor
 from app.db.tables import LedgerEntry
 from app.installations import Installation
+from lethe.contract.sets import Scope
 from tests.app.dashboard.browsing import Browser
 
 Make = Callable[..., dict[str, Any]]

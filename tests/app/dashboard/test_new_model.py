@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from app.access.service import Scope
 from app.dashboard.wording import at_most, number
+from lethe.contract.sets import Scope
 from tests.app.dashboard.browsing import Browser
 
 Make = Callable[..., dict[str, Any]]

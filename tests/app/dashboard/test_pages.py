@@ -11,12 +11,12 @@ import sqlalchemy as sa
 from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 
-from app.access.service import Scope
 from app.api import operations, overview
 from app.config import Settings
 from app.dashboard import endpoints, site
 from app.installations import Installation
 from app.main import create_app
+from lethe.contract.sets import Scope
 from tests.app.dashboard.browsing import HERE, Browser
 
 VENDOR = files("app.dashboard") / "static" / "vendor"

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from app.access.service import Scope
 from app.config import Settings
 from app.installations import Installation
 from app.unlearning import queue
 from app.unlearning import service as unlearning
+from lethe.contract.sets import Scope
 from tests.app.dashboard.browsing import Browser
 
 Make = Callable[..., dict[str, Any]]

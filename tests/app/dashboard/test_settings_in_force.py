@@ -5,9 +5,9 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
-from app.access.service import Scope
 from app.config import Settings
 from app.dashboard.settings_in_force import in_force
+from lethe.contract.sets import Scope
 from tests.app.dashboard.browsing import Browser
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from app.access.service import Scope
+from lethe.contract.sets import Scope
 from tests.app.api.test_authorisation import ED25519, JWK
 from tests.app.dashboard.browsing import Browser
 

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from app.db.paging import page
 from app.db.tables import ApiKey, Tenant
-from app.errors import InputInvalid
+from lethe.contract.problems import InputInvalid
 from tests.postgres.server import Server
 
 MOMENTS = st.datetimes(

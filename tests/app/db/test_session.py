@@ -8,10 +8,10 @@ from sqlalchemy.exc import StatementError
 from sqlalchemy.orm import aliased
 
 from app.access import service as access
-from app.access.service import Scope
 from app.db import Actor, Database, actor, now
 from app.db.tables import ApiKey, Dataset, Model, Record, Tenant
 from app.installations import Installation
+from lethe.contract.sets import Scope
 
 
 @pytest.fixture

@@ -14,11 +14,11 @@ import sqlalchemy as sa
 
 from app import installations
 from app.access import service as access
-from app.access.service import Scope
 from app.db import Actor, Database, sqlite
 from app.db.tables import ApiKey
 from app.installations import Installation
 from app.operations import periodic_jobs
+from lethe.contract.sets import Scope
 
 
 def files(folder: Path) -> bytes:

@@ -3,8 +3,8 @@ from fastapi.testclient import TestClient
 
 from app.access import service as access
 from app.db import Actor
-from app.errors import InputInvalid
 from app.installations import Installation
+from lethe.contract.problems import InputInvalid
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,14 @@ from app.access.policy import Policy
 from app.deletion import identity
 from app.deletion import service as deletion
 from app.deletion.identity import Statement, sha256_of
-from app.errors import IdentityStatementInvalid, IdentityStatementRequired, InputInvalid, IssuerExists, IssuerUnknown
 from app.installations import Installation
+from lethe.contract.problems import (
+    IdentityStatementInvalid,
+    IdentityStatementRequired,
+    InputInvalid,
+    IssuerExists,
+    IssuerUnknown,
+)
 from tests.app.deletion import people
 from tests.app.deletion.people import OFFICER
 

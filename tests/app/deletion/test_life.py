@@ -32,11 +32,11 @@ from app.deletion import service as deletion
 from app.deletion.review import RejectionGround
 from app.deletion.status import PAUSED, RESUMED, TRANSITIONS, Status
 from app.deletion.views import View
-from app.errors import Conflict
 from app.keys import KeyEncryptionFile
 from app.unlearning import queue
 from app.unlearning import service as unlearning
 from app.vault.pieces import Vault
+from lethe.contract.problems import Conflict
 from tests.app.deletion import people
 from tests.app.deletion.people import OFFICER
 

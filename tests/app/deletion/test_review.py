@@ -8,16 +8,16 @@ from app.deletion import repository, review, settling
 from app.deletion import service as deletion
 from app.deletion.review import RejectionGround
 from app.deletion.status import Status
-from app.errors import (
+from app.installations import Installation
+from lethe.contract.problems import (
     AlreadyExtended,
     ClockRunsOn,
     ExtensionNotProvided,
     ExtensionTooLate,
     InputInvalid,
-    LetheError,
+    Problem,
     TransitionForbidden,
 )
-from app.installations import Installation
 from tests.app.deletion import people
 from tests.app.deletion.people import OFFICER
 
@@ -104,7 +104,7 @@ def test_an_extension(installation: Installation, regulation: str, days: int) ->
 def test_an_extension_that_comes_too_late(installation: Installation) -> None:
     """After the first deadline nothing is extended, nor after the end, nor where the regulation has no extension."""
     own = Policy(auto_accept=False, regulations={"strict": TimeLimit(days=3)})
-    refused: list[type[LetheError]] = []
+    refused: list[type[Problem]] = []
     with installation.database.writing(by=OFFICER) as session:
         late, strict, ended = (
             deletion.get(session, people.ask(session, "sub_a", own, regulation=name).request.id)
@@ -113,7 +113,7 @@ def test_an_extension_that_comes_too_late(installation: Installation) -> None:
         deletion.cancel(session, ended, discreet=False)
         for request, passed in ((strict, 0), (ended, 0), (late, 32)):
             people.later(session, passed * A_DAY)
-            with pytest.raises(LetheError) as error:
+            with pytest.raises(Problem) as error:
                 review.extend(session, request, policy=own, reason="late")
             refused.append(type(error.value))
     assert refused == [ExtensionNotProvided, TransitionForbidden, ExtensionTooLate]

@@ -11,10 +11,10 @@ from app.db.tables import DeletionRequest, Model, Record
 from app.deletion import service as deletion
 from app.deletion.deadlines import Regulation
 from app.deletion.service import Asked
-from app.errors import DatasetUnknown, RequestUnknown
 from app.installations import Installation
 from app.unlearning import queue
 from app.unlearning import service as unlearning
+from lethe.contract.problems import DatasetUnknown, RequestUnknown
 from tests.stored import slots_of
 from worker import runner
 

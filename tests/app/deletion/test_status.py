@@ -4,7 +4,7 @@ import pytest
 
 from app.deletion import status
 from app.deletion.status import OPEN, TRANSITIONS, Status
-from app.errors import TransitionForbidden
+from lethe.contract.problems import TransitionForbidden
 
 ALLOWED = {
     ("received", "in_review"),

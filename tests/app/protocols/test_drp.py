@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from app.db.sealed import Particulars
 from app.db.tables import DeletionRequest
 from app.deletion.status import Status
-from app.errors import InputInvalid, MessageEarly, MessageExpired, MessageRefused
 from app.protocols import drp
 from app.protocols.drp import Envelope, Exercise
 from app.protocols.parsing import parsed
+from lethe.contract.problems import InputInvalid, MessageEarly, MessageExpired, MessageRefused
 
 AT = datetime.datetime(2026, 10, 2, 15, tzinfo=datetime.UTC)
 MINUTE = datetime.timedelta(minutes=1)

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.deletion.status import OPEN, Status
-from app.errors import InputInvalid
 from app.keys import Keys
 from app.protocols import opendsr
 from app.protocols.opendsr import RequestStatus
+from lethe.contract.problems import InputInvalid
 
 DOMAIN = "privacy.example.com"
 ASKED: dict[str, Any] = {

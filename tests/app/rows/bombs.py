@@ -18,10 +18,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from app.errors import LetheError
 from app.rows import ingest
 from app.rows.schema import parse_schema
 from app.vault import spool
+from lethe.contract.problems import Problem
 
 WORK = {"kind": "categorical", "values": ["state", "private"]}
 SCHEMA: dict[str, Any] = {
@@ -217,7 +217,7 @@ def _read(bomb: Bomb, path: Path) -> str:
             limits: dict[str, Any] = {"folder": path.parent, "max_bytes": bomb.max_bytes}
             for _ in ingest.read(spooled, kind=bomb.kind, schema=schema, classes=["low", "high"], **limits):
                 pass
-    except LetheError as error:
+    except Problem as error:
         return "out of memory" if isinstance(error.__context__, MemoryError) else error.code
     return "read"
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.errors import DatasetUnusable, InputInvalid, RowInvalid, SchemaInvalid
 from app.rows import encoding, values
 from app.rows import schema as schemas
 from app.rows.encoding import SHRINK, Schema
 from app.rows.schema import parse_schema
+from lethe.contract.problems import DatasetUnusable, InputInvalid, RowInvalid, SchemaInvalid
 
 ADULT = Path(__file__).parents[3] / "examples" / "adult"
 AGE = {"kind": "numeric", "min": 0, "max": 100}

@@ -16,7 +16,6 @@ import sqlalchemy as sa
 from app import installations
 from app.config import Settings
 from app.db.tables import Addition, Dataset
-from app.errors import DamageKind, DatasetDamaged
 from app.installations import Installation
 from app.rows import first_layout
 from app.rows import repository as rows_repository
@@ -24,6 +23,7 @@ from app.rows.manifest import BLOCK_ROWS
 from app.rows.row_store import RowStore
 from app.unlearning import queue
 from app.vault.s3 import S3Store
+from lethe.contract.problems import DamageKind, DatasetDamaged
 from tests.stored import flipped, rows_of
 
 FIXTURE = Path(__file__).parents[2] / "upgrade" / "data_folder_0001.tar.xz"

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from app.errors import DamageKind, DatasetDamaged
 from app.rows import manifest
 from app.rows.manifest import BLOCK_ID, BLOCK_ROWS, Child, Manifests, Shape
 from app.vault.store import FolderStore
+from lethe.contract.problems import DamageKind, DatasetDamaged
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from app.errors import UploadTooLarge
 from app.rows import pages
+from lethe.contract.problems import UploadTooLarge
 from tests.app.rows import bombs
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.errors import DamageKind, DatasetDamaged, DatasetTooLarge, DatasetUnknown, DatasetUnusable
+from app.errors import DatasetTooLarge
 from app.keys import KeyEncryptionFile, KeyEncryptionKeyLost
 from app.rows.blocks import Features, Filling, Labels
 from app.rows.manifest import BLOCK_ID, BLOCK_ROWS
@@ -18,6 +18,7 @@ from app.rows.row_store import RowStore
 from app.vault.s3 import S3Store
 from app.vault.sealing import Sealed
 from app.vault.store import FolderStore, ObjectStore
+from lethe.contract.problems import DamageKind, DatasetDamaged, DatasetUnknown, DatasetUnusable
 from tests.stored import flipped
 
 NUM_SLOTS = 2 * BLOCK_ROWS + 7

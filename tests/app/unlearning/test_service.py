@@ -12,13 +12,14 @@ import sqlalchemy as sa
 from app.accounting.certificates import sha256
 from app.db import now
 from app.db.tables import Dataset, LedgerEntry, Model, Run, Version
-from app.errors import LeaseLost, RunDiffersFromPlan, RunUnknown
+from app.errors import LeaseLost, RunDiffersFromPlan
 from app.installations import Installation
 from app.operations import repository as operations
 from app.unlearning import queue
 from app.unlearning import service as unlearning
 from app.unlearning.queue import Claimed
 from app.vault import weights
+from lethe.contract.problems import RunUnknown
 from tests.lethe.proof import lanes
 from tests.stored import slots_of
 

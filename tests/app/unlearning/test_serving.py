@@ -10,10 +10,10 @@ import sqlalchemy as sa
 from app.catalogue import service as catalogue
 from app.db import Actor
 from app.db.tables import DeletionRequest
-from app.errors import VersionUnknown
 from app.installations import Installation
 from app.unlearning import serving
 from app.unlearning.serving import Refusal, Serving
+from lethe.contract.problems import VersionUnknown
 
 Make = Callable[..., dict[str, Any]]
 Ask = Callable[..., Serving]

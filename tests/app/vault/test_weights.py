@@ -6,12 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from app.errors import WeightsDestroyed, WeightsUnreadable
+from app.errors import WeightsUnreadable
 from app.keys import KeyEncryptionFile
 from app.vault import weights
 from app.vault.sealing import Sealed
 from app.vault.store import FolderStore
 from app.vault.weights import WeightStore
+from lethe.contract.problems import WeightsDestroyed
 
 WEIGHTS = weights.to_safetensors(np.arange(8.0).reshape(2, 4))
 

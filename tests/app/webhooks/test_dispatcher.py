@@ -9,7 +9,6 @@ from fastapi.testclient import TestClient
 
 from app import telemetry
 from app.access import service as access
-from app.access.service import Scope
 from app.config import Settings
 from app.db import Actor
 from app.db.tables import DeletionRequest, WebhookDelivery
@@ -17,6 +16,7 @@ from app.installations import Installation
 from app.main import create_app
 from app.webhooks import dispatcher, schedule
 from lethe import webhooks
+from lethe.contract.sets import Scope
 from tests.app.webhooks import servers
 from tests.faults.processes import wait_until
 

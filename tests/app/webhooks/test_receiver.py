@@ -8,9 +8,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from app.errors import FieldError, InputInvalid
 from app.webhooks import receiver
 from app.webhooks.receiver import ReceiverRefused
+from lethe.contract.problems import FieldError, InputInvalid
 
 LOOPBACK = [ip_network("127.0.0.0/8"), ip_network("::1/128")]
 

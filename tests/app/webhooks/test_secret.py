@@ -5,10 +5,10 @@ import sqlalchemy as sa
 
 from app.db import Actor, now
 from app.db.tables import AuditEntry, Tenant
-from app.errors import SecretNotPresent
 from app.installations import Installation
 from app.keys import Keys
 from app.webhooks import secret
+from lethe.contract.problems import SecretNotPresent
 
 
 def test_a_secret_is_derived(installation: Installation) -> None:

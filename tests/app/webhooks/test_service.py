@@ -16,12 +16,12 @@ from app.deletion import review, settling
 from app.deletion import service as deletion
 from app.deletion.review import RejectionGround
 from app.deletion.service import Asked, Submitted
-from app.errors import DeliveryUnknown
 from app.installations import Installation
 from app.operations import periodic_jobs
 from app.unlearning import queue
 from app.unlearning import service as unlearning
 from app.webhooks import repository, service
+from lethe.contract.problems import DeliveryUnknown
 
 URL = "https://receiver.example/hook?token=t0ken"
 Deliveries = Callable[[], list[WebhookDelivery]]

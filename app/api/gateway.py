@@ -1,0 +1,99 @@
+"""Endpoints, made from the operations of the contract: path, scope, parameters, answer and problems are theirs."""
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Annotated, Any, TypeVar
+
+from fastapi import APIRouter
+from fastapi import Query as InQuery
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel
+from sqlalchemy.orm import Session
+
+from app.access import idempotency
+from app.access.idempotency import Answer, Once
+from app.api.calls import Call, call_with, once_with, respond
+from app.api.problems import responses
+from lethe.contract.operation import Operation
+
+F = TypeVar("F", bound=Callable[..., Any])
+_PREFIX = "/v1"
+_SERVED: dict[Callable[..., Any], Operation[..., Any]] = {}
+
+
+def operation_of(endpoint: Callable[..., Any]) -> Operation[..., Any]:
+    """The operation that `endpoint` serves. Raises `TypeError` if it serves none."""
+    if endpoint not in _SERVED:
+        raise TypeError(f"{endpoint.__name__} serves no operation")
+    return _SERVED[endpoint]
+
+
+def serves(
+    router: APIRouter, operation: Operation[..., Any], *, more: dict[int | str, dict[str, Any]] | None = None
+) -> Callable[[F], F]:
+    """Serve `operation` by the function below: its parameters are the ids of the path by name, `Call`, `Once`, the
+    body, the query, and whatever else FastAPI knows. `more`: answers that are no problems."""
+
+    def register(endpoint: F) -> F:
+        _SERVED[endpoint] = operation
+        router.add_api_route(
+            operation.path.removeprefix(_PREFIX).removeprefix(router.prefix),
+            _typed(endpoint, operation),
+            methods=[operation.method],
+            name=operation.name,
+            description=operation.does,
+            tags=None if router.tags else [operation.tag],
+            status_code=operation.status,
+            response_model=None if operation.gives in (bytes, type(None)) else operation.gives,
+            responses=responses(*operation.problems) | (more or {}),
+        )
+        return endpoint
+
+    return register
+
+
+def _typed(endpoint: Callable[..., Any], operation: Operation[..., Any]) -> Callable[..., Any]:
+    """The endpoint with parameters as FastAPI is to see them."""
+    known: dict[Any, Any] = {
+        Call: Annotated[Call, call_with(operation.scope)],
+        Once: Annotated[Once, once_with(operation.scope)],
+        operation.query: Annotated[operation.query, InQuery()],
+    }
+    parameters = list(inspect.signature(endpoint).parameters.values())
+    taken = {parameter.annotation for parameter in parameters}
+    if missing := {Call, *([operation.takes] if operation.takes else [])} - taken:
+        raise TypeError(f"{endpoint.__name__} does not take {missing}")
+    if operation.keyed != (Once in taken):
+        raise TypeError(f"{endpoint.__name__} takes an Idempotency-Key where {operation} does not, or the other way")
+    typed = [one.replace(annotation=known.get(one.annotation, one.annotation)) for one in parameters]
+    if operation.query not in taken:  # unknown parameters are refused
+        typed.append(inspect.Parameter("_query", inspect.Parameter.KEYWORD_ONLY, annotation=known[operation.query]))
+
+    if inspect.iscoroutinefunction(endpoint):
+
+        @functools.wraps(endpoint)
+        async def answered(*, _query: Any = None, **arguments: Any) -> Any:
+            return await endpoint(**arguments)
+    else:
+
+        @functools.wraps(endpoint)
+        def answered(*, _query: Any = None, **arguments: Any) -> Any:
+            return endpoint(**arguments)
+
+    answered.__signature__ = inspect.Signature(typed)  # type: ignore[attr-defined]
+    return answered
+
+
+def once(
+    call: Call, repeated: Once, operation: Operation[..., Any], make: Callable[[Session], tuple[str, BaseModel]]
+) -> JSONResponse:
+    """The first answer to this call, where it was made before; else what `make` makes, kept for repetitions: the
+    location and the body of the answer. Raises `IdempotencyConflict`."""
+    with call.writing() as session:
+        answer = idempotency.replay(session, repeated)
+        if answer is None:
+            location, body = make(session)
+            kept = Answer(status=operation.status, location=location, body=body.model_dump(mode="json", by_alias=True))
+            answer = idempotency.remember(session, repeated, kept)
+    return respond(answer)

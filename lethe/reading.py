@@ -1,0 +1,42 @@
+"""Answers, read from JSON into the types of the contract."""
+
+from functools import cache
+from typing import Any, TypeVar, cast
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import to_jsonable_python
+
+from lethe.contract.sets import newer_members
+from lethe.errors import AnswerInvalid
+
+T = TypeVar("T")
+
+
+def read(kind: type[T], content: bytes, *, of: str) -> T:
+    """The value of `kind` that is in the answer to the call `of`.
+
+    Raises `AnswerInvalid`, which names a field and quotes nothing; nor is the error that does quote any part of it.
+    """
+    if kind is bytes:
+        return cast(T, content)
+    if kind is type(None):
+        return cast(T, None)
+    try:
+        with newer_members():
+            value: T = _adapter(cast(Any, kind)).validate_json(content, strict=True)
+    except ValidationError as error:
+        fault = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    else:
+        return value
+    field = next((part for part in fault["loc"] if isinstance(part, str)), "it")
+    raise AnswerInvalid(f"the answer to {of} is not Lethe's: {field} ({fault['type']})")
+
+
+def to_json(value: Any) -> Any:
+    """A value as the gateway sent it: what `json.dumps` takes."""
+    return to_jsonable_python(value, by_alias=True)
+
+
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
