@@ -25,16 +25,6 @@ class DatasetTooLarge(Problem):
     title = "The rows of a dataset do not fit in the memory that a run may use"
 
 
-class LedgerCorrupt(Problem):
-    code = "ledger_corrupt"
-    title = "The ledger does not verify"
-
-
-class LedgerRestored(LedgerCorrupt):
-    code = "ledger_restored"
-    title = "The ledger was restored to before the head that was kept"
-
-
 class AuditCorrupt(Problem):
     code = "audit_corrupt"
     title = "The audit log does not verify"

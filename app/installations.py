@@ -28,6 +28,7 @@ from app.vault.sealing import Sealed
 from app.vault.store import FolderStore, ObjectStore
 from app.vault.weights import WeightStore
 from lethe.contract.problems import InstallationMismatch
+from lethe.contract.sets import Scope
 
 _KINDS = ("weights", "blocks")
 """What is sealed: versions, and the rows of datasets."""
@@ -108,7 +109,7 @@ def set_up(settings: Settings, *, reader_role: str | None = None) -> None:
         with database.writing() as session:
             by = access.ensure_default_tenant(session)
         with database.writing(by=by) as session:
-            access.ensure_key(session, name="admin", key=admin_key, scopes=[access.Scope.ADMIN, access.Scope.OPERATOR])
+            access.ensure_key(session, name="admin", key=admin_key, scopes=[Scope.ADMIN, Scope.OPERATOR])
         _seal_first_layout(settings, database)
         records.give_checks(database, keys.record_key)
         if reader_role is not None:

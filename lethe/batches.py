@@ -5,13 +5,10 @@ import hashlib
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, TypedDict
+from typing import TypedDict
 
-from lethe.errors import InputInvalid, Malformed
-
-MOST = 10_000
-"""As many requests as the gateway takes in one call."""
+from lethe.contract.batches import MOST_AT_ONCE, BatchItemOut
+from lethe.contract.problems import BatchRefused, InputInvalid
 
 _REFUSED_AT = re.compile(r"requests\.([0-9]+)\.?(.*)", re.DOTALL)
 
@@ -35,46 +32,17 @@ class NewRequest(TypedDict, total=False):
     identity_statement: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchItem:
-    """What became of one request. `index`: which, from 0; `line`: in a CSV file. `status`: 202, or the HTTP status that
-    the request alone would have had, and then `code` and `detail` say why."""
-
-    index: int
-    line: int | None = None
-    status: int
-    id: str | None = None
-    external_id: str | None = field(default=None, repr=False)
-    request_status: str | None = None
-    code: str | None = None
-    detail: str | None = None
-    errors: tuple[dict[str, str], ...] | None = None
-
-    @property
-    def accepted(self) -> bool:
-        return self.status == 202
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
-    accepted: int
-    refused: int
-    items: tuple[BatchItem, ...]
-
-
-def body_of(request: NewRequest) -> dict[str, Any]:
-    """As JSON has it."""
-    body: dict[str, Any] = dict(request)
-    if isinstance(at := body.get("submitted_at"), datetime.datetime):
-        body["submitted_at"] = at.isoformat()
-    return body
+def moved(items: Iterable[BatchItemOut], *, start: int) -> Iterator[BatchItemOut]:
+    """The items of the batch that begins with request `start`, by their place among all requests."""
+    for item in items:
+        yield item.model_copy(update={"index": start + item.index})
 
 
 def cut(requests: Iterable[NewRequest], *, size: int) -> Iterator[tuple[int, list[NewRequest]]]:
     """The batches of an iterable, each with the index of its first request. Raises `Malformed` for a size that the
     gateway does not take."""
-    if not 1 <= size <= MOST:
-        raise InputInvalid(f"Expected 1 <= batch_size={size} <= {MOST}.")
+    if not 1 <= size <= MOST_AT_ONCE:
+        raise InputInvalid(f"Expected 1 <= batch_size={size} <= {MOST_AT_ONCE}.")
     rest = iter(requests)
     start = 0
     while batch := list(itertools.islice(rest, size)):
@@ -87,7 +55,7 @@ def key_of(idempotency_key: str, *, start: int) -> str:
     return hashlib.sha256(f"{idempotency_key}\n{start}".encode()).hexdigest()
 
 
-def all_refused(problem: Malformed, *, size: int) -> Iterator[BatchItem]:
+def all_refused(problem: BatchRefused, *, size: int) -> Iterator[BatchItemOut]:
     """What became of each request of a batch of which none was accepted: the gateway says why, and no code for each."""
     why: dict[int, list[dict[str, str]]] = {}
     for fault in problem.errors:
@@ -96,10 +64,10 @@ def all_refused(problem: Malformed, *, size: int) -> Iterator[BatchItem]:
     for index in range(size):
         found = why.get(index, [])
         detail = "; ".join(f"{one['path']}: {one['message']}" if one["path"] else one["message"] for one in found)
-        yield BatchItem(
+        yield BatchItemOut(
             index=index,
             status=problem.status or 422,
             code=problem.code,
             detail=detail or problem.detail,
-            errors=tuple(one for one in found if one["path"]) or None,
+            errors=[one for one in found if one["path"]] or None,
         )

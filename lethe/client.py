@@ -1,21 +1,22 @@
-"""The whole gateway as one object: `Client(url, api_key)`; resources are its attributes."""
+"""The whole gateway as one object: `Client(url, api_key)`, or `AsyncClient`; resources are its attributes."""
 
 from types import TracebackType
-from typing import Self
+from typing import Generic, Self
 
 from lethe.accounting import Accounting
 from lethe.agents import Agents
 from lethe.api_keys import ApiKeys
 from lethe.audit_log import AuditLog
-from lethe.certificates import Certificates
+from lethe.certificates import AsyncCertificates, Certificates
 from lethe.datasets import Datasets
-from lethe.deletion_requests import DeletionRequests
-from lethe.http import Http
+from lethe.deletion_requests import AsyncDeletionRequests, DeletionRequests
+from lethe.http import AsyncHttp, Http
 from lethe.identity_issuers import IdentityIssuers
 from lethe.leaving_reasons import LeavingReasons
 from lethe.ledger import Ledger
 from lethe.lineage import Lineage
-from lethe.models import Models
+from lethe.methods import H
+from lethe.models import AsyncModels, Models
 from lethe.overview import Overview
 from lethe.runs import Runs
 from lethe.suppressions import Suppressions
@@ -23,7 +24,26 @@ from lethe.tenants import Tenants
 from lethe.webhooks import Webhooks
 
 
-class Client:
+class _Resources(Generic[H]):
+    def __init__(self, http: H) -> None:
+        self._http = http
+        self.datasets = Datasets(http)
+        self.accounting = Accounting(http)
+        self.ledger = Ledger(http)
+        self.runs = Runs(http)
+        self.overview = Overview(http)
+        self.lineage = Lineage(http)
+        self.suppressions = Suppressions(http)
+        self.leaving_reasons = LeavingReasons(http)
+        self.webhooks = Webhooks(http)
+        self.identity_issuers = IdentityIssuers(http)
+        self.agents = Agents(http)
+        self.api_keys = ApiKeys(http)
+        self.tenants = Tenants(http)
+        self.audit_log = AuditLog(http)
+
+
+class Client(_Resources[Http]):
     """Calls to one gateway with one API key, until it is closed. Raises a `lethe.errors.Problem` for everything that is
     not an answer.
 
@@ -32,24 +52,10 @@ class Client:
     """
 
     def __init__(self, url: str, api_key: str, *, timeout_seconds: float = 60.0, retry_seconds: float = 30.0) -> None:
-        self._http = Http(url, api_key, timeout_seconds=timeout_seconds, retry_seconds=retry_seconds)
-        self.datasets = Datasets(self._http)
+        super().__init__(Http(url, api_key, timeout_seconds=timeout_seconds, retry_seconds=retry_seconds))
         self.models = Models(self._http)
         self.deletion_requests = DeletionRequests(self._http)
         self.certificates = Certificates(self._http)
-        self.accounting = Accounting(self._http)
-        self.ledger = Ledger(self._http)
-        self.runs = Runs(self._http)
-        self.overview = Overview(self._http)
-        self.lineage = Lineage(self._http)
-        self.suppressions = Suppressions(self._http)
-        self.leaving_reasons = LeavingReasons(self._http)
-        self.webhooks = Webhooks(self._http)
-        self.identity_issuers = IdentityIssuers(self._http)
-        self.agents = Agents(self._http)
-        self.api_keys = ApiKeys(self._http)
-        self.tenants = Tenants(self._http)
-        self.audit_log = AuditLog(self._http)
 
     def close(self) -> None:
         """Give back the connections."""
@@ -62,3 +68,25 @@ class Client:
         self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+class AsyncClient(_Resources[AsyncHttp]):
+    """The same calls, awaited, under asyncio or trio; lists are asynchronous iterators."""
+
+    def __init__(self, url: str, api_key: str, *, timeout_seconds: float = 60.0, retry_seconds: float = 30.0) -> None:
+        super().__init__(AsyncHttp(url, api_key, timeout_seconds=timeout_seconds, retry_seconds=retry_seconds))
+        self.models = AsyncModels(self._http)
+        self.deletion_requests = AsyncDeletionRequests(self._http)
+        self.certificates = AsyncCertificates(self._http)
+
+    async def close(self) -> None:
+        """Give back the connections."""
+        await self._http.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        await self.close()

@@ -1,7 +1,7 @@
 """Everything that can go wrong with a call: the gateway's own conditions, and those of the way there and back.
 
-A subclass for each thing to do about it: `Refused` (with `NotAllowed`, `NotFound`, `Conflict`, `Gone`, `Malformed`) will
-be refused again, `Unavailable` and `Unreachable` may be tried later. Below them is a class for each code that the gateway
+A family for each thing to do about it: `Refused` (`NotAllowed`, `NotFound`, `Conflict`, `Gone`, `Malformed`) will be
+refused again, `Unavailable` and `Unreachable` may be tried later. Below them is a class for each code that the gateway
 answers with (`lethe.contract.problems`).
 """
 

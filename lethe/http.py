@@ -14,7 +14,7 @@ import anyio
 import httpx
 from pydantic import BaseModel
 
-from lethe.contract.fields import Page, ProblemBody
+from lethe.contract.fields import PageOut, ProblemBody
 from lethe.contract.operation import Operation
 from lethe.contract.problems import FieldError, InputInvalid, Problem, Unauthenticated, Unavailable, of_answer
 from lethe.errors import AnswerInvalid, Unreachable
@@ -50,7 +50,7 @@ class _Calls:
         self._origin = _origin(url)
         self._timeout_seconds = timeout_seconds
         self._retry_seconds = retry_seconds
-        self._client_options = {"base_url": url, "headers": {"Authorization": f"Bearer {api_key}"}}
+        self._client_options: dict[str, Any] = {"base_url": url, "headers": {"Authorization": f"Bearer {api_key}"}}
         logging.getLogger("httpx").addFilter(_UNLOGGED)
 
     def _prepared(
@@ -112,7 +112,9 @@ class Http(_Calls):
     ) -> T:
         return read(operation.gives, self._answer(operation, ids, given, options).content, of=str(operation))
 
-    def pages(self, operation: Operation[..., Page[T]], *ids: str | int, given: BaseModel | None = None) -> Iterator[T]:
+    def pages(
+        self, operation: Operation[..., PageOut[T]], *ids: str | int, given: BaseModel | None = None
+    ) -> Iterator[T]:
         """Every item of a list; a page is fetched when its first item is asked for."""
         page = self.call(operation, *ids, given=given)
         yield from page.items
@@ -169,7 +171,7 @@ class AsyncHttp(_Calls):
         return read(operation.gives, answer.content, of=str(operation))
 
     async def pages(
-        self, operation: Operation[..., Page[T]], *ids: str | int, given: BaseModel | None = None
+        self, operation: Operation[..., PageOut[T]], *ids: str | int, given: BaseModel | None = None
     ) -> AsyncIterator[T]:
         """Every item of a list; a page is fetched when its first item is asked for."""
         page = await self.call(operation, *ids, given=given)

@@ -1,20 +1,26 @@
 """Methods of a client's resources, made from the operations of the contract, for both clients."""
 
+import dataclasses
 import functools
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from typing import Any, Generic, ParamSpec, TypeVar, overload
+from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from pydantic import BaseModel, Field, ValidationError
 
-from lethe.contract.fields import Page
+from lethe.contract.fields import PageOut
 from lethe.contract.operation import Operation
 from lethe.contract.problems import FieldError, InputInvalid
 from lethe.http import AsyncHttp, Http, Options
 
 P = ParamSpec("P")
 T = TypeVar("T")
-H = TypeVar("H", Http, AsyncHttp)
+H = TypeVar("H", bound=Http | AsyncHttp)
+
+_UPLOAD_SECONDS = 600.0
 
 
 class Resource(Generic[H]):
@@ -25,7 +31,7 @@ class Resource(Generic[H]):
 
 
 class Keyed(BaseModel):
-    """An argument of calls that take an `Idempotency-Key`: with your own, the call may be repeated by another process."""
+    """With your own `idempotency_key`, another process may repeat the call."""
 
     idempotency_key: str | None = Field(default=None, exclude=True)
 
@@ -33,20 +39,26 @@ class Keyed(BaseModel):
 class _Method(Generic[P]):
     """A method that makes one call. `takes`: its keyword arguments, where they are not those of the operation."""
 
-    def __init__(self, operation: Operation[P, Any], takes: type[BaseModel] | None = None) -> None:
+    def __init__(
+        self, operation: Operation[..., Any], takes: Any = None, *, timeout_seconds: float | None = None
+    ) -> None:
         self.operation: Operation[..., Any] = operation
-        self.takes: type[BaseModel] = takes or operation.takes or operation.query
+        self.takes: Any = takes or operation.takes or operation.query
+        self._timeout_seconds = timeout_seconds
         self.__doc__ = operation.does
 
-    def made(self, resource: Resource[Any], make: Callable[..., Any]) -> Callable[..., Any]:
-        """The method, of a client's resource; `make` makes the call."""
+    def made(self, make: Callable[..., Any]) -> Callable[..., Any]:
+        """The method of a client's resource, of which `make` makes the call."""
 
         def method(*ids: str | int, **arguments: Any) -> Any:
             if len(ids) != len(self.operation.ids):
-                raise TypeError(f"Expected {', '.join(self.operation.ids) or 'no ids'}")
+                raise TypeError(f"Expected {', '.join(self.operation.ids) or 'named arguments alone'}")
             given = checked(self.takes, arguments)
-            key = given.idempotency_key if isinstance(given, Keyed) else None
-            return make(*ids, given=given, **({"options": Options(idempotency_key=key)} if key else {}))
+            options: dict[str, Any] = {}
+            if isinstance(given, Keyed) or self._timeout_seconds is not None:
+                key = given.idempotency_key if isinstance(given, Keyed) else None
+                options = {"options": Options(idempotency_key=key, timeout_seconds=self._timeout_seconds)}
+            return make(self.operation, *ids, given=given, **options)
 
         method.__name__, method.__doc__ = self.operation.name, self.operation.does
         method.__signature__ = self.signature  # type: ignore[attr-defined]
@@ -58,34 +70,36 @@ class _Method(Generic[P]):
         ids = [
             inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY, annotation=str) for name in self.operation.ids
         ]
-        named = inspect.signature(self.takes).parameters.values()
-        return inspect.Signature([*ids, *named])
+        return inspect.Signature([*ids, *inspect.signature(self.takes).parameters.values()])
 
 
 class call(_Method[P], Generic[P, T]):
     """One call, and what it is answered."""
 
     @overload
-    def __init__(self, operation: Operation[P, T]) -> None: ...
+    def __init__(self, operation: Operation[P, T], *, timeout_seconds: float | None = None) -> None: ...
     @overload
     def __init__(self, operation: Operation[..., T], takes: Callable[P, BaseModel]) -> None: ...
-    def __init__(self, operation: Any, takes: Any = None) -> None:
-        super().__init__(operation, takes)
+    def __init__(self, operation: Any, takes: Any = None, *, timeout_seconds: float | None = None) -> None:
+        super().__init__(operation, takes, timeout_seconds=timeout_seconds)
 
     @overload
     def __get__(self, resource: Resource[Http], owner: Any) -> Callable[P, T]: ...
     @overload
     def __get__(self, resource: Resource[AsyncHttp], owner: Any) -> Callable[P, Awaitable[T]]: ...
     def __get__(self, resource: Any, owner: Any) -> Any:
-        if resource is None:
-            return self
-        return self.made(resource, functools.partial(resource._http.call, self.operation))
+        return self if resource is None else self.made(resource._http.call)
+
+
+def call_one(operation: Operation[..., T], takes: Callable[P, BaseModel]) -> call[Concatenate[str, P], T]:
+    """One call about the thing whose id comes first."""
+    return call(operation, takes)  # type: ignore[arg-type]
 
 
 class pages(_Method[P], Generic[P, T]):
     """Every item of a list; a page is fetched when its first item is asked for."""
 
-    def __init__(self, operation: Operation[P, Page[T]]) -> None:
+    def __init__(self, operation: Operation[P, PageOut[T]]) -> None:
         super().__init__(operation)
 
     @overload
@@ -93,9 +107,7 @@ class pages(_Method[P], Generic[P, T]):
     @overload
     def __get__(self, resource: Resource[AsyncHttp], owner: Any) -> Callable[P, AsyncIterator[T]]: ...
     def __get__(self, resource: Any, owner: Any) -> Any:
-        if resource is None:
-            return self
-        return self.made(resource, functools.partial(resource._http.pages, self.operation))
+        return self if resource is None else self.made(resource._http.pages)
 
 
 class pieces(_Method[P]):
@@ -109,9 +121,66 @@ class pieces(_Method[P]):
     @overload
     def __get__(self, resource: Resource[AsyncHttp], owner: Any) -> Callable[P, AsyncIterator[bytes]]: ...
     def __get__(self, resource: Any, owner: Any) -> Any:
+        return self if resource is None else self.made(resource._http.pieces)
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """A file to be sent as a form. `idempotency_key`: with your own, another process may repeat the call."""
+
+    path: str | Path
+    _: KW_ONLY
+    idempotency_key: str | None = None
+
+    def fields(self) -> dict[str, str]:
+        """The fields of the form beside the file."""
+        said = {one.name: getattr(self, one.name) for one in dataclasses.fields(self)}
+        return {name: str(value) for name, value in said.items() if name not in _OF_UPLOADS and value is not None}
+
+    @contextmanager
+    def options(self) -> Iterator[Options]:
+        """How the call is made, while the file is open."""
+        with Path(self.path).open("rb") as file:
+            content = {"data": self.fields(), "files": {"file": (Path(self.path).name, file)}}
+            yield Options(idempotency_key=self.idempotency_key, timeout_seconds=_UPLOAD_SECONDS, content=content)
+
+
+_OF_UPLOADS = frozenset({"path", "idempotency_key"})
+
+
+class upload(Generic[P, T]):
+    """A call that sends a file: rows are encoded while the caller waits."""
+
+    def __init__(self, operation: Operation[..., T], takes: Callable[P, Upload]) -> None:
+        self.operation: Operation[..., T] = operation
+        self.takes: Callable[..., Upload] = takes
+        self.__doc__ = operation.does
+
+    @overload
+    def __get__(self, resource: Resource[Http], owner: Any) -> Callable[P, T]: ...
+    @overload
+    def __get__(self, resource: Resource[AsyncHttp], owner: Any) -> Callable[P, Awaitable[T]]: ...
+    def __get__(self, resource: Any, owner: Any) -> Any:
         if resource is None:
             return self
-        return self.made(resource, functools.partial(resource._http.pieces, self.operation))
+        http = resource._http
+
+        def sent(*ids_and_path: Any, **arguments: Any) -> Any:
+            ids = ids_and_path[: len(self.operation.ids)]
+            with self.takes(*ids_and_path[len(ids) :], **arguments).options() as options:
+                return http.call(self.operation, *ids, options=options)
+
+        async def sent_later(*ids_and_path: Any, **arguments: Any) -> Any:
+            ids = ids_and_path[: len(self.operation.ids)]
+            with self.takes(*ids_and_path[len(ids) :], **arguments).options() as options:
+                return await http.call(self.operation, *ids, options=options)
+
+        return sent_later if isinstance(http, AsyncHttp) else sent
+
+
+def upload_one(operation: Operation[..., T], takes: Callable[P, Upload]) -> upload[Concatenate[str, P], T]:
+    """A file for the thing whose id comes first."""
+    return upload(operation, takes)  # type: ignore[arg-type]
 
 
 def checked(takes: type[BaseModel], arguments: dict[str, Any]) -> BaseModel:

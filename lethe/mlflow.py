@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from lethe import mlflow_pyfunc, verification
 from lethe.client import Client
+from lethe.contract.models import ModelOut, VersionOut
 from lethe.errors import CertificateInvalid, Conflict, Problem
-from lethe.models import Model, Version
 
 if TYPE_CHECKING:  # it takes seconds to import, and few need it
     from mlflow.entities import Run
@@ -31,6 +31,22 @@ _WEIGHTS = "lethe.weights"
 
 class NotServable(Conflict):
     """Lethe says that the live version may not be served now; `code` is why."""
+
+    def __init__(self, code: str, detail: str) -> None:
+        super().__init__(detail)
+        self.code = code
+
+
+class NameTaken(Conflict):
+    """The registered model is of another model."""
+
+    code = "name_taken"
+
+
+class NameUnusable(Conflict):
+    """MLflow could not be asked about the name."""
+
+    code = "name_unusable"
 
 
 class CopiesLeftBehind(Problem):
@@ -76,13 +92,13 @@ def register(
     destroyed: list[int] = []
     try:
         if model.live_version is None:
-            raise NotServable("not_live", f"Model {model_id} has no version yet.")
+            raise NotServable("not_live", f"ModelOut {model_id} has no version yet.")
         version = client.models.version(model_id, model.live_version)
         found = registry.version_of(version) or registry.add(version, _content(client, model, version))
         proofs = _proofs(client, version, jwks=jwks)
         serving = client.models.serving(model_id, weights_sha256=version.weights_sha256)
         if not serving.may_serve:
-            raise NotServable(serving.reason or "not_live", f"Version {version.number} may not be served now.")
+            raise NotServable(serving.reason or "not_live", f"VersionOut {version.number} may not be served now.")
         registry.certify(found, proofs, alias=alias)
     except (NotServable, CertificateInvalid):
         registry.withdraw(alias)
@@ -107,7 +123,7 @@ class _Proofs:
     epsilon: float | None = None
 
 
-def _proofs(client: Client, version: Version, *, jwks: dict[str, Any] | None) -> _Proofs:
+def _proofs(client: Client, version: VersionOut, *, jwks: dict[str, Any] | None) -> _Proofs:
     """The certificates of a version, each verified here. Raises `CertificateInvalid`."""
     entries = (one for one in client.accounting.ledger(version.model_id) if one.body["version"] == version.number)
     entry = next(entries, None)
@@ -146,7 +162,7 @@ class _Content:
     about: dict[str, Any]
 
 
-def _content(client: Client, model: Model, version: Version) -> _Content:
+def _content(client: Client, model: ModelOut, version: VersionOut) -> _Content:
     weights = client.models.weights(model.id, version.number)
     if hashlib.sha256(weights).hexdigest() != version.weights_sha256:
         raise CertificateInvalid(f"The weights are not those of version {version.number}.")
@@ -158,7 +174,7 @@ class _Registry:
     """What an MLflow server has of one model. A run, tagged before any weights are stored with it, stands for each
     copy: one that was interrupted is found by its tags, too."""
 
-    def __init__(self, model: Model, *, name: str, tracking_uri: str | None, experiment: str) -> None:
+    def __init__(self, model: ModelOut, *, name: str, tracking_uri: str | None, experiment: str) -> None:
         from mlflow import MlflowClient
 
         self._model = model
@@ -167,7 +183,7 @@ class _Registry:
         self._experiment = experiment
         self._check_name()
 
-    def version_of(self, version: Version) -> "ModelVersion | None":
+    def version_of(self, version: VersionOut) -> "ModelVersion | None":
         """The registered version with the weights of `version`, if there is one."""
         wanted = {"lethe.model_id": self._model.id, "lethe.weights_sha256": version.weights_sha256}
         for found in self._versions(f"name = {_quoted(self._name)}"):
@@ -175,7 +191,7 @@ class _Registry:
                 return found
         return None
 
-    def add(self, version: Version, content: _Content) -> "ModelVersion":
+    def add(self, version: VersionOut, content: _Content) -> "ModelVersion":
         """Store the weights with a run of their own, and register them."""
         tags = {
             "lethe.model_id": self._model.id,
@@ -234,7 +250,6 @@ class _Registry:
                 left_behind.append(run.info.run_id)
         if left_behind:
             raise CopiesLeftBehind(
-                "copies_left_behind",
                 "The artifact store did not delete the weights of retired versions; delete them there. "
                 f"Runs: {', '.join(left_behind)}",
             )

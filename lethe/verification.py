@@ -9,11 +9,12 @@ from joserfc import jws
 from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
 
+from lethe.contract.certificates import CertificateVerdictOut
+from lethe.contract.guarantees import GuaranteeOut
 from lethe.errors import CertificateBeyondLimits, CertificateInvalid
 from lethe.proof import certificate
 from lethe.proof import signed as signed_texts
 from lethe.proof.errors import PrivacyError
-from lethe.values import Guarantee, Verdict
 
 _ALGORITHM = "Ed25519"
 _TYPE = "lethe-certificate+jws"
@@ -21,7 +22,7 @@ _TYPE = "lethe-certificate+jws"
 
 def verify(
     compact_jws: str, jwks: dict[str, Any], *, max_epsilon: float | None = None, max_delta: float | None = None
-) -> Verdict:
+) -> CertificateVerdictOut:
     """What the certificate states and guarantees. Raises `CertificateInvalid`, naming what does not hold, and
     `CertificateBeyondLimits` if less is guaranteed of forgetting than `max_epsilon` and `max_delta`."""
     try:
@@ -42,13 +43,13 @@ def verify(
         certificate.check_limits(read.guarantees, max_epsilon=max_epsilon, max_delta=max_delta)
     except PrivacyError as error:
         raise CertificateBeyondLimits(f"{error}.") from error
-    return Verdict(
+    return CertificateVerdictOut(
         valid=True,
         key_id=str(header.get("kid")),
-        guarantees=tuple(Guarantee(**found.stated()) for found in read.guarantees),
+        guarantees=[GuaranteeOut(**found.stated()) for found in read.guarantees],
         statement=read.statement,
     )
 
 
 def _invalid(detail: str) -> CertificateInvalid:
-    return CertificateInvalid(detail, title="The certificate does not verify")
+    return CertificateInvalid(detail)

@@ -33,12 +33,12 @@ class Watch:
             return None
         return max(_LAST_LOOK_SECONDS, self._began + self.timeout_seconds - time.monotonic())
 
-    def pause(self, *, status: str) -> None:
-        """Raises `WaitTimedOut` when the time is over."""
+    def pause(self, *, status: str) -> float:
+        """Seconds until the next look. Raises `WaitTimedOut` when the time is over."""
         waited = time.monotonic() - self._began
         pause = min(max(waited / 4, _SHORTEST_PAUSE), _LONGEST_PAUSE)
         if self.timeout_seconds is not None:
             if waited >= self.timeout_seconds:
                 raise WaitTimedOut(f"{self.what} is {status} after {self.timeout_seconds:g} seconds.")
             pause = min(pause, self.timeout_seconds - waited)
-        time.sleep(pause)
+        return pause

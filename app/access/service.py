@@ -10,10 +10,10 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from app.access import repository
-from app.access.policy import Policy
 from app.audit import service as audit
 from app.db import Actor, actor, now
 from app.db.tables import ApiKey, Tenant, new_id
+from lethe.contract.policy import Policy
 from lethe.contract.problems import (
     FieldError,
     InputInvalid,

@@ -5,9 +5,9 @@ somebody else whose request completes with nothing erased.
 """
 
 import unicodedata
-from typing import Literal, TypeAlias
 
-SubjectRule: TypeAlias = Literal["exact", "text", "caseless", "email_domain", "email"]
+from lethe.contract.policy import SubjectRule
+
 """exact: byte for byte. text: Unicode's NFC, without white space around it. The others do that too, and caseless folds
 upper and lower case; email_domain lowers what comes after the last @; email lowers all of an id with an @."""
 

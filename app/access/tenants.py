@@ -7,11 +7,11 @@ from sqlalchemy.orm import Session
 
 from app.access import repository
 from app.access import service as access
-from app.access.policy import Policy
 from app.audit import service as audit
 from app.audit.service import Deed
 from app.db import actor, now
 from app.db.tables import ApiKey, Tenant, new_id
+from lethe.contract.policy import Policy
 from lethe.contract.problems import FieldError, InputInvalid, SubjectRuleFixed, TenantExists, TenantUnknown
 from lethe.contract.sets import Scope
 

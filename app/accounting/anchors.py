@@ -11,7 +11,7 @@ from app.audit import checkpoints
 from app.audit import repository as chains
 from app.audit.chains import LEDGER
 from app.db.tables import Checkpoint
-from app.errors import LedgerCorrupt
+from lethe.contract.problems import LedgerCorrupt
 
 
 def verify_tenant(

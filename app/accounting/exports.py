@@ -25,7 +25,7 @@ from app.audit import repository as chains
 from app.audit.chains import LEDGER
 from app.db import now
 from app.db.tables import Checkpoint, LedgerEntry, LedgerLink, Version
-from app.errors import LedgerCorrupt
+from lethe.contract.problems import LedgerCorrupt
 from lethe.proof import wellformed
 
 FORMAT = "lethe-ledger-export/1"

@@ -16,8 +16,8 @@ from app.audit import checkpoints
 from app.audit import verify as chains
 from app.audit.chains import GENESIS, LEDGER
 from app.db.tables import Certificate, Checkpoint, LedgerEntry, LedgerLink, Version
-from app.errors import LedgerCorrupt, LedgerRestored
 from app.signing import signed_payload
+from lethe.contract.problems import LedgerCorrupt, LedgerRestored
 from lethe.proof import accountant, guarantees, wellformed
 from lethe.proof.accountant import Chain
 from lethe.proof.errors import PrivacyError

@@ -1,20 +1,25 @@
 """`/accounting`: how much of anybody is left, by model, dataset and request, and the ledger it follows from."""
 
 import json
-from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter
 from sqlalchemy.orm import Session
 
 from app import signing
 from app.accounting import budgets, earlier, repository, service, verify
-from app.api.calls import Call, Cursor, Limit, call_with, number_in
+from app.api.calls import Call, call_with, number_in
 from app.api.certificates import joint_shown
-from app.api.problems import responses
-from app.api.schemas import (
+from app.api.gateway import serves
+from app.catalogue import datasets
+from app.catalogue import service as catalogue
+from app.db.tables import Dataset, Model
+from app.unlearning import planner, queue
+from lethe.contract import accounting as contract
+from lethe.contract.accounting import (
     AccountOut,
+    AccountQuery,
     DatasetAccountOut,
-    GuaranteeOut,
+    DatasetAccountQuery,
     LargeRequestOut,
     LedgerEntryOut,
     LedgerOut,
@@ -22,24 +27,15 @@ from app.api.schemas import (
     ModelBudgetOut,
     NextRequestOut,
     NextRunOut,
-    Positive,
     ReleasesLeftOut,
     RequestAccountOut,
     ResetOut,
     StatementOut,
-    TargetOut,
 )
-from app.catalogue import datasets
-from app.catalogue import service as catalogue
-from app.db.tables import Dataset, Model
-from app.errors import LedgerCorrupt
-from app.unlearning import planner, queue
+from lethe.contract.fields import Paging
+from lethe.contract.guarantees import GuaranteeOut, TargetOut
 from lethe.contract.problems import (
-    DatasetUnknown,
-    InputInvalid,
-    ModelNotLive,
-    ModelRetired,
-    ModelUnknown,
+    LedgerCorrupt,
     RequestUnknown,
 )
 from lethe.contract.sets import Scope
@@ -50,22 +46,15 @@ from lethe.proof.guarantees import Guarantee, Notion
 router = APIRouter(prefix="/accounting", tags=["Accounting"], dependencies=[call_with(Scope.ACCOUNTING_READ)])
 
 
-@router.get("/models/{model_id}", responses=responses(ModelUnknown, ModelNotLive, ModelRetired))
-def get_account(
-    call: Annotated[Call, call_with(Scope.ACCOUNTING_READ)],
-    model_id: str,
-    adaptive_epsilon: Annotated[Positive | None, Query()] = None,
-    adaptive_delta: Annotated[float | None, Query(gt=0, lt=1)] = None,
-) -> AccountOut:
-    """Where the live version stands, what forgetting one more record would take, and how many more versions a person
-    who stays can feed before the `adaptive` guarantee exceeds a budget."""
+@serves(router, contract.MODEL)
+def get_account(call: Call, model_id: str, query: AccountQuery) -> AccountOut:
     with call.reading() as session:
         model = catalogue.get_model(session, model_id)
         catalogue.require_kept(model)
         standing = service.standing(session, model)
         chain = standing.chain
         plan = planner.forget(chain, records=1, epsilon=model.epsilon, delta=model.delta)
-        epsilon, delta = _asked(datasets.get(session, model.dataset_id), adaptive_epsilon, adaptive_delta)
+        epsilon, delta = _asked(datasets.get(session, model.dataset_id), query.adaptive_epsilon, query.adaptive_delta)
         left = _left(session, model, chain, epsilon=epsilon, delta=delta)
         releases = repository.count_versions(session, model_id=model.id)
     reset = service.reset(model, at_most=call.installation.settings.max_steps)
@@ -84,26 +73,21 @@ def get_account(
     )
 
 
-@router.get("/models/{model_id}/ledger", responses=responses(ModelUnknown, InputInvalid))
-def get_ledger(
-    call: Annotated[Call, call_with(Scope.ACCOUNTING_READ)], model_id: str, limit: Limit = 50, cursor: Cursor = None
-) -> LedgerOut:
-    """The hash-chained entries of a model, oldest first, so that they can be replayed as they come."""
-    after = number_in(cursor) or 0
+@serves(router, contract.LEDGER)
+def get_ledger(call: Call, model_id: str, query: Paging) -> LedgerOut:
+    after = number_in(query.cursor) or 0
     with call.reading() as session:
         catalogue.get_model(session, model_id)
-        found = repository.entries(session, model_id=model_id, after=after, limit=limit + 1)
+        found = repository.entries(session, model_id=model_id, after=after, limit=query.limit + 1)
     items = [
         LedgerEntryOut(sequence=e.sequence, body=json.loads(e.body), previous_hash=e.previous_hash, hash=e.hash)
-        for e in found[:limit]
+        for e in found[: query.limit]
     ]
-    return LedgerOut(items=items, next_cursor=str(items[-1].sequence) if len(found) > limit else None)
+    return LedgerOut(items=items, next_cursor=str(items[-1].sequence) if len(found) > query.limit else None)
 
 
-@router.get("/models/{model_id}/ledger/verdict", responses=responses(ModelUnknown))
-def verify_ledger(call: Annotated[Call, call_with(Scope.ACCOUNTING_READ)], model_id: str) -> LedgerVerdictOut:
-    """Recompute every hash and every number of a model's ledger from its entries alone, and that its versions are
-    exactly those that the entries account for."""
+@serves(router, contract.VERDICT)
+def verify_ledger(call: Call, model_id: str) -> LedgerVerdictOut:
     with call.reading() as session:
         catalogue.get_model(session, model_id)
         entries = repository.all_entries(session, model_id=model_id)
@@ -128,9 +112,8 @@ def verify_ledger(call: Annotated[Call, call_with(Scope.ACCOUNTING_READ)], model
     )
 
 
-@router.get("/deletion-requests/{request_id}", responses=responses(RequestUnknown))
-def get_request_account(call: Annotated[Call, call_with(Scope.ACCOUNTING_READ)], request_id: str) -> RequestAccountOut:
-    """What was signed about a person, what holds of the live versions today, and what all models tell together."""
+@serves(router, contract.DELETION_REQUEST)
+def get_request_account(call: Call, request_id: str) -> RequestAccountOut:
     with call.reading() as session:
         if repository.request(session, request_id) is None:
             raise RequestUnknown(f"There is no deletion request {request_id!r}.")
@@ -149,20 +132,13 @@ def get_request_account(call: Annotated[Call, call_with(Scope.ACCOUNTING_READ)],
     return RequestAccountOut(request_id=request_id, models=models, joint=joint)
 
 
-@router.get("/datasets/{dataset_id}", responses=responses(DatasetUnknown))
-def get_dataset_account(
-    call: Annotated[Call, call_with(Scope.ACCOUNTING_READ)],
-    dataset_id: str,
-    adaptive_epsilon: Annotated[Positive | None, Query()] = None,
-    adaptive_delta: Annotated[float | None, Query(gt=0, lt=1)] = None,
-) -> DatasetAccountOut:
-    """What one record that fed every version of every model has spent against people who read them all, how many more
-    versions fit a budget, and which open requests leave no choice but to learn again."""
+@serves(router, contract.DATASET)
+def get_dataset_account(call: Call, dataset_id: str, query: DatasetAccountQuery) -> DatasetAccountOut:
     with call.reading() as session:
         dataset = datasets.get(session, dataset_id)
         exposed = budgets.exposures(session, dataset_id=dataset.id, records=1)
         models = repository.models_of(session, dataset_id=dataset.id)  # without those that a restore has lost
-        epsilon, delta = _asked(dataset, adaptive_epsilon, adaptive_delta)
+        epsilon, delta = _asked(dataset, query.adaptive_epsilon, query.adaptive_delta)
         accounts = [
             _budget(
                 session,
@@ -230,4 +206,4 @@ def _left(
 
 
 def shown_guarantees(found: list[Guarantee]) -> list[GuaranteeOut]:
-    return [GuaranteeOut(**guarantee.to_json()) for guarantee in found]
+    return [GuaranteeOut(**guarantee.stated()) for guarantee in found]

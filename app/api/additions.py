@@ -1,19 +1,16 @@
 """`/datasets/{dataset_id}/records` and `/additions`: rows for a dataset that exists."""
 
-import datetime
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, File, UploadFile
+from fastapi import APIRouter, File, UploadFile
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, Field
 from sqlalchemy.orm import Session
 
 from app.access import idempotency
 from app.access.idempotency import Answer, Once
-from app.api import evaluations, fields, uploads
-from app.api.calls import Call, Cursor, Limit, call_with, once_with, respond
-from app.api.problems import responses
-from app.api.schemas import PageOut
+from app.api import evaluations, uploads
+from app.api.calls import Call, respond
+from app.api.gateway import serves
 from app.catalogue import additions, datasets, evaluation, repository
 from app.catalogue.additions import Staged
 from app.catalogue.evaluation import Comparison, Part
@@ -22,23 +19,15 @@ from app.db.tables import Addition, Dataset
 from app.deletion import suppression
 from app.rows import ingest
 from app.rows import schema as schemas
+from lethe.contract import additions as contract
+from lethe.contract.additions import AdditionOut, NewAdditionOut
+from lethe.contract.fields import PageOut, Paging
 from lethe.contract.problems import (
-    AdditionUnknown,
-    DatasetFull,
-    DatasetRetired,
-    DatasetUnknown,
-    DatasetUnusable,
-    EvaluationOverlaps,
     FieldError,
-    IdempotencyConflict,
     InputInvalid,
     Problem,
-    RowInvalid,
-    SchemaInvalid,
     SubjectSuppressed,
-    UploadTooLarge,
 )
-from lethe.contract.sets import Scope
 
 _FEW_ROWS = 20
 """One person more, of whom something is unknown, is no sign of a file that was written wrongly."""
@@ -46,49 +35,14 @@ _FEW_ROWS = 20
 router = APIRouter(prefix="/datasets/{dataset_id}", tags=["Datasets"], route_class=uploads.SpooledRoute)
 
 
-class AdditionOut(BaseModel):
-    """Rows that were added to a dataset."""
-
-    id: str
-    dataset_id: str
-    status: str = Field(description="pending | applied: a worker has written them into their slots")
-    num_records: int = Field(description="Rows that came; people of them may have been forgotten since.")
-    revision: int | None = Field(description="Of the dataset: from it on versions learn from the rows.")
-    created_at: datetime.datetime
-    applied_at: datetime.datetime | None
-
-
-class NewAdditionOut(AdditionOut):
-    num_suppressed: int = Field(description="Rows left out: of people who asked to be forgotten.")
-
-
-@router.post(
-    "/records",
-    dependencies=[Depends(fields.known_only)],
-    status_code=202,
-    response_model=NewAdditionOut,
-    responses=responses(
-        DatasetUnknown,
-        DatasetRetired,
-        UploadTooLarge,
-        IdempotencyConflict,
-        SubjectSuppressed,
-        DatasetFull,
-        EvaluationOverlaps,
-        SchemaInvalid,
-        RowInvalid,
-        DatasetUnusable,
-    ),
-)
+@serves(router, contract.ADD)
 def add_records(
-    call: Annotated[Call, call_with(Scope.MODELS_WRITE)],
-    once: Annotated[Once, once_with(Scope.MODELS_WRITE)],
+    call: Call,
+    once: Once,
     dataset_id: str,
     file: Annotated[UploadFile, File(description="Rows as the dataset has them: .npz, or .csv and .parquet")],
     suppressed: uploads.WhatOfSuppressed = "refuse",
 ) -> JSONResponse:
-    """Add rows for slots of forgotten people: encoded as the dataset is, by its schema. Its models learn again from
-    scratch; the number of its slots stays what it is."""
     with call.reading() as session:
         dataset = datasets.get(session, dataset_id)
         datasets.require_kept(dataset)
@@ -134,20 +88,16 @@ def add_records(
     return respond(answer)
 
 
-@router.get("/additions", responses=responses(DatasetUnknown))
-def list_additions(
-    call: Annotated[Call, call_with(Scope.MODELS_READ)], dataset_id: str, limit: Limit = 50, cursor: Cursor = None
-) -> PageOut[AdditionOut]:
-    """What was added, newest first."""
+@serves(router, contract.ADDITIONS)
+def list_additions(call: Call, dataset_id: str, query: Paging) -> PageOut[AdditionOut]:
     with call.reading() as session:
         datasets.get(session, dataset_id)
-        page = repository.additions(session, dataset_id=dataset_id, limit=limit, cursor=cursor)
+        page = repository.additions(session, dataset_id=dataset_id, limit=query.limit, cursor=query.cursor)
         return PageOut(items=[_shown(addition) for addition in page.items], next_cursor=page.next_cursor)
 
 
-@router.get("/additions/{addition_id}", responses=responses(DatasetUnknown, AdditionUnknown))
-def get_addition(call: Annotated[Call, call_with(Scope.MODELS_READ)], dataset_id: str, addition_id: str) -> AdditionOut:
-    """Whether the rows have been written into their slots."""
+@serves(router, contract.ADDITION)
+def get_addition(call: Call, dataset_id: str, addition_id: str) -> AdditionOut:
     with call.reading() as session:
         datasets.get(session, dataset_id)
         return _shown(additions.get(session, dataset_id=dataset_id, addition_id=addition_id))

@@ -1,47 +1,22 @@
 """`/agents`: let authorised agents of the Data Rights Protocol sign requests."""
 
-import datetime
-from typing import Annotated
-
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, Field
 
 from app.access import idempotency
 from app.access.idempotency import Answer, Once
-from app.api.calls import Call, Cursor, Limit, call_with, once_with, respond
-from app.api.problems import responses
-from app.api.schemas import Body, Name, PageOut
+from app.api.calls import Call, respond
+from app.api.gateway import serves
 from app.protocols import repository, service
-from app.protocols.drp import AgentId
-from lethe.contract.problems import AgentExists, AgentUnknown, IdempotencyConflict
-from lethe.contract.sets import Scope
+from lethe.contract import agents as contract
+from lethe.contract.agents import AgentIn, AgentOut
+from lethe.contract.fields import PageOut, Paging
 
 router = APIRouter(prefix="/agents", tags=["Data Rights Protocol"])
 
 
-class AgentIn(Body):
-    agent_id: AgentId = Field(description="The agent's id in the network's directory.")
-    name: Name
-    verify_key: Annotated[str, Field(max_length=100)] = Field(
-        description="The agent's Ed25519 public key in base64, as the directory has it."
-    )
-
-
-class AgentOut(BaseModel):
-    id: str
-    agent_id: str
-    name: str
-    verify_key: str
-    api_key_id: str | None = Field(description="Its token, once it has asked for one.")
-    created_at: datetime.datetime
-
-
-@router.post("", status_code=201, response_model=AgentOut, responses=responses(AgentExists, IdempotencyConflict))
-def register_agent(
-    call: Annotated[Call, call_with(Scope.ADMIN)], once: Annotated[Once, once_with(Scope.ADMIN)], body: AgentIn
-) -> JSONResponse:
-    """From here on the agent can ask for a token at `POST /drp/v1/agent/{agent-id}`."""
+@serves(router, contract.REGISTER)
+def register_agent(call: Call, once: Once, body: AgentIn) -> JSONResponse:
     with call.writing() as session:
         answer = idempotency.replay(session, once)
         if answer is None:
@@ -52,19 +27,15 @@ def register_agent(
     return respond(answer)
 
 
-@router.get("", responses=responses())
-def list_agents(
-    call: Annotated[Call, call_with(Scope.ADMIN)], limit: Limit = 50, cursor: Cursor = None
-) -> PageOut[AgentOut]:
-    """All agents that are known, newest first."""
+@serves(router, contract.LIST)
+def list_agents(call: Call, query: Paging) -> PageOut[AgentOut]:
     with call.reading() as session:
-        page = repository.agents(session, limit=limit, cursor=cursor)
+        page = repository.agents(session, limit=query.limit, cursor=query.cursor)
     items = [AgentOut.model_validate(row, from_attributes=True) for row in page.items]
     return PageOut(items=items, next_cursor=page.next_cursor)
 
 
-@router.delete("/{id}", status_code=204, responses=responses(AgentUnknown))
-def remove_agent(call: Annotated[Call, call_with(Scope.ADMIN)], id: str) -> None:  # noqa: A002  as the document names it
-    """Its token opens nothing any more; the requests that it made stay."""
+@serves(router, contract.REMOVE)
+def remove_agent(call: Call, id: str) -> None:  # noqa: A002  as the document names it
     with call.writing() as session:
         service.remove(session, id)

@@ -9,7 +9,7 @@ from app.api.gateway import serves
 from app.db.tables import ApiKey
 from lethe.contract import api_keys as contract
 from lethe.contract.api_keys import ApiKeyIn, ApiKeyOut, NewApiKeyOut, RotationIn
-from lethe.contract.fields import Page, Paging
+from lethe.contract.fields import PageOut, Paging
 from lethe.contract.problems import KeyUnknown
 
 router = APIRouter(prefix="/api-keys", tags=["API keys"])
@@ -34,11 +34,11 @@ def create_api_key(call: Call, body: ApiKeyIn, response: Response) -> NewApiKeyO
 
 
 @serves(router, contract.LIST)
-def list_api_keys(call: Call, query: Paging) -> Page[ApiKeyOut]:
+def list_api_keys(call: Call, query: Paging) -> PageOut[ApiKeyOut]:
     with call.reading() as session:
         page = repository.keys(session, limit=query.limit, cursor=query.cursor)
     items = [ApiKeyOut.model_validate(row, from_attributes=True) for row in page.items]
-    return Page(items=items, next_cursor=page.next_cursor)
+    return PageOut(items=items, next_cursor=page.next_cursor)
 
 
 @serves(router, contract.ROTATE)

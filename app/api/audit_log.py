@@ -1,19 +1,20 @@
 """`/audit-log`: who did what in a tenant, with all that it takes to recompute it."""
 
 import datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query
 from joserfc.jwk import KeySet
-from pydantic import BaseModel, Field
 
-from app.api.calls import Call, Cursor, Limit, call_with, number_in
-from app.api.problems import responses
-from app.api.schemas import PageOut, Text
+from app.api.calls import Call, call_with, number_in
+from app.api.gateway import serves
 from app.audit import repository, verify
 from app.audit.chains import AUDIT
 from app.db.tables import AuditEntry
 from app.errors import AuditCorrupt
+from lethe.contract import audit_log as contract
+from lethe.contract.audit_log import AuditCheckpointOut, AuditEntriesQuery, AuditEntryOut, AuditVerdictOut
+from lethe.contract.fields import PageOut, Paging, Text
 from lethe.contract.sets import Scope
 
 router = APIRouter(prefix="/audit-log", tags=["Audit log"], dependencies=[call_with(Scope.ADMIN)])
@@ -21,80 +22,34 @@ router = APIRouter(prefix="/audit-log", tags=["Audit log"], dependencies=[call_w
 Asked = Annotated[Text | None, Query(max_length=200)]
 
 
-class AuditEntryOut(BaseModel):
-    tenant_id: str
-    sequence: int = Field(description="From 1, without gaps.")
-    at: str = Field(description="RFC 3339, UTC, to the letter as it was hashed.")
-    actor: str = Field(description="The key that was called with; operator, or lethe for what the service does itself.")
-    action: str
-    object_id: str
-    detail: dict[str, Any]
-    previous_hash: str
-    hash: str = Field(
-        description="SHA-256 (hex) of previous_hash, a line feed, and the other fields as JSON with sorted keys, "
-        "without spaces, in ASCII."
-    )
-
-
-class AuditCheckpointOut(BaseModel):
-    sequence: int
-    hash: str = Field(description="Of the entry of this sequence.")
-    jws: str = Field(description="The same, signed: a compact JWS, Ed25519, with a key of /.well-known/jwks.json.")
-    signed_at: datetime.datetime
-
-
-class AuditVerdictOut(BaseModel):
-    valid: bool
-    entries: int | None = Field(description="How many were recomputed; null where the log does not hold.")
-    checkpoints: int | None = Field(description="How many signatures agree with them.")
-    signed: int | None = Field(description="The last entry that a checkpoint vouches for; 0: none.")
-    head: str | None = Field(description="The hash of the last entry.")
-    fault: str | None = Field(description="The first entry or checkpoint at fault, and what is wrong with it.")
-
-
-@router.get("", responses=responses())
-def list_audit_entries(
-    call: Annotated[Call, call_with(Scope.ADMIN)],
-    limit: Limit = 50,
-    cursor: Cursor = None,
-    object_id: Asked = None,
-    actor: Asked = None,
-    action: Asked = None,
-) -> PageOut[AuditEntryOut]:
-    """Newest first. Whoever has all of it can recompute every hash."""
+@serves(router, contract.LIST)
+def list_audit_entries(call: Call, query: AuditEntriesQuery) -> PageOut[AuditEntryOut]:
     with call.reading() as session:
         found = repository.entries(
             session,
             tenant_id=call.caller.tenant_id,
-            before=number_in(cursor),
-            limit=limit + 1,
-            object_id=object_id,
-            actor=actor,
-            action=action,
+            before=number_in(query.cursor),
+            limit=query.limit + 1,
+            object_id=query.object_id,
+            actor=query.actor,
+            action=query.action,
         )
-    items = [_shown(entry) for entry in found[:limit]]
-    return PageOut(items=items, next_cursor=str(items[-1].sequence) if len(found) > limit else None)
+    items = [_shown(entry) for entry in found[: query.limit]]
+    return PageOut(items=items, next_cursor=str(items[-1].sequence) if len(found) > query.limit else None)
 
 
-@router.get("/checkpoints", responses=responses())
-def list_audit_checkpoints(
-    call: Annotated[Call, call_with(Scope.ADMIN)], limit: Limit = 50, cursor: Cursor = None
-) -> PageOut[AuditCheckpointOut]:
-    """What the installation signed about this log. Whoever keeps the last one elsewhere can tell a forged log."""
+@serves(router, contract.CHECKPOINTS)
+def list_audit_checkpoints(call: Call, query: Paging) -> PageOut[AuditCheckpointOut]:
     with call.reading() as session:
         found = repository.checkpoints(
-            session, AUDIT, tenant_id=call.caller.tenant_id, before=number_in(cursor), limit=limit + 1
+            session, AUDIT, tenant_id=call.caller.tenant_id, before=number_in(query.cursor), limit=query.limit + 1
         )
-    items = [AuditCheckpointOut.model_validate(row, from_attributes=True) for row in found[:limit]]
-    return PageOut(items=items, next_cursor=str(items[-1].sequence) if len(found) > limit else None)
+    items = [AuditCheckpointOut.model_validate(row, from_attributes=True) for row in found[: query.limit]]
+    return PageOut(items=items, next_cursor=str(items[-1].sequence) if len(found) > query.limit else None)
 
 
-@router.post(":verify", responses=responses())
-def verify_audit_log(call: Annotated[Call, call_with(Scope.ADMIN)]) -> AuditVerdictOut:
-    """Recompute every hash of this log from its entries alone, and hold them against what was signed about it.
-
-    That is all that an installation can say about itself: keep checkpoints elsewhere, and see `lethe audit verify`.
-    """
+@serves(router, contract.VERIFY)
+def verify_audit_log(call: Call) -> AuditVerdictOut:
     tenant_id = call.caller.tenant_id
     with call.reading() as session:
         entries = repository.all_entries(session, tenant_id=tenant_id)

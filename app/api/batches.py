@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter
 from fastapi import Body as HttpBody
 from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import ValidationError
@@ -21,30 +21,32 @@ from app import spelling
 from app.access import idempotency
 from app.access.idempotency import Answer, Once
 from app.api import problems
-from app.api.calls import Call, call_with, once_with
+from app.api.calls import Call
 from app.api.deletion_requests import (
-    DueBefore,
-    HashSought,
-    ModelSought,
-    SubjectSought,
     asked,
     check_model_sought,
     checked_statement,
     subject_sought,
     view_of,
 )
-from app.api.problems import responses
-from app.api.schemas import MOST_AT_ONCE, BatchIn, BatchItemOut, BatchOut, DeletionRequestIn, Name
+from app.api.gateway import serves
 from app.audit import access_events
 from app.db.tables import DeletionRequest
 from app.deletion import repository
 from app.deletion import service as deletion
 from app.deletion.service import Asked, Submitted
-from app.deletion.status import Status
 from app.deletion.views import View
 from app.protocols import drp, opendsr
-from lethe.contract.problems import BatchRefused, FieldError, IdempotencyConflict, InputInvalid, Problem
-from lethe.contract.sets import Scope
+from lethe.contract import batches as contract
+from lethe.contract.batches import (
+    MOST_AT_ONCE,
+    BatchIn,
+    BatchItemOut,
+    BatchOut,
+    BatchQuery,
+)
+from lethe.contract.deletion_requests import DeletionRequestIn, RequestFilter
+from lethe.contract.problems import BatchRefused, FieldError, InputInvalid, Problem
 
 router = APIRouter(tags=["Deletion requests"])
 
@@ -67,69 +69,33 @@ _COLUMNS = (
     "dataset_ids",
 )
 
-Writing = Annotated[Call, call_with(Scope.REQUESTS_WRITE)]
-Source = Annotated[Name | None, Query(description="The list they come from: a name to find them all by.")]
-_RESPONSES: dict[int | str, dict[str, Any]] = {207: {"model": BatchOut, "description": "Some were refused."}}
+_SOME_REFUSED: dict[int | str, dict[str, Any]] = {207: {"model": BatchOut, "description": "Some were refused."}}
 
 
-@router.post(
-    "/deletion-requests:batch",
-    status_code=202,
-    response_model=BatchOut,
-    responses=_RESPONSES | responses(IdempotencyConflict, BatchRefused),
-)
-def create_batch(
-    call: Writing, body: BatchIn, once: Annotated[Once, once_with(Scope.REQUESTS_WRITE)], source: Source = None
-) -> JSONResponse:
-    """Ask for up to 10,000 people to be forgotten: 202 if all were accepted, 207 if some were, 422 if none was.
-
-    There is no `Location`: each request has an id of its own.
-    """
-    return _submit(call, once, [_Item(place=place, body=one) for place, one in enumerate(body.requests)], source)
+@serves(router, contract.CREATE_BATCH, more=_SOME_REFUSED)
+def create_batch(call: Call, body: BatchIn, once: Once, query: BatchQuery) -> JSONResponse:
+    return _submit(call, once, [_Item(place=place, body=one) for place, one in enumerate(body.requests)], query.source)
 
 
-@router.post(
-    "/deletion-requests.csv",
-    status_code=202,
-    response_model=BatchOut,
-    responses=_RESPONSES | responses(IdempotencyConflict, BatchRefused),
-)
+@serves(router, contract.CREATE_FROM_CSV, more=_SOME_REFUSED)
 def create_batch_from_csv(
-    call: Writing,
-    body: Annotated[bytes, HttpBody(media_type="text/csv")],
-    once: Annotated[Once, once_with(Scope.REQUESTS_WRITE)],
-    source: Source = None,
+    call: Call, body: Annotated[bytes, HttpBody(media_type="text/csv")], once: Once, query: BatchQuery
 ) -> JSONResponse:
-    """The same from CSV with a header: the fields of a request, `dataset_ids` and `aliases` joined by `;`,
-    `metadata.<name>`."""
-    return _submit(call, once, _read(body), source)
+    return _submit(call, once, _read(body), query.source)
 
 
-@router.get("/deletion-requests.csv", response_class=StreamingResponse, responses=responses())
-def export_deletion_requests(
-    call: Annotated[Call, call_with(Scope.REQUESTS_READ)],
-    status: Status | None = None,
-    subject_id: SubjectSought = None,
-    subject_sha256: HashSought = None,
-    model_id: ModelSought = None,
-    external_id: str | None = None,
-    source: str | None = None,
-    regulation: str | None = None,
-    refers_to: str | None = None,
-    due_before: DueBefore = None,
-) -> StreamingResponse:
-    """All requests as CSV, or those that satisfy all filters, newest first, in flat memory however many there are. The
-    audit log says who got them."""
-    check_model_sought(call, model_id)
+@serves(router, contract.EXPORT)
+def export_deletion_requests(call: Call, query: RequestFilter) -> StreamingResponse:
+    check_model_sought(call, query.model_id)
     sought = {
-        "status": status,
-        "subject_ref": subject_sought(call, subject_id, subject_sha256),
-        "model_id": model_id,
-        "external_id": external_id,
-        "source": source,
-        "regulation": regulation,
-        "refers_to": refers_to,
-        "due_before": due_before,
+        "status": query.status,
+        "subject_ref": subject_sought(call, query.subject_id, query.subject_sha256),
+        "model_id": query.model_id,
+        "external_id": query.external_id,
+        "source": query.source,
+        "regulation": query.regulation,
+        "refers_to": query.refers_to,
+        "due_before": query.due_before,
     }
     with call.reading() as session:
         view = view_of(session, call)
@@ -212,10 +178,10 @@ def _store(
             if (ready or (is_followed and not start)) and name is not None:
                 body = {"items": [item.model_dump(mode="json", exclude_none=True) for item in items]}
                 idempotency.remember(session, once, Answer(status=202, location=None, body=body))
-    for (_, one), item in zip(group, items, strict=True):
-        if isinstance(one, Asked) and item.id is not None:  # what the caller wrote is not kept with the answer
-            item.external_id = one.external_id
-    return items
+    return [  # what the caller wrote is not kept with the answer
+        item.model_copy(update={"external_id": one.external_id}) if isinstance(one, Asked) and item.id else item
+        for (_, one), item in zip(group, items, strict=True)
+    ]
 
 
 def _answered(item: _Item, made: Submitted | Problem, view: View) -> BatchItemOut:

@@ -6,11 +6,12 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Request, Response
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, Field
 
-from app.api.calls import Call, Cursor, Limit, call_with, page_of
-from app.api.problems import responses
-from app.api.schemas import BoundIn, PageOut, SweepIn
+from app.api.calls import Call, call_with, page_of
+from app.api.gateway import serves
+from lethe.contract import bounds as contract
+from lethe.contract.bounds import BoundIn, BoundOut, BoundsQuery, SweepIn, SweepOut, SweptOut
+from lethe.contract.fields import PageOut
 from lethe.contract.problems import BoundUnknown, FieldError, InputInvalid, PreconditionFailed, WorkExceeded
 from lethe.contract.sets import Scope
 from lethe.proof import errors
@@ -59,66 +60,15 @@ Asked = Annotated[Call, call_with(Scope.ACCOUNTING_READ)]
 """Nothing is read for it: a theorem is asked for by whoever may ask about models."""
 
 
-class BoundParameterOut(BaseModel):
-    name: str
-    kind: str = Field(description="real, integer, boolean, choice; reals, integers, words, segments: lists")
-    description: str = Field(description="Meaning and range")
-    meaning: str
-    unit: str = Field(description="Empty where the number has none")
-    interval: str | None = Field(description='Where the number, or each in the list, lives: "(0, 1]"; null: no number')
-    low: float | None = Field(description="The lower end of the interval; null if there is none")
-    high: float | None
-    is_hypothesis: bool = Field(
-        description="A precondition that no number shows: true as the theorem takes it, refused if it is denied"
-    )
-    required: bool
-    default: Any
-    choices: list[str]
-
-
-class BoundOut(BaseModel):
-    """A theorem: what it states, what it takes for granted, what it asks for and what it gives."""
-
-    name: str
-    title: str
-    reference: str
-    statement: str
-    assumptions: list[str] = Field(description="Preconditions that are not asked for: whoever uses it establishes them")
-    parameters: list[BoundParameterOut]
-    outputs: dict[str, str]
-
-
-class RefusalOut(BaseModel):
-    """Why there is no number: the precondition that fails, or domain, notion, infeasible, time, work."""
-
-    name: str
-    detail: str
-
-
-class SweptOut(BaseModel):
-    value: float
-    outputs: dict[str, Any] | None = Field(description="As the theorem alone gives them; null if it is refused here")
-    refused: RefusalOut | None
-
-
-class SweepOut(BaseModel):
-    name: str
-    over: str
-    points: list[SweptOut]
-
-
-@router.get("", responses=responses())
-def list_bounds(call: Asked, limit: Limit = 500, cursor: Cursor = None) -> PageOut[BoundOut]:
-    """The calculator: every theorem, what it assumes, its parameters. Without `limit` all are on one page."""
-    page = page_of(list(CALCULATOR.values()), limit=limit, cursor=cursor)
+@serves(router, contract.BOUNDS)
+def list_bounds(call: Call, query: BoundsQuery) -> PageOut[BoundOut]:
+    page = page_of(list(CALCULATOR.values()), limit=query.limit, cursor=query.cursor)
     items = [BoundOut.model_validate(bound, from_attributes=True) for bound in page.items]
     return PageOut(items=items, next_cursor=page.next_cursor)
 
 
-@router.post("/{name}", responses=responses(BoundUnknown, PreconditionFailed, WorkExceeded))
-def evaluate_bound(call: Asked, name: str, body: BoundIn) -> dict[str, Any]:
-    """Evaluate a theorem: infinity is "inf", and "1/n" stands for the reciprocal of the parameter n. What would take
-    too much work is refused."""
+@serves(router, contract.EVALUATE)
+def evaluate_bound(call: Call, name: str, body: BoundIn) -> dict[str, Any]:
     bound = _known(name)
     try:
         with work.within(_budget()):
@@ -131,10 +81,8 @@ def evaluate_bound(call: Asked, name: str, body: BoundIn) -> dict[str, Any]:
         raise InputInvalid(str(error), [FieldError("params", str(error))]) from error
 
 
-@router.post("/{name}/sweep", responses=responses(BoundUnknown))
-def sweep_bound(call: Asked, name: str, body: SweepIn) -> SweepOut:
-    """A theorem over a grid of one of its parameters, for plots; where it is refused, the point says why. After five
-    seconds the points that are left are refused (`time`), and those for which too little work is left (`work`)."""
+@serves(router, contract.SWEEP)
+def sweep_bound(call: Call, name: str, body: SweepIn) -> SweepOut:
     bound = _known(name)
     try:
         with work.within(_budget()):

@@ -1,46 +1,36 @@
 """`/certificates`: what was signed, and whether it holds."""
 
-from typing import Annotated
+from typing import Any
 
 from fastapi import APIRouter
 
 from app.accounting import certificates
-from app.api.calls import Call, call_with
-from app.api.problems import responses
-from app.api.schemas import CertificateIn, CertificateOut, CertificateVerdictOut, GuaranteeOut, JointOut
+from app.api.calls import Call
+from app.api.gateway import serves
 from app.db.tables import Certificate
-from lethe.contract.problems import CertificateBeyondLimits, CertificateInvalid, CertificateUnknown
-from lethe.contract.sets import Scope
+from lethe.contract import certificates as contract
+from lethe.contract.certificates import CertificateIn, CertificateOut, CertificateVerdictOut
+from lethe.contract.guarantees import GuaranteeOut, JointOut
+from lethe.proof import conversion
 from lethe.proof.joint import Joint
 
 router = APIRouter(tags=["Certificates"])
 
 
-@router.get(
-    "/certificates/{certificate_id}",
-    responses=responses(CertificateUnknown),
-)
-def get_certificate(call: Annotated[Call, call_with(Scope.ACCOUNTING_READ)], certificate_id: str) -> CertificateOut:
-    """A signed statement, and what it says."""
+@serves(router, contract.GET)
+def get_certificate(call: Call, certificate_id: str) -> CertificateOut:
     with call.reading() as session:
         return shown(certificates.get(session, certificate_id))
 
 
-@router.post(
-    "/certificates:verify",
-    responses=responses(CertificateInvalid, CertificateBeyondLimits),
-)
-def verify_certificate(
-    call: Annotated[Call, call_with(Scope.REQUESTS_READ)], body: CertificateIn
-) -> CertificateVerdictOut:
-    """Check the signature against this installation's key and recompute every number from the statement alone. With
-    limits, a certificate that guarantees less of forgetting is refused too."""
+@serves(router, contract.VERIFY)
+def verify_certificate(call: Call, body: CertificateIn) -> CertificateVerdictOut:
     keys = certificates.public_keys(call.installation.keys)
     verified = certificates.verify(body.jws, keys, max_epsilon=body.max_epsilon, max_delta=body.max_delta)
     return CertificateVerdictOut(
         valid=True,
         key_id=verified.key_id,
-        guarantees=[GuaranteeOut(**guarantee.to_json()) for guarantee in verified.guarantees],
+        guarantees=[GuaranteeOut(**guarantee.stated()) for guarantee in verified.guarantees],
         statement=verified.statement,
     )
 
@@ -59,3 +49,8 @@ def shown(certificate: Certificate) -> CertificateOut:
 
 def joint_shown(joint: Joint | None) -> JointOut | None:
     return JointOut.model_validate(joint.to_json()) if joint else None
+
+
+def guarantee_of(stated: dict[str, Any]) -> GuaranteeOut:
+    """A guarantee as a ledger entry or a certificate states it."""
+    return GuaranteeOut(**stated, best_attacker_accuracy=conversion.gdp_balanced_accuracy(mu=stated["mu"]))

@@ -3,25 +3,16 @@
 import json
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, File, Form, UploadFile
+from fastapi import APIRouter, File, Form, UploadFile
 from fastapi.responses import JSONResponse
 from sqlalchemy.orm import Session
 
 from app.access import idempotency
 from app.access import service as access
 from app.access.idempotency import Answer, Once
-from app.api import fields, uploads
-from app.api.calls import Call, Cursor, Limit, call_with, once_with, respond
-from app.api.problems import responses
-from app.api.schemas import (
-    AdaptiveBudgetOut,
-    DamageOut,
-    DatasetOut,
-    NewDatasetOut,
-    PageOut,
-    Positive,
-    SubjectOut,
-)
+from app.api import uploads
+from app.api.calls import Call, respond
+from app.api.gateway import serves
 from app.audit import access_events
 from app.catalogue import datasets
 from app.catalogue import repository as catalogue_repository
@@ -34,23 +25,22 @@ from app.rows import repository as rows_repository
 from app.rows.encoding import Schema
 from app.rows.schema import parse_classes, parse_schema
 from app.unlearning import retirement
+from lethe.contract import datasets as contract
+from lethe.contract.datasets import (
+    AdaptiveBudgetOut,
+    DamageOut,
+    DatasetOut,
+    NewDatasetOut,
+    SubjectOut,
+)
+from lethe.contract.fields import PageOut, Paging, Positive
 from lethe.contract.problems import (
-    DatasetBusy,
-    DatasetDamaged,
-    DatasetInUse,
-    DatasetUnknown,
-    DatasetUnusable,
     FieldError,
-    IdempotencyConflict,
     InputInvalid,
     Problem,
-    RowInvalid,
     SchemaInvalid,
     SubjectSuppressed,
-    SubjectUnknown,
-    UploadTooLarge,
 )
-from lethe.contract.sets import Scope
 from lethe.proof.budget import Budget
 
 router = APIRouter(prefix="/datasets", tags=["Datasets"], route_class=uploads.SpooledRoute)
@@ -58,18 +48,10 @@ router = APIRouter(prefix="/datasets", tags=["Datasets"], route_class=uploads.Sp
 _MAX_SCHEMA_BYTES = 4 * 2**20
 
 
-@router.post(
-    "",
-    dependencies=[Depends(fields.known_only)],
-    status_code=201,
-    response_model=NewDatasetOut,
-    responses=responses(
-        UploadTooLarge, IdempotencyConflict, SubjectSuppressed, SchemaInvalid, RowInvalid, DatasetUnusable
-    ),
-)
+@serves(router, contract.UPLOAD)
 def create_dataset(
-    call: Annotated[Call, call_with(Scope.MODELS_WRITE)],
-    once: Annotated[Once, once_with(Scope.MODELS_WRITE)],
+    call: Call,
+    once: Once,
     file: Annotated[UploadFile, File(description="Rows: .csv, .parquet or .npz")],
     name: Annotated[str, Form(min_length=1, max_length=200)],
     columns: Annotated[
@@ -82,7 +64,6 @@ def create_dataset(
             "where the schema does not list the values of the label."
         ),
     ] = None,
-    suppressed: uploads.WhatOfSuppressed = "refuse",
     adaptive_epsilon: Annotated[
         Positive | None,
         Form(
@@ -91,8 +72,8 @@ def create_dataset(
         ),
     ] = None,
     adaptive_delta: Annotated[float | None, Form(gt=0, lt=1)] = None,
+    suppressed: uploads.WhatOfSuppressed = "refuse",
 ) -> JSONResponse:
-    """Encode the rows by the public schema alone, scale each to norm <= 1, and keep nothing else of the file."""
     budget = _budget(adaptive_epsilon, adaptive_delta)
     kind = ingest.kind_of(file.filename or "")
     text = _schema_text(columns)
@@ -133,27 +114,21 @@ def create_dataset(
     return respond(answer)
 
 
-@router.get("", responses=responses())
-def list_datasets(
-    call: Annotated[Call, call_with(Scope.MODELS_READ)], limit: Limit = 50, cursor: Cursor = None
-) -> PageOut[DatasetOut]:
-    """What is held, newest first."""
+@serves(router, contract.LIST)
+def list_datasets(call: Call, query: Paging) -> PageOut[DatasetOut]:
     with call.reading() as session:
-        page = catalogue_repository.datasets(session, limit=limit, cursor=cursor)
+        page = catalogue_repository.datasets(session, limit=query.limit, cursor=query.cursor)
         return PageOut(items=[shown(session, dataset) for dataset in page.items], next_cursor=page.next_cursor)
 
 
-@router.get("/{dataset_id}", responses=responses(DatasetUnknown))
-def get_dataset(call: Annotated[Call, call_with(Scope.MODELS_READ)], dataset_id: str) -> DatasetOut:
-    """How many rows of how many people are held, and their digest."""
+@serves(router, contract.GET)
+def get_dataset(call: Call, dataset_id: str) -> DatasetOut:
     with call.reading() as session:
         return shown(session, datasets.get(session, dataset_id))
 
 
-@router.post("/{dataset_id}/recheck", responses=responses(DatasetUnknown, DatasetBusy))
-def recheck_dataset(call: Annotated[Call, call_with(Scope.ADMIN)], dataset_id: str) -> DatasetOut:
-    """Open everything that is stored of a dataset, once the right files were put back: if nothing is damaged any more,
-    runs go on; else `damage` says what is. Takes as long as reading the rows takes. The audit log says who asked."""
+@serves(router, contract.RECHECK)
+def recheck_dataset(call: Call, dataset_id: str) -> DatasetOut:
     with call.reading() as session:
         datasets.get(session, dataset_id)
     with call.installation.rows.alone(dataset_id):
@@ -167,10 +142,8 @@ def recheck_dataset(call: Annotated[Call, call_with(Scope.ADMIN)], dataset_id: s
             return shown(session, dataset)
 
 
-@router.delete("/{dataset_id}", responses=responses(DatasetUnknown, DatasetInUse))
-def retire_dataset(call: Annotated[Call, call_with(Scope.MODELS_WRITE)], dataset_id: str) -> DatasetOut:
-    """Let go of a dataset, and destroy its rows and whose they were; 409 while a model uses it, or requests wait to
-    have rows of it erased. Doing it again changes nothing."""
+@serves(router, contract.RETIRE)
+def retire_dataset(call: Call, dataset_id: str) -> DatasetOut:
     with call.writing() as session:
         retirement.retire_dataset(session, call.installation.keys, datasets.get(session, dataset_id))
     retired.destroy_now(call.installation)
@@ -178,13 +151,8 @@ def retire_dataset(call: Annotated[Call, call_with(Scope.MODELS_WRITE)], dataset
         return shown(session, datasets.get(session, dataset_id))
 
 
-@router.get(
-    "/{dataset_id}/subjects/{subject_id}",
-    responses=responses(DatasetUnknown, SubjectUnknown, DatasetDamaged),
-)
-def get_subject(call: Annotated[Call, call_with(Scope.ADMIN)], dataset_id: str, subject_id: str) -> SubjectOut:
-    """How many rows are held about a person; for admins, because it tells who is in the data. The audit log says that
-    somebody looked, not at whom."""
+@serves(router, contract.SUBJECT)
+def get_subject(call: Call, dataset_id: str, subject_id: str) -> SubjectOut:
     with call.writing() as session:
         access_events.subject_looked_up(session, dataset_id=datasets.get(session, dataset_id).id)
     with call.reading() as session:
@@ -207,7 +175,7 @@ def shown(session: Session, dataset: Dataset) -> DatasetOut:
         digest=dataset.digest,
         damage=_damage(dataset),
         adaptive_budget=AdaptiveBudgetOut(**dataset.adaptive_budget) if dataset.adaptive_budget else None,
-        schema_=dataset.schema,
+        schema=dataset.schema,
         created_at=dataset.created_at,
         retired_at=dataset.retired_at,
         destroyed_at=dataset.destroyed_at,

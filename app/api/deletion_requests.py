@@ -18,25 +18,11 @@ from app.access.idempotency import Once
 from app.accounting import absences
 from app.accounting import repository as accounting_repository
 from app.accounting import service as accounting
-from app.api.calls import Call, Cursor, Limit, call_with, once_with, page_of, respond
+from app.api.calls import Call, call_with, page_of, respond
 from app.api.certificates import joint_shown
 from app.api.certificates import shown as certificate_shown
+from app.api.gateway import serves
 from app.api.intake import Intake, shown
-from app.api.problems import responses
-from app.api.schemas import (
-    AbsenceOut,
-    CertificatesOut,
-    DeletionRequestIn,
-    DeletionRequestOut,
-    ExtensionIn,
-    Moment,
-    PageOut,
-    PauseIn,
-    RejectionIn,
-    RequestEventOut,
-    Sha256,
-    SubjectIn,
-)
 from app.audit import access_events
 from app.db import now
 from app.db.tables import DeletionRequest, RequestModel
@@ -44,27 +30,30 @@ from app.deletion import completion, identity, repository, review
 from app.deletion import service as deletion
 from app.deletion.identity import Statement
 from app.deletion.service import Asked
-from app.deletion.status import Status
 from app.deletion.views import View
 from app.rows import repository as rows_repository
 from app.webhooks import receiver
+from lethe.contract import deletion_requests as contract
+from lethe.contract.certificates import AbsenceOut, CertificatesOut
+from lethe.contract.deletion_requests import (
+    CreateDeletionRequestQuery,
+    DeletionRequestIn,
+    DeletionRequestOut,
+    DeletionRequestsQuery,
+    EventsQuery,
+    ExtensionIn,
+    PauseIn,
+    RejectionIn,
+    RequestEventOut,
+)
+from lethe.contract.fields import Moment, PageOut, Sha256
 from lethe.contract.problems import (
-    AlreadyExtended,
-    ClockRunsOn,
-    DatasetUnknown,
-    ExtensionNotProvided,
-    ExtensionTooLate,
     FieldError,
-    IdempotencyConflict,
     IdentityStatementInvalid,
-    IdentityStatementRequired,
     InputInvalid,
-    RequestOpen,
-    RequestUnknown,
-    SubjectUnknown,
-    TransitionForbidden,
 )
 from lethe.contract.sets import Scope
+from lethe.contract.subjects import SubjectIn
 
 
 class _Route(APIRoute):
@@ -103,37 +92,16 @@ ModelSought = Annotated[str | None, Query(description="Needs the scope accountin
 DueBefore = Annotated[Moment | None, Query(description="Open requests with an earlier deadline.")]
 
 
-@router.post(
-    "",
-    status_code=202,
-    response_model=DeletionRequestOut,
-    responses=responses(
-        DatasetUnknown,
-        SubjectUnknown,
-        RequestUnknown,
-        IdempotencyConflict,
-        RequestOpen,
-        IdentityStatementRequired,
-        IdentityStatementInvalid,
-    ),
-)
+@serves(router, contract.CREATE)
 async def create_deletion_request(
-    call: Writing,
-    intake: TheIntake,
-    body: DeletionRequestIn,
-    once: Annotated[Once, once_with(Scope.REQUESTS_WRITE)],
-    strict: Annotated[
-        bool,
-        Query(description="404 if nothing is held about the subject, and no damage leaves that in doubt; needs admin"),
-    ] = False,
+    call: Call, intake: TheIntake, body: DeletionRequestIn, once: Once, query: CreateDeletionRequestQuery
 ) -> JSONResponse:
-    """Ask for a person to be forgotten by every dataset and model that holds them."""
-    if strict:
+    if query.strict:
         call.caller.require(Scope.ADMIN)
     statement = None
     if body.identity_statement is not None:
         statement = await run_in_threadpool(checked_statement, call, body, body.identity_statement)
-    return respond(await intake.submit(once, asked(call, body, statement=statement, strict=strict)))
+    return respond(await intake.submit(once, asked(call, body, statement=statement, strict=query.strict)))
 
 
 def asked(
@@ -171,26 +139,10 @@ def asked(
     )
 
 
-@router.get("", responses=responses())
-def list_deletion_requests(
-    call: Reading,
-    status: Status | None = None,
-    subject_id: SubjectSought = None,
-    subject_sha256: HashSought = None,
-    model_id: ModelSought = None,
-    external_id: str | None = None,
-    source: str | None = None,
-    regulation: str | None = None,
-    refers_to: str | None = None,
-    due_before: DueBefore = None,
-    order: Annotated[Order, Query(description="deadline: open requests alone, the most urgent first.")] = "newest",
-    limit: Limit = 50,
-    cursor: Cursor = None,
-) -> PageOut[DeletionRequestOut]:
-    """Newest first, if nothing else is asked for; of several filters, those that satisfy all. That somebody
-    looked for a person, not for whom, is in the audit log."""
-    check_model_sought(call, model_id)
-    subject = subject_sought(call, subject_id, subject_sha256)
+@serves(router, contract.LIST)
+def list_deletion_requests(call: Call, query: DeletionRequestsQuery) -> PageOut[DeletionRequestOut]:
+    check_model_sought(call, query.model_id)
+    subject = subject_sought(call, query.subject_id, query.subject_sha256)
     if subject is not None:
         with call.writing() as session:
             access_events.requests_looked_up(session)
@@ -199,56 +151,51 @@ def list_deletion_requests(
         page = repository.requests(
             session,
             view=view,
-            status=status,
+            status=query.status,
             subject_ref=subject,
-            model_id=model_id,
-            external_id=external_id,
-            source=source,
-            regulation=regulation,
-            refers_to=refers_to,
-            due_before=due_before,
-            by_deadline=order == "deadline",
-            limit=limit,
-            cursor=cursor,
+            model_id=query.model_id,
+            external_id=query.external_id,
+            source=query.source,
+            regulation=query.regulation,
+            refers_to=query.refers_to,
+            due_before=query.due_before,
+            by_deadline=query.order == "deadline",
+            limit=query.limit,
+            cursor=query.cursor,
         )
         owed = {} if view.discreet else repository.models_of_requests(session, request_ids=[r.id for r in page.items])
     items = [shown(found, owed.get(found.id, ()), view=view, horizon=_horizon(call)) for found in page.items]
     return PageOut(items=items, next_cursor=page.next_cursor)
 
 
-@router.get("/{request_id}", responses=responses(RequestUnknown))
-def get_deletion_request(call: Reading, intake: TheIntake, request_id: str) -> DeletionRequestOut:
-    """What has become of a request, and what is left to do."""
+@serves(router, contract.GET)
+def get_deletion_request(call: Call, intake: TheIntake, request_id: str) -> DeletionRequestOut:
     with call.reading() as session:
         found = None if call.caller.discreet else repository.request_with_models(session, request_id)
         request, owed = found or (deletion.get(session, request_id), None)
         return _shown(session, call, intake, request, owed)
 
 
-@router.get("/{request_id}/events", responses=responses(RequestUnknown))
-def list_events(call: Reading, request_id: str, limit: Limit = 500, cursor: Cursor = None) -> PageOut[RequestEventOut]:
-    """Every change of the request, oldest first."""
+@serves(router, contract.EVENTS)
+def list_events(call: Call, request_id: str, query: EventsQuery) -> PageOut[RequestEventOut]:
     with call.reading() as session:
         request = deletion.get(session, request_id)
         events = view_of(session, call).events(request, repository.events(session, request_id=request_id))
-    page = page_of(events, limit=limit, cursor=cursor)
+    page = page_of(events, limit=query.limit, cursor=query.cursor)
     items = [RequestEventOut(at=one.at, status=one.status, detail=one.detail, actor=one.actor) for one in page.items]
     return PageOut(items=items, next_cursor=page.next_cursor)
 
 
-@router.post("/{request_id}/cancel", responses=responses(RequestUnknown, TransitionForbidden))
-def cancel_deletion_request(call: Writing, intake: TheIntake, request_id: str) -> DeletionRequestOut:
-    """Withdraw a request: in review, in its grace time, and after it until a worker has taken it. Callers who may not
-    learn whether anything is held get 409 as soon as the grace time is over."""
+@serves(router, contract.CANCEL)
+def cancel_deletion_request(call: Call, intake: TheIntake, request_id: str) -> DeletionRequestOut:
     with call.writing() as session:
         request = call.own(deletion.get(session, request_id))
         deletion.cancel(session, request, discreet=call.caller.discreet)
         return _shown(session, call, intake, request)
 
 
-@router.post("/{request_id}/approve", responses=responses(RequestUnknown, TransitionForbidden))
-def approve_deletion_request(call: Deciding, intake: TheIntake, request_id: str) -> DeletionRequestOut:
-    """Accept a request that is in review; one that was accepted before stays as it is."""
+@serves(router, contract.APPROVE)
+def approve_deletion_request(call: Call, intake: TheIntake, request_id: str) -> DeletionRequestOut:
     with call.writing() as session:
         request = deletion.get(session, request_id)
         review.approve(session, request, policy=call.caller.policy)
@@ -257,53 +204,40 @@ def approve_deletion_request(call: Deciding, intake: TheIntake, request_id: str)
     return out
 
 
-@router.post("/{request_id}/reject", responses=responses(RequestUnknown, TransitionForbidden))
-def reject_deletion_request(
-    call: Deciding, intake: TheIntake, request_id: str, body: RejectionIn
-) -> DeletionRequestOut:
-    """Refuse to forget, in review or before a worker has taken the request; twice on one ground is once."""
+@serves(router, contract.REJECT)
+def reject_deletion_request(call: Call, intake: TheIntake, request_id: str, body: RejectionIn) -> DeletionRequestOut:
     with call.writing() as session:
         request = deletion.get(session, request_id)
         review.reject(session, request, ground=body.ground, explanation=body.explanation)
         return _shown(session, call, intake, request)
 
 
-@router.post(
-    "/{request_id}/extend",
-    responses=responses(RequestUnknown, TransitionForbidden, AlreadyExtended, ExtensionTooLate, ExtensionNotProvided),
-)
-def extend_deletion_request(
-    call: Deciding, intake: TheIntake, request_id: str, body: ExtensionIn
-) -> DeletionRequestOut:
-    """Extend the deadline as the regulation allows, once, before it has passed."""
+@serves(router, contract.EXTEND)
+def extend_deletion_request(call: Call, intake: TheIntake, request_id: str, body: ExtensionIn) -> DeletionRequestOut:
     with call.writing() as session:
         request = deletion.get(session, request_id)
         review.extend(session, request, policy=call.caller.policy, reason=body.reason)
         return _shown(session, call, intake, request)
 
 
-@router.post("/{request_id}/pause", responses=responses(RequestUnknown, TransitionForbidden, ClockRunsOn))
-def pause_deletion_request(call: Deciding, intake: TheIntake, request_id: str, body: PauseIn) -> DeletionRequestOut:
-    """Stop the clock of a request in review while the person's identity is being established."""
+@serves(router, contract.PAUSE)
+def pause_deletion_request(call: Call, intake: TheIntake, request_id: str, body: PauseIn) -> DeletionRequestOut:
     with call.writing() as session:
         request = deletion.get(session, request_id)
         review.pause(session, request, policy=call.caller.policy)
         return _shown(session, call, intake, request)
 
 
-@router.post("/{request_id}/resume", responses=responses(RequestUnknown, TransitionForbidden))
-def resume_deletion_request(call: Deciding, intake: TheIntake, request_id: str) -> DeletionRequestOut:
-    """Let a paused clock run again."""
+@serves(router, contract.RESUME)
+def resume_deletion_request(call: Call, intake: TheIntake, request_id: str) -> DeletionRequestOut:
     with call.writing() as session:
         request = deletion.get(session, request_id)
         review.resume(session, request)
         return _shown(session, call, intake, request)
 
 
-@router.get("/{request_id}/certificate", responses=responses(RequestUnknown))
-def get_certificates(call: Annotated[Call, call_with(Scope.ACCOUNTING_READ)], request_id: str) -> CertificatesOut:
-    """The certificate of every model that has forgotten so far, what all of them tell together, and, of a request that
-    held nothing, a signed statement of exactly that; not while a dataset that it would speak of has damaged records."""
+@serves(router, contract.CERTIFICATES)
+def get_certificates(call: Call, request_id: str) -> CertificatesOut:
     with call.reading() as session:
         request = deletion.get(session, request_id)
         found = accounting_repository.certificates_of(session, request_id=request_id)
@@ -314,7 +248,7 @@ def get_certificates(call: Annotated[Call, call_with(Scope.ACCOUNTING_READ)], re
             request_id=request_id,
             certificates=[certificate_shown(c) for c in found],
             joint=joint_shown(accounting.joint_of(session, request_id=request_id)),
-            nothing_held=absence and AbsenceOut(jws=absence.jws, statement=absence.statement),
+            nothing_held=AbsenceOut(jws=absence.jws, statement=absence.statement) if absence else None,
         )
 
 

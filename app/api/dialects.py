@@ -11,7 +11,7 @@ from sqlalchemy.exc import OperationalError
 
 from app import telemetry
 from app.api import problems
-from lethe.contract.problems import Problem, UploadTooLarge
+from lethe.contract.problems import InputInvalid, Problem, UploadTooLarge
 
 _MOST_BYTES = 64 * 1024
 
@@ -51,7 +51,7 @@ def speaking(words: Words) -> type[APIRoute]:
                         telemetry.logger().error("gateway.call_failed", error=error.code)
                     return answer(error)
                 except RequestValidationError:
-                    return answer(problems.InputInvalid("The call does not have the form that the protocol asks for."))
+                    return answer(InputInvalid("The call does not have the form that the protocol asks for."))
                 except OperationalError as error:
                     return answer(problems.unavailable(error))
                 except OSError as error:

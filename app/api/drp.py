@@ -13,7 +13,6 @@ from app.db import Actor, now
 from app.db.tables import Agent, DeletionRequest
 from app.deletion import service as deletion
 from app.deletion.service import Asked
-from app.deletion.status import Status
 from app.deletion.views import View
 from app.installations import Installation
 from app.protocols import drp, repository, service
@@ -21,7 +20,7 @@ from app.protocols.drp import Exercise, Revocation, Subject
 from app.protocols.parsing import parsed
 from app.webhooks import receiver
 from lethe.contract.problems import IdempotencyConflict, MessageEarly, MessageRefused, Problem, RequestUnknown
-from lethe.contract.sets import Scope
+from lethe.contract.sets import RequestStatus, Scope
 
 
 def _refusal(status: int, problem: dict[str, Any]) -> Response:
@@ -84,7 +83,7 @@ def revoke(call: AgentCall, request_id: str, message: Message) -> Response:
         agent = _agent(session, call)
         request = _managed(session, agent, request_id)
         parsed(Revocation, drp.opened(message, verify_key=agent.verify_key))
-        if request.status != Status.CANCELLED:
+        if request.status != RequestStatus.CANCELLED:
             deletion.cancel(session, request, discreet=True)
         status = _status(session, call, request)
     return JSONResponse(status)

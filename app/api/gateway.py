@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter
 from fastapi import Query as InQuery
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel
 from sqlalchemy.orm import Session
 
@@ -46,6 +46,7 @@ def serves(
             tags=None if router.tags else [operation.tag],
             status_code=operation.status,
             response_model=None if operation.gives in (bytes, type(None)) else operation.gives,
+            response_class=Response if operation.gives is bytes else JSONResponse,
             responses=responses(*operation.problems) | (more or {}),
         )
         return endpoint
@@ -55,6 +56,7 @@ def serves(
 
 def _typed(endpoint: Callable[..., Any], operation: Operation[..., Any]) -> Callable[..., Any]:
     """The endpoint with parameters as FastAPI is to see them."""
+    assert operation.scope is not None
     known: dict[Any, Any] = {
         Call: Annotated[Call, call_with(operation.scope)],
         Once: Annotated[Once, once_with(operation.scope)],

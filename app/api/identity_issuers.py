@@ -1,7 +1,6 @@
 """`/identity-issuers`: whose signed statements about people's identity are believed."""
 
-import datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse
@@ -9,38 +8,20 @@ from pydantic import Field
 
 from app.access import idempotency
 from app.access.idempotency import Answer, Once
-from app.api.calls import Call, Cursor, Limit, call_with, once_with, respond
-from app.api.problems import responses
-from app.api.schemas import Body, PageOut, Text
+from app.api.calls import Call, respond
+from app.api.gateway import serves
 from app.deletion import identity
-from lethe.contract.problems import IdempotencyConflict, IssuerExists, IssuerUnknown
-from lethe.contract.sets import Scope
+from lethe.contract import identity_issuers as contract
+from lethe.contract.fields import PageOut, Paging, Text
+from lethe.contract.identity_issuers import IdentityIssuerIn, IdentityIssuerOut
 
 router = APIRouter(prefix="/identity-issuers", tags=["Identity issuers"])
 
 _LongText = Annotated[Text, Field(min_length=1, max_length=500)]
 
 
-class IdentityIssuerIn(Body):
-    issuer: _LongText = Field(description="`iss` of its statements.")
-    audience: _LongText = Field(description="`aud` of its statements: the name by which it knows this service.")
-    jwks: dict[str, Any] = Field(description="Its public keys (RFC 7517): Ed25519, P-256, or RSA from 2048 bits on.")
-
-
-class IdentityIssuerOut(IdentityIssuerIn):
-    id: str
-    created_at: datetime.datetime
-
-
-@router.post(
-    "", status_code=201, response_model=IdentityIssuerOut, responses=responses(IdempotencyConflict, IssuerExists)
-)
-def create_identity_issuer(
-    call: Annotated[Call, call_with(Scope.ADMIN)],
-    once: Annotated[Once, once_with(Scope.ADMIN)],
-    body: IdentityIssuerIn,
-) -> JSONResponse:
-    """Believe what this issuer signs about the subjects of deletion requests."""
+@serves(router, contract.CREATE)
+def create_identity_issuer(call: Call, once: Once, body: IdentityIssuerIn) -> JSONResponse:
     with call.writing() as session:
         answer = idempotency.replay(session, once)
         if answer is None:
@@ -51,19 +32,15 @@ def create_identity_issuer(
     return respond(answer)
 
 
-@router.get("", responses=responses())
-def list_identity_issuers(
-    call: Annotated[Call, call_with(Scope.ADMIN)], limit: Limit = 50, cursor: Cursor = None
-) -> PageOut[IdentityIssuerOut]:
-    """Whose statements are believed, newest first."""
+@serves(router, contract.LIST)
+def list_identity_issuers(call: Call, query: Paging) -> PageOut[IdentityIssuerOut]:
     with call.reading() as session:
-        page = identity.listed(session, limit=limit, cursor=cursor)
+        page = identity.listed(session, limit=query.limit, cursor=query.cursor)
     items = [IdentityIssuerOut.model_validate(row, from_attributes=True) for row in page.items]
     return PageOut(items=items, next_cursor=page.next_cursor)
 
 
-@router.delete("/{issuer_id}", status_code=204, responses=responses(IssuerUnknown))
-def delete_identity_issuer(call: Annotated[Call, call_with(Scope.ADMIN)], issuer_id: str) -> None:
-    """From here on nothing that it signs is believed."""
+@serves(router, contract.DELETE)
+def delete_identity_issuer(call: Call, issuer_id: str) -> None:
     with call.writing() as session:
         identity.delete(session, issuer_id)

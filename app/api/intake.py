@@ -18,7 +18,15 @@ from sqlalchemy.orm import Session
 from app import telemetry
 from app.access import idempotency
 from app.access.idempotency import Answer, Once
-from app.api.schemas import (
+from app.db import Database
+from app.db.tables import DeletionRequest, RequestModel
+from app.deletion import service as deletion
+from app.deletion.service import Asked, Submitted
+from app.deletion.views import View
+from app.errors import MechanismUnreadable
+from app.installations import Installation
+from app.unlearning import queue
+from lethe.contract.deletion_requests import (
     ClockOut,
     DeletionRequestOut,
     EstimateModelOut,
@@ -26,16 +34,8 @@ from app.api.schemas import (
     RejectionOut,
     RequestModelOut,
 )
-from app.db import Database
-from app.db.tables import DeletionRequest, RequestModel
-from app.deletion import service as deletion
-from app.deletion.service import Asked, Submitted
-from app.deletion.status import Status
-from app.deletion.views import View
-from app.errors import MechanismUnreadable
-from app.installations import Installation
-from app.unlearning import queue
 from lethe.contract.problems import Unavailable
+from lethe.contract.sets import RequestStatus
 from lethe.proof.errors import PrivacyError
 
 _MOST_AT_ONCE = 100
@@ -69,7 +69,7 @@ class Estimates:
 
     def of(self, session: Session, request: DeletionRequest, owed: Sequence[RequestModel]) -> EstimateOut | None:
         """What is left for `owed`, the models of `request`; None if there is nothing to do, or it cannot be said."""
-        if request.status not in (Status.ACCEPTED, Status.RUNNING):
+        if request.status not in (RequestStatus.ACCEPTED, RequestStatus.RUNNING):
             return None
         waiting = [model.model_id for model in owed if model.status in ("pending", "running")]
         at, known = time.monotonic(), self._known

@@ -3,15 +3,23 @@
 import datetime
 from typing import Annotated
 
-from fastapi import APIRouter, Query
-from pydantic import BaseModel, BeforeValidator, Field, Strict
+from fastapi import APIRouter
+from pydantic import BeforeValidator, Field
 
-from app.api.calls import Call, call_with
-from app.api.problems import responses
-from app.api.schemas import Body, is_written_out
+from app.api.calls import Call
+from app.api.gateway import serves
 from app.leaving import service as leaving
-from app.leaving.service import Reason, Survey
-from lethe.contract.sets import Scope
+from app.leaving.service import Survey
+from lethe.contract import leaving_reasons as contract
+from lethe.contract.fields import is_written_out
+from lethe.contract.leaving_reasons import (
+    LeavingReasonCountedOut,
+    LeavingReasonIn,
+    LeavingReasonsOut,
+    LeavingReasonsQuery,
+    ReasonOut,
+    SurveyOut,
+)
 
 router = APIRouter(prefix="/leaving-reasons", tags=["Leaving reasons"])
 
@@ -31,64 +39,17 @@ METHOD = (
 )
 
 
-class LeavingReasonIn(Body):
-    answer: Annotated[Reason, Strict(False)] = Field(
-        description="What the client's randomiser gave, not what the person said."
-    )
-    odds: Odds
-
-
-class LeavingReasonCountedOut(BaseModel):
-    week: datetime.date = Field(
-        description="The Monday (UTC) of the week in whose counter it is; nothing else is kept."
-    )
-
-
-class ReasonOut(BaseModel):
-    reason: str
-    sent: int = Field(description="How often it was sent, truly or not.")
-    share: float = Field(description="Unbiased estimate of whose reason it is, from 0 to 1 but for chance.")
-    standard_error: float = Field(description="Of the share; due to the randomisation and to who happened to answer.")
-    low: float = Field(description="With the stated confidence all shares of a survey lie in their intervals at once.")
-    high: float
-
-
-class SurveyOut(BaseModel):
-    odds: int
-    epsilon: float = Field(description="ln(odds): the local privacy of each answer.")
-    num_answers: int
-    reasons: list[ReasonOut]
-
-
-class LeavingReasonsOut(BaseModel):
-    confidence: float
-    method: str
-    surveys: list[SurveyOut] = Field(description="One for each odds that clients used.")
-
-
-@router.post("", responses=responses())
-def count_leaving_reason(
-    call: Annotated[Call, call_with(Scope.REQUESTS_WRITE)], body: LeavingReasonIn
-) -> LeavingReasonCountedOut:
-    """Count an answer that was randomised where it was given.
-
-    No `Idempotency-Key` is taken, for what is remembered of one would be a line per person: a repetition counts again.
-    The audit log has no entry of it, for that would say when it came.
-    """
+@serves(router, contract.COUNT)
+def count_leaving_reason(call: Call, body: LeavingReasonIn) -> LeavingReasonCountedOut:
     with call.writing() as session:
         week = leaving.count(session, answer=body.answer, odds=body.odds)
     return LeavingReasonCountedOut(week=week)
 
 
-@router.get("", responses=responses())
-def get_leaving_reasons(
-    call: Annotated[Call, call_with(Scope.REQUESTS_READ)],
-    since: Annotated[Day | None, Query(description="Weeks that begin on this day or later.")] = None,
-    until: Annotated[Day | None, Query(description="Weeks that begin before this day.")] = None,
-) -> LeavingReasonsOut:
-    """What share of those who answered leaves for which reason, with error bars."""
+@serves(router, contract.GET)
+def get_leaving_reasons(call: Call, query: LeavingReasonsQuery) -> LeavingReasonsOut:
     with call.reading() as session:
-        found = leaving.surveys(session, since=since, until=until)
+        found = leaving.surveys(session, since=query.since, until=query.until)
     return LeavingReasonsOut(confidence=leaving.CONFIDENCE, method=METHOD, surveys=[_shown(survey) for survey in found])
 
 

@@ -1,69 +1,24 @@
 """`/lineage`: which models, versions and copies a person's rows fed."""
 
-import datetime
-from typing import Annotated
-
 from fastapi import APIRouter
-from pydantic import BaseModel, Field
 
-from app.api.calls import Call, call_with
+from app.api.calls import Call
 from app.api.deletion_requests import subject_ref
-from app.api.models import ExportOut
-from app.api.problems import responses
-from app.api.schemas import SubjectIn
+from app.api.gateway import serves
 from app.audit import access_events
 from app.deletion import lineage
 from app.deletion import service as deletion
 from app.deletion.lineage import FirstWithout, Lineage, ModelLineage
-from lethe.contract.problems import RequestUnknown
-from lethe.contract.sets import Scope
+from lethe.contract import lineage as contract
+from lethe.contract.lineage import CarryingVersionOut, DatasetLineageOut, FirstWithoutOut, LineageOut, ModelLineageOut
+from lethe.contract.models import ExportOut
+from lethe.contract.subjects import SubjectIn
 
 router = APIRouter(tags=["Lineage"])
 
 
-class DatasetLineageOut(BaseModel):
-    id: str
-    name: str
-    records: int
-    erased_at: datetime.datetime | None = Field(description="When the rows were null on disk; null until then.")
-
-
-class CarryingVersionOut(BaseModel):
-    number: int
-    status: str = Field(description="live, retired or destroyed")
-    published_at: datetime.datetime
-    destroyed_at: datetime.datetime | None
-
-
-class FirstWithoutOut(BaseModel):
-    number: int
-    published_at: datetime.datetime
-    certificate_id: str | None
-
-
-class ModelLineageOut(BaseModel):
-    model_id: str
-    name: str
-    dataset_id: str
-    num_versions: int = Field(description="So many versions carried the rows: all from the first on.")
-    versions: list[CarryingVersionOut] = Field(description="The newest 500 of them.")
-    first_without: FirstWithoutOut | None = Field(description="null while the rows are there, or it is owed.")
-    owed: bool = Field(description="Whether a request waits for the first version without the rows.")
-    num_copies_outside: int
-    copies_outside: list[ExportOut] = Field(
-        description="The newest 500 times that one of these versions was handed out: nobody here can erase those."
-    )
-
-
-class LineageOut(BaseModel):
-    datasets: list[DatasetLineageOut]
-    models: list[ModelLineageOut]
-
-
-@router.get("/deletion-requests/{request_id}/lineage", responses=responses(RequestUnknown))
-def get_request_lineage(call: Annotated[Call, call_with(Scope.ACCOUNTING_READ)], request_id: str) -> LineageOut:
-    """Which models, versions and copies the person's rows fed, in the datasets that the request asks. The audit
-    log says that somebody looked, not at whose."""
+@serves(router, contract.OF_REQUEST)
+def get_request_lineage(call: Call, request_id: str) -> LineageOut:
     with call.reading() as session:
         deletion.get(session, request_id)
     with call.writing() as session:
@@ -72,10 +27,8 @@ def get_request_lineage(call: Annotated[Call, call_with(Scope.ACCOUNTING_READ)],
         return _shown(lineage.of_request(session, deletion.get(session, request_id)))
 
 
-@router.post("/lineage", responses=responses())
-def trace_lineage(call: Annotated[Call, call_with(Scope.ADMIN)], body: SubjectIn) -> LineageOut:
-    """The same of anybody, in all datasets, whether they asked to be forgotten or not. The audit log says that somebody
-    looked, not at whom."""
+@serves(router, contract.OF_PERSON)
+def trace_lineage(call: Call, body: SubjectIn) -> LineageOut:
     with call.writing() as session:
         access_events.lineage_read(session)
     with call.reading() as session:

@@ -13,10 +13,10 @@ from starlette.routing import compile_path
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app import telemetry, tracing
-from app.access import service as access
 from app.access.rates import Window
 from app.api import calls, problems
 from app.api.calls import WINDOW
+from lethe.contract import sets
 from lethe.contract.problems import Problem, UploadTooLarge
 
 _MOST_IN_MEMORY = 32 * 2**20
@@ -34,7 +34,7 @@ class _Guard:
     route: str
     pattern: re.Pattern[str]
     methods: frozenset[str]
-    scopes: frozenset[access.Scope]
+    scopes: frozenset[sets.Scope]
 
 
 class KeyFirst:

@@ -1,38 +1,21 @@
 """`/models`: learn, watch, download, predict, relearn."""
 
 import contextlib
-import datetime
 from typing import Annotated, Any
 
 import numpy as np
 from fastapi import APIRouter, Path, Query
 from fastapi.responses import JSONResponse, Response
-from pydantic import BaseModel
 from sqlalchemy.orm import Session
 
 from app.access import idempotency
 from app.access.idempotency import Answer, Once
+from app.access.policy import weakest
 from app.accounting import budgets
 from app.accounting import service as accounting
 from app.api import evaluations
-from app.api.calls import Call, Cursor, Limit, call_with, once_with, respond
-from app.api.problems import responses
-from app.api.schemas import (
-    AuditingOut,
-    AuditOut,
-    BatchingOut,
-    GuaranteeOut,
-    MechanismOut,
-    ModelIn,
-    ModelOut,
-    PageOut,
-    PredictionOut,
-    PredictionsIn,
-    PredictionsOut,
-    ProgressOut,
-    TargetOut,
-    VersionOut,
-)
+from app.api.calls import Call, respond
+from app.api.gateway import serves
 from app.catalogue import datasets, evaluation, exports, repository
 from app.catalogue import service as catalogue
 from app.catalogue.evaluation import Comparison
@@ -44,25 +27,29 @@ from app.rows import schema as schemas
 from app.rows.encoding import encode_vectors
 from app.unlearning import retirement
 from app.vault import weights
+from lethe.contract import models as contract
+from lethe.contract.fields import PageOut, Paging
+from lethe.contract.guarantees import GuaranteeOut, TargetOut
+from lethe.contract.models import (
+    AuditingOut,
+    BatchingOut,
+    ExportOut,
+    ExportsQuery,
+    MechanismOut,
+    ModelIn,
+    ModelOut,
+    PredictionOut,
+    PredictionsIn,
+    PredictionsOut,
+    ProgressOut,
+    VersionOut,
+)
 from lethe.contract.problems import (
-    AdaptiveBudgetSpent,
-    DatasetRetired,
-    DatasetUnknown,
-    EvaluationOverlaps,
     FieldError,
-    IdempotencyConflict,
     InputInvalid,
-    ModelInUse,
-    ModelNotLive,
-    ModelRetired,
-    ModelUnknown,
-    PreconditionFailed,
-    TargetTooWeak,
-    TargetUnreachable,
-    VersionUnknown,
     WeightsDestroyed,
 )
-from lethe.contract.sets import Scope
+from lethe.contract.runs import AuditOut
 
 router = APIRouter(prefix="/models", tags=["Models"])
 
@@ -70,36 +57,8 @@ Number = Annotated[int, Path(ge=1, le=2**31 - 1)]
 NumberAsked = Annotated[int | None, Query(ge=1, le=2**31 - 1)]
 
 
-class ExportOut(BaseModel):
-    """Weights that were handed out."""
-
-    id: str
-    version: int
-    api_key_id: str
-    at: datetime.datetime
-
-
-@router.post(
-    "",
-    status_code=202,
-    response_model=ModelOut,
-    responses=responses(
-        DatasetUnknown,
-        DatasetRetired,
-        AdaptiveBudgetSpent,
-        PreconditionFailed,
-        TargetUnreachable,
-        TargetTooWeak,
-        IdempotencyConflict,
-        EvaluationOverlaps,
-    ),
-)
-def create_model(
-    call: Annotated[Call, call_with(Scope.MODELS_WRITE)],
-    body: ModelIn,
-    once: Annotated[Once, once_with(Scope.MODELS_WRITE)],
-) -> JSONResponse:
-    """Freeze the model's mechanism and learn it in the background; `GET /models/{id}` shows the progress."""
+@serves(router, contract.CREATE)
+def create_model(call: Call, body: ModelIn, once: Once) -> JSONResponse:
     compared = _compared(call, body, once)
     with call.writing() as session:
         answer = idempotency.replay(session, once)
@@ -115,7 +74,7 @@ def create_model(
                 evaluation_dataset=datasets.get(session, measured_on) if measured_on else None,
                 epsilon=body.target.epsilon,
                 delta=body.target.delta,
-                weakest=call.caller.policy.weakest(num_slots=dataset.num_slots),
+                weakest=weakest(call.caller.policy, num_slots=dataset.num_slots),
                 l2=body.l2,
                 noise_scale=body.noise_scale,
                 step_size=body.step_size,
@@ -152,36 +111,21 @@ def _to_compare(session: Session, call: Call, body: ModelIn) -> list[Comparison]
     return evaluation.of_model(session, dataset=dataset, evaluated_on=evaluated_on, may_know=may_know)
 
 
-@router.get("", responses=responses())
-def list_models(
-    call: Annotated[Call, call_with(Scope.MODELS_READ)], limit: Limit = 50, cursor: Cursor = None
-) -> PageOut[ModelOut]:
-    """All models, newest first."""
+@serves(router, contract.LIST)
+def list_models(call: Call, query: Paging) -> PageOut[ModelOut]:
     with call.reading() as session:
-        page = repository.models(session, limit=limit, cursor=cursor)
+        page = repository.models(session, limit=query.limit, cursor=query.cursor)
         return PageOut(items=[shown(session, model) for model in page.items], next_cursor=page.next_cursor)
 
 
-@router.get("/{model_id}", responses=responses(ModelUnknown))
-def get_model(call: Annotated[Call, call_with(Scope.MODELS_READ)], model_id: str) -> ModelOut:
-    """How far the model is, what it guarantees, and how it was made to learn."""
+@serves(router, contract.GET)
+def get_model(call: Call, model_id: str) -> ModelOut:
     with call.reading() as session:
         return shown(session, catalogue.get_model(session, model_id))
 
 
-@router.post(
-    "/{model_id}/audit",
-    status_code=202,
-    response_model=ModelOut,
-    responses=responses(ModelUnknown, ModelNotLive, ModelRetired, PreconditionFailed, IdempotencyConflict),
-)
-def audit(
-    call: Annotated[Call, call_with(Scope.MODELS_WRITE)],
-    model_id: str,
-    once: Annotated[Once, once_with(Scope.MODELS_WRITE)],
-) -> JSONResponse:
-    """Let many canaries be learned and forgotten by the model's mechanism, apart from its data and its versions; the
-    result is that of a run of kind `audit`, and the model's last audit."""
+@serves(router, contract.AUDIT)
+def audit(call: Call, model_id: str, once: Once) -> JSONResponse:
     with call.writing() as session:
         answer = idempotency.replay(session, once)
         if answer is None:
@@ -192,18 +136,8 @@ def audit(
     return respond(answer)
 
 
-@router.post(
-    "/{model_id}/relearn",
-    status_code=202,
-    response_model=ModelOut,
-    responses=responses(ModelUnknown, ModelRetired, IdempotencyConflict),
-)
-def relearn(
-    call: Annotated[Call, call_with(Scope.MODELS_WRITE)],
-    model_id: str,
-    once: Annotated[Once, once_with(Scope.MODELS_WRITE)],
-) -> JSONResponse:
-    """Learn again from scratch on the data as they are now; the live version stays in service meanwhile."""
+@serves(router, contract.RELEARN)
+def relearn(call: Call, model_id: str, once: Once) -> JSONResponse:
     with call.writing() as session:
         answer = idempotency.replay(session, once)
         if answer is None:
@@ -214,10 +148,8 @@ def relearn(
     return respond(answer)
 
 
-@router.delete("/{model_id}", responses=responses(ModelUnknown, ModelInUse))
-def retire_model(call: Annotated[Call, call_with(Scope.MODELS_WRITE)], model_id: str) -> ModelOut:
-    """Take a model out of service for good, and destroy its weights; 409 while requests wait for it. Its versions, the
-    copies that were handed out, its ledger and certificates stay. Doing it again changes nothing."""
+@serves(router, contract.RETIRE)
+def retire_model(call: Call, model_id: str) -> ModelOut:
     with call.writing() as session:
         retirement.retire_model(session, call.installation.keys, catalogue.get_model(session, model_id))
     retired.destroy_now(call.installation)
@@ -225,35 +157,22 @@ def retire_model(call: Annotated[Call, call_with(Scope.MODELS_WRITE)], model_id:
         return shown(session, catalogue.get_model(session, model_id))
 
 
-@router.get("/{model_id}/versions", responses=responses(ModelUnknown))
-def list_versions(
-    call: Annotated[Call, call_with(Scope.MODELS_READ)], model_id: str, limit: Limit = 50, cursor: Cursor = None
-) -> PageOut[VersionOut]:
-    """All versions of a model, newest first."""
+@serves(router, contract.VERSIONS)
+def list_versions(call: Call, model_id: str, query: Paging) -> PageOut[VersionOut]:
     with call.reading() as session:
         catalogue.get_model(session, model_id)
-        page = repository.versions(session, model_id=model_id, limit=limit, cursor=cursor)
+        page = repository.versions(session, model_id=model_id, limit=query.limit, cursor=query.cursor)
     return PageOut(items=[_version(version) for version in page.items], next_cursor=page.next_cursor)
 
 
-@router.get(
-    "/{model_id}/versions/{number}",
-    responses=responses(ModelUnknown, VersionUnknown),
-)
-def get_version(call: Annotated[Call, call_with(Scope.MODELS_READ)], model_id: str, number: Number) -> VersionOut:
-    """Whether a version is live, retired or destroyed, and the SHA-256 of its weights."""
+@serves(router, contract.VERSION)
+def get_version(call: Call, model_id: str, number: Number) -> VersionOut:
     with call.reading() as session:
         return _version(catalogue.get_version(session, model_id=model_id, number=number))
 
 
-@router.get(
-    "/{model_id}/versions/{number}/weights",
-    response_class=Response,
-    responses=responses(ModelUnknown, VersionUnknown, WeightsDestroyed),
-)
-def get_weights(call: Annotated[Call, call_with(Scope.MODELS_READ)], model_id: str, number: Number) -> Response:
-    """The live version as safetensors: one tensor `parameters`, a row per class (one row for two), bias last. That it
-    was handed out is noted: a copy outside is never unlearned."""
+@serves(router, contract.WEIGHTS)
+def get_weights(call: Call, model_id: str, number: Number) -> Response:
     with call.reading() as session:
         version = catalogue.get_version(session, model_id=model_id, number=number)
     content = catalogue.read_weights(call.installation.weights, version)
@@ -264,28 +183,19 @@ def get_weights(call: Annotated[Call, call_with(Scope.MODELS_READ)], model_id: s
     return Response(content, media_type="application/octet-stream", headers=headers)
 
 
-@router.get("/{model_id}/exports", responses=responses(ModelUnknown))
-def list_exports(
-    call: Annotated[Call, call_with(Scope.MODELS_READ)],
-    model_id: str,
-    version: NumberAsked = None,
-    limit: Limit = 50,
-    cursor: Cursor = None,
-) -> PageOut[ExportOut]:
-    """Who was handed which weights, and when, newest first."""
+@serves(router, contract.EXPORTS)
+def list_exports(call: Call, model_id: str, query: ExportsQuery) -> PageOut[ExportOut]:
     with call.reading() as session:
         catalogue.get_model(session, model_id)
-        page = repository.exports(session, model_id=model_id, version=version, limit=limit, cursor=cursor)
+        page = repository.exports(
+            session, model_id=model_id, version=query.version, limit=query.limit, cursor=query.cursor
+        )
     items = [ExportOut.model_validate(one, from_attributes=True) for one in page.items]
     return PageOut(items=items, next_cursor=page.next_cursor)
 
 
-@router.post(
-    "/{model_id}/predictions",
-    responses=responses(ModelUnknown, ModelNotLive, ModelRetired, InputInvalid),
-)
-def predict(call: Annotated[Call, call_with(Scope.MODELS_READ)], model_id: str, body: PredictionsIn) -> PredictionsOut:
-    """What the live version says about records: objects by column name, or vectors where the dataset has no schema."""
+@serves(router, contract.PREDICT)
+def predict(call: Call, model_id: str, body: PredictionsIn) -> PredictionsOut:
     dataset, version, content = _live(call, model_id)
     features = _encode(dataset, body.records)
     parameters = weights.from_safetensors(content)
@@ -336,9 +246,9 @@ def shown(session: Session, model: Model) -> ModelOut:
             chains=model.audit_chains,
             asked_at=model.audit_asked_at,
             last=AuditOut(**audited.audit) if audited and audited.audit else None,
-            last_run_id=audited and audited.id,
+            last_run_id=audited.id if audited else None,
         ),
-        guarantee=[GuaranteeOut(**guarantee.to_json()) for guarantee in guarantees] if guarantees else None,
+        guarantee=[GuaranteeOut(**guarantee.stated()) for guarantee in guarantees] if guarantees else None,
         metrics=version.metrics if version else {},
         error_code=model.error_code,
         created_at=model.created_at,

@@ -14,13 +14,12 @@ from app.db import now
 from app.db.tables import DeletionRequest
 from app.deletion import service as deletion
 from app.deletion.service import Asked
-from app.deletion.status import Status
 from app.protocols import certificate, opendsr, repository
 from app.protocols.certificate import Signer
-from app.protocols.opendsr import RequestStatus, Standing, SubjectRequest
+from app.protocols.opendsr import Standing, SubjectRequest
 from app.webhooks import receiver
 from lethe.contract.problems import IdempotencyConflict, Problem, RequestUnknown, TransitionForbidden
-from lethe.contract.sets import Scope
+from lethe.contract.sets import RequestStatus, Scope
 
 
 def _refusal(status: int, problem: dict[str, Any]) -> Response:
@@ -106,10 +105,13 @@ def cancel_subject_request(
     """Withdraw a request that is still pending; 409 once it is not."""
     with call.writing() as session:
         requests = [call.own(request) for request in _found(session, subject_request_id)]
-        if _standing(session, call, requests).status not in (RequestStatus.PENDING, RequestStatus.CANCELLED):
+        if _standing(session, call, requests).status not in (
+            opendsr.RequestStatus.PENDING,
+            opendsr.RequestStatus.CANCELLED,
+        ):
             raise TransitionForbidden("Only a request that is pending can be cancelled.")
         for request in requests:
-            if request.status not in (Status.REJECTED, Status.CANCELLED):
+            if request.status not in (RequestStatus.REJECTED, RequestStatus.CANCELLED):
                 deletion.cancel(session, request, discreet=call.caller.discreet)
         standing, at = _standing(session, call, requests), now(session)
     return _signed(signer, 202, opendsr.cancellation_body(standing, received_at=at))

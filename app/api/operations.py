@@ -15,11 +15,11 @@ from app.accounting import certificates
 from app.api import calls, problems
 from app.api.calls import At, Call, call_with
 from app.api.pressure import FULL
-from app.api.schemas import HealthOut, ReadyOut
 from app.db import migrate
 from app.installations import Installation
 from app.operations import service as operations
 from app.operations.service import Metrics
+from lethe.contract.operations import HealthOut, ReadyOut
 from lethe.contract.problems import Busy, Unavailable
 from lethe.contract.sets import Scope
 

@@ -8,17 +8,17 @@ from app.db.tables import Run
 from app.unlearning import repository
 from app.unlearning import service as unlearning
 from lethe.contract import runs
-from lethe.contract.fields import Page
+from lethe.contract.fields import PageOut
 from lethe.contract.runs import RunOut, RunQuery
 
 router = APIRouter(prefix="/runs", tags=["Runs"])
 
 
 @serves(router, runs.LIST)
-def list_runs(call: Call, query: RunQuery) -> Page[RunOut]:
+def list_runs(call: Call, query: RunQuery) -> PageOut[RunOut]:
     with call.reading() as session:
         page = repository.runs(session, **dict(query))
-    return Page(items=[_to_response(run) for run in page.items], next_cursor=page.next_cursor)
+    return PageOut(items=[_to_response(run) for run in page.items], next_cursor=page.next_cursor)
 
 
 @serves(router, runs.GET)

@@ -1,57 +1,33 @@
 """`/models/{id}/serving`: what a model server asks before it serves weights, and then now and again."""
 
-import datetime
 import hashlib
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Query
+from fastapi import APIRouter, Header
 from fastapi.responses import JSONResponse, Response
-from pydantic import BaseModel, Field
 
-from app.api.calls import Call, call_with
-from app.api.models import NumberAsked
-from app.api.problems import responses
-from app.api.schemas import Sha256
+from app.api.calls import Call
+from app.api.gateway import serves
 from app.catalogue import service as catalogue
 from app.unlearning import serving
 from app.unlearning.serving import Serving
-from lethe.contract.problems import ModelUnknown, VersionUnknown
-from lethe.contract.sets import Scope
+from lethe.contract import serving as contract
+from lethe.contract.serving import ServingOut, ServingQuery
 
 router = APIRouter(prefix="/models", tags=["Models"])
 
 
-class ServingOut(BaseModel):
-    model_id: str
-    version: int | None
-    weights_sha256: str | None
-    may_serve: bool
-    reason: str | None = Field(description="Why not: not_live, forgetting_overdue, superseded or weights_destroyed")
-    certified: bool = Field(description="Everybody whose request was accepted has been forgotten by this version.")
-    valid_until: datetime.datetime | None = Field(
-        description="Until when it may be served without asking again: an hour at most, and no accepted request is due "
-        "before. After an answer 304 it is as far away as max-age says."
-    )
-    retry_after_seconds: int | None = Field(description="When to ask again about what may not be served yet.")
-
-
-@router.get(
-    "/{model_id}/serving",
-    response_model=ServingOut,
-    responses=responses(ModelUnknown, VersionUnknown)
-    | {304: {"description": "What the ETag named still holds, and for `max-age` seconds more"}},
+@serves(
+    router,
+    contract.SERVING,
+    more={304: {"description": "What the ETag named still holds, and for `max-age` seconds more"}},
 )
 def get_serving(
-    call: Annotated[Call, call_with(Scope.MODELS_READ)],
-    model_id: str,
-    version: NumberAsked = None,
-    weights_sha256: Annotated[Sha256 | None, Query()] = None,
-    if_none_match: Annotated[str | None, Header()] = None,
+    call: Call, model_id: str, query: ServingQuery, if_none_match: Annotated[str | None, Header()] = None
 ) -> Response:
-    """Whether the live version may be served now, or the one that is named; nothing here is about a person."""
     with call.reading() as session:
         model = catalogue.get_model(session, model_id)
-        found = serving.of_model(session, model, number=version, weights_sha256=weights_sha256)
+        found = serving.of_model(session, model, number=query.version, weights_sha256=query.weights_sha256)
     headers = {
         "ETag": _tag(found),
         "Cache-Control": f"private, max-age={found.fresh_seconds}, must-revalidate",

@@ -8,7 +8,7 @@ from app.api.gateway import serves
 from app.audit import access_events
 from app.deletion import suppression
 from lethe.contract import suppressions
-from lethe.contract.fields import Page
+from lethe.contract.fields import PageOut
 from lethe.contract.problems import ScopeMissing
 from lethe.contract.suppressions import ConsentIn, LiftedOut, SuppressionOut, SuppressionQuery
 
@@ -16,7 +16,7 @@ router = APIRouter(tags=["Suppressions"])
 
 
 @serves(router, suppressions.LIST)
-def list_suppressions(call: Call, query: SuppressionQuery) -> Page[SuppressionOut]:
+def list_suppressions(call: Call, query: SuppressionQuery) -> PageOut[SuppressionOut]:
     if call.caller.own_requests_only:  # by which of the tenant's requests somebody is suppressed
         raise ScopeMissing("This key sees its own requests alone; suppressions are the tenant's.")
     subject = call.subject_ref(query.subject_id) if query.subject_id else None
@@ -26,7 +26,7 @@ def list_suppressions(call: Call, query: SuppressionQuery) -> Page[SuppressionOu
     with call.reading() as session:
         page = suppression.suppressions(session, subject_ref=subject, limit=query.limit, cursor=query.cursor)
     items = [SuppressionOut.model_validate(row, from_attributes=True) for row in page.items]
-    return Page(items=items, next_cursor=page.next_cursor)
+    return PageOut(items=items, next_cursor=page.next_cursor)
 
 
 @serves(router, suppressions.LIFT)

@@ -1,50 +1,21 @@
 """`/tenants`: the organisations of an installation, made by its operator; `/tenant`: one's own, and its policy."""
 
-import datetime
-from typing import Annotated
-
 from fastapi import APIRouter, Response
-from pydantic import BaseModel, Field
 
 from app.access import repository, tenants
 from app.access import service as access
-from app.access.policy import Policy
-from app.api.calls import Call, Cursor, Limit, call_with
-from app.api.problems import responses
-from app.api.schemas import Body, Name, PageOut
+from app.api.calls import Call
+from app.api.gateway import serves
 from app.db.tables import Tenant
-from lethe.contract.problems import SubjectRuleFixed, TenantExists, TenantUnknown
-from lethe.contract.sets import Scope
+from lethe.contract import tenants as contract
+from lethe.contract.fields import PageOut, Paging
+from lethe.contract.tenants import NewTenantOut, TenantChangeIn, TenantIn, TenantOut
 
 router = APIRouter(tags=["Tenants"])
 
 
-class TenantIn(Body):
-    name: Name
-    policy: Policy = Field(default_factory=Policy)
-
-
-class TenantOut(BaseModel):
-    id: str
-    name: str
-    policy: Policy
-    created_at: datetime.datetime
-
-
-class NewTenantOut(TenantOut):
-    admin_key: str = Field(description="Of its first admin. Shown once; only its hash is kept.")
-
-
-class TenantChangeIn(Body):
-    policy: Policy = Field(description="Fields that are not given stay as they are.")
-
-
-@router.post("/tenants", status_code=201, responses=responses(TenantExists))
-def create_tenant(call: Annotated[Call, call_with(Scope.OPERATOR)], body: TenantIn, response: Response) -> NewTenantOut:
-    """Make a tenant, and the key of its first admin, which is shown once.
-
-    No `Idempotency-Key` is taken, for no key is kept to be shown again: a repetition is a 409.
-    """
+@serves(router, contract.CREATE)
+def create_tenant(call: Call, body: TenantIn, response: Response) -> NewTenantOut:
     key = access.new_key()
     with call.writing() as session:
         tenant = tenants.create(session, name=body.name, policy=body.policy, admin_key=key)
@@ -52,33 +23,27 @@ def create_tenant(call: Annotated[Call, call_with(Scope.OPERATOR)], body: Tenant
     return NewTenantOut(**_shown(tenant).model_dump(), admin_key=key)
 
 
-@router.get("/tenants", responses=responses())
-def list_tenants(
-    call: Annotated[Call, call_with(Scope.OPERATOR)], limit: Limit = 50, cursor: Cursor = None
-) -> PageOut[TenantOut]:
-    """All tenants of the installation, newest first."""
+@serves(router, contract.LIST)
+def list_tenants(call: Call, query: Paging) -> PageOut[TenantOut]:
     with call.reading() as session:
-        page = repository.tenants(session, limit=limit, cursor=cursor)
+        page = repository.tenants(session, limit=query.limit, cursor=query.cursor)
     return PageOut(items=[_shown(tenant) for tenant in page.items], next_cursor=page.next_cursor)
 
 
-@router.get("/tenants/{tenant_id}", responses=responses(TenantUnknown))
-def get_tenant(call: Annotated[Call, call_with(Scope.OPERATOR)], tenant_id: str) -> TenantOut:
-    """A tenant and its policy."""
+@serves(router, contract.GET)
+def get_tenant(call: Call, tenant_id: str) -> TenantOut:
     with call.reading() as session:
         return _shown(tenants.get(session, tenant_id))
 
 
-@router.get("/tenant", responses=responses())
-def get_own_tenant(call: Annotated[Call, call_with(Scope.ADMIN)]) -> TenantOut:
-    """The tenant of this key."""
+@serves(router, contract.OWN)
+def get_own_tenant(call: Call) -> TenantOut:
     with call.reading() as session:
         return _shown(tenants.get(session, call.caller.tenant_id))
 
 
-@router.patch("/tenant", responses=responses(SubjectRuleFixed))
-def change_own_tenant(call: Annotated[Call, call_with(Scope.ADMIN)], body: TenantChangeIn) -> TenantOut:
-    """Change some fields of its policy, for what comes from now on."""
+@serves(router, contract.CHANGE_OWN)
+def change_own_tenant(call: Call, body: TenantChangeIn) -> TenantOut:
     with call.writing() as session:
         tenant = tenants.change_policy(session, body.policy.model_dump(mode="json", exclude_unset=True))
     return _shown(tenant)

@@ -1,23 +1,22 @@
 """`/webhook-deliveries`: what receivers were told, and once more; `/webhook-secret`: what it is signed with."""
 
-import datetime
-from enum import StrEnum
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Response
-from pydantic import BaseModel, Field
+from fastapi import APIRouter, Response
 from sqlalchemy.orm import Session
 
 from app.access import tenants
 from app.access.service import Caller
-from app.api.calls import Call, Cursor, Limit, call_with
-from app.api.problems import responses
-from app.api.schemas import Body, PageOut, Text
+from app.api.calls import Call, call_with
+from app.api.gateway import serves
 from app.db import now
 from app.db.tables import Tenant, WebhookDelivery
 from app.webhooks import repository, secret, service
-from lethe.contract.problems import DeliveryUnknown, SecretNotPresent
-from lethe.contract.sets import Scope
+from lethe.contract import webhook_deliveries as contract
+from lethe.contract.fields import PageOut
+from lethe.contract.problems import DeliveryUnknown
+from lethe.contract.sets import DeliveryStatus, Scope
+from lethe.contract.webhook_deliveries import DeliveryOut, SecretOut, SecretRotationIn, SentOut, WebhookDeliveriesQuery
 
 router = APIRouter(tags=["Webhooks"])
 
@@ -25,74 +24,29 @@ Reading = Annotated[Call, call_with(Scope.REQUESTS_READ)]
 Deciding = Annotated[Call, call_with(Scope.ADMIN)]
 
 
-class DeliveryStatus(StrEnum):
-    PENDING = "pending"
-    DELIVERED = "delivered"
-    GONE = "gone"
-    DEAD = "dead"
-
-
-class DeliveryOut(BaseModel):
-    id: str = Field(description="The header webhook-id of every attempt.")
-    request_id: str
-    event: str
-    status: DeliveryStatus = Field(description="gone: the receiver answered 410; dead: it was tried for three days.")
-    host: str
-    url: str | None = Field(description="For admins only: it may hold a secret.")
-    attempts: int
-    error: str | None = Field(description="Of the last attempt: a stable code.")
-    next_attempt_at: datetime.datetime | None
-    created_at: datetime.datetime
-    ended_at: datetime.datetime | None
-
-
-class SentOut(DeliveryOut):
-    body: str | None = Field(description="What is sent, to the letter; for admins only.")
-
-
-class SecretOut(BaseModel):
-    secret: str = Field(description="whsec_ and the base64 of 32 bytes.")
-    generation: int
-    rotated_at: datetime.datetime | None
-    previous_until: datetime.datetime | None = Field(description="Until then the secret before signs too.")
-
-
-class SecretRotationIn(Body):
-    generation: int = Field(ge=1, le=1_000_000_000, description="Of the secret that is to be replaced.")
-
-
-@router.get("/webhook-deliveries", responses=responses())
-def list_webhook_deliveries(
-    call: Reading,
-    status: DeliveryStatus | None = None,
-    request_id: Annotated[Text | None, Query(max_length=100)] = None,
-    limit: Limit = 50,
-    cursor: Cursor = None,
-) -> PageOut[DeliveryOut]:
-    """Newest first. Callers who may not learn whether anything is held see those of such callers' requests."""
+@serves(router, contract.LIST)
+def list_webhook_deliveries(call: Call, query: WebhookDeliveriesQuery) -> PageOut[DeliveryOut]:
     with call.reading() as session:
         page = repository.deliveries(
             session,
-            status=status,
-            request_id=request_id,
+            status=query.status,
+            request_id=query.request_id,
             of_discreet_until=now(session) if call.caller.discreet else None,
-            limit=limit,
-            cursor=cursor,
+            limit=query.limit,
+            cursor=query.cursor,
         )
     return PageOut(items=[_shown(row, call.caller) for row in page.items], next_cursor=page.next_cursor)
 
 
-@router.get("/webhook-deliveries/{delivery_id}", responses=responses(DeliveryUnknown))
-def get_webhook_delivery(call: Reading, delivery_id: str) -> SentOut:
-    """How a delivery stands, and what is sent."""
+@serves(router, contract.GET)
+def get_webhook_delivery(call: Call, delivery_id: str) -> SentOut:
     with call.reading() as session:
         row = _found(session, call.caller, delivery_id)
     return _sent(row, call.caller)
 
 
-@router.post("/webhook-deliveries/{delivery_id}/replay", status_code=202, responses=responses(DeliveryUnknown))
-def replay_webhook_delivery(call: Deciding, delivery_id: str, response: Response) -> SentOut:
-    """Send again, under the same id, what was delivered or given up. One that is still to be sent is left alone."""
+@serves(router, contract.REPLAY)
+def replay_webhook_delivery(call: Call, delivery_id: str, response: Response) -> SentOut:
     with call.writing() as session:
         row = service.get(session, delivery_id)
         service.replay(session, row)
@@ -100,17 +54,15 @@ def replay_webhook_delivery(call: Deciding, delivery_id: str, response: Response
     return _sent(row, call.caller)
 
 
-@router.get("/webhook-secret", responses=responses())
-def get_webhook_secret(call: Deciding) -> SecretOut:
-    """What receivers verify with."""
+@serves(router, contract.SECRET)
+def get_webhook_secret(call: Call) -> SecretOut:
     with call.reading() as session:
         tenant = tenants.get(session, call.caller.tenant_id)
     return _secret(call, tenant)
 
 
-@router.post("/webhook-secret/rotate", responses=responses(SecretNotPresent))
-def rotate_webhook_secret(call: Deciding, body: SecretRotationIn) -> SecretOut:
-    """Replace the present secret; for a day both sign. Repeated with the same `generation`, it changes nothing more."""
+@serves(router, contract.ROTATE_SECRET)
+def rotate_webhook_secret(call: Call, body: SecretRotationIn) -> SecretOut:
     with call.writing() as session:
         tenant = secret.rotate(session, generation=body.generation)
     return _secret(call, tenant)

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from app.db.tables import AuditEntry, LedgerLink
-from app.errors import AuditCorrupt, LedgerCorrupt
+from app.errors import AuditCorrupt
+from lethe.contract.problems import LedgerCorrupt
 
 GENESIS = "0" * 64
 """What the first row of a chain hashes as its predecessor."""

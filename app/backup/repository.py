@@ -25,10 +25,13 @@ from app.db.tables import (
 )
 from app.deletion.restoration import REMEMBERED, Remembered
 from app.deletion.retention_repository import NOBODY
-from app.deletion.status import EXTENDED, OPEN, PAUSED, RESUMED, Status
+from app.deletion.status import EXTENDED, OPEN, PAUSED, RESUMED
+from lethe.contract.sets import RequestStatus
 
 _TELLING = sa.or_(
-    RequestEvent.status.in_((Status.IN_REVIEW, Status.ACCEPTED, Status.CANCELLED, Status.REJECTED)),
+    RequestEvent.status.in_(
+        (RequestStatus.IN_REVIEW, RequestStatus.ACCEPTED, RequestStatus.CANCELLED, RequestStatus.REJECTED)
+    ),
     RequestEvent.detail.in_((EXTENDED, PAUSED, RESUMED)),
 )
 """Events after which a request asks for something else, or by another time."""

@@ -14,14 +14,8 @@ from app.rows.encoding import Schema
 from app.rows.references import References
 from app.rows.row_store import RowStore
 from app.rows.uploads import Suppressed, Upload, take_in
-from lethe.contract.problems import (
-    DamageKind,
-    DatasetBusy,
-    DatasetDamaged,
-    DatasetRetired,
-    DatasetUnknown,
-    SubjectUnknown,
-)
+from lethe.contract.problems import DatasetBusy, DatasetDamaged, DatasetRetired, DatasetUnknown, SubjectUnknown
+from lethe.contract.sets import DamageKind
 from lethe.proof.budget import Budget
 
 

@@ -71,7 +71,7 @@ def account_preview(
     """What forgetting would take; nothing is changed."""
     with connect(url, key) as client:
         preview = client.accounting.preview
-        show(preview(model_id, num_records=records, epsilon=epsilon, delta=delta, steps=steps, batch=batch))
+        show(preview(model_id=model_id, num_records=records, epsilon=epsilon, delta=delta, steps=steps, batch=batch))
 
 
 @account.command("rivals")

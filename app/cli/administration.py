@@ -8,6 +8,8 @@ import typer
 
 from app.cli.output import console, new_group, show
 from app.cli.remote import Key, Url, connect, of_one
+from lethe.contract.policy import Policy
+from lethe.contract.sets import DeliveryStatus, Scope
 
 api_key = new_group("Who may call.")
 tenant = new_group("The organisations of an installation, and how each handles requests.")
@@ -39,7 +41,7 @@ def key_create(
     with connect(url, key) as client:
         made = client.api_keys.create(
             name=name,
-            scopes=scope,
+            scopes=[Scope(one) for one in scope],
             expires_at=expires_at,
             calls_per_minute=calls_per_minute,
             own_requests_only=own_requests_only,
@@ -112,7 +114,7 @@ def tenant_set(
 ) -> None:
     """Change fields of the policy of one's own tenant; the others stay."""
     with connect(url, key) as client:
-        show(client.tenants.set_policy(dict(_field(one) for one in field)))
+        show(client.tenants.set_policy(policy=Policy.model_validate(dict(_field(one) for one in field))))
 
 
 @webhook.command("list")
@@ -123,7 +125,7 @@ def webhook_list(
 ) -> None:
     """All deliveries, newest first."""
     with connect(url, key) as client:
-        for found in client.webhooks.list(status=status):
+        for found in client.webhooks.list(status=DeliveryStatus(status) if status else None):
             tried = f"{found.attempts} attempts" + (f", {found.error}" if found.error else "")
             _line(f"{found.id}  {found.status:<9}  {found.request_id}  {found.event}  {found.host}  {tried}")
 

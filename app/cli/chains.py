@@ -13,9 +13,9 @@ from app.cli.output import console, new_group, show
 from app.cli.proofs import key_set_in
 from app.cli.remote import Key, Url, connect
 from app.config import Settings
-from app.errors import AuditCorrupt, DatabaseUnreadable, LedgerCorrupt
+from app.errors import AuditCorrupt, DatabaseUnreadable
 from lethe import files
-from lethe.contract.problems import CertificateInvalid, TenantUnknown
+from lethe.contract.problems import CertificateInvalid, LedgerCorrupt, TenantUnknown
 
 if TYPE_CHECKING:
     from joserfc.jwk import KeySet

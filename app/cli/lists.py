@@ -14,7 +14,8 @@ from rich.console import Console
 from app.cli.list_files import ListFile, fault_of
 from app.cli.output import console, new_group
 from app.cli.remote import Key, Url, bar, connect
-from lethe.batches import BatchItem, NewRequest
+from lethe.batches import NewRequest
+from lethe.contract.batches import BatchItemOut
 from lethe.contract.problems import IdempotencyConflict
 
 commands = new_group()
@@ -144,7 +145,7 @@ def _results(out: Path | None) -> Iterator[Any]:
         writer = csv.writer(file)
         writer.writerow(("line", "status", "id", "code", "detail"))
 
-        def write(line: int, item: BatchItem) -> None:
+        def write(line: int, item: BatchItemOut) -> None:
             writer.writerow((line, item.status, item.id, item.code, item.detail))
 
         yield write

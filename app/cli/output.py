@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from lethe.proof.guarantees import Notion
-from lethe.values import to_json
+from lethe.reading import to_json
 
 console = Console(soft_wrap=True)
 

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Protocol
 import typer
 
 from app.cli.output import at_most, console, in_words, new_group
+from lethe.contract.certificates import CertificateVerdictOut
 from lethe.contract.problems import CertificateInvalid
-from lethe.values import Verdict
 
 certificate = new_group("What was signed.")
 commands = new_group()
@@ -93,7 +93,7 @@ def _signed_in(file: Path) -> _Found:
     return _Found(signed=found, joint=joint)
 
 
-def _print(verified: Verdict) -> None:
+def _print(verified: CertificateVerdictOut) -> None:
     statement, key = verified.statement, verified.key_id[:12]
     if "looked" in statement:
         looked, where = statement["looked"], ", ".join(statement["datasets"]) or "no dataset"

@@ -13,10 +13,11 @@ from rich.progress import Progress as ProgressBar
 from app.cli.output import console, in_words, new_group, show
 from app.config import Settings
 from lethe import Client
+from lethe.contract.models import AuditIn, ModelOut, TargetIn
 from lethe.contract.problems import Unauthenticated
 from lethe.deletion_requests import DeletionRequests
-from lethe.models import Model, Models
-from lethe.values import to_json
+from lethe.models import Models
+from lethe.reading import to_json
 from lethe.waiting import Progress
 
 dataset = new_group("Rows that models learn from.")
@@ -67,7 +68,7 @@ def show_when_over(resource: Models | DeletionRequests, one: str) -> None:
     with bar() as progress:
         found = resource.wait(one, progress=progress)
     show(found)
-    if isinstance(found, Model) and found.status != "live":
+    if isinstance(found, ModelOut) and found.status != "live":
         raise typer.Exit(1)
 
 
@@ -170,15 +171,15 @@ def model_create(
         created = client.models.create(
             name=name,
             dataset_id=dataset_id,
-            epsilon=epsilon,
-            delta=delta,
+            target=TargetIn(epsilon=epsilon, delta=delta),
             l2=l2,
             noise_scale=noise_scale,
             batch_size=batch_size,
             cool_down=cool_down,
             evaluation_dataset_id=evaluation_dataset,
-            audit_lanes=audit_lanes,
-            audit_chains=audit_chains,
+            audit=AuditIn.model_validate(
+                {name: value for name, value in (("lanes", audit_lanes), ("chains", audit_chains)) if value is not None}
+            ),
         )
         if wait:
             show_when_over(client.models, created.id)

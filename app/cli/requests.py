@@ -9,8 +9,8 @@ import typer
 
 from app.cli.output import console, new_group, show
 from app.cli.remote import Key, Url, connect, of_one, show_when_over, waits
-from lethe.deletion_requests import RejectionGround
-from lethe.values import to_json
+from lethe.contract.sets import RejectionGround
+from lethe.reading import to_json
 
 request = new_group("People who ask to be forgotten.")
 suppression = new_group("Who is not taken in again.")
@@ -32,7 +32,7 @@ def request_submit(
 ) -> None:
     """Ask for a person to be forgotten everywhere."""
     with connect(url, key) as client:
-        made = client.deletion_requests.create(subject_id=_read(subject_id), aliases=alias, regulation=regulation)
+        made = client.deletion_requests.create(subject_id=_read(subject_id), aliases=alias or [], regulation=regulation)
         if wait:
             show_when_over(client.deletion_requests, made.id)
         else:

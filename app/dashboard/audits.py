@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from fastapi import Response
 
 from app.api import models
-from app.api.schemas import AuditOut, ModelOut
 from app.dashboard import pages
 from app.dashboard.pages import ROOT
 from app.dashboard.request_context import TheContext
 from app.dashboard.wording import at_least, at_most, count
+from lethe.contract.models import ModelOut
+from lethe.contract.runs import AuditOut
 from lethe.proof.audit import AuditPlan
 from lethe.proof.guarantees import Notion
 

@@ -8,11 +8,10 @@ from typing import Annotated, Any
 from fastapi import Query, Response
 
 from app.api import bounds, problems
-from app.api.bounds import BoundOut, BoundParameterOut, SweepOut
-from app.api.schemas import BoundIn, SweepIn
 from app.dashboard import numbers, pages
 from app.dashboard.request_context import RequestContext, TheContext
 from app.dashboard.requests import checked
+from lethe.contract.bounds import BoundIn, BoundOut, BoundParameterOut, SweepIn, SweepOut
 from lethe.contract.problems import BoundUnknown, Problem
 
 router = pages.new_router()

@@ -8,11 +8,14 @@ from typing import Any
 from fastapi import Response
 
 from app.api import certificates
-from app.api.schemas import AuditOut, CertificateIn, CertificateOut, GuaranteeOut
+from app.api.certificates import guarantee_of
 from app.dashboard import audits, pages
 from app.dashboard.request_context import TheContext
 from app.dashboard.wording import at_most, count, given, number
+from lethe.contract.certificates import CertificateIn, CertificateOut
+from lethe.contract.guarantees import GuaranteeOut
 from lethe.contract.problems import CertificateInvalid
+from lethe.contract.runs import AuditOut
 from lethe.proof.certificate import FORMAT
 from lethe.proof.guarantees import Notion
 
@@ -43,7 +46,7 @@ def told(certificate: CertificateOut) -> Told:
     statement = certificate.statement
     if statement["format"] != FORMAT:
         return _of_earlier_form(certificate)
-    guarantees = [GuaranteeOut(**one) for one in statement["guarantees"]]
+    guarantees = [guarantee_of(one) for one in statement["guarantees"]]
     unlearning = next(one for one in guarantees if one.notion == Notion.UNLEARNING)
     records, steps = statement["request"]["records"], statement["run"]["steps"]
     version = f"version {certificate.version} of {certificate.model_id}"

@@ -8,10 +8,10 @@ from fastapi import Response
 
 from app.api import curves, models
 from app.api.calls import Cursor
-from app.api.curves import PointOut, SegmentOut, TrajectoryOut
 from app.dashboard import pages
 from app.dashboard.request_context import TheContext
 from app.dashboard.wording import count, given
+from lethe.contract.curves import PointOut, SegmentOut, TrajectoryOut
 
 router = pages.new_router()
 

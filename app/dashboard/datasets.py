@@ -10,11 +10,11 @@ from starlette.datastructures import FormData, UploadFile
 
 from app.api import additions, datasets, models, problems
 from app.api.calls import Cursor
-from app.api.schemas import Name, Positive
 from app.dashboard import pages
 from app.dashboard.pages import ROOT
 from app.dashboard.request_context import Form, RequestContext, TheContext
 from app.dashboard.requests import checked, text
+from lethe.contract.fields import Name, Positive
 from lethe.contract.problems import FieldError, InputInvalid, NotFound, Problem
 
 router = pages.new_router()

@@ -6,15 +6,15 @@ from typing import Any, Literal
 from fastapi import Response
 
 from app.api import deletion_requests, problems
-from app.api.schemas import DeletionRequestOut, ExtensionIn, PauseIn
 from app.dashboard import pages
 from app.dashboard.certificates import told
 from app.dashboard.pages import ROOT
 from app.dashboard.request_context import Form, RequestContext, TheContext
 from app.dashboard.requests import checked, rejection, text
-from app.deletion.deadlines import ClockState
-from app.deletion.status import OPEN, Status
+from app.deletion.status import OPEN
+from lethe.contract.deletion_requests import DeletionRequestOut, ExtensionIn, PauseIn
 from lethe.contract.problems import NotFound, Problem
+from lethe.contract.sets import ClockState, RequestStatus
 
 router = pages.new_router()
 
@@ -88,9 +88,9 @@ def _sensible(request: DeletionRequestOut) -> set[Decision]:
     """What the law and the life of a request leave to decide; what is refused nevertheless says why."""
     is_paused = request.clock.state is ClockState.PAUSED
     decisions: set[Decision] = set()
-    if request.status == Status.IN_REVIEW:
+    if request.status == RequestStatus.IN_REVIEW:
         decisions |= {"approve", "resume" if is_paused else "pause"}
-    if request.status in (Status.IN_REVIEW, Status.ACCEPTED):
+    if request.status in (RequestStatus.IN_REVIEW, RequestStatus.ACCEPTED):
         decisions |= {"reject", "cancel"}
     if request.status in OPEN and request.extended_due_at is None:
         decisions.add("extend")

@@ -7,13 +7,14 @@ from fastapi import Query, Response
 
 from app.api import problems, webhook_deliveries
 from app.api.calls import Cursor
-from app.api.webhook_deliveries import DeliveryStatus, SecretRotationIn
 from app.dashboard import pages
 from app.dashboard.pages import ROOT
 from app.dashboard.request_context import Form, TheContext
 from app.dashboard.requests import checked, text
 from app.dashboard.wording import state
 from lethe.contract.problems import Problem
+from lethe.contract.sets import DeliveryStatus
+from lethe.contract.webhook_deliveries import SecretRotationIn
 
 router = pages.new_router()
 

@@ -7,12 +7,12 @@ from fastapi import Response
 from starlette.datastructures import FormData
 
 from app.api import api_keys, problems
-from app.api.api_keys import ApiKeyIn, ApiKeyOut, RotationIn
 from app.api.calls import Cursor
 from app.dashboard import numbers, pages
 from app.dashboard.pages import ROOT
 from app.dashboard.request_context import Form, RequestContext, TheContext
 from app.dashboard.requests import checked, text
+from lethe.contract.api_keys import ApiKeyIn, ApiKeyOut, RotationIn
 from lethe.contract.problems import FieldError, InputInvalid, KeyUnknown, Problem
 from lethe.contract.sets import Scope
 

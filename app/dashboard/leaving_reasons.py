@@ -9,10 +9,10 @@ from typing import Literal
 from fastapi import Response
 
 from app.api import leaving_reasons
-from app.api.leaving_reasons import ReasonOut, SurveyOut
 from app.dashboard import pages
 from app.dashboard.request_context import TheContext
 from app.dashboard.wording import words
+from lethe.contract.leaving_reasons import ReasonOut, SurveyOut
 
 router = pages.new_router()
 

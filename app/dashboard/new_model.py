@@ -11,8 +11,6 @@ from app.accounting import runtime_estimates
 from app.accounting import service as accounting
 from app.accounting.runtime_estimates import RuntimeEstimate
 from app.api import datasets, models, previews, problems
-from app.api.previews import OptionOut
-from app.api.schemas import DatasetOut, ModelIn
 from app.catalogue import datasets as registered
 from app.catalogue import mechanisms
 from app.dashboard import numbers, pages
@@ -20,6 +18,9 @@ from app.dashboard.pages import ROOT
 from app.dashboard.request_context import Form, RequestContext, TheContext
 from app.dashboard.requests import checked, text
 from app.unlearning import planner
+from lethe.contract.datasets import DatasetOut
+from lethe.contract.models import ModelIn
+from lethe.contract.previews import OptionOut
 from lethe.contract.problems import Problem
 from lethe.proof import accountant
 from lethe.proof.accountant import Run

@@ -13,14 +13,15 @@ from starlette.datastructures import FormData
 from app.api import batches, deletion_requests, problems
 from app.api.calls import Cursor
 from app.api.deletion_requests import Order
-from app.api.schemas import DeletionRequestOut, PageOut, RejectionIn, SubjectIn
 from app.dashboard import pages
 from app.dashboard.pages import ROOT
 from app.dashboard.request_context import Form, RequestContext, TheContext
 from app.dashboard.wording import regulation, sentence, state
-from app.deletion.deadlines import Regulation
-from app.deletion.status import Status
+from lethe.contract.deletion_requests import DeletionRequestOut, RejectionIn
+from lethe.contract.fields import PageOut
 from lethe.contract.problems import InputInvalid, Problem, ScopeMissing
+from lethe.contract.sets import Regulation, RequestStatus
+from lethe.contract.subjects import SubjectIn
 
 router = pages.new_router()
 
@@ -31,7 +32,7 @@ _SOUGHT = {"subject_id": "subject id", "subject_sha256": "SHA-256 of the subject
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 """How a cell begins that a spreadsheet computes instead of showing it."""
 
-ByStatus = Status | Literal[""]
+ByStatus = RequestStatus | Literal[""]
 ByRegulation = Annotated[str, Query(pattern="^[a-z0-9_]{0,31}$")]
 Due = Literal["", "soon", "overdue"]
 
@@ -167,7 +168,7 @@ def _list(
         cursor=cursor,
         sought=sought,
         told=told,
-        statuses=[("", "Any"), *((status.value, state(status).label) for status in Status)],
+        statuses=[("", "Any"), *((status.value, state(status).label) for status in RequestStatus)],
         regulations=[("", "Any"), *((name, regulation(name)) for name in known)],
         searches=[(name, sentence(what)) for name, what in _SOUGHT.items()],
         may_decide=context.may(deletion_requests.approve_deletion_request),

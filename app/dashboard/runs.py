@@ -3,26 +3,25 @@
 import datetime
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 from fastapi import Query, Response
 
 from app.api import overview, runs
 from app.api.calls import Cursor
-from app.api.runs import Status
-from app.api.schemas import RunOut
 from app.dashboard import audits, pages
 from app.dashboard.advice import Advice, advice
 from app.dashboard.pages import ROOT
 from app.dashboard.request_context import RequestContext, TheContext
 from app.dashboard.wording import state
+from lethe.contract.runs import RunOut
+from lethe.contract.sets import RunStatus
 
 router = pages.new_router()
 
 _PER_PAGE = 50
 _MOST_FAILURES = 200
-_STATUSES: tuple[Status, ...] = ("running", "published", "failed", "abandoned", "cancelled")
-Wanted = Status | Literal[""]
+Wanted: TypeAlias = RunStatus | Literal[""]
 ModelId = Annotated[str, Query(pattern="^[a-z0-9_]{0,40}$")]
 
 
@@ -100,7 +99,7 @@ def _listed(context: RequestContext, status: Wanted, model_id: str, cursor: str 
         "numbers": context.ask(overview.get_overview) if context.may(overview.get_overview) else None,
         "query": {name: value for name, value in query.items() if value},
         "cursor": cursor,
-        "statuses": [("", "Any"), *((one, state(one).label) for one in _STATUSES)],
+        "statuses": [("", "Any"), *((one, state(one).label) for one in RunStatus)],
     }
 
 

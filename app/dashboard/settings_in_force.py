@@ -9,11 +9,11 @@ from fastapi import Response
 from pydantic import SecretStr
 
 from app.api import operations, tenants
-from app.api.schemas import ReadyOut
 from app.config import Settings
 from app.dashboard import pages
 from app.dashboard.request_context import TheContext
 from app.db import migrate
+from lethe.contract.operations import ReadyOut
 
 router = pages.new_router()
 

@@ -6,11 +6,11 @@ from fastapi import Response
 
 from app.api import datasets, suppressions
 from app.api.calls import Cursor
-from app.api.schemas import PageOut
-from app.api.suppressions import ConsentIn, SuppressionOut
 from app.dashboard import pages
 from app.dashboard.request_context import Form, RequestContext, TheContext
 from app.dashboard.requests import checked, text
+from lethe.contract.fields import PageOut
+from lethe.contract.suppressions import ConsentIn, SuppressionOut
 
 router = pages.new_router()
 

@@ -9,17 +9,17 @@ from fastapi import Response
 from pydantic import ValidationError
 from starlette.datastructures import FormData
 
-from app.access.policy import Policy
 from app.api import agents, identity_issuers, problems, tenants
-from app.api.agents import AgentIn
 from app.api.calls import Cursor
-from app.api.identity_issuers import IdentityIssuerIn
-from app.api.tenants import TenantChangeIn, TenantIn
 from app.dashboard import pages
 from app.dashboard.pages import ROOT
 from app.dashboard.request_context import Form, RequestContext, TheContext
 from app.dashboard.requests import checked, text
+from lethe.contract.agents import AgentIn
+from lethe.contract.identity_issuers import IdentityIssuerIn
+from lethe.contract.policy import Policy
 from lethe.contract.problems import FieldError, InputInvalid, NotFound, Problem
+from lethe.contract.tenants import TenantChangeIn, TenantIn
 
 router = pages.new_router()
 

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from fastapi import Response
 
 from app.api import models, previews, problems
-from app.api.previews import PreviewOut, RivalOut, RivalsOut
-from app.api.schemas import ModelOut, PreviewIn
 from app.dashboard import pages
 from app.dashboard.numbers import Above, Whole
 from app.dashboard.request_context import RequestContext, TheContext
+from lethe.contract.models import ModelOut
+from lethe.contract.previews import PreviewIn, PreviewOut, RivalOut, RivalsOut
 from lethe.contract.problems import ModelNotLive, NotFound, Problem
 
 router = pages.new_router()

@@ -8,9 +8,9 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
 from markupsafe import Markup
 
-from app.api.schemas import ClockOut, GuaranteeOut
-from app.deletion.deadlines import ClockState
-from app.deletion.review import RejectionGround
+from lethe.contract.deletion_requests import ClockOut
+from lethe.contract.guarantees import GuaranteeOut
+from lethe.contract.sets import ClockState, RejectionGround
 
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 

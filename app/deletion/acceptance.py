@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from app.access.policy import Policy
 from app.db import bulk
 from app.db.tables import DeletionRequest, Erasure, RequestAlias, RequestModel, new_id
 from app.deletion import completion, deadlines, history, repository, status, suppression
 from app.deletion.history import Change
 from app.deletion.lookup import Followed, LookedUp
-from app.deletion.status import Outcome, Status
+from lethe.contract.policy import Policy
+from lethe.contract.sets import Outcome, RequestStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ def accept(new: Submitted, found: LookedUp, *, policy: Policy, at: datetime.date
         request.held_until = min(at + datetime.timedelta(seconds=policy.grace_seconds), latest)
     request.reported_at = completion.report_at(request, policy=policy)
     ask(new, found)
-    change(new, Status.ACCEPTED, at=at, verb=verb)
+    change(new, RequestStatus.ACCEPTED, at=at, verb=verb)
     if completion.is_in_doubt(request, found.doubtful):
         request.doubted_at = at
     elif not completion.is_held(request, at=at) and (ended := outcome(new, found)) is not None:
@@ -74,7 +74,7 @@ def outcome(new: Submitted, found: LookedUp) -> Outcome | None:
     return Outcome.TARGET_WIDENED if is_weak else Outcome.FORGOTTEN
 
 
-def change(new: Submitted, wanted: Status, *, at: datetime.datetime, verb: str | None = None) -> None:
+def change(new: Submitted, wanted: RequestStatus, *, at: datetime.datetime, verb: str | None = None) -> None:
     """Change the status of a request; what happened is told when it is stored. Raises `TransitionForbidden`."""
     status.check(new.request.status, wanted)
     new.request.status = wanted
@@ -90,7 +90,7 @@ def store(session: Session, submitted: Sequence[Submitted], *, at: datetime.date
             bulk.store(session, RequestAlias, [alias for one in submitted for alias in _aliases(one.request)])
         history.record(session, changes)
         store_asked(session, submitted)
-        accepted = [one.request for one in submitted if one.request.status != Status.IN_REVIEW]
+        accepted = [one.request for one in submitted if one.request.status != RequestStatus.IN_REVIEW]
         suppression.add(session, accepted, at=at)
     history.announce(session, changes)
 

@@ -9,7 +9,8 @@ from app.db import now
 from app.db.tables import Dataset, DeletionRequest, Erasure, RequestModel
 from app.deletion import completion, history, lookup, repository
 from app.deletion import service as deletion
-from app.deletion.status import HANDED_BACK, OPEN, Status
+from app.deletion.status import HANDED_BACK, OPEN
+from lethe.contract.sets import RequestStatus
 
 
 def claim_erasures(session: Session, *, dataset: Dataset, limit: int) -> None:
@@ -31,8 +32,8 @@ def claim_erasures(session: Session, *, dataset: Dataset, limit: int) -> None:
             continue
         owed = {m.model_id for m in repository.request_models(session, request_id=request.id)}
         _owe(session, request, [model.id for model in models if model.id not in owed])
-        if request.status != Status.RUNNING:
-            history.move(session, request, Status.RUNNING, told=told[request.id] < len(HANDED_BACK))
+        if request.status != RequestStatus.RUNNING:
+            history.move(session, request, RequestStatus.RUNNING, told=told[request.id] < len(HANDED_BACK))
 
 
 def start_models(session: Session, *, model_id: str, revision: int, run_id: str) -> None:
@@ -42,8 +43,10 @@ def start_models(session: Session, *, model_id: str, revision: int, run_id: str)
     told = repository.hand_backs_told(session, request_ids=[request.id for _, _, request in awaiting])
     for owed, _, request in awaiting:
         owed.status, owed.run_id = "running", run_id
-        if request.status != Status.RUNNING and not completion.is_held(request, at=at):  # it may still be cancelled
-            history.move(session, request, Status.RUNNING, at=at, told=told[request.id] < len(HANDED_BACK))
+        if request.status != RequestStatus.RUNNING and not completion.is_held(
+            request, at=at
+        ):  # it may still be cancelled
+            history.move(session, request, RequestStatus.RUNNING, at=at, told=told[request.id] < len(HANDED_BACK))
 
 
 def confirm_erasures(session: Session, *, dataset: Dataset) -> bool:
@@ -96,10 +99,10 @@ def hand_back(session: Session, *, run_id: str, dataset_id: str, why: str) -> No
     told = repository.hand_backs_told(session, request_ids=touched)
     for request_id in sorted(touched):
         request = deletion.get(session, request_id)
-        if request.status == Status.RUNNING and not repository.is_running(session, request_id=request_id):
+        if request.status == RequestStatus.RUNNING and not repository.is_running(session, request_id=request_id):
             times = told[request_id]
             detail = why + HANDED_BACK[times] if times < len(HANDED_BACK) else None
-            history.move(session, request, Status.ACCEPTED, detail=detail, told=detail is not None)
+            history.move(session, request, RequestStatus.ACCEPTED, detail=detail, told=detail is not None)
 
 
 def _follow(session: Session, erasure: Erasure, request: DeletionRequest) -> None:

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from sqlalchemy.orm import Session
 
 from app.access import service as access
-from app.access.policy import Policy
 from app.audit import service as audit
 from app.db import now
 from app.db.tables import DeletionRequest
 from app.deletion import lookup, repository, status
 from app.deletion.history import Change, tell
-from app.deletion.status import Outcome, Status
 from app.rows import repository as rows_repository
+from lethe.contract.policy import Policy
+from lethe.contract.sets import Outcome, RequestStatus
 
 NOTHING_HELD = "nothing is held about this subject"
 
@@ -22,7 +22,7 @@ def complete_if_done(session: Session, request: DeletionRequest) -> None:
     """Complete a request that no dataset and no model owes anything. One in its grace time, or about somebody who may
     be held where nobody found them, `settling` completes."""
     at = now(session)
-    if request.status not in (Status.ACCEPTED, Status.RUNNING) or is_held(request, at=at):
+    if request.status not in (RequestStatus.ACCEPTED, RequestStatus.RUNNING) or is_held(request, at=at):
         return
     erasures = repository.erasures(session, request_id=request.id)
     owed = repository.request_models(session, request_id=request.id)
@@ -46,14 +46,14 @@ def complete(
 ) -> Change:
     """Complete a request, whose change is still to be told. It is the service that completes, whoever asked: an event
     with another actor would say that nothing was held. Raises `TransitionForbidden`."""
-    status.check(request.status, Status.COMPLETED)
-    request.status, request.outcome = Status.COMPLETED, outcome
+    status.check(request.status, RequestStatus.COMPLETED)
+    request.status, request.outcome = RequestStatus.COMPLETED, outcome
     request.completed_at = at
     if request.reported_at is None:
         request.reported_at = _reported_anew(request, policy=policy, at=at)
     request.ended_at = request.reported_at
     detail = NOTHING_HELD if outcome is Outcome.NOTHING_HELD else None
-    return Change(request=request, status=Status.COMPLETED, actor=audit.SERVICE, at=at, detail=detail, verb=verb)
+    return Change(request=request, status=RequestStatus.COMPLETED, actor=audit.SERVICE, at=at, detail=detail, verb=verb)
 
 
 def report_at(request: DeletionRequest, *, policy: Policy) -> datetime.datetime | None:

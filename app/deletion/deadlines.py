@@ -8,24 +8,16 @@ offset before, one that they show twice is the first (RFC 5545, 3.3.5).
 import datetime
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from zoneinfo import ZoneInfo
 
 from dateutil.relativedelta import relativedelta
 
-from app.access.policy import Policy, TimeLimit
+from lethe.contract.policy import Policy, TimeLimit
+from lethe.contract.sets import ClockState, Regulation
 
 BEFORE_THE_DEADLINE = datetime.timedelta(days=7)
 """From so long before its deadline on nothing makes a request wait: no grace time, no batch, no less pressing work."""
 _DAY = datetime.timedelta(days=1)
-
-
-class Regulation(StrEnum):
-    """Those that every tenant has; a tenant's policy may name more."""
-
-    GDPR = "gdpr"
-    CCPA = "ccpa"
-    OTHER = "other"
 
 
 _LIMITS: dict[str, TimeLimit] = {
@@ -58,14 +50,6 @@ def extended(limit: TimeLimit, due: datetime.datetime, *, zone: str = "UTC") -> 
 def _later(moment: datetime.datetime, by: relativedelta, zone: str) -> datetime.datetime:
     local = moment.astimezone(ZoneInfo(zone)) + by
     return local.replace(fold=0).astimezone(datetime.UTC)
-
-
-class ClockState(StrEnum):
-    ON_TIME = "on_time"
-    AT_RISK = "at_risk"
-    OVERDUE = "overdue"
-    PAUSED = "paused"
-    ENDED = "ended"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

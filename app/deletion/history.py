@@ -11,17 +11,18 @@ from app.audit.service import Deed
 from app.db import Actor, bulk, now
 from app.db.tables import DeletionRequest, RequestEvent
 from app.deletion import callbacks, status
-from app.deletion.status import AT_RISK, EXTENDED, OVERDUE, Status
-from app.webhooks.payload import Announcement, Event
+from app.deletion.status import AT_RISK, EXTENDED, OVERDUE
+from app.webhooks.payload import Announcement
+from lethe.contract.sets import RequestStatus, WebhookEvent
 
 _EVENTS = {
-    Status.IN_REVIEW: Event.IN_REVIEW,
-    Status.ACCEPTED: Event.ACCEPTED,
-    Status.COMPLETED: Event.COMPLETED,
-    Status.REJECTED: Event.REJECTED,
-    Status.CANCELLED: Event.CANCELLED,
+    RequestStatus.IN_REVIEW: WebhookEvent.IN_REVIEW,
+    RequestStatus.ACCEPTED: WebhookEvent.ACCEPTED,
+    RequestStatus.COMPLETED: WebhookEvent.COMPLETED,
+    RequestStatus.REJECTED: WebhookEvent.REJECTED,
+    RequestStatus.CANCELLED: WebhookEvent.CANCELLED,
 }
-_EVENTS_BY_DETAIL = {EXTENDED: Event.EXTENDED, AT_RISK: Event.AT_RISK, OVERDUE: Event.OVERDUE}
+_EVENTS_BY_DETAIL = {EXTENDED: WebhookEvent.EXTENDED, AT_RISK: WebhookEvent.AT_RISK, OVERDUE: WebhookEvent.OVERDUE}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +71,7 @@ def announce(session: Session, changes: Sequence[Change]) -> None:
 def move(
     session: Session,
     request: DeletionRequest,
-    wanted: Status,
+    wanted: RequestStatus,
     *,
     at: datetime.datetime | None = None,
     detail: str | None = None,
@@ -105,8 +106,8 @@ def actor_of(session: Session) -> str:
 
 def _announcement(change: Change) -> Announcement:
     event = _EVENTS_BY_DETAIL.get(change.detail or "")
-    if event is None and (change.detail is None or change.status == Status.COMPLETED):
-        event = _EVENTS.get(Status(change.status))
+    if event is None and (change.detail is None or change.status == RequestStatus.COMPLETED):
+        event = _EVENTS.get(RequestStatus(change.status))
     return Announcement(request=change.request, event=event, status=change.status, at=change.at)
 
 

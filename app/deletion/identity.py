@@ -18,13 +18,13 @@ from joserfc.jws import JWSRegistry
 from sqlalchemy.orm import Session
 
 from app.access import subjects
-from app.access.subjects import SubjectRule
 from app.audit import service as audit
 from app.db import actor, now
 from app.db.paging import Page
 from app.db.tables import IdentityIssuer, UsedStatement, new_id
 from app.deletion import issuers
 from app.keys import Keys
+from lethe.contract.policy import SubjectRule
 from lethe.contract.problems import FieldError, IdentityStatementInvalid, InputInvalid, IssuerExists, IssuerUnknown
 
 ALGORITHMS = ("EdDSA", "Ed25519", "ES256", "RS256")

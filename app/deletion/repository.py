@@ -23,10 +23,11 @@ from app.db.tables import (
     Run,
 )
 from app.deletion.lookup import in_parts
-from app.deletion.status import HANDED_BACK, OPEN, Status
+from app.deletion.status import HANDED_BACK, OPEN
 from app.deletion.views import View
 from app.rows import repository as rows_repository
 from app.rows.repository import StoredRecord
+from lethe.contract.sets import RequestStatus
 
 _FEW = 1000
 
@@ -36,9 +37,9 @@ def _these(statuses: Iterable[str]) -> sa.BindParameter[list[str]]:
     return sa.bindparam(None, sorted(statuses), expanding=True, literal_execute=True)
 
 
-_OPEN, _ACCEPTED = _these(OPEN), _these([Status.ACCEPTED])
-_SHOWN_BY_TIME = _these([Status.ACCEPTED, Status.RUNNING, Status.COMPLETED])
-_SHOWN_AS_ACCEPTED = _these([Status.ACCEPTED, Status.RUNNING])
+_OPEN, _ACCEPTED = _these(OPEN), _these([RequestStatus.ACCEPTED])
+_SHOWN_BY_TIME = _these([RequestStatus.ACCEPTED, RequestStatus.RUNNING, RequestStatus.COMPLETED])
+_SHOWN_AS_ACCEPTED = _these([RequestStatus.ACCEPTED, RequestStatus.RUNNING])
 
 
 def request(session: Session, request_id: str) -> DeletionRequest | None:
@@ -114,11 +115,11 @@ def requests(
 def _has_status(status: str, view: View) -> sa.ColumnElement[bool]:
     """As it is shown (`View.status`)."""
     match status if view.discreet else None:
-        case Status.RUNNING:
+        case RequestStatus.RUNNING:
             return DeletionRequest.status.in_(())  # nothing looks so
-        case Status.ACCEPTED:
+        case RequestStatus.ACCEPTED:
             return _is_one_of(_SHOWN_AS_ACCEPTED, view)
-        case Status.COMPLETED:
+        case RequestStatus.COMPLETED:
             return sa.and_(DeletionRequest.status.in_(_SHOWN_BY_TIME), DeletionRequest.reported_at <= view.at)
         case _:
             return DeletionRequest.status == status
@@ -133,7 +134,7 @@ def _is_one_of(statuses: sa.BindParameter[list[str]], view: View) -> sa.ColumnEl
         DeletionRequest.status.in_(statuses), sa.or_(DeletionRequest.reported_at.is_(None), ~is_over)
     )
     young = sa.select(DeletionRequest.id).where(
-        DeletionRequest.status == Status.COMPLETED, DeletionRequest.reported_at > view.at
+        DeletionRequest.status == RequestStatus.COMPLETED, DeletionRequest.reported_at > view.at
     )
     return DeletionRequest.id.in_(sa.union_all(these, young))
 
@@ -232,7 +233,7 @@ def hand_backs_told(session: Session, *, request_ids: Collection[str]) -> Counte
     """How many events of each of these requests say that a run which served it did not end well."""
     said = sa.or_(*(RequestEvent.detail.endswith(end) for end in HANDED_BACK))
     query = sa.select(RequestEvent.request_id).where(
-        RequestEvent.request_id.in_(request_ids), RequestEvent.status == Status.ACCEPTED, said
+        RequestEvent.request_id.in_(request_ids), RequestEvent.status == RequestStatus.ACCEPTED, said
     )
     return Counter(session.scalars(query))
 
@@ -260,7 +261,7 @@ def models_of_requests(session: Session, *, request_ids: Sequence[str]) -> dict[
 
 def line_up(request: DeletionRequest, erasures: Iterable[Erasure]) -> None:
     """Give a new request's erasures their place in the queue; when the request changes, triggers do."""
-    may = request.status in (Status.ACCEPTED, Status.RUNNING, Status.COMPLETED)
+    may = request.status in (RequestStatus.ACCEPTED, RequestStatus.RUNNING, RequestStatus.COMPLETED)
     for erasure in erasures:
         erasure.deadline = request.deadline
         erasure.ready_at = (request.held_until or request.created_at) if may else None

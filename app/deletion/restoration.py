@@ -20,8 +20,9 @@ from app.deletion import acceptance, lookup, repository, retention, retention_re
 from app.deletion import service as deletion
 from app.deletion.acceptance import Submitted
 from app.deletion.history import Change
-from app.deletion.status import OPEN, Status
+from app.deletion.status import OPEN
 from lethe.contract.problems import TransitionForbidden
+from lethe.contract.sets import RequestStatus
 
 _RESTORED = "restored"
 _AT_ONCE = 500
@@ -95,7 +96,9 @@ def catch_up(session: Session, remembered: Sequence[Remembered]) -> Again:
 
 
 def _asks(remembered: Remembered) -> bool:
-    return remembered.status in OPEN | {Status.COMPLETED} and remembered.subject_ref != retention_repository.NOBODY
+    return (
+        remembered.status in OPEN | {RequestStatus.COMPLETED} and remembered.subject_ref != retention_repository.NOBODY
+    )
 
 
 def _make_again(session: Session, remembered: Sequence[Remembered]) -> int:
@@ -110,12 +113,12 @@ def _make_again(session: Session, remembered: Sequence[Remembered]) -> int:
 def _made(session: Session, remembered: Remembered, found: lookup.LookedUp, *, at: datetime.datetime) -> Submitted:
     given = {name: getattr(remembered, name) for name in REMEMBERED if name != "status"}
     request = DeletionRequest(
-        **given, status=Status.RECEIVED, particulars=Particulars(), kept=retention.kept(Particulars())
+        **given, status=RequestStatus.RECEIVED, particulars=Particulars(), kept=retention.kept(Particulars())
     )
-    created = Change(request=request, status=Status.RECEIVED, actor=audit.SERVICE, at=at, verb=_RESTORED)
+    created = Change(request=request, status=RequestStatus.RECEIVED, actor=audit.SERVICE, at=at, verb=_RESTORED)
     new = Submitted(actor=audit.SERVICE, request=request, erasures=[], models=[], changes=[created])
-    if remembered.status == Status.IN_REVIEW:
-        acceptance.change(new, Status.IN_REVIEW, at=at)
+    if remembered.status == RequestStatus.IN_REVIEW:
+        acceptance.change(new, RequestStatus.IN_REVIEW, at=at)
     else:
         _accept(session, new, found, at=at)
     return new
@@ -126,13 +129,13 @@ def _bring(session: Session, request: DeletionRequest, remembered: Remembered) -
     if request.status not in OPEN:
         return False
     at = now(session)
-    if remembered.status in (Status.CANCELLED, Status.REJECTED):
+    if remembered.status in (RequestStatus.CANCELLED, RequestStatus.REJECTED):
         return _withdraw(session, request, remembered)
     moved = False
     for name in ("due_at", "extended_due_at", "deadline", "paused_at", "held_until"):
         moved |= getattr(request, name) != getattr(remembered, name)
         setattr(request, name, getattr(remembered, name))
-    if request.status == Status.IN_REVIEW and remembered.status != Status.IN_REVIEW:
+    if request.status == RequestStatus.IN_REVIEW and remembered.status != RequestStatus.IN_REVIEW:
         new = Submitted(actor=audit.SERVICE, request=request, erasures=[], models=[], changes=[])
         found = lookup.look_up(session, subject_refs=request.subject_refs)
         _accept(session, new, found, at=at)
@@ -144,7 +147,7 @@ def _bring(session: Session, request: DeletionRequest, remembered: Remembered) -
 def _withdraw(session: Session, request: DeletionRequest, remembered: Remembered) -> bool:
     """Unless the rows have been claimed meanwhile, for another request of the person that still stands."""
     try:
-        deletion.withdraw(session, request, Status(remembered.status), verb=_RESTORED, discreet=False)
+        deletion.withdraw(session, request, RequestStatus(remembered.status), verb=_RESTORED, discreet=False)
     except TransitionForbidden:
         return False
     request.rejection_ground = remembered.rejection_ground

@@ -10,8 +10,8 @@ from sqlalchemy.orm import Session, aliased
 from app.db.people import is_about
 from app.db.sealed import Payload
 from app.db.tables import DeletionRequest, RequestAlias, Suppression, WebhookDelivery
-from app.deletion.status import Status
 from app.protocols import opendsr
+from lethe.contract.sets import RequestStatus
 
 NOBODY = "sub_unknown"
 """Whom a request was about, once that is kept no longer."""
@@ -98,7 +98,7 @@ def _let_in(session: Session, request_ids: Collection[str]) -> None:
         others = sa.select(DeletionRequest.id).where(
             is_about([row.subject_ref]),
             DeletionRequest.id.not_in(request_ids),
-            DeletionRequest.status.in_((Status.ACCEPTED, Status.RUNNING, Status.COMPLETED)),
+            DeletionRequest.status.in_((RequestStatus.ACCEPTED, RequestStatus.RUNNING, RequestStatus.COMPLETED)),
         )
         successor = session.scalars(others.order_by(DeletionRequest.created_at).limit(1)).first()
         if successor is None:

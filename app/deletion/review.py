@@ -5,19 +5,18 @@ ground, to pause a paused clock or to let a running one run changes nothing and 
 """
 
 import datetime
-from enum import StrEnum
 
 from sqlalchemy.orm import Session
 
-from app.access.policy import Policy
 from app.db import now
 from app.db.tables import DeletionRequest
 from app.deletion import acceptance, deadlines, history, lookup, repository, retention, status
 from app.deletion import service as deletion
 from app.deletion.acceptance import Submitted
 from app.deletion.history import Change
-from app.deletion.status import AT_RISK, EXTENDED, OVERDUE, PAUSED, RESUMED, Status
+from app.deletion.status import AT_RISK, EXTENDED, OVERDUE, PAUSED, RESUMED
 from app.deletion.views import View
+from lethe.contract.policy import Policy
 from lethe.contract.problems import (
     AlreadyExtended,
     ClockRunsOn,
@@ -25,18 +24,7 @@ from lethe.contract.problems import (
     ExtensionTooLate,
     TransitionForbidden,
 )
-
-
-class RejectionGround(StrEnum):
-    """Why somebody is not forgotten: GDPR Art. 17(3), or Art. 12."""
-
-    FREE_EXPRESSION = "free_expression"
-    LEGAL_OBLIGATION = "legal_obligation"
-    PUBLIC_HEALTH = "public_health"
-    ARCHIVING_RESEARCH = "archiving_research"
-    LEGAL_CLAIMS = "legal_claims"
-    MANIFESTLY_UNFOUNDED = "manifestly_unfounded"  # Art. 12(5)
-    IDENTITY_NOT_ESTABLISHED = "identity_not_established"  # Art. 12(2), (6)
+from lethe.contract.sets import RejectionGround, RequestStatus
 
 
 def approve(session: Session, request: DeletionRequest, *, policy: Policy) -> None:
@@ -44,9 +32,9 @@ def approve(session: Session, request: DeletionRequest, *, policy: Policy) -> No
 
     Raises `TransitionForbidden` for one that was rejected or cancelled.
     """
-    if request.status in (Status.ACCEPTED, Status.RUNNING, Status.COMPLETED):
+    if request.status in (RequestStatus.ACCEPTED, RequestStatus.RUNNING, RequestStatus.COMPLETED):
         return
-    status.check(request.status, Status.ACCEPTED)
+    status.check(request.status, RequestStatus.ACCEPTED)
     at, by = now(session), history.actor_of(session)
     new = Submitted(actor=by, request=request, erasures=[], models=[], changes=[])
     if request.paused_at is not None:
@@ -60,11 +48,11 @@ def approve(session: Session, request: DeletionRequest, *, policy: Policy) -> No
 def reject(session: Session, request: DeletionRequest, *, ground: RejectionGround, explanation: str) -> None:
     """Refuse to forget, on a ground that the law knows. Raises `TransitionForbidden` once a worker claimed the rows; of
     a request by somebody who may not know what is held, once its grace time is over."""
-    if request.status == Status.REJECTED and request.rejection_ground == ground:
+    if request.status == RequestStatus.REJECTED and request.rejection_ground == ground:
         return
     request.rejection_ground = ground
     retention.add(request, rejection_explanation=explanation)
-    deletion.withdraw(session, request, Status.REJECTED, verb="rejected", discreet=request.discreet)
+    deletion.withdraw(session, request, RequestStatus.REJECTED, verb="rejected", discreet=request.discreet)
 
 
 def extend(session: Session, request: DeletionRequest, *, policy: Policy, reason: str) -> None:
@@ -133,7 +121,7 @@ def alert(session: Session, horizon: datetime.timedelta, *, limit: int = 500) ->
 
 
 def _check_in_review(request: DeletionRequest) -> None:
-    if request.status != Status.IN_REVIEW:
+    if request.status != RequestStatus.IN_REVIEW:
         raise TransitionForbidden(
             f"The clock can be stopped while a request is in review; this one is {request.status}."
         )

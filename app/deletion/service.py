@@ -9,7 +9,6 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from app.access import service as access
-from app.access.policy import Policy
 from app.db import Actor, bulk, now
 from app.db.sealed import Particulars
 from app.db.tables import DeletionRequest, new_id
@@ -30,7 +29,8 @@ from app.deletion.acceptance import Submitted as Submitted
 from app.deletion.history import Change
 from app.deletion.identity import Statement
 from app.deletion.lookup import LookedUp
-from app.deletion.status import PAUSED, Status
+from app.deletion.status import PAUSED
+from lethe.contract.policy import Policy
 from lethe.contract.problems import (
     DatasetUnknown,
     FieldError,
@@ -42,6 +42,7 @@ from lethe.contract.problems import (
     SubjectUnknown,
     TransitionForbidden,
 )
+from lethe.contract.sets import RequestStatus
 
 _CLOCKS_DIFFER_BY = datetime.timedelta(minutes=5)
 _due_at = functools.lru_cache(maxsize=100)(deadlines.due_at)
@@ -127,15 +128,15 @@ def get(session: Session, request_id: str) -> DeletionRequest:
 
 def cancel(session: Session, request: DeletionRequest, *, discreet: bool) -> None:
     """Withdraw a request for a caller, who may be `discreet`. Raises `TransitionForbidden`."""
-    withdraw(session, request, Status.CANCELLED, verb="cancelled", discreet=discreet or request.discreet)
+    withdraw(session, request, RequestStatus.CANCELLED, verb="cancelled", discreet=discreet or request.discreet)
 
 
-def withdraw(session: Session, request: DeletionRequest, wanted: Status, *, verb: str, discreet: bool) -> None:
+def withdraw(session: Session, request: DeletionRequest, wanted: RequestStatus, *, verb: str, discreet: bool) -> None:
     """End a request without erasing anything: until a worker has claimed its rows, because erasing has no way back.
     Where somebody looks who may not learn whether anything is held (`discreet`), only while it is in review or its
     grace time lasts: what can be ended later depends on that. Raises `TransitionForbidden`."""
     at = now(session)
-    if discreet and not (request.status == Status.IN_REVIEW or completion.is_held(request, at=at)):
+    if discreet and not (request.status == RequestStatus.IN_REVIEW or completion.is_held(request, at=at)):
         raise TransitionForbidden(
             "It is too late: a request of an app's key can be ended while it is in review or its grace time lasts."
         )
@@ -143,7 +144,7 @@ def withdraw(session: Session, request: DeletionRequest, wanted: Status, *, verb
         erasure.revision is not None for erasure in repository.erasures(session, request_id=request.id)
     ):
         raise TransitionForbidden("The person's rows are being erased or are gone: it is too late.")
-    was_accepted = request.status == Status.ACCEPTED
+    was_accepted = request.status == RequestStatus.ACCEPTED
     run_on(request, at=at)
     request.ended_at = at
     history.move(session, request, wanted, at=at, verb=verb)
@@ -204,7 +205,7 @@ def _made(asked: Asked, known: _Known) -> Submitted | Problem:
         dataset_ids=None if asked.dataset_ids is None else sorted(set(asked.dataset_ids)),
         regulation=asked.regulation,
         ground=asked.ground,
-        status=Status.RECEIVED,
+        status=RequestStatus.RECEIVED,
         external_ref=asked.external_id,
         source=asked.source,
         refers_to=asked.refers_to,
@@ -223,15 +224,15 @@ def _made(asked: Asked, known: _Known) -> Submitted | Problem:
     if isinstance(asked.statement, Statement):
         known.used.add(asked.statement.hash)
     by = asked.by.name
-    created = Change(request=request, status=Status.RECEIVED, actor=by, at=at, verb="created")
+    created = Change(request=request, status=RequestStatus.RECEIVED, actor=by, at=at, verb="created")
     new = Submitted(actor=by, request=request, erasures=[], models=[], changes=[created])
     if policy.auto_accept and asked.identity_verified:
         acceptance.accept(new, known.found, policy=policy, at=at)
         return new
-    acceptance.change(new, Status.IN_REVIEW, at=at)
+    acceptance.change(new, RequestStatus.IN_REVIEW, at=at)
     if limit.may_pause and not asked.identity_verified:
         request.paused_at = at
-        new.changes.append(Change(request=request, status=Status.IN_REVIEW, actor=by, at=at, detail=PAUSED))
+        new.changes.append(Change(request=request, status=RequestStatus.IN_REVIEW, actor=by, at=at, detail=PAUSED))
     return new
 
 

@@ -13,7 +13,7 @@ from app.db.tables import DeletionRequest
 from app.deletion import acceptance, completion, history, lookup, repository, suppression
 from app.deletion.acceptance import Submitted
 from app.deletion.lookup import LookedUp
-from app.deletion.status import Outcome
+from lethe.contract.sets import Outcome
 
 _AT_ONCE = 500
 

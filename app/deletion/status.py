@@ -1,40 +1,23 @@
 """The life of a deletion request, as a table."""
 
-from enum import StrEnum
-
 from lethe.contract.problems import TransitionForbidden
+from lethe.contract.sets import RequestStatus
 
-
-class Status(StrEnum):
-    RECEIVED = "received"
-    IN_REVIEW = "in_review"
-    ACCEPTED = "accepted"
-    RUNNING = "running"
-    COMPLETED = "completed"
-    REJECTED = "rejected"
-    CANCELLED = "cancelled"
-
-
-class Outcome(StrEnum):
-    """What a completed request came to. In all but the second the rows are erased and every model met its target."""
-
-    FORGOTTEN = "forgotten"
-    NOTHING_HELD = "nothing_held"
-    TARGET_WIDENED = "target_widened"
-    """The target of a model at least is weaker than the default bounds, so that meeting it is not called forgotten."""
-
-
-TRANSITIONS: dict[Status, frozenset[Status]] = {
-    Status.RECEIVED: frozenset({Status.IN_REVIEW, Status.ACCEPTED}),
-    Status.IN_REVIEW: frozenset({Status.ACCEPTED, Status.REJECTED, Status.CANCELLED}),
-    Status.ACCEPTED: frozenset({Status.RUNNING, Status.COMPLETED, Status.REJECTED, Status.CANCELLED}),
-    Status.RUNNING: frozenset({Status.COMPLETED, Status.ACCEPTED}),  # back to accepted: its worker died
-    Status.COMPLETED: frozenset(),
-    Status.REJECTED: frozenset(),
-    Status.CANCELLED: frozenset(),
+TRANSITIONS: dict[RequestStatus, frozenset[RequestStatus]] = {
+    RequestStatus.RECEIVED: frozenset({RequestStatus.IN_REVIEW, RequestStatus.ACCEPTED}),
+    RequestStatus.IN_REVIEW: frozenset({RequestStatus.ACCEPTED, RequestStatus.REJECTED, RequestStatus.CANCELLED}),
+    RequestStatus.ACCEPTED: frozenset(
+        {RequestStatus.RUNNING, RequestStatus.COMPLETED, RequestStatus.REJECTED, RequestStatus.CANCELLED}
+    ),
+    RequestStatus.RUNNING: frozenset(
+        {RequestStatus.COMPLETED, RequestStatus.ACCEPTED}
+    ),  # back to accepted: its worker died
+    RequestStatus.COMPLETED: frozenset(),
+    RequestStatus.REJECTED: frozenset(),
+    RequestStatus.CANCELLED: frozenset(),
 }
 
-OPEN = frozenset({Status.RECEIVED, Status.IN_REVIEW, Status.ACCEPTED, Status.RUNNING})
+OPEN = frozenset({RequestStatus.RECEIVED, RequestStatus.IN_REVIEW, RequestStatus.ACCEPTED, RequestStatus.RUNNING})
 
 EXTENDED = "the deadline was extended"
 PAUSED = "the clock was paused"
@@ -47,7 +30,7 @@ HANDED_BACK = ("; it will be tried again", " again; it is tried until it succeed
 """How the events end, of a first and of a second run that served a request and did not end well. There is no third."""
 
 
-def check(present: str, wanted: Status) -> None:
+def check(present: str, wanted: RequestStatus) -> None:
     """Raises `TransitionForbidden` unless a request may go from `present` to `wanted`."""
-    if wanted not in TRANSITIONS[Status(present)]:
+    if wanted not in TRANSITIONS[RequestStatus(present)]:
         raise TransitionForbidden(f"A request that is {present} cannot become {wanted.value}.")

@@ -15,7 +15,7 @@ from app.db import bulk
 from app.db.paging import Page, page
 from app.db.people import is_about
 from app.db.tables import DeletionRequest, RequestEvent, Suppression, new_id
-from app.deletion.status import Status
+from lethe.contract.sets import RequestStatus
 
 ANYWHERE = "*"
 _MOST_AT_ONCE = 10_000
@@ -108,17 +108,17 @@ def _accepted_after(session: Session, request: DeletionRequest) -> list[Deletion
     """
     accepted = (
         sa.select(sa.func.min(RequestEvent.id))
-        .where(RequestEvent.request_id == DeletionRequest.id, RequestEvent.status == Status.ACCEPTED)
+        .where(RequestEvent.request_id == DeletionRequest.id, RequestEvent.status == RequestStatus.ACCEPTED)
         .correlate(DeletionRequest)
         .scalar_subquery()
     )
     mine = sa.select(sa.func.min(RequestEvent.id)).where(
-        RequestEvent.request_id == request.id, RequestEvent.status == Status.ACCEPTED
+        RequestEvent.request_id == request.id, RequestEvent.status == RequestStatus.ACCEPTED
     )
     query = sa.select(DeletionRequest).where(
         is_about(request.subject_refs),
         DeletionRequest.id != request.id,
-        DeletionRequest.status.in_((Status.ACCEPTED, Status.RUNNING, Status.COMPLETED)),
+        DeletionRequest.status.in_((RequestStatus.ACCEPTED, RequestStatus.RUNNING, RequestStatus.COMPLETED)),
         accepted > mine.scalar_subquery(),
     )
     return list(session.scalars(query.order_by(DeletionRequest.created_at, DeletionRequest.id)))

@@ -13,10 +13,11 @@ from app.audit import service as audit
 from app.db.tables import DeletionRequest, RequestEvent
 from app.deletion import deadlines
 from app.deletion.deadlines import Clock
-from app.deletion.status import EXTENDED, OPEN, PAUSED, RESUMED, Status
+from app.deletion.status import EXTENDED, OPEN, PAUSED, RESUMED
+from lethe.contract.sets import RequestStatus
 
-_SHOWN_BY_TIME = frozenset({Status.ACCEPTED, Status.RUNNING, Status.COMPLETED})
-_TOLD = frozenset({Status.RECEIVED, Status.IN_REVIEW, Status.REJECTED, Status.CANCELLED})
+_SHOWN_BY_TIME = frozenset({RequestStatus.ACCEPTED, RequestStatus.RUNNING, RequestStatus.COMPLETED})
+_TOLD = frozenset({RequestStatus.RECEIVED, RequestStatus.IN_REVIEW, RequestStatus.REJECTED, RequestStatus.CANCELLED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +38,7 @@ class View:
     def status(self, request: DeletionRequest) -> str:
         if not self.discreet or request.status not in _SHOWN_BY_TIME:
             return request.status
-        return Status.COMPLETED if self._is_reported(request) else Status.ACCEPTED
+        return RequestStatus.COMPLETED if self._is_reported(request) else RequestStatus.ACCEPTED
 
     def is_open(self, request: DeletionRequest) -> bool:
         return self.status(request) in OPEN
@@ -45,7 +46,7 @@ class View:
     def completed_at(self, request: DeletionRequest) -> datetime.datetime | None:
         if not self.discreet:
             return request.completed_at
-        return request.reported_at if self.status(request) == Status.COMPLETED else None
+        return request.reported_at if self.status(request) == RequestStatus.COMPLETED else None
 
     def clock(self, request: DeletionRequest, *, horizon: datetime.timedelta) -> Clock:
         return deadlines.clock(
@@ -68,15 +69,15 @@ class View:
             if request.reported_at is not None and one.at > request.reported_at:
                 continue
             if one.detail in (EXTENDED, PAUSED, RESUMED):
-                status = Status.ACCEPTED if one.status in _SHOWN_BY_TIME else one.status
+                status = RequestStatus.ACCEPTED if one.status in _SHOWN_BY_TIME else one.status
                 shown.append(Event(at=one.at, status=status, detail=one.detail, actor=one.actor))
             elif one.detail is None and one.status in _TOLD:
                 shown.append(Event(at=one.at, status=one.status, detail=None, actor=one.actor))
-            elif one.detail is None and one.status == Status.ACCEPTED and not accepted:
+            elif one.detail is None and one.status == RequestStatus.ACCEPTED and not accepted:
                 accepted = True
                 shown.append(Event(at=one.at, status=one.status, detail=None, actor=one.actor))
-        if request.reported_at is not None and self.status(request) == Status.COMPLETED:
-            end = Event(at=request.reported_at, status=Status.COMPLETED, detail=None, actor=audit.SERVICE)
+        if request.reported_at is not None and self.status(request) == RequestStatus.COMPLETED:
+            end = Event(at=request.reported_at, status=RequestStatus.COMPLETED, detail=None, actor=audit.SERVICE)
             shown.append(end)
         return shown
 

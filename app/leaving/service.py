@@ -6,13 +6,13 @@ The audit log has no entry of it either, which would say when it came.
 
 import datetime
 from dataclasses import dataclass
-from enum import StrEnum
 
 from sqlalchemy.orm import Session
 
 from app.db import actor, now
 from app.db.tables import LeavingCount
 from app.leaving import repository
+from lethe.contract.sets import LeavingReason
 from lethe.theorems.local import Estimate, RandomisedResponse
 
 CONFIDENCE = 0.95
@@ -21,26 +21,16 @@ LEAST_ODDS, MOST_ODDS = 2, 100
 """Below nothing is learned; above the answer is as good as said (epsilon = 4.6)."""
 
 
-class Reason(StrEnum):
-    """A closed list, the same for every tenant: who randomised among other answers would be estimated wrongly."""
-
-    PRIVACY = "privacy"
-    NOT_USING = "not_using"
-    COST = "cost"
-    SWITCHED = "switched"
-    OTHER = "other"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
     """What was sent by clients with the same odds, and what follows from it for each reason."""
 
     response: RandomisedResponse
     num_answers: int
-    reasons: dict[Reason, Estimate]
+    reasons: dict[LeavingReason, Estimate]
 
 
-def count(session: Session, *, answer: Reason, odds: int) -> datetime.date:
+def count(session: Session, *, answer: LeavingReason, odds: int) -> datetime.date:
     """One more of these in this week, whose Monday is returned. Writers take turns, so none is lost."""
     tenant_id, week = actor(session).tenant_id, week_of(now(session))
     row = repository.of_week(session, tenant_id=tenant_id, week=week, odds=odds, answer=answer)
@@ -72,7 +62,7 @@ def _midnight(day: datetime.date) -> datetime.datetime:
 
 
 def _survey(odds: int, sent: dict[str, int]) -> Survey:
-    response = RandomisedResponse(odds=odds, num_answers=len(Reason))
-    counts = [sent.get(reason, 0) for reason in Reason]
+    response = RandomisedResponse(odds=odds, num_answers=len(LeavingReason))
+    counts = [sent.get(reason, 0) for reason in LeavingReason]
     estimates = response.estimates(counts, confidence=CONFIDENCE)
-    return Survey(response=response, num_answers=sum(counts), reasons=dict(zip(Reason, estimates, strict=True)))
+    return Survey(response=response, num_answers=sum(counts), reasons=dict(zip(LeavingReason, estimates, strict=True)))

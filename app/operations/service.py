@@ -28,13 +28,13 @@ from app.backup.verification import Found
 from app.config import Settings
 from app.db import now
 from app.db.tables import Run
-from app.deletion.deadlines import Regulation
-from app.deletion.status import OPEN, Status
+from app.deletion.status import OPEN
 from app.installations import Installation
 from app.operations import repository
 from app.operations.repository import Waiting
 from app.rows import repository as rows_repository
 from lethe.contract.problems import Unavailable
+from lethe.contract.sets import Regulation, RequestStatus
 
 _FRESH_SECONDS = 5.0
 """However often it is scraped, the database is asked once in so many seconds."""
@@ -74,7 +74,7 @@ class State:
     def queue_age_seconds(self) -> float:
         """How long the oldest request has waited for a worker; 0 if none does. In review, or in its grace time, it does
         not."""
-        begun = [some.oldest for some in self.waiting if some.oldest and some.status != Status.IN_REVIEW]
+        begun = [some.oldest for some in self.waiting if some.oldest and some.status != RequestStatus.IN_REVIEW]
         return max(((self.at - oldest).total_seconds() for oldest in begun), default=0.0)
 
     @property

@@ -27,7 +27,6 @@ _SIGNATURE_BYTES = 64
 _KEY_BYTES = 32
 _VERIFIED = "verified"
 
-AgentId = Annotated[str, Field(pattern="^[A-Za-z0-9_.-]{1,100}$")]
 _Id = Annotated[str, Field(min_length=1, max_length=200)]
 _Claim = Annotated[str, Field(min_length=1, max_length=500)]
 

@@ -15,10 +15,10 @@ from typing import Annotated, Any, Literal
 from pydantic import AwareDatetime, Field
 
 from app.access import subjects
-from app.access.subjects import SubjectRule
 from app.db.tables import DeletionRequest
 from app.keys import Keys
 from app.protocols.parsing import Message, parsed
+from lethe.contract.policy import SubjectRule
 from lethe.contract.problems import FieldError, InputInvalid
 
 SOURCE = "opendsr"

@@ -13,7 +13,8 @@ from app.db import now
 from app.db.tables import Dataset
 from app.rows import repository
 from app.rows.row_store import RowStore
-from lethe.contract.problems import DamageKind, DatasetDamaged
+from lethe.contract.problems import DatasetDamaged
+from lethe.contract.sets import DamageKind
 
 
 def record(session: Session, error: DatasetDamaged) -> None:

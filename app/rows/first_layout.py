@@ -24,7 +24,8 @@ from app.rows.row_store import RowStore
 from app.vault.files import wipe
 from app.vault.sealing import Sealed
 from app.vault.store import ObjectStore
-from lethe.contract.problems import DamageKind, DatasetDamaged
+from lethe.contract.problems import DatasetDamaged
+from lethe.contract.sets import DamageKind
 
 _DIGEST = 32
 _MANIFEST = ".manifest"

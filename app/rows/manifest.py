@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from app.vault.store import ObjectStore
-from lethe.contract.problems import DamageKind, DatasetDamaged
+from lethe.contract.problems import DatasetDamaged
+from lethe.contract.sets import DamageKind
 
 BLOCK_ROWS = 4096
 FANOUT = 256

@@ -18,7 +18,8 @@ from app.db.tables import Dataset
 from app.rows import damage, repository
 from app.rows.manifest import BLOCK_ROWS
 from app.rows.repository import StoredRecord
-from lethe.contract.problems import DamageKind, DatasetDamaged
+from lethe.contract.problems import DatasetDamaged
+from lethe.contract.sets import DamageKind
 
 _CHECK_BYTES = 8
 _AT_ONCE = 10_000

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from app.db import bulk, rows
 from app.db.raw import raw
 from app.db.tables import Addition, Dataset, Record, Run
-from lethe.contract.problems import DamageKind
+from lethe.contract.sets import DamageKind
 
 _AT_ONCE = 10_000
 

@@ -30,7 +30,8 @@ from app.rows.opened import Rows
 from app.vault.files import locked
 from app.vault.sealing import Sealed
 from app.vault.store import ObjectStore
-from lethe.contract.problems import DamageKind, DatasetDamaged, DatasetUnknown
+from lethe.contract.problems import DatasetDamaged, DatasetUnknown
+from lethe.contract.sets import DamageKind
 
 _SEALERS = 4
 """Threads that seal blocks while the next ones are filled: mostly they wait for a disk or a bucket."""

@@ -2,7 +2,6 @@
 
 import datetime
 from dataclasses import dataclass
-from enum import StrEnum
 
 from sqlalchemy.orm import Session
 
@@ -11,16 +10,10 @@ from app.db import now
 from app.db.tables import Model, Version
 from app.unlearning import repository
 from lethe.contract.problems import VersionUnknown
+from lethe.contract.sets import ServingRefusal
 
 _LONGEST = datetime.timedelta(hours=1)
 _ASK_AGAIN_SECONDS = 10
-
-
-class Refusal(StrEnum):
-    NOT_LIVE = "not_live"
-    FORGETTING_OVERDUE = "forgetting_overdue"
-    SUPERSEDED = "superseded"
-    WEIGHTS_DESTROYED = "weights_destroyed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +25,7 @@ class Serving:
     model_id: str
     version: int | None
     weights_sha256: str | None
-    refusal: Refusal | None
+    refusal: ServingRefusal | None
     certified: bool
     valid_until: datetime.datetime | None
     retry_after_seconds: int | None
@@ -48,7 +41,7 @@ def of_model(
     deadline = repository.first_deadline_owed(session, model) if model.live_version else None
     refusal = _refusal(version, is_overdue=deadline is not None and deadline <= at)
     until = min(filter(None, (at + _LONGEST, deadline)))
-    waits = refusal in (Refusal.NOT_LIVE, Refusal.FORGETTING_OVERDUE)
+    waits = refusal in (ServingRefusal.NOT_LIVE, ServingRefusal.FORGETTING_OVERDUE)
     return Serving(
         model_id=model.id,
         version=version.number if version else None,
@@ -70,13 +63,13 @@ def _version(session: Session, model: Model, *, number: int | None, weights_sha2
     return found
 
 
-def _refusal(version: Version | None, *, is_overdue: bool) -> Refusal | None:
+def _refusal(version: Version | None, *, is_overdue: bool) -> ServingRefusal | None:
     if version is None:
-        return Refusal.NOT_LIVE
+        return ServingRefusal.NOT_LIVE
     match version.status:
         case "live":
-            return Refusal.FORGETTING_OVERDUE if is_overdue else None
+            return ServingRefusal.FORGETTING_OVERDUE if is_overdue else None
         case "destroyed":
-            return Refusal.WEIGHTS_DESTROYED
+            return ServingRefusal.WEIGHTS_DESTROYED
         case _:
-            return Refusal.SUPERSEDED
+            return ServingRefusal.SUPERSEDED

@@ -20,9 +20,10 @@ from app import telemetry
 from app.config import Settings
 from app.db import Database, now
 from app.keys import Keys
-from app.webhooks import claims, repository, secret, sender, service, signature
+from app.webhooks import claims, repository, secret, sender, service
 from app.webhooks.claims import Claimed
 from app.webhooks.sender import Outcome, Verdict
+from lethe.proof import webhooks as signature
 
 Dialect = Callable[[bytes], Mapping[str, str]]
 """The headers that a protocol wants on a callback with this body."""

@@ -4,22 +4,11 @@ import datetime
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
 from app.db.tables import DeletionRequest
+from lethe.contract.sets import WebhookEvent
 
 API_VERSION = "1"
-
-
-class Event(StrEnum):
-    ACCEPTED = "deletion_request.accepted"
-    IN_REVIEW = "deletion_request.in_review"
-    REJECTED = "deletion_request.rejected"
-    CANCELLED = "deletion_request.cancelled"
-    COMPLETED = "deletion_request.completed"
-    EXTENDED = "deletion_request.extended"
-    AT_RISK = "deletion_request.at_risk"
-    OVERDUE = "deletion_request.overdue"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +16,7 @@ class Announcement:
     """Something that happened to a request, which has this status then. `event`: None for what is not an event."""
 
     request: DeletionRequest
-    event: Event | None
+    event: WebhookEvent | None
     status: str
     at: datetime.datetime
 
@@ -55,19 +44,19 @@ def messages(told: Announcement) -> list[Message]:
     if not request.discreet:
         return [_message(request, event, at=at, status=status)]
     reported_at = request.reported_at
-    if event in (Event.AT_RISK, Event.OVERDUE):
+    if event in (WebhookEvent.AT_RISK, WebhookEvent.OVERDUE):
         return []
-    if event is Event.COMPLETED:
+    if event is WebhookEvent.COMPLETED:
         return [_message(request, event, at=reported_at or at, status=status)]
     if reported_at is not None and at >= reported_at:
         return []
     found = [_message(request, event, at=at, status="accepted" if status in ("running", "completed") else status)]
-    if event is Event.ACCEPTED and reported_at is not None:
-        found.append(_message(request, Event.COMPLETED, at=reported_at, status="completed"))
+    if event is WebhookEvent.ACCEPTED and reported_at is not None:
+        found.append(_message(request, WebhookEvent.COMPLETED, at=reported_at, status="completed"))
     return found
 
 
-def _message(request: DeletionRequest, event: Event, *, at: datetime.datetime, status: str) -> Message:
+def _message(request: DeletionRequest, event: WebhookEvent, *, at: datetime.datetime, status: str) -> Message:
     data = {
         "api_version": API_VERSION,
         "id": request.id,
@@ -78,10 +67,10 @@ def _message(request: DeletionRequest, event: Event, *, at: datetime.datetime, s
         "completed_at": None,
         "refers_to": request.refers_to,
     }
-    if event is Event.COMPLETED:
+    if event is WebhookEvent.COMPLETED:
         data["completed_at"] = _rfc3339(at if request.discreet else request.completed_at or at)
     if not request.discreet:
-        data["outcome"] = request.outcome if event is Event.COMPLETED else None
+        data["outcome"] = request.outcome if event is WebhookEvent.COMPLETED else None
     body = json.dumps({"type": event, "timestamp": _rfc3339(at), "data": data}, separators=(",", ":"))
     return Message(request=request, urls=request.particulars.callback_urls, event=event, body=body, at=at)
 

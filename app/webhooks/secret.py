@@ -8,8 +8,8 @@ from app.audit import service as audit
 from app.db import actor, now
 from app.db.tables import Tenant
 from app.keys import Keys
-from app.webhooks import signature
 from lethe.contract.problems import SecretNotPresent
+from lethe.proof import webhooks as signature
 
 OVERLAP = datetime.timedelta(hours=24)
 """How long after a rotation the secret before signs too."""

@@ -11,8 +11,9 @@ from app.db import now
 from app.db.sealed import Payload
 from app.db.tables import WebhookDelivery, new_id
 from app.webhooks import payload, receiver, repository
-from app.webhooks.payload import Announcement, Event, Message
+from app.webhooks.payload import Announcement, Message
 from lethe.contract.problems import DeliveryUnknown
+from lethe.contract.sets import WebhookEvent
 
 _TOLD = "webhooks.told"
 _MOMENT = datetime.timedelta(microseconds=1)
@@ -24,7 +25,7 @@ _ears: list[Callable[[], None]] = []
 def announce_all(session: Session, announcements: Sequence[Announcement]) -> None:
     """Tell the receivers of these requests, in our own words; of each request, what happened first comes first."""
     called = [told for told in announcements if told.request.particulars.callback_urls]
-    withdrawn = [told.request.id for told in called if told.event in (Event.REJECTED, Event.CANCELLED)]
+    withdrawn = [told.request.id for told in called if told.event in (WebhookEvent.REJECTED, WebhookEvent.CANCELLED)]
     if withdrawn:
         repository.drop_planned(session, request_ids=withdrawn)
     found = [one for told in called for one in payload.messages(told)]
@@ -33,11 +34,11 @@ def announce_all(session: Session, announcements: Sequence[Announcement]) -> Non
 
 def _once(session: Session, messages: Sequence[Message]) -> list[Message]:
     """Without ends that were planned when their requests were accepted, now or before."""
-    ends = {one.request.id for one in messages if one.event == Event.COMPLETED and one.request.discreet}
-    planned = repository.planned(session, request_ids=ends, event=Event.COMPLETED) if ends else set()
+    ends = {one.request.id for one in messages if one.event == WebhookEvent.COMPLETED and one.request.discreet}
+    planned = repository.planned(session, request_ids=ends, event=WebhookEvent.COMPLETED) if ends else set()
     left: list[Message] = []
     for one in messages:
-        if one.request.id in ends and one.event == Event.COMPLETED:
+        if one.request.id in ends and one.event == WebhookEvent.COMPLETED:
             if one.request.id in planned:
                 continue
             planned.add(one.request.id)

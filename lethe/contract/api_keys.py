@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import Field, Strict
 
-from lethe.contract.fields import Answer, Body, Moment, Name, Page, Paging
+from lethe.contract.fields import Answer, Body, Moment, Name, PageOut, Paging
 from lethe.contract.operation import Resource, of_one
 from lethe.contract.problems import KeyUnknown, LastAdminKey
 from lethe.contract.sets import Scope
@@ -67,7 +67,7 @@ LIST = _KEYS.operation(
     "GET",
     scope=Scope.ADMIN,
     query=Paging,
-    gives=Page[ApiKeyOut],
+    gives=PageOut[ApiKeyOut],
     does="All keys, also those that open nothing any more, newest first.",
 )
 GET = of_one(

@@ -58,13 +58,13 @@ class Answer(BaseModel):
     model_config = ConfigDict(frozen=True)
 
 
-class Page(Answer, Generic[T]):
+class PageOut(Answer, Generic[T]):
     items: list[T]
     next_cursor: str | None
 
 
 class ProblemBody(Answer):
-    """The body of every error answer (RFC 9457)."""
+    """The body of every error answer."""
 
     model_config = ConfigDict(title="Problem")
 

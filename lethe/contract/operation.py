@@ -9,7 +9,7 @@ from lethe.contract.problems import Problem
 from lethe.contract.sets import Scope
 
 P = ParamSpec("P")
-T = TypeVar("T")
+T = TypeVar("T", covariant=True)
 Method = Literal["GET", "POST", "PATCH", "DELETE"]
 
 
@@ -17,7 +17,8 @@ Method = Literal["GET", "POST", "PATCH", "DELETE"]
 class Operation(Generic[P, T]):
     """A call that a gateway answers; `P`: how it is called from Python, `T`: with which type it is answered.
 
-    `name`: unique, and the operation's id in the OpenAPI document. `takes`: the JSON body; `query`: the parameters.
+    `name`: unique, and the operation's id in the OpenAPI document. `scope`: of the key that it needs, None if none;
+    `takes`: the JSON body; `query`: the parameters.
     `keyed`: it takes an `Idempotency-Key`. `idempotent`: making it twice is the same as once, whatever its method.
     """
 
@@ -26,7 +27,7 @@ class Operation(Generic[P, T]):
     path: str
     does: str
     tag: str
-    scope: Scope
+    scope: Scope | None
     gives: type[T]
     takes: type[Body] | None
     query: type[Query]
@@ -63,7 +64,7 @@ class Resource:
         method: Method,
         path: str = "",
         *,
-        scope: Scope,
+        scope: Scope | None,
         gives: type[T],
         does: str,
         status: int = ...,
@@ -78,7 +79,7 @@ class Resource:
         method: Method,
         path: str = "",
         *,
-        scope: Scope,
+        scope: Scope | None,
         gives: type[T],
         does: str,
         status: int = ...,
@@ -95,7 +96,7 @@ class Resource:
         method: Method,
         path: str = "",
         *,
-        scope: Scope,
+        scope: Scope | None,
         gives: type[T],
         does: str,
         status: int = ...,

@@ -7,8 +7,9 @@ next. Nothing here quotes what was sent, or anything from a person's record.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Self
+
+from lethe.contract.sets import DamageKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -407,21 +408,6 @@ class AgentExists(Conflict):
     title = "There is an agent with this id"
 
 
-class DamageKind(StrEnum):
-    """What of the rows does not open, or is not what the database names."""
-
-    MANIFEST = "manifest"
-    MANIFEST_MISSING = "manifest_missing"
-    BLOCK = "block"
-    BLOCK_MISSING = "block_missing"
-    KEY = "key"
-    KEY_MISSING = "key_missing"
-    FIRST_LAYOUT = "first_layout"
-    """Rows of a release before, which were not those on record when they were to be sealed."""
-    RECORD = "record"
-    """Whose row is in which slot: a line of the database does not match its own check value."""
-
-
 class DatasetDamaged(Conflict):
     """`rows_id`: of the dataset, or of rows that wait to be added to one; `block`: which 4096 of them."""
 
@@ -441,6 +427,16 @@ class DatasetDamaged(Conflict):
         )
         error.rows_id, error.kind, error.block = rows_id, kind, block
         return error
+
+
+class LedgerCorrupt(Problem):
+    code = "ledger_corrupt"
+    title = "The ledger does not verify"
+
+
+class LedgerRestored(LedgerCorrupt):
+    code = "ledger_restored"
+    title = "The ledger was restored to before the head that was kept"
 
 
 class CertificateInvalid(Malformed):
@@ -485,7 +481,7 @@ class Busy(Unavailable):
 def of_answer(
     status: int, code: str, title: str, detail: str, errors: Sequence[FieldError], *, retry_after: float | None
 ) -> Problem:
-    """The condition that an answer of the gateway names. A code that a newer gateway has is of the family of its status."""
+    """The condition that an answer names; a code that is not known here is of the family of its status."""
     family: type[Problem] = next(
         (one for one in (NotAllowed, NotFound, Conflict, Gone, Malformed) if one.status == status), Refused
     )

@@ -4,7 +4,7 @@ import datetime
 
 from pydantic import ConfigDict, Field
 
-from lethe.contract.fields import Answer, Page, Paging
+from lethe.contract.fields import Answer, PageOut, Paging
 from lethe.contract.operation import Resource, of_one
 from lethe.contract.problems import RunNotCancellable, RunUnknown
 from lethe.contract.sets import RunStatus, Scope
@@ -80,7 +80,7 @@ LIST = _RUNS.operation(
     "GET",
     scope=Scope.MODELS_READ,
     query=RunQuery,
-    gives=Page[RunOut],
+    gives=PageOut[RunOut],
     does="Of all models or of one, whatever became of them or those of one status, newest first.",
 )
 GET = of_one(

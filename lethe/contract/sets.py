@@ -19,6 +19,11 @@ def newer_members() -> Iterator[None]:
         _newer.reset(token)
 
 
+def is_reading_newer() -> bool:
+    """True while the answers of a gateway are read, which may be newer than this contract."""
+    return _newer.get()
+
+
 class ClosedSet(StrEnum):
     """Texts of which no others are taken."""
 
@@ -67,3 +72,100 @@ class RunStatus(ClosedSet):
     FAILED = "failed"
     ABANDONED = "abandoned"
     CANCELLED = "cancelled"
+
+
+class RequestStatus(ClosedSet):
+    RECEIVED = "received"
+    IN_REVIEW = "in_review"
+    ACCEPTED = "accepted"
+    RUNNING = "running"
+    COMPLETED = "completed"
+    REJECTED = "rejected"
+    CANCELLED = "cancelled"
+
+
+class Outcome(ClosedSet):
+    """What a completed request came to. In all but the second the rows are erased and every model met its target."""
+
+    FORGOTTEN = "forgotten"
+    NOTHING_HELD = "nothing_held"
+    TARGET_WIDENED = "target_widened"
+    """The target of a model at least is weaker than the default bounds, so that meeting it is not called forgotten."""
+
+
+class Regulation(ClosedSet):
+    """Those that every tenant has; a tenant's policy may name more."""
+
+    GDPR = "gdpr"
+    CCPA = "ccpa"
+    OTHER = "other"
+
+
+class ClockState(ClosedSet):
+    ON_TIME = "on_time"
+    AT_RISK = "at_risk"
+    OVERDUE = "overdue"
+    PAUSED = "paused"
+    ENDED = "ended"
+
+
+class RejectionGround(ClosedSet):
+    """Why somebody is not forgotten: GDPR Art. 17(3), or Art. 12."""
+
+    FREE_EXPRESSION = "free_expression"
+    LEGAL_OBLIGATION = "legal_obligation"
+    PUBLIC_HEALTH = "public_health"
+    ARCHIVING_RESEARCH = "archiving_research"
+    LEGAL_CLAIMS = "legal_claims"
+    MANIFESTLY_UNFOUNDED = "manifestly_unfounded"  # Art. 12(5)
+    IDENTITY_NOT_ESTABLISHED = "identity_not_established"  # Art. 12(2), (6)
+
+
+class DamageKind(ClosedSet):
+    """What of the rows does not open, or is not what the database names."""
+
+    MANIFEST = "manifest"
+    MANIFEST_MISSING = "manifest_missing"
+    BLOCK = "block"
+    BLOCK_MISSING = "block_missing"
+    KEY = "key"
+    KEY_MISSING = "key_missing"
+    FIRST_LAYOUT = "first_layout"
+    """Rows of a release before, which were not those on record when they were to be sealed."""
+    RECORD = "record"
+    """Whose row is in which slot: a line of the database does not match its own check value."""
+
+
+class ServingRefusal(ClosedSet):
+    NOT_LIVE = "not_live"
+    FORGETTING_OVERDUE = "forgetting_overdue"
+    SUPERSEDED = "superseded"
+    WEIGHTS_DESTROYED = "weights_destroyed"
+
+
+class LeavingReason(ClosedSet):
+    """A closed list, the same for every tenant: who randomised among other answers would be estimated wrongly."""
+
+    PRIVACY = "privacy"
+    NOT_USING = "not_using"
+    COST = "cost"
+    SWITCHED = "switched"
+    OTHER = "other"
+
+
+class DeliveryStatus(ClosedSet):
+    PENDING = "pending"
+    DELIVERED = "delivered"
+    GONE = "gone"
+    DEAD = "dead"
+
+
+class WebhookEvent(ClosedSet):
+    ACCEPTED = "deletion_request.accepted"
+    IN_REVIEW = "deletion_request.in_review"
+    REJECTED = "deletion_request.rejected"
+    CANCELLED = "deletion_request.cancelled"
+    COMPLETED = "deletion_request.completed"
+    EXTENDED = "deletion_request.extended"
+    AT_RISK = "deletion_request.at_risk"
+    OVERDUE = "deletion_request.overdue"

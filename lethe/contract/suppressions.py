@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from lethe.contract.fields import Answer, Page, Paging
+from lethe.contract.fields import Answer, PageOut, Paging
 from lethe.contract.operation import Resource
 from lethe.contract.sets import Scope
 from lethe.contract.subjects import SubjectIn
@@ -38,7 +38,7 @@ LIST = _SUPPRESSIONS.operation(
     "GET",
     scope=Scope.REQUESTS_READ,
     query=SuppressionQuery,
-    gives=Page[SuppressionOut],
+    gives=PageOut[SuppressionOut],
     does="Who is not taken in again, and where, newest first. That somebody looked for a person, not for whom, is in "
     "the audit log.",
 )

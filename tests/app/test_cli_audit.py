@@ -10,7 +10,6 @@ import sqlalchemy as sa
 
 from app import cli
 from app.access import tenants
-from app.access.policy import Policy
 from app.audit import repository
 from app.audit import service as audit
 from app.audit.chains import AUDIT
@@ -18,6 +17,7 @@ from app.db import Actor
 from app.installations import Installation
 from app.keys import Keys
 from app.operations import periodic_jobs
+from lethe.contract.policy import Policy
 
 Verify = Callable[..., tuple[int, str]]
 

@@ -10,7 +10,6 @@ import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
 from app import installations
-from app.access.policy import Policy
 from app.access.service import DEFAULT_TENANT
 from app.backup import service as backup
 from app.config import Settings
@@ -19,6 +18,7 @@ from app.deletion import service as deletion
 from app.deletion import settling
 from app.installations import Installation
 from app.operations import periodic_jobs
+from lethe.contract.policy import Policy
 from lethe.contract.problems import DatasetDamaged
 from tests.app.deletion import people as persons
 from tests.conftest import people

@@ -9,9 +9,9 @@ import pytest
 from scipy import stats
 
 from app.config import Settings
-from app.leaving.service import Reason
 from app.main import create_app
 from lethe import Client
+from lethe.contract.sets import LeavingReason
 from lethe.errors import Malformed
 from lethe.randomised import ODDS, REASONS, RandomisedAnswer, randomise
 from lethe.theorems.local import RandomisedResponse
@@ -59,7 +59,7 @@ def test_what_cannot_be_randomised(reason: str, odds: Any) -> None:
 def test_the_list_is_the_gateways() -> None:
     """Whoever randomises among other reasons would be estimated wrongly."""
     schemas = create_app(Settings()).openapi()["components"]["schemas"]
-    assert list(REASONS) == schemas["Reason"]["enum"] == list(Reason)
+    assert list(REASONS) == schemas["Reason"]["enum"] == list(LeavingReason)
 
 
 def test_from_a_device_to_an_estimate(client: Client) -> None:

@@ -2,7 +2,7 @@ import datetime
 
 import pytest
 
-from app.webhooks import signature
+from lethe.proof import webhooks as signature
 from lethe import webhooks
 
 

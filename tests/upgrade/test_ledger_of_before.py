@@ -17,10 +17,9 @@ from app.audit.chains import LEDGER
 from app.config import Settings
 from app.db import now
 from app.db.tables import Certificate, LedgerEntry, LedgerLink, Model, Run, Version, new_id
-from app.errors import LedgerCorrupt
 from app.installations import Installation
 from app.unlearning import service as unlearning
-from lethe.contract.problems import RunNotCancellable
+from lethe.contract.problems import LedgerCorrupt, RunNotCancellable
 from tests.upgrade.test_adoption import FIXTURE
 from worker import runner
 

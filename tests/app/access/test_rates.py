@@ -8,9 +8,9 @@ import pytest
 import redis
 
 from app.access import rates
-from app.access.policy import Policy
 from app.access.rates import Rates
 from app.access.service import Caller
+from lethe.contract.policy import Policy
 from lethe.contract.problems import RateLimited
 from tests.faults import processes
 from tests.faults.processes import wait_until

@@ -5,11 +5,11 @@ import pytest
 import sqlalchemy as sa
 
 from app.access import service as access
-from app.access.policy import Policy
 from app.access.service import Caller
 from app.db import Actor, now
 from app.db.tables import ApiKey
 from app.installations import Installation
+from lethe.contract.policy import Policy
 from lethe.contract.problems import InputInvalid, KeyUnknown, LastAdminKey, ScopeMissing, Unauthenticated
 from lethe.contract.sets import Scope
 

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.access.subjects import SubjectRule, normal
+from lethe.contract.policy import SubjectRule, normal
 
 RULES: tuple[SubjectRule, ...] = ("exact", "text", "caseless", "email_domain", "email")
 COMPOSED, DECOMPOSED = "Zo\u00eb", "Zoe\u0308"

@@ -4,11 +4,11 @@ from joserfc.jwk import KeySet
 
 from app.access import service as access
 from app.access import tenants
-from app.access.policy import Policy
 from app.audit import repository, verify
 from app.db import Actor
 from app.db.tables import ApiKey
 from app.installations import Installation
+from lethe.contract.policy import Policy
 from lethe.contract.problems import InputInvalid, TenantExists, TenantUnknown
 from lethe.contract.sets import Scope
 

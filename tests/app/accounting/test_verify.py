@@ -11,8 +11,8 @@ import sqlalchemy as sa
 
 from app.accounting import ledger, repository, verify
 from app.db.tables import LedgerEntry, Version
-from app.errors import LedgerCorrupt
 from app.installations import Installation
+from lethe.contract.problems import LedgerCorrupt
 
 Make = Callable[..., dict[str, Any]]
 

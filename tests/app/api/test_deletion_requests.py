@@ -8,13 +8,13 @@ import pytest
 import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
-from app.access.policy import Policy
 from app.accounting.certificates import statement_in
 from app.db.tables import IdempotentAnswer
 from app.installations import Installation
 from app.unlearning import queue
 from app.unlearning import service as unlearning
 from app.unlearning.queue import Claimed
+from lethe.contract.policy import Policy
 from lethe.contract.sets import Scope
 from tests.app.deletion import people
 

@@ -10,6 +10,7 @@ from sqlalchemy.exc import OperationalError
 
 from app import errors
 from app.api.dialects import small_body, speaking
+from lethe.contract import problems
 from lethe.contract.problems import FieldError
 
 

@@ -12,10 +12,10 @@ from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.access.policy import Policy
 from app.db.tables import WebhookDelivery
 from app.deletion import settling
 from app.installations import Installation
+from lethe.contract.policy import Policy
 from lethe.contract.sets import Scope
 from tests.app.deletion import people
 

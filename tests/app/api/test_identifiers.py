@@ -10,7 +10,6 @@ import pytest
 import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
-from app.access.policy import Policy
 from app.access.service import DEFAULT_TENANT
 from app.backup import repository as backup_repository
 from app.db.tables import DeletionRequest, Record, RequestAlias, Suppression, Tenant
@@ -18,6 +17,7 @@ from app.deletion import lookup, repository, restoration, retention_repository
 from app.installations import Installation
 from app.unlearning import queue
 from app.unlearning import service as unlearning
+from lethe.contract.policy import Policy
 from lethe.contract.sets import Scope
 from tests.app.access.test_subjects import COMPOSED, DECOMPOSED
 from tests.app.deletion.people import OFFICER, ask, hold

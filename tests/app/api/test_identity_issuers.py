@@ -8,8 +8,8 @@ import pytest
 from fastapi.testclient import TestClient
 from joserfc import jwk, jwt
 
-from app.access.policy import Policy
 from app.installations import Installation
+from lethe.contract.policy import Policy
 from tests.app.deletion import people
 
 Get = Callable[[str], Any]

@@ -13,9 +13,9 @@ from fastapi.testclient import TestClient
 from app.api import problems
 from app.config import Settings
 from app.db import migrate
-from app.errors import LedgerCorrupt
 from app.installations import Installation
 from app.main import create_app
+from lethe.contract.problems import LedgerCorrupt
 
 Refused = Callable[..., dict[str, Any]]
 SECRET = "jane.doe@example.org"

@@ -8,9 +8,8 @@ import sqlalchemy as sa
 from fastapi.testclient import TestClient
 from scipy.stats import norm
 
-from app.deletion.status import Outcome
 from app.installations import Installation
-from lethe.contract.sets import Scope
+from lethe.contract.sets import Outcome, Scope
 
 Make = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]

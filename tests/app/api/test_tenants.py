@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from app.access.policy import Policy
 from app.installations import Installation
+from lethe.contract.policy import Policy
 
 Refused = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]

@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 from app.config import Settings
 from app.db.tables import AuditEntry, WebhookDelivery
 from app.installations import Installation
-from app.webhooks import signature
+from lethe.proof import webhooks as signature
 from lethe.contract.sets import Scope
 from tests.app.webhooks import servers
 from tests.app.webhooks.servers import serving

@@ -6,10 +6,10 @@ import pytest
 import sqlalchemy as sa
 
 from app.access import tenants
-from app.access.policy import Policy
 from app.audit import service as audit
 from app.db import Actor
 from app.installations import Installation
+from lethe.contract.policy import Policy
 
 Record = Callable[..., None]
 

@@ -22,11 +22,12 @@ from app.backup.restoring import Restored
 from app.backup.service import Backup
 from app.config import Settings
 from app.db.tables import AuditEntry, Dataset, DeletionRequest, Model, Version
-from app.errors import BackupRefused, DatabasePutBack, LedgerRestored, RestoreUnfinished
+from app.errors import BackupRefused, DatabasePutBack, RestoreUnfinished
 from app.installations import Installation
 from app.main import create_app
 from app.operations import periodic_jobs
 from app.rows import records
+from lethe.contract.problems import LedgerRestored
 from tests.app.backup.conftest import quietly
 from tests.conftest import FORM, people
 from tests.faults.checks import assert_all_done_once

@@ -8,11 +8,11 @@ import pytest
 import sqlalchemy as sa
 from scipy import special
 
-from app.api.schemas import AuditOut, GuessesOut
 from app.dashboard import audits
 from app.db import Actor
 from app.db.tables import Run
 from app.installations import Installation
+from lethe.contract.runs import AuditOut, GuessesOut
 from lethe.contract.sets import Scope
 from tests.app.dashboard.browsing import Browser
 

@@ -14,11 +14,12 @@ import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
 from app.access.subjects import IN_WORDS
-from app.api.schemas import AuditOut, CertificateOut
 from app.dashboard import audits, certificates
 from app.dashboard.wording import at_most
 from app.db.tables import Certificate
 from app.installations import Installation
+from lethe.contract.certificates import CertificateOut
+from lethe.contract.runs import AuditOut
 from lethe.contract.sets import Scope
 from tests.app.dashboard.browsing import Browser
 

@@ -5,9 +5,9 @@ import math
 
 import pytest
 
-from app.api.schemas import ClockOut
 from app.dashboard import wording
-from app.deletion.deadlines import ClockState
+from lethe.contract.deletion_requests import ClockOut
+from lethe.contract.sets import ClockState
 
 AT = datetime.datetime(2026, 11, 21, 22, 42, 5, tzinfo=datetime.UTC)
 

@@ -5,12 +5,12 @@ import datetime
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from app.access.policy import Policy
 from app.access.service import DEFAULT_TENANT
 from app.db import Actor
 from app.db.tables import Dataset, DeletionRequest, Record, RequestEvent, Suppression, Tenant, UsedStatement
 from app.deletion import service as deletion
 from app.deletion.service import Asked, Submitted
+from lethe.contract.policy import Policy
 
 OFFICER = Actor(tenant_id=DEFAULT_TENANT, name="officer")
 _MOMENTS = (

@@ -5,16 +5,15 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from app.access.policy import Policy
 from app.access.service import DEFAULT_TENANT
 from app.db import Actor, now, sealed
 from app.db.tables import DeletionRequest, Tenant, WebhookDelivery
 from app.deletion import completion, history, review, settling
 from app.deletion import service as deletion
-from app.deletion.review import RejectionGround
 from app.deletion.service import Asked, Submitted
-from app.deletion.status import Status
 from app.installations import Installation
+from lethe.contract.policy import Policy
+from lethe.contract.sets import RejectionGround, RequestStatus
 
 URLS = ("https://controller.example/one", "https://controller.example/two")
 REVIEWED = Policy(auto_accept=False)
@@ -79,8 +78,8 @@ def test_work_that_has_begun_is_told(installation: Installation, by: Actor) -> N
         )
         with installation.database.writing(by=by) as session:
             request = deletion.get(session, request_id)
-            history.move(session, request, Status.ACCEPTED)
-            history.move(session, request, Status.RUNNING)
+            history.move(session, request, RequestStatus.ACCEPTED)
+            history.move(session, request, RequestStatus.RUNNING)
         assert statuses(installation, url) == expected
 
 
@@ -91,7 +90,7 @@ def test_an_end_that_is_reported_later(installation: Installation, by: Actor) ->
     first, second = submit(installation, by, "a", "b", source="opendsr", policy=REVIEWED, discreet=True)
     with installation.database.writing(by=by) as session:
         request = deletion.get(session, first)
-        history.move(session, request, Status.ACCEPTED)
+        history.move(session, request, RequestStatus.ACCEPTED)
         done = completion.complete(request, policy=policy, at=now(session), outcome="nothing_held")
         history.tell(session, [done])
         reported_at = request.reported_at
@@ -117,7 +116,7 @@ def test_the_same_name_in_another_tenant_is_another(installation: Installation, 
     submit(installation, other, "a", source="opendsr", policy=REVIEWED, external_id=name)
     with installation.database.writing() as session:  # the service, which sees all tenants
         request = deletion.get(session, mine)
-        history.move(session, request, Status.ACCEPTED)
+        history.move(session, request, RequestStatus.ACCEPTED)
         done = completion.complete(request, policy=Policy(), at=now(session), outcome="nothing_held")
         history.tell(session, [done])
     of_tenants = {row.tenant_id: body["request_status"] for row, body in told(installation)}
@@ -147,7 +146,7 @@ def test_whoever_is_held_or_not_is_told_alike(installation: Installation, by: Ac
     for source, extra in (("opendsr", {}), ("drp", {"agent_id": "A", "identity": "verified"}), ("list", {})):
         [request_id] = submit(installation, by, "nobody", source=source, policy=policy, discreet=True, metadata=extra)
         with installation.database.reading() as session:
-            assert deletion.get(session, request_id).status == Status.COMPLETED
+            assert deletion.get(session, request_id).status == RequestStatus.COMPLETED
             due = [
                 row for row, _ in told(installation) if row.request_id == request_id and row.created_at <= now(session)
             ]

@@ -6,12 +6,12 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from app.access.policy import Policy
 from app.access.service import DEFAULT_TENANT
 from app.db import now
 from app.db.tables import Dataset, DeletionRequest, Model, RequestModel
 from app.deletion import claims, settling
 from app.installations import Installation
+from lethe.contract.policy import Policy
 from tests.app.deletion import people
 from tests.app.deletion.people import OFFICER
 

@@ -3,7 +3,6 @@ import datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.access.policy import Policy
 from app.db import now
 from app.db.tables import DeletionRequest
 from app.deletion import completion, settling
@@ -11,6 +10,7 @@ from app.deletion import service as deletion
 from app.installations import Installation
 from app.unlearning import queue
 from app.unlearning import service as unlearning
+from lethe.contract.policy import Policy
 from tests.app.deletion import people
 from tests.app.deletion.people import OFFICER
 

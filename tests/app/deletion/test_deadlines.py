@@ -5,9 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.access.policy import Policy, TimeLimit
 from app.deletion import deadlines
-from app.deletion.deadlines import ClockState, Regulation, clock, due_at, extended
+from app.deletion.deadlines import clock, due_at, extended
+from lethe.contract.policy import Policy, TimeLimit
+from lethe.contract.sets import ClockState, Regulation
 
 LIMITS = deadlines.limits(Policy())
 UTC = datetime.UTC

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from joserfc import jwk, jwt
 
-from app.access.policy import Policy
 from app.deletion import identity
 from app.deletion import service as deletion
 from app.deletion.identity import Statement, sha256_of
 from app.installations import Installation
+from lethe.contract.policy import Policy
 from lethe.contract.problems import (
     IdentityStatementInvalid,
     IdentityStatementRequired,

@@ -21,7 +21,6 @@ from hypothesis.stateful import (
 )
 from sqlalchemy.orm import Session
 
-from app.access.policy import Policy, TimeLimit
 from app.access.service import DEFAULT_TENANT
 from app.audit.service import GENESIS, entry_hash
 from app.db import Database, now
@@ -29,14 +28,15 @@ from app.db.sealed import Particulars
 from app.db.tables import AuditEntry, DeletionRequest, RequestEvent, Suppression
 from app.deletion import completion, deadlines, repository, retention, review, settling, suppression
 from app.deletion import service as deletion
-from app.deletion.review import RejectionGround
-from app.deletion.status import PAUSED, RESUMED, TRANSITIONS, Status
+from app.deletion.status import PAUSED, RESUMED, TRANSITIONS
 from app.deletion.views import View
 from app.keys import KeyEncryptionFile
 from app.unlearning import queue
 from app.unlearning import service as unlearning
 from app.vault.pieces import Vault
+from lethe.contract.policy import Policy, TimeLimit
 from lethe.contract.problems import Conflict
+from lethe.contract.sets import RejectionGround, RequestStatus
 from tests.app.deletion import people
 from tests.app.deletion.people import OFFICER
 
@@ -44,8 +44,8 @@ HELD = ["sub_a", "sub_b", "sub_c"]
 PEOPLE = st.sampled_from([*HELD, "sub_unknown"])
 REGULATIONS = st.sampled_from(["gdpr", "ccpa", "other", "own"])
 OWN = TimeLimit(days=2, may_pause=True)
-STANDING = (Status.ACCEPTED, Status.RUNNING, Status.COMPLETED)
-ENDED = (Status.REJECTED, Status.CANCELLED, Status.COMPLETED)
+STANDING = (RequestStatus.ACCEPTED, RequestStatus.RUNNING, RequestStatus.COMPLETED)
+ENDED = (RequestStatus.REJECTED, RequestStatus.CANCELLED, RequestStatus.COMPLETED)
 
 
 class Life(RuleBasedStateMachine):
@@ -178,18 +178,18 @@ class Life(RuleBasedStateMachine):
         with self.database.reading() as session:
             for request in session.scalars(sa.select(DeletionRequest)):
                 events = repository.events(session, request_id=request.id)
-                statuses = [Status(event.status) for event in events]
-                assert statuses[0] == Status.RECEIVED
+                statuses = [RequestStatus(event.status) for event in events]
+                assert statuses[0] == RequestStatus.RECEIVED
                 assert statuses[-1] == request.status
                 for before, after in itertools.pairwise(statuses):
                     assert before == after or after in TRANSITIONS[before], (before, after)
-                assert (request.completed_at is not None) == (request.status == Status.COMPLETED)
-                assert (request.reported_at is not None) == (Status.ACCEPTED in statuses)
+                assert (request.completed_at is not None) == (request.status == RequestStatus.COMPLETED)
+                assert (request.reported_at is not None) == (RequestStatus.ACCEPTED in statuses)
                 if request.reported_at is not None:  # whatever a worker did or did not do
                     began = request.held_until or request.created_at
                     assert request.reported_at - began == datetime.timedelta(seconds=Policy().report_seconds)
                 seen = View(discreet=True, at=now(session)).events(request, events)
-                assert {event.status for event in seen} <= {*Status} - {Status.RUNNING}
+                assert {event.status for event in seen} <= {*RequestStatus} - {RequestStatus.RUNNING}
                 assert not any("rows" in (event.detail or "") for event in seen)
 
     @invariant()
@@ -214,7 +214,7 @@ class Life(RuleBasedStateMachine):
                     elif since and (event.detail == RESUMED or event.status in ENDED):
                         stood, since = stood + (event.at - since), None
                 assert request.paused_at == since
-                assert since is None or request.status == Status.IN_REVIEW
+                assert since is None or request.status == RequestStatus.IN_REVIEW
                 assert request.due_at - request.submitted_at == self.given[request.id] + stood
                 assert request.deadline == (request.extended_due_at or request.due_at)
 
@@ -224,13 +224,13 @@ class Life(RuleBasedStateMachine):
         with self.database.reading() as session:
             for request in session.scalars(sa.select(DeletionRequest)):
                 erasures = repository.erasures(session, request_id=request.id)
-                if request.status == Status.IN_REVIEW:
+                if request.status == RequestStatus.IN_REVIEW:
                     assert not erasures
-                if request.status in (Status.REJECTED, Status.CANCELLED):
+                if request.status in (RequestStatus.REJECTED, RequestStatus.CANCELLED):
                     assert not any(erasure.num_claimed for erasure in erasures)
                 if completion.is_held(request, at=now(session)):  # nobody may see by it what is held
-                    assert request.status not in (Status.RUNNING, Status.COMPLETED)
-                if request.status == Status.COMPLETED:
+                    assert request.status not in (RequestStatus.RUNNING, RequestStatus.COMPLETED)
+                if request.status == RequestStatus.COMPLETED:
                     assert all(erasure.nulled_at for erasure in erasures)
                     assert bool(erasures) == (request.outcome == "forgotten")
 
@@ -241,7 +241,7 @@ class Life(RuleBasedStateMachine):
             expected = set()
             for request in session.scalars(sa.select(DeletionRequest).where(DeletionRequest.status.in_(STANDING))):
                 events = repository.events(session, request_id=request.id)
-                accepted = next(event.id for event in events if event.status == Status.ACCEPTED)
+                accepted = next(event.id for event in events if event.status == RequestStatus.ACCEPTED)
                 if accepted > self.lifted_after.get(request.subject_ref, 0):
                     where = request.dataset_ids or ["*"]
                     expected |= {(request.subject_ref, dataset_id) for dataset_id in where}

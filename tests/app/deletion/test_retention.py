@@ -5,7 +5,6 @@ import hashlib
 
 import sqlalchemy as sa
 
-from app.access.policy import Policy
 from app.audit import repository as audit_repository
 from app.db import Actor
 from app.db.sealed import Particulars
@@ -15,6 +14,7 @@ from app.deletion import service as deletion
 from app.deletion.retention_repository import NOBODY
 from app.installations import Installation
 from app.operations import periodic_jobs
+from lethe.contract.policy import Policy
 from tests.app.deletion import people
 from tests.app.deletion.people import OFFICER
 

@@ -2,13 +2,11 @@ import datetime
 
 import pytest
 
-from app.access.policy import Policy, TimeLimit
 from app.db.tables import AuditEntry, DeletionRequest, RequestEvent
 from app.deletion import repository, review, settling
 from app.deletion import service as deletion
-from app.deletion.review import RejectionGround
-from app.deletion.status import Status
 from app.installations import Installation
+from lethe.contract.policy import Policy, TimeLimit
 from lethe.contract.problems import (
     AlreadyExtended,
     ClockRunsOn,
@@ -18,6 +16,7 @@ from lethe.contract.problems import (
     Problem,
     TransitionForbidden,
 )
+from lethe.contract.sets import RejectionGround, RequestStatus
 from tests.app.deletion import people
 from tests.app.deletion.people import OFFICER
 
@@ -125,7 +124,7 @@ def test_the_clock_stands_still_while_identity_is_established(installation: Inst
     with installation.database.writing(by=OFFICER) as session:
         ids = [people.ask(session, "sub_a", Policy(), identity_verified=False).request.id for _ in range(3)]
         one, other, third = (deletion.get(session, request_id) for request_id in ids)
-        assert {request.status for request in (one, other, third)} == {Status.IN_REVIEW}
+        assert {request.status for request in (one, other, third)} == {RequestStatus.IN_REVIEW}
         review.extend(session, one, policy=Policy(), reason="so many")
         given = one.due_at - one.created_at, one.deadline - one.created_at
         people.later(session, 50 * A_DAY)  # paused: no deadline has passed

@@ -4,17 +4,17 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from app.access.policy import Policy
 from app.access.service import DEFAULT_TENANT
 from app.db import Actor
 from app.db.tables import DeletionRequest, Model, Record
 from app.deletion import service as deletion
-from app.deletion.deadlines import Regulation
 from app.deletion.service import Asked
 from app.installations import Installation
 from app.unlearning import queue
 from app.unlearning import service as unlearning
+from lethe.contract.policy import Policy
 from lethe.contract.problems import DatasetUnknown, RequestUnknown
+from lethe.contract.sets import Regulation
 from tests.stored import slots_of
 from worker import runner
 

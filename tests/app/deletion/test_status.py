@@ -3,8 +3,9 @@ import itertools
 import pytest
 
 from app.deletion import status
-from app.deletion.status import OPEN, TRANSITIONS, Status
+from app.deletion.status import OPEN, TRANSITIONS
 from lethe.contract.problems import TransitionForbidden
+from lethe.contract.sets import RequestStatus
 
 ALLOWED = {
     ("received", "in_review"),
@@ -21,8 +22,8 @@ ALLOWED = {
 }
 
 
-@pytest.mark.parametrize(("present", "wanted"), list(itertools.product(Status, Status)))
-def test_a_request_changes_as_the_table_says(present: Status, wanted: Status) -> None:
+@pytest.mark.parametrize(("present", "wanted"), list(itertools.product(RequestStatus, RequestStatus)))
+def test_a_request_changes_as_the_table_says(present: RequestStatus, wanted: RequestStatus) -> None:
     """Of all pairs of states only eleven are changes, and every other is refused."""
     if (present, wanted) in ALLOWED:
         status.check(present, wanted)
@@ -33,9 +34,9 @@ def test_a_request_changes_as_the_table_says(present: Status, wanted: Status) ->
 
 def test_what_is_open_can_end() -> None:
     """From every open state there is a way to the end, and from an ended one there is none anywhere."""
-    for state in Status:
+    for state in RequestStatus:
         reachable = {state}
-        for _ in Status:
+        for _ in RequestStatus:
             reachable |= {after for before in reachable for after in TRANSITIONS[before]}
-        assert (Status.COMPLETED in reachable) == (state in OPEN or state is Status.COMPLETED)
+        assert (RequestStatus.COMPLETED in reachable) == (state in OPEN or state is RequestStatus.COMPLETED)
         assert bool(TRANSITIONS[state]) == (state in OPEN)

@@ -2,13 +2,13 @@ import datetime
 
 import pytest
 
-from app.access.policy import Policy
 from app.db import now
 from app.db.tables import AuditEntry
 from app.deletion import review, suppression
 from app.deletion import service as deletion
-from app.deletion.review import RejectionGround
 from app.installations import Installation
+from lethe.contract.policy import Policy
+from lethe.contract.sets import RejectionGround
 from tests.app.deletion import people
 from tests.app.deletion.people import OFFICER
 

@@ -3,16 +3,17 @@ import datetime
 import pytest
 
 from app.db.tables import DeletionRequest, RequestEvent
-from app.deletion.status import EXTENDED, Status
+from app.deletion.status import EXTENDED
 from app.deletion.views import View
+from lethe.contract.sets import RequestStatus
 
 NOW = datetime.datetime(2026, 5, 1, tzinfo=datetime.UTC)
 A_MINUTE = datetime.timedelta(minutes=1)
 APP, OFFICER = (View(discreet=discreet, at=NOW) for discreet in (True, False))
 
 
-def request(status: Status, *, reported_in: datetime.timedelta = A_MINUTE) -> DeletionRequest:
-    done = NOW - A_MINUTE if status == Status.COMPLETED else None
+def request(status: RequestStatus, *, reported_in: datetime.timedelta = A_MINUTE) -> DeletionRequest:
+    done = NOW - A_MINUTE if status == RequestStatus.COMPLETED else None
     return DeletionRequest(
         status=status,
         outcome="forgotten" if done else None,
@@ -23,17 +24,17 @@ def request(status: Status, *, reported_in: datetime.timedelta = A_MINUTE) -> De
     )
 
 
-@pytest.mark.parametrize("status", Status)
-def test_an_officer_sees_things_as_they_are(status: Status) -> None:
+@pytest.mark.parametrize("status", RequestStatus)
+def test_an_officer_sees_things_as_they_are(status: RequestStatus) -> None:
     """Who may learn what is held is shown the true status."""
     assert OFFICER.status(request(status)) == status
     assert OFFICER.completed_at(request(status)) == request(status).completed_at
 
 
-@pytest.mark.parametrize("status", Status)
-def test_an_app_sees_neither_work_nor_its_end(status: Status) -> None:
+@pytest.mark.parametrize("status", RequestStatus)
+def test_an_app_sees_neither_work_nor_its_end(status: RequestStatus) -> None:
     """Running looks accepted, and so does completed until it is reported; every other status is shown."""
-    hidden = status in (Status.RUNNING, Status.COMPLETED)
+    hidden = status in (RequestStatus.RUNNING, RequestStatus.COMPLETED)
     seen = request(status)
     assert APP.status(seen) == ("accepted" if hidden else status)
     assert APP.completed_at(seen) is None
@@ -43,11 +44,11 @@ def test_an_app_sees_neither_work_nor_its_end(status: Status) -> None:
 
 def test_a_completion_that_was_reported() -> None:
     """From its report on a completion is shown, at the time of the report."""
-    done = request(Status.COMPLETED, reported_in=datetime.timedelta(0))
+    done = request(RequestStatus.COMPLETED, reported_in=datetime.timedelta(0))
     assert (APP.status(done), APP.completed_at(done)) == ("completed", NOW)
 
 
-def event(status: Status, detail: str | None = None, actor: str = "lethe") -> RequestEvent:
+def event(status: RequestStatus, detail: str | None = None, actor: str = "lethe") -> RequestEvent:
     return RequestEvent(status=status, detail=detail, actor=actor, at=NOW - A_MINUTE)
 
 
@@ -55,23 +56,23 @@ def test_the_events_of_an_app() -> None:
     """Of events an app sees those that happen whatever is held: one acceptance, decisions about the clock, the end when
     it is reported; nothing of runs, rows and alerts."""
     events = [
-        event(Status.RECEIVED, actor="key_1"),
-        event(Status.ACCEPTED, actor="key_1"),
-        event(Status.RUNNING),
-        event(Status.RUNNING, "1 row erased from dataset ds_1"),
-        event(Status.RUNNING, EXTENDED, actor="key_2"),
-        event(Status.RUNNING, "the deadline is near"),
-        event(Status.ACCEPTED, "its worker stopped; it will be tried again"),
-        event(Status.RUNNING),
-        event(Status.COMPLETED),
+        event(RequestStatus.RECEIVED, actor="key_1"),
+        event(RequestStatus.ACCEPTED, actor="key_1"),
+        event(RequestStatus.RUNNING),
+        event(RequestStatus.RUNNING, "1 row erased from dataset ds_1"),
+        event(RequestStatus.RUNNING, EXTENDED, actor="key_2"),
+        event(RequestStatus.RUNNING, "the deadline is near"),
+        event(RequestStatus.ACCEPTED, "its worker stopped; it will be tried again"),
+        event(RequestStatus.RUNNING),
+        event(RequestStatus.COMPLETED),
     ]
-    assert len(OFFICER.events(request(Status.COMPLETED), events)) == len(events)
-    unreported = APP.events(request(Status.COMPLETED), events)
+    assert len(OFFICER.events(request(RequestStatus.COMPLETED), events)) == len(events)
+    unreported = APP.events(request(RequestStatus.COMPLETED), events)
     assert [(one.status, one.detail, one.actor) for one in unreported] == [
         ("received", None, "key_1"),
         ("accepted", None, "key_1"),
         ("accepted", EXTENDED, "key_2"),
     ]
-    [*others, last] = APP.events(request(Status.COMPLETED, reported_in=-A_MINUTE), events)
+    [*others, last] = APP.events(request(RequestStatus.COMPLETED, reported_in=-A_MINUTE), events)
     assert others == unreported
     assert (last.status, last.detail, last.actor, last.at) == ("completed", None, "lethe", NOW - A_MINUTE)

@@ -9,12 +9,12 @@ import sqlalchemy as sa
 
 from app.access import service as access
 from app.access import tenants
-from app.access.policy import Policy
 from app.db import Actor, now
 from app.db.tables import LeavingCount
 from app.installations import Installation
 from app.leaving import service as leaving
-from app.leaving.service import Reason
+from lethe.contract.policy import Policy
+from lethe.contract.sets import LeavingReason
 
 Count = Callable[..., datetime.date]
 
@@ -23,7 +23,7 @@ Count = Callable[..., datetime.date]
 def count(installation: Installation, by: Actor) -> Count:
     """Count an answer, each in a transaction of its own."""
 
-    def once(answer: Reason = Reason.COST, odds: int = 3, by: Actor = by) -> datetime.date:
+    def once(answer: LeavingReason = LeavingReason.COST, odds: int = 3, by: Actor = by) -> datetime.date:
         with installation.database.writing(by=by) as session:
             return leaving.count(session, answer=answer, odds=odds)
 
@@ -48,13 +48,18 @@ def test_surveys_by_odds(installation: Installation, by: Actor, count: Count) ->
     """Answers of different odds are estimated apart, each with all reasons; where nobody answered there is none."""
     with installation.database.reading(by=by) as session:
         assert leaving.surveys(session) == []
-    for answer, odds in ((Reason.COST, 10), (Reason.COST, 3), (Reason.OTHER, 3), (Reason.COST, 3)):
+    for answer, odds in (
+        (LeavingReason.COST, 10),
+        (LeavingReason.COST, 3),
+        (LeavingReason.OTHER, 3),
+        (LeavingReason.COST, 3),
+    ):
         count(answer, odds)
     with installation.database.reading(by=by) as session:
         few, many = leaving.surveys(session)
     assert (few.response.odds, few.num_answers, sent(few)) == (3, 3, {"cost": 2, "other": 1})
     assert (many.response.odds, many.num_answers, sent(many)) == (10, 1, {"cost": 1})
-    assert list(few.reasons) == list(Reason)
+    assert list(few.reasons) == list(LeavingReason)
 
 
 def test_weeks_are_chosen_by_their_monday(installation: Installation, by: Actor, count: Count) -> None:

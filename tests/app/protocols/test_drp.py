@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from app.db.sealed import Particulars
 from app.db.tables import DeletionRequest
-from app.deletion.status import Status
 from app.protocols import drp
 from app.protocols.drp import Envelope, Exercise
 from app.protocols.parsing import parsed
 from lethe.contract.problems import InputInvalid, MessageEarly, MessageExpired, MessageRefused
+from lethe.contract.sets import RequestStatus
 
 AT = datetime.datetime(2026, 10, 2, 15, tzinfo=datetime.UTC)
 MINUTE = datetime.timedelta(minutes=1)
@@ -169,14 +169,14 @@ def request(**changed: Any) -> DeletionRequest:
     return DeletionRequest(**facts, particulars=Particulars(**written))
 
 
-@pytest.mark.parametrize("status", Status)
-def test_every_status_has_a_word(status: Status) -> None:
+@pytest.mark.parametrize("status", RequestStatus)
+def test_every_status_has_a_word(status: RequestStatus) -> None:
     """And every status object has what the protocol requires of it."""
     told = drp.status_of(request(), status=status, verification_url=None)
     assert told["status"] in {"open", "in_progress", "fulfilled", "revoked", "denied"}
     assert (told["request_id"], told["received_at"]) == ("dr_1", "2026-10-02T15:00:00Z")
     assert told["expected_by"] == "2026-11-16T15:00:00Z"
-    assert ("reason" in told) == (status is Status.REJECTED)
+    assert ("reason" in told) == (status is RequestStatus.REJECTED)
 
 
 def test_who_is_not_verified_is_sent_where_that_can_be_done() -> None:

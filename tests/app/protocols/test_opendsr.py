@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.deletion.status import OPEN, Status
+from app.deletion.status import OPEN
 from app.keys import Keys
 from app.protocols import opendsr
-from app.protocols.opendsr import RequestStatus
 from lethe.contract.problems import InputInvalid
+from lethe.contract.sets import RequestStatus
 
 DOMAIN = "privacy.example.com"
 ASKED: dict[str, Any] = {
@@ -106,14 +106,16 @@ def test_a_hash_means_whom_it_is_the_hash_of(tmp_path: Path) -> None:
     ]
 
 
-@given(st.lists(st.sampled_from(Status), min_size=1))
-def test_the_status_of_all_identities_together(statuses: list[Status]) -> None:
+@given(st.lists(st.sampled_from(RequestStatus), min_size=1))
+def test_the_status_of_all_identities_together(statuses: list[RequestStatus]) -> None:
     """A request is complete only if each part is, pending only while none has begun, and ends when all parts have."""
     together = opendsr.together(statuses)
-    assert (together is RequestStatus.COMPLETED) == (set(statuses) == {Status.COMPLETED})
-    assert (together in (RequestStatus.COMPLETED, RequestStatus.CANCELLED)) == (not set(statuses) & OPEN)
-    if together is RequestStatus.PENDING:
-        assert not set(statuses) & {Status.RUNNING, Status.COMPLETED}
+    assert (together is opendsr.RequestStatus.COMPLETED) == (set(statuses) == {RequestStatus.COMPLETED})
+    assert (together in (opendsr.RequestStatus.COMPLETED, opendsr.RequestStatus.CANCELLED)) == (
+        not set(statuses) & OPEN
+    )
+    if together is opendsr.RequestStatus.PENDING:
+        assert not set(statuses) & {RequestStatus.RUNNING, RequestStatus.COMPLETED}
 
 
 def test_times_are_rfc_3339_in_utc() -> None:

@@ -2,10 +2,10 @@
 
 import pytest
 
-from app.access.policy import Policy
 from app.db import Actor
 from app.installations import Installation
 from app.protocols import drp, opendsr, repository
+from lethe.contract.policy import Policy
 from tests.app.deletion import people
 
 NAMED = "theirs"

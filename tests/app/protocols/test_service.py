@@ -10,11 +10,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from app.access import service as access
 from app.access import tenants
-from app.access.policy import Policy
 from app.db import Actor, now
 from app.db.tables import Agent, ApiKey, Tenant
 from app.installations import Installation
 from app.protocols import repository, service
+from lethe.contract.policy import Policy
 from lethe.contract.problems import AgentExists, AgentUnknown, MessageRefused
 from lethe.contract.sets import Scope
 

@@ -23,7 +23,8 @@ from app.rows.manifest import BLOCK_ROWS
 from app.rows.row_store import RowStore
 from app.unlearning import queue
 from app.vault.s3 import S3Store
-from lethe.contract.problems import DamageKind, DatasetDamaged
+from lethe.contract.problems import DatasetDamaged
+from lethe.contract.sets import DamageKind
 from tests.stored import flipped, rows_of
 
 FIXTURE = Path(__file__).parents[2] / "upgrade" / "data_folder_0001.tar.xz"

@@ -8,7 +8,8 @@ import pytest
 from app.rows import manifest
 from app.rows.manifest import BLOCK_ID, BLOCK_ROWS, Child, Manifests, Shape
 from app.vault.store import FolderStore
-from lethe.contract.problems import DamageKind, DatasetDamaged
+from lethe.contract.problems import DatasetDamaged
+from lethe.contract.sets import DamageKind
 
 
 @pytest.fixture

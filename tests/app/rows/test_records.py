@@ -10,7 +10,7 @@ from app.db.tables import Dataset, Record
 from app.installations import Installation
 from app.keys import Keys
 from app.rows import records, repository
-from lethe.contract.problems import DamageKind
+from lethe.contract.sets import DamageKind
 from tests.app.deletion import people
 
 Make = Callable[..., dict[str, Any]]

@@ -18,7 +18,8 @@ from app.rows.row_store import RowStore
 from app.vault.s3 import S3Store
 from app.vault.sealing import Sealed
 from app.vault.store import FolderStore, ObjectStore
-from lethe.contract.problems import DamageKind, DatasetDamaged, DatasetUnknown, DatasetUnusable
+from lethe.contract.problems import DatasetDamaged, DatasetUnknown, DatasetUnusable
+from lethe.contract.sets import DamageKind
 from tests.stored import flipped
 
 NUM_SLOTS = 2 * BLOCK_ROWS + 7

@@ -12,9 +12,9 @@ from app.api import intake
 from app.db import now
 from app.db.tables import Dataset, DeletionRequest, Erasure, Model, Run, Tenant, Version, new_id
 from app.deletion import repository as deletion
-from app.deletion.status import Status
 from app.installations import Installation
 from app.unlearning import queue, repository
+from lethe.contract.sets import RequestStatus
 from worker import runner
 
 DAY = datetime.timedelta(days=1)
@@ -48,7 +48,7 @@ def wait(installation: Installation) -> Wait:
                 tenant_id=tenant,
                 subject_ref=subject_ref or new_id("sub"),
                 regulation="gdpr",
-                status=Status.ACCEPTED,
+                status=RequestStatus.ACCEPTED,
                 kept="request",
                 discreet=False,
                 submitted_at=moment + made,
@@ -114,8 +114,10 @@ def test_a_request_in_its_grace_time_is_not_taken(installation: Installation, wa
     assert due(installation) == ["ds_a"]
 
 
-@pytest.mark.parametrize("status", [Status.RECEIVED, Status.IN_REVIEW, Status.REJECTED, Status.CANCELLED])
-def test_what_is_not_accepted_is_not_taken(installation: Installation, wait: Wait, status: Status) -> None:
+@pytest.mark.parametrize(
+    "status", [RequestStatus.RECEIVED, RequestStatus.IN_REVIEW, RequestStatus.REJECTED, RequestStatus.CANCELLED]
+)
+def test_what_is_not_accepted_is_not_taken(installation: Installation, wait: Wait, status: RequestStatus) -> None:
     """A request that waits for somebody's decision, or was refused or withdrawn, is not in the queue."""
     wait(status=status)
     _, request_id = wait("ds_b")
@@ -123,14 +125,14 @@ def test_what_is_not_accepted_is_not_taken(installation: Installation, wait: Wai
     assert due(installation) == []
     with installation.database.reading() as session:
         assert open_erasures(session) == 0
-    change(installation, request_id, status=Status.ACCEPTED)
+    change(installation, request_id, status=RequestStatus.ACCEPTED)
     assert due(installation) == ["ds_b"]
 
 
-@pytest.mark.parametrize("status", list(Status))
+@pytest.mark.parametrize("status", list(RequestStatus))
 @pytest.mark.parametrize("held_until", [None, DAY, -DAY])
 def test_the_queue_follows_the_request(
-    installation: Installation, wait: Wait, status: Status, held_until: datetime.timedelta | None
+    installation: Installation, wait: Wait, status: RequestStatus, held_until: datetime.timedelta | None
 ) -> None:
     """However a request is changed, its erasures stand in the queue as if they had been stored with it now."""
     _, request_id = wait()

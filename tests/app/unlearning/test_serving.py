@@ -12,8 +12,9 @@ from app.db import Actor
 from app.db.tables import DeletionRequest
 from app.installations import Installation
 from app.unlearning import serving
-from app.unlearning.serving import Refusal, Serving
+from app.unlearning.serving import Serving
 from lethe.contract.problems import VersionUnknown
+from lethe.contract.sets import ServingRefusal
 
 Make = Callable[..., dict[str, Any]]
 Ask = Callable[..., Serving]
@@ -44,7 +45,12 @@ def minutes_left(found: Serving) -> float:
 def test_nothing_is_served_before_the_first_version(ask: Ask, work: Work) -> None:
     """A model without a version is refused, to be asked again soon; its first version may be served for an hour."""
     found = ask()
-    assert (found.version, found.refusal, found.certified, found.valid_until) == (None, Refusal.NOT_LIVE, False, None)
+    assert (found.version, found.refusal, found.certified, found.valid_until) == (
+        None,
+        ServingRefusal.NOT_LIVE,
+        False,
+        None,
+    )
     assert found.retry_after_seconds
     work()
     found = ask()
@@ -68,7 +74,7 @@ def test_a_version_is_served_until_the_first_deadline_and_no_longer(
     assert 19 < minutes_left(found) <= 20
     due(installation, request, in_minutes=-1)
     found = ask()
-    assert (found.version, found.refusal, found.valid_until) == (1, Refusal.FORGETTING_OVERDUE, None)
+    assert (found.version, found.refusal, found.valid_until) == (1, ServingRefusal.FORGETTING_OVERDUE, None)
     assert (found.fresh_seconds, bool(found.retry_after_seconds)) == (0, True)
     work()
     found = ask()
@@ -91,7 +97,7 @@ def test_rows_that_are_gone_are_owed_until_a_version_lacks_them(
             one: serving.of_model(session, catalogue.get_model(session, one)).refusal
             for one in (model["id"], other["id"])
         }
-    assert sorted(found.values(), key=str) == sorted([None, Refusal.FORGETTING_OVERDUE], key=str)
+    assert sorted(found.values(), key=str) == sorted([None, ServingRefusal.FORGETTING_OVERDUE], key=str)
     work()
     assert ask().refusal is None
 
@@ -104,12 +110,12 @@ def test_what_is_not_accepted_is_not_owed(
     reviewed = forget("p1", identity_verified=False, submitted_at=LONG_AGO)
     assert reviewed["status"] == "in_review"
     cancelled = forget("p2", submitted_at=LONG_AGO)
-    assert ask().refusal is Refusal.FORGETTING_OVERDUE
+    assert ask().refusal is ServingRefusal.FORGETTING_OVERDUE
     assert gateway.post(f"/v1/deletion-requests/{cancelled['id']}/cancel").status_code == 200
     assert (ask().refusal, ask().certified) == (None, True)
     assert gateway.post(f"/v1/deletion-requests/{reviewed['id']}/approve").status_code == 200
     due(installation, reviewed, in_minutes=-1)
-    assert ask().refusal is Refusal.FORGETTING_OVERDUE
+    assert ask().refusal is ServingRefusal.FORGETTING_OVERDUE
 
 
 def test_a_version_that_was_superseded_is_not_served(
@@ -123,7 +129,7 @@ def test_a_version_that_was_superseded_is_not_served(
     work()
     for named in ({"number": 1}, {"weights_sha256": first.weights_sha256}):
         found = ask(**named)
-        assert found.refusal in (Refusal.SUPERSEDED, Refusal.WEIGHTS_DESTROYED)
+        assert found.refusal in (ServingRefusal.SUPERSEDED, ServingRefusal.WEIGHTS_DESTROYED)
         assert (found.version, found.certified, found.valid_until) == (1, False, None)
         assert found.retry_after_seconds is None
     assert ask(number=2).refusal is None

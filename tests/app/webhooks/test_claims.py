@@ -4,13 +4,13 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from random import Random
 
-from app.access.policy import Policy
 from app.db import Actor, now
 from app.db.tables import WebhookDelivery
 from app.installations import Installation
 from app.webhooks import claims, repository, service
 from app.webhooks.claims import Claimed
 from app.webhooks.sender import Outcome, Verdict
+from lethe.contract.policy import Policy
 from tests.app.webhooks.test_service import URL, asked, submit
 
 Deliveries = Callable[[], list[WebhookDelivery]]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from app.webhooks import schedule, signature
-from app.webhooks.payload import Event
+from lethe.contract.sets import WebhookEvent
 
 PAGE = (Path(__file__).parents[3] / "docs" / "webhooks.md").read_text()
 SECRET = signature.secret_from(bytes(range(32)))
@@ -46,7 +46,7 @@ def test_the_shell_of_the_page_makes_the_signature(tmp_path: Path) -> None:
 
 def test_the_page_names_every_event_and_pause() -> None:
     """All events are in the table, and the pauses are those of the schedule."""
-    for event in Event:
+    for event in WebhookEvent:
         assert event in PAGE or f"`.{event.partition('.')[2]}`" in PAGE
     units = {"s": 1, "min": 60, "h": 3600}
     [text] = re.findall(r"tried again after about (.*?), each", PAGE)

@@ -8,20 +8,20 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from app.access.policy import Policy
 from app.access.service import DEFAULT_TENANT
 from app.db import Actor, now
 from app.db.tables import AuditEntry, DeletionRequest, WebhookDelivery
 from app.deletion import review, settling
 from app.deletion import service as deletion
-from app.deletion.review import RejectionGround
 from app.deletion.service import Asked, Submitted
 from app.installations import Installation
 from app.operations import periodic_jobs
 from app.unlearning import queue
 from app.unlearning import service as unlearning
 from app.webhooks import repository, service
+from lethe.contract.policy import Policy
 from lethe.contract.problems import DeliveryUnknown
+from lethe.contract.sets import RejectionGround
 
 URL = "https://receiver.example/hook?token=t0ken"
 Deliveries = Callable[[], list[WebhookDelivery]]

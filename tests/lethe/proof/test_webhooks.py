@@ -6,8 +6,8 @@ import standardwebhooks
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from app.webhooks import signature
-from app.webhooks.signature import (
+from lethe.proof import webhooks as signature
+from lethe.proof.webhooks import (
     HeadersMalformed,
     SecretMalformed,
     SignatureWrong,

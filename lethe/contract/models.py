@@ -1,0 +1,352 @@
+"""Learn, watch, download, predict, relearn."""
+
+import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, FiniteFloat
+
+from lethe.contract.fields import (
+    Answer,
+    Body,
+    Name,
+    PageOut,
+    Paging,
+    Positive,
+    example,
+)
+from lethe.contract.guarantees import GuaranteeOut, TargetOut
+from lethe.contract.operation import Resource, of_one, of_two
+from lethe.contract.problems import (
+    AdaptiveBudgetSpent,
+    DatasetRetired,
+    DatasetUnknown,
+    EvaluationOverlaps,
+    IdempotencyConflict,
+    InputInvalid,
+    ModelInUse,
+    ModelNotLive,
+    ModelRetired,
+    ModelUnknown,
+    PreconditionFailed,
+    TargetTooWeak,
+    TargetUnreachable,
+    VersionUnknown,
+    WeightsDestroyed,
+)
+from lethe.contract.runs import AuditOut
+from lethe.contract.sets import Scope
+
+
+class TargetIn(Body):
+    epsilon: Positive = 1.0
+    delta: Annotated[float, Field(gt=0, lt=1)] | None = Field(None, description="Default: num_slots^-1.1.")
+
+
+class BatchingIn(Body):
+    max_requests: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = Field(
+        None, description="Run as soon as so many requests wait. Default: no limit but the time."
+    )
+    max_wait_seconds: Annotated[int, Field(ge=0, le=30 * 86400)] = Field(
+        0, description="Let a request wait so long for others, but never into the last week before it is due."
+    )
+
+
+class AuditIn(Body):
+    lanes: Annotated[int, Field(ge=0, le=4096, multiple_of=2)] = Field(
+        256, description="Coordinates with and without a canary that take part in every run; 0: no audit."
+    )
+    chains: Annotated[int, Field(ge=1, le=64)] = Field(
+        16, description="How many times as many an audit has that is asked for."
+    )
+
+
+class ModelIn(Body):
+    model_config = example(name="churn", dataset_id="ds_6f1c", l2=0.01, target={"epsilon": 1.0})
+
+    name: Name
+    dataset_id: str
+    objective: Literal["logistic_regression"] = "logistic_regression"
+    mechanism: Literal["langevin"] = "langevin"
+    l2: Positive | None = None
+    noise_scale: Positive | None = None
+    step_size: Positive | None = None
+    radius: Positive | None = None
+    learn_steps: Annotated[int, Field(ge=1)] | None = None
+    batch_size: Annotated[int, Field(ge=1)] | None = Field(None, description="Rows that a step reads, at least.")
+    cool_down: Annotated[int, Field(ge=1)] | None = Field(
+        None, description="The last steps of a run, over which the step size falls."
+    )
+    target: TargetIn = Field(default_factory=TargetIn)
+    evaluation_dataset_id: str | None = None
+    batching: BatchingIn = Field(default_factory=BatchingIn)
+    audit: AuditIn = Field(default_factory=AuditIn)
+
+
+class ProgressOut(Answer):
+    steps_done: int
+    steps_total: int
+
+
+class MechanismOut(Answer):
+    objective: str
+    num_slots: int
+    num_classes: int
+    l2: float
+    strong_convexity: float
+    smoothness: float
+    gradient_bound: float
+    step_size: float
+    contraction: float
+    noise_scale: float
+    step_variance: float
+    radius: float
+    grid: float
+    num_parameters: int
+    learn_steps: int
+    batch_size: int
+    num_batches: int
+    cool_down: int
+
+
+class BatchingOut(Answer):
+    max_requests: int | None
+    max_wait_seconds: int
+
+
+class AuditingOut(Answer):
+    lanes: int
+    chains: int
+    asked_at: datetime.datetime | None = Field(description="When an audit was asked for that is not done.")
+    last: AuditOut | None = Field(description="Of the last run that was audited.")
+    last_run_id: str | None
+
+
+class ModelOut(Answer):
+    id: str
+    name: str
+    dataset_id: str
+    evaluation_dataset_id: str | None
+    objective: str
+    status: str = Field(description="learning, live, unlearning, failed, cancelled or retired")
+    live_version: int | None
+    progress: ProgressOut | None
+    mechanism: MechanismOut
+    target: TargetOut
+    batching: BatchingOut
+    audit: AuditingOut
+    guarantee: list[GuaranteeOut] | None = Field(description="Of the live version, for everybody.")
+    metrics: dict[str, Any]
+    error_code: str | None
+    created_at: datetime.datetime
+    retired_at: datetime.datetime | None = Field(description="It learns and forgets no more.")
+    destroyed_at: datetime.datetime | None = Field(description="Nothing is left of the weights of what was retired.")
+
+
+class VersionOut(Answer):
+    model_id: str
+    number: int
+    status: str = Field(description="live, retired or destroyed")
+    run_id: str
+    weights_sha256: str
+    metrics: dict[str, Any]
+    published_at: datetime.datetime
+    destroyed_at: datetime.datetime | None
+
+
+class PredictionsIn(Body):
+    model_config = example(records=[{"age": 39, "work": "private"}])
+
+    records: Annotated[list[dict[str, Any] | list[FiniteFloat]], Field(min_length=1, max_length=10_000)]
+
+
+class PredictionOut(Answer):
+    label: str
+    probabilities: dict[str, float]
+
+
+class PredictionsOut(Answer):
+    version: int
+    predictions: list[PredictionOut]
+
+
+class ExportOut(Answer):
+    """Weights that were handed out."""
+
+    id: str
+    version: int
+    api_key_id: str
+    at: datetime.datetime
+
+
+class ExportsQuery(Paging):
+    version: Annotated[int | None, Field(ge=1, le=2**31 - 1)] = None
+
+
+_MODELS = Resource("Models", "/v1/models")
+
+CREATE = _MODELS.operation(
+    "create_model",
+    "POST",
+    scope=Scope.MODELS_WRITE,
+    takes=ModelIn,
+    gives=ModelOut,
+    status=202,
+    keyed=True,
+    problems=(
+        DatasetUnknown,
+        DatasetRetired,
+        AdaptiveBudgetSpent,
+        PreconditionFailed,
+        TargetUnreachable,
+        TargetTooWeak,
+        IdempotencyConflict,
+        EvaluationOverlaps,
+    ),
+    does="Freeze the model's mechanism and learn it in the background; `GET /models/{id}` shows the progress.",
+)
+LIST = _MODELS.operation(
+    "list_models",
+    "GET",
+    scope=Scope.MODELS_READ,
+    query=Paging,
+    gives=PageOut[ModelOut],
+    does="All models, newest first.",
+)
+GET = of_one(
+    _MODELS.operation(
+        "get_model",
+        "GET",
+        "/{model_id}",
+        scope=Scope.MODELS_READ,
+        gives=ModelOut,
+        problems=(ModelUnknown,),
+        does="How far the model is, what it guarantees, and how it was made to learn.",
+    )
+)
+AUDIT = of_one(
+    _MODELS.operation(
+        "audit",
+        "POST",
+        "/{model_id}/audit",
+        scope=Scope.MODELS_WRITE,
+        gives=ModelOut,
+        status=202,
+        keyed=True,
+        problems=(
+            ModelUnknown,
+            ModelNotLive,
+            ModelRetired,
+            PreconditionFailed,
+            IdempotencyConflict,
+        ),
+        does="Let many canaries be learned and forgotten by the model's mechanism, apart from its data and its "
+        "versions; the result is that of a run of kind `audit`, and the model's last audit.",
+    )
+)
+RELEARN = of_one(
+    _MODELS.operation(
+        "relearn",
+        "POST",
+        "/{model_id}/relearn",
+        scope=Scope.MODELS_WRITE,
+        gives=ModelOut,
+        status=202,
+        keyed=True,
+        problems=(
+            ModelUnknown,
+            ModelRetired,
+            IdempotencyConflict,
+        ),
+        does="Learn again from scratch on the data as they are now; the live version stays in service meanwhile.",
+    )
+)
+RETIRE = of_one(
+    _MODELS.operation(
+        "retire_model",
+        "DELETE",
+        "/{model_id}",
+        scope=Scope.MODELS_WRITE,
+        gives=ModelOut,
+        idempotent=True,
+        problems=(
+            ModelUnknown,
+            ModelInUse,
+        ),
+        does="Take a model out of service for good, and destroy its weights; 409 while requests wait for it. Its "
+        "versions, the copies that were handed out, its ledger and certificates stay. Doing it again changes "
+        "nothing.",
+    )
+)
+VERSIONS = of_one(
+    _MODELS.operation(
+        "list_versions",
+        "GET",
+        "/{model_id}/versions",
+        scope=Scope.MODELS_READ,
+        query=Paging,
+        gives=PageOut[VersionOut],
+        problems=(ModelUnknown,),
+        does="All versions of a model, newest first.",
+    )
+)
+VERSION = of_two(
+    _MODELS.operation(
+        "get_version",
+        "GET",
+        "/{model_id}/versions/{number}",
+        scope=Scope.MODELS_READ,
+        gives=VersionOut,
+        problems=(
+            ModelUnknown,
+            VersionUnknown,
+        ),
+        does="Whether a version is live, retired or destroyed, and the SHA-256 of its weights.",
+    )
+)
+WEIGHTS = of_two(
+    _MODELS.operation(
+        "get_weights",
+        "GET",
+        "/{model_id}/versions/{number}/weights",
+        scope=Scope.MODELS_READ,
+        gives=bytes,
+        problems=(
+            ModelUnknown,
+            VersionUnknown,
+            WeightsDestroyed,
+        ),
+        does="The live version as safetensors: one tensor `parameters`, a row per class (one row for two), bias "
+        "last. That it was handed out is noted: a copy outside is never unlearned.",
+    )
+)
+EXPORTS = of_one(
+    _MODELS.operation(
+        "list_exports",
+        "GET",
+        "/{model_id}/exports",
+        scope=Scope.MODELS_READ,
+        query=ExportsQuery,
+        gives=PageOut[ExportOut],
+        problems=(ModelUnknown,),
+        does="Who was handed which weights, and when, newest first.",
+    )
+)
+PREDICT = of_one(
+    _MODELS.operation(
+        "predict",
+        "POST",
+        "/{model_id}/predictions",
+        scope=Scope.MODELS_READ,
+        takes=PredictionsIn,
+        gives=PredictionsOut,
+        idempotent=True,
+        problems=(
+            ModelUnknown,
+            ModelNotLive,
+            ModelRetired,
+            InputInvalid,
+        ),
+        does="What the live version says about records: objects by column name, or vectors where the dataset has "
+        "no schema.",
+    )
+)

@@ -1,0 +1,45 @@
+"""What waits, what is late, and whether it gets done."""
+
+import datetime
+from typing import Literal
+
+from pydantic import Field
+
+from lethe.contract.fields import (
+    Answer,
+)
+from lethe.contract.operation import Resource
+from lethe.contract.sets import Scope
+
+
+class HostOut(Answer):
+    """A host whose workers share the data folder of the gateway."""
+
+    name: str
+    workers: Literal["alive", "silent"] = Field(description="silent: no sign of life for a minute")
+    seen_at: datetime.datetime
+
+
+class OverviewOut(Answer):
+    open: dict[str, int] = Field(description="How many requests of each status are not done.")
+    ended: dict[str, int] = Field(description="How many ended in each way, counted up to 10,000.")
+    at_risk: int = Field(description="Open requests due within LETHE_RISK_DAYS.")
+    overdue: int = Field(description="Open requests past their deadline.")
+    queue_age_seconds: float = Field(description="How long the oldest request has waited for a worker, or 0.")
+    running: int = Field(description="Runs under way.")
+    workers: str = Field(description="alive, silent (no sign of life for a minute) or failing (no run gets through)")
+    worker_seen_at: datetime.datetime | None = Field(description="The last sign of life of any worker.")
+    hosts: list[HostOut] = Field(description="Where workers that share the data folder gave signs of life in a week.")
+
+
+_OVERVIEW = Resource("Operations", "/v1")
+
+GET = _OVERVIEW.operation(
+    "get_overview",
+    "GET",
+    "/overview",
+    scope=Scope.ACCOUNTING_READ,
+    gives=OverviewOut,
+    does="How a tenant's requests stand, in numbers. Who may not learn whether anything is held could tell it "
+    "from them.",
+)
