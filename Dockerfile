@@ -25,12 +25,12 @@ RUN --mount=type=cache,target=/root/.cache/pip \
 
 FROM python AS wheel
 WORKDIR /src
-COPY pyproject.toml README.md ./
+COPY pyproject.toml README.md lethe_server.py ./
 COPY app app
 COPY lethe lethe
 COPY migrations migrations
 COPY worker worker
-RUN --mount=type=cache,target=/root/.cache/pip pip wheel --no-deps --wheel-dir /wheel .
+RUN --mount=type=cache,target=/root/.cache/pip pip wheel --no-deps --wheel-dir /wheel ./lethe .
 
 FROM python AS runtime
 RUN useradd --uid 10001 --user-group --no-create-home --home-dir /var/lib/lethe lethe \
@@ -42,6 +42,7 @@ COPY --chmod=0755 deploy/make-secrets /usr/local/bin/make-secrets
 ENV LETHE_DATA_DIR=/var/lib/lethe \
     LETHE_HOST=0.0.0.0 \
     NUMBA_CACHE_DIR=/tmp/numba \
+    PYTHONPATH=/opt/lethe/lib/python3.11/site-packages/lethe_server \
     PYTHONMALLOC=malloc \
     GLIBC_TUNABLES=glibc.malloc.perturb=165:glibc.malloc.tcache_count=0 \
     ARROW_DEFAULT_MEMORY_POOL=system

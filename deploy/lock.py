@@ -23,8 +23,14 @@ HEAD = """\
 
 def wanted(extras: list[str]) -> list[str]:
     """What the project asks for with these extras, torch replaced by what it asks for here."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    asked = [*project["dependencies"], *(one for extra in extras for one in project["optional-dependencies"][extra])]
+    server, sdk = (
+        tomllib.loads((ROOT / file).read_text())["project"] for file in ("pyproject.toml", "lethe/pyproject.toml")
+    )
+    asked = [*sdk["dependencies"], *server["dependencies"]]
+    asked += [one for extra in extras for one in server["optional-dependencies"][extra]]
+    for own in [one for one in asked if Requirement(one).name == "lethe"]:  # its wheel is built beside the server's
+        asked.remove(own)
+        asked += [one for extra in sorted(Requirement(own).extras) for one in sdk["optional-dependencies"][extra]]
     found = [one for one in asked if Requirement(one).name != "torch"]
     if len(found) < len(asked):
         of_torch = map(Requirement, importlib.metadata.requires("torch") or ())
