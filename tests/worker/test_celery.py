@@ -131,7 +131,7 @@ def test_request_completes(
     forget: Make,
     get: Get,
 ) -> None:
-    """The command of the README learns a model and completes a request when it hears the bell, without a sweeper."""
+    """A Celery worker learns a model and completes a request when it is notified, without a sweeper."""
     command = [sys.executable, "-m", "celery", "-A", "worker.celery_app", "worker", "--pool", "solo"]
     environment = processes.environment_of(settings.data_dir, broker_url=broker.url)
     with (
