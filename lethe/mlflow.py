@@ -139,12 +139,7 @@ def _proofs(client: Client, version: VersionOut, *, jwks: dict[str, Any] | None)
         verdict = verification.verify(mine[0].jws, keys)
         said = verdict.statement["model"]
         if (
-            said
-            != {
-                "id": version.model_id,
-                "version": version.number,
-                "weights_sha256": version.weights_sha256,
-            }
+            said != {"id": version.model_id, "version": version.number, "weights_sha256": version.weights_sha256}
             or verdict.statement["request"]["id"] != request_id
         ):
             raise CertificateInvalid(f"Certificate {mine[0].id} is not about this version.")
@@ -251,7 +246,7 @@ class _Registry:
         if left_behind:
             raise CopiesLeftBehind(
                 "The artifact store did not delete the weights of retired versions; delete them there. "
-                f"Runs: {', '.join(left_behind)}",
+                f"Runs: {', '.join(left_behind)}"
             )
         return destroyed
 

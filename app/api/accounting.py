@@ -34,10 +34,7 @@ from lethe.contract.accounting import (
 )
 from lethe.contract.fields import Paging
 from lethe.contract.guarantees import GuaranteeOut, TargetOut
-from lethe.contract.problems import (
-    LedgerCorrupt,
-    RequestUnknown,
-)
+from lethe.contract.problems import LedgerCorrupt, RequestUnknown
 from lethe.contract.sets import Scope
 from lethe.proof import accountant, guarantees
 from lethe.proof.accountant import Chain, Exposure
@@ -159,13 +156,7 @@ def get_dataset_account(call: Call, dataset_id: str, query: DatasetAccountQuery)
 
 
 def _budget(
-    session: Session,
-    model: Model,
-    exposed: Exposure,
-    *,
-    epsilon: float | None,
-    delta: float | None,
-    max_requests: int,
+    session: Session, model: Model, exposed: Exposure, *, epsilon: float | None, delta: float | None, max_requests: int
 ) -> ModelBudgetOut:
     plan, records = queue.next_run(session, model, max_requests=max_requests)
     waits = records > 0 or model.wanted is not None

@@ -22,12 +22,7 @@ from app.rows import schema as schemas
 from lethe.contract import additions as contract
 from lethe.contract.additions import AdditionOut, NewAdditionOut
 from lethe.contract.fields import PageOut, Paging
-from lethe.contract.problems import (
-    FieldError,
-    InputInvalid,
-    Problem,
-    SubjectSuppressed,
-)
+from lethe.contract.problems import FieldError, InputInvalid, Problem, SubjectSuppressed
 
 _FEW_ROWS = 20
 """One person more, of whom something is unknown, is no sign of a file that was written wrongly."""

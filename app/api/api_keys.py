@@ -46,12 +46,7 @@ def rotate_api_key(call: Call, key_id: str, body: RotationIn, response: Response
     key = access.new_key()
     with call.writing() as session:
         row = access.rotate_key(
-            session,
-            key_id,
-            by=call.caller,
-            key=key,
-            overlap_seconds=body.overlap_seconds,
-            expires_at=body.expires_at,
+            session, key_id, by=call.caller, key=key, overlap_seconds=body.overlap_seconds, expires_at=body.expires_at
         )
     return _new(row, key, response)
 

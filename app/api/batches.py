@@ -22,13 +22,7 @@ from app.access import idempotency
 from app.access.idempotency import Answer, Once
 from app.api import problems
 from app.api.calls import Call
-from app.api.deletion_requests import (
-    asked,
-    check_model_sought,
-    checked_statement,
-    subject_sought,
-    view_of,
-)
+from app.api.deletion_requests import asked, check_model_sought, checked_statement, subject_sought, view_of
 from app.api.gateway import serves
 from app.audit import access_events
 from app.db.tables import DeletionRequest
@@ -38,13 +32,7 @@ from app.deletion.service import Asked, Submitted
 from app.deletion.views import View
 from app.protocols import drp, opendsr
 from lethe.contract import batches as contract
-from lethe.contract.batches import (
-    MOST_AT_ONCE,
-    BatchIn,
-    BatchItemOut,
-    BatchOut,
-    BatchQuery,
-)
+from lethe.contract.batches import MOST_AT_ONCE, BatchIn, BatchItemOut, BatchOut, BatchQuery
 from lethe.contract.deletion_requests import DeletionRequestIn, RequestFilter
 from lethe.contract.problems import BatchRefused, FieldError, InputInvalid, Problem
 
@@ -189,11 +177,7 @@ def _answered(item: _Item, made: Submitted | Problem, view: View) -> BatchItemOu
         return _refused(item, made)
     request = made.request
     return BatchItemOut(
-        index=item.place,
-        line=item.line,
-        status=202,
-        id=request.id,
-        request_status=view.status(request),
+        index=item.place, line=item.line, status=202, id=request.id, request_status=view.status(request)
     )
 
 

@@ -87,13 +87,7 @@ def sweep_bound(call: Call, name: str, body: SweepIn) -> SweepOut:
     try:
         with work.within(_budget()):
             found = sweep(
-                bound,
-                body.params,
-                over=body.over,
-                low=body.low,
-                high=body.high,
-                points=body.points,
-                scale=body.scale,
+                bound, body.params, over=body.over, low=body.low, high=body.high, points=body.points, scale=body.scale
             )
     except PrivacyError as error:
         raise InputInvalid(str(error), [FieldError("over", str(error))]) from error

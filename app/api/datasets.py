@@ -26,21 +26,9 @@ from app.rows.encoding import Schema
 from app.rows.schema import parse_classes, parse_schema
 from app.unlearning import retirement
 from lethe.contract import datasets as contract
-from lethe.contract.datasets import (
-    AdaptiveBudgetOut,
-    DamageOut,
-    DatasetOut,
-    NewDatasetOut,
-    SubjectOut,
-)
+from lethe.contract.datasets import AdaptiveBudgetOut, DamageOut, DatasetOut, NewDatasetOut, SubjectOut
 from lethe.contract.fields import PageOut, Paging, Positive
-from lethe.contract.problems import (
-    FieldError,
-    InputInvalid,
-    Problem,
-    SchemaInvalid,
-    SubjectSuppressed,
-)
+from lethe.contract.problems import FieldError, InputInvalid, Problem, SchemaInvalid, SubjectSuppressed
 from lethe.proof.budget import Budget
 
 router = APIRouter(prefix="/datasets", tags=["Datasets"], route_class=uploads.SpooledRoute)

@@ -47,11 +47,7 @@ from lethe.contract.deletion_requests import (
     RequestEventOut,
 )
 from lethe.contract.fields import Moment, PageOut, Sha256
-from lethe.contract.problems import (
-    FieldError,
-    IdentityStatementInvalid,
-    InputInvalid,
-)
+from lethe.contract.problems import FieldError, IdentityStatementInvalid, InputInvalid
 from lethe.contract.sets import Scope
 from lethe.contract.subjects import SubjectIn
 
@@ -300,11 +296,7 @@ def checked_statement(call: Call, body: SubjectIn, token: str) -> Statement | Id
 
 
 def _shown(
-    session: Session,
-    call: Call,
-    intake: Intake,
-    request: DeletionRequest,
-    owed: Sequence[RequestModel] | None = None,
+    session: Session, call: Call, intake: Intake, request: DeletionRequest, owed: Sequence[RequestModel] | None = None
 ) -> DeletionRequestOut:
     """`owed`: what the request asks of models; None: it is looked up."""
     view = view_of(session, call)

@@ -38,16 +38,14 @@ _LEADS = {
         name: {"model_id": "$request.path.model_id", "number": "$response.body#/live_version"}
         for name in ("get_version", "get_weights")
     },
-    "add_records": {
-        "get_addition": {"dataset_id": "$request.path.dataset_id", "addition_id": "$response.body#/id"},
-    },
+    "add_records": {"get_addition": {"dataset_id": "$request.path.dataset_id", "addition_id": "$response.body#/id"}},
     "list_bounds": {"evaluate_bound": {"name": "$response.body#/items/0/name"}},
 }
 """What an answer leads to besides what the rule in `_link` finds."""
 
 _QUERIES = "A query parameter that a call below `/v1` does not know, or one that comes twice, is refused by name (422)."
 _LOCATION = {
-    "description": "Where it is. API keys, agents and identity issuers have no page there: lists show them, and "
+    "description": "Where it is. Agents and identity issuers have no page there: lists show them, and "
     "`DELETE` takes that path.",
     "required": True,
     "schema": {"type": "string", "pattern": "^/v1/"},

@@ -62,7 +62,5 @@ def _first_without(found: FirstWithout | None) -> FirstWithoutOut | None:
         return None
     version, certificate = found.version, found.certificate
     return FirstWithoutOut(
-        number=version.number,
-        published_at=version.published_at,
-        certificate_id=certificate.id if certificate else None,
+        number=version.number, published_at=version.published_at, certificate_id=certificate.id if certificate else None
     )

@@ -44,11 +44,7 @@ from lethe.contract.models import (
     ProgressOut,
     VersionOut,
 )
-from lethe.contract.problems import (
-    FieldError,
-    InputInvalid,
-    WeightsDestroyed,
-)
+from lethe.contract.problems import FieldError, InputInvalid, WeightsDestroyed
 from lethe.contract.runs import AuditOut
 
 router = APIRouter(prefix="/models", tags=["Models"])

@@ -68,9 +68,7 @@ def get_processor_certificate(signer: Signing) -> Response:
 @router.post("/requests/", status_code=201, response_class=Response)
 @router.post("/requests", status_code=201, response_class=Response)
 def create_subject_request(
-    call: Annotated[Call, call_with(Scope.REQUESTS_WRITE)],
-    signer: Signing,
-    body: Annotated[bytes, Depends(small_body)],
+    call: Annotated[Call, call_with(Scope.REQUESTS_WRITE)], signer: Signing, body: Annotated[bytes, Depends(small_body)]
 ) -> Response:
     """Ask for a person to be forgotten. The same request again is answered alike; another under its id is a 409."""
     asked = opendsr.read(body, identity_types=call.caller.policy.opendsr_identities, domain=signer.domain)

@@ -33,15 +33,12 @@ from lethe.contract.problems import (
 )
 
 MEDIA_TYPE = "application/problem+json"
+_MOST_FAULTS = 10
+"""Of a query: an answer does not grow with what was sent."""
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 
 
-_ANYWHERE: list[type[Problem]] = [
-    InputInvalid,
-    Unauthenticated,
-    ScopeMissing,
-    RateLimited,
-]
+_ANYWHERE: list[type[Problem]] = [InputInvalid, Unauthenticated, ScopeMissing, RateLimited]
 
 
 def status_of(error: type[Problem]) -> int:
@@ -103,9 +100,11 @@ def install(app: FastAPI) -> None:
         field = getattr(route, "body_field", None)
         body = None if field is None else field.field_info.annotation
         query = next((one.field_info.annotation for one in route.dependant.query_params), None)
+        found = faults(error, body, query=query)
+        of_query = [fault for fault in found if fault.path.startswith("query.")]
         found = [
             FieldError(fault.path.partition(".")[2] or fault.path, fault.message)
-            for fault in faults(error, body, query=query)
+            for fault in of_query[:_MOST_FAULTS] or found
         ]
         return problem(InputInvalid("The call does not have the form that the documentation asks for.", found))
 

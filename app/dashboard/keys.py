@@ -13,13 +13,12 @@ from app.dashboard.pages import ROOT
 from app.dashboard.request_context import Form, RequestContext, TheContext
 from app.dashboard.requests import checked, text
 from lethe.contract.api_keys import ApiKeyIn, ApiKeyOut, RotationIn
-from lethe.contract.problems import FieldError, InputInvalid, KeyUnknown, Problem
+from lethe.contract.problems import FieldError, InputInvalid, Problem
 from lethe.contract.sets import Scope
 
 router = pages.new_router()
 
 _PER_PAGE = 100
-_MOST = 500
 _MEANS = {
     Scope.REQUESTS_READ: "read deletion requests",
     Scope.REQUESTS_WRITE: "make deletion requests, and cancel them",
@@ -111,21 +110,9 @@ def _status(key: ApiKeyOut, now: datetime.datetime) -> str:
 
 def _one(context: RequestContext, key_id: str, error: Problem | None = None) -> Response:
     status = problems.status_of(type(error)) if error else 200
-    key = _key(context, key_id)
+    key = context.ask(api_keys.get_api_key, key_id=key_id)
     state = _status(key, datetime.datetime.now(datetime.UTC))
     return context.page("keys/one.html", status=status, key=key, state=state, overlaps=_OVERLAPS, error=error)
-
-
-def _key(context: RequestContext, key_id: str) -> ApiKeyOut:
-    """Raises `KeyUnknown`. The API lists keys, and shows none by itself."""
-    page = context.ask(api_keys.list_api_keys, limit=_MOST)
-    while True:
-        for key in page.items:
-            if key.id == key_id:
-                return key
-        if page.next_cursor is None:
-            raise KeyUnknown("There is no such key in this tenant.")
-        page = context.ask(api_keys.list_api_keys, limit=_MOST, cursor=page.next_cursor)
 
 
 def _list(

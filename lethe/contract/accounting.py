@@ -150,11 +150,7 @@ MODEL = of_one(
         scope=Scope.ACCOUNTING_READ,
         query=AccountQuery,
         gives=AccountOut,
-        problems=(
-            ModelUnknown,
-            ModelNotLive,
-            ModelRetired,
-        ),
+        problems=(ModelUnknown, ModelNotLive, ModelRetired),
         does="Where the live version stands, what forgetting one more record would take, and how many more "
         "versions a person who stays can feed before the `adaptive` guarantee exceeds a budget.",
     )
@@ -167,10 +163,7 @@ LEDGER = of_one(
         scope=Scope.ACCOUNTING_READ,
         query=Paging,
         gives=LedgerOut,
-        problems=(
-            ModelUnknown,
-            InputInvalid,
-        ),
+        problems=(ModelUnknown, InputInvalid),
         does="The hash-chained entries of a model, oldest first, so that they can be replayed as they come.",
     )
 )

@@ -4,11 +4,7 @@ import datetime
 
 from pydantic import Field
 
-from lethe.contract.fields import (
-    Answer,
-    PageOut,
-    Paging,
-)
+from lethe.contract.fields import Answer, PageOut, Paging
 from lethe.contract.operation import Resource, of_one, of_two
 from lethe.contract.problems import (
     AdditionUnknown,
@@ -88,10 +84,7 @@ ADDITION = of_two(
         "/additions/{addition_id}",
         scope=Scope.MODELS_READ,
         gives=AdditionOut,
-        problems=(
-            DatasetUnknown,
-            AdditionUnknown,
-        ),
+        problems=(DatasetUnknown, AdditionUnknown),
         does="Whether the rows have been written into their slots.",
     )
 )

@@ -5,19 +5,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from lethe.contract.fields import (
-    Answer,
-    Body,
-    Name,
-    PageOut,
-    Paging,
-)
+from lethe.contract.fields import Answer, Body, Name, PageOut, Paging
 from lethe.contract.operation import Resource, of_one
-from lethe.contract.problems import (
-    AgentExists,
-    AgentUnknown,
-    IdempotencyConflict,
-)
+from lethe.contract.problems import AgentExists, AgentUnknown, IdempotencyConflict
 from lethe.contract.sets import Scope
 
 AgentId = Annotated[str, Field(pattern="^[A-Za-z0-9_.-]{1,100}$")]
@@ -50,10 +40,7 @@ REGISTER = _AGENTS.operation(
     gives=AgentOut,
     status=201,
     keyed=True,
-    problems=(
-        AgentExists,
-        IdempotencyConflict,
-    ),
+    problems=(AgentExists, IdempotencyConflict),
     does="From here on the agent can ask for a token at `POST /drp/v1/agent/{agent-id}`.",
 )
 LIST = _AGENTS.operation(

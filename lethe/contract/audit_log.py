@@ -5,12 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from lethe.contract.fields import (
-    Answer,
-    PageOut,
-    Paging,
-    Text,
-)
+from lethe.contract.fields import Answer, PageOut, Paging, Text
 from lethe.contract.operation import Resource
 from lethe.contract.sets import Scope
 

@@ -97,11 +97,7 @@ EVALUATE = of_one(
         takes=BoundIn,
         gives=dict[str, Any],
         idempotent=True,
-        problems=(
-            BoundUnknown,
-            PreconditionFailed,
-            WorkExceeded,
-        ),
+        problems=(BoundUnknown, PreconditionFailed, WorkExceeded),
         does='Evaluate a theorem: infinity is "inf", and "1/n" stands for the reciprocal of the parameter n. What '
         "would take too much work is refused.",
     )

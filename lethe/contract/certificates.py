@@ -5,18 +5,10 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from lethe.contract.fields import (
-    Answer,
-    Body,
-    Positive,
-)
+from lethe.contract.fields import Answer, Body, Positive
 from lethe.contract.guarantees import GuaranteeOut, JointOut
 from lethe.contract.operation import Resource, of_one
-from lethe.contract.problems import (
-    CertificateBeyondLimits,
-    CertificateInvalid,
-    CertificateUnknown,
-)
+from lethe.contract.problems import CertificateBeyondLimits, CertificateInvalid, CertificateUnknown
 from lethe.contract.sets import Scope
 
 
@@ -80,17 +72,10 @@ VERIFY = _CERTIFICATES.operation(
     takes=CertificateIn,
     gives=CertificateVerdictOut,
     idempotent=True,
-    problems=(
-        CertificateInvalid,
-        CertificateBeyondLimits,
-    ),
+    problems=(CertificateInvalid, CertificateBeyondLimits),
     does="Check the signature against this installation's key and recompute every number from the statement "
     "alone. With limits, a certificate that guarantees less of forgetting is refused too.",
 )
 PUBLIC_KEYS = Resource("Operations", "/.well-known/jwks.json").operation(
-    "jwks",
-    "GET",
-    scope=None,
-    gives=dict[str, Any],
-    does="The public keys that certificates are verified with.",
+    "jwks", "GET", scope=None, gives=dict[str, Any], does="The public keys that certificates are verified with."
 )

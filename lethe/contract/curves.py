@@ -5,17 +5,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-from lethe.contract.fields import (
-    Answer,
-    PageOut,
-    Paging,
-)
+from lethe.contract.fields import Answer, PageOut, Paging
 from lethe.contract.guarantees import GuaranteeOut, TargetOut
 from lethe.contract.operation import Resource, of_one
-from lethe.contract.problems import (
-    InputInvalid,
-    ModelUnknown,
-)
+from lethe.contract.problems import InputInvalid, ModelUnknown
 from lethe.contract.sets import Scope
 
 
@@ -83,10 +76,7 @@ TRAJECTORY = of_one(
         scope=Scope.ACCOUNTING_READ,
         query=TrajectoryQuery,
         gives=TrajectoryOut,
-        problems=(
-            ModelUnknown,
-            InputInvalid,
-        ),
+        problems=(ModelUnknown, InputInvalid),
         does="Influence and epsilon after each step of learning and of every deletion since, with its release, "
         "from the ledger alone: what a certificate would say had the run been planned to end there. At most "
         "`points` of each run, closest where they change most, and 10,000 in all; newest run first.",

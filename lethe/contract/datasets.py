@@ -5,11 +5,7 @@ from typing import Any
 
 from pydantic import Field
 
-from lethe.contract.fields import (
-    Answer,
-    PageOut,
-    Paging,
-)
+from lethe.contract.fields import Answer, PageOut, Paging
 from lethe.contract.operation import Resource, of_one, of_two
 from lethe.contract.problems import (
     DatasetBusy,
@@ -81,14 +77,7 @@ UPLOAD = _DATASETS.operation(
     gives=NewDatasetOut,
     status=201,
     keyed=True,
-    problems=(
-        UploadTooLarge,
-        IdempotencyConflict,
-        SubjectSuppressed,
-        SchemaInvalid,
-        RowInvalid,
-        DatasetUnusable,
-    ),
+    problems=(UploadTooLarge, IdempotencyConflict, SubjectSuppressed, SchemaInvalid, RowInvalid, DatasetUnusable),
     does="Encode the rows by the public schema alone, scale each to norm <= 1, and keep nothing else of the file.",
 )
 LIST = _DATASETS.operation(
@@ -117,10 +106,7 @@ RECHECK = of_one(
         "/{dataset_id}/recheck",
         scope=Scope.ADMIN,
         gives=DatasetOut,
-        problems=(
-            DatasetUnknown,
-            DatasetBusy,
-        ),
+        problems=(DatasetUnknown, DatasetBusy),
         does="Open everything that is stored of a dataset, once the right files were put back: if nothing is "
         "damaged any more, runs go on; else `damage` says what is. Takes as long as reading the rows takes. "
         "The audit log says who asked.",
@@ -134,10 +120,7 @@ RETIRE = of_one(
         scope=Scope.MODELS_WRITE,
         gives=DatasetOut,
         idempotent=True,
-        problems=(
-            DatasetUnknown,
-            DatasetInUse,
-        ),
+        problems=(DatasetUnknown, DatasetInUse),
         does="Let go of a dataset, and destroy its rows and whose they were; 409 while a model uses it, or "
         "requests wait to have rows of it erased. Doing it again changes nothing.",
     )
@@ -149,11 +132,7 @@ SUBJECT = of_two(
         "/{dataset_id}/subjects/{subject_id}",
         scope=Scope.ADMIN,
         gives=SubjectOut,
-        problems=(
-            DatasetUnknown,
-            SubjectUnknown,
-            DatasetDamaged,
-        ),
+        problems=(DatasetUnknown, SubjectUnknown, DatasetDamaged),
         does="How many rows are held about a person; for admins, because it tells who is in the data. The audit "
         "log says that somebody looked, not at whom.",
     )

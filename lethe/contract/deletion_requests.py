@@ -6,19 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field, Strict
 
 from lethe.contract.certificates import CertificatesOut
-from lethe.contract.fields import (
-    Answer,
-    Body,
-    Explanation,
-    Moment,
-    Name,
-    PageOut,
-    Paging,
-    Query,
-    Sha256,
-    Text,
-    example,
-)
+from lethe.contract.fields import Answer, Body, Explanation, Moment, Name, PageOut, Paging, Query, Sha256, Text, example
 from lethe.contract.operation import Resource, of_one
 from lethe.contract.problems import (
     AlreadyExtended,
@@ -258,10 +246,7 @@ CANCEL = of_one(
         "/{request_id}/cancel",
         scope=Scope.REQUESTS_WRITE,
         gives=DeletionRequestOut,
-        problems=(
-            RequestUnknown,
-            TransitionForbidden,
-        ),
+        problems=(RequestUnknown, TransitionForbidden),
         does="Withdraw a request: in review, in its grace time, and after it until a worker has taken it. Callers "
         "who may not learn whether anything is held get 409 as soon as the grace time is over.",
     )
@@ -274,10 +259,7 @@ APPROVE = of_one(
         scope=Scope.ADMIN,
         gives=DeletionRequestOut,
         idempotent=True,
-        problems=(
-            RequestUnknown,
-            TransitionForbidden,
-        ),
+        problems=(RequestUnknown, TransitionForbidden),
         does="Accept a request that is in review; one that was accepted before stays as it is.",
     )
 )
@@ -290,10 +272,7 @@ REJECT = of_one(
         takes=RejectionIn,
         gives=DeletionRequestOut,
         idempotent=True,
-        problems=(
-            RequestUnknown,
-            TransitionForbidden,
-        ),
+        problems=(RequestUnknown, TransitionForbidden),
         does="Refuse to forget, in review or before a worker has taken the request; twice on one ground is once.",
     )
 )
@@ -305,13 +284,7 @@ EXTEND = of_one(
         scope=Scope.ADMIN,
         takes=ExtensionIn,
         gives=DeletionRequestOut,
-        problems=(
-            RequestUnknown,
-            TransitionForbidden,
-            AlreadyExtended,
-            ExtensionTooLate,
-            ExtensionNotProvided,
-        ),
+        problems=(RequestUnknown, TransitionForbidden, AlreadyExtended, ExtensionTooLate, ExtensionNotProvided),
         does="Extend the deadline as the regulation allows, once, before it has passed.",
     )
 )
@@ -324,11 +297,7 @@ PAUSE = of_one(
         takes=PauseIn,
         gives=DeletionRequestOut,
         idempotent=True,
-        problems=(
-            RequestUnknown,
-            TransitionForbidden,
-            ClockRunsOn,
-        ),
+        problems=(RequestUnknown, TransitionForbidden, ClockRunsOn),
         does="Stop the clock of a request in review while the person's identity is being established.",
     )
 )
@@ -340,10 +309,7 @@ RESUME = of_one(
         scope=Scope.ADMIN,
         gives=DeletionRequestOut,
         idempotent=True,
-        problems=(
-            RequestUnknown,
-            TransitionForbidden,
-        ),
+        problems=(RequestUnknown, TransitionForbidden),
         does="Let a paused clock run again.",
     )
 )

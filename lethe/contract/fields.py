@@ -55,7 +55,7 @@ class Paging(Query):
 class Answer(BaseModel):
     """JSON that is answered, frozen. A field that a newer gateway adds is ignored, one that is missing is refused."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, populate_by_name=True)
 
 
 class PageOut(Answer, Generic[T]):

@@ -5,18 +5,9 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from lethe.contract.fields import (
-    Body,
-    PageOut,
-    Paging,
-    Text,
-)
+from lethe.contract.fields import Body, PageOut, Paging, Text
 from lethe.contract.operation import Resource, of_one
-from lethe.contract.problems import (
-    IdempotencyConflict,
-    IssuerExists,
-    IssuerUnknown,
-)
+from lethe.contract.problems import IdempotencyConflict, IssuerExists, IssuerUnknown
 from lethe.contract.sets import Scope
 
 _LongText = Annotated[Text, Field(min_length=1, max_length=500)]
@@ -43,10 +34,7 @@ CREATE = _IDENTITY_ISSUERS.operation(
     gives=IdentityIssuerOut,
     status=201,
     keyed=True,
-    problems=(
-        IdempotencyConflict,
-        IssuerExists,
-    ),
+    problems=(IdempotencyConflict, IssuerExists),
     does="Believe what this issuer signs about the subjects of deletion requests.",
 )
 LIST = _IDENTITY_ISSUERS.operation(

@@ -5,12 +5,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field, Strict
 
-from lethe.contract.fields import (
-    Answer,
-    Body,
-    Query,
-    is_written_out,
-)
+from lethe.contract.fields import Answer, Body, Query, is_written_out
 from lethe.contract.operation import Resource
 from lethe.contract.sets import LeavingReason, Scope
 

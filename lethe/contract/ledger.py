@@ -4,9 +4,7 @@ import datetime
 
 from pydantic import Field
 
-from lethe.contract.fields import (
-    Answer,
-)
+from lethe.contract.fields import Answer
 from lethe.contract.operation import Resource
 from lethe.contract.problems import LedgerCorrupt
 from lethe.contract.sets import Scope

@@ -5,15 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, FiniteFloat
 
-from lethe.contract.fields import (
-    Answer,
-    Body,
-    Name,
-    PageOut,
-    Paging,
-    Positive,
-    example,
-)
+from lethe.contract.fields import Answer, Body, Name, PageOut, Paging, Positive, example
 from lethe.contract.guarantees import GuaranteeOut, TargetOut
 from lethe.contract.operation import Resource, of_one, of_two
 from lethe.contract.problems import (
@@ -232,13 +224,7 @@ AUDIT = of_one(
         gives=ModelOut,
         status=202,
         keyed=True,
-        problems=(
-            ModelUnknown,
-            ModelNotLive,
-            ModelRetired,
-            PreconditionFailed,
-            IdempotencyConflict,
-        ),
+        problems=(ModelUnknown, ModelNotLive, ModelRetired, PreconditionFailed, IdempotencyConflict),
         does="Let many canaries be learned and forgotten by the model's mechanism, apart from its data and its "
         "versions; the result is that of a run of kind `audit`, and the model's last audit.",
     )
@@ -252,11 +238,7 @@ RELEARN = of_one(
         gives=ModelOut,
         status=202,
         keyed=True,
-        problems=(
-            ModelUnknown,
-            ModelRetired,
-            IdempotencyConflict,
-        ),
+        problems=(ModelUnknown, ModelRetired, IdempotencyConflict),
         does="Learn again from scratch on the data as they are now; the live version stays in service meanwhile.",
     )
 )
@@ -268,10 +250,7 @@ RETIRE = of_one(
         scope=Scope.MODELS_WRITE,
         gives=ModelOut,
         idempotent=True,
-        problems=(
-            ModelUnknown,
-            ModelInUse,
-        ),
+        problems=(ModelUnknown, ModelInUse),
         does="Take a model out of service for good, and destroy its weights; 409 while requests wait for it. Its "
         "versions, the copies that were handed out, its ledger and certificates stay. Doing it again changes "
         "nothing.",
@@ -296,10 +275,7 @@ VERSION = of_two(
         "/{model_id}/versions/{number}",
         scope=Scope.MODELS_READ,
         gives=VersionOut,
-        problems=(
-            ModelUnknown,
-            VersionUnknown,
-        ),
+        problems=(ModelUnknown, VersionUnknown),
         does="Whether a version is live, retired or destroyed, and the SHA-256 of its weights.",
     )
 )
@@ -310,11 +286,7 @@ WEIGHTS = of_two(
         "/{model_id}/versions/{number}/weights",
         scope=Scope.MODELS_READ,
         gives=bytes,
-        problems=(
-            ModelUnknown,
-            VersionUnknown,
-            WeightsDestroyed,
-        ),
+        problems=(ModelUnknown, VersionUnknown, WeightsDestroyed),
         does="The live version as safetensors: one tensor `parameters`, a row per class (one row for two), bias "
         "last. That it was handed out is noted: a copy outside is never unlearned.",
     )
@@ -340,12 +312,7 @@ PREDICT = of_one(
         takes=PredictionsIn,
         gives=PredictionsOut,
         idempotent=True,
-        problems=(
-            ModelUnknown,
-            ModelNotLive,
-            ModelRetired,
-            InputInvalid,
-        ),
+        problems=(ModelUnknown, ModelNotLive, ModelRetired, InputInvalid),
         does="What the live version says about records: objects by column name, or vectors where the dataset has "
         "no schema.",
     )

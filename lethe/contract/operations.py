@@ -4,9 +4,7 @@ import datetime
 
 from pydantic import Field
 
-from lethe.contract.fields import (
-    Answer,
-)
+from lethe.contract.fields import Answer
 
 
 class HealthOut(Answer):

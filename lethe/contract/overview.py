@@ -5,9 +5,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from lethe.contract.fields import (
-    Answer,
-)
+from lethe.contract.fields import Answer
 from lethe.contract.operation import Resource
 from lethe.contract.sets import Scope
 

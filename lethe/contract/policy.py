@@ -65,8 +65,7 @@ class Policy(_Frozen):
         "null: for good.",
     )
     max_epsilon: Annotated[float, Field(gt=0, allow_inf_nan=False)] = Field(
-        8.0,
-        description="No model may have a weaker target. Certificates of models beyond 8 say that this was widened.",
+        8.0, description="No model may have a weaker target. Certificates of models beyond 8 say that this was widened."
     )
     max_delta: Annotated[float, Field(gt=0, lt=1)] | None = Field(
         None,
@@ -75,8 +74,7 @@ class Policy(_Frozen):
     )
     time_zone: Annotated[str, AfterValidator(_zone)] = "UTC"
     regulations: dict[Annotated[str, Field(pattern="^[a-z][a-z0-9_]{1,30}$")], TimeLimit] = Field(
-        default_factory=dict,
-        description="Further regulations by name, or limits of one's own for gdpr, ccpa, other.",
+        default_factory=dict, description="Further regulations by name, or limits of one's own for gdpr, ccpa, other."
     )
     subject_rule: SubjectRule = Field(
         "text",

@@ -113,11 +113,7 @@ PREVIEW = _PREVIEWS.operation(
     takes=PreviewIn,
     gives=PreviewOut,
     idempotent=True,
-    problems=(
-        ModelUnknown,
-        ModelNotLive,
-        ModelRetired,
-    ),
+    problems=(ModelUnknown, ModelNotLive, ModelRetired),
     does="What forgetting `num_records` more would take, to the model's target or another, or what so many "
     "steps would reach, and what else could be done; nothing is changed.",
 )
@@ -129,11 +125,7 @@ RIVALS = of_one(
         scope=Scope.ACCOUNTING_READ,
         query=RivalsQuery,
         gives=RivalsOut,
-        problems=(
-            ModelUnknown,
-            ModelNotLive,
-            ModelRetired,
-        ),
+        problems=(ModelUnknown, ModelNotLive, ModelRetired),
         does="The steps that other published guarantees need for the same request on this model's problem and "
         "noise, each at its best, with what its epsilon means; or which of its preconditions fails.",
     )

@@ -49,12 +49,16 @@ class Unavailable(Problem):
 class Refused(Problem):
     """The gateway will not do it: the same call will be refused again."""
 
+    code = "refused"
+    title = "The call is refused"
     status = 400
 
 
 class NotAllowed(Refused):
     """The API key is not valid, or may not do this."""
 
+    code = "not_allowed"
+    title = "The caller may not do this"
     status = 403
 
 
@@ -77,12 +81,16 @@ class Conflict(Refused):
 class Gone(Refused):
     """It was destroyed."""
 
+    code = "gone"
+    title = "It was destroyed"
     status = 410
 
 
 class Malformed(Refused):
     """What was sent is not what the call takes; `errors` says where."""
 
+    code = "malformed"
+    title = "The call is malformed"
     status = 422
 
 

@@ -5,16 +5,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from lethe.contract.fields import (
-    Answer,
-    Query,
-    Sha256,
-)
+from lethe.contract.fields import Answer, Query, Sha256
 from lethe.contract.operation import Resource, of_one
-from lethe.contract.problems import (
-    ModelUnknown,
-    VersionUnknown,
-)
+from lethe.contract.problems import ModelUnknown, VersionUnknown
 from lethe.contract.sets import Scope
 
 
@@ -47,10 +40,7 @@ SERVING = of_one(
         scope=Scope.MODELS_READ,
         query=ServingQuery,
         gives=ServingOut,
-        problems=(
-            ModelUnknown,
-            VersionUnknown,
-        ),
+        problems=(ModelUnknown, VersionUnknown),
         does="Whether the live version may be served now, or the one that is named; nothing here is about a person.",
     )
 )

@@ -4,20 +4,10 @@ import datetime
 
 from pydantic import Field
 
-from lethe.contract.fields import (
-    Answer,
-    Body,
-    Name,
-    PageOut,
-    Paging,
-)
+from lethe.contract.fields import Answer, Body, Name, PageOut, Paging
 from lethe.contract.operation import Resource, of_one
 from lethe.contract.policy import Policy
-from lethe.contract.problems import (
-    SubjectRuleFixed,
-    TenantExists,
-    TenantUnknown,
-)
+from lethe.contract.problems import SubjectRuleFixed, TenantExists, TenantUnknown
 from lethe.contract.sets import Scope
 
 
@@ -76,12 +66,7 @@ GET = of_one(
     )
 )
 OWN = _TENANTS.operation(
-    "get_own_tenant",
-    "GET",
-    "/tenant",
-    scope=Scope.ADMIN,
-    gives=TenantOut,
-    does="The tenant of this key.",
+    "get_own_tenant", "GET", "/tenant", scope=Scope.ADMIN, gives=TenantOut, does="The tenant of this key."
 )
 CHANGE_OWN = _TENANTS.operation(
     "change_own_tenant",

@@ -5,18 +5,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from lethe.contract.fields import (
-    Answer,
-    Body,
-    PageOut,
-    Paging,
-    Text,
-)
+from lethe.contract.fields import Answer, Body, PageOut, Paging, Text
 from lethe.contract.operation import Resource, of_one
-from lethe.contract.problems import (
-    DeliveryUnknown,
-    SecretNotPresent,
-)
+from lethe.contract.problems import DeliveryUnknown, SecretNotPresent
 from lethe.contract.sets import DeliveryStatus, Scope
 
 

@@ -3,6 +3,7 @@ import re
 import pytest
 
 from app import errors
+from lethe.contract import problems
 from lethe.contract.problems import FieldError, Problem
 
 
@@ -27,12 +28,14 @@ def test_codes_are_the_names_of_their_conditions() -> None:
 
 @pytest.mark.parametrize("condition", conditions())
 def test_a_condition_carries_what_is_said_about_it(condition: type[Problem]) -> None:
-    """A condition has a detail for people, which is its text, and the places at fault."""
+    """A condition has a detail for people and the places at fault; its text is all of that, after its code."""
     faults = [FieldError("a.b", "expected a number")]
     error = condition("Do something else.", faults)
-    assert (str(error), error.detail, error.errors) == ("Do something else.", "Do something else.", tuple(faults))
+    assert (error.detail, error.errors) == ("Do something else.", tuple(faults))
+    assert str(error) == f"{condition.code}: Do something else.; a.b: expected a number"
 
 
 def test_all_conditions_are_declared_in_one_place() -> None:
-    """Conditions live in `app.errors` and nowhere else."""
-    assert {condition.__module__ for condition in conditions()} == {errors.__name__}
+    """Conditions that callers see live in the contract, those inside the server in `app.errors`, and nowhere else."""
+    declared = {condition.__module__ for condition in conditions()}
+    assert declared - {"lethe.errors", "lethe.mlflow"} == {errors.__name__, problems.__name__}

@@ -2,8 +2,8 @@ import datetime
 
 import pytest
 
-from lethe.proof import webhooks as signature
 from lethe import webhooks
+from lethe.proof import webhooks as signature
 
 
 def test_a_receiver_believes_what_was_signed_and_nothing_else() -> None:

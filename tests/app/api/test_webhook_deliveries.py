@@ -11,8 +11,8 @@ from fastapi.testclient import TestClient
 from app.config import Settings
 from app.db.tables import AuditEntry, WebhookDelivery
 from app.installations import Installation
-from lethe.proof import webhooks as signature
 from lethe.contract.sets import Scope
+from lethe.proof import webhooks as signature
 from tests.app.webhooks import servers
 from tests.app.webhooks.servers import serving
 from tests.faults.processes import wait_until
