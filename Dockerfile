@@ -43,7 +43,7 @@ ENV LETHE_DATA_DIR=/var/lib/lethe \
     LETHE_HOST=0.0.0.0 \
     NUMBA_CACHE_DIR=/tmp/numba \
     PYTHONPATH=/opt/lethe/lib/python3.11/site-packages/lethe_server \
-    PYTHONMALLOC=malloc \
+    PYTHONMALLOC=malloc_debug \
     GLIBC_TUNABLES=glibc.malloc.perturb=165:glibc.malloc.tcache_count=0 \
     ARROW_DEFAULT_MEMORY_POOL=system
 WORKDIR /var/lib/lethe

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from app import telemetry
 
 OVERWRITING = {
-    "PYTHONMALLOC": "malloc",  # Python's own allocator overwrites nothing
+    "PYTHONMALLOC": "malloc_debug",  # glibc leaves a small chunk's last eight bytes, where a float has its number
     "GLIBC_TUNABLES": "glibc.malloc.perturb=165:glibc.malloc.tcache_count=0",  # what is in a thread's cache is not
     "ARROW_DEFAULT_MEMORY_POOL": "system",  # nor does Arrow's
 }
@@ -29,10 +29,6 @@ _MLOCK_ONFAULT = 1
 _MCL_CURRENT, _MCL_FUTURE, _MCL_ONFAULT = 1, 2, 4
 _SMALL, _KEPT = 1024, 7
 """numpy keeps the memory of arrays of fewer bytes when they are freed, seven of each size, for the next such arrays."""
-_CHUNKS, _BYTES_HEAD = range(40, 128, 16), 33
-"""glibc keeps small chunks for what asks next for as much, and of those that it overwrites it leaves the last eight
-bytes: the number of a float (24 bytes), or the end of what is as large as one of these."""
-_FLOATS_AT_ONCE, _CHUNKS_AT_ONCE = 2**16, 2**12
 _NOT_OVERWRITTEN = "People's data may stay in memory that was freed: this takes Linux with glibc as the allocator."
 _NOT_LOCKED = "The memory may be swapped out: allow it to be locked (ulimit -l unlimited), encrypt swap or turn it off."
 
@@ -76,9 +72,6 @@ def forget() -> None:
     gc.collect()
     for size in range(1, _SMALL):
         _ = [np.zeros(size, np.uint8) for _ in range(_KEPT)]
-    _ = [float(number) for number in range(_FLOATS_AT_ONCE)]
-    for size in _CHUNKS:
-        _ = [bytes(size - _BYTES_HEAD) for _ in range(_CHUNKS_AT_ONCE)]
     ctypes.CDLL(None).getpid(_Room())  # called with so many zeros, which it does not look at
 
 
@@ -92,12 +85,12 @@ def lock(memory: npt.NDArray[np.uint8]) -> bool:
 
 
 def overwrites_freed_memory() -> bool:
-    """Whether this process does, as far as can be seen: some values are freed, and looked for where they were."""
-    needle = os.urandom(16)
-    freed = [needle * 4 + number.to_bytes(4) for number in range(100)]
-    places, size = [id(value) for value in freed], sys.getsizeof(freed[0])
+    """Tell whether this process does, as far as can be seen: values are freed, and looked for where they were."""
+    needle = os.urandom(7)  # with the zero after it, the last eight bytes of a chunk
+    freed = [bytes(length) + needle for length in range(8, 264)]
+    places = [(id(value), sys.getsizeof(value)) for value in freed]
     freed.clear()
-    return not any(needle in ctypes.string_at(place, size) for place in places)
+    return not any(needle in ctypes.string_at(place, size) for place, size in places)
 
 
 def _may_lock_all() -> bool:

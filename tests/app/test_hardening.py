@@ -79,6 +79,13 @@ def test_what_else_is_set_of_the_allocator_stays() -> None:
     assert tunables == f"{given['GLIBC_TUNABLES']}:{hardening.OVERWRITING['GLIBC_TUNABLES']}"
 
 
+def test_an_allocator_that_leaves_the_last_bytes_is_replaced() -> None:
+    """A program whose allocator overwrites all but the end of what it frees, as glibc alone does, starts again."""
+    given = hardening.OVERWRITING | {"PYTHONMALLOC": "malloc"}
+    first, second, _ = _run("-c", BEGIN, **given).stdout.splitlines()
+    assert (first.split()[1], second.split()[1]) == ("False", "True")
+
+
 def test_an_allocator_that_cannot_be_told_is_reported() -> None:
     """A program that still does not overwrite what it frees, having started again, says so and goes on."""
     done = _run("-E", "-c", f"import sys; sys.path.insert(0, {str(Path(hardening.__file__).parents[1])!r})\n" + BEGIN)

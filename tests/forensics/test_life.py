@@ -3,11 +3,10 @@
 import contextlib
 import json
 import os
-import re
 import socket
 import sys
 import urllib.parse
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -256,21 +255,6 @@ def _listed(residue: Residue) -> list[str]:
     return [f"{place}: {', '.join(sorted(found)[:9])}" for place, found in residue.items()]
 
 
-def _but_lone_numbers(residue: Residue) -> Residue:
-    """Without what sharp-edges.md admits: in the heap of a process that serves, three numbers of rows at most, each by
-    itself."""
-    return {place: found for place, found in residue.items() if not (_serves(place) and _are_lone_numbers(found))}
-
-
-def _serves(place: str) -> bool:
-    return place.startswith("[heap] of process") and place.endswith("lethe serve)")
-
-
-def _are_lone_numbers(found: Iterable[str]) -> bool:
-    names = list(found)
-    return len(names) <= 3 and all(re.fullmatch(r"row \d+ column \d+, <f8", name) for name in names)
-
-
 def _assert_present(residue: Residue) -> None:
     """The person's rows are in the sealed blocks of the datasets, encoded, and nothing of them is anywhere in the
     clear. Their labels are among those of others, one by one."""
@@ -324,7 +308,7 @@ def test_nothing_is_left(life: Life) -> None:
 
     computed = captured.patterns(installation.noted().iterdir(), but=life.live_weights())
     everything = Finder(finder.patterns | weights | computed)
-    assert _listed(_but_lone_numbers(installation.examine(everything, live=MAY_READ_MEMORY))) == []
+    assert _listed(installation.examine(everything, live=MAY_READ_MEMORY)) == []
     for service in installation.services.values():
         service.stop()
     assert _listed(installation.examine_disks(everything)) == []
