@@ -1,7 +1,7 @@
 """One installation of Lethe, opened: its database, its keys, its rows and its weights."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,13 +51,20 @@ class Installation:
 
 @contextmanager
 def opened(
-    settings: Settings, *, read_only: bool = False, patience_seconds: float = 2.0, unfinished: bool = False
+    settings: Settings,
+    *,
+    read_only: bool = False,
+    patience_seconds: float = 2.0,
+    unfinished: bool = False,
+    again: bool = False,
 ) -> Iterator[Installation]:
     """Open the stores that `settings` name; the database, which may be `read_only`, must have been set up.
 
     `patience_seconds`: how long whoever needs the database waits for a server that is away. `unfinished`: for whoever
-    restores it. Raises `RestoreUnfinished` for anybody else, `InstallationMismatch` where keys, stores and database are
-    not of one installation, `FolderExposed`; sessions that begin later raise `InstallationMismatch` too.
+    restores it. `again`: for a process that has opened it before, which may go on while a newer release migrates the
+    database. Raises `DatabaseUnreadable` for a schema that this release does not know, `RestoreUnfinished` for anybody
+    who does not restore, `InstallationMismatch` where keys, stores and database are not of one installation,
+    `FolderExposed`; sessions that begin later raise `InstallationMismatch` too.
     """
     if not unfinished:
         _check_finished(settings)
@@ -72,6 +79,9 @@ def opened(
         patience_seconds=patience_seconds,
     )
     try:
+        if not again:
+            with suppress(sa.exc.OperationalError, sa.exc.TimeoutError), database.looking() as connection:
+                migrate.schema_there(connection)  # whoever goes on without a database learns later
         if not unfinished:
             guard = _guard(settings, database, keys, partly=read_only)
             guard.start()

@@ -17,7 +17,7 @@ def work() -> None:
     from worker import runner
 
     try:
-        with installations.opened(settings, patience_seconds=30.0) as installation:
+        with installations.opened(settings, patience_seconds=30.0, again=True) as installation:
             runner.destroy_unneeded(installation)
             while not stopping.is_set() and runner.run_next(
                 installation, worker=f"{socket.gethostname()}:{os.getpid()}"

@@ -181,10 +181,12 @@ def _remembered(settings: Settings, log: str) -> "list[Checkpoint]":
 def _reading(settings: Settings) -> "Iterator[Session]":
     from sqlalchemy.exc import OperationalError
 
-    from app.db import Database
+    from app.db import Database, migrate
 
     database = Database(settings.resolved_database_url(), read_only=True)
     try:
+        with database.looking() as connection:
+            migrate.schema_there(connection)
         with database.reading() as session:
             yield session
     except OperationalError as error:

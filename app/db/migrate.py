@@ -35,8 +35,13 @@ def _config(connection: sa.Connection | None = None) -> Config:
 def schema(engine: sa.Engine) -> Schema:
     """What the database holds. Raises `DatabaseUnreadable` for what this release cannot bring up to date."""
     with engine.connect().execution_options(lethe_read_only=True) as connection:
-        at = set(MigrationContext.configure(connection).get_current_heads())
-        is_released = sa.inspect(connection).has_table(_OF_A_RELEASE)
+        return schema_there(connection)
+
+
+def schema_there(connection: sa.Connection) -> Schema:
+    """The same, of a connection."""
+    at = set(MigrationContext.configure(connection).get_current_heads())
+    is_released = sa.inspect(connection).has_table(_OF_A_RELEASE)
     if not at:
         return Schema.NOTHING
     if not is_released:
@@ -65,7 +70,8 @@ def upgrade(
 
 
 def downgrade(engine: sa.Engine, revision: str = "base") -> None:
-    """Migrate down to `revision`, in one transaction. What only the newer schema holds is lost."""
+    """Migrate down to `revision`, in one transaction. What only the newer schema holds is lost. Raises as `schema`."""
+    schema(engine)
     with _alone(engine).begin() as connection:
         command.downgrade(_config(connection), revision)
 

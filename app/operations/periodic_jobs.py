@@ -331,7 +331,7 @@ class PeriodicJobs:
     def _work(self) -> None:
         while not self._stopped.is_set():
             try:
-                with installations.opened(self._settings) as installation:
+                with installations.opened(self._settings, again=True) as installation:
                     while not self._stopped.is_set():
                         self.do_due(installation)
                         self._stopped.wait(self._seconds)

@@ -328,6 +328,28 @@ def test_a_database_of_a_newer_release(installation: Installation) -> None:
     assert not migrate.is_current(installation.database.engine)
 
 
+def test_no_command_takes_a_database_of_a_newer_release(installation: Installation, tmp_path: Path) -> None:
+    """Whatever opens a database whose schema this release does not know ends with a sentence, at once."""
+    with at.database.engine.begin() as connection:
+        connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
+    environment = environment_of(installation.settings.data_dir, database_url=installation.settings.resolved_database_url())
+    backup = ["backup", str(tmp_path / "archive"), "--key-file", str(tmp_path / "key")]
+    of_lethe = [
+        ["up"],
+        ["serve"],
+        ["serve-accounting"],
+        ["rotate-key"],
+        ["ledger", "verify"],
+        ["audit", "verify"],
+        backup,
+    ]
+    commands = [[LETHE, *arguments] for arguments in of_lethe] + [[sys.executable, "-m", "worker", "one"]]
+    begun = [subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) for command in commands]
+    ended = [(process.communicate(timeout=240)[1].splitlines()[-1], process.returncode) for process in begun]
+    sentence = "database_unreadable: The database is of a newer release of Lethe (schema 9999); run that one."
+    assert ended == [(f"error: {sentence}", 1)] * len(commands)
+
+
 def migrated(data_dir: Path, url: str) -> str:
     """What `lethe migrate` ends with, which is one line; up to where it says what to do."""
     ended = subprocess.run(
