@@ -7,10 +7,9 @@ import contextlib
 import datetime
 import os
 import socket
-import threading
 from pathlib import Path
-from types import TracebackType
-from typing import Self
+
+from app.periodic import Periodic
 
 SECONDS = 5.0
 """From one sign to the next, and from the start to the first."""
@@ -20,35 +19,19 @@ SILENT_AFTER = datetime.timedelta(seconds=60)
 _FORGOTTEN_AFTER = datetime.timedelta(days=7)
 
 
-class Heartbeat:
-    """Gives signs of life, from a thread, for as long as the block lasts or the process lives."""
+class Heartbeat(Periodic):
+    """Signs of life of this host's workers, for as long as the block lasts or the process lives."""
 
     def __init__(self, data_dir: Path, *, seconds: float = SECONDS) -> None:
         self._file = _folder(data_dir) / socket.gethostname()
-        self._seconds = seconds
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
-
-    def start(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stopped.set()
-        self._thread.join()
+        super().__init__("heartbeat", self._beat, seconds=seconds)
 
     def _beat(self) -> None:
-        while not self._stopped.wait(self._seconds):
-            with contextlib.suppress(OSError):  # then this worker is silent, which is what is looked for
-                self._file.parent.mkdir(mode=0o700, exist_ok=True)
-                self._file.touch(mode=0o600)
-                os.utime(self._file)
-                _sweep(self._file.parent)
+        with contextlib.suppress(OSError):  # then this worker is silent, which is what is looked for
+            self._file.parent.mkdir(mode=0o700, exist_ok=True)
+            self._file.touch(mode=0o600)
+            os.utime(self._file)
+            _sweep(self._file.parent)
 
 
 def last_seen(data_dir: Path, *, host: str | None = None) -> datetime.datetime | None:

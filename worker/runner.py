@@ -1,12 +1,11 @@
 """One run, from claim to published version: the only thing that the embedded loop and the Celery task call."""
 
+import contextlib
 import functools
 import math
-import threading
 import time
 from collections.abc import Callable
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from sqlalchemy.exc import OperationalError
 
@@ -17,6 +16,7 @@ from app.backup.journal import Release
 from app.errors import AuditFailed, LeaseLost, RunDiffersFromPlan
 from app.installations import Installation
 from app.operations import periodic_jobs
+from app.periodic import Periodic
 from app.rows import damage
 from app.rows import repository as rows_repository
 from app.rows.blocks import Filling
@@ -300,7 +300,7 @@ def _evaluate(installation: Installation, claimed: Claimed, ran: Ran) -> dict[st
     return {"accuracy": right / counted, "evaluated_on": counted} if counted else {"evaluated_on": 0}
 
 
-class Lease:
+class Lease(Periodic):
     """Keeps a run while a worker works on it: a heartbeat, at least every third of the lease, that reports progress.
 
     A run that for `stall_seconds` has taken no step, nor opened a block for one, is let go: a disk or a GPU hangs,
@@ -313,18 +313,7 @@ class Lease:
         self._steps_done = 0
         self._moved_at = math.inf  # before the first step there is no progress to miss
         self._lost = False
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._beat, name="lease", daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stopped.set()
-        self._thread.join()
+        super().__init__("lease", self._beat, seconds=min(installation.settings.lease_seconds / 3, 0.5))
 
     def progressed(self, steps_done: int) -> None:
         """Called many times a second. Raises `LeaseLost`, which kills the processes of a run that was taken away."""
@@ -358,16 +347,14 @@ class Lease:
         self._moved_at = math.inf
 
     def _beat(self) -> None:
-        seconds = self._installation.settings.lease_seconds
-        while not self._stopped.wait(min(seconds / 3, 0.5)):
-            if time.monotonic() - self._moved_at > self._installation.settings.stall_seconds:
-                telemetry.logger().error("unlearning.run_stalled", run_id=self._run_id)
-                self._lost = True
-                return
-            try:
+        if time.monotonic() - self._moved_at > self._installation.settings.stall_seconds:
+            telemetry.logger().error("unlearning.run_stalled", run_id=self._run_id)
+            self._lost = True
+        with contextlib.suppress(LeaseLost):
+            if not self._lost:
                 self.renew()
-            except LeaseLost:
-                return
+        if self._lost:
+            self.stop()
 
 
 class _GivesWay:

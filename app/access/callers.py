@@ -1,7 +1,6 @@
 """Who calls: known for a second, and the use of their keys noted every minute, so that few calls ask the database."""
 
 import datetime
-import threading
 import time
 from collections.abc import Callable
 
@@ -13,6 +12,7 @@ from app.access import service as access
 from app.access.service import Caller
 from app.db import Database, now
 from app.db.tables import ApiKey
+from app.periodic import Periodic
 from lethe.contract.problems import Unauthenticated, Unavailable
 
 _BELIEVED_SECONDS = 1.0
@@ -77,9 +77,7 @@ class LastUses:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._noted: set[str] = set()
-        self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._keep_writing, name="last-uses", daemon=True)
-        self._thread.start()
+        self._writing = Periodic("last-uses", self.write, seconds=_WRITTEN_EVERY_SECONDS).start()
 
     def note(self, key: ApiKey) -> None:
         """`key` is being used."""
@@ -102,10 +100,5 @@ class LastUses:
 
     def close(self) -> None:
         """Write the rest, and end."""
-        self._closing.set()
-        self._thread.join()
+        self._writing.stop()
         self.write()
-
-    def _keep_writing(self) -> None:
-        while not self._closing.wait(_WRITTEN_EVERY_SECONDS):
-            self.write()

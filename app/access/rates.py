@@ -7,7 +7,6 @@ limits by what it counts alone.
 
 import contextlib
 import ipaddress
-import threading
 import time
 from dataclasses import dataclass, field
 
@@ -15,6 +14,7 @@ import redis
 
 from app import telemetry
 from app.access.service import Caller
+from app.periodic import Periodic
 from lethe.contract.problems import RateLimited
 
 _SHARED_EVERY_SECONDS = 0.5
@@ -54,11 +54,13 @@ class Rates:
         self._quota = calls_per_minute
         self._most_failed = failed_calls_per_minute
         self._minute = _Minute(_present())
-        self._closing = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._is_redis_away = False
+        self._sharing: Periodic | None = None
         if redis_url is not None and redis_url.startswith(("redis://", "rediss://")):
-            self._thread = threading.Thread(target=self._share, args=(redis_url,), name="call-rates", daemon=True)
-            self._thread.start()
+            self._redis = redis.Redis.from_url(
+                redis_url, socket_timeout=_REDIS_SECONDS, socket_connect_timeout=_REDIS_SECONDS
+            )
+            self._sharing = Periodic("call-rates", self._share, seconds=_SHARED_EVERY_SECONDS).start()
 
     def count(self, caller: Caller) -> Window | None:
         """Count a call; None if its key has no limit. Raises `RateLimited`."""
@@ -85,32 +87,24 @@ class Rates:
         failed[place] = failed.get(place, 0) + 1
 
     def close(self) -> None:
-        self._closing.set()
-        if self._thread is not None:
-            self._thread.join()
+        if self._sharing is not None:
+            self._sharing.stop()
+            self._redis.close()
 
     def _this_minute(self) -> _Minute:
         if self._minute.number != _present():
             self._minute = _Minute(_present())
         return self._minute
 
-    def _share(self, redis_url: str) -> None:
-        away = False
-        client: redis.Redis | None = None
-        while not self._closing.wait(_SHARED_EVERY_SECONDS):
-            try:
-                client = client or redis.Redis.from_url(
-                    redis_url, socket_timeout=_REDIS_SECONDS, socket_connect_timeout=_REDIS_SECONDS
-                )
-                told = _tell(client, self._minute)
-            except Exception as error:  # noqa: BLE001  whatever Redis or its client does, calls are limited here
-                if not away:
-                    telemetry.logger().warning("access.rates_not_shared", error=type(error).__name__)
-                away = True
-            else:
-                away = away and not told
-        if client is not None:
-            client.close()
+    def _share(self) -> None:
+        try:
+            told = _tell(self._redis, self._minute)
+        except Exception as error:  # noqa: BLE001  whatever Redis or its client does, calls are limited here
+            if not self._is_redis_away:
+                telemetry.logger().warning("access.rates_not_shared", error=type(error).__name__)
+            self._is_redis_away = True
+        else:
+            self._is_redis_away = self._is_redis_away and not told
 
 
 def _tell(client: redis.Redis, minute: _Minute) -> bool:

@@ -25,6 +25,7 @@ from app.deletion.service import Asked, Submitted
 from app.deletion.views import View
 from app.errors import MechanismUnreadable
 from app.installations import Installation
+from app.periodic import Periodic
 from app.unlearning import queue
 from lethe.contract.deletion_requests import (
     ClockOut,
@@ -185,11 +186,10 @@ class Intake:
         self._waiting: list[_Call] = []
         self._changed = threading.Condition()
         self._closing = False
-        self._stored = threading.Event()
         self._loop = asyncio.get_running_loop()
-        self._threads = [threading.Thread(target=run, daemon=True) for run in (self._store, self._ring)]
-        for thread in self._threads:
-            thread.start()
+        self._ringing = Periodic("intake-notifier", self._ring, seconds=None).start()
+        self._storing = threading.Thread(target=self._store, name="intake", daemon=True)
+        self._storing.start()
 
     async def submit(self, once: Once, asked: Asked) -> Answer:
         """The answer, after the commit; the first one, if the call was made before.
@@ -207,8 +207,9 @@ class Intake:
         with self._changed:
             self._closing = True
             self._changed.notify()
-        for thread in self._threads:
-            thread.join()
+        self._storing.join()
+        self._ringing.stop()
+        self._installation.notifier.wake()  # for what was stored last
 
     def _store(self) -> None:
         while calls := self._next():
@@ -219,9 +220,8 @@ class Intake:
             except Exception as error:  # noqa: BLE001  one of them is the reason: the others must not suffer
                 answers = [self._alone(call) for call in calls] if len(calls) > 1 else [error]
             self._loop.call_soon_threadsafe(_deliver, calls, answers)
-            self._stored.set()
+            self._ringing.wake()
             del calls, answers  # what people wrote does not wait here for the next call
-        self._stored.set()
 
     def _next(self) -> list[_Call]:
         """What waits, each call once, as soon as there is something; nothing when all is done."""
@@ -276,12 +276,8 @@ class Intake:
         return Answer(status=202, location=f"/v1/deletion-requests/{new.request.id}", body=body)
 
     def _ring(self) -> None:
-        while not self._closing:
-            self._stored.wait()
-            self._stored.clear()
-            self._installation.notifier.wake()
-            self.estimates.renew(self._installation.database)
-        self._installation.notifier.wake()  # for what was stored while it renewed
+        self._installation.notifier.wake()
+        self.estimates.renew(self._installation.database)
 
 
 def _unwritten(answer: Answer) -> Answer:

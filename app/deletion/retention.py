@@ -79,7 +79,7 @@ def forget(session: Session, found: Sequence[Due]) -> None:
     the SHA-256 of their ids in order, by which everybody who knows the ids can tell which they were."""
     done = []
     for one in found:
-        ids = repository.still(session, request_ids=one.request_ids, kept=one.was_kept)  # others do this chore too
+        ids = repository.still(session, request_ids=one.request_ids, kept=one.was_kept)  # others do this job too
         if ids:
             repository.let_go(session, request_ids=ids, trace_only=one.now_kept is Kept.TRACE)
             done.append(dataclasses.replace(one, request_ids=ids))

@@ -1,17 +1,15 @@
 """What the service does without being asked: chores, each every so often, in short transactions of its own.
 
-No transaction is open while a store is asked for anything: a chore reads what is to be done, does it, and then says so.
+No transaction is open while a store is asked for anything: a job reads what is to be done, does it, and then says so.
 Each may be done twice, by several hosts at once, and after dying anywhere.
 """
 
 import datetime
 import secrets
-import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Self
 
 from sqlalchemy.exc import OperationalError
@@ -30,6 +28,7 @@ from app.deletion import identity, retention, review, settling
 from app.deletion import repository as deletion_repository
 from app.installations import Installation
 from app.operations import retirement
+from app.periodic import Periodic
 from app.rows import damage, records
 from app.rows import repository as rows_repository
 from app.rows.manifest import BLOCK_ROWS
@@ -41,11 +40,11 @@ _UNCLAIMED_FOR = datetime.timedelta(hours=1)
 _AT_ONCE = 500
 """How many lines of something one transaction changes at most."""
 _MOST_BATCHES = 100
-"""After so many transactions a chore lets the others have their turn."""
+"""After so many transactions a periodic job lets the others have their turn."""
 _PORTIONS = 360
 """Of the blocks of a dataset one such part is opened at a time: each about once an hour."""
 _LEAST_BETWEEN = 20.0
-"""What takes long comes less often: a chore takes a twentieth of the time at most."""
+"""What takes long comes less often: a periodic job takes a twentieth of the time at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -278,7 +277,7 @@ OF_GATEWAYS = (
 """What is done wherever requests come in, though all workers be dead."""
 
 
-class PeriodicJobs:
+class PeriodicJobs(Periodic):
     """Does the chores, in a thread of its own, for as long as the block lasts or the process lives.
 
     They go on while a run takes hours. What fails, or cannot reach the database, is tried again the next time; the
@@ -289,33 +288,25 @@ class PeriodicJobs:
         self, settings: Settings, periodic_jobs: Sequence[PeriodicJob] = PERIODIC_JOBS, *, seconds: float = 1.0
     ) -> None:
         self._settings = settings
-        self._chores = periodic_jobs
-        self._seconds = seconds
+        self._jobs = periodic_jobs
         self._next = dict.fromkeys((job.name for job in periodic_jobs), 0.0)
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._work, name="chores", daemon=True)
+        super().__init__("periodic_jobs", self._work, seconds=seconds)
+        self._opened = ExitStack()
+        self._installation: Installation | None = None
 
     def start(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
+        self.wake()  # some are due at once
+        return super().start()
 
     def stop(self) -> None:
-        """Let the chore in progress end, and do no more."""
-        self._stopped.set()
-        self._thread.join()
+        """Let the job in progress end, and do no more."""
+        super().stop()
+        self._opened.close()
 
     def do_due(self, installation: Installation) -> None:
         """Do those whose time has come; never raises."""
-        for job in self._chores:
-            if time.monotonic() < self._next[job.name] or self._stopped.is_set():
+        for job in self._jobs:
+            if time.monotonic() < self._next[job.name] or self.is_stopping:
                 continue
             began = time.monotonic()
             try:
@@ -329,12 +320,6 @@ class PeriodicJobs:
             self._next[job.name] = ended + max(job.seconds, least)
 
     def _work(self) -> None:
-        while not self._stopped.is_set():
-            try:
-                with installations.opened(self._settings, again=True) as installation:
-                    while not self._stopped.is_set():
-                        self.do_due(installation)
-                        self._stopped.wait(self._seconds)
-            except Exception as error:  # noqa: BLE001  nothing was set up yet
-                telemetry.logger().warning("operations.periodic_jobs_not_begun", error=type(error).__name__)
-                self._stopped.wait(10 * self._seconds)
+        if self._installation is None:  # where nothing was set up yet this fails, and is tried again
+            self._installation = self._opened.enter_context(installations.opened(self._settings, again=True))
+        self.do_due(self._installation)

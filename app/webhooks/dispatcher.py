@@ -6,7 +6,6 @@ courier sends the delivery again, under the same id.
 
 import datetime
 import ssl
-import threading
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +19,7 @@ from app import telemetry
 from app.config import Settings
 from app.db import Database, now
 from app.keys import Keys
+from app.periodic import Periodic
 from app.webhooks import claims, repository, secret, sender, service
 from app.webhooks.claims import Claimed
 from app.webhooks.sender import Outcome, Verdict
@@ -49,46 +49,37 @@ class Dispatcher:
         self._timeout_seconds = settings.webhook_timeout_seconds
         self._dialects = dialects
         self._random = SystemRandom()
-        self._news = threading.Event()
-        self._closing = False
         self._away = False
         self._under_way: Counter[str] = Counter()
         self._finished: deque[tuple[Claimed, Outcome]] = deque()
         self._senders = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="webhooks")
-        service.listen(self._news.set)
-        self._thread = threading.Thread(target=self._work, name="courier", daemon=True)
-        self._thread.start()
+        self._working = Periodic("courier", self._work, seconds=_POLL_SECONDS).start()
+        service.listen(self._working.wake)
 
     def close(self) -> None:
         """Take nothing more, note what came of what is under way, and end."""
-        service.stop_listening(self._news.set)
-        self._closing = True
-        self._news.set()
-        self._thread.join()
+        service.stop_listening(self._working.wake)
+        self._working.stop()
         self._senders.shutdown()
+        self._work()
 
     def _work(self) -> None:
-        failed = False
-        while not self._closing or (self._under_way and not failed):
-            self._news.wait(_POLL_SECONDS)
-            self._news.clear()
-            try:
-                while self._round():
-                    pass
-                failed = self._away = False
-            except OperationalError as error:
-                if not self._away:
-                    telemetry.logger().warning("webhooks.database_unavailable", error=type(error.orig).__name__)
-                failed = self._away = True
-            except Exception as error:  # noqa: BLE001  the next round may do better
-                places = telemetry.places(error.__traceback__)
-                telemetry.logger().error("webhooks.round_failed", error=type(error).__name__, places=places)
-                failed = True
+        try:
+            while self._round():
+                pass
+            self._away = False
+        except OperationalError as error:
+            if not self._away:
+                telemetry.logger().warning("webhooks.database_unavailable", error=type(error.orig).__name__)
+            self._away = True
+        except Exception as error:  # noqa: BLE001  the next round may do better
+            places = telemetry.places(error.__traceback__)
+            telemetry.logger().error("webhooks.round_failed", error=type(error).__name__, places=places)
 
     def _round(self) -> bool:
         """Note what came of attempts, and take what is due; whether there may be more."""
         finished = [*self._finished]
-        free = 0 if self._closing else _AT_ONCE - self._under_way.total()
+        free = 0 if self._working.is_stopping else _AT_ONCE - self._under_way.total()
         if not finished and not (free and self._is_any_due()):
             return False
         with self._database.writing() as session:
@@ -132,7 +123,7 @@ class Dispatcher:
             )
             outcome = Outcome(verdict=Verdict.FAILED, error_code="internal_error")
         self._finished.append((claimed, outcome))
-        self._news.set()
+        self._working.wake()
 
     def _headers(self, claimed: Claimed, body: bytes) -> Mapping[str, str]:
         dialect = self._dialects.get(claimed.source or "")

@@ -330,9 +330,10 @@ def test_a_database_of_a_newer_release(installation: Installation) -> None:
 
 def test_no_command_takes_a_database_of_a_newer_release(installation: Installation, tmp_path: Path) -> None:
     """Whatever opens a database whose schema this release does not know ends with a sentence, at once."""
-    with at.database.engine.begin() as connection:
+    with installation.database.engine.begin() as connection:
         connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
-    environment = environment_of(installation.settings.data_dir, database_url=installation.settings.resolved_database_url())
+    settings = installation.settings
+    environment = environment_of(settings.data_dir, database_url=settings.resolved_database_url())
     backup = ["backup", str(tmp_path / "archive"), "--key-file", str(tmp_path / "key")]
     of_lethe = [
         ["up"],
