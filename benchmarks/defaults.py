@@ -154,7 +154,7 @@ def learned(mechanism: Mechanism, train: Rows, test: Rows, seed: int) -> float:
     parameters = chain.run(
         features=features,
         labels=labels,
-        **chain.settings_of(mechanism),
+        mechanism=mechanism,
         initial=origin(num_classes=mechanism.num_classes, num_features=features.shape[1]),
         steps=mechanism.learn_steps,
         noise=SystemNoise(),

@@ -151,7 +151,7 @@ def main(connection: Connection, rows: int) -> None:
         answer = {
             "first_step": ran.first_step,
             "steps": ran.steps,
-            "mechanism": mechanism.to_json(),
+            "mechanism": ran.mechanism.to_json(),
             "records": ran.records,
             "observed": ran.observed and ran.observed.counted(),
         }
@@ -178,9 +178,9 @@ def _run(
         torch.set_num_threads(told["threads"])
     features, labels = mapped(memoryview(mmap.mmap(rows, 0, prot=mmap.PROT_READ)), *told["rows"])
     return chain.run(
+        mechanism=mechanism,
         features=features,
         labels=labels,
-        **chain.settings_of(mechanism),
         initial=initial,
         first_step=told["first_step"],
         steps=told["steps"],

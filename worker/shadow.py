@@ -52,9 +52,9 @@ def _ran(
 ) -> Tensor:
     rows = mechanism.num_batches
     ran = chain.run(
-        features=np.zeros((rows, 1), np.float32),
+        mechanism=replace(mechanism, num_slots=rows, batch_size=1, num_classes=2, num_parameters=1),
+        features=np.zeros((rows, 1), np.float32),  # of a null row the gradient is 0
         labels=np.zeros(rows, np.int32),
-        **chain.settings_of(mechanism) | {"num_slots": rows, "num_classes": 2},  # of a null row the gradient is 0
         initial=np.zeros((1, 1)),
         first_step=first_step,
         steps=steps,

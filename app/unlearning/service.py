@@ -144,10 +144,10 @@ def publish(
     dataset = session.get_one(Dataset, run.dataset_id)
     mechanism = catalogue.mechanism_of(model)
     live = catalogue_repository.live_version(session, model)
-    if (steps_ran, mechanism_ran) != (run.steps_total, mechanism):
-        raise RunDiffersFromPlan(f"Run {run.id} was to take {run.steps_total} steps of the model's mechanism.")
+    if (mechanism_ran, first_step_ran, steps_ran) != (mechanism, run.first_step, run.steps_total):
+        raise RunDiffersFromPlan(f"Run {run.id} did not take the steps of the model's mechanism that it was to take.")
     goes_on_after = accounting_repository.chain_steps(session, model_id=model.id) if run.kind == "unlearn" else 0
-    if not first_step_ran == run.first_step == goes_on_after:
+    if run.first_step != goes_on_after:
         raise RunDiffersFromPlan(f"Run {run.id} did not go on where the chain of its model stands.")
     if run.kind == "unlearn" and (live is None or live.id != run.parent_version_id):
         raise RunDiffersFromPlan(f"Run {run.id} continued a version that is not the live one.")

@@ -49,7 +49,7 @@ class Life:
         ran = chain.run(
             features=self.features,
             labels=self.labels,
-            **chain.settings_of(self.mechanism),
+            mechanism=self.mechanism,
             initial=self.version[None],
             first_step=sum(self.runs),
             steps=steps,

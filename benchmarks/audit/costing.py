@@ -30,6 +30,7 @@ _FORM = {"name": "people", "classes": '["0", "1"]'}
 
 def walk(mechanism: Mechanism, features: Any, plan: AuditPlan | None, *, steps: int = 0) -> Observed | None:
     return chain.run(
+        mechanism=mechanism,
         features=features,
         labels=(np.arange(len(features)) % mechanism.num_classes).astype(np.int32),
         initial=np.zeros((num_weight_rows(mechanism.num_classes), features.shape[1])),
@@ -39,7 +40,6 @@ def walk(mechanism: Mechanism, features: Any, plan: AuditPlan | None, *, steps: 
         on_progress=lambda steps_done: None,
         threads=1,
         lanes=lanes.of(mechanism, plan) if plan else None,
-        **chain.settings_of(mechanism) | {"num_slots": len(features)},
     ).observed
 
 

@@ -1,7 +1,7 @@
 """The same models many times over: with the rows and without, before and after unlearning, by the production chain."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
@@ -121,7 +121,7 @@ def _run(
     ran = chain.run(
         features=rows.features,
         labels=rows.labels,
-        **chain.settings_of(problem.mechanism) | {"grid": grid},
+        mechanism=replace(problem.mechanism, grid=grid),
         initial=start,
         first_step=first_step,
         steps=steps,

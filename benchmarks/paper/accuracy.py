@@ -92,7 +92,7 @@ class Bench:
         ran = chain.run(
             features=rows[0],
             labels=rows[1],
-            **chain.settings_of(made),
+            mechanism=made,
             initial=start,
             steps=count,
             noise=SystemNoise(),

@@ -146,7 +146,7 @@ def run(mechanism: Mechanism, rows: Rows, start: Weights | None, steps: int, *, 
     return chain.run(
         features=rows.features,
         labels=rows.labels,
-        **chain.settings_of(mechanism),
+        mechanism=mechanism,
         initial=origin(num_classes=mechanism.num_classes, num_features=width) if start is None else start,
         first_step=first_step,
         steps=steps,

@@ -97,7 +97,7 @@ def test_a_run_through_windows_is_the_run(data: tuple[Any, Any]) -> None:
     """Where three blocks fit at once a run of several passes takes the same steps, to the bit, opens each block once a
     pass, and counts the rows of each."""
     settings = {
-        **chain.settings_of(mechanism()),
+        "mechanism": mechanism(),
         "initial": np.zeros((1, NUM_COLUMNS)),
         "first_step": 13,
         "steps": 45,
@@ -170,7 +170,7 @@ def test_a_step_that_would_read_what_is_not_there(missing: str, data: tuple[Any,
             on_progress=lambda done: None,
             steps=3,
             show=show,
-            **chain.settings_of(mechanism()),
+            mechanism=mechanism(),
         )
 
 
@@ -188,7 +188,7 @@ def test_only_what_is_read_is_checked(data: tuple[Any, Any]) -> None:
     """A row that no step of the run reads may be anything; one that is read is refused."""
     features, labels = data
     settings = {
-        **chain.settings_of(mechanism()),
+        "mechanism": mechanism(),
         "initial": np.zeros((1, NUM_COLUMNS)),
         "steps": 2,
         "on_progress": lambda done: None,

@@ -1,6 +1,5 @@
 """A run: many steps on the same rows, of which only the last iterate leaves."""
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +11,7 @@ from torch import Tensor
 
 from app.errors import AuditFailed
 from lethe.proof.audit import Observed
-from lethe.proof.mechanism import Mechanism, Objective, gradient_bound, num_weight_rows, smoothness
+from lethe.proof.mechanism import Mechanism, num_weight_rows
 from worker.audit.gradient import differs
 from worker.audit.lanes import Lanes
 from worker.langevin import gradient
@@ -28,6 +27,7 @@ class Ran:
     """What ran, counted, not what was planned."""
 
     parameters: NDArray[np.float64]  # (1, d) or (C, d)
+    mechanism: Mechanism
     first_step: int
     steps: int
     records: int  # rows that are not null, of those that came into memory
@@ -37,17 +37,9 @@ class Ran:
 
 def run(
     *,
-    features: NDArray[np.float32],  # (n, d), a row for each of the num_slots slots
+    mechanism: Mechanism,
+    features: NDArray[np.float32],  # (n, d), a row for each of its slots
     labels: NDArray[np.int32],  # (n,)
-    num_slots: int,
-    num_classes: int,
-    l2: float,
-    step_size: float,
-    noise_scale: float,
-    radius: float,
-    grid: float,
-    num_batches: int = 1,
-    cool_down: int = 1,
     initial: NDArray[np.float64],  # (1, d) for two classes, (C, d) for more
     first_step: int = 0,
     steps: int,
@@ -58,12 +50,10 @@ def run(
     lanes: Lanes | None = None,
     show: Show | None = None,
 ) -> Ran:
-    """Take `steps` noisy steps from `initial`. Learning starts at the origin, unlearning at the live version.
+    """Take `steps` noisy steps of the `mechanism` from `initial`. Learning starts at the origin, unlearning at the live
+    version. `first_step`: how many steps the chain has taken before, which says what batch is next.
 
-    `first_step`: how many steps the chain has taken before, so that step t of it reads batch t mod `num_batches`. With
-    r < `cool_down` steps left, the next is r / `cool_down` of `step_size`.
-
-    The last step's noise is exact on the `grid` (0 for none). On a GPU (`device`: auto, cpu or cuda:i) all steps but
+    The last step's noise is exact on the mechanism's grid. On a GPU (`device`: auto, cpu or cuda:i) all steps but
     the last are taken there, with noise of its own.
 
     `on_progress(steps_done)` is called after every step, on a GPU every few, and stops the run by raising; it is told
@@ -72,10 +62,8 @@ def run(
     with `show` they come into memory as they are needed. Raises ValueError, naming the condition, if the input is not
     what the guarantee assumes, and `AuditFailed` if the gradient is not that of the rows.
     """
-    _require_public_settings(l2, step_size, noise_scale, radius, grid, num_classes)
-    schedule = Schedule(
-        num_slots=num_slots, num_batches=num_batches, cool_down=cool_down, first_step=first_step, steps=steps
-    )
+    num_classes, step_size, radius = mechanism.num_classes, mechanism.step_size, mechanism.radius
+    schedule = Schedule.of(mechanism, first_step=first_step, steps=steps)
     features, labels = np.asarray(features), np.asarray(labels)  # a view: slices of a memmap are slow to make
     seen = Shown(features, labels, num_classes=num_classes, schedule=schedule, show=show)
     window = seen.look(0)
@@ -83,7 +71,7 @@ def run(
     _require_initial(initial, (num_weight_rows(num_classes), features.shape[1]), radius)
 
     with _opened(features, labels, num_classes=num_classes, device=device, threads=threads, slots=window.slots) as rows:
-        settings: dict[str, Any] = {"l2": l2, "noise_scale": noise_scale, "radius": radius}
+        settings: dict[str, Any] = {"l2": mechanism.l2, "noise_scale": mechanism.noise_scale, "radius": radius}
         start, push = (lanes.start(noise), lanes.push) if lanes else (no_lanes(), None)
         state = State(parameters=torch.tensor(initial), steps_done=0, lanes=start)
         try:
@@ -113,14 +101,15 @@ def run(
                     num_slots=step.rows.stop - step.rows.start,
                     step_size=step_size * step.share,
                     push=push.of(step.batch) * step.share if push else no_lanes(),
-                    grid=grid if before.steps_done == steps - 1 else 0.0,
+                    grid=mechanism.grid if before.steps_done == steps - 1 else 0.0,
                     **settings,
                 )
                 before.parameters.zero_()
                 on_progress(state.steps_done)
             parameters = state.parameters.numpy().copy()
-            _require_gradient(rows, parameters, features, labels, num_classes, schedule.step(steps - 1).rows)
+            _require_gradient(rows, parameters, features, labels, mechanism, schedule.step(steps - 1).rows)
             return Ran(
+                mechanism=mechanism,
                 parameters=parameters,
                 first_step=first_step,
                 steps=state.steps_done,
@@ -130,15 +119,6 @@ def run(
             )
         finally:
             state.parameters.zero_()
-
-
-def settings_of(mechanism: Mechanism) -> dict[str, Any]:
-    """What `run` is told of a mechanism."""
-    names = (
-        *("num_slots", "num_classes", "l2", "step_size", "noise_scale", "radius", "grid"),
-        *("num_batches", "cool_down"),
-    )
-    return {name: getattr(mechanism, name) for name in names}
 
 
 def _opened(
@@ -157,32 +137,19 @@ def _opened(
     return DeviceRows(features, labels, num_classes=num_classes, device=chosen, slots=slots)
 
 
-def _require_public_settings(
-    l2: float, step_size: float, noise_scale: float, radius: float, grid: float, num_classes: int
-) -> None:
-    for name, value in {"l2": l2, "grid": grid}.items():
-        if not 0 <= value < math.inf:
-            raise ValueError(f"Expected 0 <= {name}={value} < inf")
-    for name, value in {"step_size": step_size, "noise_scale": noise_scale, "radius": radius}.items():
-        if not 0 < value < math.inf:
-            raise ValueError(f"Expected 0 < {name}={value} < inf")
-    smooth = smoothness(Objective.LOGISTIC_REGRESSION, num_classes, l2)
-    if not step_size * smooth < 2:
-        raise ValueError(f"Expected {step_size=} < 2/L = {2 / smooth}: beyond it a step does not contract")
-
-
 def _require_gradient(
     rows: gradient.Rows | DeviceRows,
     parameters: NDArray[np.float64],
     features: NDArray[np.float32],
     labels: NDArray[np.int32],
-    num_classes: int,
+    mechanism: Mechanism,
     here: slice,
 ) -> None:
     """Raises `AuditFailed` if what the run took for the gradient of its last batch is not that of these rows."""
-    bound = gradient_bound(Objective.LOGISTIC_REGRESSION, num_classes)
     ours = rows.gradient(torch.from_numpy(parameters), here)
-    other = differs(ours.numpy(), parameters, features=features[here], labels=labels[here], bound=bound)
+    other = differs(
+        ours.numpy(), parameters, features=features[here], labels=labels[here], bound=mechanism.gradient_bound
+    )
     ours.zero_()
     if other:
         raise AuditFailed("The gradient that ran is not that of the rows.")

@@ -59,18 +59,16 @@ def ran(mechanism: Mechanism) -> Callable[..., chain.Ran]:
         noise: Noise | None = None,
         **changed: Any,
     ) -> chain.Ran:
-        settings = chain.settings_of(made) | {
-            "features": features.astype(np.float32),
-            "labels": (features[:, 0] > 0).astype(np.int32),
-            "initial": np.zeros((1, 5)),
-            "first_step": plan.steps_before if plan else 0,
-            "on_progress": lambda steps_done: None,
-        }
         return chain.run(
+            mechanism=replace(made, **changed),
+            features=features.astype(np.float32),
+            labels=(features[:, 0] > 0).astype(np.int32),
+            initial=np.zeros((1, 5)),
+            first_step=plan.steps_before if plan else 0,
+            on_progress=lambda steps_done: None,
             steps=steps or (plan.steps if plan else 20),
             noise=noise or SystemNoise(),
             lanes=lanes.of(made, plan) if plan else None,
-            **settings | changed,
         )
 
     return run

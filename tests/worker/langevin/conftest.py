@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 import torch
 
+from lethe.proof.mechanism import Mechanism, Objective
+
 
 class SilentNoise:
     """No noise at all: what remains of a step is its deterministic part."""
@@ -32,6 +34,13 @@ class ReplayableNoise:
     def rounded_normal(self, size: int, spread: float) -> torch.Tensor:
         self.drawn.append(torch.from_numpy(np.rint(spread * self._generator.standard_normal(size))))
         return self.drawn[-1]
+
+
+def mechanism_of(**changed: Any) -> Mechanism:
+    """That of a small binary problem of 40 slots and 5 features, but for what is `changed`."""
+    settings = {"num_slots": 40, "num_classes": 2, "l2": 0.1, "step_size": 2.0, "noise_scale": 0.01, "radius": 10.0}
+    others = {"learn_steps": 30, "grid": 2.0**-40, "num_parameters": 5}
+    return Mechanism(**{"objective": Objective.LOGISTIC_REGRESSION} | settings | others | changed)
 
 
 @pytest.fixture
@@ -60,15 +69,9 @@ def random_rows() -> Callable[..., tuple[Any, Any]]:
 
 @pytest.fixture
 def settings() -> dict[str, Any]:
-    """Public settings of a small binary problem of 40 slots and 5 features, as keyword arguments of a run."""
+    """A run of three steps on a small binary problem of 40 slots and 5 features, as keyword arguments."""
     return {
-        "num_slots": 40,
-        "num_classes": 2,
-        "l2": 0.1,
-        "step_size": 2.0,
-        "noise_scale": 0.01,
-        "radius": 10.0,
-        "grid": 2.0**-40,
+        "mechanism": mechanism_of(),
         "initial": np.zeros((1, 5)),
         "steps": 3,
         "on_progress": lambda steps_done: None,

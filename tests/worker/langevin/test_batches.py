@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.worker.langevin.conftest import mechanism_of
 from worker.langevin import chain
 from worker.langevin.device import DeviceRows
 from worker.langevin.gradient import Rows as HostRows
@@ -14,7 +15,7 @@ from worker.langevin.schedule import Schedule
 from worker.langevin.step import State
 
 Rows = Callable[..., tuple[Any, Any]]
-SETTINGS = {"num_slots": 43, "l2": 0.05, "step_size": 1.5, "noise_scale": 0.2, "radius": 20.0, "grid": 0.0}
+SETTINGS = {"l2": 0.05, "step_size": 1.5, "noise_scale": 0.2, "radius": 20.0}
 
 
 class Replayed:
@@ -61,21 +62,21 @@ def test_a_run_is_the_chain_written_out(
     step size falls over the last of them."""
     features, labels = random_rows(43, 6)
     initial = np.random.default_rng(1).standard_normal((1, 6))
-    told = {"steps": steps, "cool_down": cool_down, "first_step": first_step}
-    expected = written_out(features, labels, batches=batches, seed=3, initial=initial, **told)
+    told = {"steps": steps, "first_step": first_step}
+    expected = written_out(features, labels, batches=batches, cool_down=cool_down, seed=3, initial=initial, **told)
+    mechanism = mechanism_of(num_slots=43, batch_size=43 // batches, cool_down=cool_down, grid=0.0, **SETTINGS)
+    assert mechanism.num_batches == batches
     ran = chain.run(
+        mechanism=mechanism,
         features=features,
         labels=labels,
-        num_classes=2,
         initial=initial,
-        num_batches=batches,
         noise=Replayed(3),
         on_progress=lambda done: None,
-        **SETTINGS,
         **told,
     )
     np.testing.assert_allclose(ran.parameters, expected, atol=1e-6)
-    schedule = Schedule(num_slots=43, num_batches=batches, **told)
+    schedule = Schedule.of(mechanism, **told)
     with DeviceRows(features, labels, num_classes=2, device=torch.device("cpu")) as rows:
         there = rows.advance(
             State(parameters=torch.tensor(initial), steps_done=0),
@@ -83,7 +84,7 @@ def test_a_run_is_the_chain_written_out(
             schedule=schedule,
             noise=Replayed(3),
             on_progress=lambda done: None,
-            **{name: SETTINGS[name] for name in ("l2", "step_size", "noise_scale", "radius")},
+            **SETTINGS,
         )
     np.testing.assert_allclose(there.parameters.numpy(), expected, atol=1e-6)
 
@@ -93,16 +94,15 @@ def test_runs_go_on_in_the_order_of_the_batches(random_rows: Rows) -> None:
     features, labels = random_rows(43, 6)
     noise, parameters, done = Replayed(5), np.zeros((1, 6)), 0
     settings = {
+        "mechanism": mechanism_of(num_slots=43, batch_size=43 // 6, grid=0.0, **SETTINGS),
         "features": features,
         "labels": labels,
-        "num_classes": 2,
-        "num_batches": 6,
         "on_progress": lambda n: None,
     }
     for steps in (5, 1, 17, 8):
-        ran = chain.run(initial=parameters, steps=steps, first_step=done, noise=noise, **settings, **SETTINGS)
+        ran = chain.run(initial=parameters, steps=steps, first_step=done, noise=noise, **settings)
         parameters, done = ran.parameters, done + steps
-    whole = chain.run(initial=np.zeros((1, 6)), steps=done, noise=Replayed(5), **settings, **SETTINGS)
+    whole = chain.run(initial=np.zeros((1, 6)), steps=done, noise=Replayed(5), **settings)
     np.testing.assert_array_equal(parameters, whole.parameters)
 
 

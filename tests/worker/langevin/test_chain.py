@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from tests.worker.langevin.conftest import mechanism_of
 from worker.langevin import chain
 from worker.langevin.noise import SystemNoise
 from worker.langevin.step import State, projected_noisy_step
@@ -20,15 +21,9 @@ def test_without_data_the_law_is_the_stationary_one(l2: float, steps: int) -> No
     variance and Kolmogorov-Smirnov of the law on 20,000 coordinates, each at a false-alarm rate of 1e-9."""
     width, step_size, noise_scale = 20_000, 2.0, 0.3
     ran = chain.run(
+        mechanism=mechanism_of(num_slots=1, l2=l2, step_size=step_size, noise_scale=noise_scale, radius=1e9, grid=0.0),
         features=np.zeros((1, width), np.float32),
         labels=np.zeros(1, np.int32),
-        num_slots=1,
-        num_classes=2,
-        l2=l2,
-        step_size=step_size,
-        noise_scale=noise_scale,
-        radius=1e9,
-        grid=0.0,
         initial=np.zeros((1, width)),
         steps=steps,
         noise=SystemNoise(),
@@ -52,19 +47,16 @@ def test_two_chains_on_the_same_data_draw_together(
     step_size = rate / (curvature + 2 * l2)  # rate 2 is the fastest, 2 / (L + m)
     contraction = max(abs(1 - step_size * l2), abs(1 - step_size * (curvature + l2)))
     starts = np.zeros(shape), np.random.default_rng(1).standard_normal(shape)
+    mechanism = mechanism_of(
+        num_classes=num_classes, l2=l2, step_size=step_size, noise_scale=0.1, radius=50.0, grid=0.0
+    )
     distances = [float(np.linalg.norm(starts[0] - starts[1]))]
     for steps in range(1, 30):
         ends = [
             chain.run(
+                mechanism=mechanism,
                 features=features,
                 labels=labels,
-                num_slots=40,
-                num_classes=num_classes,
-                l2=l2,
-                step_size=step_size,
-                noise_scale=0.1,
-                radius=50.0,
-                grid=0.0,
                 initial=start,
                 steps=steps,
                 noise=replayable_noise(9),
@@ -85,14 +77,8 @@ def test_influence_of_a_record_stays_under_the_recursion(random_rows: Rows, repl
     l2, step_size = 0.1, 2 / (0.25 + 2 * 0.1)
     contraction, influence = 1 - step_size * l2, 0.0
     settings = {
+        "mechanism": mechanism_of(l2=l2, step_size=step_size, noise_scale=0.1, radius=50.0, grid=0.0),
         "labels": labels,
-        "num_slots": 40,
-        "num_classes": 2,
-        "l2": l2,
-        "step_size": step_size,
-        "noise_scale": 0.1,
-        "radius": 50.0,
-        "grid": 0.0,
         "steps": 1,
         "on_progress": lambda steps_done: None,
     }
@@ -112,15 +98,11 @@ def test_a_run_learns(num_classes: int, random_rows: Rows) -> None:
     """From the origin, with a little noise, a run finds weights that tell the classes apart."""
     features, labels = random_rows(2000, 10, num_classes)
     ran = chain.run(
+        mechanism=mechanism_of(
+            num_slots=2000, num_classes=num_classes, l2=1e-3, step_size=3.0, noise_scale=1e-3, radius=100.0
+        ),
         features=features,
         labels=labels,
-        num_slots=2000,
-        num_classes=num_classes,
-        l2=1e-3,
-        step_size=3.0,
-        noise_scale=1e-3,
-        radius=100.0,
-        grid=2.0**-40,
         initial=np.zeros((1 if num_classes == 2 else num_classes, 10)),
         steps=300,
         noise=SystemNoise(),
@@ -209,7 +191,9 @@ def test_a_failing_step_leaves_nothing_behind(
 def test_the_last_iterate_lies_on_the_grid(random_rows: Rows, settings: dict[str, Any]) -> None:
     """What a run releases is a multiple of the mechanism's grid in every coordinate, and no earlier iterate need be."""
     features, labels = random_rows(40, 5)
-    ran = chain.run(features=features, labels=labels, noise=SystemNoise(), **settings | {"grid": 2.0**-12})
+    ran = chain.run(
+        features=features, labels=labels, noise=SystemNoise(), **settings | {"mechanism": mechanism_of(grid=2.0**-12)}
+    )
     assert ((ran.parameters * 2**12) % 1 == 0).all()
 
 
@@ -228,20 +212,9 @@ def test_two_runs_never_agree(random_rows: Rows, settings: dict[str, Any]) -> No
     [
         ("steps", 0, "steps=0 >= 1"),
         ("steps", -1, "steps=-1 >= 1"),
-        ("step_size", 0.0, "0 < step_size=0.0 < inf"),
-        ("step_size", math.nan, "0 < step_size=nan < inf"),
-        ("noise_scale", 0.0, "0 < noise_scale=0.0 < inf"),
-        ("noise_scale", -0.1, "0 < noise_scale=-0.1 < inf"),
-        ("noise_scale", math.inf, "0 < noise_scale=inf < inf"),
-        ("radius", 0.0, "0 < radius=0.0 < inf"),
-        ("l2", -1e-3, "0 <= l2=-0.001 < inf"),
-        ("l2", math.nan, "0 <= l2=nan < inf"),
-        ("grid", -0.5, "0 <= grid=-0.5 < inf"),
-        ("step_size", 5.8, "step_size=5.8 < 2/L"),
         ("device", "abacus", "abacus"),
-        ("num_slots", 41, "one row of features for each of num_slots"),
-        ("num_classes", 1, "label < num_classes"),
-        ("num_classes", 3, r"initial parameters of shape \(3, 5\)"),
+        ("mechanism", mechanism_of(num_slots=41), "one row of features for each of num_slots"),
+        ("mechanism", mechanism_of(num_classes=3), r"initial parameters of shape \(3, 5\)"),
         ("initial", np.zeros(5), r"initial parameters of shape \(1, 5\)"),
         ("initial", np.zeros((1, 5), np.float32), "float64"),
         ("initial", np.full((1, 5), 7.0), "inside the ball"),
@@ -296,4 +269,9 @@ def test_one_long_row_among_many_is_refused(random_rows: Rows, settings: dict[st
     features, labels = random_rows(10_000, 5)
     features[9_999] *= 1.001
     with pytest.raises(ValueError, match="norm <= 1"):
-        chain.run(features=features, labels=labels, noise=SystemNoise(), **settings | {"num_slots": 10_000})
+        chain.run(
+            features=features,
+            labels=labels,
+            noise=SystemNoise(),
+            **settings | {"mechanism": mechanism_of(num_slots=10_000)},
+        )
