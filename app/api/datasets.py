@@ -163,7 +163,7 @@ def shown(session: Session, dataset: Dataset) -> DatasetOut:
         digest=dataset.digest,
         damage=_damage(dataset),
         adaptive_budget=AdaptiveBudgetOut(**dataset.adaptive_budget) if dataset.adaptive_budget else None,
-        schema=dataset.schema,
+        schema_=dataset.schema,
         created_at=dataset.created_at,
         retired_at=dataset.retired_at,
         destroyed_at=dataset.destroyed_at,

@@ -74,6 +74,7 @@ NEEDS = {
     "GET /v1/agents": Scope.ADMIN,
     "POST /v1/agents": Scope.ADMIN,
     "DELETE /v1/agents/{id}": Scope.ADMIN,
+    "GET /v1/api-keys/{key_id}": Scope.ADMIN,
     "POST /v1/api-keys/{key_id}/rotate": Scope.ADMIN,
     "POST /v1/tenants": Scope.OPERATOR,
     "GET /v1/tenants": Scope.OPERATOR,
