@@ -87,8 +87,8 @@ class Assets(StaticFiles):
 
 
 def rendered(request: Request, template: str, /, *, status: int = 200, **shown: Any) -> HTMLResponse:
-    """A page, or a part of one; `visit` is None for whoever is not logged in."""
-    context = getattr(request.state, "visit", None)
+    """A page, or a part of one; `context` is None for whoever is not logged in."""
+    context = getattr(request.state, "context", None)
     content = (
         environment()
         .get_template(template)

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from tests.app.test_installation import Changed
 
 from app import installations, key_checks
 from app.config import Settings
 from app.db.tables import Dataset, Record
 from app.rows import records
 from lethe.contract.problems import InstallationMismatch
+from tests.app.test_installations import Changed
 
 FIXTURE = Path(__file__).with_name("data_folder_0001.tar.xz")
 VERSIONS = Path(__file__).parents[2] / "migrations" / "versions"

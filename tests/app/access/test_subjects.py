@@ -2,7 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lethe.contract.policy import SubjectRule, normal
+from app.access.subjects import normal
+from lethe.contract.policy import SubjectRule
 
 RULES: tuple[SubjectRule, ...] = ("exact", "text", "caseless", "email_domain", "email")
 COMPOSED, DECOMPOSED = "Zo\u00eb", "Zoe\u0308"

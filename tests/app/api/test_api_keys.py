@@ -22,7 +22,7 @@ Refused = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
 
 
-def test_a_key_is_shown_once_and_revoked(gateway: TestClient, get: Get, refused: Refused, at: Any) -> None:
+def test_a_key_is_shown_once_and_revoked(gateway: TestClient, get: Get, refused: Refused, installation: Any) -> None:
     """A new key works at once, is never shown again nor stored, and opens nothing once it is revoked."""
     made = gateway.post("/v1/api-keys", json={"name": "crm", "scopes": ["requests:read", "requests:read"]})
     assert made.status_code == 201
@@ -32,7 +32,9 @@ def test_a_key_is_shown_once_and_revoked(gateway: TestClient, get: Get, refused:
     listed = get("/api-keys")["items"]
     assert listed[0] == created == created | {"name": "crm", "scopes": ["requests:read"], "revoked_at": None}
     assert key not in str(listed)
-    assert not any(key.encode() in path.read_bytes() for path in at.settings.data_dir.rglob("*") if path.is_file())
+    assert not any(
+        key.encode() in path.read_bytes() for path in installation.settings.data_dir.rglob("*") if path.is_file()
+    )
 
     header = {"Authorization": f"Bearer {key}"}
     assert gateway.get("/v1/deletion-requests", headers=header).status_code == 200

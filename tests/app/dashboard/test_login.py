@@ -8,7 +8,6 @@ import pytest
 import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
-from app.api.problems import STATUS
 from app.config import Settings
 from app.db.tables import DashboardSession
 from app.installations import Installation
@@ -147,7 +146,7 @@ def test_sessions_are_in_the_audit_log(officer: Browser, gateway: TestClient) ->
 def test_forms_from_elsewhere_are_refused(officer: Browser, origin: str | None) -> None:
     """A form that another site sends does nothing, even with the right token; nor can it log anybody in."""
     answer = officer.post("/admin/logout", origin=origin)
-    assert answer.status_code == STATUS[FormRefused]
+    assert answer.status_code == FormRefused.status
     assert 'data-code="form_refused"' in answer.text
     assert officer.get("/admin").status_code == 200
     page = officer.get("/admin/login").text

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from app.webhooks import schedule, signature
+from app.webhooks import schedule
 from lethe.contract.sets import WebhookEvent
+from lethe.proof import webhooks as signature
 
 PAGE = (Path(__file__).parents[3] / "docs" / "webhooks.md").read_text()
 SECRET = signature.secret_from(bytes(range(32)))

@@ -13,8 +13,9 @@ from ipaddress import ip_network
 import pytest
 import trustme
 
-from app.webhooks import receiver, sender, signature
+from app.webhooks import receiver, sender
 from app.webhooks.sender import Outcome, Verdict
+from lethe.proof import webhooks as signature
 from tests.app.webhooks import servers
 from tests.app.webhooks.servers import Server, serving
 
