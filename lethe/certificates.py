@@ -6,7 +6,7 @@ from lethe.contract import certificates
 from lethe.contract.certificates import AbsenceOut, CertificateOut, CertificateVerdictOut
 from lethe.contract.problems import CertificateInvalid
 from lethe.http import AsyncHttp, Http
-from lethe.methods import H, Resource, call
+from lethe.methods import H, Resource, call, makes
 
 Certificate = CertificateOut | AbsenceOut | str
 """As the gateway answers it, or its JWS."""
@@ -18,6 +18,7 @@ class _Certificates(Resource[H]):
 
 
 class Certificates(_Certificates[Http]):
+    @makes(certificates.VERIFY)
     def verify(
         self,
         certificate: Certificate,
@@ -36,6 +37,7 @@ class Certificates(_Certificates[Http]):
 
 
 class AsyncCertificates(_Certificates[AsyncHttp]):
+    @makes(certificates.VERIFY)
     async def verify(
         self,
         certificate: Certificate,

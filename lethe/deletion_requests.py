@@ -23,7 +23,7 @@ from lethe.contract.deletion_requests import (
 from lethe.contract.problems import BatchRefused, NotAllowed
 from lethe.contract.runs import RunOut
 from lethe.http import AsyncHttp, Http, Options
-from lethe.methods import H, Keyed, Resource, call, call_one, checked, pages
+from lethe.methods import H, Keyed, Resource, call, call_one, checked, makes, pages
 from lethe.waiting import Progress, Watch
 
 ENDED = frozenset({"completed", "cancelled", "rejected"})
@@ -86,6 +86,7 @@ class DeletionRequests(_DeletionRequests[Http]):
             if progress is not None:
                 progress(accepted, refused)
 
+    @makes(many.CREATE_FROM_CSV)
     def create_from_csv(
         self, content: bytes, *, source: str | None = None, idempotency_key: str | None = None
     ) -> BatchOut:
@@ -93,6 +94,7 @@ class DeletionRequests(_DeletionRequests[Http]):
         given, options = _csv(content, source, idempotency_key)
         return self._http.call(many.CREATE_FROM_CSV, given=given, options=options)
 
+    @makes(many.EXPORT)
     def export(self, to: str | Path | BinaryIO, **filters: Any) -> None:
         """Write all requests, or those that satisfy the filters of `list`, as CSV, newest first, in flat memory. A file
         that is named is complete or left as it was."""
@@ -146,6 +148,7 @@ class AsyncDeletionRequests(_DeletionRequests[AsyncHttp]):
             if progress is not None:
                 progress(accepted, refused)
 
+    @makes(many.CREATE_FROM_CSV)
     async def create_from_csv(
         self, content: bytes, *, source: str | None = None, idempotency_key: str | None = None
     ) -> BatchOut:
@@ -153,6 +156,7 @@ class AsyncDeletionRequests(_DeletionRequests[AsyncHttp]):
         given, options = _csv(content, source, idempotency_key)
         return await self._http.call(many.CREATE_FROM_CSV, given=given, options=options)
 
+    @makes(many.EXPORT)
     async def export(self, to: BinaryIO, **filters: Any) -> None:
         """As `DeletionRequests.export`, to a file object."""
         async for piece in self._http.pieces(many.EXPORT, given=checked(RequestFilter, filters)):

@@ -18,6 +18,7 @@ from lethe.http import AsyncHttp, Http, Options
 
 P = ParamSpec("P")
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
 H = TypeVar("H", bound=Http | AsyncHttp)
 
 _UPLOAD_SECONDS = 600.0
@@ -33,7 +34,19 @@ class Resource(Generic[H]):
 class Keyed(BaseModel):
     """With your own `idempotency_key`, another process may repeat the call."""
 
-    idempotency_key: str | None = Field(default=None, exclude=True)
+    idempotency_key: str | None = Field(
+        default=None, exclude=True, description="With your own, another process may repeat the call."
+    )
+
+
+def makes(operation: Operation[..., Any]) -> Callable[[F], F]:
+    """Say of a function written by hand which operation it makes."""
+
+    def said(function: F) -> F:
+        function.operation = operation  # type: ignore[attr-defined]
+        return function
+
+    return said
 
 
 class _Method(Generic[P]):

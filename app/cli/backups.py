@@ -5,10 +5,9 @@ from typing import Annotated
 
 import typer
 
-from app.cli.output import console, new_group
-from app.cli.remote import bar
 from app.config import Settings
 from app.errors import BackupRefused
+from lethe.cli.output import bar, console, new_group
 
 commands = new_group()
 Archive = Annotated[Path, typer.Argument(dir_okay=False, help="The sealed archive, one file")]

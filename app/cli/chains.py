@@ -1,7 +1,6 @@
 """Commands that verify the ledger and the audit log by themselves, without the service, from a database or a file."""
 
 import heapq
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,12 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.cli.output import console, new_group, show
-from app.cli.proofs import key_set_in
-from app.cli.remote import Key, Url, connect
 from app.config import Settings
 from app.errors import AuditCorrupt, DatabaseUnreadable
-from lethe import files
+from lethe.cli.output import console, new_group
+from lethe.cli.proofs import key_set_in
 from lethe.contract.problems import CertificateInvalid, LedgerCorrupt, TenantUnknown
 
 if TYPE_CHECKING:
@@ -24,8 +21,7 @@ if TYPE_CHECKING:
     from app.accounting.verify import OfTenant
     from app.db.tables import Checkpoint
 
-ledger = new_group("What was accounted for.")
-audit = new_group("Who did what.")
+ledger, audit = new_group(), new_group()
 commands = new_group()
 for name, group in (("ledger", ledger), ("audit", audit)):
     commands.add_typer(group, name=name)
@@ -69,25 +65,6 @@ def ledger_verify(
             raise LedgerCorrupt(f"The head is about tenant {kept.tenant_id!r}, whose ledger is not there.")
         both = [*remembered, *([kept] if kept else [])]
         _tell([anchors.verify_tenant(session, keys, tenant_id=one, kept=both) for one in tenant_ids])
-
-
-@ledger.command("head")
-def ledger_head(url: Url = None, key: Key = None) -> None:
-    """What was signed about the end of the ledger: keep it elsewhere, for --head."""
-    with connect(url, key) as client:
-        show(client.ledger.head())
-
-
-@ledger.command("export")
-def ledger_export(
-    to: Annotated[Path, typer.Argument(dir_okay=False, help="Where to write it")], url: Url = None, key: Key = None
-) -> None:
-    """Write the whole ledger to a file, and beside it the public keys to verify it with offline (`TO.jwks.json`)."""
-    with connect(url, key) as client:
-        files.write(to, client.ledger.export())
-        keys = Path(f"{to}.jwks.json")
-        keys.write_text(json.dumps(client.certificates.public_keys(), indent=2))
-    console.print(f"{to} and {keys}")
 
 
 @audit.command("verify")

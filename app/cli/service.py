@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from app.cli.output import console, new_group
 from app.config import Settings
+from lethe.cli.output import console, new_group
 
 commands = new_group()
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from app import cli
 from app.access import tenants
 from app.audit import repository
 from app.audit import service as audit
@@ -17,6 +16,7 @@ from app.db import Actor
 from app.installations import Installation
 from app.keys import Keys
 from app.operations import periodic_jobs
+from lethe import cli
 from lethe.contract.policy import Policy
 
 Verify = Callable[..., tuple[int, str]]

@@ -10,7 +10,7 @@ from app import installations
 from app.backup import tombstones
 from app.config import Settings
 from app.installations import Installation
-from tests.app.command_line import Lethe, refused
+from tests.command_line import Lethe, refused
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from app.backup import tombstones
 from app.db.tables import LedgerEntry, LedgerLink
 from app.installations import Installation
 from app.keys import Keys
-from tests.app.command_line import Lethe, refused
+from tests.command_line import Lethe, refused
 
 Make = Callable[..., dict[str, Any]]
 

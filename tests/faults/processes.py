@@ -29,8 +29,9 @@ import celery.__main__
 import kombu
 import psutil
 
-from app import cli, hardening, supervisor, telemetry
+from app import hardening, supervisor, telemetry
 from app.config import Settings
+from lethe import cli
 from tests.faults import hops
 from tests.ports import free_port
 from worker import embedded

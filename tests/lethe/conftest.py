@@ -1,16 +1,17 @@
 """The SDK over real HTTP: beside a real gateway (and worker), or beside a server that misbehaves on purpose."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from app.config import Settings
 from lethe import Client
-from tests.conftest import npz
+from tests.command_line import people
 from tests.faults import processes
 from tests.lethe import scripted
 from tests.lethe.scripted import Script
+
+__all__ = ["people"]
 
 
 @pytest.fixture
@@ -24,13 +25,6 @@ def client(settings: Settings, admin_key: str) -> Iterator[Client]:
 def worker(settings: Settings) -> Iterator[None]:
     with processes.worker(settings):
         yield
-
-
-@pytest.fixture
-def people(tmp_path: Path) -> Path:
-    file = tmp_path / "people.npz"
-    file.write_bytes(npz())
-    return file
 
 
 @pytest.fixture

@@ -6,86 +6,25 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from app.cli.output import console, new_group, show
-from app.cli.remote import Key, Url, connect
+from lethe.cli.derived import GROUPS, Asked, derive, made
+from lethe.cli.options import Shape
+from lethe.cli.output import console, show
 from lethe.contract.problems import BoundUnknown, InputInvalid, PreconditionFailed
 
 if TYPE_CHECKING:
     from lethe.theorems import Bound
 
-account = new_group("How much of anybody is left, and the theorems that say so.")
-commands = new_group()
-commands.add_typer(account, name="account")
+account = GROUPS["accounting"].app
+derive("accounting.preview", Shape(positional=("model_id",), also={"num_records": "--records"}))
+derive("accounting.rivals", Shape(also={"num_records": "--records"}))
 
 
-@account.command("model")
-def account_model(model_id: str, url: Url = None, key: Key = None) -> None:
-    """Where a model stands, and what forgetting one more record would take."""
-    with connect(url, key) as client:
-        show(client.accounting.model(model_id))
-
-
-@account.command("request")
-def account_request(request_id: str, url: Url = None, key: Key = None) -> None:
-    """What was signed about a person, and what holds today."""
-    with connect(url, key) as client:
-        show(client.accounting.deletion_request(request_id))
-
-
-@account.command("dataset")
-def account_dataset(dataset_id: str, url: Url = None, key: Key = None) -> None:
-    """What one record has spent in all versions of all models, and which requests would need relearning."""
-    with connect(url, key) as client:
-        show(client.accounting.dataset(dataset_id))
-
-
-@account.command("trajectory")
+@made("accounting.trajectory", Shape(defaults={"points": 20}))
 def account_trajectory(
-    model_id: str,
-    points: Annotated[int, typer.Option(min=2, max=500, help="Of each run, at most")] = 20,
-    runs: Annotated[int, typer.Option(min=1, help="How many, from the newest")] = 10,
-    url: Url = None,
-    key: Key = None,
+    asked: Asked, runs: Annotated[int, typer.Option(min=1, help="How many, from the newest")] = 10
 ) -> None:
     """Influence and epsilon step by step, run by run, newest first."""
-    with connect(url, key) as client:
-        show(list(itertools.islice(client.accounting.trajectory(model_id, points=points), runs)))
-
-
-Records = Annotated[int, typer.Option(min=1, help="How many records would be forgotten")]
-Epsilon = Annotated[float | None, typer.Option(help="Default: the model's target")]
-Delta = Annotated[float | None, typer.Option(help="Default: the model's target")]
-
-
-@account.command("preview")
-def account_preview(
-    model_id: str,
-    records: Records = 1,
-    epsilon: Epsilon = None,
-    delta: Delta = None,
-    steps: Annotated[int | None, typer.Option(min=1, help="Say what so many steps would reach")] = None,
-    batch: Annotated[int | None, typer.Option(min=1, help="Records per run; default: all in one")] = None,
-    url: Url = None,
-    key: Key = None,
-) -> None:
-    """What forgetting would take; nothing is changed."""
-    with connect(url, key) as client:
-        preview = client.accounting.preview
-        show(preview(model_id=model_id, num_records=records, epsilon=epsilon, delta=delta, steps=steps, batch=batch))
-
-
-@account.command("rivals")
-def account_rivals(
-    model_id: str,
-    records: Records = 1,
-    epsilon: Epsilon = None,
-    delta: Delta = None,
-    url: Url = None,
-    key: Key = None,
-) -> None:
-    """What other published guarantees need for the same request."""
-    with connect(url, key) as client:
-        show(client.accounting.rivals(model_id, num_records=records, epsilon=epsilon, delta=delta))
+    show(list(itertools.islice(asked(), runs)))
 
 
 @account.command("bounds")

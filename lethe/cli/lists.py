@@ -11,14 +11,14 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from app.cli.list_files import ListFile, fault_of
-from app.cli.output import console, new_group
-from app.cli.remote import Key, Url, bar, connect
 from lethe.batches import NewRequest
+from lethe.cli.derived import GROUPS, Asked, made
+from lethe.cli.gateway import Key, Url, connect
+from lethe.cli.learning import Repeatable
+from lethe.cli.list_files import ListFile, fault_of
+from lethe.cli.output import bar, console, show
 from lethe.contract.batches import BatchItemOut
 from lethe.contract.problems import IdempotencyConflict
-
-commands = new_group()
 
 _BATCH = 1000
 _RETRY_SECONDS = 120.0
@@ -26,7 +26,7 @@ _RETRY_SECONDS = 120.0
 _TOLD = 10
 
 
-@commands.command("import")
+@GROUPS["deletion_requests"].app.command("import")
 def request_import(
     file: Annotated[
         Path, typer.Argument(exists=True, dir_okay=False, help="Hashes, one per line, or CSV with a header")
@@ -82,19 +82,25 @@ def request_import(
     _fail(refused)
 
 
-@commands.command("export")
-def request_export(
-    out: Annotated[Path, typer.Option(help="Where to (CSV)")],
-    source: Annotated[str | None, typer.Option(help="Of this list")] = None,
-    status: Annotated[str | None, typer.Option(help="In this status")] = None,
-    regulation: Annotated[str | None, typer.Option(help="Under this regulation")] = None,
-    url: Url = None,
-    key: Key = None,
-) -> None:
-    """Save what became of requests: all, or those that are so."""
-    with connect(url, key, retry_seconds=_RETRY_SECONDS) as client:
-        client.deletion_requests.export(out, source=source, status=status, regulation=regulation)
+@made("deletion_requests.export", retry_seconds=_RETRY_SECONDS)
+def request_export(asked: Asked, out: Annotated[Path, typer.Option(help="Where to (CSV)")]) -> None:
+    """Save what became of requests: all, or those that satisfy all filters."""
+    asked.client.deletion_requests.export(out, **asked.given)
     console.print(str(out), markup=False)
+
+
+@made("deletion_requests.create_from_csv", retry_seconds=_RETRY_SECONDS)
+def request_create_from_csv(
+    asked: Asked,
+    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="CSV whose header has fields of a request")],
+    idempotency_key: Repeatable = None,
+) -> None:
+    """Ask for everybody in a CSV file to be forgotten, in one call; `request import` sends lists of any length."""
+    show(
+        asked.client.deletion_requests.create_from_csv(
+            file.read_bytes(), idempotency_key=idempotency_key, **asked.given
+        )
+    )
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -1,21 +1,24 @@
 """What all commands share: groups, and how they print."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from typing import Any
 
 import typer
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as ProgressBar
 
-from lethe.proof.guarantees import Notion
 from lethe.reading import to_json
+from lethe.waiting import Progress
 
 console = Console(soft_wrap=True)
 
 
 def new_group(help: str | None = None) -> typer.Typer:  # noqa: A002  Typer's word
-    return typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help=help)
+    return typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None, help=help)
 
 
 def in_words(audit: Mapping[str, Any] | None) -> str:
@@ -24,7 +27,7 @@ def in_words(audit: Mapping[str, Any] | None) -> str:
     if audit is None:
         return "not audited"
     refuted = f"; refuted: {', '.join(audit['findings'])}" if audit["findings"] else ""
-    there = " of a record still there" if audit["notion"] == Notion.RELEASE else ""
+    there = " of a record still there" if audit["notion"] == "release" else ""
     error = f"wrong once in {1 / audit['error']:,.0f} runs at most"
     return (
         f"epsilon <= {at_most(audit['epsilon'])} certified{there}, >= {at_least(audit['epsilon_lower_bound'])} proved"
@@ -45,3 +48,19 @@ def at_least(value: float, digits: int = 4) -> str:
 def show(found: Any) -> None:
     """JSON, or a value of the SDK as the gateway sent it."""
     console.print_json(json.dumps(to_json(found)))
+
+
+@contextmanager
+def bar() -> Iterator[Progress]:
+    """A progress bar, on a terminal, for something to wait for."""
+    columns = (TextColumn("{task.description:<10}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    terminal = Console(stderr=True)
+    with ProgressBar(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as shown:
+        task = shown.add_task("waiting", total=None)
+
+        def progress(status: str, done: int, total: int | None) -> None:
+            shown.update(task, description=status)
+            if total is not None:  # what is over has no steps any more
+                shown.update(task, completed=done, total=total)
+
+        yield progress

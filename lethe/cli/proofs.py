@@ -1,4 +1,4 @@
-"""Commands that verify certificates by themselves, without the service."""
+"""Commands about what was signed: certificates are verified here, without the service, and ledgers are saved."""
 
 import json
 from dataclasses import dataclass
@@ -7,13 +7,12 @@ from typing import Annotated, Any, Protocol
 
 import typer
 
-from app.cli.output import at_most, console, in_words, new_group
+from lethe import files
+from lethe.cli.derived import GROUPS, Asked, made
+from lethe.cli.options import Shape
+from lethe.cli.output import at_most, console, in_words, show
 from lethe.contract.certificates import CertificateVerdictOut
 from lethe.contract.problems import CertificateInvalid
-
-certificate = new_group("What was signed.")
-commands = new_group()
-commands.add_typer(certificate, name="certificate")
 
 
 class Said(Protocol):
@@ -29,7 +28,7 @@ class Said(Protocol):
     def best_attacker_accuracy(self) -> float: ...
 
 
-@certificate.command("verify")
+@GROUPS["certificates"].app.command("verify")
 def certificate_verify(
     file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A JWS, or JSON that holds some")],
     jwks: Annotated[Path | None, typer.Option(help="The issuer's public keys; default: FILE.jwks.json")] = None,
@@ -54,6 +53,25 @@ def certificate_verify(
         _print(verified)
         statements.append(verified.statement)
     _verify_joint([one for one in statements if "evidence" in one], stated=found.joint)
+
+
+@made("certificates.verify", Shape(omit=("jws",)))
+def certificate_verdict(
+    asked: Asked,
+    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A JWS, or JSON that holds some")],
+) -> None:
+    """Let the gateway verify certificates, by the keys of its installation; who does not believe it uses `verify`."""
+    for compact, _ in _signed_in(file).signed:
+        show(asked.client.certificates.verify(compact, **asked.given))
+
+
+@made("ledger.export")
+def ledger_export(asked: Asked, to: Annotated[Path, typer.Argument(dir_okay=False, help="Where to write it")]) -> None:
+    """Write the whole ledger to a file, and beside it the public keys to verify it with offline (`TO.jwks.json`)."""
+    files.write(to, asked())
+    keys = Path(f"{to}.jwks.json")
+    keys.write_text(json.dumps(asked.client.certificates.public_keys(), indent=2))
+    console.print(f"{to} and {keys}")
 
 
 def key_set_in(file: Path) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.app.command_line import Ended, Lethe, refused
+from tests.command_line import Ended, Lethe, refused
 
 PEOPLE = [f"p{number}" for number in range(5)]
 HASHES = [hashlib.sha256(person.encode()).hexdigest() for person in PEOPLE]

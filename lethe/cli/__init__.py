@@ -1,0 +1,35 @@
+"""`lethe`: talk to a gateway, and verify what it says; a server that is installed adds its own commands."""
+
+import sys
+from typing import NoReturn
+
+from pydantic import ValidationError
+
+from lethe.contract.problems import Problem
+
+_EXTRAS = {"typer": "cli", "rich": "cli", "numpy": "verify", "scipy": "verify"}
+"""In which extra of the distribution each optional module is."""
+
+
+def main() -> None:
+    """Entry point: a named condition ends in exit code 1 and one line."""
+    try:
+        from lethe.cli import root
+
+        root.command_line()()
+    except Problem as error:
+        _fail(str(error))
+    except ValidationError as error:
+        faults = [f"LETHE_{fault['loc'][0]!s}".upper() + f" {fault['msg']}" for fault in error.errors()]
+        _fail(f"settings_invalid: {'; '.join(faults)}")
+    except OSError as error:
+        _fail(f"{type(error).__name__}: {error}")
+    except ModuleNotFoundError as error:
+        if error.name not in _EXTRAS:
+            raise
+        _fail(f"{error.name} is not installed; run: pip install 'lethe[{_EXTRAS[error.name]}]'")
+
+
+def _fail(message: str) -> NoReturn:
+    print(f"error: {message}", file=sys.stderr)
+    raise SystemExit(1)

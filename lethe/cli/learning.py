@@ -1,0 +1,170 @@
+"""Commands about datasets, models and runs that are more than a call and its answer."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lethe.cli.derived import GROUPS, Asked, derive, made
+from lethe.cli.gateway import Key, Url, connect
+from lethe.cli.options import Shape
+from lethe.cli.output import bar, console, in_words, show
+from lethe.contract import additions, datasets
+from lethe.contract.models import ModelOut
+from lethe.deletion_requests import DeletionRequests
+from lethe.methods import makes
+from lethe.models import Models
+from lethe.reading import to_json
+
+Id = Annotated[str, typer.Argument(metavar="ID", show_default=False)]
+Skip = Annotated[bool, typer.Option(help="Leave out rows of people who asked to be forgotten")]
+Repeatable = Annotated[
+    str | None, typer.Option("--idempotency-key", help="With your own, another process may repeat the call")
+]
+
+
+@GROUPS["datasets"].app.command("create")
+@makes(datasets.UPLOAD)
+def dataset_create(
+    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="Rows: .csv, .parquet or .npz")],
+    name: Annotated[str | None, typer.Option(help="Default: the file's name")] = None,
+    schema: Annotated[Path | None, typer.Option(exists=True, dir_okay=False, help="The public schema (JSON)")] = None,
+    classes: Annotated[
+        str | None, typer.Option(help="Names of the classes, in the order of the labels of an .npz file: no,yes")
+    ] = None,
+    skip_suppressed: Skip = False,
+    adaptive_epsilon: Annotated[
+        float | None, typer.Option(help="With --adaptive-delta: what all versions may ever tell about one row, fixed")
+    ] = None,
+    adaptive_delta: Annotated[float | None, typer.Option()] = None,
+    idempotency_key: Repeatable = None,
+    url: Url = None,
+    key: Key = None,
+) -> None:
+    """Upload rows."""
+    with connect(url, key) as client, console.status(f"Uploading {file.name}"):
+        created = client.datasets.upload(
+            file,
+            name=name,
+            schema=schema,
+            classes=classes.split(",") if classes is not None else None,
+            suppressed="skip" if skip_suppressed else "refuse",
+            adaptive_epsilon=adaptive_epsilon,
+            adaptive_delta=adaptive_delta,
+            idempotency_key=idempotency_key,
+        )
+    show(created)
+
+
+@GROUPS["datasets"].app.command("add")
+@makes(additions.ADD)
+def dataset_add(
+    dataset_id: str,
+    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="Rows, as the dataset has them")],
+    skip_suppressed: Skip = False,
+    idempotency_key: Repeatable = None,
+    url: Url = None,
+    key: Key = None,
+) -> None:
+    """Add rows for slots of forgotten people; the models of the dataset learn again."""
+    with connect(url, key) as client, console.status(f"Uploading {file.name}"):
+        added = client.datasets.add(
+            dataset_id, file, suppressed="skip" if skip_suppressed else "refuse", idempotency_key=idempotency_key
+        )
+    show(added)
+
+
+derive(
+    "datasets.list",
+    line=lambda found: f"{found.id}  {found.num_records:>9} of {found.num_slots} rows  {found.name}",
+)
+
+
+@made(
+    "models.create",
+    Shape(
+        positional=("dataset_id",),
+        also={"evaluation_dataset_id": "--evaluation-dataset"},
+        defaults={"name": "model"},
+    ),
+)
+def model_create(
+    asked: Asked, wait: Annotated[bool, typer.Option(help="Wait, with a progress bar, until it has learned")] = True
+) -> None:
+    """Learn a model."""
+    created = asked()
+    if wait:
+        show_when_over(asked.client.models, created.id)
+    else:
+        show(created)
+
+
+derive(
+    "models.list",
+    line=lambda found: f"{found.id}  {found.status:<10} version {found.live_version}  {found.name}",
+)
+
+
+@made("models.audit")
+def model_audit(
+    asked: Asked,
+    wait: Annotated[bool, typer.Option(help="Wait, with a progress bar, until it is done, and show its run")] = True,
+) -> None:
+    """Let many canaries be learned and forgotten, apart from the model's data; exit code 1 if that refutes anything."""
+    found = asked()
+    if not wait:
+        show(found)
+        return
+    with bar() as progress:
+        done = asked.client.models.wait_for_audit(found.id, progress=progress)
+    show(done)
+    if done is None or done.status != "published":
+        raise typer.Exit(1)
+
+
+@GROUPS["models"].app.command("wait")
+def model_wait(model_id: Id, url: Url = None, key: Key = None) -> None:
+    """Wait, with a progress bar, until a model is live."""
+    with connect(url, key) as client:
+        show_when_over(client.models, model_id)
+
+
+@GROUPS["deletion_requests"].app.command("wait")
+def request_wait(request_id: Id, url: Url = None, key: Key = None) -> None:
+    """Wait until a request has ended."""
+    with connect(url, key) as client:
+        show_when_over(client.deletion_requests, request_id)
+
+
+def show_when_over(resource: Models | DeletionRequests, one: str) -> None:
+    """Wait, with a progress bar, and show what became of it; exit code 1 if it came to nothing."""
+    with bar() as progress:
+        found = resource.wait(one, progress=progress)
+    show(found)
+    if isinstance(found, ModelOut) and found.status != "live":
+        raise typer.Exit(1)
+
+
+derive(
+    "runs.list",
+    Shape(also={"model_id": "--model"}),
+    line=lambda found: (
+        f"{found.id}  {found.kind:<7} {found.status:<9} {found.steps_done:>7} of {found.steps_total} steps"
+        f"  {in_words(to_json(found.audit))}"
+    ),
+)
+
+
+def _retires(path: str, what: str) -> None:
+    """Add the command `retire`, which takes an id and asks first."""
+
+    def retire(asked: Asked, yes: Annotated[bool, typer.Option("--yes", help="Do not ask")] = False) -> None:
+        if not yes:
+            typer.confirm(f"Retire {asked.ids[0]}? {what} are destroyed for good.", abort=True, err=True)
+        show(asked())
+
+    made(path)(retire)
+
+
+_retires("models.retire", "Its weights")
+_retires("datasets.retire", "Its rows")

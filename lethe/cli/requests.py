@@ -1,0 +1,46 @@
+"""Commands about people who ask to be forgotten, one at a time."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lethe.cli.derived import Asked, derive, made
+from lethe.cli.learning import show_when_over
+from lethe.cli.options import Shape
+from lethe.cli.output import console, show
+from lethe.reading import to_json
+
+
+@made(
+    "deletion_requests.create",
+    Shape(positional=("subject_id",), also={"aliases": "--alias", "dataset_ids": "--dataset-id"}),
+)
+def request_submit(asked: Asked, wait: Annotated[bool, typer.Option(help="Wait until it is completed")] = True) -> None:
+    """Ask for a person to be forgotten everywhere."""
+    made = asked()
+    if wait:
+        show_when_over(asked.client.deletion_requests, made.id)
+    else:
+        show(made)
+
+
+derive(
+    "deletion_requests.list",
+    line=lambda found: (
+        f"{found.id}  {found.status:<9}  {found.outcome or '-':<15}  due {found.clock.deadline:%F}"
+        f"  {found.regulation}  {found.source or ''}"
+    ).rstrip(),
+)
+derive("lineage.of_request", group="deletion_requests", verb="lineage")
+derive("suppressions.lift", Shape(positional=("subject_id",)))
+
+
+@made("deletion_requests.proof")
+def request_certificate(asked: Asked, to: Path) -> None:
+    """Save a request's certificates, and beside them the public keys to verify them with (`TO.jwks.json`)."""
+    to.write_text(json.dumps(to_json(asked()), indent=2))
+    keys = Path(f"{to}.jwks.json")
+    keys.write_text(json.dumps(asked.client.certificates.public_keys(), indent=2))
+    console.print(f"{to} and {keys}")

@@ -1,0 +1,217 @@
+"""The command line against a live gateway and a live worker; `certificate verify` with neither."""
+
+import base64
+import json
+import os
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from joserfc.jwk import OKPKey
+from safetensors.numpy import load
+
+from tests.command_line import Lethe, refused
+from tests.conftest import ADULT
+from tests.faults.processes import wait_until
+
+
+def test_datasets(live: Lethe, people: Path) -> None:
+    """A dataset is created from a file, listed and shown."""
+    created = live("dataset", "create", people, "--classes", "0,1").json
+    assert (created["name"], created["num_slots"], created["num_classes"]) == ("people", 60, 2)
+    assert created == live("dataset", "show", created["id"]).json | {"num_suppressed": 0}
+    listed = live("dataset", "list")
+    assert listed.out.split() == [created["id"], "60", "of", "60", "rows", "people"]
+
+
+def test_dataset_with_a_schema(live: Lethe, tmp_path: Path) -> None:
+    """A csv file is uploaded with its public schema, under the name that is given."""
+    rows = (ADULT / "train.csv").read_text().splitlines()[:200]
+    file = tmp_path / "rows.csv"
+    file.write_text("\n".join(rows) + "\n")
+    created = live("dataset", "create", file, "--name", "adult", "--schema", ADULT / "schema.json").json
+    assert (created["name"], created["num_slots"], created["classes"]) == ("adult", 199, ["<=50K", ">50K"])
+    refused(live("dataset", "create", file), "schema_invalid")
+
+
+def test_a_model_from_creation_to_weights(live: Lethe, people: Path, tmp_path: Path) -> None:
+    """Creating a model waits until it is live; it is listed, shown, waited for, relearned, and its weights saved."""
+    dataset = live("dataset", "create", people, "--classes", "0,1").json
+    asked = ("--name", "mine", "--epsilon", "2", "--delta", "1e-4", "--l2", "0.05", "--noise-scale", "0.02")
+    created = live("model", "create", dataset["id"], *asked).json
+    assert (created["name"], created["status"], created["live_version"]) == ("mine", "live", 1)
+    assert created["target"] == {"epsilon": 2.0, "delta": 1e-4}
+    assert live("model", "show", created["id"]).json["id"] == created["id"]
+    assert live("model", "list").out.split() == [created["id"], "live", "version", "1", "mine"]
+    assert live("run", "list", "--model", created["id"]).out.split()[1:3] == ["learn", "published"]
+    assert live("model", "relearn", created["id"]).json["id"] == created["id"]
+    wait_until(lambda: live("model", "show", created["id"]).json["live_version"] == 2)
+    assert live("model", "wait", created["id"]).json["status"] == "live"
+    assert live("model", "weights", created["id"], "2", tmp_path / "w").code == 0
+    assert load((tmp_path / "w").read_bytes())["parameters"].shape == (1, 4)
+    refused(live("model", "weights", created["id"], "1", tmp_path / "old"), "weights_destroyed")
+
+
+def test_a_model_is_audited(live: Lethe, people: Path) -> None:
+    """An audit is waited for, and its run shown; runs are listed with what was certified and what was proved."""
+    dataset = live("dataset", "create", people, "--classes", "0,1").json
+    audited, unaudited = (
+        live("model", "create", dataset["id"], "--l2", "0.05", "--audit-lanes", lanes, "--audit-chains", "2").json
+        for lanes in ("8", "0")
+    )
+    assert [model["audit"]["lanes"] for model in (audited, unaudited)] == [8, 0]
+    run = live("model", "audit", audited["id"]).json
+    assert (run["kind"], run["status"], run["audit"]["lanes"]) == ("audit", "published", 16)
+    assert live("run", "show", run["id"]).json == run
+    assert live("model", "audit", audited["id"], "--no-wait").json["audit"]["asked_at"]
+    refused(live("model", "audit", unaudited["id"]), "precondition_failed")
+    wait_until(lambda: live("model", "show", audited["id"]).json["audit"]["asked_at"] is None)
+    listed = live("run", "list", "--model", audited["id"]).out.splitlines()
+    assert [line.split()[1] for line in listed] == ["audit", "audit", "learn"]
+    assert re.search(
+        r" epsilon <= \S+ certified, >= \S+ proved by 16 lanes \(wrong once in 3,000,000 runs at most\)$", listed[0]
+    )
+    assert live("run", "list", "--model", unaudited["id"]).out.rstrip().endswith("not audited")
+
+
+def test_a_request_from_submission_to_completion(live: Lethe, people: Path) -> None:
+    """Submitting a request waits until it is completed; it can be shown, waited for, and no longer be cancelled."""
+    dataset = live("dataset", "create", people, "--classes", "0,1").json
+    model = live("model", "create", dataset["id"], "--l2", "0.05").json
+    request = live("request", "submit", "p3", "--regulation", "ccpa").json
+    assert (request["status"], request["regulation"]) == ("completed", "ccpa")
+    assert [(owed["model_id"], owed["version"]) for owed in request["models"]] == [(model["id"], 2)]
+    assert live("request", "show", request["id"]).json == request
+    assert live("request", "wait", request["id"]).json == request
+    refused(live("request", "cancel", request["id"]), "transition_forbidden")
+
+
+def test_a_subject_from_standard_input(live: Lethe, people: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With `-` the subject is read from standard input, where no list of processes shows it."""
+    live("dataset", "create", people, "--classes", "0,1")
+    read, write = os.pipe()
+    os.write(write, b"p3\n")
+    os.close(write)
+    with os.fdopen(read) as given:
+        monkeypatch.setattr(sys, "stdin", given)
+        assert live("request", "submit", "-").json["outcome"] == "forgotten"
+
+
+def test_certificate_is_valid_offline(certified: Path, lethe: Lethe, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was saved verifies with the keys beside it, without a gateway and without a data folder."""
+    monkeypatch.delenv("LETHE_URL")
+    monkeypatch.delenv("LETHE_DATA_DIR")
+    verified = lethe("certificate", "verify", certified, "--jwks", f"{certified}.jwks.json")
+    assert (verified.code, verified.err) == (0, "")
+    assert verified.out.startswith("valid  crt_")
+    assert "unlearning  epsilon <= " in verified.out
+    assert re.search(r" at delta = \S+, best attacker right \S+ % of the time$", verified.out, re.M)
+    assert re.search(
+        r"^       audit       epsilon <= \S+ certified, >= \S+ proved by 256 lanes \(wr", verified.out, re.M
+    )
+    [one] = json.loads(certified.read_text())["certificates"]
+    for content in (one["jws"], one["jws"] + "\n", json.dumps(one)):
+        certified.write_text(content)
+        assert lethe("certificate", "verify", certified, "--jwks", f"{certified}.jwks.json").out == verified.out
+
+
+def test_limits_of_who_verifies(certified: Path, lethe: Lethe) -> None:
+    """A certificate that guarantees less of forgetting than is asked for ends with exit status 1, and says so."""
+    verify = ("certificate", "verify", certified, "--jwks", f"{certified}.jwks.json")
+    assert lethe(*verify, "--max-epsilon", "8", "--max-delta", "0.1").code == 0
+    refused(lethe(*verify, "--max-epsilon", "0.001"), "certificate_beyond_limits")
+    refused(lethe(*verify, "--max-delta", "1e-12"), "certificate_beyond_limits")
+
+
+def test_certificates_that_do_not_hold(certified: Path, lethe: Lethe, tmp_path: Path) -> None:
+    """A tampered certificate, another issuer's key, and files that are something else each end in one line."""
+    jwks = Path(f"{certified}.jwks.json")
+    document = json.loads(certified.read_text())
+    [one] = document["certificates"]
+    header, payload, signature = one["jws"].split(".")
+    statement = json.loads(base64.urlsafe_b64decode(payload + "=="))
+    statement["target"]["epsilon"] /= 2
+    forged = base64.urlsafe_b64encode(json.dumps(statement).encode()).decode().rstrip("=")
+    embellished = one["statement"] | {"issued_at": "2020-01-01T00:00:00+00:00"}
+    bad = [
+        f"{header}.{forged}.{signature}".encode(),
+        f"{header}.{payload}.{'A' * len(signature)}".encode(),
+        f"{header}.{payload}".encode(),
+        json.dumps({"certificates": [one | {"statement": embellished}]}).encode(),
+        json.dumps({"certificates": []}).encode(),
+        json.dumps({"certificates": [1]}).encode(),
+        json.dumps({"certificates": 1}).encode(),
+        json.dumps({"jws": 7}).encode(),
+        b"{",
+        b'{"a":' * 100_000,
+        b"",
+        b"garbage",
+        b"\xff\xfe\x00\x01" * 100,
+    ]
+    for content in bad:
+        file = tmp_path / "bad"
+        file.write_bytes(content)
+        refused(lethe("certificate", "verify", file, "--jwks", jwks), "certificate_invalid")
+
+
+def test_keys_that_do_not_verify(certified: Path, lethe: Lethe, tmp_path: Path) -> None:
+    """Another issuer's key set, and files that are none, each end in one line."""
+    stranger = OKPKey.generate_key("Ed25519", private=False, auto_kid=True).as_dict(private=False)
+    own = json.loads(Path(f"{certified}.jwks.json").read_text())["keys"][0]
+    impostor = stranger | {"kid": own["kid"]}
+    sets: list[Any] = [{"keys": [stranger]}, {"keys": [impostor]}, {"keys": []}, {"keys": 3}, {}, [], 3, None]
+    contents = [json.dumps(one).encode() for one in sets] + [b"", b"garbage", b"\xff\xfe", b"[" * 100_000]
+    for content in contents:
+        file = tmp_path / "keys"
+        file.write_bytes(content)
+        refused(lethe("certificate", "verify", certified, "--jwks", file), "certificate_invalid")
+
+
+def test_refusals_of_the_gateway(live: Lethe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the gateway refuses ends in exit code 1 and one line with the code of the problem."""
+    refused(live("dataset", "show", "ds_none"), "dataset_unknown")
+    refused(live("model", "show", "mdl_none"), "model_unknown")
+    refused(live("model", "create", "ds_none"), "dataset_unknown")
+    refused(live("request", "show", "dr_none"), "request_unknown")
+    refused(live("request", "certificate", "dr_none", tmp_path / "c"), "request_unknown")
+    assert not (tmp_path / "c").exists()
+    (tmp_path / "x.txt").write_text("x")
+    refused(live("dataset", "create", tmp_path / "x.txt"), "input_invalid")
+    (tmp_path / "x.npz").write_text("x")
+    refused(live("dataset", "create", tmp_path / "x.npz"), "schema_invalid")
+    monkeypatch.setenv("LETHE_API_KEY", "lethe_wrong")
+    refused(live("dataset", "list"), "unauthenticated")
+
+
+def test_gateway_that_is_not_there(lethe: Lethe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No key, no gateway, or something that is no gateway: one line each."""
+    monkeypatch.setenv("LETHE_DATA_DIR", str(tmp_path / "none"))
+    refused(lethe("dataset", "list"), "unauthenticated")
+    for url in ("http://127.0.0.1:1", "ftp://127.0.0.1", "nonsense", "http://[", "http://127.0.0.1:99999999"):
+        refused(lethe("dataset", "list", "--key", "k", "--url", url), "unreachable")
+
+
+@pytest.mark.parametrize("port", ["http", "-1", "65536"])
+def test_a_port_that_is_none(lethe: Lethe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, port: str) -> None:
+    """A bad setting of where the gateway is ends in one line that names it, and nothing is made."""
+    monkeypatch.setenv("LETHE_PORT", port)
+    ended = lethe("dataset", "list")
+    refused(ended, "settings_invalid")
+    assert "LETHE_PORT " in ended.err
+    assert not list(tmp_path.iterdir())
+
+
+def test_models_and_datasets_are_retired(live: Lethe, people: Path) -> None:
+    """Retiring asks first, unless it is told not to; what cannot be retired or cancelled is refused in one line."""
+    dataset = live("dataset", "create", people, "--classes", "0,1").json
+    model = live("model", "create", dataset["id"], "--l2", "0.05").json
+    assert live("model", "retire", model["id"]).code == 1  # nobody answers
+    refused(live("dataset", "retire", dataset["id"], "--yes"), "dataset_in_use")
+    run = live("run", "list", "--model", model["id"]).out.split()[0]
+    refused(live("run", "cancel", run), "run_not_cancellable")
+    assert live("model", "retire", model["id"], "--yes").json["status"] == "retired"
+    assert live("dataset", "retire", dataset["id"], "--yes").json["destroyed_at"]
+    ended = live("model", "wait", model["id"])
+    assert (ended.code, '"status": "retired"' in ended.out) == (1, True)
