@@ -25,9 +25,10 @@ def main() -> None:
     except OSError as error:
         _fail(f"{type(error).__name__}: {error}")
     except ModuleNotFoundError as error:
-        if error.name not in _EXTRAS:
+        package = (error.name or "").partition(".")[0]
+        if package not in _EXTRAS:
             raise
-        _fail(f"{error.name} is not installed; run: pip install 'lethe[{_EXTRAS[error.name]}]'")
+        _fail(f"{package} is not installed; run: pip install 'lethe[{_EXTRAS[package]}]'")
 
 
 def _fail(message: str) -> NoReturn:

@@ -32,7 +32,7 @@ from lethe import (
     webhooks,
 )
 from lethe.cli.gateway import RETRY_SECONDS, Key, Url, connect
-from lethe.cli.options import Shape, arranged, leaves, parameters
+from lethe.cli.options import Shape, arranged, id_of, leaves, parameters
 from lethe.cli.output import console, new_group, show
 from lethe.methods import Resource, pages
 from lethe.reading import to_json
@@ -131,9 +131,8 @@ def made(
     def decorate(act: Callable[..., None]) -> None:
         own = list(inspect.signature(act, eval_str=True).parameters.values())[1:]
         found = [leaf for leaf in leaves(takes) if leaf.name not in omitted]
-        argument = Annotated[str, typer.Argument(show_default=False)]
-        ids = [inspect.Parameter(one, inspect.Parameter.KEYWORD_ONLY, annotation=argument) for one in operation.ids]
-        options = list(parameters(found, shape, taken=[one.name for one in own]))
+        ids = [inspect.Parameter(one, inspect.Parameter.KEYWORD_ONLY, annotation=id_of(one)) for one in operation.ids]
+        options = parameters(found, shape, taken=[one.name for one in own])
         of_all = inspect.signature(_of_all).parameters.values()
 
         def command(*, url: str | None, key: str | None, **said: Any) -> None:

@@ -58,7 +58,7 @@ def parameters(found: Collection[Leaf], shape: Shape, *, taken: Collection[str])
     """A parameter of a command for each leaf. The last name of a path alone is an option too, where no other option has
     it: neither that of another leaf nor one of those that are `taken`."""
     last = Counter([leaf.path[-1] for leaf in found] + list(taken))
-    for leaf in found:
+    for leaf in sorted(found, key=lambda leaf: leaf.name == "idempotency_key"):
         name, default = leaf.name, (shape.defaults or {}).get(leaf.name)
         if leaf.required and default is None:
             default = inspect.Parameter.empty
@@ -77,6 +77,11 @@ def parameters(found: Collection[Leaf], shape: Shape, *, taken: Collection[str])
             default=default,
             annotation=Annotated[annotation if default is inspect.Parameter.empty else annotation | None, info],
         )
+
+
+def id_of(name: str) -> Any:
+    """The annotation of an argument that is an id in the path of a call."""
+    return Annotated[str, typer.Argument(**(_PERSON if name == "subject_id" else {}))]
 
 
 def arranged(kind: type[BaseModel], said: Mapping[tuple[str, ...], Any]) -> dict[str, Any]:
@@ -107,7 +112,7 @@ def _typed(leaf: Leaf) -> tuple[Any, dict[str, Any]]:
     """The type of an option, and what else is said of it."""
     plain = _plain(leaf.field.annotation)
     if leaf.path[-1] == "subject_id":
-        return str, {"help": "Who; '-' reads it from standard input", "parser": read_person, "metavar": "TEXT"}
+        return str, _PERSON
     if plain in (str, int, float, bool) or get_origin(plain) is Literal or _is_set(plain):
         return plain, {}
     if plain in (AwareDatetime, datetime.date):
@@ -144,6 +149,13 @@ def _json(text: str) -> Any:
         raise typer.BadParameter("Expected JSON, or @ and a file of JSON.") from None
 
 
-def read_person(text: str) -> str:
+def _read_person(text: str) -> str:
     """A person's id, for which `-` stands where no list of processes may show it."""
     return sys.stdin.readline().rstrip("\n") if text == "-" else text
+
+
+_PERSON: dict[str, Any] = {
+    "help": "Who; '-' reads it from standard input",
+    "parser": _read_person,
+    "metavar": "SUBJECT_ID",
+}

@@ -1,0 +1,215 @@
+"""Every operation of the contract, as a method of both clients and as a command."""
+
+import datetime
+import importlib
+import inspect
+import json
+import pkgutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+import typer
+
+from lethe import AsyncClient, Client, contract
+from lethe.cli import root
+from lethe.cli.derived import GROUPS
+from lethe.cli.options import leaves
+from lethe.contract.deletion_requests import RequestFilter
+from lethe.contract.models import ModelIn
+from lethe.contract.operation import Operation
+from tests.command_line import Lethe, refused
+
+OPERATIONS = {
+    found.name: found
+    for module in pkgutil.iter_modules(contract.__path__)
+    for found in vars(importlib.import_module(f"lethe.contract.{module.name}")).values()
+    if isinstance(found, Operation)
+}
+
+
+def made_by(client: Client | AsyncClient) -> set[str]:
+    """The operations of all methods of a client's resources."""
+    resources = [resource for name, resource in vars(client).items() if not name.startswith("_")]
+    methods = [inspect.getattr_static(one, name) for one in resources for name in dir(one)]
+    return {method.operation.name for method in methods if hasattr(method, "operation")}
+
+
+def commands(app: typer.Typer) -> Iterator[Any]:
+    yield from (command.callback for command in app.registered_commands)
+    for group in app.registered_groups:
+        assert group.typer_instance is not None
+        yield from commands(group.typer_instance)
+
+
+def test_no_operation_is_missing_in_the_sdk() -> None:
+    """Whatever the contract declares is a method of a resource, of the client that blocks and of the one that is
+    awaited."""
+    assert len(OPERATIONS) > 60
+    with Client("http://127.0.0.1:1", "lethe_key") as client:
+        assert made_by(client) == OPERATIONS.keys()
+
+    async def awaited() -> set[str]:
+        async with AsyncClient("http://127.0.0.1:1", "lethe_key") as client:
+            return made_by(client)
+
+    assert anyio.run(awaited) == OPERATIONS.keys()
+
+
+def test_no_operation_is_missing_on_the_command_line() -> None:
+    """Whatever the contract declares is made by a command."""
+    made = {found.operation.name for found in commands(root.command_line()) if hasattr(found, "operation")}
+    assert made == OPERATIONS.keys()
+
+
+def test_every_resource_is_a_group_of_commands() -> None:
+    """The groups of commands are the resources of the client, each by its class."""
+    with Client("http://127.0.0.1:1", "lethe_key") as client:
+        resources = {name: type(one) for name, one in vars(client).items() if not name.startswith("_")}
+    assert {name: group.resource for name, group in GROUPS.items()} == resources
+
+
+@pytest.mark.parametrize(
+    ("command", "takes", "arguments"),
+    [(("model", "create"), ModelIn, {"dataset_id"}), (("request", "export"), RequestFilter, set())],
+)
+def test_every_field_is_an_option(lethe: Lethe, command: tuple[str, ...], takes: Any, arguments: set[str]) -> None:
+    """Each field of what a call takes is an option, those of models in it under the names above them too."""
+    said = lethe(*command, "--help").out
+    for leaf in leaves(takes):
+        assert leaf.name in arguments or f"--{leaf.name.replace('_', '-')}" in said, leaf.name
+
+
+def test_every_command_explains_itself(lethe: Lethe) -> None:
+    """`--help` of the root and of each group names what is in it, and of each command says what it does."""
+    said = lethe("--help").out
+    for group in GROUPS.values():
+        assert f"  {group.name} " in said
+        listed = lethe(group.name, "--help").out
+        for command in group.app.registered_commands:
+            assert f"  {command.name}" in listed
+            assert (lethe(group.name, command.name, "--help").code, command.help or command.callback) != (0, None)
+
+
+def test_lists_as_json(live: Lethe) -> None:
+    """A list that is derived prints one JSON object a line, as many as are asked for; one for people does with
+    `--json`."""
+    keys = [live("key", "create", f"app {number}", "--scope", "requests:read").json["id"] for number in range(3)]
+    listed = [json.loads(line) for line in live("key", "list", "--json", "--limit", "2").out.splitlines()]
+    assert [one["id"] for one in listed] == [keys[2], keys[1]]
+    actions = [json.loads(line)["action"] for line in live("audit", "list", "--limit", "3").out.splitlines()]
+    assert actions == ["api_key.created"] * 3
+    assert len(live("audit", "list").out.splitlines()) > 3
+    assert live("audit", "list", "--action", "nothing.done").out == ""
+    assert live("audit", "list", "--limit", "0").code == 2
+
+
+def test_requests_are_listed_and_exported_by_every_filter(live: Lethe, tmp_path: Path) -> None:
+    """`request list` and `request export` take the filters of the API, a person's id from standard input too."""
+    options = ("--external-id", "ticket-7", "--metadata", '{"desk": "north"}', "--ground", "objection", "--no-wait")
+    first = live("request", "submit", "p1", "--alias", "p1@example.org", *options).json
+    second = live("request", "submit", "--subject-sha256", "a" * 64, "--regulation", "ccpa", "--no-wait").json
+    assert (first["external_id"], first["metadata"], first["ground"]) == ("ticket-7", {"desk": "north"}, "objection")
+    assert len(first["alias_refs"]) == 1
+    assert [line.split()[0] for line in live("request", "list").out.splitlines()] == [second["id"], first["id"]]
+    for filters, found in (
+        (("--external-id", "ticket-7"), [first]),
+        (("--subject-id", "p1"), [first]),
+        (("--subject-sha256", "a" * 64), [second]),
+        (("--regulation", "ccpa", "--limit", "1"), [second]),
+        (("--status", "rejected"), []),
+    ):
+        listed = live("request", "list", "--json", *filters).out.splitlines()
+        assert [json.loads(line)["id"] for line in listed] == [one["id"] for one in found], filters
+    out = tmp_path / "out.csv"
+    assert live("request", "export", "--out", out, "--external-id", "ticket-7").code == 0
+    assert (first["id"] in out.read_text(), second["id"] in out.read_text()) == (True, False)
+    assert live("request", "list", "--status", "unheard").code == 2
+    refused(live("request", "list", "--due-before", "tomorrow"), "input_invalid")
+    refused(live("request", "submit", "--no-wait"), "input_invalid")
+
+
+def test_a_call_is_repeated_under_its_key(live: Lethe) -> None:
+    """With the same idempotency key a command that is repeated makes nothing twice."""
+    asked = ("request", "submit", "p1", "--no-wait", "--idempotency-key", "mine")
+    assert live(*asked).json["id"] == live(*asked).json["id"]
+
+
+def test_csv_and_batches_in_one_call(live: Lethe, tmp_path: Path) -> None:
+    """Requests are made from a CSV file, and from JSON in a file, each in one call."""
+    file = tmp_path / "list.csv"
+    file.write_text("subject_id,regulation\nanna,gdpr\nbert,ccpa\n")
+    assert live("request", "create-from-csv", file, "--source", "drop").json["accepted"] == 2
+    assert len(live("request", "list", "--source", "drop").out.splitlines()) == 2
+    (tmp_path / "batch.json").write_text('[{"subject_id": "carl"}]')
+    made = live("request", "create-batch", "--requests", f"@{tmp_path}/batch.json", "--source", "nightly").json
+    assert (made["accepted"], made["refused"]) == (1, 0)
+    assert live("request", "create-batch", "--requests", "[{").code == 2
+
+
+def test_nested_settings(live: Lethe, people: Path) -> None:
+    """Settings in a model of the body are options by their whole path and by their last name; nothing that is not said
+    is sent."""
+    dataset = live("dataset", "create", people, "--classes", "0,1").json
+    asked = ("--learn-steps", "10", "--target-epsilon", "3", "--max-requests", "5", "--chains", "4", "--no-wait")
+    model = live("model", "create", dataset["id"], *asked).json
+    assert (model["target"]["epsilon"], model["mechanism"]["learn_steps"]) == (3.0, 10)
+    assert model["batching"] == {"max_requests": 5, "max_wait_seconds": 0}
+    assert (model["audit"]["lanes"], model["audit"]["chains"]) == (256, 4)
+    refused(live("model", "create", dataset["id"], "--epsilon", "-1"), "input_invalid")
+    assert live("model", "create", dataset["id"], "--epsilon", "small").code == 2
+    made = live("tenant", "create", "acme", "--no-auto-accept", "--policy-time-zone", "Europe/Berlin").json
+    assert (made["policy"]["auto_accept"], made["policy"]["time_zone"]) == (False, "Europe/Berlin")
+    refused(live("tenant", "create", "other", "--time-zone", "Nowhere"), "input_invalid")
+
+
+def test_verdicts_of_the_gateway(live: Lethe, certified: Path) -> None:
+    """Whoever believes the gateway lets it verify certificates, the ledger and the audit log."""
+    assert live("certificate", "verdict", certified).json["valid"] is True
+    refused(live("certificate", "verdict", certified, "--max-epsilon", "1e-9"), "certificate_beyond_limits")
+    assert live("ledger", "verdict").json["valid"] is True
+    assert live("audit", "verdict").json["valid"] is True
+    model = live("model", "list", "--json").json
+    assert live("account", "verify-ledger", model["id"]).json["valid"] is True
+    assert len(live("account", "ledger", model["id"]).out.splitlines()) == 2
+    assert live("account", "preview", model["id"], "--records", "2").json["kind"] in ("unlearn", "relearn")
+
+
+def test_the_calculator_of_the_gateway(live: Lethe) -> None:
+    """The gateway evaluates theorems as the offline commands do."""
+    params = ("--params", '{"mu": 0.3, "delta": 1e-5}')
+    assert (
+        live("account", "evaluate-bound", "gdp_eps", *params).json
+        == live("account", "bound", "gdp_eps", "--param", "mu=0.3", "--param", "delta=1e-5").json
+    )
+    assert len(live("account", "list-bounds").out.splitlines()) == len(live("account", "bounds").out.splitlines())
+
+
+def test_what_else_is_asked_of_a_gateway(live: Lethe, people: Path) -> None:
+    """Answers that are nothing print nothing; dates, closed sets and people are said as options."""
+    agent = ("--agent-id", "AGENT", "--name", "Agent", "--verify-key", "A" * 43 + "=")
+    made = live("agent", "register", *agent).json
+    removed = live("agent", "remove", made["id"])
+    assert (removed.code, removed.out, removed.err) == (0, "", "")
+    assert live("leaving-reason", "submit", "--answer", "cost", "--odds", "3").code == 0
+    monday = datetime.date(2000, 1, 3).isoformat()
+    assert live("leaving-reason", "estimate", "--since", monday).json["surveys"][0]["num_answers"] == 1
+    assert live("leaving-reason", "submit", "--answer", "boredom", "--odds", "3").code == 2
+    assert live("overview", "show").json["overdue"] == 0
+    dataset = live("dataset", "create", people, "--classes", "0,1").json["id"]
+    assert live("dataset", "subject", dataset, "p1").json["num_records"] == 1
+    assert [one["id"] for one in live("lineage", "of-person", "--subject-id", "p1").json["datasets"]] == [dataset]
+
+
+@pytest.mark.parametrize(("absent", "extra"), [("typer", "cli"), ("scipy", "verify")])
+def test_without_an_optional_package(absent: str, extra: str) -> None:
+    """Where an optional package is not installed, one line says which extra brings it."""
+    program = f"import sys; sys.modules[{absent!r}] = None; from lethe import cli; cli.main()"
+    command = [sys.executable, "-c", program, "account", "bounds"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    said = f"error: {absent} is not installed; run: pip install 'lethe[{extra}]'\n"
+    assert (ended.returncode, ended.stdout, ended.stderr) == (1, "", said)
