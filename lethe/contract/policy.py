@@ -3,7 +3,7 @@
 import zoneinfo
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from lethe.contract.sets import is_reading_newer
 
@@ -82,7 +82,10 @@ class Policy(_Frozen):
         "space around; caseless: also whatever their case; email_domain: also whatever the case after an @; email: "
         "whatever the case of an id with an @. Fixed once there are datasets or requests.",
     )
-    opendsr_identities: Annotated[tuple[Literal["controller_customer_id", "email"], ...], Strict(False)] = Field(
+    opendsr_identities: Annotated[
+        tuple[Literal["controller_customer_id", "email"], ...],
+        BeforeValidator(lambda given: tuple(given) if isinstance(given, list) else given),
+    ] = Field(
         ("controller_customer_id",),
         description="OpenDSR: what kind of identity the subject ids of the datasets are; no other kind is accepted.",
     )
