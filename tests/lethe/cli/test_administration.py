@@ -50,7 +50,9 @@ def test_tenants(live: Lethe) -> None:
     assert [line.split()[-1] for line in live("tenant", "list").out.splitlines()] == ["acme", "default"]
     assert live("tenant", "show", made["id"]).json["name"] == "acme"
     assert live("tenant", "show", "--key", made["admin_key"]).json["id"] == made["id"]
+    assert live("tenant", "set", "max_delta=null", "grace_seconds=60").json["policy"]["grace_seconds"] == 60
     refused(live("tenant", "set", "grace_seconds=soon"), "input_invalid")
+    refused(live("tenant", "set", "patience=1"), "input_invalid")
     assert live("tenant", "set", "grace_seconds").code == 2
 
 
