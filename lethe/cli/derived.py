@@ -136,7 +136,7 @@ def made(
         of_all = inspect.signature(_of_all).parameters.values()
 
         def command(*, url: str | None, key: str | None, **said: Any) -> None:
-            given = arranged(takes, {leaf.path: said.pop(leaf.name) for leaf in found})
+            given = arranged({leaf.path: said.pop(leaf.name) for leaf in found})
             by_path = tuple(said.pop(one) for one in operation.ids)
             with connect(url, key, retry_seconds=retry_seconds) as client:
                 act(Asked(client=client, resource=resource, method=method, ids=by_path, given=given), **said)

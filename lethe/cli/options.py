@@ -16,8 +16,6 @@ import typer
 from pydantic import AwareDatetime, BaseModel
 from pydantic.fields import FieldInfo
 
-from lethe.methods import checked
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
@@ -84,15 +82,15 @@ def id_of(name: str) -> Any:
     return Annotated[str, typer.Argument(**(_PERSON if name == "subject_id" else {}))]
 
 
-def arranged(kind: type[BaseModel], said: Mapping[tuple[str, ...], Any]) -> dict[str, Any]:
-    """Values by the paths of their leaves, as arguments of a call. Raises `InputInvalid` for models in it."""
+def arranged(said: Mapping[tuple[str, ...], Any]) -> dict[str, Any]:
+    """Values by the paths of their leaves, as arguments of a call; nothing that was not said."""
     arguments: dict[str, Any] = {}
-    for name, field in kind.model_fields.items():
-        of_it = {path[1:]: value for path, value in said.items() if path[0] == name and value not in (None, [])}
-        if () in of_it:
-            arguments[name] = of_it[()]
-        elif of_it and (inner := _model_in(field)) is not None:
-            arguments[name] = checked(inner, arranged(inner, of_it))
+    for path, value in said.items():
+        if value not in (None, []):
+            within = arguments
+            for above in path[:-1]:
+                within = within.setdefault(above, {})
+            within[path[-1]] = value
     return arguments
 
 
