@@ -23,7 +23,7 @@ def read(kind: type[T], content: bytes, *, of: str) -> T:
         return None
     try:
         with newer_members():
-            value: T = _adapter(cast(Any, kind)).validate_json(content, strict=True)
+            value: T = _adapter(cast(Any, kind)).validate_json(content, strict=True, extra="ignore")
     except ValidationError as error:
         fault = error.errors(include_url=False, include_context=False, include_input=False)[0]
     else:

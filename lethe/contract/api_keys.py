@@ -14,12 +14,13 @@ from lethe.contract.sets import Scope
 class ApiKeyIn(Body):
     name: Name
     scopes: Annotated[list[Annotated[Scope, Strict(False)]], Field(min_length=1)]
-    expires_at: Moment | None = Field(None, description="Default: never.")
+    expires_at: Moment | None = Field(default=None, description="Default: never.")
     calls_per_minute: Annotated[int, Field(ge=1, le=1_000_000)] | None = Field(
-        None, description="Less than every key may make. Default: what every key may make (LETHE_CALLS_PER_MINUTE)."
+        default=None,
+        description="Less than every key may make. Default: what every key may make (LETHE_CALLS_PER_MINUTE).",
     )
     own_requests_only: bool | None = Field(
-        None,
+        default=None,
         description="It sees and cancels the requests that it made itself, or a key that it replaced, and no others. "
         "Default: true for requests:write, with or without requests:read and with nothing else.",
     )
@@ -43,10 +44,10 @@ class NewApiKeyOut(ApiKeyOut):
 
 class RotationIn(Body):
     overlap_seconds: Annotated[int, Field(ge=0, le=30 * 86400)] = Field(
-        0, description="How long the old key goes on working."
+        default=0, description="How long the old key goes on working."
     )
     expires_at: Moment | None = Field(
-        None, description="Of the new key. Default: it lives as long as the old one was made to."
+        default=None, description="Of the new key. Default: it lives as long as the old one was made to."
     )
 
 

@@ -29,10 +29,10 @@ class BatchIn(Body):
 
 class BatchItemOut(Answer):
     index: int
-    line: int | None = Field(None, description="In a CSV file.")
+    line: int | None = Field(default=None, description="In a CSV file.")
     status: int = Field(description="202, or the status that a call with this request alone would have had.")
     id: str | None = None
-    external_id: str | None = Field(None, repr=False)
+    external_id: str | None = Field(default=None, repr=False)
     request_status: str | None = None
     code: str | None = None
     detail: str | None = None
@@ -51,7 +51,7 @@ class BatchOut(Answer):
 
 
 class BatchQuery(Query):
-    source: Name | None = Field(None, description="The list they come from: a name to find them all by.")
+    source: Name | None = Field(default=None, description="The list they come from: a name to find them all by.")
 
 
 _BATCHES = Resource("Deletion requests", "/v1")

@@ -39,9 +39,10 @@ class CertificatesOut(Answer):
 class CertificateIn(Body):
     jws: Annotated[str, Field(min_length=1, max_length=10_000_000)]
     max_epsilon: Positive | None = Field(
-        None, description="Refuse a certificate whose guarantees of forgetting (unlearning, deletion) are weaker."
+        default=None,
+        description="Refuse a certificate whose guarantees of forgetting (unlearning, deletion) are weaker.",
     )
-    max_delta: Annotated[float, Field(gt=0, lt=1)] | None = Field(None, description="Likewise.")
+    max_delta: Annotated[float, Field(gt=0, lt=1)] | None = Field(default=None, description="Likewise.")
 
 
 class CertificateVerdictOut(Answer):

@@ -3,7 +3,7 @@
 import datetime
 from typing import Any
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from lethe.contract.fields import Answer, PageOut, Paging
 from lethe.contract.operation import Resource, of_one, of_two
@@ -38,6 +38,8 @@ class AdaptiveBudgetOut(Answer):
 
 
 class DatasetOut(Answer):
+    model_config = ConfigDict(validate_by_name=True, validate_by_alias=True)
+
     id: str
     name: str
     num_records: int = Field(description="Rows that are not null.")

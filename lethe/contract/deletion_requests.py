@@ -43,22 +43,25 @@ class DeletionRequestIn(SubjectIn):
         Field(default_factory=list, description="Other subject ids of the same person, all of them forgotten too.")
     )
     dataset_ids: Annotated[list[Name], Field(min_length=1, max_length=1000)] | None = None
-    regulation: RegulationName = Field("gdpr", description="gdpr, ccpa, other, or one of the tenant's policy.")
+    regulation: RegulationName = Field(default="gdpr", description="gdpr, ccpa, other, or one of the tenant's policy.")
     ground: Ground | None = None
     submitted_at: Moment | None = None
     external_id: Name | None = None
     metadata: Annotated[dict[Name, Annotated[Text, Field(max_length=2000)]], Field(max_length=50)] = Field(
         default_factory=dict, description="The caller's own words: kept, shown again, and never looked at."
     )
-    refers_to: Name | None = Field(None, description="An ended request about the same subject that this one follows.")
+    refers_to: Name | None = Field(
+        default=None, description="An ended request about the same subject that this one follows."
+    )
     callback_url: Annotated[Text, Field(max_length=2048)] | None = Field(
-        None, description="Where to report what becomes of the request."
+        default=None, description="Where to report what becomes of the request."
     )
     identity_verified: bool = Field(
-        True, description="False: the request waits in review, its clock paused where the regulation lets it pause."
+        default=True,
+        description="False: the request waits in review, its clock paused where the regulation lets it pause.",
     )
     identity_statement: Annotated[Text, Field(max_length=16_000)] | None = Field(
-        None, description="A JWT of a registered issuer about the subject, good for one request."
+        default=None, description="A JWT of a registered issuer about the subject, good for one request."
     )
 
 
@@ -110,7 +113,7 @@ class ClockOut(Answer):
 
 class RejectionOut(Answer):
     ground: str
-    explanation: str | None
+    explanation: str | None = Field(repr=False)
 
 
 class DeletionRequestOut(Answer):
@@ -122,19 +125,19 @@ class DeletionRequestOut(Answer):
         description="forgotten; nothing_held; target_widened: the rows are erased, but a model's target is weaker than "
         "epsilon 8 or delta 1/n, which is not called forgotten."
     )
-    subject_ref: str
-    alias_refs: list[str] = Field(description="Of the aliases, one each.")
+    subject_ref: str = Field(repr=False)
+    alias_refs: list[str] = Field(description="Of the aliases, one each.", repr=False)
     regulation: str
     ground: str | None
-    external_id: str | None
-    metadata: dict[str, str]
+    external_id: str | None = Field(repr=False)
+    metadata: dict[str, str] = Field(repr=False)
     submitted_at: datetime.datetime
     due_at: datetime.datetime
     extended_due_at: datetime.datetime | None
-    extension_reason: str | None
+    extension_reason: str | None = Field(repr=False)
     clock: ClockOut
     held_until: datetime.datetime | None = Field(description="No worker takes it before: so long it can be cancelled.")
-    rejection: RejectionOut | None
+    rejection: RejectionOut | None = Field(repr=False)
     source: str | None
     refers_to: str | None
     created_at: datetime.datetime
@@ -167,17 +170,17 @@ class RequestFilter(Query):
     status: RequestStatus | None = None
     subject_id: Annotated[str, Field(min_length=1, max_length=500)] | None = None
     subject_sha256: Sha256 | None = None
-    model_id: str | None = Field(None, description="Needs the scope accounting:read.")
+    model_id: str | None = Field(default=None, description="Needs the scope accounting:read.")
     external_id: str | None = None
     source: str | None = None
     regulation: str | None = None
     refers_to: str | None = None
-    due_before: Moment | None = Field(None, description="Open requests with an earlier deadline.")
+    due_before: Moment | None = Field(default=None, description="Open requests with an earlier deadline.")
 
 
 class DeletionRequestsQuery(RequestFilter, Paging):
     order: Literal["newest", "deadline"] = Field(
-        "newest", description="deadline: open requests alone, the most urgent first."
+        default="newest", description="deadline: open requests alone, the most urgent first."
     )
 
 

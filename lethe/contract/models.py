@@ -31,24 +31,24 @@ from lethe.contract.sets import Scope
 
 class TargetIn(Body):
     epsilon: Positive = 1.0
-    delta: Annotated[float, Field(gt=0, lt=1)] | None = Field(None, description="Default: num_slots^-1.1.")
+    delta: Annotated[float, Field(gt=0, lt=1)] | None = Field(default=None, description="Default: num_slots^-1.1.")
 
 
 class BatchingIn(Body):
     max_requests: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = Field(
-        None, description="Run as soon as so many requests wait. Default: no limit but the time."
+        default=None, description="Run as soon as so many requests wait. Default: no limit but the time."
     )
     max_wait_seconds: Annotated[int, Field(ge=0, le=30 * 86400)] = Field(
-        0, description="Let a request wait so long for others, but never into the last week before it is due."
+        default=0, description="Let a request wait so long for others, but never into the last week before it is due."
     )
 
 
 class AuditIn(Body):
     lanes: Annotated[int, Field(ge=0, le=4096, multiple_of=2)] = Field(
-        256, description="Coordinates with and without a canary that take part in every run; 0: no audit."
+        default=256, description="Coordinates with and without a canary that take part in every run; 0: no audit."
     )
     chains: Annotated[int, Field(ge=1, le=64)] = Field(
-        16, description="How many times as many an audit has that is asked for."
+        default=16, description="How many times as many an audit has that is asked for."
     )
 
 
@@ -64,9 +64,11 @@ class ModelIn(Body):
     step_size: Positive | None = None
     radius: Positive | None = None
     learn_steps: Annotated[int, Field(ge=1)] | None = None
-    batch_size: Annotated[int, Field(ge=1)] | None = Field(None, description="Rows that a step reads, at least.")
+    batch_size: Annotated[int, Field(ge=1)] | None = Field(
+        default=None, description="Rows that a step reads, at least."
+    )
     cool_down: Annotated[int, Field(ge=1)] | None = Field(
-        None, description="The last steps of a run, over which the step size falls."
+        default=None, description="The last steps of a run, over which the step size falls."
     )
     target: TargetIn = Field(default_factory=TargetIn)
     evaluation_dataset_id: str | None = None

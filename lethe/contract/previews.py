@@ -20,13 +20,14 @@ class PreviewIn(Body):
     epsilon: Positive | None = None
     delta: Annotated[float, Field(gt=0, lt=1)] | None = None
     steps: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = Field(
-        None, description="The other way round: what so many steps would reach. Default: as few as reach the target."
+        default=None,
+        description="The other way round: what so many steps would reach. Default: as few as reach the target.",
     )
     batch: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = Field(
-        None, description="Records per run, for `schedule`, in at most 100 runs. Default: all in one."
+        default=None, description="Records per run, for `schedule`, in at most 100 runs. Default: all in one."
     )
     expected_requests: Annotated[int, Field(ge=1, le=100)] = Field(
-        9, description="Further requests of as many records each, for the comparison of options"
+        default=9, description="Further requests of as many records each, for the comparison of options"
     )
 
 

@@ -19,11 +19,6 @@ def newer_members() -> Iterator[None]:
         _newer.reset(token)
 
 
-def is_reading_newer() -> bool:
-    """True while the answers of a gateway are read, which may be newer than this contract."""
-    return _newer.get()
-
-
 class ClosedSet(StrEnum):
     """Texts of which no others are taken."""
 

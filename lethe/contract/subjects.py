@@ -12,7 +12,8 @@ class SubjectIn(Body):
 
     subject_id: Annotated[str, Field(min_length=1, max_length=500)] | None = None
     subject_sha256: Sha256 | None = Field(
-        None, description="SHA-256 of the subject id (UTF-8, in the form of the tenant's rule), instead of the id."
+        default=None,
+        description="SHA-256 of the subject id (UTF-8, in the form of the tenant's rule), instead of the id.",
     )
 
     @model_validator(mode="after")

@@ -24,7 +24,7 @@ class TenantOut(Answer):
 
 
 class NewTenantOut(TenantOut):
-    admin_key: str = Field(description="Of its first admin. Shown once; only its hash is kept.")
+    admin_key: str = Field(description="Of its first admin. Shown once; only its hash is kept.", repr=False)
 
 
 class TenantChangeIn(Body):

@@ -17,7 +17,7 @@ class DeliveryOut(Answer):
     event: str
     status: DeliveryStatus = Field(description="gone: the receiver answered 410; dead: it was tried for three days.")
     host: str
-    url: str | None = Field(description="For admins only: it may hold a secret.")
+    url: str | None = Field(description="For admins only: it may hold a secret.", repr=False)
     attempts: int
     error: str | None = Field(description="Of the last attempt: a stable code.")
     next_attempt_at: datetime.datetime | None
@@ -26,11 +26,11 @@ class DeliveryOut(Answer):
 
 
 class SentOut(DeliveryOut):
-    body: str | None = Field(description="What is sent, to the letter; for admins only.")
+    body: str | None = Field(description="What is sent, to the letter; for admins only.", repr=False)
 
 
 class SecretOut(Answer):
-    secret: str = Field(description="whsec_ and the base64 of 32 bytes.")
+    secret: str = Field(description="whsec_ and the base64 of 32 bytes.", repr=False)
     generation: int
     rotated_at: datetime.datetime | None
     previous_until: datetime.datetime | None = Field(description="Until then the secret before signs too.")
