@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from lethe.arguments import checked
 from lethe.contract import certificates
 from lethe.contract.certificates import AbsenceOut, CertificateOut, CertificateVerdictOut
 from lethe.contract.problems import CertificateInvalid
@@ -58,7 +59,8 @@ def _jws(certificate: Certificate) -> str:
 
 
 def _asked(certificate: Certificate, max_epsilon: float | None, max_delta: float | None) -> certificates.CertificateIn:
-    return certificates.CertificateIn(jws=_jws(certificate), max_epsilon=max_epsilon, max_delta=max_delta)
+    said = {"jws": _jws(certificate), "max_epsilon": max_epsilon, "max_delta": max_delta}
+    return checked(certificates.CertificateIn, said)
 
 
 def _verified_here(

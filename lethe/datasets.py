@@ -2,15 +2,19 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+from pydantic import ConfigDict, Field
+from pydantic.dataclasses import dataclass
+
+from lethe.arguments import Upload
 from lethe.contract import additions, datasets
-from lethe.methods import H, Resource, Upload, call, pages, upload, upload_one
+from lethe.contract.fields import Positive
+from lethe.methods import H, Resource, call, pages, upload, upload_one
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, config=ConfigDict(strict=True))
 class MoreRows(Upload):
     """Rows for slots of forgotten people, encoded as the dataset is; its models learn again from scratch.
 
@@ -20,7 +24,7 @@ class MoreRows(Upload):
     suppressed: Literal["refuse", "skip"] = "refuse"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, config=ConfigDict(strict=True))
 class NewRows(Upload):
     """Rows from a .csv, .parquet or .npz file, by the public schema (JSON, or its file); `name`: default the file's.
 
@@ -33,8 +37,8 @@ class NewRows(Upload):
     schema: Mapping[str, Any] | Path | None = None
     classes: Sequence[str] | None = None
     suppressed: Literal["refuse", "skip"] = "refuse"
-    adaptive_epsilon: float | None = None
-    adaptive_delta: float | None = None
+    adaptive_epsilon: Positive | None = None
+    adaptive_delta: Annotated[float, Field(gt=0, lt=1)] | None = None
 
     def fields(self) -> dict[str, str]:
         """The fields of the form."""

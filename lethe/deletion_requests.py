@@ -2,13 +2,13 @@
 
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
-from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from typing import Literal
 
 import anyio
 
-from lethe import batches, files
+from lethe import batches
+from lethe.arguments import checked
 from lethe.batches import NewRequest
 from lethe.contract import batches as many
 from lethe.contract import deletion_requests, runs
@@ -18,12 +18,11 @@ from lethe.contract.deletion_requests import (
     CreateDeletionRequestQuery,
     DeletionRequestIn,
     DeletionRequestOut,
-    RequestFilter,
 )
 from lethe.contract.problems import BatchRefused, NotAllowed
 from lethe.contract.runs import RunOut
 from lethe.http import AsyncHttp, Http, Options
-from lethe.methods import H, Keyed, Resource, call, call_one, checked, makes, pages
+from lethe.methods import H, Keyed, Resource, call, call_one, makes, pages, saved
 from lethe.waiting import Progress, Watch
 
 ENDED = frozenset({"completed", "cancelled", "rejected"})
@@ -56,6 +55,7 @@ class _DeletionRequests(Resource[H]):
     pause = call_one(deletion_requests.PAUSE, _Identity)
     resume = call(deletion_requests.RESUME)
     proof = call(deletion_requests.CERTIFICATES)
+    export = saved(many.EXPORT)
 
 
 class DeletionRequests(_DeletionRequests[Http]):
@@ -93,12 +93,6 @@ class DeletionRequests(_DeletionRequests[Http]):
         """The same as `create_batch`, from CSV in UTF-8 whose header has the fields of a request."""
         given, options = _csv(content, source, idempotency_key)
         return self._http.call(many.CREATE_FROM_CSV, given=given, options=options)
-
-    @makes(many.EXPORT)
-    def export(self, to: str | Path | BinaryIO, **filters: Any) -> None:
-        """Write all requests, or those that satisfy the filters of `list`, as CSV, newest first, in flat memory. A file
-        that is named is complete or left as it was."""
-        files.write(to, self._http.pieces(many.EXPORT, given=checked(RequestFilter, filters)))
 
     def certificates(self, request_id: str) -> list[CertificateOut]:
         """Of every model that has forgotten so far."""
@@ -156,12 +150,6 @@ class AsyncDeletionRequests(_DeletionRequests[AsyncHttp]):
         given, options = _csv(content, source, idempotency_key)
         return await self._http.call(many.CREATE_FROM_CSV, given=given, options=options)
 
-    @makes(many.EXPORT)
-    async def export(self, to: BinaryIO, **filters: Any) -> None:
-        """As `DeletionRequests.export`, to a file object."""
-        async for piece in self._http.pieces(many.EXPORT, given=checked(RequestFilter, filters)):
-            to.write(piece)
-
     async def certificates(self, request_id: str) -> list[CertificateOut]:
         """Of every model that has forgotten so far."""
         return (await self.proof(request_id)).certificates
@@ -192,18 +180,14 @@ def _cut(
     key = secrets.token_hex(16) if idempotency_key is None else idempotency_key
     for start, batch in batches.cut(requests, size=size):
         options = Options(idempotency_key=batches.key_of(key, start=start))
-        yield start, _NewBatch.model_validate({"requests": batch, **_named(source)}), options
+        yield start, checked(_NewBatch, {"requests": batch, "source": source}), options
 
 
 def _csv(content: bytes, source: str | None, idempotency_key: str | None) -> tuple[many.BatchQuery, Options]:
     options = Options(
         idempotency_key=idempotency_key, headers={"Content-Type": "text/csv"}, content={"content": content}
     )
-    return many.BatchQuery.model_validate(_named(source)), options
-
-
-def _named(source: str | None) -> Mapping[str, str]:
-    return {} if source is None else {"source": source}
+    return checked(many.BatchQuery, {"source": source}), options
 
 
 class _Steps:

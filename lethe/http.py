@@ -216,12 +216,20 @@ class AsyncHttp(_Calls):
 
 
 def _path(operation: Operation[..., Any], ids: tuple[str | int, ...]) -> str:
-    """Raises `InputInvalid` for an id that cannot be part of a path."""
-    if any(str(one) in ("", ".", "..") for one in ids):
-        raise InputInvalid(f"An id for {operation} is empty, or is dots.")
+    """The path of a call. Raises `InputInvalid` for an id that cannot be part of one."""
+    wrong = [name for name, one in zip(operation.ids, ids, strict=True) if not _is_id(one)]
+    if wrong:
+        faults = [FieldError(name, "expected an id: Unicode text, neither empty nor dots") for name in wrong]
+        raise InputInvalid("The arguments are not what the call takes.", faults)
     given = iter(ids)
     parts = operation.path.split("/")
     return "/".join(quote(str(next(given)), safe="") if part.startswith("{") else part for part in parts)
+
+
+def _is_id(given: Any) -> bool:
+    if isinstance(given, str):
+        return given not in ("", ".", "..") and not any("\ud800" <= one <= "\udfff" for one in given)
+    return isinstance(given, int)
 
 
 def _part(given: BaseModel | None, kind: type[BaseModel] | None) -> dict[str, Any]:
@@ -235,18 +243,19 @@ def _part(given: BaseModel | None, kind: type[BaseModel] | None) -> dict[str, An
 
 
 def _next_page(operation: Operation[..., Any], given: BaseModel | None, cursor: str) -> BaseModel:
-    said = {} if given is None else given.model_dump(exclude_unset=True)
-    return operation.query(**said | {"cursor": cursor})
+    return (given or operation.query()).model_copy(update={"cursor": cursor})
 
 
 def _problem(operation: Operation[..., Any], answer: httpx.Response) -> Problem:
+    if answer.status_code < 400:  # no gateway sends callers elsewhere
+        return AnswerInvalid(f"{answer.status_code} from {operation}")
     retry_after = retry_after_in(answer.headers.get("Retry-After"))
     try:
         said = read(ProblemBody, answer.content, of=str(operation))
     except AnswerInvalid:  # a proxy's, or nobody's: it may quote anything
         detail = f"{answer.status_code} from {operation}"
         return of_answer(answer.status_code, "http_error", "", detail, (), retry_after=retry_after)
-    faults = [FieldError(one["path"], one["message"]) for one in said.errors or ()]
+    faults = [FieldError(one.get("path", ""), one.get("message", "")) for one in said.errors or ()]
     return of_answer(answer.status_code, said.code, said.title, said.detail, faults, retry_after=retry_after)
 
 

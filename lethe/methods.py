@@ -1,27 +1,24 @@
 """Methods of a client's resources, made from the operations of the contract, for both clients."""
 
-import dataclasses
-import functools
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+from typing import Any, BinaryIO, ClassVar, Concatenate, Generic, ParamSpec, TypeVar, get_args, overload
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field
 
+from lethe import arguments, files
+from lethe.arguments import Upload
 from lethe.contract.fields import PageOut
 from lethe.contract.operation import Operation
-from lethe.contract.problems import FieldError, InputInvalid
 from lethe.http import AsyncHttp, Http, Options
 
 P = ParamSpec("P")
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 H = TypeVar("H", bound=Http | AsyncHttp)
-
-_UPLOAD_SECONDS = 600.0
+Target = str | Path | BinaryIO
+"""A file by its path, or one that is open."""
 
 
 class Resource(Generic[H]):
@@ -35,7 +32,7 @@ class Keyed(BaseModel):
     """With your own `idempotency_key`, another process may repeat the call."""
 
     idempotency_key: str | None = Field(
-        default=None, exclude=True, description="With your own, another process may repeat the call."
+        default=None, exclude=True, description="Your own, so that another process may repeat the call."
     )
 
 
@@ -52,38 +49,43 @@ def makes(operation: Operation[..., Any]) -> Callable[[F], F]:
 class _Method(Generic[P]):
     """A method that makes one call. `takes`: its keyword arguments, where they are not those of the operation."""
 
+    first: ClassVar[tuple[inspect.Parameter, ...]] = ()
+    """Of its own, between the ids and the keyword arguments."""
+
     def __init__(
         self, operation: Operation[..., Any], takes: Any = None, *, timeout_seconds: float | None = None
     ) -> None:
         self.operation: Operation[..., Any] = operation
         self.takes: Any = takes or operation.takes or operation.query
         self._timeout_seconds = timeout_seconds
-        self.__doc__ = operation.does
+        self._name = operation.name
+        self.__doc__ = arguments.explained(operation, self.takes)
 
-    def made(self, make: Callable[..., Any]) -> Callable[..., Any]:
-        """The method of a client's resource, of which `make` makes the call."""
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
 
-        def method(*ids: str | int, **arguments: Any) -> Any:
-            if len(ids) != len(self.operation.ids):
-                raise TypeError(f"Expected {', '.join(self.operation.ids) or 'named arguments alone'}")
-            given = checked(self.takes, arguments)
-            options: dict[str, Any] = {}
-            if isinstance(given, Keyed) or self._timeout_seconds is not None:
-                key = given.idempotency_key if isinstance(given, Keyed) else None
-                options = {"options": Options(idempotency_key=key, timeout_seconds=self._timeout_seconds)}
-            return make(self.operation, *ids, given=given, **options)
+    def made(self, make: Callable[..., Any], answer: Any) -> Callable[..., Any]:
+        """The method of a client's resource: `make` makes the call, which gives `answer`."""
 
-        method.__name__, method.__doc__ = self.operation.name, self.operation.does
-        method.__signature__ = self.signature  # type: ignore[attr-defined]
+        def method(*given: Any, **named: Any) -> Any:
+            expected = [*self.operation.ids, *(one.name for one in self.first)]
+            if len(given) != len(expected):
+                raise TypeError(f"Expected by position: {', '.join(expected) or 'nothing'}")
+            return self._called(make, *given, **named)
+
+        method.__name__ = method.__qualname__ = self._name
+        method.__doc__ = self.__doc__
+        signature = arguments.signature(self.operation, self.takes, self.first, answer)
+        method.__signature__ = signature  # type: ignore[attr-defined]
         return method
 
-    @functools.cached_property
-    def signature(self) -> inspect.Signature:
-        """Ids by position, the rest by name."""
-        ids = [
-            inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY, annotation=str) for name in self.operation.ids
-        ]
-        return inspect.Signature([*ids, *inspect.signature(self.takes).parameters.values()])
+    def _called(self, make: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        body = arguments.checked(self.takes, named)
+        options: dict[str, Any] = {}
+        if isinstance(body, Keyed) or self._timeout_seconds is not None:
+            key = body.idempotency_key if isinstance(body, Keyed) else None
+            options = {"options": Options(idempotency_key=key, timeout_seconds=self._timeout_seconds)}
+        return make(self.operation, *given, given=body, **options)
 
 
 class call(_Method[P], Generic[P, T]):
@@ -101,7 +103,7 @@ class call(_Method[P], Generic[P, T]):
     @overload
     def __get__(self, resource: Resource[AsyncHttp], owner: Any) -> Callable[P, Awaitable[T]]: ...
     def __get__(self, resource: Any, owner: Any) -> Any:
-        return self if resource is None else self.made(resource._http.call)
+        return self if resource is None else self.made(resource._http.call, _answer(resource, self.operation.gives))
 
 
 def call_one(operation: Operation[..., T], takes: Callable[P, BaseModel]) -> call[Concatenate[str, P], T]:
@@ -120,7 +122,10 @@ class pages(_Method[P], Generic[P, T]):
     @overload
     def __get__(self, resource: Resource[AsyncHttp], owner: Any) -> Callable[P, AsyncIterator[T]]: ...
     def __get__(self, resource: Any, owner: Any) -> Any:
-        return self if resource is None else self.made(resource._http.pages)
+        if resource is None:
+            return self
+        [item] = get_args(self.operation.gives.model_fields["items"].annotation)
+        return self.made(resource._http.pages, _each(resource, item))
 
 
 class pieces(_Method[P]):
@@ -134,40 +139,48 @@ class pieces(_Method[P]):
     @overload
     def __get__(self, resource: Resource[AsyncHttp], owner: Any) -> Callable[P, AsyncIterator[bytes]]: ...
     def __get__(self, resource: Any, owner: Any) -> Any:
-        return self if resource is None else self.made(resource._http.pieces)
+        return self if resource is None else self.made(resource._http.pieces, _each(resource, bytes))
 
 
-@dataclass(frozen=True, slots=True)
-class Upload:
-    """A file to be sent as a form. `idempotency_key`: with your own, another process may repeat the call."""
+class saved(_Method[P]):
+    """A long answer, written as it comes to a file, which is complete or left as it was, or to an open one."""
 
-    path: str | Path
-    _: KW_ONLY
-    idempotency_key: str | None = None
+    first = (inspect.Parameter("to", inspect.Parameter.POSITIONAL_ONLY, annotation=Target),)
 
-    def fields(self) -> dict[str, str]:
-        """The fields of the form beside the file."""
-        said = {one.name: getattr(self, one.name) for one in dataclasses.fields(self)}
-        return {name: str(value) for name, value in said.items() if name not in _OF_UPLOADS and value is not None}
+    def __init__(self, operation: Operation[P, bytes]) -> None:
+        super().__init__(operation)
 
-    @contextmanager
-    def options(self) -> Iterator[Options]:
-        """How the call is made, while the file is open."""
-        with Path(self.path).open("rb") as file:
-            content = {"data": self.fields(), "files": {"file": (Path(self.path).name, file)}}
-            yield Options(idempotency_key=self.idempotency_key, timeout_seconds=_UPLOAD_SECONDS, content=content)
+    @overload
+    def __get__(self, resource: Resource[Http], owner: Any) -> Callable[Concatenate[Target, P], None]: ...
+    @overload
+    def __get__(
+        self, resource: Resource[AsyncHttp], owner: Any
+    ) -> Callable[Concatenate[Target, P], Awaitable[None]]: ...
+    def __get__(self, resource: Any, owner: Any) -> Any:
+        if resource is None:
+            return self
+        http = resource._http
+
+        def save(operation: Operation[..., Any], *ids_and_to: Any, given: BaseModel) -> None:
+            *ids, to = ids_and_to
+            files.write(to, http.pieces(operation, *ids, given=given))
+
+        async def save_later(operation: Operation[..., Any], *ids_and_to: Any, given: BaseModel) -> None:
+            *ids, to = ids_and_to
+            with files.opened(to) as file:
+                async for piece in http.pieces(operation, *ids, given=given):
+                    file.write(piece)
+
+        return self.made(save_later if isinstance(http, AsyncHttp) else save, _answer(resource, None))
 
 
-_OF_UPLOADS = frozenset({"path", "idempotency_key"})
-
-
-class upload(Generic[P, T]):
+class upload(_Method[P], Generic[P, T]):
     """A call that sends a file: rows are encoded while the caller waits."""
 
+    first = (inspect.Parameter("path", inspect.Parameter.POSITIONAL_ONLY, annotation=str | Path),)
+
     def __init__(self, operation: Operation[..., T], takes: Callable[P, Upload]) -> None:
-        self.operation: Operation[..., T] = operation
-        self.takes: Callable[..., Upload] = takes
-        self.__doc__ = operation.does
+        super().__init__(operation, takes)
 
     @overload
     def __get__(self, resource: Resource[Http], owner: Any) -> Callable[P, T]: ...
@@ -178,17 +191,20 @@ class upload(Generic[P, T]):
             return self
         http = resource._http
 
-        def sent(*ids_and_path: Any, **arguments: Any) -> Any:
-            ids = ids_and_path[: len(self.operation.ids)]
-            with self.takes(*ids_and_path[len(ids) :], **arguments).options() as options:
+        def send(sent: Upload, *ids: str) -> Any:
+            with sent.options() as options:
                 return http.call(self.operation, *ids, options=options)
 
-        async def sent_later(*ids_and_path: Any, **arguments: Any) -> Any:
-            ids = ids_and_path[: len(self.operation.ids)]
-            with self.takes(*ids_and_path[len(ids) :], **arguments).options() as options:
+        async def send_later(sent: Upload, *ids: str) -> Any:
+            with sent.options() as options:
                 return await http.call(self.operation, *ids, options=options)
 
-        return sent_later if isinstance(http, AsyncHttp) else sent
+        later = isinstance(http, AsyncHttp)
+        return self.made(send_later if later else send, _answer(resource, self.operation.gives))
+
+    def _called(self, make: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        *ids, path = given
+        return make(arguments.upload(self.takes, path, named), *ids)
 
 
 def upload_one(operation: Operation[..., T], takes: Callable[P, Upload]) -> upload[Concatenate[str, P], T]:
@@ -196,16 +212,9 @@ def upload_one(operation: Operation[..., T], takes: Callable[P, Upload]) -> uplo
     return upload(operation, takes)  # type: ignore[arg-type]
 
 
-def checked(takes: type[BaseModel], arguments: dict[str, Any]) -> BaseModel:
-    """Arguments as the gateway takes them. Raises `InputInvalid` before anything is sent, which quotes none of them,
-    and `TypeError` for one that there is not."""
-    if unknown := arguments.keys() - takes.model_fields.keys():
-        raise TypeError(f"Unexpected arguments: {', '.join(sorted(unknown))}")
-    try:
-        return takes(**{name: value for name, value in arguments.items() if value is not None})
-    except ValidationError as error:
-        faults = error.errors(include_url=False, include_context=False, include_input=False)
-    raise InputInvalid(
-        "The arguments are not what the call takes.",
-        [FieldError(".".join(map(str, fault["loc"])) or "body", str(fault["msg"])) for fault in faults],
-    )
+def _answer(resource: Resource[Any], kind: Any) -> Any:
+    return Awaitable[kind] if isinstance(resource._http, AsyncHttp) else kind
+
+
+def _each(resource: Resource[Any], kind: Any) -> Any:
+    return AsyncIterator[kind] if isinstance(resource._http, AsyncHttp) else Iterator[kind]

@@ -92,13 +92,13 @@ def register(
     destroyed: list[int] = []
     try:
         if model.live_version is None:
-            raise NotServable("not_live", f"ModelOut {model_id} has no version yet.")
+            raise NotServable("not_live", f"Model {model_id} has no version yet.")
         version = client.models.version(model_id, model.live_version)
         found = registry.version_of(version) or registry.add(version, _content(client, model, version))
         proofs = _proofs(client, version, jwks=jwks)
         serving = client.models.serving(model_id, weights_sha256=version.weights_sha256)
         if not serving.may_serve:
-            raise NotServable(serving.reason or "not_live", f"VersionOut {version.number} may not be served now.")
+            raise NotServable(serving.reason or "not_live", f"Version {version.number} may not be served now.")
         registry.certify(found, proofs, alias=alias)
     except (NotServable, CertificateInvalid):
         registry.withdraw(alias)

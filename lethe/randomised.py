@@ -1,16 +1,18 @@
 """Why somebody leaves, randomised where they say it: what is sent is private, whoever reads it and whatever they know.
 
 `answer = randomise("cost")` is for the device, or the process, that the person trusts. It needs no network and no API
-key, and of the true reason nothing else is kept. `client.leaving_reasons.submit(answer)` sends it.
+key, and of the true reason nothing else is kept. To send it:
+`client.leaving_reasons.submit(answer=answer.answer, odds=answer.odds)`.
 """
 
 import math
 import secrets
 from dataclasses import dataclass
 
+from lethe.contract.sets import LeavingReason
 from lethe.errors import InputInvalid
 
-REASONS = ("privacy", "not_using", "cost", "switched", "other")
+REASONS = tuple(LeavingReason)
 ODDS = 3
 
 
@@ -18,7 +20,7 @@ ODDS = 3
 class RandomisedAnswer:
     """What may be sent. `odds`: how many times likelier the true reason was than each other one."""
 
-    answer: str
+    answer: LeavingReason
     odds: int
 
     @property
@@ -39,4 +41,4 @@ def randomise(reason: str, *, odds: int = ODDS) -> RandomisedAnswer:
         raise InputInvalid("Expected odds that are an integer of at least 2.")
     others = [other for other in REASONS if other != reason]
     drawn = secrets.randbelow(odds + len(others))
-    return RandomisedAnswer(answer=reason if drawn < odds else others[drawn - odds], odds=odds)
+    return RandomisedAnswer(answer=LeavingReason(reason) if drawn < odds else others[drawn - odds], odds=odds)
