@@ -20,7 +20,7 @@ from app.config import Settings
 from examples.adult.demo import HERE as ADULT
 from examples.adult.demo import learn, refit, seconds, service
 from lethe import Client
-from lethe.values import to_json
+from lethe.reading import to_json
 
 RESULTS = Path(__file__).parent / "results"
 

@@ -27,12 +27,12 @@ from app.config import Settings
 from app.rows import ingest
 from app.rows.schema import parse_schema
 from lethe import Client
+from lethe.contract.models import ModelOut
+from lethe.contract.runs import RunOut
 from lethe.errors import Gone, Problem
-from lethe.models import Model
 from lethe.proof import accountant, guarantees
 from lethe.proof.guarantees import Evidence, Notion
-from lethe.runs import Run
-from lethe.values import to_json
+from lethe.reading import to_json
 
 HERE = Path(__file__).parent
 LETHE = str(Path(sys.executable).with_name("lethe"))
@@ -149,7 +149,7 @@ def tell(client: Client, data_dir: Path) -> None:
         raise Broken("Expected that the old weights are gone.")
 
 
-def learn(client: Client, model_id: str) -> Model:
+def learn(client: Client, model_id: str) -> ModelOut:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console) as bar:
         total = client.models.get(model_id).mechanism.learn_steps
@@ -161,7 +161,7 @@ def learn(client: Client, model_id: str) -> Model:
         return client.models.wait(model_id, progress=progress)
 
 
-def what_changed(statement: Any, runs: dict[str, Run], accuracy_before: float, accuracy_after: float) -> None:
+def what_changed(statement: Any, runs: dict[str, RunOut], accuracy_before: float, accuracy_after: float) -> None:
     """A table of before and after; the epsilons are recomputed here from the certificate's evidence."""
     evidence = Evidence.from_json(statement["evidence"])
     before = accountant.replay(evidence.mechanism, evidence.history[:-1])
@@ -211,7 +211,7 @@ def refit(l2: float) -> Refit:
     return Refit(passes=int(fitted.n_iter_.max()), seconds=time.perf_counter() - started)
 
 
-def seconds(run: Run) -> float:
+def seconds(run: RunOut) -> float:
     assert run.finished_at is not None
     return (run.finished_at - run.started_at).total_seconds()
 

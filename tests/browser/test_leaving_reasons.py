@@ -8,7 +8,8 @@ from playwright.sync_api import expect
 from scipy import stats
 
 from lethe import Client
-from lethe.randomised import REASONS, RandomisedAnswer, randomise
+from lethe.contract.sets import LeavingReason
+from lethe.randomised import REASONS, randomise
 from tests.browser.browsing import Site, Visitor
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "leaving-reasons.md"
@@ -22,8 +23,9 @@ def test_why_people_leave(officer: Visitor, site: Site) -> None:
     officer.shows()
     with Client(site.url, site.key) as client:
         for reason in ["cost"] * 40 + ["privacy"] * 15 + ["other"] * 5:
-            client.leaving_reasons.submit(randomise(reason, odds=20))
-        client.leaving_reasons.submit(RandomisedAnswer(answer="switched", odds=3))
+            drawn = randomise(reason, odds=20)
+            client.leaving_reasons.submit(answer=drawn.answer, odds=drawn.odds)
+        client.leaving_reasons.submit(answer=LeavingReason.SWITCHED, odds=3)
     page.get_by_role("link", name="4 weeks").click()
     expect(page.get_by_role("heading", name="60 answers")).to_be_visible()
     expect(page.get_by_role("heading", name="1 answer", exact=False).first).to_be_visible()

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from lethe import Client
+from lethe.contract.models import ModelOut
 from lethe.errors import Gone
-from lethe.models import Model
-from lethe.values import to_json
+from lethe.reading import to_json
 from tests.deploy.engine import ROOT, Engine, NoEngine, engine
 from tests.ports import free_port
 
@@ -173,7 +173,7 @@ def admin_key(deployment: Deployment) -> str:
     return deployment.inside("gateway", "cat", "/run/secrets/admin.key").strip()
 
 
-def learns_though_a_worker_is_killed(deployment: Deployment, client: Client) -> Model:
+def learns_though_a_worker_is_killed(deployment: Deployment, client: Client) -> ModelOut:
     """A worker that is killed in the middle of learning is started again, and the model is learned all the same."""
     people = client.datasets.upload(ADULT / "train.csv", name="adult", schema=ADULT / "schema.json")
     with deployment.shell("worker") as tell:
@@ -194,7 +194,7 @@ def kill_at_work(client: Client, tell: Callable[[str], None]) -> None:
     tell("kill -9 $(cat /proc/1/task/1/children)")
 
 
-def forgets(deployment: Deployment, client: Client, model: Model, folder: Path) -> None:
+def forgets(deployment: Deployment, client: Client, model: ModelOut, folder: Path) -> None:
     """A request goes in and a certificate comes out, which verifies offline; both services say the same."""
     request = client.deletion_requests.create(subject_id="train-00042", regulation="gdpr")
     assert client.deletion_requests.wait(request.id, timeout_seconds=600).outcome == "forgotten"
