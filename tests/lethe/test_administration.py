@@ -83,7 +83,7 @@ def test_suppressions_and_lineage(client: Client, people: Path, tmp_path: Path, 
     assert [one.id for one in traces.datasets] == [dataset.id]
     [fed] = traces.models
     assert fed.first_without is not None
-    assert (fed.first_without.number, fed.copies_outside) == (2, (handed_out,))
+    assert (fed.first_without.number, fed.copies_outside) == (2, [handed_out])
     serving = client.models.serving(model.id)
     assert (serving.may_serve, serving.version, serving.certified) == (True, 2, True)
     assert client.models.serving(model.id, version=1).reason in ("superseded", "weights_destroyed")
@@ -123,7 +123,7 @@ def test_api_keys(client: Client) -> None:
     url = str(client._http._httpx.base_url)
     with Client(url, made.key) as app:
         request = app.deletion_requests.create(subject_id="p1")
-        assert (request.outcome, request.models) == (None, ())
+        assert (request.outcome, request.models) == (None, [])
         with pytest.raises(NotAllowed):
             app.deletion_requests.approve(request.id)
     rotated = client.api_keys.rotate(made.id, overlap_seconds=60, expires_at=until)
@@ -148,7 +148,7 @@ def test_tenants(client: Client) -> None:
     with Client(str(client._http._httpx.base_url), made.admin_key) as admin:
         assert admin.tenants.own().id == made.id
         changed = admin.tenants.set_policy(
-            {"auto_accept": False, "regulations": {"lgpd": {"days": 15, "may_pause": True}}}
+            policy={"auto_accept": False, "regulations": {"lgpd": {"days": 15, "may_pause": True}}}
         )
         assert (changed.policy.auto_accept, changed.policy.grace_seconds) == (False, 60)
         assert changed.policy.regulations["lgpd"].days == 15

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from lethe import Client, batches
 from lethe.batches import NewRequest
+from lethe.contract.batches import BatchItemOut
 from lethe.errors import Conflict, Malformed, Unreachable
 from tests.lethe.scripted import Reply, Script
 
@@ -70,7 +71,7 @@ def test_many_requests_again(client: Client) -> None:
     asked: list[NewRequest] = [{"subject_id": f"p{n}"} for n in range(25)]
     requests = client.deletion_requests
 
-    def make(size: int = 10) -> Iterator[batches.BatchItem]:
+    def make(size: int = 10) -> Iterator[BatchItemOut]:
         return requests.create_many(asked, idempotency_key="mine", batch_size=size)
 
     begun = list(itertools.islice(make(), 12))
@@ -93,7 +94,7 @@ def test_csv_in_and_out(client: Client, tmp_path: Path) -> None:
     )
     assert (made.accepted, made.refused) == (2, 1)
     assert [(item.line, item.status) for item in made.items] == [(2, 202), (3, 202), (4, 422)]
-    one = requests.create_batch([{"subject_id": "p3"}], source="list 8")
+    one = requests.create_batch(requests=[{"subject_id": "p3"}], source="list 8")
     file = tmp_path / "requests.csv"
     requests.export(file)
     rows = list(csv.DictReader(file.read_text().splitlines()))

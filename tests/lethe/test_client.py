@@ -5,8 +5,6 @@ import importlib
 import pkgutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +13,11 @@ from safetensors.numpy import load
 
 import lethe
 from app.config import Settings
-from lethe import Client
+from lethe import AsyncClient, Client
+from lethe.contract.models import BatchingIn, ModelOut, TargetIn
 from lethe.errors import CertificateInvalid, Conflict, Gone, Malformed, NotAllowed, NotFound, WaitTimedOut
-from lethe.models import Model
-from lethe.values import to_json
+from lethe.methods import Resource
+from lethe.reading import to_json
 from tests.conftest import ADULT, npz
 from tests.faults import processes
 from tests.faults.processes import wait_until
@@ -33,7 +32,7 @@ def strangers(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def model(client: Client, people: Path, worker: None) -> Model:
+def model(client: Client, people: Path, worker: None) -> ModelOut:
     """A live model of made-up people."""
     dataset = client.datasets.upload(people, classes=["0", "1"])
     return client.models.wait(client.models.create(name="m", dataset_id=dataset.id, l2=0.05).id, timeout_seconds=240)
@@ -42,14 +41,14 @@ def model(client: Client, people: Path, worker: None) -> Model:
 def test_datasets(client: Client, people: Path, tmp_path: Path) -> None:
     """Rows are uploaded, by a schema or a file of it; datasets are listed and got; of a person, rows are counted."""
     made = client.datasets.upload(people, classes=["0", "1"], name="made up")
-    assert (made.name, made.num_slots, made.num_classes, made.schema) == ("made up", 60, 2, None)
+    assert (made.name, made.num_slots, made.num_classes, made.schema_) == ("made up", 60, 2, None)
     assert made.created_at.tzinfo is not None
     rows = tmp_path / "rows.csv"
     rows.write_text("".join((ADULT / "train.csv").read_text().splitlines(keepends=True)[:100]))
     adult = client.datasets.upload(rows, schema=ADULT / "schema.json")
-    assert (adult.name, adult.num_records, adult.classes) == ("rows", 99, ("<=50K", ">50K"))
-    assert adult.schema is not None
-    again = client.datasets.upload(rows, schema=adult.schema)
+    assert (adult.name, adult.num_records, adult.classes) == ("rows", 99, ["<=50K", ">50K"])
+    assert adult.schema_ is not None
+    again = client.datasets.upload(rows, schema=adult.schema_)
     assert again.num_features == adult.num_features
     assert [one.id for one in client.datasets.list()] == [again.id, adult.id, made.id]
     assert to_json(client.datasets.get(made.id)) | {"num_suppressed": 0} == to_json(made)
@@ -73,7 +72,7 @@ def test_a_call_with_the_same_key_is_the_same_call(client: Client, people: Path)
     assert client.deletion_requests.create(subject_id="nobody").id != made.id
 
 
-def test_models(client: Client, model: Model, strangers: Path) -> None:
+def test_models(client: Client, model: ModelOut, strangers: Path) -> None:
     """A model is created with what is said and no more, waited for, used, learned again; old weights are gone."""
     assert (model.status, model.live_version) == ("live", 1)
     assert (model.target.epsilon, model.mechanism.l2) == (1.0, 0.05)
@@ -83,18 +82,15 @@ def test_models(client: Client, model: Model, strangers: Path) -> None:
     asked = client.models.create(
         name="all said",
         dataset_id=model.dataset_id,
-        epsilon=2.0,
-        delta=1e-4,
+        target=TargetIn(epsilon=2.0, delta=1e-4),
         l2=0.06,
         noise_scale=0.03,
         step_size=1.0,
         radius=3.0,
         learn_steps=700,
         evaluation_dataset_id=others.id,
-        max_requests=5,
-        max_wait_seconds=60,
-        audit_lanes=8,
-        audit_chains=2,
+        batching=BatchingIn(max_requests=5, max_wait_seconds=60),
+        audit={"lanes": 8, "chains": 2},
     )
     assert (asked.audit.lanes, asked.audit.chains, asked.audit.last) == (8, 2, None)
     assert (asked.target.epsilon, asked.target.delta) == (2.0, 1e-4)
@@ -106,7 +102,7 @@ def test_models(client: Client, model: Model, strangers: Path) -> None:
     assert client.models.wait(asked.id, timeout_seconds=240).metrics["accuracy"] > 0
     assert [one.id for one in client.models.list()] == [asked.id, model.id]
 
-    said = client.models.predictions(model.id, [[1.0, 0.0, 0.0], (0.0, 1.0, 0.0)])
+    said = client.models.predictions(model.id, records=[[1.0, 0.0, 0.0], (0.0, 1.0, 0.0)])
     assert (said.version, len(said.predictions)) == (1, 2)
     assert sum(said.predictions[0].probabilities.values()) == pytest.approx(1.0)
     assert load(client.models.weights(model.id, 1))["parameters"].shape == (1, 4)
@@ -130,8 +126,7 @@ def test_an_audit_is_asked_for_and_waited_for(client: Client, people: Path, sett
         name="m",
         dataset_id=client.datasets.upload(people, classes=["0", "1"]).id,
         l2=0.05,
-        audit_lanes=4096,
-        audit_chains=8,
+        audit={"lanes": 4096, "chains": 8},
     )
     assert client.models.wait_for_audit(model.id) is None
     with processes.worker(settings) as first:
@@ -146,7 +141,7 @@ def test_an_audit_is_asked_for_and_waited_for(client: Client, people: Path, sett
         run = client.models.wait_for_audit(model.id, timeout_seconds=240, progress=lambda *state: seen.append(state))
     assert run
     assert run.audit
-    assert (run.kind, run.status, run.audit.lanes, run.audit.findings) == ("audit", "published", 8 * 4096, ())
+    assert (run.kind, run.status, run.audit.lanes, run.audit.findings) == ("audit", "published", 8 * 4096, [])
     assert run.audit.guesses.members == run.audit.lanes // 2
     assert 0 <= run.audit.epsilon_lower_bound <= run.audit.epsilon
     assert {status for status, _, _ in seen} <= {"waiting", "running"}
@@ -174,7 +169,7 @@ def test_progress_of_learning(client: Client, people: Path, worker: None) -> Non
     assert done == sorted(done)
 
 
-def test_a_request_from_creation_to_certificate(client: Client, model: Model) -> None:
+def test_a_request_from_creation_to_certificate(client: Client, model: ModelOut) -> None:
     """A request is created, waited for, found again; its certificate holds, by the gateway and here."""
     submitted_at = datetime.datetime(2026, 1, 31, 12, tzinfo=datetime.timezone(datetime.timedelta(hours=2)))
     made = client.deletion_requests.create(
@@ -213,8 +208,10 @@ def test_a_request_from_creation_to_certificate(client: Client, model: Model) ->
     with pytest.raises(CertificateInvalid):
         client.certificates.verify(certificate.jws[:-8] + "AAAAAAAA")
     for embellished in (
-        replace(certificate, statement=certificate.statement | {"issued_at": "2020-01-01T00:00:00+00:00"}),
-        replace(certificate, request_id="dr_another"),
+        certificate.model_copy(
+            update={"statement": certificate.statement | {"issued_at": "2020-01-01T00:00:00+00:00"}}
+        ),
+        certificate.model_copy(update={"request_id": "dr_another"}),
     ):
         for jwks in (None, client.certificates.public_keys()):
             with pytest.raises(CertificateInvalid):
@@ -243,16 +240,17 @@ def test_requests_are_found(client: Client, people: Path) -> None:
         client.deletion_requests.create(subject_id="nobody", strict=True)
 
 
-def test_accounting(client: Client, model: Model) -> None:
+def test_accounting(client: Client, model: ModelOut) -> None:
     """Where a model stands, what is next, how it came there, and the theorems behind it."""
     account = client.accounting.model(model.id)
     assert (account.version, account.releases) == (1, 1)
     other = client.accounting.model(model.id, adaptive_epsilon=50.0, adaptive_delta=1e-3)
     assert (other.releases_left.epsilon, other.releases_left.delta) == (50.0, 1e-3)
-    preview = client.accounting.preview(model.id)
+    preview = client.accounting.preview(model_id=model.id)
     assert preview.steps == account.next_request.steps
-    assert client.accounting.preview(model.id, num_records=2, epsilon=0.5, delta=1e-6).steps > preview.steps
-    assert {one.kind for one in client.accounting.preview(model.id, expected_requests=3).options} >= {"relearn"}
+    assert client.accounting.preview(model_id=model.id, num_records=2, epsilon=0.5, delta=1e-6).steps > preview.steps
+    options = client.accounting.preview(model_id=model.id, expected_requests=3).options
+    assert {one.kind for one in options} >= {"relearn"}
     [entry] = client.accounting.ledger(model.id)
     assert (entry.sequence, len(entry.hash)) == (1, 64)
     verdict = client.accounting.verify_ledger(model.id)
@@ -264,7 +262,7 @@ def test_accounting(client: Client, model: Model) -> None:
     [learned] = client.accounting.trajectory(model.id, points=10)
     assert 2 <= len(learned.points) <= 10
     assert learned.points[-1].step == learned.steps == model.mechanism.learn_steps
-    tried = client.accounting.preview(model.id, num_records=4, steps=preview.steps, batch=2)
+    tried = client.accounting.preview(model_id=model.id, num_records=4, steps=preview.steps, batch=2)
     assert (tried.steps, tried.schedule.runs) == (preview.steps, 2)
     found = client.accounting.rivals(model.id, num_records=2, epsilon=0.5, delta=1e-6)
     assert {one.name for one in found.rivals} > {"lethe", "relearning"}
@@ -273,11 +271,13 @@ def test_accounting(client: Client, model: Model) -> None:
     assert budget.models[0].releases_left == other.releases_left
     bounds = client.accounting.bounds()
     assert "gdp_eps" in {bound.name for bound in bounds}
-    assert client.accounting.evaluate("gdp_eps", {"mu": 0.3, "delta": 1e-5})["eps"] > 0
-    swept = client.accounting.sweep("gdp_eps", {"delta": 1e-5}, over="mu", low=0.1, high=1.0, points=3, scale="log")
+    assert client.accounting.evaluate("gdp_eps", params={"mu": 0.3, "delta": 1e-5})["eps"] > 0
+    swept = client.accounting.sweep(
+        "gdp_eps", params={"delta": 1e-5}, over="mu", low=0.1, high=1.0, points=3, scale="log"
+    )
     assert [point.value for point in swept.points] == pytest.approx([0.1, 0.1**0.5, 1.0])
     with pytest.raises(Malformed) as refused:
-        client.accounting.evaluate("gdp_eps", {"mu": -1, "delta": 1e-5})
+        client.accounting.evaluate("gdp_eps", params={"mu": -1, "delta": 1e-5})
     assert refused.value.errors[0].path == "params"
 
 
@@ -299,20 +299,21 @@ def test_values_are_json_again(client: Client, people: Path) -> None:
 
 def test_the_sdk_is_light() -> None:
     """Importing it brings neither the service nor numpy: only verifying a certificate needs mathematics."""
-    heavy = {"numpy", "scipy", "sqlalchemy", "fastapi", "celery", "torch", "app.config", "app.errors"}
-    script = f"import sys, lethe, lethe.webhooks; print(*({heavy!r} & sys.modules.keys()))"
+    heavy = {"numpy", "scipy", "sqlalchemy", "fastapi", "celery", "torch", "app"}
+    script = f"import sys, lethe.client, lethe.webhooks; print(*({heavy!r} & sys.modules.keys()))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout == "\n"
 
 
-def modules() -> Iterator[str]:
-    return (f"lethe.{module.name}" for module in pkgutil.iter_modules(lethe.__path__))
-
-
-def test_every_resource_is_an_attribute(client: Client) -> None:
-    """A module that declares endpoints has its resource on the client, under its own name."""
-    from lethe.endpoints import Endpoint
-
-    for name in modules():
-        if any(isinstance(found, Endpoint) for found in vars(importlib.import_module(name)).values()):
-            assert type(getattr(client, name.removeprefix("lethe."))).__module__ == name
+def test_every_resource_is_an_attribute() -> None:
+    """A module that makes a resource has it on both clients, under its own name."""
+    made = {
+        name
+        for name in (module.name for module in pkgutil.iter_modules(lethe.__path__) if module.name != "methods")
+        for found in vars(importlib.import_module(f"lethe.{name}")).values()
+        if isinstance(found, type) and issubclass(found, Resource) and found.__module__ == f"lethe.{name}"
+    }
+    for client in (Client("http://127.0.0.1:1", "k"), AsyncClient("http://127.0.0.1:1", "k")):
+        there = {name: found for name, found in vars(client).items() if isinstance(found, Resource)}
+        assert there.keys() == made
+        assert all(type(found).__module__ == f"lethe.{name}" for name, found in there.items())

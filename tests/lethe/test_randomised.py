@@ -13,7 +13,7 @@ from app.main import create_app
 from lethe import Client
 from lethe.contract.sets import LeavingReason
 from lethe.errors import Malformed
-from lethe.randomised import ODDS, REASONS, RandomisedAnswer, randomise
+from lethe.randomised import ODDS, REASONS, randomise
 from lethe.theorems.local import RandomisedResponse
 
 
@@ -59,18 +59,18 @@ def test_what_cannot_be_randomised(reason: str, odds: Any) -> None:
 def test_the_list_is_the_gateways() -> None:
     """Whoever randomises among other reasons would be estimated wrongly."""
     schemas = create_app(Settings()).openapi()["components"]["schemas"]
-    assert list(REASONS) == schemas["Reason"]["enum"] == list(LeavingReason)
+    assert list(REASONS) == schemas["LeavingReason"]["enum"] == list(LeavingReason)
 
 
 def test_from_a_device_to_an_estimate(client: Client) -> None:
     """What a device randomised is counted in its week, and estimated without anybody knowing more."""
     answers = [randomise("cost", odds=50) for _ in range(40)]
-    weeks = {client.leaving_reasons.submit(answer).week for answer in answers}
-    client.leaving_reasons.submit(RandomisedAnswer(answer="other", odds=2))
+    weeks = {client.leaving_reasons.submit(answer=answer.answer, odds=answer.odds).week for answer in answers}
+    client.leaving_reasons.submit(answer=LeavingReason.OTHER, odds=2)
     found = client.leaving_reasons.estimate(since=min(weeks))
     few, many = found.surveys
     assert (found.confidence, few.odds, many.odds, many.num_answers) == (0.95, 2, 50, 40)
     assert {one.reason: one.sent for one in many.reasons if one.sent} == Counter(one.answer for one in answers)
-    assert client.leaving_reasons.estimate(until=min(weeks)).surveys == ()
+    assert client.leaving_reasons.estimate(until=min(weeks)).surveys == []
     with pytest.raises(Malformed):
-        client.leaving_reasons.submit(RandomisedAnswer(answer="cost", odds=1000))
+        client.leaving_reasons.submit(answer=LeavingReason.COST, odds=1000)

@@ -53,11 +53,12 @@ def test_retry_after_that_is_anything(text: str | None) -> None:
 def test_patience_ends() -> None:
     """There are several attempts, none begins after the end, and the last refusal does not wait."""
     patience, began, attempts = Patience(seconds=2.0), time.monotonic(), 0
-    while patience.pause(None):
+    while (pause := patience.next(None)) is not None:
+        time.sleep(pause)
         attempts += 1
         assert time.monotonic() - began < 4.0
     assert 2 <= attempts <= 5
     refused_at = time.monotonic()
-    assert not patience.pause(60.0)
+    assert patience.next(60.0) is None
     assert time.monotonic() - refused_at < 20.0
-    assert not Patience(seconds=0.0).pause(None)
+    assert Patience(seconds=0.0).next(None) is None
