@@ -28,7 +28,7 @@ Told = Callable[[AsyncClient], Awaitable[object]]
 
 
 def told(url: str, key: str, story: Told, *, retry_seconds: float = 60.0) -> None:
-    """What is done with a client, from its making to its closing."""
+    """Tell a story with a client, from its making to its closing."""
 
     async def all_of_it() -> None:
         async with AsyncClient(url, key, retry_seconds=retry_seconds) as client:
@@ -92,7 +92,7 @@ def test_many_at_once(settings: Settings, admin_key: str) -> None:
 
 
 def test_calls_are_made_again_as_by_the_other_client(script: Script) -> None:
-    """What may be repeated is, under one key; what may not be, and what is refused, is asked once."""
+    """Calls that may be repeated are, under one key; those that may not be, or are refused, are made once."""
 
     async def story(client: AsyncClient) -> None:
         script.says(DROP, problem(429), problem(503), EMPTY)

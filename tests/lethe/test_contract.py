@@ -37,7 +37,7 @@ OPERATIONS = list(declared())
 
 @pytest.fixture(scope="module")
 def document() -> Any:
-    """What a gateway answers at /openapi.json."""
+    """The answer of a gateway at /openapi.json."""
     return create_app(Settings()).openapi()
 
 
@@ -121,13 +121,13 @@ def test_both_clients_have_the_same_methods() -> None:
 
 
 def test_a_request_of_a_batch_is_a_request() -> None:
-    """What can be said of one request can be said of one of many."""
+    """A request of a batch has the fields of a request by itself."""
     assert NewRequest.__annotations__.keys() == DeletionRequestIn.model_fields.keys()
 
 
 @pytest.mark.parametrize("name", BY_HAND)
 def test_methods_by_hand_make_their_call(script: Script, scripted_client: Client, name: str) -> None:
-    """What is written by hand calls the operation that it stands for."""
+    """A method that is written by hand calls the operation that it stands for."""
     script.says(Reply(status=404, body={}))
     with pytest.raises(NotFound):
         BY_HAND[name](scripted_client)
