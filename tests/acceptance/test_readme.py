@@ -19,7 +19,6 @@ def section(title: str) -> str:
     return (ROOT / "README.md").read_text().split(f"## {title}\n")[1].split("\n## ")[0]
 
 
-@pytest.mark.slow
 def test_every_command_of_the_tour_runs(service: Service) -> None:
     """Each block of the README's tour runs, and answers what is printed under it, but for what differs each time.
 
@@ -55,7 +54,7 @@ def test_every_command_of_the_tour_runs(service: Service) -> None:
     assert set(ids) == {"ds", "mdl", "dr"}
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_the_demo_holds(tmp_path: Path) -> None:
     """`./dev demo --exit` tells its whole story, as printed, and ends with exit code 0, also the second time."""
     [story] = [lines(block) for kind, block in BLOCK.findall(section("Two commands")) if kind == "text"]

@@ -23,6 +23,8 @@ from tests.conftest import FORM, npz
 from tests.faults import processes
 from tests.faults.processes import wait_until
 
+pytestmark = pytest.mark.service
+
 
 def _run(command: str, data: Path, **settings: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
@@ -43,8 +45,7 @@ def taken_port() -> Iterator[int]:
         yield taken.getsockname()[1]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.soak)])
 def test_starts_answers_and_ends(tmp_path: Path, number: signal.Signals) -> None:
     """It says where it is, answers there, and ends with exit code 0 on SIGTERM and Ctrl-C, and its worker with it."""
     data = tmp_path / "data"
@@ -62,7 +63,6 @@ def test_starts_answers_and_ends(tmp_path: Path, number: signal.Signals) -> None
     assert stat.S_IMODE(data.stat().st_mode) == 0o700
 
 
-@pytest.mark.slow
 def test_ending_lets_the_run_finish(tmp_path: Path) -> None:
     """SIGTERM in the middle of a run lets the worker publish it first; the next start has nothing to take back."""
     data = tmp_path / "data"
@@ -79,7 +79,6 @@ def test_ending_lets_the_run_finish(tmp_path: Path) -> None:
     assert "worker.died" not in up.log.read_text()
 
 
-@pytest.mark.slow
 def test_data_folder_is_kept(tmp_path: Path) -> None:
     """Started again on its data folder, it has the same admin key and signs with the same key."""
     kept = []
@@ -91,7 +90,6 @@ def test_data_folder_is_kept(tmp_path: Path) -> None:
     assert kept[0] == kept[1]
 
 
-@pytest.mark.slow
 def test_a_worker_that_is_told_to_end_is_started_again(tmp_path: Path) -> None:
     """A worker that somebody else ends is replaced while `lethe up` serves on."""
     with processes.up(tmp_path / "data") as up:
@@ -104,7 +102,6 @@ def test_a_worker_that_is_told_to_end_is_started_again(tmp_path: Path) -> None:
         assert up.end() == 0
 
 
-@pytest.mark.slow
 def test_several_workers(tmp_path: Path) -> None:
     """It runs as many workers as it is told, of which the second takes deletions alone, and ends with all of them."""
     data = tmp_path / "data"
@@ -132,7 +129,7 @@ def test_one_process_per_data_folder(tmp_path: Path) -> None:
     assert not (tmp_path / "lethe.db").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_second_up_leaves_the_first_alone(tmp_path: Path) -> None:
     """A second `lethe up` on the data folder of one that runs is refused, and the first serves on."""
     with processes.up(tmp_path / "data") as up:
@@ -144,7 +141,7 @@ def test_second_up_leaves_the_first_alone(tmp_path: Path) -> None:
         assert httpx.get(f"{address}/healthz", timeout=120).status_code == 200
 
 
-@pytest.mark.parametrize("command", ["up", pytest.param("serve", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("command", ["up", pytest.param("serve", marks=pytest.mark.soak)])
 def test_port_in_use(command: str, tmp_path: Path, taken_port: int) -> None:
     """Where the port is taken, it says which and what to set, in one line, and ends with exit code 1."""
     done = _run(command, tmp_path / "data", port=str(taken_port))

@@ -141,7 +141,7 @@ def provoke(client: httpx.Client, dataset_id: str, model_id: str) -> None:
         assert 400 <= answer.status_code < 500, answer.text
 
 
-@pytest.mark.slow
+@pytest.mark.service
 def test_no_line_names_anybody(tmp_path: Path) -> None:
     """From upload to certificate, refusals and a broken database in between, gateway and worker log JSON at debug
     level, and neither the person's id nor a value, a note, a path or a query of theirs is in it."""
@@ -183,7 +183,6 @@ def wait_for_key(up: processes.Up, data: Path) -> str:
     return file.read_text().strip()
 
 
-@pytest.mark.slow
 @pytest.mark.redis
 def test_celery_logs_the_same_way(settings: Settings, tmp_path: Path) -> None:
     """A Celery worker and its beat log JSON alone, and give signs of life."""

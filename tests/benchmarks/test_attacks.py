@@ -88,7 +88,7 @@ def test_adaptive_counts_every_version_with_the_person_in_it() -> None:
     assert certified.adaptive_mu == pytest.approx(math.hypot(first, *[later] * 3))
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_shards_are_learned_and_betray(results: dict[str, Any]) -> None:
     """Whoever reads the models of shards names the person's shard, and leaves a mark that the deletion cannot take."""
     assert results["shards"]["named"] > 0.9
@@ -96,14 +96,14 @@ def test_shards_are_learned_and_betray(results: dict[str, Any]) -> None:
     assert results["flawed"]["shards, against learning again"]["low"] > 0
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_ours_keeps_its_certificate(results: dict[str, Any]) -> None:
     """No attack proves more than `adaptive`, but for a family-wise error of 5 %."""
     assert all(found["adaptive_holds"] for found in results["ours"].values())
     assert all(row["ours_refutes_below"] < _number(row["adaptive"]) for row in results["theorem_4_5"]["orders"])
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_figures_are_drawn(results: dict[str, Any], tmp_path: Path) -> None:
     """Both figures are drawn, the same to the byte from the same numbers."""
     for name, draw in (("attacks", figures.attacks), ("releases", figures.releases)):

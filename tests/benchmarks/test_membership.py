@@ -26,14 +26,14 @@ def group(results: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("method", ["nothing", "fine-tuning"])
 def test_without_noise_a_group_is_found(group: dict[str, Any], method: str) -> None:
     """Models left alone and models fine-tuned without noise give a group away, beyond what is certified of ours."""
     assert group["attack"][method]["mu_at_least"] > group["attack"]["unlearning"]["certified_mu"]
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_unlearned_models_keep_their_certificate(results: dict[str, Any]) -> None:
     """No attack proves more than the certificate of unlearning, but for a family-wise error of 5 %."""
     for request in results["problems"][0]["requests"].values():
@@ -41,7 +41,7 @@ def test_unlearned_models_keep_their_certificate(results: dict[str, Any]) -> Non
         assert attack["mu_at_least"] <= attack["certified_mu"]
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_epsilon_hat_is_biased_and_the_bound_is_not(results: dict[str, Any]) -> None:
     """Models of one law are given an epsilon-hat well above 0 and a bound of 0, and unlearned models hardly more."""
     same, unlearned = (results["competition"][entry] for entry in ("retrained", "unlearning"))
@@ -53,7 +53,7 @@ def test_epsilon_hat_is_biased_and_the_bound_is_not(results: dict[str, Any]) -> 
         assert results["competition"][entry]["epsilon_at_least"]["greatest"] > 0
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_what_was_forgotten_is_as_strange_as_if_never_seen(group: dict[str, Any]) -> None:
     """The loss on forgotten rows rises to that of models that never saw them; retained and test rows stay known."""
     forgotten = group["remembered"]["forgotten"]
@@ -66,7 +66,7 @@ def test_what_was_forgotten_is_as_strange_as_if_never_seen(group: dict[str, Any]
         assert abs(stages["unlearned"]["accuracy"] - stages["retrained"]["accuracy"]) < apart
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_figures_are_drawn(results: dict[str, Any], tmp_path: Path) -> None:
     """Every figure of the page is drawn from other numbers, too, and the page shows them all."""
     figures.draw(results, tmp_path)

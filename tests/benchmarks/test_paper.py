@@ -83,7 +83,7 @@ def test_each_tightening_takes_steps_away(recomputed):
     assert steps[0] - steps[1] > 0.9 * (steps[0] - steps[-1])
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_less_noise_learns_better():
     """On the digits, at epsilon = 0.1, our noise beats the paper's, and the paper's Descent-to-Delete's is chance."""
     bench = Bench(accuracy.digits(0), seed=0, repeats=20)
@@ -92,7 +92,7 @@ def test_less_noise_learns_better():
     assert abs(rows[0]["d2d"]["accuracy"] - 0.5) < 0.05
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_the_experiment_runs_on_the_digits(recomputed, tmp_path: Path):
     """A quick run measures every figure and draws it."""
     results = recomputed | {"accuracy": paper.measured({"digits": accuracy.digits(0)}, quick=True, seed=0)}

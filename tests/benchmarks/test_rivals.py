@@ -33,7 +33,6 @@ def test_the_page_has_the_tables_of_its_run(results: dict[str, Any]) -> None:
     assert all(tables.costs(problem) in text for problem in results["problems"])
 
 
-@pytest.mark.slow
 def test_figures_are_drawn(results: dict[str, Any], tmp_path: Path) -> None:
     """Both figures are drawn, and the page shows them."""
     figures.draw(results, tmp_path)
@@ -102,7 +101,7 @@ def test_ours_takes_fewer_passes_than_the_other_noisy_rivals(results: dict[str, 
         assert problem["papers"]["steps_at_our_noise"][1] > problem["ours"]["learn_steps"]
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_the_harness_measures_every_rival() -> None:
     """On the digits each rival serves each request, and whoever certifies meets the target, but for doing nothing."""
     problem = replace(problems.digits(seed=0, kept=(3, 8), requests=2), repeats=1)

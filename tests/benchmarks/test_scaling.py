@@ -52,7 +52,7 @@ def test_a_request_takes_no_longer_the_more_rows_there_are():
     assert ten["refit_processor_seconds"] > 20 * statistics.median(ten["processor_seconds"])
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_the_measurements_run(monkeypatch: pytest.MonkeyPatch):
     """Requests to the service are measured, and the refit of their rows."""
     monkeypatch.setattr(scaling, "PEOPLE", 2)

@@ -97,7 +97,7 @@ def test_killed_between_sending_and_noting(settings: Settings, installation: Ins
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_killed_again_and_again(settings: Settings, installation: Installation, admin_key: str) -> None:
     """However often the gateway is killed while it delivers, every delivery arrives, repeated under its own id."""
     with serving(servers.status(200)) as server:

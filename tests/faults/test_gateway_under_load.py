@@ -24,7 +24,7 @@ def upload(client: httpx.Client) -> None:
     client.post("/v1/datasets", data=FORM, files=files).raise_for_status()
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @on_both
 def test_killed_under_load(settings: Settings, installation: Installation, admin_key: str) -> None:
     """After kill -9 every request that was answered is there, whole, and nothing is there by halves."""
@@ -68,7 +68,6 @@ def test_killed_under_load(settings: Settings, installation: Installation, admin
     assert (erasures, events, kept) == (dict.fromkeys(stored, 1), dict.fromkeys(stored, 2), stored)
 
 
-@pytest.mark.slow
 @on_both
 def test_killed_in_a_batch(settings: Settings, installation: Installation, admin_key: str) -> None:
     """A batch that kill -9 cut off goes on where it was when it is sent again: everybody once."""

@@ -18,7 +18,7 @@ Get = Callable[[str], Any]
 
 
 @pytest.mark.parametrize(
-    "hop", ["old rows destroyed", pytest.param("publication not committed", marks=pytest.mark.slow)]
+    "hop", ["old rows destroyed", pytest.param("publication not committed", marks=pytest.mark.soak)]
 )
 def test_killed_while_learning_stands_still(
     hop: str,

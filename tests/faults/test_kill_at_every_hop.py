@@ -87,7 +87,7 @@ def test_worker_killed_while_unlearning(
 
 
 @pytest.mark.parametrize(
-    "hop", [pytest.param(hop, marks=() if hop == "mid-chain" else pytest.mark.slow) for hop in hops.OF_LEARNING]
+    "hop", [pytest.param(hop, marks=() if hop == "mid-chain" else pytest.mark.soak) for hop in hops.OF_LEARNING]
 )
 def test_worker_killed_while_learning(
     hop: str, settings: Settings, installation: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get
@@ -284,7 +284,7 @@ def test_gateway_killed_while_it_accepts(
     assert_all_done_once(installation)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_everything_killed_and_started_again(tmp_path: Path, upload: bytes) -> None:
     """`lethe up` killed -9 in the middle of a run takes its worker along; started again, it completes the request."""
     data = tmp_path / "data"
@@ -301,7 +301,7 @@ def test_everything_killed_and_started_again(tmp_path: Path, upload: bytes) -> N
     _assert_ledger_verifies(data)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_child_killed_under_lethe_up(tmp_path: Path, upload: bytes) -> None:
     """A worker killed -9 in a run is started again at once, its run taken back long before the lease is over."""
     data = tmp_path / "data"
@@ -322,7 +322,7 @@ def test_child_killed_under_lethe_up(tmp_path: Path, upload: bytes) -> None:
     _assert_ledger_verifies(data)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_uploads_of_a_killed_gateway_are_wiped(tmp_path: Path) -> None:
     """Whatever a kill -9 in the middle of an upload leaves on disk is gone when `lethe up` has started again."""
     data = tmp_path / "data"

@@ -65,7 +65,7 @@ def test_workers_race_to_claim(settings: Settings, two_by_two: list[dict[str, An
     assert len({one.run_id for one in claimed}) == 2
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_threads_share_the_work(
     settings: Settings, installation: Installation, two_by_two: list[dict[str, Any]], forget: Make
 ) -> None:

@@ -17,7 +17,7 @@ from tests.faults.processes import wait_until
 KILLS, REQUESTS = 20, 30
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_worker_killed_at_random(
     settings: Settings,
     installation: Installation,

@@ -34,7 +34,7 @@ from tests.faults.deployment import Deployment, Service
 from tests.faults.processes import wait_until
 from tests.postgres import server
 
-pytestmark = [pytest.mark.postgres, pytest.mark.redis, pytest.mark.slow]
+pytestmark = [pytest.mark.postgres, pytest.mark.redis, pytest.mark.soak]
 
 KILLS = 100
 ROWS = 800

@@ -26,7 +26,7 @@ from tests.forensics.person import Person
 from tests.forensics.search import Residue
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.soak,
     pytest.mark.skipif(sys.platform != "linux", reason="processes are watched by /proc"),
 ]
 

@@ -14,12 +14,12 @@ from tests.faults import processes
 from tests.faults.processes import Up, wait_until
 from tests.forensics import memory, person
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(sys.platform != "linux" or os.getuid() != 0, reason="reading memory takes Linux and root"),
-]
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux" or os.getuid() != 0, reason="reading memory takes Linux and root"
+)
 
 
+@pytest.mark.soak
 def test_no_process_remembers_who_was_forgotten(tmp_path: Path) -> None:
     """Seconds after a request is completed neither gateway, worker nor fork server has a byte of the person."""
     forgotten = person.new()
@@ -45,6 +45,7 @@ def test_no_process_remembers_who_was_forgotten(tmp_path: Path) -> None:
         wait_until(lambda: not any(_found(up, patterns)), seconds=60)
 
 
+@pytest.mark.service
 def test_every_process_is_hardened(tmp_path: Path) -> None:
     """Gateway, worker and fork server write no core file and have an allocator that overwrites what they free."""
     with processes.up(tmp_path / "data") as up:

@@ -16,7 +16,6 @@ ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```(python|text)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
-@pytest.mark.slow
 def test_the_examples_print_what_is_printed_under_them(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

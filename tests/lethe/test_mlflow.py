@@ -20,7 +20,7 @@ from lethe import Client, verification
 from lethe.errors import CertificateInvalid, Conflict
 from lethe.mlflow import CopiesLeftBehind, NotServable, Registered, register
 
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # MLflow's own
+pytestmark = pytest.mark.filterwarnings("ignore")  # MLflow's own
 
 Work = Callable[[], int]
 ALIAS = "models:/churn@certified"

@@ -20,6 +20,9 @@ LETHE = str(Path(sys.executable).with_name("lethe"))
 FIXTURE = Path(__file__).with_name("data_folder_0001.tar.xz")
 
 
+pytestmark = pytest.mark.service
+
+
 @pytest.fixture
 def data_folder(tmp_path: Path) -> Path:
     with tarfile.open(FIXTURE) as archive:
@@ -47,7 +50,6 @@ def ids(data_folder: Path) -> dict[str, str]:
     return named
 
 
-@pytest.mark.slow
 def test_everybody_and_everything_is_still_there_and_goes_on(data_folder: Path) -> None:
     """Ids and statuses stay, who was forgotten stays so, and who waits is forgotten, with a certificate."""
     was = ids(data_folder)
@@ -78,7 +80,7 @@ def test_everybody_and_everything_is_still_there_and_goes_on(data_folder: Path) 
         assert lethe.datasets.subject(was["features"], "newcomer-0").num_records == 2
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_an_upgrade_can_be_repeated(data_folder: Path) -> None:
     """A folder that was upgraded starts again as it is."""
     was = ids(data_folder)
@@ -87,7 +89,6 @@ def test_an_upgrade_can_be_repeated(data_folder: Path) -> None:
             assert lethe.models.get(was["features_model"]).live_version
 
 
-@pytest.mark.slow
 def test_models_learn_again(data_folder: Path) -> None:
     """Models that were live learn again, at once and nobody having asked; their ledgers verify, and say how many
     entries of before were not recomputed; what was published before still counts."""

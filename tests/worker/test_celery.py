@@ -37,9 +37,14 @@ Worker = Callable[..., Service]
 Broker = processes.Redis | processes.RabbitMQ
 
 pytestmark = pytest.mark.redis
-BOTH_BROKERS = pytest.mark.parametrize(
-    "broker", [processes.Redis, pytest.param(processes.RabbitMQ, marks=pytest.mark.rabbitmq)], indirect=True
-)
+
+
+def on_rabbitmq_too(*marks: pytest.MarkDecorator) -> pytest.MarkDecorator:
+    brokers = [processes.Redis, pytest.param(processes.RabbitMQ, marks=[pytest.mark.rabbitmq, *marks])]
+    return pytest.mark.parametrize("broker", brokers, indirect=True)
+
+
+BOTH_BROKERS, BOTH_AT_LENGTH = on_rabbitmq_too(), on_rabbitmq_too(pytest.mark.soak)
 
 
 @pytest.fixture
@@ -119,8 +124,7 @@ def test_message_says_nothing(
             assert name.encode() not in everything
 
 
-@BOTH_BROKERS
-@pytest.mark.slow
+@BOTH_AT_LENGTH
 def test_request_completes(
     settings: Settings,
     broker: Broker,
@@ -173,8 +177,7 @@ def test_work_from_before_any_worker_is_found(
     assert_all_done_once(installation)
 
 
-@BOTH_BROKERS
-@pytest.mark.slow
+@BOTH_AT_LENGTH
 @pytest.mark.parametrize("how", ["gone", "silent"])
 def test_broker_away_while_submitting(
     how: str,
@@ -359,7 +362,7 @@ def _waiting(broker: Broker) -> int:
         return int(connection.default_channel.queue_declare("celery", passive=True).message_count)
 
 
-@BOTH_BROKERS
+@BOTH_AT_LENGTH
 def test_worker_outlives_whatever_is_in_the_broker(
     worker: Worker, broker: Broker, installation: Installation, live: dict[str, Any], forget: Make, get: Get
 ) -> None:

@@ -168,7 +168,7 @@ def test_requests_come_before_audits(
     assert [run["kind"] for run in get("/runs")["items"]] == ["audit", "unlearn", "learn"]
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_killed_amid_an_audit(
     settings: Settings,
     gateway: TestClient,

@@ -149,7 +149,6 @@ def test_guessing_ends(at_the_door: TestClient, admin_key: str, refused: Refused
 
 
 @pytest.mark.redis
-@pytest.mark.slow
 def test_gateways_share_a_limit(settings: Settings, admin_key: str, tmp_path: Path) -> None:
     """Two gateways with one Redis give a key its limit once; when Redis dies they go on, and limit it each."""
     server = processes.Redis(tmp_path)

@@ -629,13 +629,7 @@ NEVER_SEEN = {
 }
 
 
-PROCESSES = {"ledger_corrupt", "audit_corrupt", "busy", "already_running", "address_in_use"}
-"""Reached by starting some."""
-
-
-@pytest.mark.parametrize(
-    "code", [pytest.param(code, marks=[pytest.mark.slow] if code in PROCESSES else []) for code in REACHED]
-)
+@pytest.mark.parametrize("code", REACHED)
 def test_it_is_reached_by_a_real_call(world: World, code: str) -> None:
     """Somebody can bring every condition about, and is told its code."""
     assert REACHED[code](world) == code

@@ -237,7 +237,7 @@ def test_every_answer_is_in_the_document(case: schemathesis.Case, service: Servi
     service.check(case)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @DOCUMENT.parametrize()
 @at_length
 def test_every_answer_is_in_the_document_while_work_is_done(case: schemathesis.Case, served: Service) -> None:
@@ -250,7 +250,7 @@ def test_links_lead_to_what_was_made(service: Service) -> None:
     follow_links(service, rounds=3, steps=10)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_links_lead_to_what_was_made_while_work_is_done(served: Service) -> None:
     """The same, at length, and while a worker changes what there is."""
     follow_links(served, rounds=15, steps=20)

@@ -323,7 +323,7 @@ def test_a_database_that_is_away(gateway: TestClient, sample: Sample, installati
     assert sample("lethe_database_up") == 1
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_scrape_of_a_large_archive(
     gateway: TestClient, sample: Sample, installation: Installation, by: Actor
 ) -> None:

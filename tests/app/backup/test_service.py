@@ -119,7 +119,6 @@ def test_a_backup_that_was_just_made_is_not_written_over(
     assert archive.read_bytes() == b"whole"
 
 
-@pytest.mark.slow
 def test_rows_and_tables_are_of_one_moment(
     installation: Installation,
     gateway: TestClient,

@@ -530,7 +530,7 @@ def test_a_hostile_schema_is_refused(refused: Callable[..., list[str]], case: st
 
 
 @pytest.mark.parametrize("bomb", bombs.BOMBS)
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_bomb_is_read_in_little_memory(tmp_path: Path, bomb: str) -> None:
     """A process that may take one gibibyte more than it has refuses, or reads, what unpacks to more than that."""
     path = tmp_path / "bomb"

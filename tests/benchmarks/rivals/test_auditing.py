@@ -45,7 +45,7 @@ def test_a_random_model_tells_nothing(problem: Problem) -> None:
     assert (found.after.epsilon, found.both.epsilon) == (0.0, 0.0)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_ours_stays_within_both_certificates(problem: Problem) -> None:
     """Neither the version after the request nor both versions prove more than is certified."""
     found = audited(chains.ours(problem.setting), problem)

@@ -40,7 +40,7 @@ def test_a_group_is_alike_and_asks_one_by_one(problem: Problem) -> None:
     assert problem.forgotten[0] == np.argmin(margins.margins([weights], problem.train))
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_refit_is_its_oracle_and_a_plain_fit_that_does_nothing_is_not(problem: Problem) -> None:
     """Where nothing is random both measures are 0, or as large as can be; ours meets its target."""
     setting = problem.setting

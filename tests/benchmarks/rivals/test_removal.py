@@ -17,7 +17,7 @@ def slope(rows: Rows, weights: Weights, l2: float) -> Weights:
     return error.T @ features + l2 * len(features) * weights
 
 
-@pytest.mark.parametrize("kept", [(3, 8), pytest.param(range(10), marks=pytest.mark.slow)], ids=["two", "ten"])
+@pytest.mark.parametrize("kept", [(3, 8), pytest.param(range(10), marks=pytest.mark.soak)], ids=["two", "ten"])
 def test_what_a_removal_leaves_of_the_gradient_is_within_its_bound(kept: range | tuple[int, ...]) -> None:
     """After each Newton step the gradient is no longer than the part of the budget that the rival says is spent."""
     problem = problems.digits(0, kept, 5)

@@ -276,7 +276,7 @@ def test_rows_that_cannot_be_read_in_place_are_refused(random_rows: RandomRows) 
             rows.gradient(torch.zeros(1, 6, dtype=torch.float64))
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_compiled_code_needs_no_place_to_be_kept() -> None:
     """Where there is no folder that can be written the loops are compiled all the same."""
     program = "import numba.core.caching as c; c.CacheImpl._locator_classes = []; from worker.langevin import kernels"
