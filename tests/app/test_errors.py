@@ -1,10 +1,9 @@
 import re
 
-import pytest
-
 from app import errors
 from lethe.contract import problems
 from lethe.contract.problems import FieldError, Problem
+from tests.tables import each
 
 
 def conditions(base: type[Problem] = Problem) -> list[type[Problem]]:
@@ -26,7 +25,7 @@ def test_codes_are_the_names_of_their_conditions() -> None:
         assert condition.code == "_".join(re.findall("[A-Z][a-z]+", name)).lower(), name
 
 
-@pytest.mark.parametrize("condition", conditions())
+@each("condition", conditions())
 def test_a_condition_carries_what_is_said_about_it(condition: type[Problem]) -> None:
     """A condition has a detail for people and the places at fault; its text is all of that, after its code."""
     faults = [FieldError("a.b", "expected a number")]

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-import pytest
+from tests.tables import each
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")])
@@ -25,7 +25,7 @@ def anchors(page: Path) -> list[str]:
     return [f"{name}-{names[:at].count(name)}" if name in names[:at] else name for at, name in enumerate(names)]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@each("page", PAGES)
 def test_links_lead_somewhere(page: Path) -> None:
     """Each link to a file of ours names one that is there, and a heading that it has."""
     for link in LINK.findall(re.sub(r"`[^`\n]*`", "", prose(page))):

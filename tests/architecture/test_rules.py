@@ -4,13 +4,13 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 from fastapi.testclient import TestClient
 
 from app import errors
 from app.api import problems
 from app.config import Settings
 from lethe.contract.problems import LedgerCorrupt, LedgerRestored, Problem
+from tests.tables import each
 
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted(path for folder in ("app", "lethe", "worker") for path in (ROOT / folder).rglob("*.py"))
@@ -66,7 +66,7 @@ def test_nothing_reads_the_environment_but_the_settings() -> None:
     assert reads <= {"app/supervisor.py", "app/hardening.py", "lethe/cli/gateway.py"}
 
 
-@pytest.mark.parametrize("name", Settings.model_fields)
+@each("name", Settings.model_fields)
 def test_every_setting_is_described_and_optional(name: str) -> None:
     """An operator can read what a setting is for, and need not choose it."""
     field = Settings.model_fields[name]
@@ -106,7 +106,7 @@ NEVER_A_CALLERS_FAULT = {
 }
 
 
-@pytest.mark.parametrize("condition", conditions())
+@each("condition", conditions())
 def test_every_condition_has_a_status(condition: type[Problem]) -> None:
     """What a caller can bring about, or wait for the end of, has a status of its own; the others are ours, a 500."""
     status = problems.status_of(condition)

@@ -8,6 +8,7 @@ from benchmarks.audit.plans import BATCHES, DEFAULT, IN_BATCHES, LANES, SHAPES, 
 from benchmarks.audit.tables import RUNS, tables
 from lethe.proof.mechanism import Mechanism
 from lethe.theorems import calibration
+from tests.tables import each
 from tests.worker.audit.faults import SCHEDULES
 
 PAGE = (page.EVIDENCE / "audit.md").read_text()
@@ -15,7 +16,7 @@ RESULTS = page.read("audit")
 FOUND = {(row["run"], row["fault"], row["lanes"]): row["any"] for row in RESULTS["found"]}
 
 
-@pytest.mark.parametrize("name", tables(RESULTS))
+@each("name", tables(RESULTS))
 def test_the_page_holds_the_tables_of_the_results(name):
     """Each table of the page is the one that the stored results make."""
     assert tables(RESULTS)[name] in PAGE

@@ -10,6 +10,7 @@ from benchmarks.paper import __main__ as paper
 from benchmarks.paper import accuracy, figures, tables
 from benchmarks.paper.accuracy import Bench
 from benchmarks.paper.printed import CIFAR_TEN, MNIST
+from tests.tables import each
 
 PAGE = (page.EVIDENCE / "paper.md").read_text()
 RESULTS = page.read("paper")
@@ -21,7 +22,7 @@ def recomputed() -> dict[str, Any]:
     return paper.recomputed()
 
 
-@pytest.mark.parametrize("name", tables.all_of(RESULTS))
+@each("name", tables.all_of(RESULTS))
 def test_the_page_holds_the_tables_of_the_results(name):
     """Each table of the page is the one that the stored results make."""
     assert tables.all_of(RESULTS)[name] in PAGE

@@ -12,6 +12,7 @@ from app.errors import DatasetTooLarge, RunDiffersFromPlan
 from app.rows.manifest import BLOCK_ROWS, Shape
 from app.rows.opened import Rows, held_in_memory
 from lethe.proof.mechanism import Mechanism, Objective
+from tests.tables import each
 from tests.worker.langevin.conftest import ReplayableNoise
 from worker import isolated, windows
 from worker.langevin import chain
@@ -49,8 +50,8 @@ def data() -> tuple[Any, Any]:
     return features, (features[:, 0] > 0).astype(np.int32)
 
 
-@pytest.mark.parametrize("num_blocks_at_once", [2, 3, 4, 100])
-@pytest.mark.parametrize(("batches", "first_step", "steps"), [(20, 0, 60), (20, 17, 5), (7, 3, 1), (300, 299, 700)])
+@each("num_blocks_at_once", [2, 3, 4, 100])
+@each(("batches", "first_step", "steps"), [(20, 0, 60), (20, 17, 5), (7, 3, 1), (300, 299, 700)])
 def test_windows_cover_what_is_read(num_blocks_at_once: int, batches: int, first_step: int, steps: int) -> None:
     """Windows follow each other to the last step, hold the blocks that their steps read and no others, fit, and go as
     far as they can."""

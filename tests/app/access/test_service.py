@@ -12,6 +12,7 @@ from app.installations import Installation
 from lethe.contract.policy import Policy
 from lethe.contract.problems import InputInvalid, KeyUnknown, LastAdminKey, ScopeMissing, Unauthenticated
 from lethe.contract.sets import Scope
+from tests.tables import each
 
 
 def test_a_key_lets_its_holder_in(installation: Installation, by: Actor) -> None:
@@ -70,8 +71,8 @@ def test_ensuring_a_key_twice_adds_it_once(installation: Installation, by: Actor
         assert len(session.scalars(sa.select(ApiKey).where(ApiKey.name == "again")).all()) == 1
 
 
-@pytest.mark.parametrize("held", Scope)
-@pytest.mark.parametrize("needed", Scope)
+@each("held", Scope)
+@each("needed", Scope)
 def test_a_scope_is_enough_for_itself(held: Scope, needed: Scope) -> None:
     """A scope opens what needs it and nothing else; admin opens everything but the tenants, and the metrics, which tell
     of all of them; they are the operator's."""

@@ -15,6 +15,7 @@ from app.config import Settings
 from app.main import create_app
 from lethe.contract.fields import Body
 from tests.app.api.routes import NEEDS, OPEN_TO_ALL
+from tests.tables import each
 
 DOCUMENT = create_app(Settings()).openapi()
 OPERATIONS: dict[str, dict[str, Any]] = {
@@ -24,7 +25,7 @@ OPERATIONS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("route", OPERATIONS)
+@each("route", OPERATIONS)
 def test_every_operation_says_what_it_does(route: str) -> None:
     """An operation has a title, a sentence of its own, and one of the tags, by which the page is ordered."""
     operation = OPERATIONS[route]
@@ -34,7 +35,7 @@ def test_every_operation_says_what_it_does(route: str) -> None:
     assert operation["tags"][0] in TAGS
 
 
-@pytest.mark.parametrize("route", OPERATIONS)
+@each("route", OPERATIONS)
 def test_every_operation_says_what_opens_it(route: str) -> None:
     """The scope that the endpoint asks for is in the security of the operation and in its text."""
     operation = OPERATIONS[route]

@@ -6,6 +6,7 @@ from app.deletion import status
 from app.deletion.status import OPEN, TRANSITIONS
 from lethe.contract.problems import TransitionForbidden
 from lethe.contract.sets import RequestStatus
+from tests.tables import each
 
 ALLOWED = {
     ("received", "in_review"),
@@ -22,7 +23,7 @@ ALLOWED = {
 }
 
 
-@pytest.mark.parametrize(("present", "wanted"), list(itertools.product(RequestStatus, RequestStatus)))
+@each(("present", "wanted"), list(itertools.product(RequestStatus, RequestStatus)))
 def test_a_request_changes_as_the_table_says(present: RequestStatus, wanted: RequestStatus) -> None:
     """Of all pairs of states only eleven are changes, and every other is refused."""
     if (present, wanted) in ALLOWED:

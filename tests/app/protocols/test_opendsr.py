@@ -15,6 +15,7 @@ from app.keys import Keys
 from app.protocols import opendsr
 from lethe.contract.problems import InputInvalid
 from lethe.contract.sets import RequestStatus
+from tests.tables import each
 
 DOMAIN = "privacy.example.com"
 ASKED: dict[str, Any] = {
@@ -46,7 +47,7 @@ def test_a_request_is_read() -> None:
     assert request.status_callback_urls == ["https://controller.example.com/c"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("changed", "path"),
     [
         ({"subject_request_id": "A7551968-D5D6-44B2-9831-815AC9017798"}, "subject_request_id"),

@@ -14,6 +14,7 @@ from app.rows import schema as schemas
 from app.rows.encoding import SHRINK, Schema
 from app.rows.schema import parse_schema
 from lethe.contract.problems import DatasetUnusable, InputInvalid, RowInvalid, SchemaInvalid
+from tests.tables import each
 
 ADULT = Path(__file__).parents[3] / "examples" / "adult"
 AGE = {"kind": "numeric", "min": 0, "max": 100}
@@ -57,7 +58,7 @@ def test_the_order_of_json_keys_does_not_matter() -> None:
     assert parse_schema(backwards) == parse_schema(document)
 
 
-@pytest.mark.parametrize(
+@each(
     ("columns", "path"),
     [
         ({"age": AGE}, "columns"),
@@ -235,7 +236,7 @@ def test_what_lies_outside_is_clipped_where_allowed() -> None:
     np.testing.assert_array_equal(features[2], features[3])
 
 
-@pytest.mark.parametrize(
+@each(
     ("age", "work", "path"),
     [
         ("", "some", "line 8, column age"),

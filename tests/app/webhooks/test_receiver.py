@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from app.webhooks import receiver
 from app.webhooks.receiver import ReceiverRefused
 from lethe.contract.problems import FieldError, InputInvalid
+from tests.tables import each
 
 LOOPBACK = [ip_network("127.0.0.0/8"), ip_network("::1/128")]
 
@@ -71,7 +72,7 @@ def reason(url: str, *allowed: str) -> str:
     return error.message
 
 
-@pytest.mark.parametrize("address", NOT_PUBLIC)
+@each("address", NOT_PUBLIC)
 def test_inner_addresses_are_refused(address: str) -> None:
     """Private, local, reserved and disguised addresses are neither accepted in a URL nor found by a name."""
     assert not receiver.is_public(ipaddress.ip_address(address))
@@ -105,7 +106,7 @@ def test_an_ipv4_address_in_ipv6_is_never_public(number: int) -> None:
         assert not receiver.is_public(IPv6Address(int(IPv6Address(prefix)) | number << shift))
 
 
-@pytest.mark.parametrize(
+@each(
     "host",
     [
         "2130706433",
@@ -135,7 +136,7 @@ def test_addresses_in_disguise_are_refused(host: str) -> None:
     reason(f"http://{host}/hook", "10.0.0.0/8")
 
 
-@pytest.mark.parametrize(
+@each(
     ("url", "expected"),
     [
         ("", "https"),

@@ -13,6 +13,7 @@ from lethe.proof import accountant, conversion
 from lethe.proof.accountant import Exposure, Run
 from lethe.proof.errors import DomainError
 from lethe.proof.mechanism import Adjacency, Mechanism, Objective
+from tests.tables import each
 
 
 def mechanism(**changed: Any) -> Mechanism:
@@ -73,11 +74,11 @@ def test_an_insertion_costs_what_a_deletion_costs(made, history):
     assert accountant.replay(made, history) == accountant.replay(made, deleted)
 
 
-@pytest.mark.parametrize(
+@each(
     ("edit", "pull"),
     [({"records": 3}, 3.0), ({"inserted": 3}, -3.0), ({"corrected": 3}, 6.0), ({"records": 1, "inserted": 2}, 3.0)],
 )
-@pytest.mark.parametrize("l2", [1e-4, 0.05, 1.0])
+@each("l2", [1e-4, 0.05, 1.0])
 def test_every_kind_of_edit_is_exact_for_the_worst_quadratic(edit, pull, l2):
     """For curvature m and records that pull as hard as they can, the bound is the exact mu of every kind of edit."""
     made = mechanism(l2=l2, step_size=1 / (0.25 + l2))
@@ -114,8 +115,8 @@ def test_no_quadratic_exceeds_it_however_slots_are_edited(seed, share, l2):
     assert exact_mu(made, curvatures=[l2] * len(pulls), pulls=pulls) <= bound * (1 + 1e-12)
 
 
-@pytest.mark.parametrize("value", [-1, 0.5, math.nan, math.inf, True, None, "3"])
-@pytest.mark.parametrize("kind", ["inserted", "corrected"])
+@each("value", [-1, 0.5, math.nan, math.inf, True, None, "3"])
+@each("kind", ["inserted", "corrected"])
 def test_edits_are_counted(kind, value):
     """What is not a count of edits is refused by name."""
     with pytest.raises(DomainError, match=f"integer {kind}="):

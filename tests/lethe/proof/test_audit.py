@@ -17,6 +17,7 @@ from lethe.proof.audit import AuditPlan, Guesses, Observed
 from lethe.proof.errors import LARGEST_COUNT, DomainError
 from lethe.proof.mechanism import Adjacency, Mechanism, Objective
 from lethe.theorems import calibration
+from tests.tables import each
 
 MECHANISM = calibration.mechanism_for(
     num_slots=1000, num_classes=2, num_parameters=21, epsilon=1.0, delta=1e-5, batch_size=1000, cool_down=1
@@ -351,7 +352,7 @@ SUMMED = [
 ]
 
 
-@pytest.mark.parametrize(("settled", "plan"), SUMMED)
+@each(("settled", "plan"), SUMMED)
 def test_what_is_reported_of_a_right_run_is_false_once_in_three_million(settled: Mechanism, plan: AuditPlan) -> None:
     """Summed over the exact law of the guesses, a right run reports more than the truth about a record, or is refused
     for its guesses, with probability 10^-6/3 at most; refused for anything, with 10^-6 at most."""
@@ -366,7 +367,7 @@ def test_what_is_reported_of_a_right_run_is_false_once_in_three_million(settled:
     assert refused + 2 * audit.ERROR <= audit.FALSE_ALARM * (1 + 1e-9)  # the other tests have their exact levels
 
 
-@pytest.mark.parametrize(("settled", "plan"), SUMMED)
+@each(("settled", "plan"), SUMMED)
 def test_no_outcome_reports_more_than_is_certified(settled: Mechanism, plan: AuditPlan) -> None:
     """Whatever the lanes may show, the bound from below stays under the certified one, or the run is refused."""
     for delta in (1e-9, 1e-5, 0.1):
@@ -437,7 +438,7 @@ def test_certified_is_what_the_accountant_says() -> None:
     assert deletion <= conversion.gdp_mu(epsilon=1.0, delta=1e-5) < release
 
 
-@pytest.mark.parametrize(
+@each(
     "refused",
     [
         lambda: guesses(2, 1, 0, 1),

@@ -12,6 +12,7 @@ from lethe.proof.errors import PreconditionError, PrivacyError
 from lethe.proof.guarantees import Evidence
 from lethe.proof.mechanism import Mechanism, Objective
 from tests.lethe.proof import lanes
+from tests.tables import each
 
 MECHANISM = Mechanism(
     objective=Objective.LOGISTIC_REGRESSION,
@@ -156,13 +157,13 @@ NUMBERS_OF_GUARANTEES = [
 ]
 
 
-@pytest.mark.parametrize(("path", "value"), NUMBERS_OF_GUARANTEES)
+@each(("path", "value"), NUMBERS_OF_GUARANTEES)
 def test_every_number_of_every_guarantee_is_recomputed(path, value):
     """Whatever is altered in a guarantee is refused, and the message names the field."""
     assert f"guarantees.{path.split('/')[2]}=" in refusal(altered(path, value))
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "value", "named"),
     [
         ("format", "lethe-certificate/1", "format_known"),
@@ -281,35 +282,32 @@ def test_every_number_of_every_guarantee_is_recomputed(path, value):
         ("limits/0", "None.", "limits_of_format"),
         ("summary", "epsilon is 0", "the parts"),
     ],
-    ids=lambda value: str(value)[:40],
 )  # fmt: skip
 def test_an_altered_statement_is_refused(path, value, named):
     """Whatever is altered in a statement is refused, and the message names the part."""
     assert named in refusal(altered(path, value))
 
 
-@pytest.mark.parametrize(
-    "part", [*statement(), *(f"{part}/{name}" for part in certificate._FIELDS for name in statement()[part])]
-)
+@each("part", [*statement(), *(f"{part}/{name}" for part in certificate._FIELDS for name in statement()[part])])
 def test_nothing_may_be_missing(part):
     """A statement that lacks any part, or any field of a part, is refused."""
     with pytest.raises(PreconditionError):
         certificate.check(altered(part, DELETED))
 
 
-@pytest.mark.parametrize("field", [*statement()["audit"], *(f"guesses/{n}" for n in statement()["audit"]["guesses"])])
+@each("field", [*statement()["audit"], *(f"guesses/{n}" for n in statement()["audit"]["guesses"])])
 def test_no_part_of_an_audit_may_be_missing(field):
     """A statement whose audit lacks any of its numbers is refused."""
     refusal(altered(f"audit/{field}", DELETED))
 
 
-@pytest.mark.parametrize("field", list(statement()["evidence"]) + [f"mechanism/{n}" for n in MECHANISM.to_json()])
+@each("field", list(statement()["evidence"]) + [f"mechanism/{n}" for n in MECHANISM.to_json()])
 def test_no_evidence_may_be_missing(field):
     """A statement that lacks any of its evidence is refused."""
     refusal(altered(f"evidence/{field}", DELETED))
 
 
-@pytest.mark.parametrize("part", list(statement()))
+@each("part", list(statement()))
 def test_a_part_of_the_wrong_kind_is_refused(part):
     """A part that is of another JSON type is refused, never with an unnamed error; an audit alone may be null."""
     for value in ([None] if part != "audit" else []) + [[], {}, 0, True, math.nan, [[]], {"a": None}]:

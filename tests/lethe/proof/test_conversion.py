@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from lethe.proof import conversion
 from lethe.proof.errors import DomainError, InfeasibleError
+from tests.tables import each
 
 MNIST_DELTA = 1 / 11982
 NAN_INF_NEGATIVE = [math.nan, math.inf, -math.inf, -0.1]
@@ -157,8 +158,8 @@ def test_mu_is_never_above_the_truth_nor_far_below(epsilon, delta):
     assert 0 <= given_away(epsilon, conversion.gdp_mu(epsilon=epsilon, delta=delta), delta) <= 2e-9
 
 
-@pytest.mark.parametrize("delta", [1e-300, 1e-5, 0.9])
-@pytest.mark.parametrize("size", [1e4, 1e8, 1e13, 1e30, 1e100])
+@each("delta", [1e-300, 1e-5, 0.9])
+@each("size", [1e4, 1e8, 1e13, 1e30, 1e100])
 def test_rounding_is_outward_beyond_the_range(size, delta):
     """For distances and epsilons that no one should certify the results are still on the safe side."""
     with mpmath.workdps(250):
@@ -376,7 +377,7 @@ PARAMETERS = [
 ]
 
 
-@pytest.mark.parametrize(
+@each(
     ("convert", "parameters", "wrong", "value"),
     [(convert, names, wrong, value) for convert, names in PARAMETERS for wrong in names for value in OUTSIDE[wrong]],
 )

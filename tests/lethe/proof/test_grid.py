@@ -13,6 +13,7 @@ from lethe.proof.accountant import Exposure, Run
 from lethe.proof.errors import DomainError, PreconditionError
 from lethe.proof.mechanism import Adjacency, Mechanism, Objective, finest_grid
 from lethe.theorems import calibration
+from tests.tables import each
 
 
 def mechanism(**changed: Any) -> Mechanism:
@@ -122,8 +123,8 @@ def test_exact_laws_on_a_grid_keep_the_bound(grid: float, steps: int):
     assert exceeded
 
 
-@pytest.mark.parametrize("noise_std", [1e-6, 0.37, 1.0, 5e4])
-@pytest.mark.parametrize("radius", [1.0, 4000.0, 1e9])
+@each("noise_std", [1e-6, 0.37, 1.0, 5e4])
+@each("radius", [1.0, 4000.0, 1e9])
 def test_finest_grid_is_fine_and_can_be_held(noise_std: float, radius: float):
     """The default grid is a power of two, at most 2^-32 of the noise unless float64 is coarser, and a mechanism takes
     it."""

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from lethe.proof.errors import DomainError, PreconditionError
 from lethe.proof.mechanism import MIN_RELATIVE_NOISE, Adjacency, Mechanism, Objective
+from tests.tables import each
 
 NOT_POSITIVE_REALS = [0.0, -0.1, math.nan, math.inf, -math.inf, True, 10**400]
 NOT_COUNTS = [0, -1, 2.0, math.nan, math.inf, True, 2**53 + 1, 10**400]
@@ -89,16 +90,16 @@ def test_noise_of_a_step():
 # --- what is refused -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["l2", "step_size", "noise_scale", "radius"])
-@pytest.mark.parametrize("value", NOT_POSITIVE_REALS, ids=lambda value: str(value)[:8])
+@each("name", ["l2", "step_size", "noise_scale", "radius"])
+@each("value", NOT_POSITIVE_REALS)
 def test_a_real_out_of_range_is_refused(name, value):
     """A setting that is not a positive finite real raises DomainError and is named."""
     with pytest.raises(DomainError, match=name):
         mechanism(**{name: value})
 
 
-@pytest.mark.parametrize("name", ["num_slots", "num_classes", "learn_steps"])
-@pytest.mark.parametrize("value", NOT_COUNTS, ids=lambda value: str(value)[:8])
+@each("name", ["num_slots", "num_classes", "learn_steps"])
+@each("value", NOT_COUNTS)
 def test_a_count_that_is_none_is_refused(name, value):
     """A count that is not a positive integer of at most 2^53 raises DomainError and is named."""
     with pytest.raises(DomainError, match=name):
@@ -153,7 +154,7 @@ def test_a_constant_that_does_not_follow_is_refused(name):
             Mechanism.from_json(document | {name: wrong})
 
 
-@pytest.mark.parametrize("name", mechanism().to_json().keys())
+@each("name", mechanism().to_json().keys())
 def test_a_document_of_other_fields_is_refused(name):
     """Nothing of a document has a default, and nothing is passed over: one that lacks a field, or has another one too,
     is refused by name."""

@@ -14,6 +14,7 @@ from lethe.proof.webhooks import (
     TimestampOutsideTolerance,
     WebhookUnverified,
 )
+from tests.tables import each
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 SENT_AT = datetime.datetime(2021, 2, 25, 15, 2, 10, 250_000, tzinfo=datetime.UTC)
@@ -111,7 +112,7 @@ def test_a_late_call_is_not_believed(late: int) -> None:
     assert signature.verify(SECRET, signed(), BODY, now=now, tolerance=datetime.timedelta(days=10**4)) == "whd_1"
 
 
-@pytest.mark.parametrize(
+@each(
     "headers",
     [
         {},

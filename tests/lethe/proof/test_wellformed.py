@@ -9,6 +9,7 @@ import pytest
 from lethe.proof import absence, signed, wellformed
 from lethe.proof.errors import PreconditionError
 from tests.lethe.proof.test_certificate import evidence, statement
+from tests.tables import each
 
 HEADER = {"alg": "Ed25519", "typ": "lethe-certificate+jws", "kid": "k"}
 
@@ -65,7 +66,7 @@ def test_the_first_format_is_named() -> None:
         signed.read(json.dumps(statement() | {"format": "lethe-certificate/1"}), header=HEADER)
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "value", "named"),
     [
         ("format", "lethe-absence/9", "format_known"),

@@ -12,6 +12,7 @@ from lethe import theorems as bounds
 from lethe.proof.errors import DomainError, NotionError, PreconditionError, PrivacyError
 from lethe.theorems import CALCULATOR, bound, evaluate
 from lethe.theorems.bound import Domain, Parameter
+from tests.tables import each
 
 VECTORS = json.loads((Path(__file__).parent / "vectors.json").read_text())
 ALGORITHM = {"Mlip": 1, "m": 0.0119, "n": 11982}
@@ -49,7 +50,7 @@ def beyond(domain: Domain) -> list[float]:
     return below + above
 
 
-@pytest.mark.parametrize("vector", VECTORS, ids=[f"{i}-{vector['bound']}" for i, vector in enumerate(VECTORS)])
+@each("vector", VECTORS)
 def test_example_vectors(vector):
     """Every bound gives the independently computed numbers, integers exactly and reals to nine digits."""
     results = evaluate(vector["bound"], vector["given"])
@@ -70,7 +71,7 @@ def test_every_theorem_has_its_function():
     assert set(EXAMPLES) == set(CALCULATOR)
 
 
-@pytest.mark.parametrize("name", CALCULATOR)
+@each("name", CALCULATOR)
 def test_bounds_document_themselves(name):
     """A bound says what it states, where that is proved, what each parameter means and what it returns, no more."""
     described = CALCULATOR[name]
@@ -86,7 +87,7 @@ def test_bounds_document_themselves(name):
     assert json.loads(json.dumps(results, allow_nan=False)) == results
 
 
-@pytest.mark.parametrize("name", CALCULATOR)
+@each("name", CALCULATOR)
 def test_bounds_refuse_other_parameters(name):
     """A parameter that is unknown, or required and missing, is refused by name."""
     with pytest.raises(DomainError, match="no parameter 'surprise'"):
@@ -100,7 +101,7 @@ def test_bounds_refuse_other_parameters(name):
                 evaluate(name, rest | {parameter.name: None})
 
 
-@pytest.mark.parametrize(("name", "parameter"), NUMBERS, ids=names(NUMBERS))
+@each(("name", "parameter"), NUMBERS)
 def test_numbers_out_of_range(name, parameter):
     """A number outside its range, NaN, an infinity the theorem does not allow, or another type is refused by name."""
     wrong = [math.nan, True, "one", [1.0], {"value": 1.0}, *beyond(parameter.domain)]
@@ -130,7 +131,7 @@ def test_choices(name, parameter):
             evaluate(name, EXAMPLES[name] | {parameter.name: value})
 
 
-@pytest.mark.parametrize(("name", "parameter"), HYPOTHESES, ids=names(HYPOTHESES))
+@each(("name", "parameter"), HYPOTHESES)
 def test_hypotheses_denied(name, parameter):
     """A hypothesis holds unless denied; denied, it is refused by its name and in its kind."""
     assert parameter.default is True
@@ -142,7 +143,7 @@ def test_hypotheses_denied(name, parameter):
             evaluate(name, EXAMPLES[name] | {parameter.name: value})
 
 
-@pytest.mark.parametrize(
+@each(
     ("names_of", "refusal"),
     [
         ("eps_lower_cp: rule_fixed_in_advance independent_runs", PreconditionError),

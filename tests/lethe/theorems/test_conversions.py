@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lethe.theorems import evaluate
+from tests.tables import each
 
 
 def powers_of_ten(low: float, high: float) -> st.SearchStrategy[float]:
@@ -66,9 +67,9 @@ def coins(alpha: float, rho: float, eps: float) -> float:
     return float(np.max(low - math.exp(eps) * q))
 
 
-@pytest.mark.parametrize("alpha", [1.01, 2.0, 8.0, 300.0])
-@pytest.mark.parametrize("rho", [1e-6, 1e-3, 0.2, 3.0])
-@pytest.mark.parametrize("eps", [0.0, 0.1, 2.0])
+@each("alpha", [1.01, 2.0, 8.0, 300.0])
+@each("rho", [1e-6, 1e-3, 0.2, 3.0])
+@each("eps", [0.0, 0.1, 2.0])
 def test_single_order_optimum_is_attained_by_coins(alpha, rho, eps):
     """No pair of coins on a grid beats the best delta of one order, and some attain it."""
     best = evaluate("rdp_delta_single_order_optimal", {"alpha": alpha, "rho": rho, "eps": eps})["delta"]

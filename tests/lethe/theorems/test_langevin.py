@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from lethe.proof.errors import DomainError, PreconditionError
 from lethe.theorems import evaluate
+from tests.tables import each
 
 OPEN = {"eta": 0.1, "sigma": 1.0, "C_lsi": 1.0, "R": 1.0, "Mlip": 1.0}
 STRONG = {"regime": "sc", "K": 10, "eta": 3.0, "sigma": 0.03, "C_lsi": 0.15, "m": 0.0119}
@@ -60,7 +61,7 @@ def test_strongly_convex_unlearning(alpha, eps0, K, eta):
     assert case["eps"] == pytest.approx(here["eps"], rel=1e-9)
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "at", "condition"),
     [
         ("t32_rates", OPEN | {"regime": "nc", "K": 1, "L": 1.0, "R": None}, "projection"),

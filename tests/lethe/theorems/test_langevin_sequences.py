@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from lethe.proof.errors import DomainError, InfeasibleError, NotionError, PreconditionError
 from lethe.theorems import evaluate
+from tests.tables import each
 
 MNIST = {"Mlip": 1, "m": 0.0119, "L": 0.2619, "n": 11982, "delta": "1/n"}
 RATE = 0.0119 / 0.2619
@@ -55,8 +56,8 @@ def epsilon(K: int, sigma: float, S: int) -> float:
     return at(low)
 
 
-@pytest.mark.parametrize("S", [1, 5, 100])
-@pytest.mark.parametrize("eps", [0.01, 0.1, 1.0, 5.0])
+@each("S", [1, 5, 100])
+@each("eps", [0.01, 0.1, 1.0, 5.0])
 def test_least_steps_are_least(S, eps):
     """The steps returned reach the target at the best order, and one less does not at any."""
     found = evaluate("alg5_K", MNIST | {"eps_target": eps, "sigma": 0.03, "S": S})

@@ -10,6 +10,7 @@ import math
 import pytest
 
 from lethe.theorems import evaluate
+from tests.tables import each
 
 MNIST = {"Mlip": 1, "m": 0.011982, "n": 11982, "delta": "1/n"}
 STATED = 0.25 + 0.011982
@@ -87,7 +88,7 @@ def test_figure_3c_of_langevin_unlearning(eps, K):
     assert evaluate("alg5_K", MNIST | {"L": STATED, "eps_target": eps, "sigma": 0.03, "S": 100})["K"] == K
 
 
-@pytest.mark.parametrize(
+@each(
     ("eps", "S", "langevin", "printed", "tight", "shift"),
     [
         (1.0, 1, 1, 1, 1, 1),

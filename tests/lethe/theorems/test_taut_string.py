@@ -14,6 +14,7 @@ from lethe.proof.errors import DomainError
 from lethe.theorems import taut_string
 from lethe.theorems.taut_string import Span, Stretch
 from tests.lethe.proof.paths import Step, calls, pulled_mu, quadratic_mu, worst_slopes
+from tests.tables import each
 
 positive = st.floats(1e-3, 1e3)
 nonnegative = st.just(0.0) | positive
@@ -131,7 +132,7 @@ def test_after_the_greatest_expansion_comes_the_greatest_contraction():
 # --- it is the best of all shifts, and exact -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(60))
+@each("seed", range(60))
 def test_a_constrained_optimiser_finds_no_better_shifts(seed):
     """Minimising the sum of a_t^2/nu_t^2 over z_t = c_t z_(t-1) + s_t - a_t >= 0 that end at 0 gives mu^2."""
     steps = random_steps(seed)
@@ -158,7 +159,7 @@ def test_a_constrained_optimiser_finds_no_better_shifts(seed):
     assert taut_string.mu(chain_of(steps)) == pytest.approx(math.sqrt(found.fun), rel=1e-6)
 
 
-@pytest.mark.parametrize("seed", range(200))
+@each("seed", range(200))
 def test_curvatures_that_change_with_time_attain_it(seed):
     """The quadratic found by an exact search over the slopes of all steps has the mu of the string, and no more."""
     steps = random_steps(seed, most=12)
@@ -368,7 +369,7 @@ def test_what_fades_is_never_rounded_away():
     assert 0 < taut_string.mu(gone) < 1e-300
 
 
-@pytest.mark.parametrize(
+@each(
     ("field", "wrong"),
     [
         *[(field, value) for field in ("steps", "every") for value in (0, -1, 1.5, True, math.nan)],

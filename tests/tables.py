@@ -1,0 +1,36 @@
+"""Tables of cases that are one test each: thousands of tests that take no time take a minute to be collected."""
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any
+
+Test = Callable[..., None]
+
+
+def each(names: str | tuple[str, ...], rows: Iterable[Any]) -> Callable[[Test], Test]:
+    """Call a test with each row of a table, as `pytest.mark.parametrize` does, but in one test.
+
+    The first row that fails is named. What fixtures give is the same for all rows.
+    """
+    columns, table = (names,) if isinstance(names, str) else names, list(rows)
+    assert table, "Expected rows"
+
+    def of_all(test: Test) -> Test:
+        asked = inspect.signature(test)
+
+        @functools.wraps(test)
+        def all_rows(**fixtures: Any) -> None:
+            for row in table:
+                values = dict(zip(columns, (row,) if isinstance(names, str) else row, strict=True))
+                try:
+                    test(**fixtures, **values)
+                except BaseException as failure:
+                    failure.add_note(f"In the row {values}")
+                    raise
+
+        fixtures = [parameter for name, parameter in asked.parameters.items() if name not in columns]
+        all_rows.__signature__ = asked.replace(parameters=fixtures)  # type: ignore[attr-defined]
+        return all_rows
+
+    return of_all
