@@ -15,6 +15,7 @@ from app.db import reader
 from app.db.tables import Table
 from lethe.contract.problems import InputInvalid
 from tests.postgres.server import Server
+from tests.tables import each
 
 pytestmark = pytest.mark.postgres
 
@@ -82,7 +83,7 @@ def test_the_accounting_service_needs_no_more(
         assert alone.get("/readyz").json()["status"] == "ready"
 
 
-@pytest.mark.parametrize("table", [*Table.metadata.tables, "alembic_version"])
+@each("table", [*Table.metadata.tables, "alembic_version"])
 def test_it_changes_nothing(url: str, table: str) -> None:
     """The server refuses every way to change any table, whatever the connection says of itself."""
     with psycopg.connect(url, autocommit=True) as connection:

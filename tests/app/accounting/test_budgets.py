@@ -17,6 +17,7 @@ from lethe.contract.problems import AdaptiveBudgetSpent, CertificateInvalid
 from lethe.proof import conversion
 from tests.conftest import FORM, npz
 from tests.stored import rows_of, slots_of
+from tests.tables import each
 
 Make = Callable[..., dict[str, Any]]
 Budgeted = Callable[[float], dict[str, Any]]
@@ -176,7 +177,7 @@ def test_room_that_was_taken_meanwhile(
         publish(session)
 
 
-@pytest.mark.parametrize(
+@each(
     "form",
     [
         {"adaptive_epsilon": "1"},

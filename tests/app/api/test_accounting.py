@@ -12,6 +12,7 @@ from fastapi.testclient import TestClient
 from app.db import Actor
 from app.db.tables import LedgerEntry
 from app.installations import Installation
+from tests.tables import each
 
 Make = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
@@ -121,8 +122,8 @@ def test_a_malformed_budget_is_refused(gateway: TestClient, live: dict[str, Any]
     refused(gateway.get(f"/v1/accounting/models/{live['id']}?{query}"), 422, "input_invalid")
 
 
-@pytest.mark.parametrize("epsilon", [5e-324, 1.0, 1e300])
-@pytest.mark.parametrize("delta", [5e-324, 0.5, 1 - 2**-53])
+@each("epsilon", [5e-324, 1.0, 1e300])
+@each("delta", [5e-324, 0.5, 1 - 2**-53])
 def test_a_budget_of_extremes(gateway: TestClient, live: dict[str, Any], epsilon: float, delta: float) -> None:
     """The most extreme budgets there are are answered, with a number or with none."""
     query = {"adaptive_epsilon": epsilon, "adaptive_delta": delta}

@@ -13,6 +13,7 @@ from joserfc.jwk import KeySet
 
 from app.installations import Installation
 from app.operations import periodic_jobs
+from tests.tables import each
 
 Refused = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
@@ -85,8 +86,8 @@ def test_checkpoints_come_in_pages(gateway: TestClient, get: Get, installation: 
     assert sequences == sorted(sequences, reverse=True)
 
 
-@pytest.mark.parametrize("path", ["/v1/audit-log", "/v1/audit-log/checkpoints"])
-@pytest.mark.parametrize("cursor", ["", "x", "-1", "1.5", "٣", "9" * 30, "1e3"])
+@each("path", ["/v1/audit-log", "/v1/audit-log/checkpoints"])
+@each("cursor", ["", "x", "-1", "1.5", "٣", "9" * 30, "1e3"])
 def test_a_cursor_that_no_page_gave_is_refused(gateway: TestClient, refused: Refused, path: str, cursor: str) -> None:
     """Anything that is no cursor is a 422."""
     refused(gateway.get(path, params={"cursor": cursor}), 422, "input_invalid")

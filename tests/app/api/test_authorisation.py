@@ -25,6 +25,7 @@ from app.main import create_app
 from lethe.contract.sets import Scope
 from tests.app.api.routes import NEEDS, OPEN_TO_ALL
 from tests.conftest import FORM
+from tests.tables import each
 from worker import runner
 
 Refused = Callable[..., dict[str, Any]]
@@ -163,7 +164,7 @@ def _opening(route: str) -> set[Scope]:
             return {scope, Scope.ADMIN}
 
 
-@pytest.mark.parametrize("route", sorted(NEEDS))
+@each("route", sorted(NEEDS))
 def test_a_key_opens_what_its_scope_says(world: World, refused: Refused, route: str) -> None:
     """In its own tenant a key gets past the door of the routes that need its scope and of no others; an admin's gets
     past all but those of the operator, whose key reads the metrics too."""
@@ -193,7 +194,7 @@ def _owned(route: str) -> bool:
     return named and Scope.ADMIN in _opening(route) and route not in BELONGS_TO_NOBODY
 
 
-@pytest.mark.parametrize("route", [route for route in sorted(NEEDS) if _owned(route)])
+@each("route", [route for route in sorted(NEEDS) if _owned(route)])
 def test_what_belongs_to_others_is_unknown(world: World, route: str) -> None:
     """To another tenant's admin an id is the same as one that nobody has, to the byte, and nothing is done."""
     unknown = {name: re.sub(r"_[0-9a-f]{20}$", f"_{'0' * 20}", one) for name, one in world.ids.items()}
@@ -209,7 +210,7 @@ def test_what_belongs_to_others_is_unknown(world: World, route: str) -> None:
     assert answers[0][0] == 404, answers[0]
 
 
-@pytest.mark.parametrize("route", [route for route in sorted(NEEDS) if route.startswith("GET") and "{" not in route])
+@each("route", [route for route in sorted(NEEDS) if route.startswith("GET") and "{" not in route])
 def test_lists_hold_nothing_of_others(world: World, route: str) -> None:
     """Whatever another tenant's admin lists, nothing of this tenant is in it."""
     answer = world.call(route, world.ids, world.other)

@@ -21,6 +21,7 @@ from app.main import create_app
 from lethe.contract.sets import Scope
 from tests.conftest import FORM
 from tests.stored import rows_of
+from tests.tables import each
 
 SCHEMA = {
     "columns": {
@@ -118,7 +119,7 @@ ARRAYS: dict[str, tuple[dict[str, Any], str, str]] = {
 }
 
 
-@pytest.mark.parametrize("case", [*REFUSED, *ARRAYS])
+@each("case", [*REFUSED, *ARRAYS])
 def test_a_bad_upload_leaves_nothing(
     upload: Callable[..., httpx.Response],
     npz_of: Callable[..., bytes],

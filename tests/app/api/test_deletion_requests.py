@@ -17,6 +17,7 @@ from app.unlearning.queue import Claimed
 from lethe.contract.policy import Policy
 from lethe.contract.sets import Scope
 from tests.app.deletion import people
+from tests.tables import each
 
 Make = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
@@ -124,7 +125,7 @@ MALFORMED = {
 }
 
 
-@pytest.mark.parametrize("case", MALFORMED)
+@each("case", MALFORMED)
 def test_a_malformed_request_is_refused(
     gateway: TestClient, refused: Refused, stored: Callable[[], dict[str, int]], case: str
 ) -> None:

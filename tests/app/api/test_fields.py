@@ -12,6 +12,7 @@ from fastapi.testclient import TestClient
 
 from app import spelling
 from tests.conftest import CLASSES, FORM, npz
+from tests.tables import each
 
 AGE = {"kind": "numeric", "min": 0, "max": 100}
 COLUMNS: dict[str, Any] = {
@@ -66,7 +67,7 @@ UPLOADS: dict[str, tuple[dict[str, Any], str, str]] = {
 }
 
 
-@pytest.mark.parametrize("case", UPLOADS)
+@each("case", UPLOADS)
 def test_an_upload_is_told_what_was_expected(gateway: TestClient, case: str) -> None:
     """A schema, a header, a value or a form that is nearly right is refused with what it should have been."""
     given, path, expected = UPLOADS[case]
@@ -86,7 +87,7 @@ def arrays(**changed: Any) -> bytes:
     return buffer.getvalue()
 
 
-@pytest.mark.parametrize(
+@each(
     ("content", "path", "expected"),
     [
         (arrays(y=None, labels=np.zeros(4, int)), "labels", "expected y"),
@@ -136,7 +137,7 @@ CALLS: dict[str, tuple[str, dict[str, Any], str, str]] = {
 }
 
 
-@pytest.mark.parametrize("case", CALLS)
+@each("case", CALLS)
 def test_a_body_is_told_what_was_expected(gateway: TestClient, case: str) -> None:
     """A field that a body does not have is refused with those that it has, and the one that was meant."""
     path, body, place, expected = CALLS[case]

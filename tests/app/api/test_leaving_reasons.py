@@ -13,6 +13,7 @@ from app.db.tables import Table
 from app.installations import Installation
 from lethe.contract.sets import Scope
 from lethe.theorems.local import RandomisedResponse
+from tests.tables import each
 
 Get = Callable[[str], Any]
 Refused = Callable[..., dict[str, Any]]
@@ -78,7 +79,7 @@ def test_a_week_is_told_and_asked_for(gateway: TestClient, get: Get) -> None:
     assert get(f"/leaving-reasons?until={week}")["surveys"] == []
 
 
-@pytest.mark.parametrize(
+@each(
     "body",
     [
         {"answer": "cost"},

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from app.audit import checkpoints
 from app.installations import Installation
 from tests.conftest import FORM
+from tests.tables import each
 
 Make = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
@@ -53,8 +54,8 @@ def test_a_list_stays_the_same_while_rows_are_added(add: Callable[[str], str], g
     assert times == sorted(times, reverse=True)
 
 
-@pytest.mark.parametrize("path", [*LISTS, "/runs"])
-@pytest.mark.parametrize(
+@each("path", [*LISTS, "/runs"])
+@each(
     "query",
     [
         "limit=0",

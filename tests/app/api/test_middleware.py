@@ -9,6 +9,7 @@ from fastapi.testclient import TestClient
 from app import accounting_main
 from app.config import Settings
 from app.main import create_app
+from tests.tables import each
 
 STRICT = {
     "x-content-type-options": "nosniff",
@@ -17,7 +18,7 @@ STRICT = {
 }
 
 
-@pytest.mark.parametrize(
+@each(
     "path",
     [
         "/healthz",

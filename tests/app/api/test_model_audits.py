@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 from fastapi.testclient import TestClient
 
 from app.installations import Installation
 from app.unlearning import queue
 from app.unlearning import service as unlearning
+from tests.tables import each
 
 Make = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
@@ -55,7 +55,7 @@ def test_lanes_and_chains_are_settled_when_the_model_is_made(
     assert (learned["audit"]["lanes"], asked["audit"]["lanes"]) == (4, 12)
 
 
-@pytest.mark.parametrize(
+@each(
     "asked",
     [
         {"lanes": -2},
@@ -72,7 +72,6 @@ def test_lanes_and_chains_are_settled_when_the_model_is_made(
         {"chains": 1.5},
         {"records": 1},
     ],
-    ids=lambda asked: str(asked)[:20],
 )
 def test_what_is_no_audit_is_refused(
     gateway: TestClient, new_dataset: Make, refused: Refused, stored: Callable[[], dict[str, int]], asked: Any

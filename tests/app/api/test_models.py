@@ -13,6 +13,7 @@ from safetensors.numpy import load
 from app.installations import Installation
 from app.unlearning import queue
 from app.unlearning import service as unlearning
+from tests.tables import each
 
 Make = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
@@ -106,7 +107,7 @@ REFUSED: dict[str, tuple[str, int, str]] = {
 }
 
 
-@pytest.mark.parametrize("case", REFUSED)
+@each("case", REFUSED)
 def test_a_model_that_cannot_be_certified_is_refused(
     gateway: TestClient, new_dataset: Make, refused: Refused, stored: Callable[[], dict[str, int]], case: str
 ) -> None:

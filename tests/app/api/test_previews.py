@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from tests.tables import each
+
 Make = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
 Work = Callable[[], int]
@@ -30,9 +32,9 @@ def test_a_preview_changes_nothing(gateway: TestClient, live: dict[str, Any], ge
     assert work() == 0
 
 
-@pytest.mark.parametrize("epsilon", [5e-324, 1e-12, 1.0, 1e300])
-@pytest.mark.parametrize("delta", [5e-324, 1e-300, 0.5, 1 - 2**-53])
-@pytest.mark.parametrize("num_records", [1, 2**31 - 1])
+@each("epsilon", [5e-324, 1e-12, 1.0, 1e300])
+@each("delta", [5e-324, 1e-300, 0.5, 1 - 2**-53])
+@each("num_records", [1, 2**31 - 1])
 def test_a_preview_of_extremes(
     gateway: TestClient, live: dict[str, Any], epsilon: float, delta: float, num_records: int
 ) -> None:
@@ -172,9 +174,9 @@ def test_malformed_rivals_are_refused(gateway: TestClient, live: dict[str, Any],
     refused(gateway.get(f"/v1/accounting/models/{live['id']}/rivals?{query}"), 422, "input_invalid")
 
 
-@pytest.mark.parametrize("epsilon", [5e-324, 1e-12, 1e300])
-@pytest.mark.parametrize("delta", [5e-324, 0.5, 1 - 2**-53])
-@pytest.mark.parametrize("num_records", [1, 2**31 - 1])
+@each("epsilon", [5e-324, 1e-12, 1e300])
+@each("delta", [5e-324, 0.5, 1 - 2**-53])
+@each("num_records", [1, 2**31 - 1])
 def test_rivals_at_extremes(
     gateway: TestClient, live: dict[str, Any], epsilon: float, delta: float, num_records: int
 ) -> None:

@@ -16,6 +16,7 @@ from app.db import migrate
 from app.installations import Installation
 from app.main import create_app
 from lethe.contract.problems import LedgerCorrupt
+from tests.tables import each
 
 Refused = Callable[..., dict[str, Any]]
 SECRET = "jane.doe@example.org"
@@ -76,9 +77,7 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("path", "case"), [("/v1/models", case) for case in UNREADABLE] + [("/v1/datasets", case) for case in FORMS]
-)
+@each(("path", "case"), [("/v1/models", case) for case in UNREADABLE] + [("/v1/datasets", case) for case in FORMS])
 def test_a_body_that_cannot_be_read_is_malformed(gateway: TestClient, refused: Refused, path: str, case: str) -> None:
     """Whatever is wrong with a body is a 422, also where the framework has an answer of its own."""
     content, kind = (UNREADABLE | FORMS)[case]

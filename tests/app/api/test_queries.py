@@ -3,13 +3,13 @@
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 from fastapi.testclient import TestClient
 
 from app.config import Settings
 from app.main import create_app
 from lethe.contract.sets import Scope
 from tests.app.api.routes import NEEDS
+from tests.tables import each
 
 Refused = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
@@ -23,7 +23,7 @@ def queries(route: str) -> dict[str, Any]:
     return {one["name"]: one["schema"] for one in parameters if one["in"] == "query"}
 
 
-@pytest.mark.parametrize("route", [route for route in NEEDS if " /v1/" in route])
+@each("route", [route for route in NEEDS if " /v1/" in route])
 def test_a_parameter_that_is_not_known_is_refused(gateway: TestClient, refused: Refused, route: str) -> None:
     """Whatever else the call has, it is not made: the answer names the parameter, and those that there are."""
     method, path = route.split()
@@ -35,7 +35,7 @@ def test_a_parameter_that_is_not_known_is_refused(gateway: TestClient, refused: 
     assert "secret" not in str(problem)
 
 
-@pytest.mark.parametrize("route", [route for route in NEEDS if queries(route)])
+@each("route", [route for route in NEEDS if queries(route)])
 def test_a_parameter_that_comes_twice_is_refused(gateway: TestClient, refused: Refused, route: str) -> None:
     """Each parameter has one value: of two the call would choose one in silence."""
     assert all(schema.get("type") != "array" for schema in queries(route).values())

@@ -12,6 +12,7 @@ from app.db import Actor, Database, actor, now
 from app.db.tables import ApiKey, Dataset, Model, Record, Tenant
 from app.installations import Installation
 from lethe.contract.sets import Scope
+from tests.tables import each
 
 
 @pytest.fixture
@@ -173,7 +174,7 @@ def shared(database: Database) -> Database:
     return database
 
 
-@pytest.mark.parametrize("shape", SELECTIONS)
+@each("shape", SELECTIONS)
 def test_a_tenant_sees_its_own(shared: Database, shape: str) -> None:
     """However a statement asks, once and again, it finds nothing that belongs to another tenant."""
     statement, found = SELECTIONS[shape]

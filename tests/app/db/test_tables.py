@@ -5,9 +5,10 @@ from app.access import service as access
 from app.db import Actor
 from app.installations import Installation
 from lethe.contract.problems import InputInvalid
+from tests.tables import each
 
 
-@pytest.mark.parametrize(
+@each(
     "path",
     [
         "/datasets/ds_%00",

@@ -21,6 +21,7 @@ from lethe.contract.problems import (
 )
 from tests.app.deletion import people
 from tests.app.deletion.people import OFFICER
+from tests.tables import each
 
 POLICY = Policy(identity="statement")
 KEYS: dict[str, Any] = {
@@ -60,7 +61,7 @@ def check(installation: Installation) -> Callable[..., Statement]:
     return run
 
 
-@pytest.mark.parametrize("alg", KEYS)
+@each("alg", KEYS)
 def test_a_statement_holds(check: Callable[..., Statement], alg: str) -> None:
     """A statement signed by a registered issuer about the subject, good for an hour at most, is believed."""
     found = check(signed(alg))
@@ -96,7 +97,7 @@ WRONG: dict[str, Callable[[], str]] = {
 }
 
 
-@pytest.mark.parametrize("case", WRONG)
+@each("case", WRONG)
 def test_a_statement_that_does_not_hold(check: Callable[..., Statement], case: str) -> None:
     """Whatever is wrong with a statement, the refusal says the same."""
     with pytest.raises(IdentityStatementInvalid) as error:
@@ -165,7 +166,7 @@ def test_an_issuer_is_believed_until_it_is_deleted(installation: Installation, c
         people.ask(session, "sub_a", POLICY, statement=statement)
 
 
-@pytest.mark.parametrize(
+@each(
     "jwks",
     [
         {},

@@ -30,6 +30,7 @@ from app.main import create_app
 from tests.app.rows import bombs
 from tests.conftest import CLASSES
 from tests.stored import rows_of, slots_of
+from tests.tables import each
 
 SCHEMA = {
     "columns": {
@@ -140,8 +141,8 @@ def test_a_file_that_ends_too_early_is_refused(refused: Callable[..., list[str]]
         assert refused("input_invalid", whole[:end], name) == ["file"]
 
 
-@pytest.mark.parametrize("name", WHOLE)
-@pytest.mark.parametrize("other", WHOLE)
+@each("name", WHOLE)
+@each("other", WHOLE)
 def test_the_name_does_not_make_the_file(refused: Callable[..., list[str]], name: str, other: str) -> None:
     """A file under the name of another kind is refused, and so is one whose name is of no kind."""
     codes = {("rows.csv", "rows.parquet"): "schema_invalid", ("rows.csv", "rows.npz"): "row_invalid"}
@@ -218,7 +219,7 @@ CSVS: dict[str, tuple[bytes, str, list[str]]] = {
 }
 
 
-@pytest.mark.parametrize("case", CSVS)
+@each("case", CSVS)
 def test_a_hostile_csv_is_refused(refused: Callable[..., list[str]], case: str) -> None:
     """Absurd shapes, wrong encodings and broken quotes are refused at their line, without repeating it."""
     content, code, places = CSVS[case]
@@ -350,7 +351,7 @@ ARCHIVES: dict[str, tuple[bytes, str]] = {
 }
 
 
-@pytest.mark.parametrize("case", ARCHIVES)
+@each("case", ARCHIVES)
 def test_a_hostile_archive_is_refused(refused: Callable[..., list[str]], case: str) -> None:
     """An npz file has three plain members that are what they say, whatever else a zip file could hold."""
     content, code = ARCHIVES[case]
@@ -396,7 +397,7 @@ NPYS: dict[str, tuple[dict[str, bytes], str]] = {
 }
 
 
-@pytest.mark.parametrize("case", NPYS)
+@each("case", NPYS)
 def test_a_hostile_array_is_refused(refused: Callable[..., list[str]], case: str) -> None:
     """Nothing is unpickled or evaluated, and an array that is not what it should be is refused by its name."""
     members, place = NPYS[case]
@@ -482,7 +483,7 @@ PARQUETS: dict[str, tuple[Callable[[], bytes], str, str]] = {
 }
 
 
-@pytest.mark.parametrize("case", PARQUETS)
+@each("case", PARQUETS)
 def test_a_hostile_parquet_file_is_refused(refused: Callable[..., list[str]], case: str) -> None:
     """Claims that the pages do not keep, types that are neither text nor numbers, and missing values are refused."""
     make, code, place = PARQUETS[case]

@@ -11,6 +11,7 @@ from fastapi.testclient import TestClient
 from app.db import now
 from app.db.tables import DeletionRequest
 from app.installations import Installation
+from tests.tables import each
 
 Make = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
@@ -123,9 +124,7 @@ def test_learning_does_not_wait(
     assert statuses(get, request) == ["running"]
 
 
-@pytest.mark.parametrize(
-    "batching", [{"max_requests": 0}, {"max_wait_seconds": -1}, {"max_wait_seconds": 31 * 86400}, {"other": 1}]
-)
+@each("batching", [{"max_requests": 0}, {"max_wait_seconds": -1}, {"max_wait_seconds": 31 * 86400}, {"other": 1}])
 def test_unusable_batching_is_refused(gateway: TestClient, new_dataset: Make, batching: dict[str, int]) -> None:
     """Numbers out of range and unknown names are 422."""
     body = {"name": "m", "dataset_id": new_dataset()["id"], "batching": batching}

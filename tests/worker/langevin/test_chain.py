@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from tests.tables import each
 from tests.worker.langevin.conftest import mechanism_of
 from worker.langevin import chain
 from worker.langevin.noise import SystemNoise
@@ -207,7 +208,7 @@ def test_two_runs_never_agree(random_rows: Rows, settings: dict[str, Any]) -> No
     assert (ends[0] != ends[1]).all()
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "value", "condition"),
     [
         ("steps", 0, "steps=0 >= 1"),
@@ -237,7 +238,7 @@ def test_unusable_settings_are_refused(
     assert told == []
 
 
-@pytest.mark.parametrize(
+@each(
     ("spoil", "condition"),
     [
         (lambda features, labels: (features * np.float32(1.01), labels), "every row of features to be of norm <= 1"),
