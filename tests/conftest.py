@@ -23,6 +23,7 @@ from app.config import Settings
 from app.db import Actor
 from app.installations import Installation
 from app.main import create_app
+from tests import statements
 from tests.postgres import server
 from tests.postgres.server import Server
 from worker import runner
@@ -108,6 +109,7 @@ def pytest_report_header() -> str:
 
 
 def pytest_configure() -> None:
+    statements.share()
     tests = Path(__file__).parent
     gone = [place for place in ON_BOTH_DATABASES + WHERE_DATABASES_DIFFER if not (tests / place).exists()]
     assert not gone, f"Not there any more, so not run on PostgreSQL: {gone}"
