@@ -55,7 +55,7 @@ ON_BOTH_DATABASES = (
     "app/deletion",
     "app/leaving",
     "app/test_accounting_main.py",
-    "app/test_installation.py",
+    "app/test_installations.py",
     "app/protocols",
     "app/operations",
     "app/unlearning",
