@@ -1,7 +1,7 @@
 """Rules of the house that no type checker knows."""
 
 import ast
-from collections.abc import Iterator
+import functools
 from pathlib import Path
 
 from fastapi.testclient import TestClient
@@ -16,17 +16,15 @@ ROOT = Path(__file__).parents[2]
 SOURCES = sorted(path for folder in ("app", "lethe", "worker") for path in (ROOT / folder).rglob("*.py"))
 
 
-def calls(path: Path, name: str) -> Iterator[int]:
-    """The lines on which something is called by this name, bare or as a method."""
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Call):
-            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", None)
-            if called == name:
-                yield node.lineno
+@functools.cache
+def called_in(path: Path) -> frozenset[str]:
+    """The names by which a file calls something, bare or as a method."""
+    calls = [node.func for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+    return frozenset(str(call.attr if isinstance(call, ast.Attribute) else getattr(call, "id", "")) for call in calls)
 
 
 def callers(name: str) -> set[str]:
-    return {str(path.relative_to(ROOT)) for path in SOURCES if any(calls(path, name))}
+    return {str(path.relative_to(ROOT)) for path in SOURCES if name in called_in(path)}
 
 
 def test_only_sessions_commit() -> None:
