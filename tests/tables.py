@@ -8,19 +8,21 @@ from typing import Any
 Test = Callable[..., None]
 
 
-def each(names: str | tuple[str, ...], rows: Iterable[Any]) -> Callable[[Test], Test]:
+def each(names: str | tuple[str, ...], rows: Iterable[Any] | Callable[[], Iterable[Any]]) -> Callable[[Test], Test]:
     """Call a test with each row of a table, as `pytest.mark.parametrize` does, but in one test.
 
-    The first row that fails is named. What fixtures give is the same for all rows.
+    The first row that fails is named. What fixtures give is the same for all rows. A table that takes time to make is
+    given as a function, which is called when the test runs.
     """
-    columns, table = (names,) if isinstance(names, str) else names, list(rows)
-    assert table, "Expected rows"
+    columns = (names,) if isinstance(names, str) else names
 
     def of_all(test: Test) -> Test:
         asked = inspect.signature(test)
 
         @functools.wraps(test)
         def all_rows(**fixtures: Any) -> None:
+            table = list(rows if isinstance(rows, Iterable) else rows())
+            assert table, "Expected rows"
             for row in table:
                 values = dict(zip(columns, (row,) if isinstance(names, str) else row, strict=True))
                 try:

@@ -3,7 +3,6 @@
 import importlib
 import pkgutil
 import re
-from typing import Any
 
 import pytest
 from pydantic import BaseModel
@@ -12,33 +11,26 @@ import lethe.contract
 from app import accounting_main
 from app.api.document import TAGS
 from app.config import Settings
-from app.main import create_app
 from lethe.contract.fields import Body
+from tests.app.api.documents import document, operations
 from tests.app.api.routes import NEEDS, OPEN_TO_ALL
 from tests.tables import each
 
-DOCUMENT = create_app(Settings()).openapi()
-OPERATIONS: dict[str, dict[str, Any]] = {
-    f"{method.upper()} {path}": operation
-    for path, methods in DOCUMENT["paths"].items()
-    for method, operation in methods.items()
-}
 
-
-@each("route", OPERATIONS)
+@each("route", operations)
 def test_every_operation_says_what_it_does(route: str) -> None:
     """An operation has a title, a sentence of its own, and one of the tags, by which the page is ordered."""
-    operation = OPERATIONS[route]
+    operation = operations()[route]
     assert operation["summary"]
     assert len(operation["description"].split("\n\n")) > 1
     assert len(operation["tags"]) == 1
     assert operation["tags"][0] in TAGS
 
 
-@each("route", OPERATIONS)
+@each("route", operations)
 def test_every_operation_says_what_opens_it(route: str) -> None:
     """The scope that the endpoint asks for is in the security of the operation and in its text."""
-    operation = OPERATIONS[route]
+    operation = operations()[route]
     if route in OPEN_TO_ALL:
         assert "security" not in operation
         assert operation["description"].endswith("Open to all.")
@@ -49,28 +41,28 @@ def test_every_operation_says_what_opens_it(route: str) -> None:
 
 def test_operations_are_named_after_their_endpoints() -> None:
     """No two operations have the same name, and every name is a word that a generated client can use."""
-    names = [operation["operationId"] for operation in OPERATIONS.values()]
+    names = [operation["operationId"] for operation in operations().values()]
     assert len(set(names)) == len(names)
     assert all(re.fullmatch("[a-z]+(_[a-z]+)*", name) for name in names)
 
 
 def test_tags_are_in_order() -> None:
     """The tags that are used are described, in the order of the page; none is described that is not used."""
-    used = {operation["tags"][0] for operation in OPERATIONS.values()}
-    assert [tag["name"] for tag in DOCUMENT["tags"]] == [name for name in TAGS if name in used]
+    used = {operation["tags"][0] for operation in operations().values()}
+    assert [tag["name"] for tag in document()["tags"]] == [name for name in TAGS if name in used]
     alone = accounting_main.create_app(Settings()).openapi()
     assert [tag["name"] for tag in alone["tags"]] == ["Certificates", "Accounting", "Operations"]
 
 
 def test_what_is_made_leads_on() -> None:
     """What makes something leads to what can be done with it, and a page to the next one."""
-    made = OPERATIONS["POST /v1/deletion-requests"]["responses"]["202"]["links"]
+    made = operations()["POST /v1/deletion-requests"]["responses"]["202"]["links"]
     for name in ("get_deletion_request", "approve_deletion_request", "extend_deletion_request", "get_certificates"):
         assert made[name] == {"operationId": name, "parameters": {"request_id": "$response.body#/id"}}
-    learned = OPERATIONS["POST /v1/datasets"]["responses"]["201"]["links"]["create_model"]
+    learned = operations()["POST /v1/datasets"]["responses"]["201"]["links"]["create_model"]
     assert learned == {"operationId": "create_model", "requestBody": {"dataset_id": "$response.body#/id"}}
-    names = {operation["operationId"] for operation in OPERATIONS.values()}
-    for route, operation in OPERATIONS.items():
+    names = {operation["operationId"] for operation in operations().values()}
+    for route, operation in operations().items():
         links = [link for answer in operation["responses"].values() for link in answer.get("links", {})]
         assert set(links) <= names
         if any(parameter["name"] == "cursor" for parameter in operation.get("parameters", ())):
@@ -81,11 +73,11 @@ def test_what_is_made_says_where_it_is() -> None:
     """All that makes one thing, or sets it going, announces `Location`; what makes many, or nothing, does not."""
     located = {
         route
-        for route, operation in OPERATIONS.items()
+        for route, operation in operations().items()
         for answer in operation["responses"].values()
         if "Location" in answer.get("headers", {})
     }
-    starts = {route for route, operation in OPERATIONS.items() if operation["responses"].keys() & {"201", "202"}}
+    starts = {route for route, operation in operations().items() if operation["responses"].keys() & {"201", "202"}}
     assert starts - located == {"POST /v1/deletion-requests:batch", "POST /v1/deletion-requests.csv"}
     assert located <= starts
 

@@ -54,9 +54,9 @@ class Bomb:
 # --- csv and npz -----------------------------------------------------------------------------------------------------
 
 
-def _csv(text: bytes) -> Callable[[Path], None]:
+def _csv(part: bytes, times: int, *, start: bytes = b"") -> Callable[[Path], None]:
     def write(path: Path) -> None:
-        path.write_bytes(HEADER + text)
+        path.write_bytes(HEADER + start + part * times)
 
     return write
 
@@ -156,17 +156,17 @@ def _claimed_chunks(path: Path) -> None:
 
 MIB = 2**20
 BOMBS: dict[str, Bomb] = {
-    "a field of 100 MB": Bomb(write=_csv(ROW + b"x" * 100_000_000), kind="csv", code="row_invalid"),
-    "a record of 100 million fields": Bomb(write=_csv(b"," * 100_000_000), kind="csv", code="row_invalid"),
-    "a record of 20 million lines": Bomb(write=_csv(b'"\n",' * 20_000_000), kind="csv", code="row_invalid"),
+    "a field of 100 MB": Bomb(write=_csv(b"x", 100_000_000, start=ROW), kind="csv", code="row_invalid"),
+    "a record of 100 million fields": Bomb(write=_csv(b",", 100_000_000), kind="csv", code="row_invalid"),
+    "a record of 20 million lines": Bomb(write=_csv(b'"\n",', 20_000_000), kind="csv", code="row_invalid"),
     "long notes of wide characters": Bomb(
-        write=_csv((ROW + "\U0001f600".encode() + b"x" * 100_000 + b"\n") * 1000), kind="csv", code="read"
+        write=_csv(ROW + "\U0001f600".encode() + b"x" * 100_000 + b"\n", 1000), kind="csv", code="read"
     ),
     "rows that become wide": Bomb(
-        write=_csv((ROW + b"\n") * 20_000), kind="csv", code="upload_too_large", values=60_000, max_bytes=128 * MIB
+        write=_csv(ROW + b"\n", 20_000), kind="csv", code="upload_too_large", values=60_000, max_bytes=128 * MIB
     ),
     "rows without end": Bomb(
-        write=_csv((ROW + b"\n") * 2_000_000), kind="csv", code="upload_too_large", max_bytes=128 * MIB
+        write=_csv(ROW + b"\n", 2_000_000), kind="csv", code="upload_too_large", max_bytes=128 * MIB
     ),
     "a gigabyte of zeros": Bomb(
         write=_npz(
