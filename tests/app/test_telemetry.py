@@ -221,6 +221,7 @@ def test_signs_of_life(tmp_path: Path) -> None:
     assert file.read_bytes() == b""
 
 
+@pytest.mark.service
 def test_health_of_a_worker(tmp_path: Path) -> None:
     """`lethe health worker` ends with 0 while a worker of this host gives signs of life, and with 1 otherwise."""
 

@@ -25,6 +25,8 @@ from tests.stored import rows_of, slots_of
 Make = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
 
+pytestmark = pytest.mark.service
+
 
 @contextlib.contextmanager
 def _mounted(folder: Path, *, megabytes: int) -> Iterator[Path]:

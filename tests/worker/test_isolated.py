@@ -190,6 +190,7 @@ def test_a_device_that_is_none(device: str) -> None:
         Settings(device=device)
 
 
+@pytest.mark.service
 @pytest.mark.parametrize(
     ("command", "device"), [(("-m", "worker", "w"), "cuda:99"), (("-c", "import worker.celery_app"), "gpu")]
 )

@@ -105,6 +105,7 @@ def test_models_whose_runs_were_shared_have_runs_of_one_process(
     assert get(f"/deletion-requests/{request['id']}")["status"] == "completed"
 
 
+@pytest.mark.service
 def test_migrations_at_once(database: Database, new_url: str, tmp_path: Path) -> None:
     """When several processes migrate a new database at the same moment, all find it migrated and none fails."""
     environment = environment_of(tmp_path / "data", database_url=new_url)

@@ -11,6 +11,8 @@ from lethe.theorems import CALCULATOR, evaluate
 
 LETHE = str(Path(sys.executable).with_name("lethe"))
 
+pytestmark = pytest.mark.service
+
 
 def lethe(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([LETHE, "account", *arguments], capture_output=True, text=True, timeout=240, check=False)
