@@ -25,9 +25,10 @@ RUN --mount=type=cache,target=/root/.cache/pip \
 
 FROM python AS wheel
 WORKDIR /src
-COPY pyproject.toml README.md lethe_server.py ./
+COPY pyproject.toml README.md ./
 COPY app app
 COPY lethe lethe
+COPY lethe_server lethe_server
 COPY migrations migrations
 COPY worker worker
 RUN --mount=type=cache,target=/root/.cache/pip pip wheel --no-deps --wheel-dir /wheel ./lethe .

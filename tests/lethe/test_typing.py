@@ -54,7 +54,7 @@ def wrong(client: Client, other: AsyncClient) -> None:
 """
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("plugins", ["", "plugins = pydantic.mypy\n[pydantic-mypy]\ninit_typed = true"])
 def test_calls_are_typed(tmp_path: Path, plugins: str) -> None:
     """mypy, strict, takes what a gateway takes and refuses the rest, with pydantic's plugin and without."""
