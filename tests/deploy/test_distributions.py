@@ -1,0 +1,184 @@
+"""The two distributions: `lethe`, which a customer installs beside their own code, and the server."""
+
+import importlib.metadata
+import os
+import subprocess
+import sys
+import textwrap
+import venv
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from app.config import Settings
+from tests.conftest import npz
+from tests.faults import processes
+
+ROOT = Path(__file__).parents[2]
+
+CALLER = """
+import sys
+
+import app  # the customer's own
+
+assert app.whose == "customer", app.__file__
+
+from lethe import Client
+
+with Client(sys.argv[1], sys.argv[2]) as client:
+    people = client.datasets.upload(sys.argv[3], classes=["no", "yes"])
+    model = client.models.wait(client.models.create(name="m", dataset_id=people.id, l2=0.05).id, timeout_seconds=120)
+    assert model.status == "live", model.error_code
+    request = client.deletion_requests.create(subject_id="p1")
+    request = client.deletion_requests.wait(request.id, timeout_seconds=120)
+    [certificate] = client.deletion_requests.certificates(request.id)
+    jwks = client.certificates.public_keys()
+
+assert not {"numpy", "scipy"} & sys.modules.keys(), "only numbers need these"
+
+from lethe.verification import verify
+
+verdict = verify(certificate.jws, jwks)
+assert verdict.valid and verdict.statement["request"]["id"] == request.id
+assert not {"worker", "migrations", "fastapi", "sqlalchemy", "torch"} & sys.modules.keys()
+print(f"{verdict.guarantees[0].epsilon:.6g}")
+"""
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Both, as they are published, by the name of the distribution."""
+    made: Path = tmp_path_factory.mktemp("wheels")
+    for source in (ROOT / "lethe", ROOT):
+        command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(made)]
+        subprocess.run(command, cwd=source, check=True, capture_output=True)
+    return {path.name.split("-")[0]: path for path in made.glob("*.whl")}
+
+
+def needed(requirements: list[str], *, found: set[str] | None = None) -> set[str]:
+    """The distributions that these need, and theirs, of those that are installed here."""
+    found = set() if found is None else found
+    for requirement in map(Requirement, requirements):
+        is_needed = requirement.marker is None or requirement.marker.evaluate({"extra": ""})
+        if is_needed and requirement.name.lower() not in found:
+            found.add(requirement.name.lower())
+            needed(importlib.metadata.requires(requirement.name) or [], found=found)
+    return found
+
+
+def asked_by(wheel: Path, *extras: str) -> list[str]:
+    """The requirements of a wheel, with those of its extras."""
+    with zipfile.ZipFile(wheel) as archive:
+        [name] = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+        lines = archive.read(name).decode().splitlines()
+    requirements = [
+        Requirement(line.removeprefix("Requires-Dist: ")) for line in lines if line.startswith("Requires-Dist")
+    ]
+    return [
+        f"{one.name}{one.specifier}"
+        for one in requirements
+        if one.marker is None or any(one.marker.evaluate({"extra": extra}) for extra in extras)
+    ]
+
+
+def files_of(names: set[str]) -> Iterator[tuple[Path, Path]]:
+    """Every file of these distributions, and where it is below site-packages."""
+    for name in names:
+        for file in importlib.metadata.files(name) or ():
+            if ".." not in file.parts and file.suffix != ".pyc":
+                yield Path(file.locate()), Path(file)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def environment(tmp_path: Path, wheels: dict[str, Path]) -> Callable[..., Path]:
+    """Make an empty environment with the SDK, and what the SDK says that it needs, and nothing else."""
+
+    def made(*extras: str) -> Path:
+        folder = tmp_path / "environment"
+        venv.create(folder, with_pip=False)
+        [packages] = folder.glob("lib/python*/site-packages")
+        with zipfile.ZipFile(wheels["lethe"]) as archive:
+            archive.extractall(packages)
+        for source, place in files_of(needed(asked_by(wheels["lethe"], *extras))):
+            (packages / place).parent.mkdir(parents=True, exist_ok=True)
+            os.link(source, packages / place) if same_device(source, packages) else (packages / place).symlink_to(
+                source
+            )
+        return folder / "bin" / "python"
+
+    return made
+
+
+def same_device(one: Path, other: Path) -> bool:
+    return one.stat().st_dev == other.stat().st_dev
+
+
+def test_neither_takes_a_name_that_others_use(wheels: dict[str, Path]) -> None:
+    """What is installed at the top level is ours by name: no `app`, no `worker`, no `migrations`."""
+    for name, wheel in wheels.items():
+        top = {member.split("/")[0] for member in zipfile.ZipFile(wheel).namelist()}
+        assert {one for one in top if not one.endswith(".dist-info")} == {name}
+
+
+@pytest.mark.soak
+def test_a_customer_with_an_app_of_their_own(
+    tmp_path: Path, environment: Callable[..., Path], settings: Settings, admin_key: str
+) -> None:
+    """In an empty environment, beside a package `app`, the SDK makes a whole request and verifies its certificate with
+    nothing of the server; numpy and scipy are loaded for the numbers alone."""
+    python = environment("verify")
+    ours = tmp_path / "project"
+    (ours / "app").mkdir(parents=True)
+    (ours / "app" / "__init__.py").write_text('whose = "customer"\n')
+    (ours / "caller.py").write_text(textwrap.dedent(CALLER))
+    rows = ours / "rows.npz"
+    rows.write_bytes(npz())
+    with processes.gateway(settings) as (_, address), processes.worker(settings):
+        program = "import sys; sys.path.insert(0, '.'); exec(open('caller.py').read())"
+        done = subprocess.run(
+            [python, "-I", "-c", program, address, admin_key, rows],
+            cwd=ours,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout) > 0
+
+
+@pytest.mark.soak
+def test_the_sdk_alone_says_what_is_missing(environment: Callable[..., Path]) -> None:
+    """Without the extra, recomputing numbers ends in the name of what to install, and the command line in one line."""
+    python = environment()
+    done = subprocess.run(
+        [python, "-I", "-c", "from lethe.cli import main; main()", "certificate", "verify", "x"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr == "error: typer is not installed; run: pip install 'lethe[cli]'\n"
+
+
+def test_the_installed_server_is_found_by_its_own_processes(tmp_path: Path, wheels: dict[str, Path]) -> None:
+    """Where the server is installed, its commands and what they start see its folders as `app` and `worker`."""
+    with zipfile.ZipFile(wheels["lethe_server"]) as archive:
+        archive.extractall(tmp_path)
+    program = (
+        "import subprocess, sys; import lethe_server; import app, worker, migrations; print(app.__file__);"
+        "print(subprocess.run([sys.executable, '-c', 'import worker; print(worker.__file__)'],"
+        " capture_output=True, text=True).stdout, end='')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(tmp_path), "PATH": os.environ["PATH"]},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    inside = tmp_path / "lethe_server"
+    assert done.stdout.splitlines() == [str(inside / "app/__init__.py"), str(inside / "worker/__init__.py")]
