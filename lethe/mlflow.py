@@ -162,7 +162,7 @@ def _content(client: Client, model: ModelOut, version: VersionOut) -> _Content:
     if hashlib.sha256(weights).hexdigest() != version.weights_sha256:
         raise CertificateInvalid(f"The weights are not those of version {version.number}.")
     dataset = client.datasets.get(model.dataset_id)
-    return _Content(weights=weights, about={"classes": list(dataset.classes), "schema": dataset.schema})
+    return _Content(weights=weights, about={"classes": list(dataset.classes), "schema": dataset.schema_})
 
 
 class _Registry:
