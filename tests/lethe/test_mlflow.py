@@ -101,7 +101,7 @@ def test_the_registry_follows_what_lethe_serves(
     before = old[0].read_bytes()
     records = np.random.default_rng(3).normal(size=(5, 3))
     loaded = store.load(ALIAS).predict(records)
-    for mine, theirs in zip(loaded, client.models.predictions(model_id, records.tolist()).predictions, strict=True):
+    for mine, theirs in zip(loaded, client.models.predictions(model_id, records=records.tolist()).predictions, strict=True):
         assert mine["label"] == theirs.label
         assert list(mine["probabilities"].values()) == pytest.approx(list(theirs.probabilities.values()))
 
@@ -215,7 +215,7 @@ def test_records_by_column_name_are_predicted(
     model = client.models.create(name="churn", dataset_id=dataset.id, l2=0.5, noise_scale=1e-3)
     work()
     follow(client, store, model.id)
-    [expected] = client.models.predictions(model.id, [{"age": 5}]).predictions
+    [expected] = client.models.predictions(model.id, records=[{"age": 5}]).predictions
     loaded = store.load(ALIAS)
     for records in ([{"age": 5}], pandas.DataFrame({"age": [5]})):
         [found] = loaded.predict(records)
