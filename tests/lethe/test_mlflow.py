@@ -101,7 +101,8 @@ def test_the_registry_follows_what_lethe_serves(
     before = old[0].read_bytes()
     records = np.random.default_rng(3).normal(size=(5, 3))
     loaded = store.load(ALIAS).predict(records)
-    for mine, theirs in zip(loaded, client.models.predictions(model_id, records=records.tolist()).predictions, strict=True):
+    said = client.models.predictions(model_id, records=records.tolist())
+    for mine, theirs in zip(loaded, said.predictions, strict=True):
         assert mine["label"] == theirs.label
         assert list(mine["probabilities"].values()) == pytest.approx(list(theirs.probabilities.values()))
 
