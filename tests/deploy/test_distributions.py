@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from app.config import Settings
 from tests.conftest import npz
@@ -63,8 +64,8 @@ def needed(requirements: list[str], *, found: set[str] | None = None) -> set[str
     found = set() if found is None else found
     for requirement in map(Requirement, requirements):
         is_needed = requirement.marker is None or requirement.marker.evaluate({"extra": ""})
-        if is_needed and requirement.name.lower() not in found:
-            found.add(requirement.name.lower())
+        if is_needed and (name := canonicalize_name(requirement.name)) not in found:
+            found.add(name)
             needed(importlib.metadata.requires(requirement.name) or [], found=found)
     return found
 
@@ -104,16 +105,10 @@ def environment(tmp_path: Path, wheels: dict[str, Path]) -> Callable[..., Path]:
             archive.extractall(packages)
         for source, place in files_of(needed(asked_by(wheels["lethe"], *extras))):
             (packages / place).parent.mkdir(parents=True, exist_ok=True)
-            os.link(source, packages / place) if same_device(source, packages) else (packages / place).symlink_to(
-                source
-            )
+            (packages / place).symlink_to(source)
         return folder / "bin" / "python"
 
     return made
-
-
-def same_device(one: Path, other: Path) -> bool:
-    return one.stat().st_dev == other.stat().st_dev
 
 
 def test_neither_takes_a_name_that_others_use(wheels: dict[str, Path]) -> None:
