@@ -1,4 +1,4 @@
-"""What is signed about a request that held nothing: exactly that, and under which rule and where it was looked for.
+"""The signed statement about a request that held nothing: which rule it was looked for under, and where.
 
 No guarantee follows from it and no number is in it. It says that at one time no row of the named datasets, and no row
 that waited to be added to them, was under the identifier that the request was about, as the identity rule reads
@@ -33,7 +33,8 @@ _PARTS = {"format", "request", "looked", "datasets", "limits"}
 
 
 def statement(*, request: dict[str, Any], looked_at: str, identity_rule: str, dataset_ids: list[str]) -> dict[str, Any]:
-    """That nothing was held about the person of a request. Raises what `check` raises if it is not well formed."""
+    """State that nothing was held about the person of a request. Raises what `check` raises if it is not well
+    formed."""
     document = {
         "format": FORMAT,
         "request": request,

@@ -50,13 +50,13 @@ class Run:
 
     @property
     def edits(self) -> int:
-        """How much the data changed, in records against null: a record against another record counts twice."""
+        """The change of the data, in records against null: a record against another record counts twice."""
         return self.records + self.inserted + 2 * self.corrected
 
 
 @dataclass(frozen=True, kw_only=True)  # no slots: what follows from it is computed once
 class Chain:
-    """Where one model's chain stands, in the `zero_out` adjacency.
+    """The state of one model's chain, in the `zero_out` adjacency.
 
     `steps`: all steps since the initial law. `edited`: of all `edits` since the first step, together. `runs`: what ran,
     oldest first, since the chain began or since whatever it began with (`distance` apart) is compared with anything.
@@ -71,8 +71,8 @@ class Chain:
 
     @cached_property
     def present(self) -> Lookback:
-        """Of one slot that differs since the first step and still does: a record not yet deleted, a slot not yet
-        filled."""
+        """The lookback of one slot that differs since the first step and still does: a record not yet deleted, a slot
+        not yet filled."""
         return lookback.present(self.runs)
 
     @property
@@ -199,7 +199,7 @@ def reset_mu(mechanism: Mechanism, *, steps: int) -> float:
 
 
 def restart_mu(mechanism: Mechanism, runs: Sequence[Run]) -> float:
-    """What `unlearning` becomes if the comparison begins anew, 2R apart and without noise, before the best of `runs`.
+    """Bound `unlearning` by a comparison that begins anew, 2R apart and without noise, before the best of `runs`.
 
     A second upper bound beside `unlearning_mu(replay(mechanism, runs))`, smaller where very much was edited long ago.
     Infinite if there is no run.
@@ -364,7 +364,7 @@ _Ran = tuple[Mechanism, int]
 
 
 def _also(chain: Chain, edits: int) -> Lookback:
-    """What was edited, and so many more at its end, each at the worst place."""
+    """Add so many `edits` at the end of what was edited, each at the worst place."""
     return chain.edited.plus(chain.present.times(edits)) if edits else chain.edited
 
 

@@ -1,4 +1,4 @@
-"""What samples prove about a guarantee: bounds from below, to stand beside the accountant's from above.
+"""Lower bounds on a guarantee, proved by samples, to stand beside the accountant's upper bounds.
 
 An attacker who guesses by a rule that was fixed before the samples whether a record was in has a true and a false
 positive rate; a mu-GDP guarantee allows only pairs with Phi^-1(TPR) - Phi^-1(FPR) <= mu (Dong, Roth and Su 2022), an
@@ -31,7 +31,7 @@ from lethe.proof.mechanism import Adjacency, Mechanism
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guesses:
-    """How often a rule fixed beforehand said "in": of `members` independent samples that had the record, and of
+    """Counts of a rule fixed beforehand that said "in": of `members` independent samples that had the record, and of
     `nonmembers` that had not."""
 
     true_positives: int
@@ -155,7 +155,8 @@ class AuditPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Law:
-    """What the lanes of a run obey if the run is as it should be; its derivation is `docs/mathematics/lanes.md`.
+    """The law that the lanes of a run obey if the run is as it should be; its derivation is
+    `docs/mathematics/lanes.md`.
 
     A lane is a coordinate that no row touches, so that only the regulariser, the noise, its canary and its witnesses
     move it. A canary is as many worst-case `records`, with a linear loss, in the batch `place`. Lanes i and i + lanes/2
@@ -227,7 +228,7 @@ def _amounts() -> Array:
 
 
 def _witnesses(run: "_Run", groups: int) -> tuple[Array, Array]:
-    """How many records they are, and where they move lanes."""
+    """Return how many records the witnesses are, and where they move lanes."""
     different = np.arange(len(run.moved)) % _DIFFERENT_BATCHES
     amounts = _amounts()[: len(run.moved), :groups]
     moved, far = (np.bincount(different, weights=weights) for weights in (run.moved, np.abs(run.moved)))
@@ -237,8 +238,8 @@ def _witnesses(run: "_Run", groups: int) -> tuple[Array, Array]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Run:
-    """What a run makes of lanes: by place what one record moves one, by what it multiplies what was there, and the
-    variance of its noise."""
+    """The effect of a run on lanes: `moved` by one record, by its place; `decay`, which multiplies what was there; and
+    the variance of its noise."""
 
     moved: Array  # (num_batches,)
     decay: float
@@ -247,7 +248,7 @@ class _Run:
 
 @lru_cache(maxsize=64)
 def _run(mechanism: Mechanism, steps: int, *, first: int) -> _Run:
-    """Of `steps` >= 0, the first of which reads the batch of step `first` of the chain."""
+    """Compute the effect of `steps` >= 0, the first of which reads the batch of step `first` of the chain."""
     keep, one = 1 - mechanism.step_size * mechanism.strong_convexity, mechanism.sensitivity(Adjacency.ZERO_OUT)
     batches, steady = mechanism.num_batches, mechanism.steady(steps)
     moved, order = np.zeros(batches), (first + np.arange(batches)) % batches
@@ -272,8 +273,8 @@ def _summed(ratio: float, terms: int) -> float:
 
 
 def certified_mu(mechanism: Mechanism, plan: AuditPlan, *, records: int = 1) -> float:
-    """What the accountant certifies of `records` in a run (`zero_out`): of the release if it learned, else of the
-    deletion."""
+    """The mu that the accountant certifies of `records` in a run (`zero_out`): of the release if it learned, else of
+    the deletion."""
     steps_before, steps = plan.steps_before, plan.steps
     chain = accountant.replay(mechanism, [accountant.Run(steps=k) for k in (steps_before, steps) if k])
     return accountant.deletion_mu(chain, records=records, steps_present=steps_before or steps)
@@ -281,7 +282,7 @@ def certified_mu(mechanism: Mechanism, plan: AuditPlan, *, records: int = 1) -> 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
-    """What the lanes of one run showed: counts, and sums of normalised residuals, from which all else follows.
+    """Statistics of the lanes of one run: counts, and sums of normalised residuals, from which all else follows.
 
     `squares`: of the squares of the residuals, each less the mean of its group, chi^2 with as many degrees of freedom
     as lanes less groups if the noise is right.
@@ -306,15 +307,15 @@ class Observed:
             raise DomainError("Expected a guess for every lane")
 
     def findings(self, mechanism: Mechanism) -> tuple[str, ...]:
-        """What is wrong with the run; all of them together are wrong with probability <= `FALSE_ALARM`.
+        """Name the faults of the run; all of them together are wrong with probability <= `FALSE_ALARM`.
 
         Raises `PreconditionError` if its canaries did not stand for as many records as those of the plan.
         """
         return _findings(self, mechanism, FALSE_ALARM / _TESTS)
 
     def deviations(self, *, error: float = FALSE_ALARM - ERROR) -> tuple[str, ...]:
-        """Of the findings those about the law of the lanes, whatever their canaries stood for; all of them together are
-        wrong with probability <= `error`."""
+        """The findings about the law of the lanes, for any number of records in their canaries; all of them together
+        are wrong with probability <= `error`."""
         groups, free = self.plan.groups, self.plan.lanes - self.plan.groups
         chances = {
             "noise": 2 * min(special.chdtr(free, self.squares), special.chdtrc(free, self.squares)),
@@ -329,7 +330,7 @@ class Observed:
         return mu_of_right_guesses(right, self.plan.lanes, error=error)
 
     def counted(self) -> dict[str, Any]:
-        """What `from_json` reads."""
+        """The document that `from_json` reads."""
         counts = {"records": self.records, "guesses": asdict(self.guesses)}
         sums = {"squares": self.squares, "drift": self.drift, "visits": self.visits}
         return asdict(self.plan) | counts | sums

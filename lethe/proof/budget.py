@@ -22,8 +22,8 @@ _ROUNDED = 1e-12
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """Of one dataset and one record: all versions of all models together stay (epsilon, delta); epsilon > 0 in nats,
-    0 < delta < 1."""
+    """The budget of one dataset, for one record: all versions of all models together stay (epsilon, delta); epsilon > 0
+    in nats, 0 < delta < 1."""
 
     epsilon: float
     delta: float
@@ -37,7 +37,8 @@ class Budget:
         return conversion.gdp_mu(epsilon=self.epsilon, delta=self.delta)
 
     def covers(self, exposures: Mapping[str, Exposure]) -> bool:
-        """Whether what is published stays within it, to somebody whose records fed it; `exposures`: by model."""
+        """Return True if what is published stays within the budget, to somebody whose records fed it; `exposures`: by
+        model."""
         records = max((exposure.records for exposure in exposures.values()), default=1)
         return accountant.adaptive_mu(list(exposures.values())) <= records * self.mu * (1 + _ROUNDED)
 
@@ -79,7 +80,8 @@ class Adaptive:
 
 
 def adaptive(exposures: Mapping[str, Exposure], budgets: Mapping[str, Budgeted]) -> Adaptive:
-    """What holds of a person against people who read every version of every model that the person's records fed.
+    """The adaptive guarantee of a person, against people who read every version of every model that the person's
+    records fed.
 
     `budgets`: of the datasets that have one. Where each of the models is under a budget, these are what holds:
     mu^2 = sum over datasets of (records mu_budget)^2. Where one is not, it is what was published.

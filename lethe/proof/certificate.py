@@ -1,4 +1,4 @@
-"""What a certificate says, and how anybody recomputes it from the statement alone: no database, no key, no data."""
+"""The statement of a certificate, and its recomputation from the statement alone: no database, no key, no data."""
 
 from collections import Counter
 from itertools import accumulate
@@ -25,7 +25,8 @@ INVARIANTS = {
     "last_iterate_only": "only the last iterate left the worker; runs that died were thrown away with their state",
     "one_run_per_dataset": "no published version was learned from the dataset while its rows were changed",
 }
-"""What the service checks or ensures by construction in every run; a run in which one fails is not published."""
+"""Properties that the service checks or ensures by construction in every run; a run in which one fails is not
+published."""
 
 LIMITS = [
     "The guarantee is for real arithmetic; gradients were computed in float32, at parameters kept in float64.",

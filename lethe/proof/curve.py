@@ -33,7 +33,7 @@ class Epsilons:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """Where a chain stands `step` steps into a run; at 0 what it forgets is null and nothing has been done about it.
+    """The state of a chain `step` steps into a run; at 0 what it forgets is null and nothing has been done about it.
 
     `influence` is that of everybody deleted so far, `presence` that of one record still there. `epsilon_of_one` is what
     deleting that record here would leave of it if no step followed: privacy erosion.

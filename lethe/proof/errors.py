@@ -1,4 +1,4 @@
-"""What the mathematics refuses, by kind, and the checks that refuse it.
+"""The errors of the mathematics, by kind, and the checks that raise them.
 
 A bound computed from a number outside its theorem is not a bound, so no input is clamped: the checks raise, and the
 message shows the expression that failed, `Expected step_size=-0.1 > 0`. NaN fails every check; infinity passes only

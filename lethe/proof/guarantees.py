@@ -1,4 +1,4 @@
-"""What is claimed: a number, in a named notion, against a named reference process.
+"""The claim: a number, in a named notion, against a named reference process.
 
 `Evidence` is everything those numbers depend on for one person and one model version. The certificate carries it, so
 whoever holds a certificate recomputes the same numbers with the same function.
@@ -62,7 +62,7 @@ class Guarantee:
 
     @property
     def best_attacker_accuracy(self) -> float:
-        """How often the best attacker is right about which of the two worlds they see, at most."""
+        """An upper bound on how often an attacker is right about which of the two worlds they see."""
         return conversion.gdp_balanced_accuracy(mu=self.mu)
 
     def to_json(self) -> dict[str, Any]:
@@ -113,7 +113,7 @@ def adaptive(found: Adaptive, *, delta: float) -> Guarantee:
 
 
 def of_chain(chain: Chain, *, last_run: Run, delta: float) -> list[Guarantee]:
-    """What holds for everybody at the version that `last_run` made: `unlearning` and `release`."""
+    """The guarantees of everybody at the version that `last_run` made: `unlearning` and `release`."""
     released = accountant.release_mu(chain.mechanism, steps=last_run.steps, adjacency=Adjacency.REPLACE)
     return [
         guarantee(Notion.UNLEARNING, mu=accountant.unlearning_mu(chain), delta=delta),

@@ -1,4 +1,4 @@
-"""What all models that carried a person tell about them together.
+"""The joint guarantee of one person over all models that carried them.
 
 A certificate is about one model. Models draw their noise independently and read nothing of each other, so what is
 published of several is, in either world, a product of laws, and guarantees of one notion compose: mu^2 is the sum of
@@ -41,7 +41,7 @@ class Joint:
 
 
 def of(evidences: Mapping[str, Evidence]) -> Joint:
-    """Of one person and these models, by id, at the least of their deltas.
+    """Compose the guarantees of one person over these models, by id, at the least of their deltas.
 
     Raises `DomainError` for no model.
 
@@ -72,7 +72,7 @@ def _composed(evidences: Mapping[str, Evidence], notion: Notion) -> float:
 
 
 def _exposures(evidences: Mapping[str, Evidence]) -> dict[str, Exposure]:
-    """Of every model that the person's records fed, what was published to somebody who read most of it: statements that
+    """The exposure, for every model that the person's records fed, of somebody who read most of it: statements that
     were made at different times may have counted differently."""
     largest: dict[str, Exposure] = {}
     for evidence in evidences.values():
@@ -84,7 +84,7 @@ def _exposures(evidences: Mapping[str, Evidence]) -> dict[str, Exposure]:
 
 
 def _budgets(evidences: Mapping[str, Evidence]) -> dict[str, Budgeted]:
-    """Of every dataset, with the models that any of the statements names."""
+    """The budget of every dataset, with the models that any of the statements names."""
     found: dict[str, Budgeted] = {}
     for evidence in evidences.values():
         for dataset_id, budgeted in evidence.budgets.items():

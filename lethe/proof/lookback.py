@@ -25,9 +25,9 @@ from lethe.proof.mechanism import Adjacency, Mechanism
 Array = npt.NDArray[np.floating]
 
 _NEGLIGIBLE = 2.0**-56
-"""Of what was there before so much contraction, an upper bound is enough."""
+"""Contraction below which an upper bound is enough for what was there before."""
 _DISTANT = 2.0**-20
-"""What the noise before it adds to all noise is its square: none of it need be counted."""
+"""Contraction below which the noise before it need not be counted: that adds the square of it to all noise."""
 _EXPLICIT = 64
 """Equal steps up to so many are followed one by one, which costs no more than a closed form."""
 _TOGETHER = 64
@@ -71,11 +71,11 @@ class Lookback:
         return _of(kept)
 
     def times(self, records: int) -> "Lookback":
-        """Of so many records, each at the worst place."""
+        """The lookback of so many records, each at the worst place."""
         return Lookback(self.noise, tuple(records * g for g in self.influence)) if records else NOTHING
 
     def plus(self, other: "Lookback") -> "Lookback":
-        """Of these and of others."""
+        """The lookback of these edits and of others, together."""
         if not self.noise or not other.noise:
             return self if self.noise else other
         kept: list[tuple[float, float]] = []
@@ -107,7 +107,7 @@ Runs = tuple[tuple[Mechanism, int], ...]
 
 
 def present(runs: Runs) -> Lookback:
-    """Of one record (`zero_out`) present during all of these runs, which are compared alone."""
+    """The lookback of one record (`zero_out`) present during all of these runs, which are compared alone."""
     if not runs:
         return NOTHING
     last = runs[-1][0]
@@ -122,7 +122,7 @@ def _present(mechanism: Mechanism, steps: tuple[int, ...]) -> Lookback:
 
 
 def worst_mu(mechanism: Mechanism, steps: int) -> float:
-    """Of one record (`zero_out`) that is present during one run of `steps` >= 1, which is compared alone.
+    """The mu of one record (`zero_out`) that is present during one run of `steps` >= 1, which is compared alone.
 
     The places are looked at in some ranges of neighbours, each for itself, which is tighter than all at once.
     """
@@ -207,12 +207,12 @@ class _Walk:
         self.decay = self._decay
 
     def end_with(self, distance: float) -> None:
-        """Whatever was before: no two points are further apart."""
+        """Add a distance at the end, whatever was before: no two points are further apart."""
         self._follow()
         self._most += _faded(self.decay, distance)
 
     def lookbacks(self) -> list[Lookback]:
-        """Of the worst place of each range."""
+        """The lookback of the worst place of each range."""
         self._follow()
         edge = self._variance if self._horizon is None else self._horizon
         for corners, most in zip(self._corners, self._most, strict=True):
@@ -279,7 +279,7 @@ def _joined(runs: Sequence[_Steps]) -> _Steps:
 
 
 def _whole_passes(mechanism: Mechanism, steps: int) -> int:
-    """How many of a run need not be followed step by step; none or less where that is no cheaper."""
+    """Number of whole passes of a run that need not be followed step by step; none or less where that is no cheaper."""
     return (mechanism.steady(steps) - max(_EXPLICIT, 3 * mechanism.num_batches)) // mechanism.num_batches
 
 
@@ -307,7 +307,7 @@ def _cooling(mechanism: Mechanism, steps: int) -> _Steps:
 
 @lru_cache(maxsize=256)
 def _steady(mechanism: Mechanism, steps: int) -> _Steps:
-    """Of the full step size."""
+    """The first steps of a run, which are of the full step size."""
     (c, rate, nu2), ages = _constants(mechanism, 1.0), np.arange(steps)
     return _Steps(
         moved=_sensitivity(mechanism) * c**ages,

@@ -21,13 +21,14 @@ from lethe.proof.errors import (
 
 
 class Objective(StrEnum):
-    """What is minimised: f(w) = (1/num_slots) sum_i loss_i(w) + (l2/2) |w|^2 over rows of Euclidean norm <= 1."""
+    """The function that is minimised: f(w) = (1/num_slots) sum_i loss_i(w) + (l2/2) |w|^2 over rows of Euclidean norm
+    <= 1."""
 
     LOGISTIC_REGRESSION = "logistic_regression"
 
 
 class Adjacency(StrEnum):
-    """What "without this record" means."""
+    """The meaning of "without this record"."""
 
     ZERO_OUT = "zero_out"
     """The record against the null record (all-zero features: it contributes no gradient)."""
@@ -162,11 +163,11 @@ class Mechanism:
         return self.num_slots // self.batch_size
 
     def steady(self, steps: int) -> int:
-        """How many steps of a run of `steps` K >= 0 are at the full step size: its first."""
+        """Number of steps at the full step size in a run of `steps` K >= 0: its first."""
         return max(steps - self.cool_down + 1, 0)
 
     def cooling(self, steps: int) -> int:
-        """How many are not; with r of them left, the next has r/q of the step size."""
+        """Number of steps of the cool-down; with r of them left, the next has r/q of the step size."""
         return steps - self.steady(steps)
 
     @cached_property

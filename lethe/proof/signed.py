@@ -19,7 +19,7 @@ class Signed:
 
 
 def read(payload: str | bytes, *, header: dict[str, Any]) -> Signed:
-    """What was signed, under a protected header whose signature holds.
+    """Read and check what was signed, under a protected header whose signature holds.
 
     Raises `PreconditionError` naming what does not hold, `ValueError` where it is no JSON.
     """

@@ -1,4 +1,4 @@
-"""What a model is to reach, and how weak that may be before what reaches it should be called forgotten.
+"""The target of a model, and the bounds beyond which what reaches it should not be called forgotten.
 
 A target of epsilon = 100 or delta = 0.99 is met by a model from which nothing was ever taken away. So targets have
 bounds: `LARGEST_EPSILON`, and 1/n, above which a guarantee allows that one person of n is simply published. n is the
@@ -26,7 +26,7 @@ def largest_delta(num_slots: int) -> float:
 
 
 def is_widened(*, epsilon: float, delta: float, num_slots: int) -> bool:
-    """Whether a target lies outside the bounds that hold where no policy says otherwise."""
+    """Return True if a target lies outside the bounds that hold where no policy says otherwise."""
     return epsilon > LARGEST_EPSILON or delta > largest_delta(num_slots)
 
 

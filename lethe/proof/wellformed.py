@@ -1,4 +1,4 @@
-"""What the fields of a statement may hold, and how its JSON is read: one meaning for whoever reads it.
+"""Well-formedness of a statement: the values of its fields, and one way to read its JSON, the same for every reader.
 
 JSON that names a key twice says two things; which of them is read depends on the reader. So it is refused, as is
 whatever a statement made here could not hold: numbers that are none, negative counts, times without a zone, digests
@@ -20,7 +20,7 @@ _DATE_AND_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What a field has to be; `is_called`: in words."""
+    """A kind of field, and the values that it takes; `is_called`: in words."""
 
     is_called: str
     holds: Callable[[Any], bool]
