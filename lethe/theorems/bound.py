@@ -23,14 +23,14 @@ Outputs = dict[str, Any]
 """By name: float, int, str, bool, None, or a list of numbers."""
 
 _EACH = 100
-"""Of work for a theorem that is a formula."""
+"""Work of a theorem that is a formula."""
 LONGEST = 10_000
 """No list may be longer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Domain:
-    """What a symbol means and which values it takes.
+    """The meaning of a symbol, and the values that it takes.
 
     `interval`, in the usual notation, holds every number of a real, an integer or a list: "(1, inf)" is open at both
     ends, "(1, inf]" contains infinity. `refusal` makes a boolean a hypothesis: the error that its denial raises.
@@ -44,7 +44,7 @@ class Domain:
     refusal: type[PreconditionError] | type[NotionError] | None = None
 
     def contains(self, value: float) -> bool:
-        """Whether `value` lies in the interval; NaN never does.
+        """Return True if `value` lies in the interval; NaN never does.
 
         >>> real("a rate", "[0, 1)").contains(0.0), real("a rate", "[0, 1)").contains(1.0)
         (True, False)
@@ -56,7 +56,7 @@ class Domain:
 
     @property
     def ends(self) -> tuple[float, float]:
-        """Of the interval; infinite where it has none."""
+        """The ends of the interval; infinite where it has none."""
         if not self.interval:
             return -math.inf, math.inf
         low, high = map(float, self.interval[1:-1].split(","))
@@ -102,12 +102,12 @@ class Parameter:
 
     @property
     def unit(self) -> str:
-        """Of the number, or of each in the list; empty where it has none."""
+        """The unit of the number, or of each in the list; empty where it has none."""
         return self.domain.unit
 
     @property
     def interval(self) -> str | None:
-        """Where the number, or each in the list, lives: "(0, 1]"."""
+        """The interval of the number, or of each in the list: "(0, 1]"."""
         return self.domain.interval or None
 
     @property

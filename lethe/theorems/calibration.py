@@ -256,7 +256,8 @@ def least_noise(mechanism: Mechanism, *, records: int, steps: int, epsilon: floa
 def releases_left(
     exposures: Sequence[Exposure], mechanism: Mechanism, *, records: int, steps: int, epsilon: float, delta: float
 ) -> int:
-    """How many more versions, each made by a run of K `steps`, may be published before `adaptive` exceeds the budget.
+    """Number of versions, each made by a run of K `steps`, that may still be published before `adaptive` exceeds the
+    budget.
 
     Symbols: `exposures`: what was published while the person's `records` >= 1 were present, of every model.
 

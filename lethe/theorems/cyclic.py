@@ -77,7 +77,7 @@ def cyclic_batches(
     between = _windows(quiet, B - 1)
 
     def mu_of_place(age: int) -> float:
-        """Of the batch that was last read `age` steps before the last of the T."""
+        """The mu of the batch that was last read `age` steps before the last of the T."""
         first, last = (T - age - 1) % B, q - 1 - age  # counted from the first step, and from where the step size falls
         path: list[Span[float]] = []
         if first < T - q:

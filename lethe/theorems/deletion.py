@@ -1,4 +1,4 @@
-"""What data deletion means against people who watch and choose: Chourasia and Shah, Sections 3 and 4.
+"""Data deletion against people who watch and choose: Chourasia and Shah, Sections 3 and 4.
 
 Theorems 4.1 and 4.3 are printed for a certificate that bounds each version on its own. With requesters who read
 published versions that is not enough: later databases contain rows that were written by requests which had seen the

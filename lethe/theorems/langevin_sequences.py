@@ -42,9 +42,9 @@ from lethe.theorems.symbols import (
 )
 
 MOST_REQUESTS = 200
+"""Longest sequence by Corollary 3.4: request s evaluates the first one at the order 2^(s - 1) alpha."""
 _TRIALS = 40
 """So many orders at least are tried to find whether one number of steps suffices."""
-"""Of a sequence by Corollary 3.4: request s evaluates the first one at the order 2^(s - 1) alpha."""
 
 RenyiSlope = Annotated[float, real("learning is RDP with epsilon_0(alpha) = eps0_coef alpha", "[0, inf)")]
 Orders = Annotated[list[float], Domain(kind="reals", meaning="orders of the three values", interval="(1, inf)")]

@@ -22,8 +22,8 @@ from lethe.proof.errors import DomainError, require_count, require_fraction, req
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """Of the share of people whose true answer is a given one. `share` is unbiased, so it may lie outside [0, 1];
-    `low` and `high` do not."""
+    """An estimate of the share of people whose true answer is a given one. `share` is unbiased, so it may lie outside
+    [0, 1]; `low` and `high` do not."""
 
     sent: int
     share: float
@@ -34,7 +34,8 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RandomisedResponse:
-    """Of k = `num_answers` >= 2 possible answers the true one is sent `odds` >= 2 times as often as each other one.
+    """Randomised response over k = `num_answers` >= 2 possible answers: the true one is sent `odds` >= 2 times as often
+    as each other one.
 
     Formal guarantee: epsilon-local privacy with epsilon = log(odds), exactly and not by a float's rounding, because
     both probabilities are ratios of integers: odds/(odds + k - 1) and 1/(odds + k - 1). Whoever answers m times has
@@ -69,12 +70,12 @@ class RandomisedResponse:
         return math.log(self.odds)
 
     def rate(self, share: float) -> float:
-        """How often an answer is sent that is true of this share of people."""
+        """Probability that an answer is sent that is true of this share of people."""
         return float(self.other) + share * float(self.truth - self.other)
 
     def variance(self, *, n: int, share: float) -> float:
-        """Of the estimate, from n people who are drawn independently of a population with that share: r(1 - r) over
-        n (truth - other)^2 for the rate r.
+        """Variance of the estimate, from n people who are drawn independently of a population with that share: r(1 - r)
+        over n (truth - other)^2 for the rate r.
 
         The part share (1 - share)/n is due to who was drawn, the rest to the randomisation.
         """
@@ -84,7 +85,7 @@ class RandomisedResponse:
         return rate * (1 - rate) / (n * float(self.truth - self.other) ** 2)
 
     def estimates(self, sent: Sequence[int], *, confidence: float) -> list[Estimate]:
-        """Of each answer, from how often each was sent.
+        """Estimate the share of each answer, from how often each was sent.
 
         All intervals hold at once with probability >= `confidence` (Clopper and Pearson for each rate, Bonferroni over
         the answers). They are valid for people drawn independently, and for people whose answers are what they are:

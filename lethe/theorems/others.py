@@ -30,7 +30,7 @@ from lethe.theorems.symbols import (
 )
 
 _THETA = 20
-"""Of work for one step of `model_clip_delta`."""
+"""Work of one step of `model_clip_delta`."""
 _TOGETHER = 1000
 _SGD = 'Chien, Wang, Chen, Li, "Certified machine unlearning via noisy stochastic gradient descent", arXiv 2403.17105'
 _EPOCHS = (*CONVEX[:4], "Batches follow a fixed cycle; the bound of a random order needs joint convexity.", HIDDEN)

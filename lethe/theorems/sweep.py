@@ -14,13 +14,13 @@ from lethe.theorems.bound import Bound, Outputs, Parameter
 Scale = Literal["linear", "log"]
 MOST_POINTS = 200
 _SECONDS = 5.0
-"""Of one sweep: a bound may sum a million steps one by one, and nobody waits minutes for a plot."""
+"""Time limit of one sweep: a bound may sum a million steps one by one, and nobody waits minutes for a plot."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """Why there is no number: the precondition that fails (or domain, notion, infeasible, time, work) and what was
-    expected."""
+    """The reason why there is no number: the precondition that fails (or domain, notion, infeasible, time, work) and
+    what was expected."""
 
     name: str
     detail: str
@@ -79,7 +79,7 @@ def sweep(
 
 
 def refusal(error: PrivacyError) -> Refusal:
-    """What was raised, as data."""
+    """Return the error that was raised, as data."""
     match error:
         case PreconditionError():
             return Refusal(name=error.name, detail=error.detail)

@@ -16,7 +16,7 @@ from lethe.proof.errors import NotionError, PreconditionError
 from lethe.theorems.bound import Domain, choice, hypothesis, integer, real
 
 MOST_STEPS = 1_000_000
-"""Of a recursion that is summed step by step."""
+"""Longest recursion that is summed step by step."""
 
 # divergences
 Order = Annotated[float, real("Renyi order", "(1, inf)")]

@@ -47,7 +47,7 @@ class Span(Generic[Number]):
         )
 
     def steeper(self, later: "Span[Number]") -> bool:
-        """Whether the path turns down between the two: then no string under it can have a bend there.
+        """Return True if the path turns down between the two: then no string under it can have a bend there.
 
         Where rounding decides, it makes no difference: both answers give the same mu up to the square of the rounding.
         """
@@ -209,12 +209,12 @@ class _Pulled(Generic[Number]):
 
     @staticmethod
     def _flattened(piece: Span[Number], span: Span[Number], taken: int) -> bool:
-        """Whether, with so many of what follows, `piece` is no longer steeper than the next of them."""
+        """Return True if, with so many of what follows, `piece` is no longer steeper than the next of them."""
         return not piece.then(span.times(taken)).steeper(span)
 
     @staticmethod
     def _raised(last: Span[Number], piece: Span[Number], taken: int) -> bool:
-        """Whether, with so many of what was before, `piece` is at least as steep as the one before them."""
+        """Return True if, with so many of what was before, `piece` is at least as steep as the one before them."""
         return not last.steeper(last.times(taken).then(piece))
 
 
