@@ -14,7 +14,7 @@ from kombu.transport import redis as kombu_redis
 from app import telemetry
 
 _MALFORMED = (ValueError, TypeError, LookupError, AttributeError, RecursionError, OverflowError, redis.DataError)
-"""What the libraries raise for a message that is not what they write themselves."""
+"""Errors that the libraries raise for a message that is not what they write themselves."""
 
 
 class Consumer(consumer.Consumer):  # type: ignore[misc]

@@ -52,7 +52,7 @@ class ChainFailed(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ran:
-    """What ran, as the process that ran it says."""
+    """The result of a run, as the process that ran it says."""
 
     parameters: NDArray[np.float64]  # (1, d) or (C, d)
     first_step: int
@@ -221,8 +221,8 @@ def _news(connection: Connection, *, seconds_between: float = _SECONDS_BETWEEN_N
 def _answer(
     connection: Connection, on_progress: Callable[[int], None], show: Callable[[int], dict[str, Any]]
 ) -> dict[str, Any]:
-    """What the run's process says when it has an iterate; until then it is shown what it asks for. Raises `ChainFailed`
-    as soon as it has failed."""
+    """Wait for the iterate that the run's process sends; until then show the process what it asks for. Raises
+    `ChainFailed` as soon as it has failed."""
     steps_done = 0
     while True:
         said = json.loads(_received(connection)) if connection.poll(_SECONDS_BETWEEN_NEWS) else None

@@ -358,7 +358,7 @@ class Lease(Periodic):
 
 
 class _GivesWay:
-    """What a run that honours no deletion does between two steps: it stands still while its worker honours those that
+    """Give way between two steps of a run that honours no deletion: it stands still while its worker honours those that
     are due on other datasets, and then goes on from where it is, in the memory of its own process.
 
     It looks before its first step and whenever `poll_seconds` are over. After each run that it let go first it takes

@@ -21,7 +21,7 @@ from worker.langevin.noise import SystemNoise
 
 
 def run(mechanism: Mechanism, plan: AuditPlan, *, on_progress: Callable[[int], None]) -> Observed:
-    """What the lanes show after the steps of `plan`, having taken those before for real too.
+    """Return the statistics of the lanes after the steps of `plan`, having taken those before for real too.
 
     `on_progress(steps_done)` is called after every step and stops the run by raising. Raises `AuditFailed` if learning
     was not what it is to be, which is wrong with probability <= `FALSE_ALARM` too.

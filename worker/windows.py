@@ -1,4 +1,4 @@
-"""Which blocks of a dataset's rows are in memory at once, while a run reads: functions of public numbers alone."""
+"""The blocks of a dataset's rows that are in memory at once, while a run reads: functions of public numbers alone."""
 
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ def read_by(mechanism: Mechanism, *, first_step: int, steps: int) -> tuple[range
 
 
 def bytes_of_a_step(schedule: Schedule, shape: Shape) -> int:
-    """What the blocks of any one step take at most, wherever its batch begins."""
+    """The most memory that the blocks of any one step take, wherever its batch begins."""
     most_rows = -(-schedule.num_slots // schedule.num_batches)
     touched = min(shape.num_blocks, -(-(most_rows - 1) // BLOCK_ROWS) + 1)
     return num_bytes(shape, (range(touched),))

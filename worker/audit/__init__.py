@@ -1,1 +1,2 @@
-"""What every run shows about itself, so that nobody has to believe it: lanes, counted rows, a second gradient."""
+"""Evidence that every run gives about itself, so that nobody has to believe it: lanes, counted rows, a second
+gradient."""

@@ -4,10 +4,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 TOLERANCE = 0.05
-"""Of what one record may contribute at most: a missing or an extra one shows unless it hardly contributes at all."""
+"""Share of the most that one record may contribute: a missing or an extra one shows unless it hardly contributes at
+all."""
 ROUNDING = 2.0**-18
-"""Of the sum of all records' gradient lengths: the engine's products are in single precision (2^-24), and where many
-rows are alike their rounding does not cancel. So among some hundred thousand records one is no longer missed."""
+"""Share of the sum of all records' gradient lengths: the engine's products are in single precision (2^-24), and where
+many rows are alike their rounding does not cancel. So among some hundred thousand records one is no longer missed."""
 _BLOCK_ROWS = 4096
 
 
@@ -19,8 +20,8 @@ def differs(
     labels: NDArray[np.int32],  # (n,)
     bound: float,
 ) -> bool:
-    """Whether the sum of the records' logistic gradients at `parameters`, computed here in double precision throughout,
-    is not `ours`. `bound`: of one record's gradient. What it needed on the way is overwritten."""
+    """Return True if `ours` is not the sum of the records' logistic gradients at `parameters`, computed here in double
+    precision throughout. `bound`: on one record's gradient. What it needed on the way is overwritten."""
     theirs, lengths = np.zeros_like(parameters), 0.0
     rows = np.empty((min(_BLOCK_ROWS, len(features)), features.shape[1]))
     for start in range(0, len(features), _BLOCK_ROWS):

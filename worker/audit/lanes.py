@@ -24,7 +24,7 @@ class Draws(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Push:
-    """What a step of the full size adds to each lane: by the witnesses in the batch that it reads, and by the lane's
+    """The move of each lane by a step of the full size: by the witnesses in the batch that it reads, and by the lane's
     canary, as long as it is there, if it reads the batch in which that is."""
 
     witnesses: Tensor  # (batches that differ, groups) float64
@@ -56,7 +56,7 @@ class Lanes:
         self._groups = (torch.arange(plan.lanes // 2) % plan.groups).repeat(2)
 
     def start(self, noise: Draws) -> Tensor:
-        """Where the lanes are before the run: at the origin, or as the steps before it have left them  # (lanes,)"""
+        """Place the lanes before the run: at the origin, or as the steps before it have left them  # (lanes,)"""
         if self._start is not None:
             return self._start.clone()
         start = self._each(self._law.start) * self._canaries
@@ -66,7 +66,7 @@ class Lanes:
 
     @property
     def push(self) -> Push:
-        """What a step of the full size adds to the lanes whose batches it reads."""
+        """The push of a step of the full size to the lanes whose batches it reads."""
         return Push(
             witnesses=torch.from_numpy(self._law.witnesses),
             groups=self._groups,
@@ -75,11 +75,11 @@ class Lanes:
         )
 
     def without_witnesses(self, end: Tensor) -> Tensor:
-        """Where the lanes would have ended that ended at `end`, had there been no witnesses  # (lanes,)"""
+        """Take the witnesses away: where the lanes that ended at `end` would have ended without them  # (lanes,)"""
         return end - torch.from_numpy(self._law.witnessed)[self._groups]
 
     def observed(self, start: Tensor, end: Tensor) -> Observed:
-        """What the lanes show that went from `start` to `end`  # (lanes,) each"""
+        """Compute the statistics of the lanes that went from `start` to `end`  # (lanes,) each"""
         law, mean = self._law, self._each(self._law.mean)
         if not bool(end.isfinite().all()):
             raise AuditFailed("A lane did not end as a finite number.")

@@ -1,4 +1,4 @@
-"""How good a model is on the rows that are still there."""
+"""Accuracy of a model on the rows that are still there."""
 
 import math
 

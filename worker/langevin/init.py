@@ -1,4 +1,4 @@
-"""Where learning starts: a law that knows nothing of the data.
+"""The initial law of a chain, which knows nothing of the data.
 
 Any initial law will do for the guarantee, as long as the two chains that are compared share it. The simplest is a
 point: the origin (the Dirac measure at 0) lies in every ball, needs no randomness and is the same for everybody. The

@@ -1,4 +1,4 @@
-"""What each step of a run reads, and how long it is: functions of public numbers alone."""
+"""The batch and the step size of each step of a run: functions of public numbers alone."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -48,7 +48,7 @@ class Schedule:
 
     @property
     def num_alike(self) -> int:
-        """How many of the first steps read all rows and are of the full size: the same every time."""
+        """Number of the first steps that read all rows and are of the full size: the same every time."""
         return max(self.steps - self.cool_down + 1, 0) if self.num_batches == 1 else 0
 
     def step(self, done: int) -> Step:

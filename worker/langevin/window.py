@@ -13,7 +13,7 @@ from worker.langevin.schedule import Schedule
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """What of the rows is in memory, disjoint ranges of slots, for the steps up to `until`."""
+    """The rows in memory, disjoint ranges of slots, for the steps up to `until`."""
 
     until: int
     slots: tuple[slice, ...]
@@ -82,7 +82,7 @@ class Shown:
 
 
 def _without(one: slice, others: Sequence[slice]) -> list[slice]:
-    """What of a range is in none of the others."""
+    """The parts of a range that are in none of the others."""
     left = [one]
     for other in others:
         left = [

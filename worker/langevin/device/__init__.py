@@ -1,4 +1,4 @@
-"""Where a run computes: its rows resident on one device, all steps taken there, with noise that is made there.
+"""The device of a run: its rows resident on one device, all steps taken there, with noise that is made there.
 
 What leaves the device is a gradient, or an iterate after its noise. The same code runs on CPU tensors.
 """

@@ -106,7 +106,7 @@ class Blocked:
 
 
 def _triton_works() -> bool:
-    """Whether Triton is installed, and the C compiler that it builds its launchers with."""
+    """Return True if Triton is installed, and the C compiler that it builds its launchers with."""
     compiler = shutil.which("gcc") or shutil.which("clang")
     return compiler is not None and importlib.util.find_spec("triton") is not None
 

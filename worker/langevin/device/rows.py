@@ -138,7 +138,7 @@ class DeviceRows:
                 self._upload(features[one], labels[one], self._rows[there], self._labels[there])
 
     def _place(self, here: slice) -> slice:
-        """Where the rows of these slots are in the copy."""
+        """The range of the copy that holds the rows of these slots."""
         if self._slots == (slice(0, len(self._source[0])),):
             return here
         first = 0
