@@ -20,7 +20,7 @@ def planned(run: Run, model: Model) -> AuditPlan | None:
 
 
 def findings(run: Run, model: Model, observed: Observed | None) -> tuple[str, ...]:
-    """What is wrong with a run, as its audit shows. Raises `RunDiffersFromPlan` if it was not audited as planned."""
+    """Name the faults of a run that its audit shows. Raises `RunDiffersFromPlan` if it was not audited as planned."""
     if (observed and observed.plan) != planned(run, model):
         raise RunDiffersFromPlan(f"Run {run.id} was not audited as it was to be.")
     return observed.findings(catalogue.mechanism_of(model)) if observed else ()

@@ -1,4 +1,4 @@
-"""What to run: the cheapest way to the target that the accountant can prove. There is always one."""
+"""The planner: the cheapest run to the target that the accountant can prove. There is always one."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -11,7 +11,7 @@ from lethe.theorems import calibration
 
 Kind = Literal["learn", "unlearn", "relearn", "erase", "add", "audit"]
 EXPECTED_REQUESTS = 9
-"""What comes next, when nobody says: a batch of ten."""
+"""Requests assumed to come next, when nobody says: a batch of ten."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +75,7 @@ def in_batches(chain: Chain, *, records: int, batch: int, epsilon: float, delta:
 
 
 def after(chain: Chain, plan: Plan, *, records: int) -> Chain:
-    """Where the model stands once `plan` has run, before which `records` more became null."""
+    """The model's chain once `plan` has run, before which `records` more became null."""
     start = chain if plan.kind == "unlearn" else accountant.started(chain.mechanism)
     return accountant.advance(start, Run(steps=plan.steps, records=records))
 

@@ -1,4 +1,4 @@
-"""Which run comes next: claim it under a lease, with the rows of all who wait; or say what it would be now."""
+"""The queue of runs: claim the next one under a lease, with the rows of all who wait, or say what it would be now."""
 
 import datetime
 from collections.abc import Iterable
@@ -52,7 +52,7 @@ class Claimed:
     audit: AuditPlan | None
     gives_way: bool
     first_step: int
-    """How many steps of the model's chain come before this run's."""
+    """Steps of the model's chain before this run's first."""
 
 
 def claim(
@@ -94,7 +94,8 @@ def claim(
 
 
 def anything_to_do(session: Session, *, deletions_only: bool = False) -> bool:
-    """Whether `claim` would find something: asked in a reading session, so that an idle worker disturbs nobody."""
+    """Return True if `claim` would find something: asked in a reading session, so that an idle worker disturbs
+    nobody."""
     at = now(session)
     return bool(repository.expired_runs(session, at=at)) or repository.anything_due(
         session, at=at, deletions_only=deletions_only
@@ -127,7 +128,7 @@ def _claim(
 
 
 def _has_room(session: Session, dataset: Dataset, model: Model, plan: Plan) -> bool:
-    """Whether the dataset's budget has room for the version that a plan makes. Where it has none the model waits:
+    """Return True if the dataset's budget has room for the version that a plan makes. Without room the model waits:
     there is no cheaper way, and what is published is never forgotten by those who read it."""
     try:
         budgets.require_room(session, dataset, catalogue.mechanism_of(model), steps=plan.steps)
@@ -211,7 +212,7 @@ def _claimed(session: Session, run: Run, dataset: Dataset, model: Model | None) 
 
 
 def estimate(session: Session, *, model_ids: Iterable[str], max_requests: int) -> list[tuple[str, Plan, int]]:
-    """Of each of these models, what `next_run` says."""
+    """Return what `next_run` says of each of these models."""
     return [
         (model_id, *next_run(session, catalogue.get_model(session, model_id), max_requests=max_requests))
         for model_id in model_ids
@@ -219,8 +220,8 @@ def estimate(session: Session, *, model_ids: Iterable[str], max_requests: int) -
 
 
 def next_run(session: Session, model: Model, *, max_requests: int) -> tuple[Plan, int]:
-    """What a model would run if it ran now, for as many who wait on it as one run takes, and how many records that
-    would forget."""
+    """The run of a model if it ran now, for as many who wait on it as one run takes, and how many records that would
+    forget."""
     records = deletion_repository.count_waiting(session, dataset_id=model.dataset_id, at_most=max_requests)
     records += accounting_repository.records_waiting_for(session, model)
     return _plan(session, model, records=records), records

@@ -41,7 +41,7 @@ def runs_to_stop(session: Session, *, model_id: str | None, dataset_id: str | No
 
 
 def is_any_cut_off(session: Session, *, dataset_id: str, since: datetime.datetime) -> bool:
-    """Whether a run on a dataset ended since then without having come to its end."""
+    """Return True if a run on a dataset ended since then without having come to its end."""
     query = sa.select(Run.id).where(Run.dataset_id == dataset_id, Run.finished_at >= since, CUT_OFF)
     return session.scalars(query.limit(1)).first() is not None
 
@@ -120,7 +120,7 @@ def datasets_due(session: Session, *, at: datetime.datetime, deletions_only: boo
 
 
 def anything_due(session: Session, *, at: datetime.datetime, deletions_only: bool = False) -> bool:
-    """Whether `datasets_due` would find any: looks no further than the first."""
+    """Return True if `datasets_due` would find any: looks no further than the first."""
     return next(_due(session, at=at, deletions_only=deletions_only, limit=1), None) is not None
 
 
@@ -131,7 +131,8 @@ def _earlier(one: datetime.datetime | None, other: datetime.datetime | None) -> 
 def _due(
     session: Session, *, at: datetime.datetime, deletions_only: bool = False, limit: int | None = None
 ) -> Iterator[Due]:
-    """What is due, for each reason; `limit`: at most so many for each. It looks only as far as it is asked."""
+    """The datasets that are due, once for each reason; `limit`: at most so many for each. It looks only as far as it is
+    asked."""
     waiting = _waiting_models(session, at=at)
     requested, behind = _REQUESTED, _BEHIND
     if waiting:
@@ -263,7 +264,7 @@ def _waiting_models(session: Session, *, at: datetime.datetime, dataset_id: str 
 
 
 def _enough(session: Session, model: Model, num_claimed: int, *, at: datetime.datetime) -> bool:
-    """Whether as many requests wait for the model as it lets wait; counts no further than that."""
+    """Return True if as many requests wait for the model as it lets wait; counts no further than that."""
     if model.max_requests is None:
         return False
     if num_claimed >= model.max_requests:
@@ -308,7 +309,7 @@ _FORGETS = sa.or_(
     sa.exists().where(RequestModel.model_id == Model.id, RequestModel.status.in_(("pending", "running"))),
     sa.exists().where(Erasure.dataset_id == Model.dataset_id, Erasure.revision > Version.revision),
 )
-"""Of models and their live versions: somebody waits for it who asked to be forgotten."""
+"""A condition on models and their live versions: somebody waits for it who asked to be forgotten."""
 
 
 def models_due(
@@ -340,7 +341,7 @@ def model_to_audit(session: Session, *, dataset_id: str) -> Model | None:
 
 
 def count_audits_lost(session: Session, model: Model) -> int:
-    """How often the audit of a model has failed, or died with its worker, since it was asked for."""
+    """Number of times that the audit of a model has failed, or died with its worker, since it was asked for."""
     lost = sa.and_(Run.model_id == model.id, Run.kind == "audit", Run.status.in_(("failed", "abandoned")))
     query = sa.select(sa.func.count()).select_from(Run).where(lost, Run.started_at >= model.audit_asked_at)
     return session.scalars(query).one()

@@ -117,7 +117,7 @@ def _requests(count: int) -> str:
 
 
 def pending(session: Session) -> list[repository.Retired]:
-    """What was retired, and of which something may be left."""
+    """Everything that was retired and of which something may be left."""
     return repository.retired(session)
 
 

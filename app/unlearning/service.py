@@ -54,9 +54,9 @@ def check_held(session: Session, *, run_id: str) -> None:
 
 
 def was_any_run_cut_off(session: Session, *, dataset_id: str) -> bool:
-    """Whether a run on a dataset may have left what no root on record names: one that did not come to its end, and that
-    the sweep of rows may not have cleared up after yet. Its worker may have lived on, and written, after it was taken
-    away."""
+    """Return True if a run on a dataset may have left what no root on record names: one that did not come to its end,
+    and that the sweep of rows may not have cleared up after yet. Its worker may have lived on, and written, after it
+    was taken away."""
     return repository.is_any_cut_off(session, dataset_id=dataset_id, since=now(session) - _CLEARED_UP_WITHIN)
 
 
@@ -93,8 +93,8 @@ def finish(session: Session, *, run_id: str) -> None:
 
 
 def examine(session: Session, *, run_id: str, records: int, observed: Observed | None) -> tuple[str, ...]:
-    """What the audit of a run found: nothing if all is as it should be. `records`: rows that are not
-    null, as the root says that it read.
+    """The findings of a run's audit: none if all is as it should be. `records`: rows that are not null, as the root
+    says that it read.
 
     Raises `LeaseLost` if the run was taken away, `RunDiffersFromPlan` if it used other rows than are on record, or was
     not audited as its model is to be.
@@ -285,7 +285,7 @@ def _stop(session: Session, run: Run) -> None:
 
 
 def _can_do_without(session: Session, model: Model) -> bool:
-    """Whether the model stays as it was without the run from scratch that it has under way."""
+    """Return True if the model stays as it was without the run from scratch that it has under way."""
     live = catalogue_repository.live_version(session, model)
     if live is None:
         return True
@@ -326,7 +326,7 @@ def abandon(session: Session, run: Run, *, error_code: str) -> None:
 
 
 def _audit_lost(session: Session, run: Run) -> None:
-    """What cut an audit off says nothing about the model: the audit is made again, but not for ever."""
+    """Let the audit be made again, but not for ever: what cut one off says nothing about the model."""
     model = session.get_one(Model, run.model_id)
     session.flush()
     if repository.count_audits_lost(session, model) >= _PATIENCE:
@@ -347,8 +347,8 @@ def _end(session: Session, run: Run, *, status: str, error_code: str | None = No
 
 
 def _count_repeats(session: Session, run: Run) -> None:
-    """Of runs that come to nothing for the same reason, one after the other, keep the first, the last, and how many
-    there were between: what fails for ever would leave a row a minute."""
+    """Keep the first and the last of successive runs that come to nothing for the same reason, and how many there were
+    between: what fails for ever would leave a row a minute."""
     if run.kind == "audit" or run.error_code == AuditFailed.code:  # these say what was observed
         return
     before = repository.ended_before(session, run, limit=2)

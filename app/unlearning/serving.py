@@ -1,4 +1,4 @@
-"""Which version of a model may be served now: none that carries somebody past the deadline of their request."""
+"""The version of a model that may be served now: none that carries somebody past the deadline of their request."""
 
 import datetime
 from dataclasses import dataclass
@@ -18,9 +18,9 @@ _ASK_AGAIN_SECONDS = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Serving:
-    """Whether a version may be served, and until when without asking again. `certified`: everybody whose request was
-    accepted has been forgotten by it. `retry_after_seconds`: when to ask again about what may not be served
-    yet; `fresh_seconds`: how long a positive answer holds."""
+    """Permission to serve a version, and until when without asking again. `certified`: everybody whose request was
+    accepted has been forgotten by it. `retry_after_seconds`: when to ask again about what may not be served yet;
+    `fresh_seconds`: how long a positive answer holds."""
 
     model_id: str
     version: int | None

@@ -1,4 +1,4 @@
-"""Whose turn it is: which of the datasets that are due goes first."""
+"""The order of the datasets that are due: fair to tenants, deadlines first."""
 
 import datetime
 from collections.abc import Collection, Iterator, Mapping
@@ -29,7 +29,7 @@ class Due:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """What a tenant has had: runs under way, and when its last run began."""
+    """The share of a tenant so far: runs under way, and when its last run began."""
 
     running: int = 0
     last_began_at: datetime.datetime = _NEVER
