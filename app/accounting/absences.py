@@ -1,5 +1,5 @@
-"""What is signed about a request that held nothing. It is made when it is asked for, from what is on record, and so it
-is the same each time; nothing is written, so that storing a request takes as long for everybody."""
+"""The signed statement about a request that held nothing. It is made when it is asked for, from what is on record, and
+so it is the same each time; nothing is written, so that storing a request takes as long for everybody."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +19,8 @@ class Absence:
 
 
 def of(session: Session, keys: Keys, request: DeletionRequest, *, identity_rule: str) -> Absence | None:
-    """That nothing was held when the request was accepted, in the datasets it asked about; None of any other request.
+    """State that nothing was held when the request was accepted, in the datasets it asked about; None for any other
+    request.
 
     For callers who may know whether anything is held, and for no others. `identity_rule`: in words, when two
     identifiers are one person's; that of a tenant does not change once there is a request.

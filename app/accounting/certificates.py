@@ -97,7 +97,7 @@ class Evidences:
         self._releases: dict[tuple[str, int], list[tuple[str, Mechanism, Counter[int], int]]] = {}
 
     def of(self, erasure: Erasure) -> Evidence:
-        """What the guarantees about this erasure depend on; the old part of the history is left out.
+        """The evidence that the guarantees about this erasure depend on; the old part of the history is left out.
 
         Raises `PrivacyError` if the parts contradict each other.
         """
@@ -188,7 +188,7 @@ def statement_in(compact_jws: str) -> dict[str, Any]:
 
 
 def evidence_in(compact_jws: str) -> Evidence | None:
-    """What the numbers of a certificate of our own making follow from, not verified; None of an earlier format."""
+    """The evidence in a certificate of our own making, not verified; None for an earlier format."""
     document = statement_in(compact_jws)
     return Evidence.from_json(document["evidence"]) if document["format"] == statements.FORMAT else None
 

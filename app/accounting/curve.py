@@ -81,7 +81,7 @@ def segments(
 
 
 class _Releases:
-    """What was published of all models of a dataset, to whom it was exposed: read once."""
+    """The versions published of all models of a dataset, to whom they were exposed: read once."""
 
     def __init__(self, session: Session, model: Model) -> None:
         self._models = [
@@ -93,7 +93,8 @@ class _Releases:
             self._models.append((lost, mechanism, [(0, -1, steps) for steps in taken]))
 
     def to_forgotten(self, body: dict[str, Any], *, records: int, delta: float) -> Guarantee:
-        """Of a person whose `records` became null before this entry: as `certificates.Evidences` counts them."""
+        """The guarantee to a person whose `records` became null before this entry: as `certificates.Evidences` counts
+        them."""
         exposures = self._exposures(
             [[one for one in made if one[1] < body["revision"]] for _, _, made in self._models],
             records=records,
@@ -136,7 +137,7 @@ def _body(entry: LedgerEntry) -> dict[str, Any]:
 
 
 def _chain_before(session: Session, body: dict[str, Any]) -> Chain | None:
-    """Where the chain that an entry continues stood; None if it began one."""
+    """The chain that an entry continues, before it; None if it began one."""
     if body["kind"] != "unlearn":
         return None
     mechanism = Mechanism.from_json(body["mechanism"])

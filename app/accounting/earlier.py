@@ -25,7 +25,7 @@ from lethe.proof import wellformed
 
 FORMAT = "lethe-ledger/1"
 KIND = "upgraded"
-"""Of the link."""
+"""The kind of the link."""
 _MEDIA_TYPE = "lethe-ledger-upgrade+jws"
 
 Vouched = frozenset[tuple[str, int, str]]
@@ -69,7 +69,7 @@ def vouched_in(session: Session, public_keys: KeySet, *, tenant_id: str) -> Call
 
 
 def is_signed(link: LedgerLink, said: dict[str, Any], public_keys: KeySet) -> bool:
-    """Whether one of these keys signed at an upgrade that this link, which says so, comes where it does."""
+    """Return True if one of these keys signed at an upgrade that this link, which says so, comes where it does."""
     payload = signing.signed_payload(str(said.get("jws")), public_keys, kind=_MEDIA_TYPE)
     expected = _said(tenant_id=link.tenant_id, sequence=link.sequence, previous_hash=link.previous_hash)
     return payload == canonical(expected).encode()
@@ -81,7 +81,8 @@ def _said(*, tenant_id: str, sequence: int, previous_hash: str) -> dict[str, Any
 
 
 def _are_all_earlier(session: Session, tenant_id: str) -> bool:
-    """Whether there are entries, all of the earlier format: nothing was published since the upgrade, nor vouched."""
+    """Return True if there are entries, all of the earlier format: nothing was published since the upgrade, nor
+    vouched."""
     kinds = {wellformed.read(link.body)["kind"] for link in chains.rows_of(session, LEDGER, tenant_id=tenant_id)}
     formats = {ledger.format_of(entry) for entry in repository.entries_of_tenant(session, tenant_id=tenant_id)}
     return KIND not in kinds and formats == {FORMAT}

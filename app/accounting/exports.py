@@ -102,7 +102,7 @@ def verified(path: Path, public_keys: KeySet, *, kept: Checkpoint | None = None)
 
 
 class _Content:
-    """What an export holds."""
+    """The content of an export."""
 
     def __init__(self, tenant_id: str) -> None:
         self.tenant_id = tenant_id

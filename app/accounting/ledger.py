@@ -85,13 +85,14 @@ def link(session: Session, *, tenant_id: str, kind: str, **said: Any) -> LedgerL
 
 
 def format_of(entry: LedgerEntry) -> str | None:
-    """What an entry says it is."""
+    """The format that an entry states."""
     said = json.loads(entry.body)
     return said.get("format") if isinstance(said, dict) else None
 
 
 def goes_on(session: Session, *, model_id: str) -> bool:
-    """Whether a run can continue the model's present chain: entries of an earlier format have none that goes on."""
+    """Return True if a run can continue the model's present chain: entries of an earlier format have none that goes
+    on."""
     last = repository.last_entry(session, model_id=model_id)
     return last is None or format_of(last) == FORMAT
 
@@ -107,12 +108,12 @@ class History:
 
     @property
     def chain(self) -> Chain:
-        """Where the model stands at its live version."""
+        """The model's chain at its live version."""
         return accountant.replay(self.mechanism, self.runs, steps_before=self.steps_before)
 
 
 def history_of(session: Session, *, model_id: str, mechanism: Mechanism) -> History:
-    """What counts of a model's present chain; it takes as long however old the model is."""
+    """Read the part of a model's present chain that counts; it takes as long however old the model is."""
     read: list[repository.Ran] = []
 
     def newest_first() -> Iterator[tuple[int, accountant.Run]]:

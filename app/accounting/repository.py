@@ -79,8 +79,8 @@ def chain_began_at(session: Session, *, model_id: str) -> int | None:
 
 
 def releases_before(session: Session, *, model_id: str, revision: int) -> Counter[int]:
-    """How many versions of a model were published before dataset revision `revision`, by the steps of their runs, and
-    all that were lost: nobody knows to whom those were exposed."""
+    """Count the versions of a model that were published before dataset revision `revision`, by the steps of their runs,
+    and all that were lost: nobody knows to whom those were exposed."""
     query = sa.select(Run.steps_total, sa.func.count()).join(Version, Version.run_id == Run.id)
     query = query.where(Version.model_id == model_id, Version.revision < revision).group_by(Run.steps_total)
     found = Counter(session.get_one(Model, model_id).lost_releases)
@@ -111,13 +111,14 @@ def steps_until(session: Session, *, model_id: str, number: int) -> int:
 
 
 def count_exports(session: Session, *, model_id: str) -> dict[int, int]:
-    """How often the weights of each version of a model were handed out; of none is nothing said."""
+    """Number of times that the weights of each version of a model were handed out; versions that never were are left
+    out."""
     query = sa.select(Export.version, sa.func.count()).where(Export.model_id == model_id).group_by(Export.version)
     return {version: exports for version, exports in session.execute(query)}  # noqa: C416  rows are no pairs to mypy
 
 
 def times(session: Session, *, model_id: str, last: int) -> list[tuple[int, datetime.datetime, datetime.datetime]]:
-    """Of the `last` published runs of a model: steps, when it was claimed, when it was over."""
+    """The `last` published runs of a model: steps, when it was claimed, when it was over."""
     query = sa.select(Run.steps_total, Run.started_at, Run.finished_at).join(Version, Version.run_id == Run.id)
     query = query.where(Version.model_id == model_id).order_by(Version.number.desc()).limit(last)
     return [(steps, began, ended) for steps, began, ended in session.execute(query) if ended is not None]
@@ -174,7 +175,7 @@ def records_added_since(session: Session, *, dataset_id: str, revision: int) -> 
 
 
 def is_anything_added_since(session: Session, *, dataset_id: str, revision: int) -> bool:
-    """Whether rows came to a dataset after `revision`, or wait to be written into it."""
+    """Return True if rows came to a dataset after `revision`, or wait to be written into it."""
     later = sa.or_(Addition.revision.is_(None), Addition.revision > revision)
     query = sa.select(Addition.id).where(Addition.dataset_id == dataset_id, later)
     return session.scalars(query.limit(1)).first() is not None
@@ -236,7 +237,7 @@ def versions_of_tenant(session: Session, *, tenant_id: str) -> Iterator[Version]
 
 
 def ledger_lengths(session: Session, *, tenant_id: str) -> dict[str, int]:
-    """How many entries each model of a tenant has, of those that have any, ordered by model."""
+    """Number of entries of each model of a tenant, of those that have any, ordered by model."""
     query = sa.select(LedgerEntry.model_id, sa.func.max(LedgerEntry.sequence))
     query = query.join(Model, Model.id == LedgerEntry.model_id).where(Model.tenant_id == tenant_id)
     query = query.group_by(LedgerEntry.model_id).order_by(LedgerEntry.model_id)
@@ -268,7 +269,7 @@ def request(session: Session, request_id: str) -> DeletionRequest | None:
 
 
 def accepted_at(session: Session, *, request_id: str) -> datetime.datetime | None:
-    """When it was looked up what a request asks for."""
+    """Time at which it was looked up what a request asks for."""
     accepted = sa.select(RequestEvent.at).where(
         RequestEvent.request_id == request_id, RequestEvent.status == "accepted"
     )
@@ -284,12 +285,12 @@ def datasets_at(session: Session, *, at: datetime.datetime, among: list[str] | N
 
 
 def is_model_waited_for(session: Session, *, request_id: str) -> bool:
-    """Whether a model still has to forget what the request is about."""
+    """Return True if a model still has to forget what the request is about."""
     owed = sa.and_(RequestModel.request_id == request_id, RequestModel.status.in_(("pending", "running")))
     return session.scalars(sa.select(sa.exists().where(owed))).one()
 
 
 def is_live_since(session: Session, model: Model, *, revision: int) -> bool:
-    """Whether the live version of a model was made without what became null at `revision`."""
+    """Return True if the live version of a model was made without what became null at `revision`."""
     live = sa.and_(Version.model_id == model.id, Version.number == model.live_version, Version.revision >= revision)
     return session.scalars(sa.select(sa.exists().where(live))).one()

@@ -1,4 +1,4 @@
-"""What other published guarantees would need for the same request, on the same problem with the same noise.
+"""Other published guarantees, and what they would need for the same request, on the same problem with the same noise.
 
 Each is taken at its best: its own step size, its own reference process, a model that has converged, and no request
 before this one. What it assumes and this model does not fulfil is said, and then no number is.
@@ -201,7 +201,8 @@ def _stationary_std(mechanism: Mechanism) -> float:
 
 
 def _std(mechanism: Mechanism, *, step_size: float, rate: float) -> float:
-    """Of the noise of noisy steps once it has settled, sqrt(2 eta sigma^2 / (1 - c^2)), in the slowest direction."""
+    """Standard deviation of noisy steps once they have settled, sqrt(2 eta sigma^2 / (1 - c^2)), in the slowest
+    direction."""
     return mechanism.noise_scale * math.sqrt(2 * step_size / ((1 - rate) * (1 + rate)))
 
 

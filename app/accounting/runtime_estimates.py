@@ -1,4 +1,4 @@
-"""How long a model's runs take: measured on its own past runs, or not known."""
+"""Runtime estimates of a model's runs: measured on its own past runs, or not known."""
 
 import math
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ class RuntimeEstimate:
 
     @classmethod
     def through(cls, measured: Sequence[tuple[int, float]]) -> Self | None:
-        """Of pairs (steps, seconds); None if there is none.
+        """Fit pairs (steps, seconds); None if there is none.
 
         >>> Pace.through([(100, 3.0), (300, 5.0)])
         Pace(seconds_per_run=2.0, seconds_per_step=0.01, runs=2)
@@ -47,7 +47,7 @@ class RuntimeEstimate:
         return cls(seconds_per_run=per_run, seconds_per_step=per_step, runs=runs)
 
     def seconds(self, steps: int, *, runs: int = 1) -> float:
-        """What `steps` in so many runs would take here."""
+        """Seconds that `steps` in so many runs would take here."""
         return runs * self.seconds_per_run + steps * self.seconds_per_step
 
 
@@ -60,8 +60,8 @@ def of_model(session: Session, model: Model) -> RuntimeEstimate | None:
 
 
 def of_dataset(session: Session, dataset_id: str) -> RuntimeEstimate | None:
-    """Of the newest of its models that has one: what the next one's runs will be like, if it has as many parameters.
-    None before the first version of any."""
+    """The estimate of the newest of a dataset's models that has one, which holds for the runs of the next one if it has
+    as many parameters. None before the first version of any."""
     models = repository.models_of(session, dataset_id=dataset_id)
     for model in sorted(models, key=lambda one: one.created_at, reverse=True):
         if found := of_model(session, model):

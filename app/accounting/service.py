@@ -1,4 +1,4 @@
-"""Where a model stands, and what the next request will take."""
+"""The state of a model's guarantees, and what the next request will take."""
 
 from dataclasses import dataclass
 
@@ -38,7 +38,7 @@ def standing(session: Session, model: Model) -> Standing:
 
 
 def guarantees_of(session: Session, model: Model) -> list[Guarantee]:
-    """What holds for everybody at the live version. Raises `ModelNotLive`."""
+    """The guarantees of everybody at the live version. Raises `ModelNotLive`."""
     return standing(session, model).guarantees
 
 
@@ -62,7 +62,7 @@ def epsilon_without_steps(chain: Chain, *, records: int, delta: float) -> float:
 def releases_left(
     session: Session, model: Model, *, records: int, steps: int, epsilon: float, delta: float
 ) -> int | None:
-    """How many more versions of `model`, by runs of `steps`, fit the `adaptive` budget of a person who stays.
+    """Number of versions of `model`, by runs of `steps`, that still fit the `adaptive` budget of a person who stays.
 
     Of one whose `records` have fed every version of every model of the dataset. None: what is published exceeds it.
     """
@@ -75,7 +75,7 @@ def releases_left(
 
 
 def room(chain: Chain, *, epsilon: float, delta: float) -> int:
-    """How many more records can be forgotten together before learning again is no dearer; 0 if it is already."""
+    """Number of records that can still be forgotten together before learning again is no dearer; 0 if it is already."""
     fewer = chain.mechanism.learn_steps - 1
     if fewer == 0:
         return 0
@@ -87,8 +87,8 @@ def room(chain: Chain, *, epsilon: float, delta: float) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """What was signed about one request and one model, and what holds of the model's live version today. `signed`: none
-    of a certificate of an earlier format, which cannot be verified any more."""
+    """The statement that was signed about one request and one model, and the guarantees of the model's live version
+    today. `signed`: None for a certificate of an earlier format, which cannot be verified any more."""
 
     certificate: Certificate
     signed: list[Guarantee]
@@ -111,8 +111,8 @@ def statements_of(session: Session, *, request_id: str) -> list[Statement]:
 
 
 def joint_of(session: Session, *, request_id: str) -> Joint | None:
-    """What all models that carried the person of a request tell together, each as it was signed. None while one of them
-    still has to forget, and where none carried the person.
+    """The joint guarantee of the person of a request over all models that carried them, each as it was signed. None
+    while one of them still has to forget, and where none carried the person.
 
     A request that followed another has certificates of the models that still carried its rows when it came; what the
     others guarantee is as of today, which is no more than was signed for the other request; the same of models whose

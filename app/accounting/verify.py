@@ -27,8 +27,9 @@ from lethe.proof.mechanism import Mechanism
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What was verified: nothing is reported of a ledger that is not whole. `entries`: recomputed; `not_recomputed`:
-    those of an earlier format, for which the upgrade vouched. `hashes`: of each entry, by model and sequence."""
+    """The result of a verification: nothing is reported of a ledger that is not whole. `entries`: recomputed;
+    `not_recomputed`: those of an earlier format, for which the upgrade vouched. `hashes`: of each entry, by model and
+    sequence."""
 
     models: int
     entries: int
@@ -39,7 +40,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfTenant:
-    """What was verified of a tenant's ledger: its models, the chain over them and up to where it is signed, and how
+    """The result of verifying a tenant's ledger: its models, the chain over them and up to where it is signed, and how
     many certificates agree with it. `restored`: what it says of restores, each with the place of its link."""
 
     tenant_id: str
@@ -125,7 +126,7 @@ def verify_tenant(
 
 
 def require_kept(found: OfTenant, kept: Checkpoint, public_keys: KeySet) -> None:
-    """That a ledger which was verified goes on from a head that somebody kept.
+    """Require that a ledger which was verified goes on from a head that somebody kept.
 
     Raises `LedgerRestored` where it says that it was restored to before that head, `LedgerCorrupt` where it does not.
     """
@@ -153,7 +154,7 @@ def require_kept(found: OfTenant, kept: Checkpoint, public_keys: KeySet) -> None
 
 
 class _Linked:
-    """Which entries the chain over a tenant's models has named so far."""
+    """The entries that the chain over a tenant's models has named so far."""
 
     def __init__(self, tenant_id: str, hashes: dict[tuple[str, int], str], public_keys: KeySet) -> None:
         self._tenant_id = tenant_id
@@ -207,7 +208,7 @@ class _Linked:
 
 
 def _agreeing(certificates: Iterable[Certificate], hashes: dict[tuple[str, int], str], public_keys: KeySet) -> int:
-    """How many certificates name an entry, each of them as it is."""
+    """Number of certificates that name an entry, each of them as it is."""
     count = 0
     for certificate in certificates:
         payload = signed_payload(certificate.jws, public_keys)
