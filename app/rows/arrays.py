@@ -25,7 +25,7 @@ _TURNED_VALUES = 2**23  # of an array that is stored column by column, in memory
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declared:
-    """What a member of the file says it is, and where in it the numbers start."""
+    """The declaration of a member of the file, and where in it the numbers start."""
 
     member: zipfile.ZipInfo
     shape: tuple[int, ...]
@@ -45,7 +45,7 @@ class ShortReads(io.BufferedReader):
 
 
 def is_plain(member: zipfile.ZipInfo) -> bool:
-    """Whether the member is no link, is not encrypted, and can be unpacked piece by piece."""
+    """Return True if the member is no link, is not encrypted, and can be unpacked piece by piece."""
     linked = stat.S_ISLNK(member.external_attr >> 16)
     return (
         not linked and not member.flag_bits & 1 and member.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
@@ -53,7 +53,7 @@ def is_plain(member: zipfile.ZipInfo) -> bool:
 
 
 def declared(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Declared:
-    """What the header of the member says, once that fits the member's size."""
+    """Read the header of the member, which must fit the member's size."""
     with archive.open(member) as stream:
         header = io.BytesIO(stream.read(_HEADER))
     read_header = {

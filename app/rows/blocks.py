@@ -11,7 +11,7 @@ from app.rows.manifest import BLOCK_ROWS, Child, Shape
 from lethe.contract.problems import DatasetUnusable
 
 _SEALING_BYTES = 16 * 2**20
-"""Of blocks that wait to be sealed, unless a single one takes more."""
+"""Bytes of the blocks that wait to be sealed, unless a single one takes more."""
 
 Features = npt.NDArray[np.float32]  # (rows, columns)
 Labels = npt.NDArray[np.int32]  # (rows,)
@@ -35,11 +35,11 @@ class Block:
         return replace(self, features=self.features.copy(), labels=self.labels.copy())
 
     def count(self) -> int:
-        """How many of the rows are not null."""
+        """Number of rows that are not null."""
         return int(np.count_nonzero(self.features.any(axis=1)))
 
     def is_null(self, slots: Sequence[int]) -> bool:
-        """Whether those of the slots that are in this block are."""
+        """Return True if those of the slots that are in this block are null."""
         here = self.positions(slots)
         return not (self.features[here].any() or self.labels[here].any())
 

@@ -42,7 +42,7 @@ def recheck(session: Session, dataset: Dataset, error: DatasetDamaged | None) ->
 
 
 def is_in_records(dataset: Dataset) -> bool:
-    """Whether records of a dataset are damaged: whoever is not found in it may be held all the same."""
+    """Return True if records of a dataset are damaged: somebody who is not found in it may be held all the same."""
     return dataset.damage is not None and dataset.damage["kind"] == DamageKind.RECORD
 
 

@@ -153,7 +153,7 @@ class Labelled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schema:
-    """What every column means. Features come in the order of their names: a JSON object has no order of its own."""
+    """The meaning of every column. Features come in the order of their names: a JSON object has no order of its own."""
 
     features: tuple[Numeric | Categorical, ...]
     label: str

@@ -1,4 +1,4 @@
-"""What is wrong with rows, by place, in text that never repeats a value."""
+"""Faults of rows, by place, in text that never repeats a value."""
 
 from collections.abc import Callable, Sequence
 
@@ -11,7 +11,7 @@ MAX_FAULTS = 20
 
 
 class Faults:
-    """What is wrong with a batch, by place; `refuse` raises the first twenty, in the order of the rows."""
+    """The faults of a batch, by place; `refuse` raises the first twenty, in the order of the rows."""
 
     def __init__(self, error: type[InputInvalid], place: Callable[[int, str], str]) -> None:
         self._error = error

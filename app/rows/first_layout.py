@@ -33,7 +33,7 @@ _MANIFEST = ".manifest"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """Where rows of the first layout may be. `copies`: what a host kept of those in a bucket."""
+    """The places where rows of the first layout may be. `copies`: what a host kept of those in a bucket."""
 
     folder: Path
     bucket: ObjectStore | None

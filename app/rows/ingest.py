@@ -271,7 +271,7 @@ def _read_parquet(file: io.RawIOBase, schema: Schema, max_bytes: int) -> Iterato
 
 
 def _checked_metadata(stream: IO[bytes], schema: Schema, max_bytes: int) -> tuple[Any, Any]:
-    """What the file says of itself, and its columns, once that is so and fits the schema."""
+    """Read the file's metadata and columns, which must be what it says of itself and fit the schema."""
     with _damage_refused("parquet"):
         footer = pages.footer(stream)
         if footer is None:

@@ -1,4 +1,4 @@
-"""Which blocks the rows of a dataset are: a tree of small nodes, each named by the hash of its content.
+"""The manifest of a dataset's rows: their blocks in a tree of small nodes, each named by the hash of its content.
 
 A root names everything below it, and is all that the database keeps. Blocks have random names, so a root is a function
 of no row: nobody who knows the rows, or guesses them, can compute it. With each name goes how many rows below it are
@@ -33,7 +33,7 @@ _NODE = ".node"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """Of rows: how many there are, null ones too, and how long each is."""
+    """The shape of rows: how many there are, null ones too, and how long each is."""
 
     num_slots: int
     num_columns: int
@@ -44,7 +44,7 @@ class Shape:
 
     @property
     def height(self) -> int:
-        """How many levels of nodes there are below the root."""
+        """Number of levels of nodes below the root."""
         levels, reach = 0, FANOUT
         while reach < self.num_blocks:
             levels, reach = levels + 1, reach * FANOUT
@@ -103,7 +103,7 @@ class Manifest:
 
     @property
     def records(self) -> int:
-        """How many of the rows are not null."""
+        """Number of rows that are not null."""
         return _sum(self._top)
 
     def blocks(self, numbers: Collection[int] | None = None) -> Iterator[tuple[int, Child]]:

@@ -1,4 +1,4 @@
-"""What the pages of a parquet file unpack to, added up before Arrow gives memory to them.
+"""The unpacked size of a parquet file's pages, added up before Arrow gives memory to them.
 
 The footer of a parquet file tells sizes, and nothing holds it to them: Arrow gives each page the memory that the page's
 own header asks for. So the headers are read here first, by the format's definition (parquet.thrift, compact protocol),
@@ -29,7 +29,7 @@ Struct: TypeAlias = "dict[int, Value]"
 
 
 def footer(file: IO[bytes]) -> "Struct | None":
-    """What the footer says; None when it is encrypted. Raises `UploadTooLarge` when it is too long."""
+    """Read the footer; None when it is encrypted. Raises `UploadTooLarge` when it is too long."""
     if (size := file.seek(0, io.SEEK_END)) < _TAIL:
         raise EOFError
     file.seek(size - _TAIL)
@@ -46,7 +46,7 @@ def footer(file: IO[bytes]) -> "Struct | None":
 
 
 def unpacked_bytes(file: IO[bytes], footer: Struct, columns: Sequence[int]) -> int:
-    """What the pages of these columns unpack to, once they are what the footer says."""
+    """Add up what the pages of these columns unpack to, once they are what the footer says."""
     total = stored = rows = num_pages = 0
     size = file.seek(0, io.SEEK_END)
     for group in _list(footer[4]):
@@ -68,7 +68,7 @@ def unpacked_bytes(file: IO[bytes], footer: Struct, columns: Sequence[int]) -> i
 
 
 def _pages(file: IO[bytes], chunk: Struct) -> Iterator[int]:
-    """What each page of the chunk unpacks to."""
+    """The unpacked size of each page of the chunk."""
     start = _int(chunk, 9)
     if dictionary := chunk.get(11) and _int(chunk, 11):
         start = min(start, dictionary)

@@ -1,4 +1,4 @@
-"""Whose row is in which slot, and what shows that this is what was written.
+"""The records of a dataset, which say whose row is in which slot, and the check values that show what was written.
 
 Each record carries a check value: a keyed hash of its dataset, its slot and its person. One that does not match it is
 damage and not absence: whoever asks for its person finds nobody, and whoever erases its slot may erase somebody else.
@@ -24,7 +24,7 @@ from lethe.contract.sets import DamageKind
 _CHECK_BYTES = 8
 _AT_ONCE = 10_000
 _PORTION = 20_000
-"""How many records are verified at a time, by whoever goes round all of them."""
+"""Number of records that are verified at a time, where all of them are."""
 _ROUND = datetime.timedelta(hours=1)
 
 
@@ -38,7 +38,7 @@ class Verified:
 
 
 def check_value(key: bytes, slot: int, subject_ref: bytes | None) -> bytes:
-    """Of a record of the dataset whose key this is (`Keys.record_key`)."""
+    """Compute the check value of a record of the dataset whose key this is (`Keys.record_key`)."""
     content = f"{slot}".encode() if subject_ref is None else f"{slot} ".encode() + subject_ref
     return hashlib.blake2b(content, key=key, digest_size=_CHECK_BYTES, person=b"lethe.record").digest()
 
@@ -133,7 +133,7 @@ def give_checks(database: Database, key_of: Callable[[str], bytes]) -> None:
 
 
 def _miscounted(session: Session, dataset: Dataset) -> DatasetDamaged | None:
-    """What is wrong where a dataset has not as many records as it says: one that is gone matches no check value."""
+    """The damage where a dataset has not as many records as it says: one that is gone matches no check value."""
     if repository.count_rows(session, dataset_id=dataset.id) == dataset.num_rows:
         return None
     return DatasetDamaged.found(dataset.id, DamageKind.RECORD)

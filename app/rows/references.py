@@ -1,4 +1,4 @@
-"""Whose the rows of an upload are, slot by slot, until the database has it: flat in memory, however many there are."""
+"""The people of an upload, slot by slot, until the database has it: flat in memory, however many there are."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,7 +13,7 @@ from app.vault.spool import Spool
 Refs: TypeAlias = npt.NDArray[np.bytes_]  # (b,), empty for nobody
 
 REF_BYTES = 44
-"""Of a reference at most: what `Keys.subject_ref` makes has as many."""
+"""The most bytes of a reference: what `Keys.subject_ref` makes has as many."""
 TYPE = np.dtype(f"S{REF_BYTES}")
 _HELD = 4 * 2**20 // REF_BYTES
 """References that are in memory at once."""

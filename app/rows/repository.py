@@ -48,7 +48,7 @@ def stored(*which: sa.ColumnElement[bool]) -> sa.Select[int, bytes, bytes | None
 
 
 def set_check_values(session: Session, *, dataset_id: str, values: Mapping[int, bytes]) -> None:
-    """Of the records in these slots."""
+    """Set the check values of the records in these slots."""
     table: Any = Record.__table__
     mine = sa.and_(table.c.dataset_id == dataset_id, table.c.slot == sa.bindparam("of_slot"))
     if values:
@@ -80,7 +80,7 @@ def count_taken_slots(session: Session, *, dataset_id: str) -> int:
 
 
 def records_of_addition(session: Session, *, addition_id: str) -> list[StoredRecord]:
-    """Where its rows go, in their order."""
+    """The records of an addition, in their order."""
     return list(map(StoredRecord._make, session.execute(stored(Record.addition_id == addition_id))))
 
 
@@ -99,7 +99,7 @@ def destroyed_dataset_ids(session: Session) -> set[str]:
 
 
 def root(session: Session, rows_id: str) -> str | None:
-    """What is on record; None for rows that are not, or are needed no more."""
+    """The root that is on record; None for rows that are not, or are needed no more."""
     if dataset := session.get(Dataset, rows_id, populate_existing=True):
         return None if dataset.retired_at else dataset.digest
     addition = session.get(Addition, rows_id, populate_existing=True)
@@ -113,7 +113,7 @@ def sound_datasets(session: Session) -> dict[str, int]:
 
 
 def set_root(session: Session, rows_id: str, root: str) -> None:
-    """Of rows that were written anew, and are what they were: they are not damaged any more."""
+    """Record the root of rows that were written anew, and are what they were: they are not damaged any more."""
     dataset = dataset_of_rows(session, rows_id)
     assert dataset is not None
     if dataset.damage and dataset.damage["rows"] == rows_id and dataset.damage["kind"] != DamageKind.RECORD:
@@ -160,14 +160,14 @@ def count_subjects(session: Session, *, dataset_id: str) -> int:
 
 
 def count_shared_subjects(session: Session, one: str, other: str) -> int:
-    """How many people have rows in both datasets."""
+    """Number of people with rows in both datasets."""
     theirs = sa.select(Record.subject_ref).where(Record.dataset_id == other, Record.subject_ref.is_not(None))
     mine = sa.select(sa.func.count(sa.distinct(Record.subject_ref))).where(Record.dataset_id == one)
     return session.scalars(mine.where(Record.subject_ref.in_(theirs))).one()
 
 
 def count_subjects_among(session: Session, subject_refs: Collection[str], *, dataset_id: str) -> int:
-    """How many of these people have rows in a dataset."""
+    """Number of these people with rows in a dataset."""
     refs, count = list(subject_refs), 0
     for first in range(0, len(refs), _AT_ONCE):
         these = Record.subject_ref.in_(refs[first : first + _AT_ONCE])
@@ -197,6 +197,6 @@ def count_records_of(session: Session, *, dataset_id: str, subject_ref: str) -> 
 
 
 def is_any_run_on(session: Session, *, dataset_id: str) -> bool:
-    """Whether a run may be writing rows of the dataset."""
+    """Return True if a run may be writing rows of the dataset."""
     running = sa.exists().where(Run.dataset_id == dataset_id, Run.status == "running")
     return bool(session.scalar(sa.select(running)))

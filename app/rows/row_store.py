@@ -91,7 +91,7 @@ class RowStore:
             writer.root = self._manifests.write(rows_id, *writer.finish())
 
     def is_there(self, rows_id: str, root: str) -> bool:
-        """Whether there is a manifest of this root."""
+        """Return True if there is a manifest of this root."""
         try:
             self.shape(rows_id, root)
         except DatasetDamaged:
@@ -99,7 +99,7 @@ class RowStore:
         return True
 
     def stored(self) -> dict[str, datetime.datetime]:
-        """Of which datasets anything is there, and when the last of it was written."""
+        """The datasets of which anything is there, and when the last of it was written."""
         newest: dict[str, datetime.datetime] = {}
         for name, at in [*self._objects.names().items(), *self._sealed.names().items()]:
             rows_id = name.partition(".")[0]
@@ -110,7 +110,7 @@ class RowStore:
         return self._manifest(rows_id, root).shape
 
     def count(self, rows_id: str, root: str) -> int:
-        """How many of the rows are not null, as their root says."""
+        """Number of rows that are not null, as their root says."""
         return self._manifest(rows_id, root).records
 
     @contextmanager
@@ -170,7 +170,7 @@ class RowStore:
                 self._objects.delete(name)
 
     def is_settled(self, rows_id: str, root: str) -> bool:
-        """Whether no key is there of a block that the root does not name."""
+        """Return True if no key is there of a block that the root does not name."""
         return self._sealed.keys(rows_id) <= _named(rows_id, self._manifest(rows_id, root))
 
     def destroy_replaced(self, rows_id: str, *, before: str, after: str) -> None:

@@ -40,7 +40,7 @@ def stored(document: dict[str, Any]) -> Schema:
 
 
 def is_same(one: dict[str, Any] | None, other: dict[str, Any] | None) -> bool:
-    """Whether two stored schemas encode alike: they may differ in how many values may be missing."""
+    """Return True if two stored schemas encode alike: they may differ in how many values may be missing."""
     if one is None or other is None:
         return one is other
     return _bare(stored(one)) == _bare(stored(other))

@@ -25,7 +25,7 @@ from app.vault.spool import Spool
 Rows: TypeAlias = npt.NDArray[Any]  # (b,), of a structured type: a row with all that belongs to it
 
 PART_BYTES = 32 * 2**20
-"""Of a part on average, where as much comes as may."""
+"""Average size of a part, where as much comes as may."""
 HELD_BYTES = 64 * 2**20
 """Rows that are in memory before any go into the file."""
 _SEED_BITS, _POOL = 256, 8

@@ -1,4 +1,4 @@
-"""What an upload holds goes into the row store in a random order, but for the rows of people who asked to be forgotten.
+"""Uploads: their rows go into the row store in a random order, but for those of people who asked to be forgotten.
 
 Nothing is sealed before the file was read to its end and every row of it has been let pass.
 """
@@ -41,7 +41,8 @@ class Upload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suppressed:
-    """Whose rows are not taken in. `among`: those of some people; `skip`: leave their rows out, do not refuse all."""
+    """The people whose rows are not taken in. `among`: those of some people; `skip`: leave their rows out, do not
+    refuse all."""
 
     among: Callable[[Collection[str]], set[str]]
     skip: bool
@@ -49,7 +50,8 @@ class Suppressed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """What was written: whose the row in each slot is, how many are of each class; `num_suppressed` were left out."""
+    """The rows that were written: whose the row in each slot is, how many are of each class; `num_suppressed` were left
+    out."""
 
     subject_refs: References
     class_counts: npt.NDArray[np.int64]
@@ -135,6 +137,6 @@ def _read(upload: Upload) -> Iterator[Batch]:
 
 
 def _kept(references: Sequence[str | None], suppressed: Suppressed) -> npt.NDArray[np.bool_]:
-    """Which rows are of nobody who is suppressed."""
+    """Mark the rows of nobody who is suppressed."""
     out = suppressed.among({reference for reference in references if reference is not None})
     return np.array([reference not in out for reference in references], dtype=np.bool_)

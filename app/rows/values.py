@@ -26,12 +26,12 @@ _NAME = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]+")  # what every database and
 
 
 def is_name(value: object) -> bool:
-    """Whether this is a non-empty string of at most 500 characters, without control characters and lone surrogates."""
+    """Return True for a non-empty string of at most 500 characters, without control characters and lone surrogates."""
     return isinstance(value, str) and len(value) <= LONGEST_NAME and _NAME.fullmatch(value) is not None
 
 
 def is_subject(value: object) -> bool:
-    """Whether this can name a person: no rule for subject ids makes nothing of it."""
+    """Return True if this can name a person: no rule for subject ids makes nothing of it."""
     return is_name(value) and not str(value).isspace()
 
 
