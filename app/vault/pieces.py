@@ -1,4 +1,4 @@
-"""What callers write of their own, at rest: each piece sealed under a key of its own that can be destroyed.
+"""Callers' own text at rest: each piece sealed under a key of its own that can be destroyed.
 
 A piece is sealed (AES-256-GCM) and goes into the database, its write-ahead log, replicas and backups, where nothing
 can be taken back. Its key, wrapped by the key-encryption key, is a line of a page: a file of `LINES` lines of one
@@ -130,7 +130,7 @@ class Vault:
         sync_folder(self._folder)
 
     def empty(self) -> bool:
-        """Whether there is no page, so that no key-encryption key is needed yet."""
+        """Return True if there is no page, so that no key-encryption key is needed yet."""
         return not any(self._folder.glob(f"*{_PAGE}"))
 
     def rewrap(self) -> None:

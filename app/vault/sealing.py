@@ -60,7 +60,7 @@ class Sealed:
         return self._key_path(name).exists()
 
     def is_key_damaged(self, name: str) -> bool:
-        """Whether it is the key for which something does not open."""
+        """Return True if something does not open for its key."""
         try:
             self._key(name)
         except ValueError:
@@ -89,7 +89,7 @@ class Sealed:
             self._objects.delete(name + _SEALED)
 
     def keys(self, group: str) -> set[str]:
-        """What of a group has a key, and so can be opened."""
+        """The names in a group that have a key, and so can be opened."""
         return {path.name.removesuffix(_WRAPPED) for path in self._key_paths(f"{group}.*")}
 
     def names(self, group: str | None = None) -> dict[str, datetime.datetime]:
@@ -102,7 +102,7 @@ class Sealed:
         return found
 
     def empty(self) -> bool:
-        """Whether there is no key, so that no key-encryption key is needed yet."""
+        """Return True if there is no key, so that no key-encryption key is needed yet."""
         return not any(self._key_paths("[!.]*"))
 
     def rewrap(self) -> None:

@@ -1,4 +1,4 @@
-"""Where the service keeps bytes: named objects, in a folder or in a bucket.
+"""The service's store of bytes: named objects, in a folder or in a bucket.
 
 What a name has before its first '.' is its group: a version of a model, a dataset.
 
