@@ -34,7 +34,7 @@ class Staged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """What a worker is to do with a batch: write it into `slots` (None: that has been done), then destroy it."""
+    """A worker's task with a batch: write it into `slots` (None: that has been done), then destroy it."""
 
     addition_id: str
     root: str

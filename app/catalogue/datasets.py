@@ -98,8 +98,8 @@ def require_kept(dataset: Dataset) -> None:
 
 
 def roots(session: Session, dataset_id: str) -> list[tuple[str, str]]:
-    """Of the dataset's rows, and of those that wait to be added, by their ids. Raises `DatasetBusy` while a run may
-    write them, and destroy what they were."""
+    """The roots of the dataset's rows, and of those that wait to be added, by their ids. Raises `DatasetBusy` while a
+    run may write them, and destroy what they were."""
     dataset = get(session, dataset_id)
     if rows_repository.is_any_run_on(session, dataset_id=dataset_id):
         raise DatasetBusy("A run is at work on this dataset; check again when it has ended.")

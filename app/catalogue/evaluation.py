@@ -45,8 +45,8 @@ class Comparison:
 
 
 def of_model(session: Session, *, dataset: Dataset, evaluated_on: Dataset, may_know: bool) -> list[Comparison]:
-    """What must be compared before a model learns from one dataset and is measured on the other. Another answer later
-    says that rows came or went.
+    """The comparisons that must be made before a model learns from one dataset and is measured on the other. Another
+    answer later says that rows came or went.
 
     Raises `EvaluationOverlaps` where somebody is in both. `may_know`: the caller may learn who is in the data.
     """
@@ -60,8 +60,8 @@ def of_model(session: Session, *, dataset: Dataset, evaluated_on: Dataset, may_k
 def of_addition(
     session: Session, *, dataset: Dataset, rows: Part, subject_refs: Iterable[str | None], may_know: bool
 ) -> list[Comparison]:
-    """What must be compared before rows come to a dataset: with each dataset that its models are measured on, and each
-    that is learned from by models that are measured on it. Raises as `of_model`."""
+    """The comparisons that must be made before rows come to a dataset: with each dataset that its models are measured
+    on, and each that is learned from by models that are measured on it. Raises as `of_model`."""
     newcomers = {ref for ref in subject_refs if ref is not None}
     found = []
     for other in repository.datasets_apart_from(session, dataset_id=dataset.id):
@@ -108,7 +108,7 @@ def _overlaps(shared: int, what: str, *, may_know: bool) -> EvaluationOverlaps:
 
 
 def _hashes(store: RowStore, parts: Sequence[Part], key: bytes) -> npt.NDArray[Any]:
-    """Of the features of every row that is not null  # (n,)"""
+    """Hash the features of every row that is not null  # (n,)"""
     blocks = (block for part in parts for block in store.read(part.rows_id, part.root))
     rows = (row for block in blocks for row in block.features if row.any())
     return np.array([hashlib.blake2b(row.tobytes(), key=key, digest_size=16).digest() for row in rows], dtype="S16")

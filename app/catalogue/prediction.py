@@ -1,4 +1,4 @@
-"""What a model says about a row: probabilities from weights, in numpy, so that the gateway predicts without torch."""
+"""Predictions of a model about a row: probabilities from weights, in numpy, so that the gateway needs no torch."""
 
 from typing import Any
 
