@@ -1,1 +1,1 @@
-"""Who may do what, and the same answer to a question asked twice."""
+"""Access: the permissions of callers, and the same answer to a question asked twice."""

@@ -1,4 +1,5 @@
-"""Who calls: known for a second, and the use of their keys noted every minute, so that few calls ask the database."""
+"""The callers of a process: known for a second, and the use of their keys noted every minute, so that few calls ask the
+database."""
 
 import datetime
 import time
@@ -23,7 +24,7 @@ _WRITTEN_EVERY_SECONDS = 20.0
 
 
 class Callers:
-    """Whose keys they are; the database is asked about each once in `_BELIEVED_SECONDS`, not at every call.
+    """The callers behind keys; the database is asked about each once in `_BELIEVED_SECONDS`, not at every call.
 
     `used` is told of each key that the database is asked about.
     """
@@ -41,14 +42,15 @@ class Callers:
         return caller if time.monotonic() < until and changes == access.changes() else None
 
     def last_known(self, key: str | None) -> Caller | None:
-        """Who it was when the database was asked last, unless this process has changed what keys open since."""
+        """The caller when the database was asked last, unless this process has changed what keys open since."""
         if not key or (found := self._known.get(access.hash_of(key))) is None:
             return None
         _, changes, caller = found
         return caller if changes == access.changes() else None
 
     def has_known(self, key: str) -> bool:
-        """Whether it was in force when it last came: then it is asked about, whoever else calls from its address."""
+        """Return True if the key was in force when it last came: then it is asked about, no matter who else calls from
+        its address."""
         return access.hash_of(key) in self._known
 
     def authenticate(self, key: str | None) -> Caller:
@@ -72,7 +74,7 @@ class Callers:
 
 
 class LastUses:
-    """When keys were last used, to the minute: noted while they are, written by a thread of its own, many at once."""
+    """The last uses of keys, to the minute: noted while they are, written by a thread of its own, many at once."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -86,7 +88,7 @@ class LastUses:
             self._noted.add(key.id)
 
     def write(self) -> None:
-        """What was noted goes to the database; while that cannot be reached, or has another schema, it is kept."""
+        """Write what was noted to the database; while that cannot be reached, or has another schema, it is kept."""
         noted, self._noted = self._noted, set()
         if not noted:
             return

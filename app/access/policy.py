@@ -1,4 +1,4 @@
-"""How a tenant's policy bounds the targets of its models."""
+"""The bounds that a tenant's policy sets to the targets of its models."""
 
 from lethe.contract.policy import Policy
 from lethe.proof import target

@@ -1,4 +1,4 @@
-"""How many calls a key makes in a minute of the clock, and how often an address comes with a wrong one.
+"""Rate limits: the calls that a key makes in a minute of the clock, and the wrong keys that come from an address.
 
 Every gateway counts for itself, which costs microseconds, and where there is a Redis a thread tells it what was counted
 and hears what the other gateways did, twice a second: no call ever waits for Redis, and while that is away each gateway
@@ -25,7 +25,7 @@ _MOST_ADDRESSES = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """What is left of a minute: a key may make `remaining` of its `quota` calls in the next `seconds`."""
+    """The rest of a minute: a key may make `remaining` of its `quota` calls in the next `seconds`."""
 
     quota: int
     remaining: int
@@ -34,8 +34,8 @@ class Window:
 
 @dataclass(slots=True)
 class _Minute:
-    """What was counted in one minute. The event loop counts `here` and the thread keeps the others, each by operations
-    that nothing can come between: no call waits for a lock that a waiting thread holds."""
+    """The counts of one minute. The event loop counts `here` and the thread keeps the others, each by operations that
+    nothing can come between: no call waits for a lock that a waiting thread holds."""
 
     number: int
     here: dict[str, int] = field(default_factory=dict)
@@ -75,7 +75,7 @@ class Rates:
         return Window(quota=quota, remaining=remaining, seconds=_seconds_left())
 
     def admit(self, address: str) -> None:
-        """Whether a key that is not known may be tried from `address`. Raises `RateLimited`."""
+        """Require that a key that is not known may be tried from `address`. Raises `RateLimited`."""
         failed = self._this_minute().failed
         if self._most_failed and failed.get(_place(failed, address), 0) >= self._most_failed:
             raise _limited("Too many calls with wrong keys came from this address.")
@@ -126,7 +126,7 @@ def _tell(client: redis.Redis, minute: _Minute) -> bool:
 
 
 def _place(failed: dict[str, int], address: str) -> str:
-    """What an address is counted as: who has one of IPv6 has 2^64 of them."""
+    """The network that an address is counted as: a holder of one of IPv6 has 2^64 of them."""
     if ":" in address:
         with contextlib.suppress(ValueError):
             address = str(ipaddress.ip_network((address, 64), strict=False))

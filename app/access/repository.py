@@ -17,13 +17,14 @@ def tenant_named(session: Session, name: str) -> Tenant | None:
 
 
 def is_business(session: Session, business_id: str, *, besides: str | None) -> bool:
-    """Whether a tenant, `besides` this one, has that id in the network of the Data Rights Protocol."""
+    """Return True if a tenant, `besides` this one, has that id in the network of the Data Rights Protocol."""
     query = sa.select(Tenant.id).where(Tenant.policy["drp_business_id"].as_string() == business_id)
     return any(found != besides for found in session.scalars(query))
 
 
 def knows_anybody(session: Session) -> bool:
-    """Whether the session's tenant has datasets or requests: references to people, by its rule for subject ids."""
+    """Return True if the session's tenant has datasets or requests: references to people, by its rule for subject
+    ids."""
     first = [sa.select(table.id).limit(1) for table in (Dataset, DeletionRequest)]
     return any(session.scalars(query).first() is not None for query in first)
 
@@ -75,7 +76,7 @@ _ANSWERS = sa.select(*IdempotentAnswer.__table__.columns).where(
 
 
 def answers(session: Session, names: Sequence[str]) -> dict[str, Any]:
-    """What was answered to the calls of these names: rows of `IdempotentAnswer`, by name."""
+    """The answers to the calls of these names: rows of `IdempotentAnswer`, by name."""
     return {row.name: row for row in session.connection().execute(_ANSWERS, {"names": names})}
 
 

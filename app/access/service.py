@@ -28,7 +28,7 @@ from lethe.contract.sets import Scope
 DEFAULT_TENANT = "ten_default"
 """The tenant that every installation has."""
 _changes = 0
-"""How often this process has changed what keys open."""
+"""Number of times that this process has changed what keys open."""
 
 
 _REQUESTS = frozenset({Scope.REQUESTS_READ, Scope.REQUESTS_WRITE})
@@ -38,7 +38,7 @@ _OF_ALL = frozenset({Scope.ADMIN, Scope.AGENT, Scope.OPERATOR})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Whose key a call came with."""
+    """The caller behind a key."""
 
     key_id: str
     tenant_id: str
@@ -50,7 +50,7 @@ class Caller:
 
     @property
     def maker(self) -> str:
-        """What remembers whose requests are whose, over all rotations of a key."""
+        """The origin of requests, which stays the same over all rotations of a key."""
         return self.line_id or self.key_id
 
     @property
@@ -64,7 +64,7 @@ class Caller:
 
     @property
     def discreet(self) -> bool:
-        """Whether the caller may not learn if anything is held about a person."""
+        """Return True if the caller may not learn whether anything is held about a person."""
         return not self.has(Scope.ACCOUNTING_READ)
 
     def has(self, scope: Scope) -> bool:
@@ -84,7 +84,7 @@ def new_key() -> str:
 
 
 def hash_of(key: str) -> str:
-    """What is stored of a key: 256 random bits need no slow hash."""
+    """Hash a key for storage: 256 random bits need no slow hash."""
     return hashlib.sha256(key.encode()).hexdigest()
 
 
@@ -246,17 +246,18 @@ def rule_changed() -> SubjectRuleFixed:
 
 
 def policies(session: Session) -> dict[str, Policy]:
-    """Of every tenant, by its id."""
+    """The policy of every tenant, by its id."""
     return {tenant.id: Policy.model_validate(tenant.policy) for tenant in repository.every_tenant(session)}
 
 
 def changes() -> int:
-    """How often this process has changed what keys open: whatever was believed before is asked again."""
+    """Number of times that this process has changed what keys open: what was believed before a change is asked
+    again."""
     return _changes
 
 
 def will_change(session: Session) -> None:
-    """When `session` has been committed, what was believed of keys is asked again."""
+    """Ask again what was believed of keys, once `session` has been committed."""
 
     def count(_session: Session) -> None:
         global _changes

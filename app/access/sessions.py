@@ -19,7 +19,7 @@ from app.db.tables import ApiKey, DashboardSession
 from lethe.contract.problems import Unauthenticated
 
 _SEEN_EVERY = datetime.timedelta(minutes=1)
-"""How often it is noted that a session is used."""
+"""Interval at which it is noted that a session is used."""
 
 
 def new_token() -> str:
@@ -28,7 +28,8 @@ def new_token() -> str:
 
 
 def form_token(token: str) -> str:
-    """What the pages of a session put into their forms: it follows from the token, and the token not from it."""
+    """The token that the pages of a session put into their forms: it follows from the session's token, and not the
+    other way round."""
     return hashlib.sha256(f"lethe dashboard form {token}".encode()).hexdigest()
 
 
@@ -45,7 +46,7 @@ def open_session(session: Session, *, token: str, caller: Caller, settings: Sett
 
 
 def caller_of(session: Session, token: str | None, *, settings: Settings) -> tuple[Caller, bool]:
-    """Whose session it is, and whether it should be noted (`seen`) that it is used. Raises `Unauthenticated`."""
+    """The caller of a session, and True if it should be noted (`seen`) that it is used. Raises `Unauthenticated`."""
     found = repository.dashboard_session(session, _hash_of(token)) if token else None
     at = now(session)
     if found is None or found.expires_at <= at or found.seen_at <= at - _patience(settings):

@@ -1,4 +1,4 @@
-"""When two subject ids are one person: the rule of a tenant, by which every id is brought to one form at the door.
+"""Equality of subject ids: the rule of a tenant, by which every id is brought to one form at the door.
 
 Rows, requests, lists and look-ups go through the same rule, so that "é" in its two forms, or a blank at the end, is not
 somebody else whose request completes with nothing erased.
@@ -20,7 +20,7 @@ IN_WORDS: dict[SubjectRule, str] = {
     "last @ in whatever case",
     "email": "email: the same text in Unicode's NFC, without white space around it; with an @ in it, in whatever case",
 }
-"""What must be the same in two ids of one person, as certificates and statements say it."""
+"""The properties that two ids of one person share, as certificates and statements say it."""
 
 
 def normal(subject_id: str, rule: SubjectRule) -> str:

@@ -16,7 +16,8 @@ from lethe.contract.problems import FieldError, InputInvalid, SubjectRuleFixed, 
 from lethe.contract.sets import Scope
 
 OPERATOR = "operator"
-"""Who acts in the log of a tenant that is being made: whose key it was stands in the log of the operator's tenant."""
+"""The actor in the log of a tenant that is being made; the key that made it stands in the log of the operator's
+tenant."""
 
 
 def create(session: Session, *, name: str, policy: Policy, admin_key: str) -> Tenant:
