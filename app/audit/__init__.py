@@ -1,1 +1,1 @@
-"""Who did what: one hash-chained log per tenant, with checkpoints that the installation signs."""
+"""The audit log: one hash-chained log of deeds per tenant, with checkpoints that the installation signs."""

@@ -16,7 +16,7 @@ from app.errors import AuditCorrupt
 from lethe.contract.problems import LedgerCorrupt
 
 GENESIS = "0" * 64
-"""What the first row of a chain hashes as its predecessor."""
+"""The predecessor that the first row of a chain hashes."""
 _HASHED = ("tenant_id", "sequence", "at", "actor", "action", "object_id", "detail")
 
 

@@ -78,7 +78,7 @@ def sign(keys: Keys, head: Head, *, at: datetime.datetime) -> Checkpoint:
 
 
 def statement(row: Checkpoint) -> dict[str, Any]:
-    """What is signed of a checkpoint."""
+    """The statement that is signed of a checkpoint."""
     return {
         "format": _chain_of(row).format,
         "tenant_id": row.tenant_id,
@@ -118,7 +118,7 @@ def kept(text: str, chain: Chain) -> Checkpoint:
 
 
 def is_signed(row: Checkpoint, public_keys: KeySet) -> bool:
-    """Whether one of these keys signed exactly this checkpoint, as one of its chain."""
+    """Return True if one of these keys signed exactly this checkpoint, as one of its chain."""
     payload = signing.signed_payload(row.jws, public_keys, kind=_chain_of(row).media_type)
     try:
         return payload is not None and wellformed.read(payload) == statement(row)

@@ -79,7 +79,7 @@ def last_checkpoint(session: Session) -> Checkpoint | None:
 
 
 def heads(session: Session, chain: Chain) -> list[tuple[str, int, int]]:
-    """Of each tenant whose chain has begun, the sequence of its last row and of its last checkpoint (or 0)."""
+    """The tenants whose chain has begun, with the sequence of its last row and of its last checkpoint (or 0)."""
     table = chain.table
     head = sa.select(sa.func.max(table.sequence)).where(table.tenant_id == Tenant.id).scalar_subquery()
     of_chain = sa.and_(Checkpoint.tenant_id == Tenant.id, Checkpoint.log == chain.name)

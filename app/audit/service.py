@@ -14,12 +14,12 @@ from app.db.tables import AuditEntry
 
 __all__ = ["GENESIS", "SERVICE", "Deed", "entry_hash", "record", "record_all"]
 SERVICE = "lethe"
-"""Who acts where nobody asked: the service itself, on its schedule."""
+"""The actor where nobody asked: the service itself, on its schedule."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deed:
-    """What somebody did. `action`: `thing.verb`; `detail`: ids, numbers and closed words only, nothing of a person."""
+    """A deed of somebody. `action`: `thing.verb`; `detail`: ids, numbers and closed words only, nothing of a person."""
 
     tenant_id: str
     actor: str

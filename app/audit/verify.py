@@ -13,7 +13,7 @@ from app.db.tables import Checkpoint
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
-    """What was verified of a chain: its rows, its checkpoints, and up to which row they vouch for it."""
+    """The result of verifying a chain: its rows, its checkpoints, and up to which row they vouch for it."""
 
     entries: int
     checkpoints: int
