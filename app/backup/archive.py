@@ -32,7 +32,7 @@ _HEAD = struct.Struct(">HQ")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tally:
-    """Of what was written of one thing, such as one table: its pieces, their bytes, and their SHA-256."""
+    """The tally of one thing that was written, such as one table: its pieces, their bytes, and their SHA-256."""
 
     pieces: int
     bytes: int
@@ -78,7 +78,7 @@ class Writer:
         self._sealing.write(content)
 
     def tallies(self) -> dict[str, Any]:
-        """Of all things so far."""
+        """The tallies of all things so far."""
         return self._tallies.as_json()
 
     def close(self) -> None:
@@ -101,7 +101,7 @@ class Reader:
             self._tallies.count(piece.thing, piece.content)
 
     def tallies(self) -> dict[str, Any]:
-        """Of all things that were read and dealt with so far."""
+        """The tallies of all things that were read and dealt with so far."""
         return self._tallies.as_json()
 
 

@@ -1,4 +1,4 @@
-"""Whether tombstones are at least as new as a backup: an archive says where they stood when it was made.
+"""The check that tombstones are at least as new as a backup: an archive says where they stood when it was made.
 
 Tombstones that end before that were copied before the backup: whoever asked to be forgotten after it cannot be in them.
 """
@@ -18,9 +18,9 @@ from app.installations import Installation
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """Where the tombstones stood: so many `lines` of the `file`, the last with this `hash`, of the time `ended_at`; and
-    the last event of the archive's own database that tombstones tell of, `number`, which is the request `of`'s. Hosts
-    may have files of their own, and one that was lost is written anew: those are told by the event."""
+    """The position of the tombstones: so many `lines` of the `file`, the last with this `hash`, of the time `ended_at`;
+    and the last event of the archive's own database that tombstones tell of, `number`, which is the request `of`'s.
+    Hosts may have files of their own, and one that was lost is written anew: those are told by the event."""
 
     file: str | None
     lines: int
@@ -38,7 +38,7 @@ class Standing:
 
 
 def standing(session: Session, installation: Installation) -> Standing:
-    """Where the tombstones stand, with all that `session` sees. Raises `TombstonesDamaged`, `BackupRefused`."""
+    """The position of the tombstones, with all that `session` sees. Raises `TombstonesDamaged`, `BackupRefused`."""
     number, of = repository.last_telling_event(session) or (0, None)
     try:
         with contextlib.suppress(DatabasePutBack):  # then a backup of the database as it is, is the way out
@@ -86,7 +86,8 @@ def _should_have(stood: Standing) -> str:
 
 
 def _tells(first: Line, line: Line, extent: Extent, stood: Standing, *, made_at: datetime.datetime) -> bool:
-    """Whether a file that begins with `first` reaches to where the tombstones stood, as this line of it shows."""
+    """Return True if a file that begins with `first` reaches to where the tombstones stood, as this line of it
+    shows."""
     if first.file is not None and first.file == stood.file:
         was_dropped = line.kind == "dropped" and line.count is not None and line.count > stood.lines
         return was_dropped or (extent.lines, extent.hash) == (stood.lines, stood.hash)

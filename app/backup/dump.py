@@ -16,7 +16,7 @@ from app.db.tables import Moment, Table
 from app.errors import BackupDamaged
 
 _LINES = 2000
-"""Of a piece, at most."""
+"""Lines of a piece, at most."""
 
 
 def _stored(table: sa.Table) -> sa.Table:

@@ -21,13 +21,13 @@ from app.errors import TombstonesDamaged
 from app.vault.files import created, locked, replace
 
 GENESIS = "0" * 64
-"""What the first line hashes as its predecessor."""
+"""The predecessor that the first line hashes."""
 _TAIL = 2**16
 _END = re.compile(rb',"hash":"([0-9a-f]{64})"\}\Z')
 
 
 class Fingerprints(Protocol):
-    """What makes keyed hashes, such as the keys of an installation."""
+    """A maker of keyed hashes, such as the keys of an installation."""
 
     def fingerprint(self, *parts: bytes) -> str: ...
 
@@ -45,7 +45,7 @@ class Release:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signed:
-    """What the installation signed about the head of a tenant's chain, as the database has it."""
+    """The installation's signature about the head of a tenant's chain, as the database has it."""
 
     number: int
     log: str
@@ -139,7 +139,7 @@ class Journal:
         return ((_parsed(self.path, written), extent) for written, extent in self._walk(NOTHING))
 
     def extent(self, *, since: Extent = NOTHING) -> Extent:
-        """How far the file reaches: every line of it, or every one after `since`, is what was written, where it was."""
+        """Measure the file: every line of it, or every one after `since`, is what was written, where it was."""
         reached = since
         for _, extent in self._walk(since):
             reached = extent
@@ -236,7 +236,8 @@ class Journal:
                 yield written[:-1], Extent(lines=lines, bytes=offset, hash=previous)
 
     def _require_torn(self, written: bytes, *, what: str) -> None:
-        """That what does not end as a line does was cut short: one that is whole was, and its end was changed."""
+        """Require that what does not end as a line does was cut short: one that is whole was, and its end was
+        changed."""
         if self._hash_of(written[:-1]) is not None:
             raise _damaged(self.path, what)
 
@@ -285,7 +286,8 @@ def with_heads(found: dict[tuple[str, str], Signed], line: Line) -> dict[tuple[s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Gone:
-    """What is to be dropped, from the first line on: how far it reaches, and its `last` line that tells of anything."""
+    """The lines that are to be dropped, from the first on: how far they reach, and the `last` of them that tells of
+    anything."""
 
     at: datetime.datetime
     extent: Extent = NOTHING
@@ -311,7 +313,7 @@ class _Gone:
         return dataclasses.replace(self, last=line, extent=extent, heads=with_heads(self.heads, line))
 
     def line(self, last: Line) -> Line:
-        """What says so in its place."""
+        """The line that stands in their place and says so."""
         return Line(
             kind="dropped",
             number=last.number,

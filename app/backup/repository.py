@@ -107,7 +107,7 @@ def rows_of_retired(session: Session) -> set[str]:
 
 
 def newest_checkpoints(session: Session) -> list[Checkpoint]:
-    """What was signed last about each chain of each tenant, in the order in which it was signed."""
+    """The newest checkpoint of each chain of each tenant, in the order in which they were signed."""
     newest = sa.select(sa.func.max(Checkpoint.number)).group_by(Checkpoint.tenant_id, Checkpoint.log)
     return list(session.scalars(sa.select(Checkpoint).where(Checkpoint.number.in_(newest)).order_by(Checkpoint.number)))
 
@@ -141,7 +141,7 @@ def retired_until(session: Session, checkpoint: Checkpoint, *, is_first: bool) -
 
 
 def last_unknown(session: Session) -> datetime.datetime | None:
-    """When the last of the requests was made of which it is not known any more whom they were about."""
+    """Time of the last request of which it is not known any more whom it was about."""
     query = sa.select(sa.func.max(DeletionRequest.created_at)).where(DeletionRequest.subject_ref == NOBODY)
     return session.scalar(query)
 
@@ -172,7 +172,7 @@ def datasets(session: Session) -> list[Dataset]:
 
 
 def claimed_positions(session: Session, rows_id: str) -> list[int]:
-    """Which rows of a dataset, or of a batch, are claimed for erasure."""
+    """The rows of a dataset, or of a batch, that are claimed for erasure."""
     if session.get(Dataset, rows_id) is not None:
         claimed = sa.select(Record.slot).where(Record.dataset_id == rows_id, Record.erasure_id.is_not(None))
         return list(session.scalars(claimed.order_by(Record.slot)))
@@ -187,7 +187,7 @@ def ended_requests(session: Session, request_ids: Collection[str]) -> set[str]:
 
 
 def end_sessions(session: Session) -> None:
-    """Of the dashboard: some were over by the time of the restore."""
+    """End the sessions of the dashboard: some were over by the time of the restore."""
     session.execute(sa.delete(DashboardSession))
 
 

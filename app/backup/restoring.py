@@ -54,7 +54,7 @@ _AT_ONCE = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class About:
-    """What an archive says of itself."""
+    """The archive's statement about itself."""
 
     id: str
     created_at: datetime.datetime
@@ -65,8 +65,8 @@ class About:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restored:
-    """What was restored: how many requests were made again, how many brought to where they stood; the models that are
-    to learn again; whether there were tombstones."""
+    """The result of a restore: how many requests were made again, how many brought to where they stood; the models that
+    are to learn again. `remembered`: there were tombstones."""
 
     about: About
     requests: Again
@@ -162,7 +162,7 @@ def _about(piece: Piece) -> About:
 
 
 def _check_place(settings: Settings, remembered_in: Path | None) -> None:
-    """That nothing is overwritten, and nobody overlooked, but for what a restore left that was cut off."""
+    """Require that nothing is overwritten, and nobody overlooked, but for what a restore left that was cut off."""
     own = settings.resolved_tombstones()
     if remembered_in is not None and not remembered_in.exists():
         raise BackupRefused(f"There are no tombstones at {remembered_in}.")
@@ -189,7 +189,7 @@ def _is_empty_folder(path: Path) -> bool:
 
 
 def _tables(settings: Settings) -> list[str]:
-    """Of the database that the settings name: those of them that are ours."""
+    """The tables of the database that the settings name: those of them that are ours."""
     url = settings.resolved_database_url()
     if url == Settings(data_dir=settings.data_dir).resolved_database_url() and not settings.data_dir.exists():
         return []  # it is in there
@@ -275,8 +275,8 @@ def _load(installation: Installation, pieces: _Pieces, *, progress: Progress) ->
 
 
 def _check_keys(installation: Installation) -> Identity:
-    """That the keys in the archive are those of its database, and where rows and weights go is nobody else's; the
-    key-encryption key is a new one."""
+    """Require that the keys in the archive are those of its database, and that the place of rows and weights is nobody
+    else's; the key-encryption key is a new one."""
     known = key_checks.of_database(installation.database)
     if known is None or key_checks.wrong_key(installation.keys, known):
         raise BackupDamaged("The keys in the archive are not those of its database.")

@@ -38,7 +38,7 @@ Progress = Callable[[str, int, int | None], object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backup:
-    """What was made."""
+    """The backup that was made."""
 
     id: str
     created_at: datetime.datetime

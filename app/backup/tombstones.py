@@ -147,8 +147,8 @@ def _in_order(lines: Iterable[Line], *, number: int, of: str | None, signed: int
 
 
 def _heads_after(session: Session, number: int) -> Iterator[Line]:
-    """What was signed after that: with the head of a ledger the version that it accounts for, and with that of an audit
-    log what was retired since the one before."""
+    """The heads that were signed after that: with the head of a ledger the version that it accounts for, and with that
+    of an audit log what was retired since the one before."""
     found = audit_repository.checkpoints_after(session, number=number, limit=_AT_ONCE)
     for checkpoint in found if number else repository.newest_checkpoints(session):
         release = repository.release_at(session, checkpoint)
@@ -165,7 +165,7 @@ def _signed(row: Checkpoint) -> Line:
 
 
 def _requests(session: Session, *, after: int, limit: int | None = None) -> Iterator[Line]:
-    """What happened to requests after that event."""
+    """The events of requests after that event."""
     while True:
         found = repository.telling_events(session, after=after, limit=_AT_ONCE)
         for number, happened_at, request in found:
@@ -185,7 +185,7 @@ def drop_old(installation: Installation) -> None:
 
 
 def _check(session: Session, last: Line | None) -> None:
-    """That this is the database whose events were written down, not an earlier state of it."""
+    """Require that this is the database whose events were written down, not an earlier state of it."""
     if last is None:
         return
     event = repository.event(session, last.number) if last.number else None

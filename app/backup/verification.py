@@ -1,5 +1,5 @@
-"""Whether the tombstones are what was written: asked at every start, on a schedule, before a backup and before a run,
-because a restore that finds them damaged finds it too late.
+"""Verification of the tombstones: at every start, on a schedule, before a backup and before a run, because a restore
+that finds them damaged finds it too late.
 
 What was found lies beside them, for every process that uses them and for monitoring.
 """
@@ -36,8 +36,8 @@ class Found(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What was found when the file was verified last: up to where it holds, or the `fault`. `whole_at`: when all of it
-    was verified last. `inode`: which file that was."""
+    """The verdict of the last verification of the file: up to where it holds, or the `fault`. `whole_at`: when all of
+    it was verified last. `inode`: which file that was."""
 
     at: datetime.datetime
     whole_at: datetime.datetime
@@ -90,7 +90,7 @@ def require_whole(installation: Installation, *, now: bool = False) -> None:
 
 
 def last_verdict(settings: Settings) -> Verdict | None:
-    """What was found last; None where nobody could say so."""
+    """The last verdict; None where nobody could say so."""
     try:
         said = json.loads(verdict_file(settings).read_text())
         return Verdict(
@@ -110,7 +110,7 @@ def verdict_file(settings: Settings) -> Path:
 
 
 def files(settings: Settings) -> set[Path]:
-    """What may lie beside the tombstones because they were verified."""
+    """The files that may lie beside the tombstones because they were verified."""
     file = verdict_file(settings)
     return {file, _changing(file)}
 
@@ -137,12 +137,12 @@ def _verified(journal: Journal, inode: int, *, since: Verdict | None) -> Verdict
 
 
 def _holds_still(last: Verdict, path: Path) -> bool:
-    """Whether what was found may be gone on from."""
+    """Return True if verification may go on from the last verdict."""
     return _is_the_same(last, path) and last.fault is None and _now() - last.whole_at < _WHOLE_EVERY
 
 
 def _is_the_same(last: Verdict, path: Path) -> bool:
-    """Whether it is the file that was verified last, and no shorter."""
+    """Return True if it is the file that was verified last, and no shorter."""
     try:
         now = os.stat(path)
     except FileNotFoundError:
