@@ -20,7 +20,7 @@ _Stored = tuple[type[Table], Sequence[Any], bool]
 _BATCH = 10_000
 _ROOM_KIB = 256 * 1024
 _MANY = 100
-"""Of so many rows a COPY takes less time than the wait for it."""
+"""Number of rows from which a COPY takes less time than the wait for it."""
 _WAITING = "bulk.waiting"
 _INSERTIONS = "bulk.insertions"
 
@@ -73,8 +73,8 @@ def store(
 
 @contextmanager
 def together(session: Session) -> Iterator[None]:
-    """Whatever is stored in the block goes to the database when it ends, in its order: in one round trip to PostgreSQL
-    where it is little. So nothing in the block may read what was stored in it."""
+    """Send everything that is stored in the block to the database when it ends, in its order: in one round trip to
+    PostgreSQL where it is little. So nothing in the block may read what was stored in it."""
     waiting: list[_Stored] = []
     session.info[_WAITING] = waiting
     try:
@@ -115,7 +115,7 @@ class _Insertion:
 
 
 def _processed(column: Sequence[Any], process: Callable[[Any], Any] | None) -> Sequence[Any]:
-    """What is the same in all rows, as times and tenants are, is processed once; but each is sealed by itself."""
+    """Process once a value that is the same in all rows, as times and tenants are; but each is sealed by itself."""
     if process is None:
         return column
     if len(set(map(id, column))) == 1 and not isinstance(column[0], Private):
@@ -176,7 +176,7 @@ def _pipeline(connection: sa.Connection) -> Iterator[None]:
 
 @contextmanager
 def _translated(connection: sa.Connection, statement: str | None) -> Iterator[None]:
-    """What the driver raises, as what SQLAlchemy raises."""
+    """Raise errors of the driver as SQLAlchemy's."""
     errors: Any = connection.dialect.dbapi
     try:
         yield

@@ -1,4 +1,4 @@
-"""What the planner of a database cannot know without counting rows."""
+"""Hints to the planner of a database, which cannot know them without counting rows."""
 
 from typing import Any
 

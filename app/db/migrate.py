@@ -18,7 +18,7 @@ _OF_A_RELEASE = "audit_entries"
 
 
 class Schema(StrEnum):
-    """What a database holds, as far as this release knows it."""
+    """The kinds of content of a database, as far as this release knows them."""
 
     NOTHING = "nothing"
     OLDER = "older"
@@ -33,7 +33,7 @@ def _config(connection: sa.Connection | None = None) -> Config:
 
 
 def schema(engine: sa.Engine) -> Schema:
-    """What the database holds. Raises `DatabaseUnreadable` for what this release cannot bring up to date."""
+    """The content of the database. Raises `DatabaseUnreadable` for what this release cannot bring up to date."""
     with engine.connect().execution_options(lethe_read_only=True) as connection:
         return schema_there(connection)
 
@@ -81,7 +81,7 @@ def _alone(engine: sa.Engine) -> sa.Engine:
 
 
 def is_current(engine: sa.Engine) -> bool:
-    """Whether the database has the schema that this code expects."""
+    """Return True if the database has the schema that this code expects."""
     with engine.connect().execution_options(lethe_read_only=True) as connection:
         return is_current_there(connection)
 

@@ -1,4 +1,4 @@
-"""Which requests are about somebody: by the identifier that they are made for, or by an alias."""
+"""The requests about somebody: by the identifier that they are made for, or by an alias."""
 
 from collections.abc import Collection
 
@@ -8,7 +8,7 @@ from app.db.tables import DeletionRequest, RequestAlias
 
 
 def is_about(subject_refs: Collection[str]) -> sa.ColumnElement[bool]:
-    """That a request is about one of these, by whatever identifier."""
+    """A condition: the request is about one of these, by any identifier."""
     named = sa.select(DeletionRequest.id).where(DeletionRequest.subject_ref.in_(subject_refs))
     also = sa.select(RequestAlias.request_id).where(RequestAlias.subject_ref.in_(subject_refs))
     return DeletionRequest.id.in_(sa.union_all(named, also))

@@ -40,7 +40,7 @@ _POOL: dict[str, Any] = {
 
 
 def engine(url: sa.URL, *, read_only: bool, patience_seconds: float) -> sa.Engine:
-    """Whoever connects waits for a server that is away until it has been away for `patience_seconds`.
+    """Make an engine whose callers wait for a server that is away until it has been away for `patience_seconds`.
 
     Raises `DatabaseUnreadable` if the driver is not installed.
     """
@@ -88,7 +88,7 @@ def engine(url: sa.URL, *, read_only: bool, patience_seconds: float) -> sa.Engin
 
 
 class _Outage:
-    """How long a server has been away, as the threads of one process found it: all of them wait once, not each anew."""
+    """The outage of a server, as the threads of one process found it: all of them wait once, not each anew."""
 
     def __init__(self, patience_seconds: float) -> None:
         self._patience = patience_seconds

@@ -31,7 +31,7 @@ TABLES = (
     tables.Version.__tablename__,
     "alembic_version",
 )
-"""What `lethe serve-accounting` reads: neither remembered answers nor the events of requests."""
+"""The tables that `lethe serve-accounting` reads: neither remembered answers nor the events of requests."""
 
 
 def grant(database: Database, role: str) -> None:

@@ -27,14 +27,15 @@ class Vault(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Private:
-    """What is sealed together. `key`: the name of the key that it is sealed under; None before it is stored."""
+    """Fields that are sealed together. `key`: the name of the key that they are sealed under; None before they are
+    stored."""
 
     key: str | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Particulars(Private):
-    """What callers and officers wrote about a request in words of their own."""
+    """The words of callers and officers about a request."""
 
     external_id: str | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
@@ -45,7 +46,7 @@ class Particulars(Private):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Payload(Private):
-    """What is sent to a receiver, and where."""
+    """The text that is sent to a receiver, and where."""
 
     url: str = ""
     body: str = ""
@@ -80,7 +81,7 @@ class Sealed(sa.TypeDecorator[Private]):
 
 
 class Reference(sa.TypeDecorator[str]):
-    """What a sealed text is found by (`refers_to`): its keyed hash. It is set to the text itself."""
+    """The reference by which a sealed text is found (`refers_to`): its keyed hash. It is set to the text itself."""
 
     impl = sa.String
     cache_ok = True
@@ -90,13 +91,13 @@ class Reference(sa.TypeDecorator[str]):
 
 
 def refers_to(session: Session, column: InstrumentedAttribute[Any], text: str) -> sa.ColumnElement[bool]:
-    """That a column is the reference of a text, which is hashed before it is part of a statement: SQLAlchemy keeps
-    statements, with the values that each was made with first."""
+    """A condition: a column is the reference of a text, which is hashed before it is part of a statement: SQLAlchemy
+    keeps statements, with the values that each was made with first."""
     return sa.type_coerce(column, sa.String) == _vault(session.get_bind().dialect).reference(text)
 
 
 def record_key(session: Session, dataset_id: str) -> bytes:
-    """What keys the check values of a dataset's records (`app.rows.records`)."""
+    """The key of the check values of a dataset's records (`app.rows.records`)."""
     return _vault(session.get_bind().dialect).record_key(dataset_id)
 
 

@@ -69,7 +69,7 @@ class Database:
 
     @property
     def name(self) -> str:
-        """Which database it is, and what speaks to it: for people."""
+        """The database's name and what speaks to it: for people."""
         return f"{self.engine.dialect.name} by {self.engine.dialect.driver}"
 
     def guard(self, check: Callable[[], None]) -> None:
@@ -136,7 +136,7 @@ class Database:
 
     @contextmanager
     def _named(self) -> Iterator[None]:
-        """What the database cannot do, by the names that the others know it by; of damage no more is read."""
+        """Raise what the database cannot do by the names that the others know it by; of damage no more is read."""
         try:
             with _named():
                 yield
@@ -166,7 +166,7 @@ def _damage() -> DatabaseDamaged:
 
 
 def is_full(error: sa.exc.OperationalError) -> bool:
-    """Whether what the database cannot do is for lack of room."""
+    """Return True if the database failed for lack of room."""
     code = getattr(error.orig, "sqlite_errorcode", 0) & 0xFF
     return code == sqlite3.SQLITE_FULL or getattr(error.orig, "sqlstate", None) == _FULL_IN_POSTGRESQL
 
@@ -184,8 +184,8 @@ def actor(session: Session) -> Actor:
 
 
 def rows(session: Session, statement: sa.Executable, parameters: Mapping[str, Any]) -> Iterable[Any]:
-    """What a statement that selects columns finds, as `session.execute` does; for a session that acts for nobody in
-    half the time, because nothing is left for the ORM to do."""
+    """The rows of a statement that selects columns, as `session.execute` finds them; for a session that acts for nobody
+    in half the time, because nothing is left for the ORM to do."""
     if session.info.get("actor") is not None:
         return session.execute(statement, parameters)
     session.flush()
@@ -193,7 +193,7 @@ def rows(session: Session, statement: sa.Executable, parameters: Mapping[str, An
 
 
 def _of_its_tenant(execution: ORMExecuteState) -> None:
-    """Whatever a session asks for, however it is joined, of a tenant's things it gets only its own tenant's."""
+    """Restrict every query, however it is joined, to the things of the session's own tenant."""
     by: Actor | None = execution.session.info.get("actor")
     if by is None or execution.is_column_load or execution.is_relationship_load:
         return
@@ -232,7 +232,8 @@ def _refuse_unowned(
 
 @functools.lru_cache(maxsize=1000)
 def _owned_throughout(sql: str) -> bool:
-    """Whether each mention of an `Owned` table comes with the condition on its tenant; but for what is inserted."""
+    """Return True if each mention of an `Owned` table comes with the condition on its tenant; but for what is
+    inserted."""
     mentioned = Counter(alias or table for table, alias in _mentions().findall(_INSERTED.sub("", sql)))
     return all(len(re.findall(rf"\b{name}\.tenant_id = [?%]", sql)) >= times for name, times in mentioned.items())
 
@@ -242,7 +243,7 @@ _INSERTED = re.compile(r"^INSERT INTO \w+")
 
 @functools.cache
 def _mentions() -> re.Pattern[str]:
-    """Of a table that is `Owned`, and of its alias; neither `table.column` nor a parameter."""
+    """A pattern for mentions of a table that is `Owned`, and of its alias; neither `table.column` nor a parameter."""
     tables = [mapper.local_table.description for mapper in Table.registry.mappers if issubclass(mapper.class_, Owned)]
     return re.compile(rf"(?<!%\()(?<![.\w])({'|'.join(tables)})\b(?!\.)(?: AS (\w+))?")
 

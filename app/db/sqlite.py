@@ -17,9 +17,9 @@ from typing import Any
 import sqlalchemy as sa
 
 _PATIENCE_SECONDS = 30.0
-"""How long a writer waits for its turn."""
+"""Longest time that a writer waits for the write lock."""
 _SCRUB_SECONDS = 0.5
-"""How long writers may have to wait because a reader still needs the log."""
+"""Longest time that writers may have to wait because a reader still needs the log."""
 _HOUR, _DAY = 3600.0, 86400.0
 _REWRITE_SHARE = 1000
 """The file is written anew every hour; where that keeps writers waiting for more than a thousandth of the time, more

@@ -66,9 +66,9 @@ def new_id(prefix: str) -> str:
 
 
 class InstallationIdentity(Table):
-    """Whose database this is: one line, from the first start on. `check_values`: of each key of the installation, by
-    its name, which tell it from any other and say nothing about it (`app.key_checks`); of the key-encryption key both,
-    while it is changed."""
+    """The identity of the database's installation: one line, from the first start on. `check_values`: of each key of
+    the installation, by its name, which tell it from any other and say nothing about it (`app.key_checks`); of the
+    key-encryption key both, while it is changed."""
 
     __tablename__ = "installation_identity"
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -77,7 +77,8 @@ class InstallationIdentity(Table):
 
 
 class Owned:
-    """What belongs to one tenant: a session that acts for a tenant sees nothing of the others (`app.db.session`)."""
+    """A thing that belongs to one tenant: a session that acts for a tenant sees nothing of the others
+    (`app.db.session`)."""
 
     tenant_id: Mapped[str] = mapped_column(sa.ForeignKey("tenants.id"))
 
@@ -212,7 +213,7 @@ class Addition(Owned, Table):
 
 
 class Record(Table):
-    """Whose row is in which slot. The line goes when the row has become null: nothing says whose it was.
+    """A record: the person of the row in a slot. The line goes when the row has become null: nothing says whose it was.
 
     `addition_id`: with which addition it came; None: with the dataset. `check_value`: a keyed hash of whose row is in
     which slot of which dataset, so that damage is told from absence (`app.rows.records`)."""
@@ -454,7 +455,7 @@ class Erasure(Table):
 
 
 class RequestModel(Table):
-    """What a request asks of one model: pending, running, completed, cancelled, destroyed (nothing is left of it), or
+    """A request's demand on one model: pending, running, completed, cancelled, destroyed (nothing is left of it), or
     nothing_published (it never had a version). `requested_at`: `created_at` of the request."""
 
     __tablename__ = "request_models"
@@ -478,7 +479,7 @@ class RequestModel(Table):
 
 
 CUT_OFF = sa.text("status IN ('abandoned', 'cancelled', 'failed')")
-"""Of runs: they did not come to their end."""
+"""A condition on runs: they did not come to their end."""
 
 
 class Run(Owned, Table):
@@ -585,8 +586,8 @@ class Suppression(Owned, Table):
 
 
 class LeavingCount(Owned, Table):
-    """How often an answer to why people leave was sent in a week (since its Monday, UTC): all that is kept of it.
-    `odds`: how many times likelier a client sends the true answer than each other one."""
+    """The count of an answer to why people leave, in a week (since its Monday, UTC): all that is kept of it. `odds`:
+    how many times likelier a client sends the true answer than each other one."""
 
     __tablename__ = "leaving_counts"
     tenant_id: Mapped[str] = mapped_column(sa.ForeignKey("tenants.id"), primary_key=True)
@@ -627,7 +628,7 @@ class WebhookDelivery(Owned, Table):
 
 
 class IdentityIssuer(Owned, Table):
-    """Who may state, by a signed JWT, that somebody is who they say."""
+    """An issuer that may state, by a signed JWT, that somebody is who they say."""
 
     __tablename__ = "identity_issuers"
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -663,7 +664,7 @@ class Agent(Owned, Table):
 
 
 class AuditEntry(Owned, Table):
-    """Who did what: append-only (by trigger), one chain per tenant; each entry hashes its predecessor."""
+    """A deed in the audit log: append-only (by trigger), one chain per tenant; each entry hashes its predecessor."""
 
     __tablename__ = "audit_entries"
     tenant_id: Mapped[str] = mapped_column(sa.ForeignKey("tenants.id"), primary_key=True)
@@ -679,7 +680,7 @@ class AuditEntry(Owned, Table):
 
 
 class Checkpoint(Owned, Table):
-    """What the installation signed about a chain of a tenant, its `audit` log or its `ledger`: up to `sequence` it
+    """The installation's signature about a chain of a tenant, its `audit` log or its `ledger`: up to `sequence` it
     hashes to `hash`. `number`: in the order in which all of them were signed. Append-only (by trigger)."""
 
     __tablename__ = "checkpoints"
