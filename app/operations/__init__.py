@@ -1,1 +1,1 @@
-"""How the service is doing: what waits, what is late, what the runs did, whether workers live."""
+"""Operations: waiting work, late work, the outcome of runs, and the life of workers."""

@@ -1,4 +1,4 @@
-"""What the service does without being asked: chores, each every so often, in short transactions of its own.
+"""Periodic jobs, which the service does without being asked, in short transactions of their own.
 
 No transaction is open while a store is asked for anything: a job reads what is to be done, does it, and then says so.
 Each may be done twice, by several hosts at once, and after dying anywhere.
@@ -38,11 +38,12 @@ from lethe.contract.problems import DatasetDamaged, Unavailable
 
 _UNCLAIMED_FOR = datetime.timedelta(hours=1)
 _AT_ONCE = 500
-"""How many lines of something one transaction changes at most."""
+"""The most lines of something that one transaction changes."""
 _MOST_BATCHES = 100
 """After so many transactions a periodic job lets the others have their turn."""
 _PORTIONS = 360
-"""Of the blocks of a dataset one such part is opened at a time: each about once an hour."""
+"""Number of parts into which the blocks of a dataset are divided; one part is opened at a time: each about once an
+hour."""
 _LEAST_BETWEEN = 20.0
 """What takes long comes less often: a periodic job takes a twentieth of the time at most."""
 
@@ -266,7 +267,7 @@ PERIODIC_JOBS = (
     PeriodicJob(name="drop_tombstones", seconds=6 * 3600, do=tombstones.drop_old),
     PeriodicJob(name="check_database", seconds=3600, do=check_database),
 )
-"""What workers do."""
+"""The jobs of workers."""
 
 OF_GATEWAYS = (
     PeriodicJob(name="record_tombstones", seconds=1, do=tombstones.record, urgent=True),
@@ -274,7 +275,7 @@ OF_GATEWAYS = (
     PeriodicJob(name="verify_tombstones", seconds=60, do=verification.verify_on_schedule),
     PeriodicJob(name="check_database", seconds=3600, do=check_database),
 )
-"""What is done wherever requests come in, though all workers be dead."""
+"""The jobs of every process in which requests come in, though all workers be dead."""
 
 
 class PeriodicJobs(Periodic):

@@ -30,7 +30,7 @@ class Waiting:
 
 
 def reported_open(session: Session, *, at: datetime.datetime) -> int:
-    """How many requests apps are shown as completed that are not."""
+    """Number of requests that apps see as completed and that are not."""
     late = sa.and_(DeletionRequest.status.in_(_OPEN), DeletionRequest.discreet, DeletionRequest.reported_at <= at)
     return session.scalars(sa.select(sa.func.count()).select_from(DeletionRequest).where(late)).one()
 
@@ -65,7 +65,7 @@ def waiting(session: Session, *, at: datetime.datetime, horizon: datetime.timede
 
 
 def ended_requests(session: Session, *, at_most: int) -> dict[str, int]:
-    """How many requests ended in each way, counted up to `at_most`."""
+    """Number of requests that ended in each way, counted up to `at_most`."""
     counts = []
     for status in sorted(TRANSITIONS.keys() - OPEN):
         some = sa.select(DeletionRequest.id).where(DeletionRequest.status == status).limit(at_most).subquery()

@@ -1,5 +1,5 @@
-"""What is left of retired models and datasets is destroyed: after the tombstones know that they were, so that no backup
-brings them back."""
+"""Destruction of what is left of retired models and datasets: after the tombstones know that they were retired, so that
+no backup brings them back."""
 
 from sqlalchemy.exc import SQLAlchemyError
 

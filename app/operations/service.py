@@ -1,4 +1,4 @@
-"""What monitoring asks: the queue and its deadlines, the workers, and the totals of all runs, for Prometheus.
+"""Monitoring: the queue and its deadlines, the workers, and the totals of all runs, for Prometheus.
 
 Everything comes from the database (and from signs of life in the data folder): it is the same in every gateway, and
 says what workers on all hosts did.
@@ -52,7 +52,7 @@ _BUCKETS = (0.1, 0.3, 1, 3, 10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_
 
 
 class Life(StrEnum):
-    """Whether runs get done: `silent`, no worker gave a sign of life for a minute; `failing`, none gets through."""
+    """The life of workers: `silent`, none gave a sign of life for a minute; `failing`, none gets through a run."""
 
     ALIVE = "alive"
     SILENT = "silent"
@@ -61,7 +61,7 @@ class Life(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """How the service is doing at the time `at`."""
+    """The state of the service at the time `at`."""
 
     at: datetime.datetime
     waiting: list[Waiting]
@@ -72,8 +72,8 @@ class State:
 
     @property
     def queue_age_seconds(self) -> float:
-        """How long the oldest request has waited for a worker; 0 if none does. In review, or in its grace time, it does
-        not."""
+        """Seconds that the oldest request has waited for a worker; 0 if none does. In review, or in its grace time, it
+        does not."""
         begun = [some.oldest for some in self.waiting if some.oldest and some.status != RequestStatus.IN_REVIEW]
         return max(((self.at - oldest).total_seconds() for oldest in begun), default=0.0)
 
@@ -87,7 +87,7 @@ class State:
 
 
 def state(session: Session, installation: Installation) -> State:
-    """What waits, what is late, and whether workers live."""
+    """Measure waiting work, late work, and the life of workers."""
     moment = now(session)
     horizon = datetime.timedelta(days=installation.settings.risk_days)
     running = repository.running(session)
@@ -139,12 +139,13 @@ def _grouped(
 
 
 def _result(status: str) -> str:
-    """Of the audit of a run that ended so."""
+    """The result of the audit of a run that ended so."""
     return "passed" if status == "published" else "failed"
 
 
 def is_any_room(settings: Settings) -> bool:
-    """Whether a mebibyte can be stored wherever calls store something. It is tried: quotas count as full disks do."""
+    """Return True if a mebibyte can be stored wherever calls store something. It is tried: quotas count as full disks
+    do."""
     wanted = [settings.data_dir, settings.resolved_tombstones().parent]
     if not settings.in_bucket:
         wanted.append(settings.store_folder())
@@ -173,7 +174,7 @@ def _free_bytes(folder: Path) -> float:
 
 
 class Metrics:
-    """What Prometheus is told of one installation, beside the calls and complaints of this process."""
+    """The metrics of one installation for Prometheus, beside the calls and complaints of this process."""
 
     def __init__(self, installation: Installation) -> None:
         self._installation = installation
