@@ -144,7 +144,7 @@ class Dispatcher:
 
 
 def _tell(claimed: Claimed, outcome: Outcome, became: str | None) -> None:
-    """Of ids and words of ours alone: a URL may hold a secret, and names of hosts are nobody's business here."""
+    """Log ids and words of ours alone: a URL may hold a secret, and names of hosts are nobody's business here."""
     if became is None:
         return
     telemetry.delivery_attempted(became)

@@ -1,4 +1,4 @@
-"""What receivers are told: which event, and where the request stands then. Nothing of it is about a person."""
+"""The payload that receivers get: which event, and where the request stands then. Nothing of it is about a person."""
 
 import datetime
 import json
@@ -23,7 +23,7 @@ class Announcement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """What receivers of a request are to get, and from when on they may."""
+    """A message that the receivers of a request are to get, and from when on they may."""
 
     request: DeletionRequest
     urls: Sequence[str]

@@ -1,4 +1,4 @@
-"""Who may be called: the rules for a receiver's URL and for the addresses behind it.
+"""Receivers that may be called: the rules for a receiver's URL and for the addresses behind it.
 
 Whoever submits a request chooses the URL, so it may be meant for a server that only this one can reach (server-side
 request forgery). Only addresses of the public internet are called, besides the networks that the operator allows.
@@ -89,11 +89,11 @@ class Receiver:
     target: bytes
     """Path and query, as sent."""
     authority: bytes
-    """What the header `Host` says."""
+    """The value of the header `Host`."""
 
 
 def check_url(url: str, allowed: Sequence[Network], *, path: str = "callback_url") -> None:
-    """What can be known about a receiver without asking DNS. Raises `InputInvalid`, naming `path`."""
+    """Check what can be known about a receiver without asking DNS. Raises `InputInvalid`, naming `path`."""
     try:
         parse(url, allowed)
     except ReceiverRefused as refused:
@@ -145,7 +145,7 @@ def host_of(url: str) -> str:
 
 
 def addresses(receiver: Receiver, allowed: Sequence[Network], *, resolve: Resolve, seconds: float) -> list[Address]:
-    """Where the receiver is, after one look into DNS: at least one address, every one of which may be called.
+    """Resolve the receiver with one DNS query: at least one address, every one of which may be called.
 
     Raises `ReceiverRefused` (`not_resolved`, `refused_address`), `TimeoutError` after `seconds`.
     """
@@ -170,12 +170,12 @@ def addresses(receiver: Receiver, allowed: Sequence[Network], *, resolve: Resolv
 
 
 def look_up(host: str) -> list[str]:
-    """What this machine's resolver says."""
+    """The answer of this machine's resolver."""
     return [str(answer[4][0]) for answer in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)]
 
 
 def is_public(address: Address) -> bool:
-    """Whether an address belongs to somebody on the public internet, and to nothing else."""
+    """Return True if an address belongs to somebody on the public internet, and to nothing else."""
     if address.version == 6 and address not in _PUBLIC_IPV6:
         return False
     return not any(address in network for network in _NOT_PUBLIC)

@@ -15,7 +15,8 @@ _PENDING: sa.ColumnElement[str] = sa.literal_column("'pending'")
 """In the statement itself: SQLite uses an index of pending deliveries only if it can see that they are."""
 _WITHDRAWN = "withdrawn"
 _IS_TOLD = WebhookDelivery.status != _WITHDRAWN
-"""Of what is, was, or will be said to somebody; the rest is only there until the key of its text is destroyed."""
+"""A condition: the delivery is, was, or will be said to somebody; the rest is only there until the key of its text is
+destroyed."""
 _LONG_AGO = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
@@ -48,7 +49,7 @@ def deliveries(
 
 
 def is_seen(session: Session, delivery: WebhookDelivery, *, at: datetime.datetime) -> bool:
-    """Whether it is one that receivers of discreet requests could have got by this time."""
+    """Return True if it is one that receivers of discreet requests could have got by this time."""
     query = _seen(sa.select(WebhookDelivery).where(WebhookDelivery.id == delivery.id), at)
     return session.scalars(query).one_or_none() is not None
 
@@ -76,7 +77,7 @@ def drop_planned(session: Session, *, request_ids: Collection[str], since: datet
 
 
 def last_told(session: Session, *, request_id: str, url: str, until: datetime.datetime) -> WebhookDelivery | None:
-    """What this receiver is told last about a request, of all that it may know by then."""
+    """The last delivery to this receiver about a request, of all that it may know by then."""
     query = (
         sa.select(WebhookDelivery)
         .where(
@@ -91,7 +92,7 @@ def last_told(session: Session, *, request_id: str, url: str, until: datetime.da
 
 
 def is_any_due(session: Session, *, at: datetime.datetime, besides: Collection[str]) -> bool:
-    """Whether anything is to be sent, to other hosts than those `besides`."""
+    """Return True if anything is to be sent, to other hosts than those `besides`."""
     return session.scalar(sa.select(sa.exists().where(*_due(at, besides)))) is True
 
 
@@ -99,8 +100,9 @@ Due = tuple[WebhookDelivery, str | None, int, datetime.datetime | None, datetime
 
 
 def due(session: Session, *, at: datetime.datetime, besides: Collection[str], limit: int) -> list[Due]:
-    """What is to be sent, what waits longest first: each with the source of its request, the generation of its tenant's
-    secret and when that was rotated, and when what goes to the same receiver about the same request before is tried."""
+    """The deliveries that are due, the one that waits longest first: each with the source of its request, the
+    generation of its tenant's secret and when that was rotated, and when what goes to the same receiver about the same
+    request before is tried."""
     earlier = aliased(WebhookDelivery)
     waits_for = (
         sa.select(sa.func.max(earlier.next_attempt_at))
@@ -165,7 +167,7 @@ def end_all(session: Session, *, tenant_id: str, url: str, status: str, error: s
 
 
 def ended(session: Session, *, before: datetime.datetime, limit: int) -> list[WebhookDelivery]:
-    """What ended before, the oldest `limit` at most."""
+    """The deliveries that ended before, the oldest `limit` at most."""
     query = sa.select(WebhookDelivery).where(WebhookDelivery.ended_at < before)
     return list(session.scalars(query.order_by(WebhookDelivery.ended_at).limit(limit)))
 

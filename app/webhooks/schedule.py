@@ -1,4 +1,4 @@
-"""When a delivery that failed is tried again, and when it is given up."""
+"""The schedule of retries of a delivery that failed, and its end."""
 
 import datetime
 from random import Random
@@ -15,7 +15,7 @@ LONGEST_PAUSE = 2 * _PAUSES[-1]
 def next_attempt(
     attempts: int, random: Random, *, retry_after: datetime.timedelta | None = None
 ) -> datetime.timedelta | None:
-    """How long to wait after `attempts` attempts, the last of which failed; None: that was the last.
+    """The wait after `attempts` attempts, the last of which failed; None: that was the last.
 
     The pause is drawn evenly from zero to twice the scheduled one (full jitter), so that what failed together does not
     come back together and the schedule holds on average. It is at least `retry_after`, which the receiver asked for.

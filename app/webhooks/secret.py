@@ -12,7 +12,7 @@ from lethe.contract.problems import SecretNotPresent
 from lethe.proof import webhooks as signature
 
 OVERLAP = datetime.timedelta(hours=24)
-"""How long after a rotation the secret before signs too."""
+"""Time after a rotation in which the secret before signs too."""
 
 
 def present(keys: Keys, tenant: Tenant) -> str:

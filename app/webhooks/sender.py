@@ -35,7 +35,7 @@ class Verdict(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of one attempt. `error_code` is stable, and None if and only if it was delivered.
+    """The outcome of one attempt. `error_code` is stable, and None if and only if it was delivered.
 
     `url_invalid`, `refused_address`, `not_resolved`, `not_connected`, `tls_failed`, `timeout`, `connection_lost`,
     `answer_malformed`, `answer_too_large`, `redirected`, `http_<status>`.
@@ -45,7 +45,7 @@ class Outcome:
     error_code: str | None = None
     status: int | None = None
     retry_after: datetime.timedelta | None = None
-    """How long the receiver asked to be left alone."""
+    """Time for which the receiver asked to be left alone."""
 
 
 def send(

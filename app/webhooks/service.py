@@ -19,7 +19,7 @@ _TOLD = "webhooks.told"
 _MOMENT = datetime.timedelta(microseconds=1)
 
 _ears: list[Callable[[], None]] = []
-"""Of the couriers of this process."""
+"""The dispatchers of this process, to be woken."""
 
 
 def announce_all(session: Session, announcements: Sequence[Announcement]) -> None:
