@@ -1,1 +1,1 @@
-"""Why people leave, as far as they like to say: answers that they randomised themselves, counted and not kept."""
+"""Reasons for leaving, as far as people like to say: answers that they randomised themselves, counted and not kept."""

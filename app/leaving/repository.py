@@ -18,7 +18,7 @@ def of_week(
 def counts(
     session: Session, *, since: datetime.datetime | None, until: datetime.datetime | None
 ) -> dict[int, dict[str, int]]:
-    """How often each answer was sent, by odds, in the weeks that begin in [since, until)."""
+    """Number of times that each answer was sent, by odds, in the weeks that begin in [since, until)."""
     query = sa.select(LeavingCount.odds, LeavingCount.answer, sa.func.sum(LeavingCount.num_sent))
     if since is not None:
         query = query.where(LeavingCount.week >= since)

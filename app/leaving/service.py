@@ -23,7 +23,7 @@ LEAST_ODDS, MOST_ODDS = 2, 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """What was sent by clients with the same odds, and what follows from it for each reason."""
+    """The answers that clients with the same odds sent, and what follows from them for each reason."""
 
     response: RandomisedResponse
     num_answers: int
@@ -52,7 +52,7 @@ def surveys(
 
 
 def week_of(at: datetime.datetime) -> datetime.datetime:
-    """When its week began: Monday, midnight UTC."""
+    """The beginning of its week: Monday, midnight UTC."""
     day = at.astimezone(datetime.UTC).date()
     return _midnight(day - datetime.timedelta(days=day.weekday()))
 
