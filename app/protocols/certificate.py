@@ -24,14 +24,14 @@ _CLOCKS_DIFFER_BY = datetime.timedelta(days=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signer:
-    """Who signs: the processor's domain, its certificate (PEM, with those that vouch for it), and its key."""
+    """The signer: the processor's domain, its certificate (PEM, with those that vouch for it), and its key."""
 
     domain: str
     certificate: str
     key: RSAPrivateKey = field(repr=False)
 
     def headers(self, body: bytes) -> dict[str, str]:
-        """Of an answer or a callback with exactly this body."""
+        """The headers of an answer or a callback with exactly this body."""
         signature = self.key.sign(body, padding.PKCS1v15(), hashes.SHA256())
         return {
             "X-OpenDSR-Processor-Domain": self.domain,

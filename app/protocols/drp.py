@@ -19,7 +19,7 @@ from app.protocols.parsing import Message
 from lethe.contract.problems import FieldError, InputInvalid, MessageEarly, MessageExpired, MessageRefused
 
 SOURCE = "drp"
-"""Of deletion requests that came this way."""
+"""The source of deletion requests that came this way."""
 VERSION = "1.0"
 LONGEST_WINDOW = datetime.timedelta(minutes=10)
 """Between `issued-at` and `expires-at`: what the protocol recommends at most, so that old messages are worthless."""
@@ -32,7 +32,7 @@ _Claim = Annotated[str, Field(min_length=1, max_length=500)]
 
 
 class Envelope(Message):
-    """Who speaks to whom, and until when."""
+    """The envelope of a message: from whom, to whom, and until when."""
 
     agent_id: _Id = Field(alias="agent-id")
     business_id: _Id = Field(alias="business-id")
@@ -92,7 +92,8 @@ _STATUS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """Whom a request is about: the claim that the tenant's subject ids are, and whether the agent verified it."""
+    """The person whom a request is about: the claim that the tenant's subject ids are, and True if the agent verified
+    it."""
 
     subject_id: str
     verified: bool
@@ -110,7 +111,7 @@ def check_verify_key(verify_key: str) -> None:
 
 
 def opened(body: bytes, *, verify_key: str) -> bytes:
-    """What the message says, if the key's owner signed it. Raises `InputInvalid`, `MessageRefused`."""
+    """Open the message, which the key's owner must have signed. Raises `InputInvalid`, `MessageRefused`."""
     try:
         signed = base64.b64decode(body.strip(), validate=True)
     except (binascii.Error, ValueError):
@@ -124,7 +125,7 @@ def opened(body: bytes, *, verify_key: str) -> bytes:
 
 
 def check(envelope: Envelope, *, agent_id: str, business_id: str | None, at: datetime.datetime) -> None:
-    """That it is from this agent, to this business, and of now.
+    """Require that the envelope is from this agent, to this business, and of now.
 
     Raises `MessageRefused`, `MessageEarly`, `MessageExpired`.
     """
@@ -159,7 +160,7 @@ def subject(exercise: Exercise, *, claim: Literal["email", "phone_number", "cust
 
 
 def kept(exercise: Exercise, who: Subject) -> dict[str, str]:
-    """What a deletion request keeps of the message, as its metadata: nothing about the person."""
+    """The part of the message that a deletion request keeps as its metadata: nothing about the person."""
     found = {"agent_id": exercise.agent_id, "identity": _VERIFIED if who.verified else "unverified"}
     return found if exercise.agent_request_id is None else found | {"agent_request_id": exercise.agent_request_id}
 
@@ -172,7 +173,7 @@ _REASON = {
     "legal_claims": Reason.CLAIM_NOT_COVERED,
     "identity_not_established": Reason.INSUF_VERIFICATION,
 }
-"""Of grounds for a rejection; of any other it is `other`, with the explanation."""
+"""Reasons by the ground of a rejection; for any other it is `other`, with the explanation."""
 
 
 def status_of(request: DeletionRequest, *, status: str, verification_url: str | None) -> dict[str, Any]:

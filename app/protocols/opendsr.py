@@ -22,7 +22,7 @@ from lethe.contract.policy import SubjectRule
 from lethe.contract.problems import FieldError, InputInvalid
 
 SOURCE = "opendsr"
-"""Of deletion requests that came this way; their `external_id` is the subject request's id."""
+"""The source of deletion requests that came this way; their `external_id` is the subject request's id."""
 API_VERSION = "2.0"
 _FORMATS = ("raw", "sha256")
 _IDENTITY_TYPES = Literal[
@@ -96,7 +96,7 @@ _STATUS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """Where a subject request stands: all its deletion requests together."""
+    """The state of a subject request: all its deletion requests together."""
 
     controller_id: str
     subject_request_id: str
@@ -106,7 +106,7 @@ class Standing:
 
 
 def read(body: bytes, *, identity_types: Collection[str], domain: str) -> SubjectRequest:
-    """What a controller asks. `identity_types`: those that the tenant's subject ids are. Raises `InputInvalid`."""
+    """Read a controller's request. `identity_types`: those that the tenant's subject ids are. Raises `InputInvalid`."""
     request = parsed(SubjectRequest, body)
     wrong = [
         FieldError(f"subject_identities.{place}.identity_type", f"expected one of {', '.join(identity_types)}")
@@ -126,8 +126,8 @@ def read(body: bytes, *, identity_types: Collection[str], domain: str) -> Subjec
 
 
 def subject_refs(request: SubjectRequest, *, keys: Keys, tenant_id: str, rule: SubjectRule) -> list[str]:
-    """Whom the request is about: one reference for each identity, none twice. `rule`: the tenant's for subject ids, by
-    which an identity that comes hashed is taken to have been brought to its form."""
+    """The people whom the request is about: one reference for each identity, none twice. `rule`: the tenant's for
+    subject ids, by which an identity that comes hashed is taken to have been brought to its form."""
     found = [
         keys.subject_ref(tenant_id, subjects.normal(identity.identity_value, rule))
         if isinstance(identity, RawIdentity)
@@ -149,7 +149,8 @@ def together(statuses: Collection[str]) -> RequestStatus:
 
 
 def standing(requests: Sequence[DeletionRequest], *, statuses: Sequence[str]) -> Standing:
-    """Of the deletion requests of one subject request. `statuses`: theirs, as the one who is told may see them."""
+    """The state of the deletion requests of one subject request. `statuses`: theirs, as the one who asks may see
+    them."""
     first = requests[0]
     return Standing(
         controller_id=first.tenant_id,
@@ -196,7 +197,8 @@ def cancellation_body(standing: Standing, *, received_at: datetime.datetime) -> 
 
 
 def callback_body(standing: Standing, *, url: str) -> bytes:
-    """What is POSTed to `url`, one of the subject request's `status_callback_urls`, when the status changes."""
+    """The body that is POSTed to `url`, one of the subject request's `status_callback_urls`, when the status
+    changes."""
     return _json(
         _named(standing)
         | {

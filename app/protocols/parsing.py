@@ -1,4 +1,4 @@
-"""What somebody sent, as a value."""
+"""Parsing of foreign messages into values."""
 
 from typing import TypeVar
 

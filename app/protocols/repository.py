@@ -26,8 +26,8 @@ def agent_of_key(session: Session, api_key_id: str) -> Agent | None:
 
 
 def requests(session: Session, *, source: str, external_id: str) -> list[DeletionRequest]:
-    """What came by this protocol under this id, oldest first, as long as it is kept what was written about all of it:
-    keys are destroyed one by one, a moment before the references by which the requests are found."""
+    """The requests that came by this protocol under this id, oldest first, as long as it is kept what was written about
+    all of them: keys are destroyed one by one, a moment before the references by which the requests are found."""
     named = sealed.refers_to(session, DeletionRequest.external_ref, external_id)
     query = sa.select(DeletionRequest).where(named, DeletionRequest.source == source)
     found = list(session.scalars(query.order_by(DeletionRequest.created_at, DeletionRequest.id)))

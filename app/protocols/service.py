@@ -45,7 +45,7 @@ def remove(session: Session, row_id: str) -> None:
 
 
 def addressee(session: Session, *, agent_id: str, message: bytes) -> Agent:
-    """Who signed `message`, in the tenant whose business it is for, in a session that sees all tenants.
+    """Find the agent that signed `message`, in the tenant whose business it is for, in a session that sees all tenants.
 
     Nobody is authenticated yet: an agent may be registered with several tenants, under one key or many. Raises
     `MessageRefused`, whatever is wrong with the message.
