@@ -1,4 +1,4 @@
-"""Whether keys are those of a database of the first layout, which does not say: what is stored is tried with them.
+"""Adoption of a database of the first layout, which does not say whose it is: what is stored is tried with the keys.
 
 Looked at before anything is changed. `subject.key`: what a request is found by, and the tombstones; `digest.key`: the
 digests of datasets; `signing.jwk`: certificates and checkpoints; `kek` and the vault: wrapped keys, and what callers
@@ -63,7 +63,7 @@ def _refused(path: Path) -> InstallationMismatch:
 
 
 def _unwrap(key_encryption: KeyEncryptionFile, wrapped_keys: Sequence[Path], pages: Sequence[Path]) -> bool:
-    """Whether what is wrapped unwraps."""
+    """Return True if what is wrapped unwraps."""
     held = key_encryption.held()
 
     def tried() -> Iterator[bool]:
@@ -93,7 +93,8 @@ def _lines(page: bytes) -> list[bytes]:
 
 
 def _holds(tried: Iterable[bool]) -> bool:
-    """Whether one thing that was stored with the key shows it, or there is none. What is damaged is told elsewhere."""
+    """Return True if one thing that was stored with the key shows it, or there is none. What is damaged is told
+    elsewhere."""
     found = None
     for holds in tried:
         if holds:
@@ -103,7 +104,7 @@ def _holds(tried: Iterable[bool]) -> bool:
 
 
 def _opens(connection: sa.Connection, keys: Keys, open_sealed: Callable[[bytes], bytes | None]) -> bool:
-    """Whether what callers wrote opens, and is found by the reference that was stored of it."""
+    """Return True if what callers wrote opens, and is found by the reference that was stored of it."""
     query = sa.text(
         "SELECT particulars, external_ref FROM deletion_requests WHERE particulars IS NOT NULL"
         " ORDER BY created_at DESC LIMIT :some"
@@ -125,7 +126,7 @@ def _opens(connection: sa.Connection, keys: Keys, open_sealed: Callable[[bytes],
 
 
 def _chained(tombstones: Path, keys: Keys) -> bool:
-    """Whether the first tombstone carries its keyed hash."""
+    """Return True if the first tombstone carries its keyed hash."""
     try:
         with tombstones.open("rb") as file:
             first = file.readline()
@@ -143,7 +144,7 @@ def _chained(tombstones: Path, keys: Keys) -> bool:
 
 
 def _digests_match(connection: sa.Connection, keys: Keys, datasets: Path) -> bool:
-    """Whether the digests of datasets follow from those of their blocks, as far as no run was editing them."""
+    """Return True if the digests of datasets follow from those of their blocks, as far as no run was editing them."""
     editing = """EXISTS (SELECT 1 FROM erasures WHERE erasures.dataset_id = datasets.id
                          AND num_records IS NOT NULL AND nulled_at IS NULL)
         OR EXISTS (SELECT 1 FROM additions WHERE additions.dataset_id = datasets.id
@@ -166,7 +167,7 @@ def _digests_match(connection: sa.Connection, keys: Keys, datasets: Path) -> boo
 
 
 def _verify(connection: sa.Connection, keys: Keys) -> bool:
-    """Whether the private key is the public one's, which signed what was signed last."""
+    """Return True if the private key is the public one's, which signed what was signed last."""
     try:
         signing.sign(keys, b"lethe", kind="lethe-probe")
     except SignatureUnverifiable:

@@ -9,11 +9,11 @@ from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 _SECRETS = Path("/run/secrets")
-"""Where containers find files such as `lethe_database_url`."""
+"""The place where containers find files such as `lethe_database_url`."""
 
 
 class Settings(BaseSettings):
-    """What an operator may choose. None of it can change a guarantee; that is what a model's mechanism is for."""
+    """The settings of an operator. None of them can change a guarantee; that is what a model's mechanism is for."""
 
     model_config = SettingsConfigDict(
         env_prefix="LETHE_", extra="ignore", secrets_dir=_SECRETS if _SECRETS.is_dir() else None
@@ -150,7 +150,7 @@ class Settings(BaseSettings):
 
     @property
     def in_bucket(self) -> bool:
-        """Whether weights and rows are in a bucket, not in a folder."""
+        """Return True if weights and rows are in a bucket, not in a folder."""
         return self.store_url is not None and self.store_url.startswith("s3://")
 
     def resolved_opendsr_domain(self) -> str:
@@ -172,7 +172,7 @@ def _networks(text: str) -> tuple[IPv4Network | IPv6Network, ...]:
 
 
 class AwsSettings(BaseSettings):
-    """What a client of S3 is told by the usual variables and cannot read by itself."""
+    """Settings of a client of S3 in the usual variables that it cannot read by itself."""
 
     model_config = SettingsConfigDict(env_prefix="AWS_", extra="ignore")
 

@@ -1,4 +1,4 @@
-"""What a process does to itself before it meets people's data: its memory gets into no file, and forgets what it frees.
+"""Hardening of a process before it meets people's data: its memory gets into no file, and forgets what it frees.
 
 A program that frees memory leaves it as it was: what people sent would stay in the heap of a long-lived process, for
 weeks maybe. Here the allocator overwrites what is freed. Its settings are read when a program starts; so a program

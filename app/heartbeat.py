@@ -35,20 +35,20 @@ class Heartbeat(Periodic):
 
 
 def last_seen(data_dir: Path, *, host: str | None = None) -> datetime.datetime | None:
-    """When a worker (of this host, if one is named) last gave a sign of life, by the clock of the file system."""
+    """The last sign of life of a worker (of this host, if one is named), by the clock of the file system."""
     seen = hosts(data_dir)
     return seen.get(host) if host is not None else max(seen.values(), default=None)
 
 
 def hosts(data_dir: Path) -> dict[str, datetime.datetime]:
-    """When a worker of each host last gave a sign of life, by the clock of the file system."""
+    """The last sign of life of a worker of each host, by the clock of the file system."""
     with contextlib.suppress(FileNotFoundError):
         return {file.name: _touched(file) for file in sorted(_folder(data_dir).iterdir())}
     return {}
 
 
 def this_host_is_alive(data_dir: Path) -> bool:
-    """Whether a worker of this host gave a sign of life lately."""
+    """Return True if a worker of this host gave a sign of life lately."""
     seen = last_seen(data_dir, host=socket.gethostname())
     return seen is not None and datetime.datetime.now(datetime.UTC) - seen < SILENT_AFTER
 

@@ -31,11 +31,11 @@ from lethe.contract.problems import InstallationMismatch
 from lethe.contract.sets import Scope
 
 _KINDS = ("weights", "blocks")
-"""What is sealed: versions, and the rows of datasets."""
+"""The kinds of sealed content: versions, and the rows of datasets."""
 _FOLDERS = ("blocks", "cache", "datasets", "keys", "tmp", "vault", "weights", "workers")
-"""What is made in a data folder; in a folder of rows and weights, some of it."""
+"""The folders of a data folder; in a folder of rows and weights, some of them."""
 _PATIENCE_SECONDS = 30.0
-"""How long setting up waits for a database server that may be starting too."""
+"""Longest time that setting up waits for a database server that may be starting too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,7 +172,7 @@ def _settled(settings: Settings, database: Database) -> Keys:
 
 
 def _adopt(connection: sa.Connection, keys: Keys, key_encryption: KeyEncryptionFile) -> None:
-    """What an upgrade needs keys for: it commits with the schema, or not at all."""
+    """Do the part of an upgrade that needs keys: it commits with the schema, or not at all."""
     key_checks.enter(connection, keys, key_encryption)
     with Session(connection) as session:
         earlier.vouch(session, keys)
@@ -180,7 +180,7 @@ def _adopt(connection: sa.Connection, keys: Keys, key_encryption: KeyEncryptionF
 
 
 def _require_fitting(settings: Settings, database: Database, keys: Keys, key_encryption: KeyEncryptionFile) -> None:
-    """That a database of the first layout, which does not say whose it is, is of these keys. Raises
+    """Require that a database of the first layout, which does not say whose it is, is of these keys. Raises
     `InstallationMismatch`."""
     for path in (*keys.paths().values(), settings.data_dir):
         if not path.exists():
@@ -249,7 +249,7 @@ def key_encryption_of(settings: Settings) -> KeyEncryptionFile:
 
 
 def places(settings: Settings) -> list[Place]:
-    """What says whose it is, beside the database: the data folder, and where rows and weights are."""
+    """The places that say whose they are, beside the database: the data folder, and where rows and weights are."""
     found = [_data_folder(settings)]
     if settings.in_bucket:
         found.append(_bucket(settings))
@@ -296,7 +296,7 @@ def _close_to_others(settings: Settings) -> None:
 
 
 def _is_anything_kept(settings: Settings) -> bool:
-    """Whether rows, weights, or what callers wrote are there, whosever they are."""
+    """Return True if rows, weights, or what callers wrote are there, of any installation."""
     rows = [] if settings.in_bucket else settings.store_folder().glob("datasets/*")  # of the first layout
     return any((*_wrapped_keys(settings), *_pages(settings), *rows))
 

@@ -1,4 +1,4 @@
-"""What shows that keys, stores and database are of one installation: check values, and marks.
+"""Proof that keys, stores and database are of one installation: check values, and marks.
 
 The database keeps the installation's id and a check value of each key; the data folder, and the folder or bucket of
 rows and weights, hold an object with the id. A process that has other keys than its database was set up with would find
@@ -28,9 +28,9 @@ _KEK = "kek"
 _UNMARKED = "unmarked"
 """Stands beside the check values until every place is marked: whoever was killed before that goes on."""
 _BELIEVED_SECONDS = 1.0
-"""How long the check values that the database gave are believed. Files are looked at each time."""
+"""Time for which the check values that the database gave are believed. Files are looked at each time."""
 _REFERENCES_SECONDS = 60.0
-"""How often the check values of datasets are compared."""
+"""Interval at which the check values of datasets are compared."""
 _ATTEMPTS = 5
 """Keys and check values are read one after the other: what changed in between is read again."""
 _WHERE = "Are LETHE_DATA_DIR, LETHE_STORE_URL and LETHE_DATABASE_URL right?"
@@ -40,14 +40,14 @@ _datasets: Any = Dataset.__table__
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Whose database it is, as that says."""
+    """The identity of a database, as it states it."""
 
     id: str
     check_values: Mapping[str, Any]
 
     @property
     def is_marked(self) -> bool:
-        """Whether all places said whose they are, once."""
+        """Return True if all places said whose they are, once."""
         return _UNMARKED not in self.check_values
 
 
@@ -72,7 +72,7 @@ class Place:
 
 
 def of_database(database: Database) -> Identity | None:
-    """What the database says; None for one that says nothing."""
+    """The identity that the database states; None for one that states nothing."""
     with database.looking() as connection:
         if not sa.inspect(connection).has_table(_table.name):
             return None
@@ -80,7 +80,7 @@ def of_database(database: Database) -> Identity | None:
 
 
 def is_unused(database: Database) -> bool:
-    """Whether nothing was ever put into the database."""
+    """Return True if nothing was ever put into the database."""
     with database.looking() as connection:
         if not sa.inspect(connection).has_table(Tenant.__tablename__):
             return True
@@ -114,13 +114,13 @@ def confirm_marked(database: Database) -> None:
 
 
 def is_anything_stored(database: Database) -> bool:
-    """Whether the database tells of rows or weights, which must be somewhere."""
+    """Return True if the database tells of rows or weights, which must be somewhere."""
     with database.looking() as connection:
         return any(connection.scalar(sa.text(f"SELECT count(*) FROM {table}")) for table in ("datasets", "versions"))  # noqa: S608
 
 
 def wrong(keys: Keys, key_encryption: KeyEncryptionFile, known: Identity) -> str | None:
-    """What is wrong with these keys, in a sentence; None if nothing is."""
+    """Name the fault of these keys in a sentence; None if there is none."""
     return wrong_key(keys, known) or _wrong_key_encryption(key_encryption, known)
 
 
@@ -211,7 +211,7 @@ class Guard:
         self._seen, self._until, self._said = seen, until, None
 
     def _wrong(self) -> str | None:
-        """What is wrong, in a sentence; it is looked for again if something was changed meanwhile."""
+        """Name the fault in a sentence; it is looked for again if something was changed meanwhile."""
         found: str | None = None
         for _ in range(_ATTEMPTS):
             before = self._look()
@@ -273,7 +273,8 @@ class Guard:
 
 
 def require(owners: Mapping[str, str | None], known: Identity, *, is_needed: bool) -> None:
-    """That these places, by their names, are the database's; one that is not marked is so only if it is not needed yet.
+    """Require that these places, by their names, are the database's; one that is not marked is so only if it is not
+    needed yet.
 
     Raises `InstallationMismatch`.
     """
@@ -283,7 +284,7 @@ def require(owners: Mapping[str, str | None], known: Identity, *, is_needed: boo
 
 
 def require_unmarked(owners: Mapping[str, str | None]) -> None:
-    """That none of these places, by their names, is somebody's, for a database that does not say whose it is.
+    """Require that none of these places, by their names, is somebody's, for a database that does not say whose it is.
 
     Raises `InstallationMismatch`.
     """
@@ -294,7 +295,7 @@ def require_unmarked(owners: Mapping[str, str | None]) -> None:
 
 
 def require_nobodys(owners: Mapping[str, str | None], *, is_anything_kept: bool) -> None:
-    """That these places, by their names, are free to become those of a database in which nothing is.
+    """Require that these places, by their names, are free to become those of a database in which nothing is.
 
     Raises `InstallationMismatch`.
     """

@@ -51,7 +51,7 @@ class Keys:
         return self
 
     def paths(self) -> dict[str, Path]:
-        """Where each key is, by its name."""
+        """The file of each key, by its name."""
         return {name: self._folder / name for name in (*SECRETS, SIGNING)}
 
     def fresh(self) -> "Keys":
@@ -59,7 +59,7 @@ class Keys:
         return Keys(self._folder)
 
     def check_value(self, name: str, installation_id: str) -> str:
-        """What tells this key from any other and says nothing about it, not even to whoever has another
+        """A value that tells this key from any other and says nothing about it, not even to somebody who has another
         installation's."""
         if name == SIGNING:
             found = self._signing_members()
@@ -90,7 +90,7 @@ class Keys:
         return self._secret("webhook.key")
 
     def subject_ref(self, tenant_id: str, subject_id: str) -> str:
-        """What stands for a person everywhere in a tenant: a keyed hash that only this installation can make. Of a
+        """The pseudonym of a person everywhere in a tenant: a keyed hash that only this installation can make. Of a
         subject id in the form that the tenant's rule gives it (`app.access.subjects`)."""
         return self.subject_ref_of_hash(tenant_id, hashlib.sha256(subject_id.encode()).digest())
 
@@ -99,7 +99,7 @@ class Keys:
         return "sub_" + self.fingerprint(b"subject", tenant_id.encode(), sha256)[:40]
 
     def subject_refs(self, tenant_id: str, subject_ids: Iterable[str]) -> list[str]:
-        """Of many people, each as `subject_ref` has it, in a third of the time."""
+        """The pseudonyms of many people, each as `subject_ref` has it, in a third of the time."""
         begun = _mac_of(self._subject_key, b"subject", tenant_id.encode())
         begun.update(hashlib.sha256().digest_size.to_bytes(8, "big"))
         references = []
@@ -114,7 +114,7 @@ class Keys:
         return _mac(self._subject_key, *parts).hex()
 
     def reference(self, text: bytes) -> str:
-        """What stands for a text that callers wrote (hex), so that it is found without being stored."""
+        """The keyed hash (hex) of a text that callers wrote, so that it is found without being stored."""
         return self.fingerprint(b"reference", text)
 
     def record_key(self, dataset_id: str) -> bytes:
@@ -211,11 +211,12 @@ class KeyEncryptionFile:
         self._keys()
 
     def paths(self) -> tuple[Path, Path]:
-        """Where the key is; and the next one, while it is changed."""
+        """The file of the key; and of the next one, while it is changed."""
         return self._path, self._next
 
     def check_values(self, installation_id: str) -> list[str]:
-        """Of the present key, then of the one before it, as `Keys.check_value`. Raises `KeyEncryptionKeyLost`."""
+        """The check values of the present key, then of the one before it, as `Keys.check_value`. Raises
+        `KeyEncryptionKeyLost`."""
         return [_kek_check_value(key, installation_id) for key in self._keys()]
 
     def prepare_rotation(self, installation_id: str) -> str:
@@ -330,7 +331,7 @@ def _new_secret() -> str:
 
 
 def _mac(key: bytes, *parts: bytes) -> bytes:
-    """Of the list of `parts`: where one ends and the next begins counts too."""
+    """The MAC of the list of `parts`: where one ends and the next begins counts too."""
     return _mac_of(key, *parts).digest()
 
 
@@ -342,7 +343,7 @@ def _mac_of(key: bytes, *parts: bytes) -> hmac.HMAC:
 
 
 def _text(path: Path) -> str:
-    """Of a short file, in a third of the time of `Path.read_text`: a page of requests asks for it fifty times."""
+    """Read a short file, in a third of the time of `Path.read_text`: a page of requests asks for it fifty times."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         return os.read(descriptor, 1024).decode(errors="replace")

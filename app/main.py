@@ -112,8 +112,8 @@ def create_app(settings: Settings) -> FastAPI:
 
 @functools.cache
 def _routes() -> Sequence[BaseRoute]:
-    """What is served under whatever settings: the first call of an application lets the framework analyse it, which
-    takes a quarter of a second, and is done once for all applications of a process."""
+    """The routes that are served under all settings: the first call of an application lets the framework analyse them,
+    which takes a quarter of a second, and is done once for all applications of a process."""
     api = APIRouter(generate_unique_id_function=document.operation_id)
     for router in _ROUTERS:
         api.include_router(router, prefix="/v1")

@@ -29,7 +29,7 @@ def sign(keys: Keys, payload: bytes, *, kind: str) -> str:
 
 
 def signed_payload(compact: str, public_keys: KeySet, *, kind: str | None = None) -> bytes | None:
-    """What one of these keys signed, as a statement of that type (None: of any); None where none did."""
+    """The payload that one of these keys signed, as a statement of that type (None: of any); None where none did."""
     try:
         signed = jws.deserialize_compact(compact, public_keys, algorithms=[ALGORITHM])
     except (JoseError, ValueError, KeyError, TypeError):

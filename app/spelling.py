@@ -1,4 +1,4 @@
-"""What to say of a name that is none of those that were expected: these, and the one that was probably meant."""
+"""Advice on a name that is none of those that were expected: these, and the one that was probably meant."""
 
 import difflib
 from collections.abc import Iterable

@@ -93,12 +93,12 @@ def exposition() -> bytes:
 
 
 def places(trace: TracebackType | None) -> list[str]:
-    """Where an exception has been, the last place last: `service.py:120`."""
+    """The places where an exception has been, the last place last: `service.py:120`."""
     return [_place(frame.filename, frame.lineno) for frame in traceback.extract_tb(trace)[-_MOST_PLACES:]]
 
 
 class _Libraries(logging.Handler):
-    """What libraries log, without the values in it."""
+    """A handler of what libraries log, without the values in it."""
 
     def emit(self, record: logging.LogRecord) -> None:
         found: dict[str, Any] = {"logger": record.name, "place": _place(record.pathname, record.lineno)}
@@ -113,7 +113,7 @@ _libraries = _Libraries()
 
 
 def _is_written_there(record: logging.LogRecord) -> bool:
-    """Whether the record's message, before its arguments are put in, is a constant of the function that logs it.
+    """Return True if the record's message, before its arguments are put in, is a constant of the function that logs it.
 
     A text that was put together before has values in it.
     """

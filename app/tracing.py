@@ -93,7 +93,7 @@ def span(name: str, *, parent: str | None = None, **attributes: str | int | floa
 
 
 def trace_id() -> str | None:
-    """Of the span that is open in this thread."""
+    """The id of the trace whose span is open in this thread."""
     if _provider is None:
         return None
     from opentelemetry.trace import format_trace_id, get_current_span
