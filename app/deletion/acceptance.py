@@ -64,7 +64,7 @@ def ask(new: Submitted, found: LookedUp, *, besides: Collection[str] = ()) -> No
 
 
 def outcome(new: Submitted, found: LookedUp) -> Outcome | None:
-    """What a request has come to that asks for nothing; None for one that does."""
+    """The outcome of a request that asks for nothing; None for one that does."""
     if not new.erasures:
         return Outcome.NOTHING_HELD
     if new.models or not all(erasure.nulled_at for erasure in new.erasures):

@@ -17,7 +17,7 @@ from app.webhooks.payload import Announcement, Message
 _MOMENT = datetime.timedelta(microseconds=1)
 
 Words = Callable[[Session, Sequence[DeletionRequest], datetime.datetime, str], str]
-"""What requests that are one to the protocol look like at a moment, for one receiver."""
+"""The text about requests that are one to the protocol, at a moment, for one receiver."""
 
 
 def announce(session: Session, announcements: Sequence[Announcement]) -> None:
@@ -30,8 +30,8 @@ def announce(session: Session, announcements: Sequence[Announcement]) -> None:
 
 
 def _tell(session: Session, told: Announcement, words: Words) -> None:
-    """Where things stand now, and where they will be seen to stand when all has been reported; each only if that is
-    not what the receiver was told last."""
+    """Send how things stand now, and how they will be seen to stand when all has been reported; each only if the
+    receiver was not sent the same last."""
     together = _together(session, told.request)
     first = together[0]
     reported = [one.reported_at for one in together if _is_discreet(one) and one.reported_at is not None]
@@ -48,7 +48,7 @@ def _tell(session: Session, told: Announcement, words: Words) -> None:
 
 
 def _name(request: DeletionRequest) -> tuple[str, str]:
-    """What the requests that are one to the protocol have in common."""
+    """A name that is the same for requests that are one to the protocol."""
     external_id = request.particulars.external_id
     is_part = request.source == opendsr.SOURCE and external_id is not None
     return request.tenant_id, str(external_id) if is_part else request.id

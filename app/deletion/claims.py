@@ -1,4 +1,4 @@
-"""What workers do to requests: claim their rows, confirm that they are null, complete them or hand them back."""
+"""The workers' part in requests: claim their rows, confirm that they are null, complete them or hand them back."""
 
 from collections.abc import Sequence
 from typing import Literal

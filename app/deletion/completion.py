@@ -1,4 +1,5 @@
-"""When a request is done, and when callers who may not learn whether anything was held are told so."""
+"""Completion of requests, and the time at which it is reported to callers who may not learn whether anything was
+held."""
 
 import datetime
 from collections.abc import Mapping
@@ -36,7 +37,8 @@ def complete_if_done(session: Session, request: DeletionRequest) -> None:
 
 
 def outcome_of_erased(request: DeletionRequest, *, widened: set[tuple[str, str]]) -> Outcome:
-    """Of a request whose rows were erased. `widened`: requests, each with a dataset whose model had a weak target."""
+    """The outcome of a request whose rows were erased. `widened`: requests, each with a dataset whose model had a weak
+    target."""
     is_weak = any(request_id == request.id for request_id, _ in widened)
     return Outcome.TARGET_WIDENED if is_weak else Outcome.FORGOTTEN
 
@@ -57,8 +59,8 @@ def complete(
 
 
 def report_at(request: DeletionRequest, *, policy: Policy) -> datetime.datetime | None:
-    """When callers who may not know see that a request is completed: fixed as soon as it is accepted, by when work
-    could begin and nothing else. None where the policy hides nothing from them."""
+    """Time at which callers who may not know see that a request is completed: fixed as soon as it is accepted, by when
+    work could begin and nothing else. None where the policy hides nothing from them."""
     if not policy.report_seconds:
         return None
     began = request.held_until or request.created_at
@@ -66,24 +68,24 @@ def report_at(request: DeletionRequest, *, policy: Policy) -> datetime.datetime 
 
 
 def _reported_anew(request: DeletionRequest, *, policy: Policy, at: datetime.datetime) -> datetime.datetime:
-    """Of a request for which nothing was fixed: at once where nothing is hidden; else, of one that was accepted by an
-    earlier release, at its deadline."""
+    """The time of reporting for a request for which none was fixed: at once where nothing is hidden; else, for one that
+    was accepted by an earlier release, at its deadline."""
     return max(at, request.deadline) if policy.report_seconds else at
 
 
 def is_held(request: DeletionRequest, *, at: datetime.datetime) -> bool:
-    """Whether the request's grace time lasts."""
+    """Return True during the request's grace time."""
     return request.held_until is not None and request.held_until > at
 
 
 def is_in_doubt(request: DeletionRequest, doubtful: Mapping[str, str]) -> bool:
-    """Whether one of the datasets with damaged records, each with its tenant, is among those that the request is about:
-    then nobody can say that it holds nothing of the person, or nothing more."""
+    """Return True if one of the datasets with damaged records, each with its tenant, is among those that the request is
+    about: then nobody can say that it holds nothing of the person, or nothing more."""
     return any(
         tenant_id == request.tenant_id and asks_for(request, dataset_id) for dataset_id, tenant_id in doubtful.items()
     )
 
 
 def asks_for(request: DeletionRequest, dataset_id: str) -> bool:
-    """Whether a dataset of its tenant is among those that the request is about."""
+    """Return True if a dataset of its tenant is among those that the request is about."""
     return request.dataset_ids is None or dataset_id in request.dataset_ids

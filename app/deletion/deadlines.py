@@ -1,4 +1,4 @@
-"""When a request is due: on the calendar of the tenant's time zone, under the regulation that it names.
+"""Deadlines of requests: on the calendar of the tenant's time zone, under the regulation that a request names.
 
 A month ends on the same day of the next one, or on its last (Regulation 1182/71, Art. 3(2)(c)). The time of day is
 that of the request, though the law would allow the rest of the day. A time that the clocks skip is read with the
@@ -54,7 +54,7 @@ def _later(moment: datetime.datetime, by: relativedelta, zone: str) -> datetime.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clock:
-    """How a request stands. `days_left`: whole days until the deadline, below 0 once it has passed; None if ended."""
+    """The clock of a request. `days_left`: whole days until the deadline, below 0 once it has passed; None if ended."""
 
     state: ClockState
     deadline: datetime.datetime

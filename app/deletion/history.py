@@ -1,4 +1,5 @@
-"""What happens to requests is told once, here: to their events, to the audit log, and to whoever wants to be called."""
+"""The history of requests, written here alone: to their events, to the audit log, and to receivers who want to be
+called."""
 
 import datetime
 from collections.abc import Sequence
@@ -27,7 +28,7 @@ _EVENTS_BY_DETAIL = {EXTENDED: WebhookEvent.EXTENDED, AT_RISK: WebhookEvent.AT_R
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What happened to a request. `status`: afterwards; `verb`: what the audit log calls it, if it records it."""
+    """A change of a request. `status`: afterwards; `verb`: what the audit log calls it, if it records it."""
 
     request: DeletionRequest
     status: str
@@ -99,7 +100,7 @@ def note(
 
 
 def actor_of(session: Session) -> str:
-    """Who changes a request: the caller, or the service itself."""
+    """The actor of a change: the caller, or the service itself."""
     by: Actor | None = session.info.get("actor")
     return by.name if by else audit.SERVICE
 

@@ -1,4 +1,4 @@
-"""Who somebody is, as stated by those whom the tenant trusts to say so: a JWT about the subject, good for one request.
+"""Identity statements, by issuers whom the tenant trusts to make them: a JWT about the subject, good for one request.
 
 Why a statement was not believed is told to nobody: the answer would say whom it is about, or that it was used before.
 """
@@ -54,8 +54,8 @@ class _Registry(JWSRegistry):
 
 
 def check(session: Session, keys: Keys, token: str, *, subject_sha256: bytes, rule: SubjectRule) -> Statement:
-    """Whether a token of one of the tenant's issuers is about this subject, by the tenant's `rule` for subject ids.
-    Whether it was used is for `submit_all`.
+    """Check that a token of one of the tenant's issuers is about this subject, by the tenant's `rule` for subject ids.
+    Its earlier use is checked by `submit_all`.
 
     Raises `IdentityStatementInvalid`.
     """
@@ -90,7 +90,7 @@ def check(session: Session, keys: Keys, token: str, *, subject_sha256: bytes, ru
 
 
 def sha256_of(subject_id: str) -> bytes:
-    """What a statement's `sub` is compared by: some callers have no more of a subject id than this."""
+    """The hash that a statement's `sub` is compared by: some callers have no more of a subject id than this."""
     return hashlib.sha256(subject_id.encode()).digest()
 
 
@@ -110,7 +110,7 @@ def use(session: Session, statements: Sequence[Statement]) -> None:
 
 
 def is_anything_to_purge(session: Session) -> bool:
-    """Whether used statements have expired."""
+    """Return True if used statements have expired."""
     return issuers.is_any_expired(session, at=now(session))
 
 

@@ -1,4 +1,4 @@
-"""Where the rows of one person have been: which models and versions they fed, and which copies of those went out.
+"""Lineage of one person's rows: the models and versions that they fed, and the copies of those that went out.
 
 Whoever was erased at revision r of a dataset is in a version that was made at revision v if and only if v < r.
 """
@@ -26,9 +26,9 @@ class FirstWithout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelLineage:
-    """What one model made of a person's rows. Its versions from the first on carried them, `num_carrying` of them;
-    `carried_in` and `copies` (of these versions, handed out) are the newest. `owes`: its next version must lack them.
-    """
+    """The lineage of one model. Its versions from the first on carried the person's rows, `num_carrying` of them;
+    `carried_in` and `copies` (of these versions, handed out) are the newest. `owes`: its next version must lack
+    them."""
 
     model: Model
     num_carrying: int
@@ -46,7 +46,7 @@ class Lineage:
 
 
 def of_request(session: Session, request: DeletionRequest) -> Lineage:
-    """Of the person, in the datasets that the request asks."""
+    """The lineage of the person, in the datasets that the request asks."""
     asked = repository.dataset_ids(session, request_id=request.id)
     here = [
         found for found in repository.presences(session, subject_refs=request.subject_refs) if found.dataset_id in asked
@@ -55,7 +55,7 @@ def of_request(session: Session, request: DeletionRequest) -> Lineage:
 
 
 def of_person(session: Session, *, subject_ref: str) -> Lineage:
-    """Of the person, in all datasets of the tenant."""
+    """The lineage of the person, in all datasets of the tenant."""
     return _of(session, [subject_ref], repository.presences(session, subject_refs=[subject_ref]), request_id=None)
 
 

@@ -23,7 +23,7 @@ class Presence:
 
 
 def presences(session: Session, *, subject_refs: Collection[str]) -> list[Presence]:
-    """Where the person's rows are, and where they were until they were erased."""
+    """The datasets with the person's rows, and those that had them until they were erased."""
     there = (
         sa.select(Dataset.id, Dataset.name, sa.func.count())
         .join(Record, Record.dataset_id == Dataset.id)
@@ -74,7 +74,7 @@ def asked_models(session: Session, *, subject_refs: Collection[str]) -> set[str]
 
 
 def carried_in(session: Session, *, model_id: str, revision: int | None, limit: int) -> tuple[int, list[Version]]:
-    """How many versions of a model carried whoever was erased at `revision`, and the newest of them."""
+    """Number of versions of a model that carried the rows erased at `revision`, and the newest of them."""
     carrying = [Version.model_id == model_id, *([] if revision is None else [Version.revision < revision])]
     newest = sa.select(Version).where(*carrying).order_by(Version.number.desc()).limit(limit)
     found = list(session.scalars(newest))
@@ -89,7 +89,7 @@ def first_without(session: Session, *, model_id: str, revision: int) -> Version 
 
 
 def certificates(session: Session, *, subject_refs: Collection[str]) -> list[Certificate]:
-    """Of all requests of a person, in the order of their issue."""
+    """The certificates of all requests of a person, in the order of their issue."""
     query = (
         sa.select(Certificate)
         .join(DeletionRequest, DeletionRequest.id == Certificate.request_id)
@@ -100,7 +100,7 @@ def certificates(session: Session, *, subject_refs: Collection[str]) -> list[Cer
 
 
 def copies(session: Session, *, model_id: str, up_to: int, limit: int) -> tuple[int, list[Export]]:
-    """How often a version of a model up to this one was handed out, and the last times."""
+    """Number of times that a version of a model up to this one was handed out, and the last times."""
     mine = [Export.model_id == model_id, Export.version <= up_to]
     last = sa.select(Export).where(*mine).order_by(Export.at.desc(), Export.id.desc()).limit(limit)
     return session.scalars(sa.select(sa.func.count()).select_from(Export).where(*mine)).one(), list(

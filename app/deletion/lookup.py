@@ -1,4 +1,5 @@
-"""What is held of people, and under way for them, when requests about them come in: a few statements for many."""
+"""Look-up of people when requests about them come in: what is held of them and under way for them, in a few statements
+for many."""
 
 import datetime
 from collections import Counter
@@ -19,7 +20,7 @@ from lethe.proof import target
 _PEOPLE_AT_ONCE = 5000
 """A statement that names them three times stays below what either database takes: a request may have many aliases."""
 _HAS_OR_MAY = sa.or_(Model.status.not_in(("failed", "cancelled", "retired")), Model.live_version.is_not(None))
-"""Of models: not those that came to nothing before they had a version, or were retired."""
+"""A condition on models: not those that came to nothing before they had a version, or were retired."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +36,7 @@ class UnderWay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookedUp:
-    """What is known of some people and datasets when requests about them come in."""
+    """Facts about some people and datasets when requests about them come in."""
 
     datasets: dict[str, str]  # and whose they are
     holding: dict[str, list[str]]  # subject_ref: datasets with rows that nobody has claimed
@@ -51,7 +52,7 @@ class LookedUp:
         return {dataset_id for ref in subject_refs for dataset_id in self.holding.get(ref, ())}
 
     def followed(self, subject_refs: Iterable[str]) -> dict[str, "Followed"]:
-        """What another request of the person joins: of each dataset all that is under way, as one."""
+        """The erasures that another request of the person joins: of each dataset all that is under way, as one."""
         of_dataset: dict[str, dict[str, UnderWay]] = {}
         for ref in subject_refs:
             for dataset_id, first in self.claimed.get(ref, {}).items():
@@ -144,13 +145,13 @@ _WIDENED = sa.union(
 
 
 def widened(session: Session, *, request_ids: Collection[str]) -> set[tuple[str, str]]:
-    """Of these requests, each with a dataset they asked about: where a model met a target beyond the default bounds, or
+    """These requests, each with a dataset they asked about: where a model met a target beyond the default bounds, or
     carried the person and has such a target."""
     return {(request_id, dataset_id) for request_id, dataset_id in session.execute(_WIDENED, {"these": request_ids})}
 
 
 def look_up(session: Session, *, subject_refs: Iterable[str], tenant_ids: Collection[str] = ()) -> LookedUp:
-    """Of these people; and which datasets these tenants have: they are few, however many a caller names."""
+    """Look these people up; and which datasets these tenants have: they are few, however many a caller names."""
     doubtful = rows_repository.doubtful(session)
     found = LookedUp(
         datasets={}, holding={}, models={}, claimed={}, nulled={}, owed={}, widened=set(), doubtful=doubtful

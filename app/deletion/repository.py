@@ -181,7 +181,7 @@ def settled(session: Session, *, at: datetime.datetime, limit: int) -> list[tupl
 
 
 def _may_be_in(dataset_id: str, tenant_id: str) -> sa.ColumnElement[bool]:
-    """That a request is about a dataset, among others or all of its tenant (`completion.is_in_doubt`)."""
+    """A condition: a request is about a dataset, among others or all of its tenant (`completion.is_in_doubt`)."""
     named = sa.cast(DeletionRequest.dataset_ids, sa.String).contains(f'"{dataset_id}"', autoescape=True)
     return sa.and_(DeletionRequest.tenant_id == tenant_id, sa.or_(DeletionRequest.dataset_ids.is_(None), named))
 
@@ -216,7 +216,8 @@ def _requests_of_model(session: Session, model_id: str, *, limit: int, cursor: s
 
 
 def _asks(session: Session, model_id: str) -> sa.ColumnElement[bool]:
-    """That a request asks something of the model: of a few all are looked up, among many the newest are soon found."""
+    """A condition: a request asks something of the model: of a few all are looked up, among many the newest are soon
+    found."""
     of_model = sa.select(RequestModel.request_id).where(RequestModel.model_id == model_id)
     some = list(session.scalars(of_model.limit(_FEW + 1)))
     if len(some) <= _FEW:
@@ -230,7 +231,7 @@ def events(session: Session, *, request_id: str) -> list[RequestEvent]:
 
 
 def hand_backs_told(session: Session, *, request_ids: Collection[str]) -> Counter[str]:
-    """How many events of each of these requests say that a run which served it did not end well."""
+    """Number of events of each of these requests which say that a run that served it did not end well."""
     said = sa.or_(*(RequestEvent.detail.endswith(end) for end in HANDED_BACK))
     query = sa.select(RequestEvent.request_id).where(
         RequestEvent.request_id.in_(request_ids), RequestEvent.status == RequestStatus.ACCEPTED, said
@@ -252,7 +253,7 @@ _MODELS_OF_THESE = sa.select(RequestModel).where(RequestModel.request_id.in_(_TH
 
 
 def models_of_requests(session: Session, *, request_ids: Sequence[str]) -> dict[str, list[RequestModel]]:
-    """What each of these requests asks of models, for those that ask anything."""
+    """The models of each of these requests, for those that ask anything of models."""
     found: dict[str, list[RequestModel]] = {}
     for owed in session.scalars(_MODELS_OF_THESE, {"these": request_ids}):
         found.setdefault(owed.request_id, []).append(owed)
@@ -344,13 +345,13 @@ def drop_pending(session: Session, *, model_id: str) -> None:
 
 
 def count_owed(session: Session, *, model_id: str) -> int:
-    """How many requests wait for a model."""
+    """Number of requests that wait for a model."""
     owed = sa.and_(RequestModel.model_id == model_id, RequestModel.status.in_(("pending", "running")))
     return session.scalars(sa.select(sa.func.count()).where(owed)).one()
 
 
 def count_to_erase(session: Session, *, dataset_id: str) -> int:
-    """How many requests wait for rows of a dataset to be null, or may yet ask for them."""
+    """Number of requests that wait for rows of a dataset to be null, or may yet ask for them."""
     waits = sa.and_(Erasure.dataset_id == dataset_id, Erasure.nulled_at.is_(None))
     asks = sa.or_(Erasure.ready_at.is_not(None), DeletionRequest.status.in_(OPEN))
     query = sa.select(sa.func.count(Erasure.id)).join(DeletionRequest, DeletionRequest.id == Erasure.request_id)
@@ -378,7 +379,7 @@ def unconfirmed_erasures(session: Session, *, dataset_id: str) -> list[Erasure]:
 
 
 def is_anybody_erased_since(session: Session, *, dataset_id: str, at: datetime.datetime) -> bool:
-    """Whether rows of a dataset became null at that time or later."""
+    """Return True if rows of a dataset became null at that time or later."""
     query = sa.select(Erasure.id).where(Erasure.dataset_id == dataset_id, Erasure.nulled_at >= at)
     return session.scalars(query.limit(1)).first() is not None
 
@@ -394,7 +395,7 @@ def drop_records(session: Session, *, erasure_ids: list[str]) -> int:
 def awaiting_model(
     session: Session, *, model_id: str, revision: int
 ) -> list[tuple[RequestModel, Erasure, DeletionRequest]]:
-    """What a model still owes to requests whose rows were erased at or before `revision`."""
+    """The requests to which a model still owes its next version, with rows that were erased at or before `revision`."""
     query = (
         sa.select(RequestModel, Erasure, DeletionRequest)
         .join(DeletionRequest, DeletionRequest.id == RequestModel.request_id)
@@ -416,7 +417,7 @@ def request_models_of_run(session: Session, *, run_id: str) -> list[RequestModel
 
 
 def is_running(session: Session, *, request_id: str) -> bool:
-    """Whether a run that serves the request is under way."""
+    """Return True if a run that serves the request is under way."""
     query = sa.select(RequestModel).where(RequestModel.request_id == request_id, RequestModel.status == "running")
     if session.scalars(query.limit(1)).first():
         return True

@@ -73,7 +73,7 @@ _MOMENTS = {one.name for one in fields(Remembered) if one.type in (datetime.date
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Again:
-    """What became of what was remembered: requests that were made again, and that were brought to where they stood."""
+    """The result of catching up: requests that were made again, and that were brought to where they stood."""
 
     made: int
     changed: int

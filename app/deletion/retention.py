@@ -1,4 +1,4 @@
-"""How long it is kept what a request was about: that somebody asked to be forgotten is personal data too.
+"""Retention of what a request was about: that somebody asked to be forgotten is personal data too.
 
 `kept` shrinks from `details` (everything) over `request` (not what callers and officers wrote) to `trace` (not whom it
 was about either: status, times, counts and certificates remain). Written words end by their key, which is destroyed
@@ -41,7 +41,7 @@ class Due:
 
 
 def kept(particulars: Particulars) -> Kept:
-    """Of a new request: most callers write nothing of their own."""
+    """The retention of a new request: most callers write nothing of their own."""
     return Kept.REQUEST if particulars == Particulars() else Kept.DETAILS
 
 
@@ -52,7 +52,7 @@ def add(request: DeletionRequest, **written: str) -> None:
 
 
 def due(session: Session, *, limit: int) -> list[Due]:
-    """What tenants want kept no longer, `limit` requests of each at most.
+    """The requests that tenants want kept no longer, `limit` of each tenant at most.
 
     What is still to be sent to a receiver is kept until it was sent or given up.
     """

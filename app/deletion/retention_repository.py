@@ -14,7 +14,7 @@ from app.protocols import opendsr
 from lethe.contract.sets import RequestStatus
 
 NOBODY = "sub_unknown"
-"""Whom a request was about, once that is kept no longer."""
+"""The subject of a request, once it is kept no longer."""
 
 
 def ended(
@@ -49,7 +49,7 @@ def _is_to_be_sent(request: type[DeletionRequest]) -> sa.ColumnElement[bool]:
 
 
 def _part_of(request: type[DeletionRequest]) -> sa.ColumnElement[bool]:
-    """Of a subject request."""
+    """A condition: the request is part of a subject request."""
     return request.source == opendsr.SOURCE
 
 
@@ -62,7 +62,7 @@ _THEIRS = _reference(DeletionRequest)
 
 
 def letters(session: Session, *, request_ids: Collection[str]) -> list[Payload]:
-    """What was sent to receivers about these requests."""
+    """The payloads that were sent to receivers about these requests."""
     return list(session.scalars(sa.select(WebhookDelivery.letter).where(WebhookDelivery.request_id.in_(request_ids))))
 
 

@@ -1,4 +1,4 @@
-"""What a privacy officer decides about a request: approve it, reject it, extend its deadline, stop its clock.
+"""Decisions of a privacy officer about a request: approve it, reject it, extend its deadline, stop its clock.
 
 What was decided before is not decided again: to approve an accepted request, to reject a rejected one on the same
 ground, to pause a paused clock or to let a running one run changes nothing and is no error. A second extension is one.

@@ -51,10 +51,10 @@ _due_at = functools.lru_cache(maxsize=100)(deadlines.due_at)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What somebody asks for. `by`: who asks, for which tenant, whose `policy` holds; `maker`: the line of their key;
-    `own_only`: they may refer to requests of that line alone; `discreet`: they may not learn if
-    anything is held. `dataset_ids`: where to forget the person; None: wherever they are held. `refers_to`: an ended
-    request about the same person. `statement`: about the person's identity, or why it is not believed."""
+    """A request as somebody asks for it. `by`: who asks, for which tenant, whose `policy` holds; `maker`: the line of
+    their key; `own_only`: they may refer to requests of that line alone; `discreet`: they may not learn if anything is
+    held. `dataset_ids`: where to forget the person; None: in all that hold them. `refers_to`: an ended request about
+    the same person. `statement`: about the person's identity, or why it is not believed."""
 
     by: Actor
     policy: Policy
@@ -83,7 +83,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Known:
-    """What requests that come in together are judged by."""
+    """Facts by which requests that come in together are judged."""
 
     at: datetime.datetime
     found: LookedUp
@@ -237,7 +237,7 @@ def _made(asked: Asked, known: _Known) -> Submitted | Problem:
 
 
 def _refusal(asked: Asked, known: _Known) -> Problem | None:
-    """Why no request is made of this, whoever it is about."""
+    """The reason why no request is made of this, about anybody."""
     if known.rules[asked.by.tenant_id] != asked.policy.subject_rule:
         return access.rule_changed()
     for dataset_id in asked.dataset_ids or ():

@@ -27,7 +27,8 @@ AT_RISK = "the deadline is near"
 OVERDUE = "the deadline has passed"
 """Events that leave the status as it is."""
 HANDED_BACK = ("; it will be tried again", " again; it is tried until it succeeds")
-"""How the events end, of a first and of a second run that served a request and did not end well. There is no third."""
+"""Endings of the events of a first and of a second run that served a request and did not end well. There is no
+third."""
 
 
 def check(present: str, wanted: RequestStatus) -> None:

@@ -1,4 +1,4 @@
-"""Who asked to be forgotten is not taken in again: their rows are refused until they consent anew.
+"""Suppression of people who asked to be forgotten: their rows are refused until they consent anew.
 
 A request suppresses from its acceptance on, whether anything was held or not. It stops when it is withdrawn before a
 worker took it, and no other request has asked the same since; or when somebody records the person's consent.
@@ -22,7 +22,7 @@ _MOST_AT_ONCE = 10_000
 _FEW = 1000
 """Suppressions that are read in less time than thousands of references are looked up in."""
 _LONGEST_TRANSACTION = datetime.timedelta(minutes=5)
-"""What is committed now may have been dated so much earlier."""
+"""Time by which what is committed now may have been dated earlier."""
 
 
 def add(session: Session, requests: Sequence[DeletionRequest], *, at: datetime.datetime) -> None:

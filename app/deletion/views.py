@@ -1,4 +1,4 @@
-"""What a caller is shown of a request.
+"""Views of a request, as its caller may see it.
 
 Callers who may not learn whether anything is held about a person (`discreet`) see of every request what was known when
 it was accepted: it is accepted until its report time (`completion.report_at`) and completed from then on, whatever has
@@ -30,7 +30,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """Who looks, and when."""
+    """The view of a caller at a moment."""
 
     discreet: bool
     at: datetime.datetime
