@@ -25,7 +25,7 @@ def list_accounts(context: TheContext, epsilon: Above = None, delta: Chance = No
 
 @router.get("/accounting/datasets/{dataset_id}")
 def show_account(context: TheContext, dataset_id: str, epsilon: Above = None, delta: Chance = None) -> Response:
-    """What one record has spent, and what is left of a budget."""
+    """Show what one record has spent, and what is left of a budget."""
     found = context.ask(
         accounting.get_dataset_account, dataset_id=dataset_id, adaptive_epsilon=epsilon, adaptive_delta=delta
     )
@@ -34,7 +34,7 @@ def show_account(context: TheContext, dataset_id: str, epsilon: Above = None, de
 
 
 def _name(context: RequestContext, model_id: str) -> str:
-    """What people call it; its id, for whoever may not look at models."""
+    """The name of a model; its id, if the caller may not look at models."""
     return context.ask(models.get_model, model_id=model_id).name if context.may(models.get_model) else model_id
 
 

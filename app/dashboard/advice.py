@@ -1,4 +1,4 @@
-"""What a run that came to nothing means, and what to do about it, as docs/operations.md says it."""
+"""Advice on a run that came to nothing: what that means, and what to do about it, as docs/operations.md says it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -67,15 +67,15 @@ def told(audit: AuditOut) -> Told:
 
 
 def _off(squares: float, freedom: int) -> float:
-    """How many standard deviations a normal number is off that is as unlikely as this chi-squared one (Wilson and
-    Hilferty)."""
+    """Number of standard deviations by which a normal number is off that is as unlikely as this chi-squared one (Wilson
+    and Hilferty)."""
     spread = 2 / (9 * freedom)
     return (math.cbrt(squares / freedom) - (1 - spread)) / math.sqrt(spread)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tally:
-    """Of some models: how many last audits passed, and how many refused their run."""
+    """The tally of some models: how many last audits passed, and how many refused their run."""
 
     passed: int
     refused: int
@@ -88,7 +88,7 @@ def tally(some: Iterable[ModelOut]) -> Tally:
 
 
 def between(audit: AuditOut) -> str:
-    """What is proved and what is certified, on one line; the latter alone where a run was refused for more."""
+    """Text on one line: what is proved and what is certified; the latter alone where a run was refused for more."""
     certified = f"ε ≤ {at_most(audit.epsilon, 3)}"
     if audit.epsilon_lower_bound > audit.epsilon:
         return certified
@@ -96,7 +96,7 @@ def between(audit: AuditOut) -> str:
 
 
 def of_certified_run(audit: AuditOut) -> str:
-    """What an audit adds to a certificate of the run that it was of."""
+    """Text that an audit adds to a certificate of the run that it was of."""
     whose = "of a record still in the data" if audit.notion == Notion.RELEASE else "of a record at its worst"
     return (
         f"An audit attacked the run: canaries were in {audit.guesses.members:,} of {audit.lanes:,} lanes beside it. It "

@@ -114,7 +114,8 @@ def _ends(bound: BoundOut, value: object, *, over: str, written: Mapping[str, st
 
 
 def _params(bound: BoundOut, written: Mapping[str, str]) -> dict[str, Any]:
-    """What the form says, as the API reads it. What cannot be read is sent as it is: the API says what it wants."""
+    """The parameters in the form, as the API reads them. What cannot be read is sent as it is: the API says what it
+    wants."""
     found = {}
     for parameter in bound.parameters:
         text = written.get(parameter.name, "").strip()
@@ -145,5 +146,5 @@ def _paired(names: Iterable[str]) -> list[tuple[str, str]]:
 
 
 def _shown(value: object) -> float | None:
-    """What a plot can show."""
+    """The value as a plot can show it."""
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None

@@ -82,7 +82,7 @@ def told(certificate: CertificateOut) -> Told:
 
 
 def accuracy(guarantee: GuaranteeOut) -> str:
-    """How often the best attacker is right, rounded up."""
+    """The best attacker's accuracy, rounded up."""
     return f"{at_most(100 * guarantee.best_attacker_accuracy, 3)} %"
 
 
@@ -115,7 +115,7 @@ def download_certificate(context: TheContext, certificate_id: str) -> Response:
 
 @router.get("/certificates/{certificate_id}.jws")
 def download_jws(context: TheContext, certificate_id: str) -> Response:
-    """What was signed, as it was signed."""
+    """Send what was signed, as it was signed."""
     found = context.ask(certificates.get_certificate, certificate_id=certificate_id)
     return pages.file(f"{found.id}.jws", found.jws, "application/jose")
 

@@ -91,7 +91,7 @@ def _name(segment: SegmentOut, point: PointOut) -> str:
 
 
 def _marks(segment: SegmentOut, index: int, axis: Axis) -> list[dict[str, Any]]:
-    """Where people were forgotten, and where a version came out."""
+    """The marks on a curve: where people were forgotten, and where a version came out."""
     begins, ends = (_place(segment, index, step, axis) for step in (0, segment.steps))
     found: list[dict[str, Any]] = []
     if segment.records:
@@ -122,5 +122,5 @@ def _influences(point: PointOut) -> list[float | None]:
 
 
 def _above_zero(*values: float | None) -> list[float | None]:
-    """What a logarithmic scale can show."""
+    """The values that a logarithmic scale can show."""
     return [value if value and math.isfinite(value) else None for value in values]

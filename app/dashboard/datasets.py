@@ -25,7 +25,7 @@ Done = Literal["", "made", "added", "retired"]
 
 
 class _Written(BaseModel):
-    """What is written into the form for a dataset, besides its files and its classes."""
+    """The fields of the form for a dataset, besides its files and its classes."""
 
     name: Name
     adaptive_epsilon: Positive | None = None
@@ -38,7 +38,7 @@ _WRITTEN = ("name", "classes", *_BUDGET)
 
 @router.get("/datasets")
 def list_datasets(context: TheContext, cursor: Cursor = None) -> Response:
-    """What is held, newest first."""
+    """List the datasets, newest first."""
     found = context.ask(datasets.list_datasets, limit=_PER_PAGE, cursor=cursor)
     may_upload = context.may(datasets.create_dataset)
     return context.page("datasets/list.html", found=found, cursor=cursor, may_upload=may_upload)
@@ -80,7 +80,7 @@ def show_dataset(context: TheContext, dataset_id: str, done: Done = "", left_out
 
 @router.get("/datasets/{dataset_id}/live")
 def live_dataset(context: TheContext, dataset_id: str) -> Response:
-    """What of it changes, for a page that is open."""
+    """Show what changes of a dataset, for a page that is open."""
     return context.page("datasets/live.html", **_found(context, dataset_id))
 
 

@@ -85,7 +85,7 @@ def _found(context: RequestContext, request_id: str) -> dict[str, Any]:
 
 
 def _sensible(request: DeletionRequestOut) -> set[Decision]:
-    """What the law and the life of a request leave to decide; what is refused nevertheless says why."""
+    """The decisions that the law and the life of a request leave; what is refused nevertheless says why."""
     is_paused = request.clock.state is ClockState.PAUSED
     decisions: set[Decision] = set()
     if request.status == RequestStatus.IN_REVIEW:

@@ -1,4 +1,4 @@
-"""What receivers of webhooks were told, once more if need be; and the secret that it is signed with."""
+"""Deliveries of webhooks, sent once more if need be; and the secret that signs them."""
 
 import json
 from typing import Annotated, Literal
@@ -44,7 +44,7 @@ def list_deliveries(
 
 @router.get("/deliveries/{delivery_id}")
 def show_delivery(context: TheContext, delivery_id: str, done: Literal["", "replayed"] = "") -> Response:
-    """How a delivery stands, and, for admins, what is sent where."""
+    """Show how a delivery stands, and, for admins, what is sent where."""
     delivery = context.ask(webhook_deliveries.get_webhook_delivery, delivery_id=delivery_id)
     is_over = delivery.status is not DeliveryStatus.PENDING
     may_replay = is_over and context.may(webhook_deliveries.replay_webhook_delivery)
@@ -62,7 +62,7 @@ def replay_delivery(context: TheContext, delivery_id: str) -> Response:
 
 @router.get("/webhook-secret")
 def show_secret(context: TheContext, done: Literal["", "rotated"] = "") -> Response:
-    """What receivers verify with."""
+    """Show the secret that receivers verify with."""
     return context.page("deliveries/secret.html", secret=context.ask(_SECRET), done=done, error=None)
 
 

@@ -47,5 +47,5 @@ def ask(call: Call, intake: Intake, endpoint: Callable[..., T], /, **arguments: 
 
 @functools.cache
 def _types(endpoint: Callable[..., Any]) -> dict[str, Any]:
-    """Of the parameters of `endpoint`."""
+    """The types of the parameters of `endpoint`."""
     return {name: found for name, found in typing.get_type_hints(endpoint).items() if name != "return"}

@@ -16,7 +16,7 @@ _MOST = 8
 
 @router.get("")
 def home(context: TheContext) -> Response:
-    """How everything stands."""
+    """Show how everything stands."""
     return context.page("home/home.html", **_found(context))
 
 
@@ -33,7 +33,7 @@ def live_home(context: TheContext) -> Response:
 
 
 def _found(context: RequestContext) -> dict[str, Any]:
-    """What the caller may see; None for what they may not."""
+    """The parts that the caller may see; None for those that they may not."""
 
     def asked(endpoint: Any, **arguments: Any) -> Any:
         return context.ask(endpoint, **arguments) if context.may(endpoint) else None

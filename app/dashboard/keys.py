@@ -29,7 +29,7 @@ _MEANS = {
     Scope.METRICS_READ: "read how the installation does, for monitoring",
     Scope.OPERATOR: "make tenants; see the settings of the installation",
 }
-"""What a key is made for by hand; an agent's is made by the agent."""
+"""The scopes that a key is made for by hand; an agent's is made by the agent."""
 _FIELDS = ("name", "expires_on", "calls_per_minute", "sees")
 _SEES = [("", "its own, if it may do nothing but make requests"), ("own", "its own"), ("all", "all of the tenant's")]
 _OVERLAPS = [("0", "none: it ends now"), ("3600", "an hour"), ("86400", "a day"), ("604800", "a week")]
@@ -53,7 +53,7 @@ def create_key(context: TheContext, form: Form) -> Response:
 
 @router.get("/keys/{key_id}")
 def show_key(context: TheContext, key_id: str) -> Response:
-    """What a key opens, and how to end it."""
+    """Show what a key opens, and how to end it."""
     return _one(context, key_id)
 
 
@@ -92,7 +92,7 @@ def _asked(form: FormData) -> ApiKeyIn:
 
 
 def _end_of(day: str) -> str | None:
-    """When that day ends, in UTC; None if none was chosen."""
+    """The end of that day, in UTC; None if none was chosen."""
     if not day:
         return None
     try:

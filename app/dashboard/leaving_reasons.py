@@ -1,4 +1,4 @@
-"""Why people leave: what share of those who answered has which reason, and how sure that is."""
+"""Reasons for leaving: the share of those who answered that has each reason, and how sure that is."""
 
 import datetime
 import math

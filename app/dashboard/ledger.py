@@ -13,7 +13,7 @@ router = pages.new_router()
 
 @router.get("/ledger")
 def show_ledger(context: TheContext) -> Response:
-    """What can be done with it. What is signed is only shown where it is taken away."""
+    """Show what can be done with the ledger. What is signed is only shown where it is taken away."""
     context.require(ledger.get_ledger_head)
     return context.page("ledger/one.html")
 
@@ -26,7 +26,7 @@ def verify_ledger(context: TheContext) -> Response:
 
 @router.get("/ledger/head.json")
 def download_head(context: TheContext) -> Response:
-    """What was signed about the end: to be kept where nobody who could forge the ledger reaches it."""
+    """Send what was signed about the end: to be kept where nobody who could forge the ledger reaches it."""
     found = context.ask(ledger.get_ledger_head)
     return pages.file("ledger-head.json", json.dumps(found.model_dump(mode="json"), indent=1), "application/json")
 

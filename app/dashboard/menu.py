@@ -58,5 +58,5 @@ def menu_of(context: RequestContext) -> list[Entry]:
 
 
 def is_at(here: str, entry: Entry) -> bool:
-    """Whether a page belongs to this line of the menu."""
+    """Return True if a page belongs to this line of the menu."""
     return here == entry.path or (entry.path != ROOT and here.startswith(f"{entry.path}/"))

@@ -56,7 +56,7 @@ def show_model(context: TheContext, model_id: str, done: Done = "") -> Response:
 
 @router.get("/models/{model_id}/live")
 def live_model(context: TheContext, model_id: str) -> Response:
-    """How it stands, for a page that is open."""
+    """Show how a model stands, for a page that is open."""
     return context.page("models/live.html", **_standing(context, model_id))
 
 

@@ -30,7 +30,7 @@ router = pages.new_router()
 
 _MOST_DATASETS = 500
 _SETTINGS = ("l2", "noise_scale", "step_size", "radius", "learn_steps", "batch_size", "cool_down")
-"""Of the mechanism: each has a default."""
+"""The settings of the mechanism: each has a default."""
 _IN_ITS_PART = {
     "epsilon": "target",
     "delta": "target",
@@ -44,7 +44,7 @@ _IN_ITS_PART = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outlook:
-    """What a model would take: its mechanism, and what forgetting one record would be once it has learned.
+    """The outlook of a model: its mechanism, and what forgetting one record would be once it has learned.
 
     `room`: records that can be forgotten together before learning again is no dearer; `measured`: on these rows.
     """
@@ -66,7 +66,8 @@ def new_model(context: TheContext, dataset_id: str = "") -> Response:
 
 @router.post("/models/new/preview")
 def preview_model(context: TheContext, form: Form) -> Response:
-    """What it would take: the answer alone while somebody types; a page for whoever sends the form. Makes nothing."""
+    """Show what a model would take: the answer alone while somebody types; a page if the form is sent. Makes
+    nothing."""
     context.require(models.create_model)
     return _form(context, _written(form), is_preview=True)
 
@@ -126,7 +127,7 @@ def _title(dataset: DatasetOut) -> str:
 
 
 def _outlook(context: RequestContext, written: dict[str, str]) -> Outlook:
-    """Of a model that is not named yet. Raises what making it would raise."""
+    """The outlook of a model that is not named yet. Raises what making it would raise."""
     asked = _asked({"name": "new"} | {name: value for name, value in written.items() if value})
     with context.call.reading() as session:
         dataset = registered.get(session, asked.dataset_id)

@@ -1,4 +1,4 @@
-"""How a page is made: templates, the headers browsers obey, and a designed page for everything that goes wrong."""
+"""Making of pages: templates, the headers browsers obey, and a designed page for everything that goes wrong."""
 
 import functools
 import hashlib
@@ -68,7 +68,7 @@ def environment() -> Environment:
 
 @functools.cache
 def asset(name: str) -> str:
-    """Where a static file is: its address changes with what is in it, so that browsers may keep it for ever."""
+    """The address of a static file, which changes with what is in it, so that browsers may keep it for ever."""
     content = importlib.resources.files("app.dashboard").joinpath("static", name).read_bytes()
     return f"{ROOT}/static/{name}?{hashlib.sha256(content).hexdigest()[:12]}"
 
@@ -98,7 +98,7 @@ def rendered(request: Request, template: str, /, *, status: int = 200, **shown: 
 
 
 def see(path: str, **query: str | int) -> RedirectResponse:
-    """What a form answers when it has done what it is for: go and look there."""
+    """The answer of a form that has done what it is for: go and look there."""
     return RedirectResponse(
         f"{path}?{urllib.parse.urlencode(query)}" if query else path, status_code=303, headers=_HEADERS
     )
@@ -111,12 +111,12 @@ def file(name: str, content: str, media_type: str) -> Response:
 
 
 def is_fragment(request: Request) -> bool:
-    """Whether a page asks for a part of itself."""
+    """Return True if a page asks for a part of itself."""
     return request.headers.get("hx-request") == "true"
 
 
 class _PageRoute(uploads.SpooledRoute):
-    """Whatever goes wrong on a page is answered by a page. Files are spooled as the API spools them, never in clear."""
+    """A route of a page, which answers errors by a page. Files are spooled as the API spools them, never in clear."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         answer = super().get_route_handler()
@@ -167,7 +167,7 @@ def refused(request: Request, error: Problem) -> Response:
 
 
 def malformed(error: Any) -> InputInvalid:
-    """What a form or an address lacks, without what was sent."""
+    """Name what a form or an address lacks, without what was sent."""
     found = problems.faults(error)
     return InputInvalid("This page was not asked for in a form that it knows.", found)
 

@@ -1,4 +1,5 @@
-"""Who looks at a page: found by the cookie of their session, allowed what the key they logged in with is allowed."""
+"""The context of a page: the caller, found by the cookie of their session and allowed what the key they logged in with
+is allowed."""
 
 import hmac
 from collections.abc import Callable
@@ -38,7 +39,7 @@ class RequestContext:
         return self.call.caller
 
     def may(self, endpoint: Callable[..., Any]) -> bool:
-        """Whether to offer what `endpoint` of the API does."""
+        """Return True if what `endpoint` of the API does is to be offered."""
         return endpoints.may(self.call, endpoint)
 
     def require(self, endpoint: Callable[..., Any]) -> None:
@@ -46,7 +47,7 @@ class RequestContext:
         endpoints.require(self.call, endpoint)
 
     def ask(self, endpoint: Callable[..., T], /, **arguments: Any) -> T:
-        """What `endpoint` of the API answers; `call`, `intake`, `once` and `response` are given to it."""
+        """Ask `endpoint` of the API; `call`, `intake`, `once` and `response` are given to it."""
         return endpoints.ask(self.call, self.intake, endpoint, **arguments)
 
     def page(self, template: str, /, *, status: int = 200, **shown: Any) -> HTMLResponse:
@@ -91,7 +92,8 @@ async def _form(request: Request, _context: TheContext) -> FormData:
 
 
 Form = Annotated[FormData, Depends(_form)]
-"""What was filled in. No page declares fields of its own: a body is read only once it is known who sends it."""
+"""The form that was filled in. No page declares fields of its own: a body is read only once it is known who sends
+it."""
 
 
 async def check_form(request: Request, settings: Settings, expected: str) -> None:

@@ -30,7 +30,7 @@ _PER_PAGE = 50
 _MOST_FOUND = 500
 _SOUGHT = {"subject_id": "subject id", "subject_sha256": "SHA-256 of the subject id", "external_id": "external id"}
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
-"""How a cell begins that a spreadsheet computes instead of showing it."""
+"""First characters of a cell that a spreadsheet computes instead of showing it."""
 
 ByStatus = RequestStatus | Literal[""]
 ByRegulation = Annotated[str, Query(pattern="^[a-z0-9_]{0,31}$")]
@@ -100,7 +100,7 @@ def decide_requests(context: TheContext, form: Form) -> Response:
 def export_requests(
     context: TheContext, status: ByStatus = "", regulation: ByRegulation = "", due: Due = "", order: Order = "newest"
 ) -> Response:
-    """What the list shows, all pages of it, newest first; for a spreadsheet."""
+    """Send what the list shows, all pages of it, newest first; for a spreadsheet."""
     ever = datetime.datetime.max.replace(tzinfo=datetime.UTC) if order == "deadline" else None
     found = context.ask(
         batches.export_deletion_requests,
@@ -113,13 +113,13 @@ def export_requests(
 
 
 def text(form: FormData, name: str) -> str:
-    """What was written into a field; nothing, if it was not there."""
+    """The text in a field; empty if it was not there."""
     found = form.get(name)
     return found.strip() if isinstance(found, str) else ""
 
 
 def checked(body: type[M], **fields: Any) -> M:
-    """What a form says, as the API wants it said. Raises `InputInvalid`."""
+    """Read a form as the API wants it. Raises `InputInvalid`."""
     try:
         return body(**fields)
     except ValidationError as error:

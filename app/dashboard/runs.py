@@ -53,7 +53,7 @@ def live_runs(context: TheContext, status: Wanted = "", model_id: ModelId = "", 
 
 @router.get("/runs/{run_id}")
 def show_run(context: TheContext, run_id: str) -> Response:
-    """How far a run is, or how it ended."""
+    """Show how far a run is, or how it ended."""
     return context.page("runs/one.html", **_found(context, run_id))
 
 

@@ -1,4 +1,4 @@
-"""What the installation runs with: its settings, its versions, and whether it is ready. For operators."""
+"""The installation in force: its settings, its versions, and whether it is ready. For operators."""
 
 import importlib.metadata
 import platform

@@ -70,7 +70,7 @@ def install(served: APIRouter) -> None:
 
 
 def refused(request: Request, error: Problem) -> Response:
-    """What is refused before anybody knows where it leads: by a page to browsers at pages, else by a problem."""
+    """Answer what is refused before anybody knows where it leads: by a page to browsers at pages, else by a problem."""
     is_here = f"{request.url.path}/".startswith(f"{ROOT}/")
     return pages.refused(request, error) if is_here else problems.problem(error)
 

@@ -19,7 +19,7 @@ _PER_PAGE = 50
 
 @router.get("/suppressions")
 def list_suppressions(context: TheContext, cursor: Cursor = None) -> Response:
-    """Who is not taken in again, and where, newest first."""
+    """List the people who are not taken in again, and where, newest first."""
     return _list(context, context.ask(suppressions.list_suppressions, limit=_PER_PAGE, cursor=cursor), cursor=cursor)
 
 

@@ -116,7 +116,7 @@ def _changed(
 
 
 def _policy(form: FormData) -> dict[str, Any]:
-    """What the form says, in the types of a policy; what has none of them is left as it is, to be refused."""
+    """The policy in the form, in its types; what has none of them is left as it is, to be refused."""
     asked: dict[str, Any] = {name: text(form, name) for name in _CHOSEN}
     asked["auto_accept"] = text(form, "auto_accept") == "yes"
     asked["opendsr_identities"] = [one for one in form.getlist("opendsr_identities") if isinstance(one, str)]

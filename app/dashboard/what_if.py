@@ -1,4 +1,4 @@
-"""What forgetting more people would take: here, in batches, and by what others have published."""
+"""The cost of forgetting more people: here, in batches, and by what others have published."""
 
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ router = pages.new_router()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """What the sliders say."""
+    """The settings of the sliders."""
 
     records: int
     epsilon: float
@@ -35,7 +35,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What the sliders are told. `preview` is None, and `error` says why, where there is no answer."""
+    """The answer to the sliders. `preview` is None, and `error` says why, where there is none."""
 
     ask: Ask
     preview: PreviewOut | None
@@ -57,7 +57,7 @@ def show_what_if(
 
 
 def first(context: RequestContext, model: ModelOut) -> Answer | None:
-    """What one record more would take; None for whoever may not ask, or while there is no version to ask about."""
+    """The answer for one record more; None if the caller may not ask, or while there is no version to ask about."""
     if model.live_version is None or not context.may(previews.preview):
         return None
     answer = _answered(context, model, Ask(records=1, epsilon=model.target.epsilon, batch=None))

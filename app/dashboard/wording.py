@@ -1,4 +1,4 @@
-"""How numbers, times and states read on a page: with units, with sensible digits, in plain words."""
+"""Wording of numbers, times and states on a page: with units, with sensible digits, in plain words."""
 
 import datetime
 import math
@@ -214,7 +214,7 @@ def of_notion(guarantees: Iterable[GuaranteeOut] | None, notion: str) -> Guarant
 
 
 def left(clock: ClockOut) -> str:
-    """How long a request may still take, as an officer says it."""
+    """The time that a request may still take, as an officer says it."""
     match clock.state:
         case ClockState.PAUSED:
             return "clock paused"
