@@ -126,7 +126,7 @@ def _submit(call: Call, once: Once, items: Sequence[_Item], source: str | None) 
 
 
 def _asked(call: Call, item: _Item, source: str | None) -> Asked | Problem:
-    """What an item asks for, or what is wrong with its form."""
+    """The request that an item asks for, or the fault of its form."""
     if isinstance(item.body, InputInvalid):
         return item.body
     try:

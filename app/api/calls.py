@@ -1,4 +1,4 @@
-"""What every endpoint is given: the installation, the caller, and whether the call was made before."""
+"""The context of every call: the installation, the caller, and whether the call was made before."""
 
 import functools
 from collections import Counter
@@ -33,11 +33,11 @@ from lethe.contract.sets import Scope
 _bearer = HTTPBearer(auto_error=False, description="An API key")
 
 WINDOW = "lethe.window"
-"""Where the scope of a call says what is left of its key's minute."""
+"""The key in the scope of a call for what is left of its key's minute."""
 CALLER = "lethe.caller"
-"""Where it says whose key came, which may do what the route asks for."""
+"""The key in the scope for the caller whose key came, which may do what the route asks for."""
 REFUSAL = "lethe.refusal"
-"""Where it says why that is nobody's, for a route that tells it in words of its own."""
+"""The key in the scope for the reason why there is no caller, for a route that gives it in words of its own."""
 _MOST_FAULTS = 10
 _STRANGERS = 2
 Limit = Annotated[int, Query(ge=1, le=500)]
@@ -64,7 +64,7 @@ def page_of(found: Sequence[T], *, limit: int, cursor: str | None) -> Page[T]:
 
 @contextmanager
 def known(installation: Installation, *, read_only: bool = False) -> Iterator["Known"]:
-    """What an application knows of its callers while the block lasts. `read_only`: it does not note that keys are
+    """Share what an application knows of its callers while the block lasts. `read_only`: it does not note that keys are
     used."""
     broker = installation.settings.broker_url
     rates = Rates(
@@ -84,12 +84,12 @@ def known(installation: Installation, *, read_only: bool = False) -> Iterator["K
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """Whose keys come, and how often."""
+    """The callers that an application knows, and how often they call."""
 
     callers: Callers
     rates: Rates
     strangers: anyio.CapacityLimiter
-    """Of threads that look up keys which nobody has come with lately."""
+    """Limit of threads that look up keys which nobody has come with lately."""
 
 
 async def _installation(request: Request) -> Installation:
@@ -98,7 +98,7 @@ async def _installation(request: Request) -> Installation:
 
 
 async def identified(known: Known, key: str | None, address: str) -> Caller:
-    """Whose key it is. Raises `Unauthenticated`, and `RateLimited` where too many wrong ones came from."""
+    """Identify the caller of a key. Raises `Unauthenticated`, and `RateLimited` where too many wrong ones came from."""
     caller = known.callers.recall(key)
     if caller is not None:
         return caller
@@ -116,7 +116,7 @@ async def identified(known: Known, key: str | None, address: str) -> Caller:
 
 
 async def let_in(known: Known, scope: HTTPScope, scopes: Iterable[Scope]) -> Caller:
-    """Whose key came, that it may still call in this minute, and has all `scopes`: from the head of the call alone."""
+    """Authenticate the key, enforce its rate limit, check that it has all `scopes`: from the head of the call alone."""
     key = _bearer_of(scope)
     try:
         caller = await identified(known, key, address_of(scope))
@@ -137,7 +137,7 @@ def _bearer_of(scope: HTTPScope) -> str | None:
 
 
 def address_of(scope: HTTPScope) -> str:
-    """Where a call comes from; empty if that cannot be said."""
+    """The address that a call comes from; empty if that cannot be said."""
     client = scope.get("client")
     return client[0] if client else ""
 
@@ -147,7 +147,7 @@ At = Annotated[Installation, Depends(_installation)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """Who calls, and what it can reach: its sessions act for the caller, and see the caller's tenant alone."""
+    """The caller, and what it can reach: its sessions act for the caller, and see the caller's tenant alone."""
 
     installation: Installation
     caller: Caller
@@ -165,11 +165,11 @@ class Call:
         return request
 
     def subject_ref(self, subject_id: str, *, path: str = "subject_id") -> str:
-        """What stands for this person, by the tenant's rule for subject ids. Raises `InputInvalid`, at `path`."""
+        """The pseudonym of this person, by the tenant's rule for subject ids. Raises `InputInvalid`, at `path`."""
         return self.installation.keys.subject_ref(self.caller.tenant_id, self.normal(subject_id, path=path))
 
     def subject_refs(self, subject_ids: Iterable[str]) -> list[str]:
-        """Of many people. Raises `InputInvalid`."""
+        """The pseudonyms of many people. Raises `InputInvalid`."""
         rule = self.caller.policy.subject_rule
         normal = subject_ids if rule == "exact" else map(self.normal, subject_ids)
         return self.installation.keys.subject_refs(self.caller.tenant_id, normal)
@@ -193,7 +193,7 @@ def _authenticated(scope: Scope) -> Callable[..., Any]:
     async def authenticated(
         request: Request, header: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
     ) -> Call:
-        """Who was let in before the body of the call was read, and may do this."""
+        """Return the call that was let in before its body was read, and may do this."""
         refusal: Problem | None = request.scope.get(REFUSAL)
         if refusal is not None:
             raise refusal
@@ -211,7 +211,7 @@ _GUARDS: dict[Callable[..., Any], Scope] = {}
 
 
 def scopes_of(dependant: Dependant) -> frozenset[Scope]:
-    """What a route asks of the key that it is called with; nothing if it asks for none."""
+    """The scopes that a route asks of the key that it is called with; none if it asks for none."""
     mine = {_GUARDS[dependant.call]} if dependant.call in _GUARDS else set()
     return frozenset(mine).union(*(scopes_of(one) for one in dependant.dependencies))
 

@@ -19,12 +19,12 @@ _DESCRIPTORS = 4096
 _DRAIN_SECONDS = 10.0
 """A caller who was answered early may go on sending for so long: many read no answer before they have sent all."""
 _LINGER_SECONDS = 2.0
-"""What comes after a refusal is thrown away for so long: closing at once would throw the refusal away."""
+"""Time for which what comes after a refusal is thrown away: closing at once would throw the refusal away."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a connection may do. `body_bytes`: of a body at least so many come in `body_seconds`; `idle`: connections
+    """The limits of a connection. `body_bytes`: of a body at least so many come in `body_seconds`; `idle`: connections
     without a request in progress, of which the oldest goes when there is another."""
 
     head_bytes: int = 32 * 1024
@@ -37,7 +37,7 @@ class Limits:
 
 
 def protocol(limits: Limits | None = None) -> type[HttpToolsProtocol]:
-    """What uvicorn is to speak on every connection of one server."""
+    """The protocol that uvicorn is to speak on every connection of one server."""
     return type("Connection", (_Connection,), {"limits": limits or Limits(), "idle": {}})
 
 

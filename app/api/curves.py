@@ -16,7 +16,7 @@ from lethe.contract.guarantees import TargetOut
 router = APIRouter(prefix="/accounting", tags=["Accounting"])
 
 _MOST_POINTS = 10_000
-"""Of one answer."""
+"""The most points of one answer."""
 
 
 @serves(router, contract.TRAJECTORY)

@@ -201,7 +201,7 @@ def _json(field: str, text: str) -> object:
 
 
 def _schema(kind: ingest.Kind, text: str | None, classes: tuple[str, ...] | None) -> Schema | None:
-    """What the columns and the labels mean, as the caller declares it: the rows are never asked. Raises
+    """The meaning of the columns and the labels, as the caller declares it: the rows are never asked. Raises
     `SchemaInvalid`."""
     if kind != "npz":
         return None if text is None else parse_schema(_json("schema", text), classes=classes)

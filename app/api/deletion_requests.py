@@ -79,7 +79,8 @@ async def _intake(request: Request) -> Intake:
 Reading = Annotated[Call, call_with(Scope.REQUESTS_READ)]
 Writing = Annotated[Call, call_with(Scope.REQUESTS_WRITE)]
 Deciding = Annotated[Call, call_with(Scope.ADMIN)]
-"""Whoever decides about requests is not the app that makes them: its key would approve what it asks for itself."""
+"""The caller who decides about requests. It is not the app that makes them: its key would approve what it asks for
+itself."""
 TheIntake = Annotated[Intake, Depends(_intake)]
 Order = Literal["newest", "deadline"]
 SubjectSought = Annotated[str | None, Query(min_length=1, max_length=500)]
@@ -108,7 +109,8 @@ def asked(
     source: str | None = None,
     strict: bool = False,
 ) -> Asked:
-    """What the caller asks for with `body`. Raises `InputInvalid` for a callback_url that nothing may be sent to."""
+    """Read what the caller asks for with `body`. Raises `InputInvalid` for a callback_url that nothing may be sent
+    to."""
     if body.callback_url is not None:
         receiver.check_url(body.callback_url, call.installation.settings.webhook_networks())
     subject, aliases = subject_ref(call, body), aliases_of(call, body)
@@ -249,7 +251,7 @@ def get_certificates(call: Call, request_id: str) -> CertificatesOut:
 
 
 def subject_sought(call: Call, subject_id: str | None, subject_sha256: str | None) -> str | None:
-    """Whose requests a list is asked for, if anybody's. Raises `InputInvalid`."""
+    """The person whose requests a list is asked for, if anybody's. Raises `InputInvalid`."""
     if subject_id is not None and subject_sha256 is not None:
         fault = FieldError("subject_sha256", "expected either subject_id or subject_sha256")
         raise InputInvalid("Name the subject once.", [fault])
@@ -263,18 +265,18 @@ def check_model_sought(call: Call, model_id: str | None) -> None:
 
 
 def subject_ref(call: Call, body: SubjectIn) -> str:
-    """Whom a body is about."""
+    """The person whom a body is about."""
     return subject_ref_of(call, body.subject_id, body.subject_sha256)
 
 
 def aliases_of(call: Call, body: DeletionRequestIn) -> list[str]:
-    """Of the other identifiers that a body gives, each once."""
+    """The other identifiers that a body gives, each once."""
     refs = (call.subject_ref(alias, path=f"aliases.{place}") for place, alias in enumerate(body.aliases))
     return list(dict.fromkeys(refs))
 
 
 def subject_ref_of(call: Call, subject_id: str | None, subject_sha256: str | None) -> str:
-    """Whom a call is about: by their id, or by its hash."""
+    """The person whom a call is about: by their id, or by its hash."""
     if subject_id is not None:
         return call.subject_ref(subject_id)
     return call.installation.keys.subject_ref_of_hash(call.caller.tenant_id, bytes.fromhex(subject_sha256 or ""))

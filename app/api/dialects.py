@@ -1,4 +1,4 @@
-"""What the protocols of others need from HTTP: bodies exactly as they came, and errors in their own words."""
+"""Foreign protocols over HTTP: bodies exactly as they came, and errors in their own words."""
 
 import json
 from collections.abc import Callable, Coroutine

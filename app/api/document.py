@@ -41,7 +41,7 @@ _LEADS = {
     "add_records": {"get_addition": {"dataset_id": "$request.path.dataset_id", "addition_id": "$response.body#/id"}},
     "list_bounds": {"evaluate_bound": {"name": "$response.body#/items/0/name"}},
 }
-"""What an answer leads to besides what the rule in `_link` finds."""
+"""The links of an answer besides those that the rule in `_link` finds."""
 
 _QUERIES = "A query parameter that a call below `/v1` does not know, or one that comes twice, is refused by name (422)."
 _LOCATION = {
@@ -86,7 +86,8 @@ def _operations(document: dict[str, Any]) -> Iterator[tuple[str, str, Operation]
 
 
 def _describe(operation: Operation) -> None:
-    """Which scope it needs, by the dependency that asks for it; and what comes from before the endpoint."""
+    """Describe the scope that an operation needs, by the dependency that asks for it; and the answers from before the
+    endpoint."""
     scopes = [scope for scheme in operation.get("security", ()) for scope in scheme["HTTPBearer"]]
     needs = f"Needs the scope `{scopes[0]}`." if scopes else "Open to all."
     operation["description"] = "\n\n".join(filter(None, [operation.get("description", "").strip(), needs]))
@@ -105,7 +106,7 @@ def _close_forms(document: dict[str, Any]) -> None:
 
 
 def _locate(document: dict[str, Any], operation: Operation) -> None:
-    """What makes one thing, or sets it going, has its id in the answer and its place in a header."""
+    """Add the header `Location` to an answer that makes one thing, or sets it going, and has its id."""
     for status in {"201", "202"} & operation["responses"].keys():
         answer = operation["responses"][status]
         name = answer["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
@@ -148,7 +149,7 @@ def _takers(document: dict[str, Any], parameter: str, where: str) -> Iterator[tu
 
 
 def _required(document: dict[str, Any], operation: Operation) -> list[str]:
-    """What the JSON of a body must name."""
+    """The fields that the JSON of a body must name."""
     content = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
     name = content.get("schema", {}).get("$ref", "").rpartition("/")[2]
     required: list[str] = document["components"]["schemas"].get(name, {}).get("required", [])

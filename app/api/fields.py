@@ -1,4 +1,4 @@
-"""What a body may say, where it says something else: the fields that are known at that place."""
+"""The fields that are known at a place of a body, for a caller who named another."""
 
 import typing
 from collections.abc import Sequence
@@ -15,11 +15,11 @@ from lethe.contract.problems import FieldError, InputInvalid
 _LONGEST_SHOWN = 60
 
 _KINDS = {"bool_type": "expected true or false", "bool_parsing": "expected true or false"}
-"""What is expected, where pydantic does not say it."""
+"""The expectation, where pydantic does not say it."""
 
 
 def said(fault: Any, body: Any) -> str:
-    """What was expected at the place of one of pydantic's faults. `body`: the type of what was sent, if it is known."""
+    """The expectation at the place of one of pydantic's faults. `body`: the type of what was sent, if it is known."""
     if fault["type"] == "extra_forbidden" and body is not None:
         *place, name = fault["loc"]
         return f"is no field here: {expected(_known_at(body, place), found=name)}"

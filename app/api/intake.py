@@ -43,13 +43,13 @@ _MOST_AT_ONCE = 100
 _FRESH_SECONDS = 1.0
 _LEAST_BETWEEN = 20.0
 _WRITTEN = ("subject_ref", "alias_refs", "external_id", "metadata", "refers_to")
-"""What of an answer comes from the caller."""
+"""The fields of an answer that come from the caller."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Estimate:
-    """What a model would run. `renew_at`: from then on it is worked out anew beside the calls; `old_at`: before the
-    next answer (both on the monotonic clock)."""
+    """The run of a model if it ran now. `renew_at`: from then on it is worked out anew beside the calls; `old_at`:
+    before the next answer (both on the monotonic clock)."""
 
     model: EstimateModelOut | None
     renew_at: float
@@ -57,7 +57,7 @@ class _Estimate:
 
 
 class Estimates:
-    """What models would run now, for `max_requests` at most, as this process last worked it out.
+    """The runs of models if they ran now, for `max_requests` at most, as this process last worked them out.
 
     That was a second ago, or five where nobody asked meanwhile; longer where it takes long, so that at most a twentieth
     of the time goes into it.
@@ -69,7 +69,8 @@ class Estimates:
         self._due: Sequence[str] = ()
 
     def of(self, session: Session, request: DeletionRequest, owed: Sequence[RequestModel]) -> EstimateOut | None:
-        """What is left for `owed`, the models of `request`; None if there is nothing to do, or it cannot be said."""
+        """Estimate what is left for `owed`, the models of `request`; None if there is nothing to do, or it cannot be
+        said."""
         if request.status not in (RequestStatus.ACCEPTED, RequestStatus.RUNNING):
             return None
         waiting = [model.model_id for model in owed if model.status in ("pending", "running")]
@@ -224,7 +225,7 @@ class Intake:
             del calls, answers  # what people wrote does not wait here for the next call
 
     def _next(self) -> list[_Call]:
-        """What waits, each call once, as soon as there is something; nothing when all is done."""
+        """Wait for calls and return them, each once; nothing when all is done."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._closing)
             names: set[str | None] = set()
@@ -281,8 +282,8 @@ class Intake:
 
 
 def _unwritten(answer: Answer) -> Answer:
-    """What is kept of an answer: what the caller wrote, and whom it was about, comes again with a repetition, which is
-    the same call."""
+    """The part of an answer that is kept: what the caller wrote, and whom it was about, comes again with a repetition,
+    which is the same call."""
     return dataclasses.replace(answer, body=answer.body | dict.fromkeys(_WRITTEN))
 
 

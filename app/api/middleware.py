@@ -1,4 +1,5 @@
-"""What wraps every call: a limit on bodies, a log that knows routes, not paths, and headers that browsers obey."""
+"""The middleware of every call: a limit on bodies, a log that knows routes, not paths, and headers that browsers
+obey."""
 
 import re
 import time
@@ -20,16 +21,16 @@ from lethe.contract import sets
 from lethe.contract.problems import Problem, UploadTooLarge
 
 _MOST_IN_MEMORY = 32 * 2**20
-"""Of a body that is no file: it is read as a whole."""
+"""The most of a body that is no file: it is read as a whole."""
 
 
 _ROUTE = "lethe.route"
-"""Where the scope of a call says which route it was for that was refused before it came there."""
+"""The key in the scope of a call for the route that it was for, if it was refused before it came there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Guard:
-    """What a route asks of keys."""
+    """The scopes that a route asks of keys."""
 
     route: str
     pattern: re.Pattern[str]
@@ -189,11 +190,11 @@ def allow_origins(app: FastAPI, origins: str) -> None:
 
 
 _FOR_ALL = ("/docs", "/openapi.json", "/.well-known/")
-"""What anybody may keep."""
+"""Paths of answers that anybody may keep."""
 
 
 class Headers:
-    """What an answer forbids browsers to do with it, unless it says something else itself; and what is left to a key.
+    """Headers that forbid browsers to do with an answer what it does not allow itself; and what is left to a key.
 
     Nobody keeps it but the documentation and the public keys.
     """

@@ -92,7 +92,8 @@ def create_model(call: Call, body: ModelIn, once: Once) -> JSONResponse:
 
 
 def _compared(call: Call, body: ModelIn, once: Once) -> list[Comparison]:
-    """What was compared, and is apart: the rows to learn from and those to measure on. Raises `EvaluationOverlaps`."""
+    """Return the comparisons to be made, once rows to learn from and rows to measure on proved apart. Raises
+    `EvaluationOverlaps`."""
     with call.reading() as session:
         found = [] if idempotency.replay(session, once) else _to_compare(session, call, body)
     evaluations.compare(call, found)

@@ -51,7 +51,7 @@ Signing = Annotated[Signer, Depends(_signer)]
 
 @router.get("/discovery", response_class=Response)
 def discover(request: Request, call: Annotated[Call, call_with(Scope.REQUESTS_READ)], signer: Signing) -> Response:
-    """What this processor supports, for the tenant of the key, and where its certificate is."""
+    """Describe what this processor supports, for the tenant of the key, and where its certificate is."""
     url = request.url_for("get_processor_certificate")
     if call.installation.settings.opendsr_domain is not None:  # whatever the proxies in between call this server
         url = url.replace(scheme="https", netloc=signer.domain)

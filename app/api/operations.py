@@ -1,4 +1,4 @@
-"""What operators and their tools look at: alive, ready, the public keys, metrics."""
+"""Endpoints for operators and their tools: alive, ready, the public keys, metrics."""
 
 import asyncio
 import json
@@ -73,7 +73,7 @@ async def readyz(request: Request) -> JSONResponse:
 
 
 def ready(installation: Installation) -> JSONResponse:
-    """What `/readyz` answers, but for what waits in this process."""
+    """The answer of `/readyz`, but for what waits in this process."""
     with installation.database.looking() as connection:
         is_current = migrate.is_current_there(connection)
     if not is_current:
@@ -107,5 +107,5 @@ def metrics(request: Request, call: Annotated[Call, call_with(Scope.METRICS_READ
 
 
 def exposition(installed: Metrics) -> bytes:
-    """Of this process and of the installation."""
+    """The metrics of this process and of the installation."""
     return telemetry.exposition() + installed.exposition()

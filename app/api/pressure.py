@@ -1,5 +1,4 @@
-"""What a gateway does when more is asked than it can do: everybody gets their share of it, and the rest is refused at
-once.
+"""Load shedding: every caller gets a share of what the gateway can do, and the rest is refused at once.
 
 A place is taken by who has shown a key, or by an address, of which few have one. A small body is read before its call
 has its turn: nobody who sends slowly keeps others waiting.
@@ -21,7 +20,7 @@ in vain and intake has one of its own."""
 CALLS = 200
 """Calls in progress, with those that wait for a turn, a thread or their commit: about half a second of work."""
 FULL = "lethe.full"
-"""Where the scope of a call that takes no place says whether calls with a key may be refused."""
+"""The key in the scope of a call that takes no place: it says whether calls with a key may be refused."""
 _FREE = frozenset({"/healthz", "/readyz", "/metrics"})
 _INTAKE = ("POST", "/v1/deletion-requests")
 _PAGES = "/admin/"
@@ -73,7 +72,7 @@ class Pressure:
             turns.leave(who)
 
     def is_full(self) -> bool:
-        """Whether calls of those who have a key may be refused."""
+        """Return True if calls of those who have a key may be refused."""
         return self._known.is_full or self._intake.is_full or self._large.is_full
 
     def _turns(self, scope: Scope, caller: Caller | None, *, is_large: bool) -> Turns:
@@ -119,7 +118,7 @@ class Pressure:
 
 
 def _declared(scope: Scope) -> int | None:
-    """How long the body is; None if that is not said."""
+    """The declared length of the body; None if it is not declared."""
     headers = dict(scope["headers"])
     if b"transfer-encoding" in headers:
         return None

@@ -34,7 +34,7 @@ from lethe.theorems import calibration
 router = APIRouter(prefix="/accounting", tags=["Accounting"])
 
 _MOST_RUNS = 100
-"""Of one schedule: whoever moves a slider waits for it."""
+"""The most runs of one schedule: somebody who moves a slider waits for it."""
 _SECONDS = "By the model's own past runs, from claim to publication; null before its first version"
 
 

@@ -57,7 +57,7 @@ def problem(error: Problem) -> JSONResponse:
 
 
 def responses(*conditions: type[Problem]) -> dict[int | str, dict[str, Any]]:
-    """What a route declares: the conditions it may answer with, besides those every route may."""
+    """The answers that a route declares: the conditions it may answer with, besides those every route may."""
     return declared(*conditions, *_ANYWHERE)
 
 
@@ -74,8 +74,8 @@ def declared(*conditions: type[Problem]) -> dict[int | str, dict[str, Any]]:
 
 
 def faults(error: ValidationError | RequestValidationError, body: Any = None, *, query: Any = None) -> list[FieldError]:
-    """Where a call is wrong, and what was expected there; nothing of what was sent. `body`, `query`: their types, if
-    they are known, from which follows what a field may be called."""
+    """The places where a call is wrong, and what was expected there; nothing of what was sent. `body`, `query`: their
+    types, if they are known, from which follows what a field may be called."""
     return [
         FieldError(
             ".".join(map(str, fault["loc"])) or "body",
@@ -131,7 +131,7 @@ def install(app: FastAPI) -> None:
 
 
 def is_full(error: BaseException | None) -> bool:
-    """Whether something could not be written for lack of room."""
+    """Return True if something could not be written for lack of room."""
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -144,7 +144,7 @@ def storage_full() -> StorageFull:
 
 
 def _methods_at(request: Request) -> list[str]:
-    """What can be asked of a path, over all routes that it has. What is mounted there is read alone."""
+    """The methods of a path, over all routes that it has. What is mounted there is read alone."""
     routes = [route for route in request.app.router.routes if not isinstance(route, Mount)]
     known = [
         method

@@ -11,7 +11,7 @@ from app.config import Settings
 from app.errors import AddressInUse
 
 _SECONDS = 10.0
-"""Whoever says nothing for so long is let go."""
+"""Time after which a client that sends nothing is let go."""
 
 
 @contextlib.contextmanager

@@ -39,7 +39,7 @@ def get_serving(
 
 
 def _tag(found: Serving) -> str:
-    """Of all but the time: whoever has the same answer is told for how long it holds."""
+    """A tag of all but the time: a caller who has the same answer learns for how long it holds."""
     said = (found.model_id, found.version, found.weights_sha256, found.refusal, found.certified)
     return f'W/"{hashlib.sha256(repr(said).encode()).hexdigest()[:32]}"'
 

@@ -1,4 +1,5 @@
-"""Whose turn it is when more is asked than can be done at once: that of whoever has fewest calls at work.
+"""Fair queueing of calls when more is asked than can be done at once: the caller with the fewest calls at work goes
+first.
 
 So a tenant that asks for much waits for itself, and one that asks for little hardly waits; among the keys of a tenant
 the same holds.
@@ -15,7 +16,7 @@ T = TypeVar("T")
 
 
 class Who(NamedTuple):
-    """Who calls: a tenant and its key, or nobody known (`""`) and their address."""
+    """The caller: a tenant and its key, or nobody known (`""`) and their address."""
 
     tenant: str
     key: str
@@ -44,7 +45,7 @@ class Turns:
 
     @property
     def is_full(self) -> bool:
-        """Whether the next call of whoever has most would be refused."""
+        """Return True if the next call of the caller who has most would be refused."""
         return self._working.total() + len(self._waiting) >= self._places
 
     async def enter(self, who: Who) -> None:

@@ -1,4 +1,4 @@
-"""What the endpoints that take rows have in common: the file, whose rows are refused, what tells calls apart.
+"""Uploads of rows, as their endpoints share them: the file, whose rows are refused, what tells calls apart.
 
 A file is spooled while it comes in, under a key that only this process has (`app.vault.spool`), read from there,
 and gone when the call ends. The framework would spool it in clear.
@@ -27,7 +27,7 @@ from app.vault import spool
 from app.vault.spool import Spool
 
 _UNPACKED = 4
-"""What an upload holds may be so many times as large as the file may be."""
+"""Ratio by which the content of an upload may be larger than the file may be."""
 _MOST_PARTS = 8
 """Files of a form, and fields; a file takes a descriptor."""
 WhatOfSuppressed = Annotated[
@@ -36,7 +36,7 @@ WhatOfSuppressed = Annotated[
 
 
 def folder(settings: Settings) -> Path:
-    """Where spools are."""
+    """The folder of spools."""
     return settings.data_dir / "tmp"
 
 
@@ -115,7 +115,7 @@ def upload(
 
 
 def suppressed(call: Call, dataset_id: str, *, skip: bool) -> Suppressed:
-    """Whose rows this dataset must not take (`*`: one that is only being made)."""
+    """The people whose rows this dataset must not take (`*`: one that is only being made)."""
 
     def among(subject_refs: Collection[str]) -> set[str]:
         with call.reading() as session:  # one each time: an upload takes longer than a snapshot should last
