@@ -1,4 +1,4 @@
-"""How much of anybody is left, by model, dataset and request, and the ledger it follows from."""
+"""Accounting: how much of anybody is left, by model, dataset and request, and the ledger it follows from."""
 
 from typing import Annotated, Any
 

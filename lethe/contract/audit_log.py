@@ -1,4 +1,4 @@
-"""Who did what in a tenant, with all that it takes to recompute it."""
+"""The audit log: who did what in a tenant, with all that it takes to recompute it."""
 
 import datetime
 from typing import Annotated, Any

@@ -1,4 +1,4 @@
-"""What was signed, and whether it holds."""
+"""Certificates: what was signed, and whether it holds."""
 
 import datetime
 from typing import Annotated, Any

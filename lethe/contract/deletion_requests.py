@@ -165,7 +165,7 @@ class CreateDeletionRequestQuery(Query):
 
 
 class RequestFilter(Query):
-    """Of several, those that satisfy all."""
+    """Filters of the list; of several, those that satisfy all."""
 
     status: RequestStatus | None = None
     subject_id: Annotated[str, Field(min_length=1, max_length=500)] | None = None

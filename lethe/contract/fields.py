@@ -46,7 +46,7 @@ class Query(BaseModel):
 
 
 class Paging(Query):
-    """Which page of a list. `cursor`: the `next_cursor` of the page before."""
+    """A page of a list. `cursor`: the `next_cursor` of the page before."""
 
     limit: Annotated[int, Field(ge=1, le=500)] = 50
     cursor: Annotated[str, Field(max_length=500)] | None = None

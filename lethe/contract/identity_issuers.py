@@ -1,4 +1,4 @@
-"""Whose signed statements about people's identity are believed."""
+"""Identity issuers: whose signed statements about people's identity are believed."""
 
 import datetime
 from typing import Annotated, Any

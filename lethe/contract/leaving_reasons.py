@@ -1,4 +1,4 @@
-"""Why people leave, by answers that they randomised before they sent them."""
+"""Leaving reasons: why people leave, by answers that they randomised before they sent them."""
 
 import datetime
 from typing import Annotated

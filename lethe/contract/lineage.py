@@ -1,4 +1,4 @@
-"""Which models, versions and copies a person's rows fed."""
+"""Lineage: the models, versions and copies that a person's rows fed."""
 
 import datetime
 

@@ -1,4 +1,4 @@
-"""What operators and their tools look at: alive, ready, the public keys, metrics."""
+"""Endpoints for operators and their tools: alive, ready, the public keys, metrics."""
 
 import datetime
 

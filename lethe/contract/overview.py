@@ -1,4 +1,4 @@
-"""What waits, what is late, and whether it gets done."""
+"""The overview: what waits, what is late, and whether it gets done."""
 
 import datetime
 from typing import Literal

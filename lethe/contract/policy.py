@@ -1,4 +1,4 @@
-"""How a tenant handles requests: what it decides once, for all of them."""
+"""The policy of a tenant: what it decides once, for all requests."""
 
 import zoneinfo
 from typing import Annotated, Literal, TypeAlias

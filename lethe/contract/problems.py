@@ -14,7 +14,8 @@ from lethe.contract.sets import DamageKind
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """Where a malformed input is wrong: a dotted path (or `line 12, column age`) and what was expected there."""
+    """The place where a malformed input is wrong: a dotted path (or `line 12, column age`) and what was expected
+    there."""
 
     path: str
     message: str
@@ -87,7 +88,7 @@ class Gone(Refused):
 
 
 class Malformed(Refused):
-    """What was sent is not what the call takes; `errors` says where."""
+    """The call takes something else than was sent; `errors` says where."""
 
     code = "malformed"
     title = "The call is malformed"

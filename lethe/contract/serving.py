@@ -1,4 +1,4 @@
-"""What a model server asks before it serves weights, and then now and again."""
+"""Serving: the question that a model server asks before it serves weights, and then now and again."""
 
 import datetime
 from typing import Annotated

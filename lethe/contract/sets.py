@@ -42,9 +42,9 @@ class Scope(ClosedSet):
     ADMIN = "admin"
     """Everything in a tenant, and its keys."""
     AGENT = "agent"
-    """What the Data Rights Protocol lets an authorised agent do, about its own requests."""
+    """The permission of an authorised agent by the Data Rights Protocol, about its own requests."""
     METRICS_READ = "metrics:read"
-    """How the installation does: counts over all tenants, by which one sees whether there is work to do."""
+    """The state of the installation: counts over all tenants, by which one sees whether there is work to do."""
     OPERATOR = "operator"
     """The tenants of the installation and its metrics, and nothing in them."""
 
@@ -80,7 +80,7 @@ class RequestStatus(ClosedSet):
 
 
 class Outcome(ClosedSet):
-    """What a completed request came to. In all but the second the rows are erased and every model met its target."""
+    """The outcome of a completed request. In all but the second the rows are erased and every model met its target."""
 
     FORGOTTEN = "forgotten"
     NOTHING_HELD = "nothing_held"
@@ -128,7 +128,7 @@ class DamageKind(ClosedSet):
     FIRST_LAYOUT = "first_layout"
     """Rows of a release before, which were not those on record when they were to be sealed."""
     RECORD = "record"
-    """Whose row is in which slot: a line of the database does not match its own check value."""
+    """The record of whose row is in which slot: a line of the database does not match its own check value."""
 
 
 class ServingRefusal(ClosedSet):

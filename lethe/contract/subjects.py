@@ -1,4 +1,4 @@
-"""Whom a call is about."""
+"""The person whom a call is about."""
 
 from typing import Annotated, Self
 

@@ -1,4 +1,4 @@
-"""What receivers were told, and once more; `/webhook-secret`: what it is signed with."""
+"""Deliveries of webhooks, and replays of them; `/webhook-secret`: what they are signed with."""
 
 import datetime
 from typing import Annotated
