@@ -94,7 +94,7 @@ commands.add_typer(health, name="health")
 
 @health.command("worker")
 def health_worker() -> None:
-    """Whether a worker of this host gave a sign of life in the last minute. One that dies at once gives none."""
+    """Check that a worker of this host gave a sign of life in the last minute. One that dies at once gives none."""
     from app import heartbeat
 
     alive = heartbeat.this_host_is_alive(Settings().data_dir)

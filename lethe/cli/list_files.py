@@ -91,7 +91,7 @@ class ListFile:
 
 
 def fault_of(request: NewRequest) -> str | None:
-    """What is wrong with whom a request is about, as far as can be told without a gateway."""
+    """Name the fault in whom a request is about, as far as can be told without a gateway."""
     if ("subject_id" in request) == ("subject_sha256" in request):
         return "expected either subject_id or subject_sha256"
     if "subject_sha256" in request and not _SHA256.fullmatch(request["subject_sha256"]):

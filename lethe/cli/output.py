@@ -1,4 +1,4 @@
-"""What all commands share: groups, and how they print."""
+"""Output shared by all commands: groups, and how they print."""
 
 import json
 from collections.abc import Iterator, Mapping

@@ -93,7 +93,7 @@ class _Found:
 
 
 def _signed_in(file: Path) -> _Found:
-    """What a file holds: at least one JWS."""
+    """The content of a file: at least one JWS."""
     try:
         text = file.read_text()
         if not text.lstrip().startswith("{"):
