@@ -56,7 +56,7 @@ def key_of(idempotency_key: str, *, start: int) -> str:
 
 
 def all_refused(problem: BatchRefused, *, size: int) -> Iterator[BatchItemOut]:
-    """What became of each request of a batch of which none was accepted: the gateway says why, and no code for each."""
+    """The outcome of each request of a batch of which none was accepted: the gateway says why, and no code for each."""
     why: dict[int, list[dict[str, str]]] = {}
     for fault in problem.errors:
         if (where := _REFUSED_AT.fullmatch(fault.path)) is not None:

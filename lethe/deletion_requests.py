@@ -95,7 +95,7 @@ class DeletionRequests(_DeletionRequests[Http]):
         return self._http.call(many.CREATE_FROM_CSV, given=given, options=options)
 
     def certificates(self, request_id: str) -> list[CertificateOut]:
-        """Of every model that has forgotten so far."""
+        """The certificates of every model that has forgotten so far."""
         return self.proof(request_id).certificates
 
     def wait(
@@ -151,7 +151,7 @@ class AsyncDeletionRequests(_DeletionRequests[AsyncHttp]):
         return await self._http.call(many.CREATE_FROM_CSV, given=given, options=options)
 
     async def certificates(self, request_id: str) -> list[CertificateOut]:
-        """Of every model that has forgotten so far."""
+        """The certificates of every model that has forgotten so far."""
         return (await self.proof(request_id)).certificates
 
     async def wait(

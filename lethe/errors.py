@@ -50,7 +50,7 @@ class Unreachable(Problem):
 
 
 class AnswerInvalid(Problem):
-    """Whatever answered is not Lethe, or not a version of it that this package understands."""
+    """The server that answered is not Lethe, or not a version of it that this package understands."""
 
     code = "answer_invalid"
     title = "The answer cannot be read"

@@ -28,7 +28,7 @@ _CONNECT_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How a call is made. `idempotency_key`: default a new one; `within`: seconds, at most, for all attempts;
+    """Options of a call. `idempotency_key`: default a new one; `within`: seconds, at most, for all attempts;
     `timeout_seconds`: of one; `content`: a body that is no JSON, with its `headers`, or what httpx takes."""
 
     idempotency_key: str | None = None
@@ -56,7 +56,7 @@ class _Calls:
     def _prepared(
         self, operation: Operation[..., Any], ids: tuple[str | int, ...], given: BaseModel | None, options: Options
     ) -> tuple[dict[str, Any], Patience]:
-        """Whatever httpx needs for one attempt, and how long attempts go on."""
+        """The arguments of httpx for one attempt, and how long attempts go on."""
         headers = dict(options.headers or {})
         if operation.keyed:
             headers["Idempotency-Key"] = options.idempotency_key or secrets.token_hex(16)
@@ -233,7 +233,7 @@ def _is_id(given: Any) -> bool:
 
 
 def _part(given: BaseModel | None, kind: type[BaseModel] | None) -> dict[str, Any]:
-    """Whatever was said of the fields of `kind`: the rest is for the gateway to choose."""
+    """The part of `given` that was set of the fields of `kind`: the rest is for the gateway to choose."""
     if given is None or kind is None:
         return {}
     required = {name for name, field in kind.model_fields.items() if field.is_required()} - given.model_fields_set

@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # it takes seconds to import, and few need it
 _FOLDER = "model"
 _CODE = "lethe_pyfunc"
 _WEIGHTS = "lethe.weights"
-"""Of a run: `present`, `destroyed`, or `left_behind` where the artifact store would not let go of them."""
+"""The tag of a run: `present`, `destroyed`, or `left_behind` where the artifact store would not let go of them."""
 
 
 class NotServable(Conflict):
@@ -116,7 +116,7 @@ def register(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Proofs:
-    """What was signed about a version; `epsilon`: the largest that any certificate states of unlearning."""
+    """The signed proofs of a version; `epsilon`: the largest that any certificate states of unlearning."""
 
     certificate_ids: list[str] = field(default_factory=list)
     request_ids: list[str] = field(default_factory=list)
@@ -151,7 +151,7 @@ def _proofs(client: Client, version: VersionOut, *, jwks: dict[str, Any] | None)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Content:
-    """What a version is made of: its weights, and what its records mean."""
+    """The content of a version: its weights, and what its records mean."""
 
     weights: bytes
     about: dict[str, Any]
@@ -166,8 +166,8 @@ def _content(client: Client, model: ModelOut, version: VersionOut) -> _Content:
 
 
 class _Registry:
-    """What an MLflow server has of one model. A run, tagged before any weights are stored with it, stands for each
-    copy: one that was interrupted is found by its tags, too."""
+    """One model on an MLflow server. A run, tagged before any weights are stored with it, stands for each copy: one
+    that was interrupted is found by its tags, too."""
 
     def __init__(self, model: ModelOut, *, name: str, tracking_uri: str | None, experiment: str) -> None:
         from mlflow import MlflowClient
@@ -251,7 +251,7 @@ class _Registry:
         return destroyed
 
     def _delete_artifacts(self, run: "Run") -> bool:
-        """Whether nothing is left of the weights of a run; many stores do not let MLflow delete anything."""
+        """Return True if nothing is left of the weights of a run; many stores do not let MLflow delete anything."""
         from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
         uri = self._mlflow.tracking_uri

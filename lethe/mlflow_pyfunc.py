@@ -1,4 +1,4 @@
-"""What MLflow loads: a model's weights and its public encoding, in numpy alone.
+"""The model that MLflow loads: its weights and its public encoding, in numpy alone.
 
 This file travels inside every model that `lethe.mlflow` registers, so it imports nothing of Lethe. It encodes as
 `app.rows.encoding` does and predicts as `app.catalogue.prediction` does; a test holds them together.
@@ -23,7 +23,7 @@ _NO_CODE = re.compile(r"[+-]?(?:0|[1-9][0-9]{0,99})(?:\.[0-9]{1,100})?(?:[eE][+-
 
 
 def _load_pyfunc(path: str) -> "Classifier":
-    """What MLflow calls."""
+    """Load a model for MLflow, which calls this."""
     folder = Path(path)
     about = json.loads((folder / "model.json").read_text())
     parameters = load_file(folder / "parameters.safetensors")["parameters"]
@@ -172,7 +172,7 @@ def _unit_rows(features: NDArray[np.float64]) -> NDArray[np.float32]:
 
 
 def _softmax(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Of (n, C) scores; of (n, 1), those of the second class of two."""
+    """The probabilities of (n, C) scores; of (n, 1), those of the second class of two."""
     if scores.shape[1] == 1:
         scores = np.hstack((np.zeros_like(scores), scores))
     chances: NDArray[np.float64] = np.exp(scores - scores.max(axis=1, keepdims=True))

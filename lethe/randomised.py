@@ -1,4 +1,5 @@
-"""Why somebody leaves, randomised where they say it: what is sent is private, whoever reads it and whatever they know.
+"""Reasons for leaving, randomised where people give them: what is sent is private, against any reader with any
+knowledge.
 
 `answer = randomise("cost")` is for the device, or the process, that the person trusts. It needs no network and no API
 key, and of the true reason nothing else is kept. To send it:
@@ -18,7 +19,7 @@ ODDS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RandomisedAnswer:
-    """What may be sent. `odds`: how many times likelier the true reason was than each other one."""
+    """The answer that may be sent. `odds`: how many times likelier the true reason was than each other one."""
 
     answer: LeavingReason
     odds: int

@@ -1,4 +1,4 @@
-"""When a call is made again: only if making it twice is the same as making it once, and not for ever."""
+"""Retries of a call: only if making it twice is the same as making it once, and not for ever."""
 
 import datetime
 import email.utils
@@ -16,7 +16,7 @@ _DICE = random.SystemRandom()
 
 @dataclass(slots=True, kw_only=True)
 class Patience:
-    """How long one call may be made again: no attempt begins later than `seconds` after the first."""
+    """Patience with one call: no attempt begins later than `seconds` after the first."""
 
     seconds: float
     _began: float = field(default_factory=time.monotonic)

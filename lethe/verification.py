@@ -23,8 +23,8 @@ _TYPE = "lethe-certificate+jws"
 def verify(
     compact_jws: str, jwks: dict[str, Any], *, max_epsilon: float | None = None, max_delta: float | None = None
 ) -> CertificateVerdictOut:
-    """What the certificate states and guarantees. Raises `CertificateInvalid`, naming what does not hold, and
-    `CertificateBeyondLimits` if less is guaranteed of forgetting than `max_epsilon` and `max_delta`."""
+    """Verify a certificate, and return what it states and guarantees. Raises `CertificateInvalid`, naming what does not
+    hold, and `CertificateBeyondLimits` if less is guaranteed of forgetting than `max_epsilon` and `max_delta`."""
     try:
         keys = KeySet.import_key_set({"keys": jwks["keys"]})
         signed = jws.deserialize_compact(compact_jws.strip(), keys, algorithms=[_ALGORITHM])
