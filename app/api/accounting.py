@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 from app import signing
 from app.accounting import budgets, earlier, repository, service, verify
 from app.api.calls import Call, call_with, number_in
-from app.api.certificates import joint_shown
+from app.api.certificates import joint_to_response
 from app.api.gateway import serves
 from app.catalogue import datasets
 from app.catalogue import service as catalogue
@@ -62,9 +62,9 @@ def get_account(call: Call, model_id: str, query: AccountQuery) -> AccountOut:
         influence=chain.influence,
         noise_variance=chain.variance,
         mu=accountant.unlearning_mu(chain),
-        guarantees=shown_guarantees(standing.guarantees),
+        guarantees=guarantees_to_response(standing.guarantees),
         releases=releases,
-        reset=ResetOut(steps=reset[0], guarantee=shown_guarantees([reset[1]])[0]) if reset else None,
+        reset=ResetOut(steps=reset[0], guarantee=guarantees_to_response([reset[1]])[0]) if reset else None,
         next_request=NextRequestOut(kind=plan.kind, steps=plan.steps, epsilon_without_steps=without),
         releases_left=left,
     )
@@ -115,14 +115,14 @@ def get_request_account(call: Call, request_id: str) -> RequestAccountOut:
         if repository.request(session, request_id) is None:
             raise RequestUnknown(f"There is no deletion request {request_id!r}.")
         statements = service.statements_of(session, request_id=request_id)
-        joint = joint_shown(service.joint_of(session, request_id=request_id))
+        joint = joint_to_response(service.joint_of(session, request_id=request_id))
     models = [
         StatementOut(
             model_id=statement.certificate.model_id,
             certificate_id=statement.certificate.id,
             version=statement.certificate.version,
-            signed=shown_guarantees(statement.signed),
-            today=shown_guarantees(statement.today),
+            signed=guarantees_to_response(statement.signed),
+            today=guarantees_to_response(statement.today),
         )
         for statement in statements
     ]
@@ -151,7 +151,7 @@ def get_dataset_account(call: Call, dataset_id: str, query: DatasetAccountQuery)
     if models and any(exposure.releases for exposure in exposed.values()):
         delta = delta or min(model.delta for model in models)
         mu = accountant.adaptive_mu(list(exposed.values()))
-        used = shown_guarantees([guarantees.guarantee(Notion.ADAPTIVE, mu=mu, delta=delta)])[0]
+        used = guarantees_to_response([guarantees.guarantee(Notion.ADAPTIVE, mu=mu, delta=delta)])[0]
     return DatasetAccountOut(dataset_id=dataset.id, used=used, models=accounts)
 
 
@@ -196,5 +196,5 @@ def _left(
     return ReleasesLeftOut(epsilon=epsilon, delta=delta, steps_per_release=plan.steps, records=1, count=count)
 
 
-def shown_guarantees(found: list[Guarantee]) -> list[GuaranteeOut]:
+def guarantees_to_response(found: list[Guarantee]) -> list[GuaranteeOut]:
     return [GuaranteeOut(**guarantee.stated()) for guarantee in found]

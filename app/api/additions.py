@@ -69,7 +69,7 @@ def add_records(
                 if not suppression.suppressed_since(session, began, dataset_id).isdisjoint(staged.subject_refs):
                     raise SubjectSuppressed("Somebody in the upload asked to be forgotten meanwhile; send it again.")
                 addition = additions.register(session, dataset=dataset, staged=staged)
-                out = NewAdditionOut(**dict(_shown(addition)), num_suppressed=staged.num_suppressed)
+                out = NewAdditionOut(**dict(_to_response(addition)), num_suppressed=staged.num_suppressed)
                 location = f"/v1/datasets/{dataset_id}/additions/{addition.id}"
                 answer = idempotency.remember(
                     session, once, Answer(status=202, location=location, body=out.model_dump(mode="json"))
@@ -88,14 +88,14 @@ def list_additions(call: Call, dataset_id: str, query: Paging) -> PageOut[Additi
     with call.reading() as session:
         datasets.get(session, dataset_id)
         page = repository.additions(session, dataset_id=dataset_id, limit=query.limit, cursor=query.cursor)
-        return PageOut(items=[_shown(addition) for addition in page.items], next_cursor=page.next_cursor)
+        return PageOut(items=[_to_response(addition) for addition in page.items], next_cursor=page.next_cursor)
 
 
 @serves(router, contract.ADDITION)
 def get_addition(call: Call, dataset_id: str, addition_id: str) -> AdditionOut:
     with call.reading() as session:
         datasets.get(session, dataset_id)
-        return _shown(additions.get(session, dataset_id=dataset_id, addition_id=addition_id))
+        return _to_response(additions.get(session, dataset_id=dataset_id, addition_id=addition_id))
 
 
 def _to_compare(session: Session, call: Call, dataset: Dataset, staged: Staged) -> list[Comparison]:
@@ -109,7 +109,7 @@ def _to_compare(session: Session, call: Call, dataset: Dataset, staged: Staged) 
     )
 
 
-def _shown(addition: Addition) -> AdditionOut:
+def _to_response(addition: Addition) -> AdditionOut:
     return AdditionOut(
         id=addition.id,
         dataset_id=addition.dataset_id,

@@ -34,7 +34,7 @@ def list_audit_entries(call: Call, query: AuditEntriesQuery) -> PageOut[AuditEnt
             actor=query.actor,
             action=query.action,
         )
-    items = [_shown(entry) for entry in found[: query.limit]]
+    items = [_to_response(entry) for entry in found[: query.limit]]
     return PageOut(items=items, next_cursor=str(items[-1].sequence) if len(found) > query.limit else None)
 
 
@@ -70,7 +70,7 @@ def verify_audit_log(call: Call) -> AuditVerdictOut:
     )
 
 
-def _shown(entry: AuditEntry) -> AuditEntryOut:
+def _to_response(entry: AuditEntry) -> AuditEntryOut:
     return AuditEntryOut(
         tenant_id=entry.tenant_id,
         sequence=entry.sequence,

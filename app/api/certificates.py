@@ -20,7 +20,7 @@ router = APIRouter(tags=["Certificates"])
 @serves(router, contract.GET)
 def get_certificate(call: Call, certificate_id: str) -> CertificateOut:
     with call.reading() as session:
-        return shown(certificates.get(session, certificate_id))
+        return to_response(certificates.get(session, certificate_id))
 
 
 @serves(router, contract.VERIFY)
@@ -35,7 +35,7 @@ def verify_certificate(call: Call, body: CertificateIn) -> CertificateVerdictOut
     )
 
 
-def shown(certificate: Certificate) -> CertificateOut:
+def to_response(certificate: Certificate) -> CertificateOut:
     return CertificateOut(
         id=certificate.id,
         request_id=certificate.request_id,
@@ -47,7 +47,7 @@ def shown(certificate: Certificate) -> CertificateOut:
     )
 
 
-def joint_shown(joint: Joint | None) -> JointOut | None:
+def joint_to_response(joint: Joint | None) -> JointOut | None:
     return JointOut.model_validate(joint.to_json()) if joint else None
 
 

@@ -4,7 +4,7 @@ from fastapi import APIRouter
 
 from app.accounting import curve
 from app.accounting.curve import Segment
-from app.api.accounting import shown_guarantees
+from app.api.accounting import guarantees_to_response
 from app.api.calls import Call, number_in
 from app.api.certificates import guarantee_of
 from app.api.gateway import serves
@@ -34,12 +34,12 @@ def get_trajectory(call: Call, model_id: str, query: TrajectoryQuery) -> Traject
     return TrajectoryOut(
         model_id=model.id,
         target=TargetOut(epsilon=model.epsilon, delta=model.delta),
-        items=[_shown(segment) for segment in found],
+        items=[_to_response(segment) for segment in found],
         next_cursor=None if earlier is None else str(earlier),
     )
 
 
-def _shown(segment: Segment) -> SegmentOut:
+def _to_response(segment: Segment) -> SegmentOut:
     entry = segment.entry
     return SegmentOut(
         sequence=entry["sequence"],
@@ -54,7 +54,7 @@ def _shown(segment: Segment) -> SegmentOut:
         requests=len(entry["requests"]),
         largest=segment.largest,
         guarantees=[guarantee_of(stated) for stated in entry["guarantees"]],
-        adaptive=shown_guarantees([segment.adaptive])[0] if segment.adaptive else None,
+        adaptive=guarantees_to_response([segment.adaptive])[0] if segment.adaptive else None,
         exports=segment.exports,
         points=[PointOut.model_validate(point, from_attributes=True) for point in segment.points],
     )

@@ -90,7 +90,7 @@ def create_dataset(
                 if not suppression.suppressed_since(session, began).isdisjoint(encoded.subject_refs):
                     raise SubjectSuppressed("Somebody in the upload asked to be forgotten meanwhile; send it again.")
                 dataset = datasets.register(session, name=name, encoded=encoded, adaptive_budget=budget)
-                out = NewDatasetOut(**dict(shown(session, dataset)), num_suppressed=encoded.num_suppressed)
+                out = NewDatasetOut(**dict(to_response(session, dataset)), num_suppressed=encoded.num_suppressed)
                 body = out.model_dump(mode="json", by_alias=True)
                 location = f"/v1/datasets/{dataset.id}"
                 answer = idempotency.remember(session, once, Answer(status=201, location=location, body=body))
@@ -106,13 +106,13 @@ def create_dataset(
 def list_datasets(call: Call, query: Paging) -> PageOut[DatasetOut]:
     with call.reading() as session:
         page = catalogue_repository.datasets(session, limit=query.limit, cursor=query.cursor)
-        return PageOut(items=[shown(session, dataset) for dataset in page.items], next_cursor=page.next_cursor)
+        return PageOut(items=[to_response(session, dataset) for dataset in page.items], next_cursor=page.next_cursor)
 
 
 @serves(router, contract.GET)
 def get_dataset(call: Call, dataset_id: str) -> DatasetOut:
     with call.reading() as session:
-        return shown(session, datasets.get(session, dataset_id))
+        return to_response(session, datasets.get(session, dataset_id))
 
 
 @serves(router, contract.RECHECK)
@@ -127,7 +127,7 @@ def recheck_dataset(call: Call, dataset_id: str) -> DatasetOut:
         with call.writing() as session:
             dataset = datasets.get(session, dataset_id)
             damage.recheck(session, dataset, found)
-            return shown(session, dataset)
+            return to_response(session, dataset)
 
 
 @serves(router, contract.RETIRE)
@@ -136,7 +136,7 @@ def retire_dataset(call: Call, dataset_id: str) -> DatasetOut:
         retirement.retire_dataset(session, call.installation.keys, datasets.get(session, dataset_id))
     retired.destroy_now(call.installation)
     with call.reading() as session:
-        return shown(session, datasets.get(session, dataset_id))
+        return to_response(session, datasets.get(session, dataset_id))
 
 
 @serves(router, contract.SUBJECT)
@@ -149,7 +149,7 @@ def get_subject(call: Call, dataset_id: str, subject_id: str) -> SubjectOut:
     return SubjectOut(num_records=count)
 
 
-def shown(session: Session, dataset: Dataset) -> DatasetOut:
+def to_response(session: Session, dataset: Dataset) -> DatasetOut:
     return DatasetOut(
         id=dataset.id,
         name=dataset.name,

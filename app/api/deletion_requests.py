@@ -19,10 +19,10 @@ from app.accounting import absences
 from app.accounting import repository as accounting_repository
 from app.accounting import service as accounting
 from app.api.calls import Call, call_with, page_of, respond
-from app.api.certificates import joint_shown
-from app.api.certificates import shown as certificate_shown
+from app.api.certificates import joint_to_response
+from app.api.certificates import to_response as certificate_to_response
 from app.api.gateway import serves
-from app.api.intake import Intake, shown
+from app.api.intake import Intake, to_response
 from app.audit import access_events
 from app.db import now
 from app.db.tables import DeletionRequest, RequestModel
@@ -162,7 +162,7 @@ def list_deletion_requests(call: Call, query: DeletionRequestsQuery) -> PageOut[
             cursor=query.cursor,
         )
         owed = {} if view.discreet else repository.models_of_requests(session, request_ids=[r.id for r in page.items])
-    items = [shown(found, owed.get(found.id, ()), view=view, horizon=_horizon(call)) for found in page.items]
+    items = [to_response(found, owed.get(found.id, ()), view=view, horizon=_horizon(call)) for found in page.items]
     return PageOut(items=items, next_cursor=page.next_cursor)
 
 
@@ -171,7 +171,7 @@ def get_deletion_request(call: Call, intake: TheIntake, request_id: str) -> Dele
     with call.reading() as session:
         found = None if call.caller.discreet else repository.request_with_models(session, request_id)
         request, owed = found or (deletion.get(session, request_id), None)
-        return _shown(session, call, intake, request, owed)
+        return _to_response(session, call, intake, request, owed)
 
 
 @serves(router, contract.EVENTS)
@@ -189,7 +189,7 @@ def cancel_deletion_request(call: Call, intake: TheIntake, request_id: str) -> D
     with call.writing() as session:
         request = call.own(deletion.get(session, request_id))
         deletion.cancel(session, request, discreet=call.caller.discreet)
-        return _shown(session, call, intake, request)
+        return _to_response(session, call, intake, request)
 
 
 @serves(router, contract.APPROVE)
@@ -197,7 +197,7 @@ def approve_deletion_request(call: Call, intake: TheIntake, request_id: str) -> 
     with call.writing() as session:
         request = deletion.get(session, request_id)
         review.approve(session, request, policy=call.caller.policy)
-        out = _shown(session, call, intake, request)
+        out = _to_response(session, call, intake, request)
     call.installation.notifier.wake()
     return out
 
@@ -207,7 +207,7 @@ def reject_deletion_request(call: Call, intake: TheIntake, request_id: str, body
     with call.writing() as session:
         request = deletion.get(session, request_id)
         review.reject(session, request, ground=body.ground, explanation=body.explanation)
-        return _shown(session, call, intake, request)
+        return _to_response(session, call, intake, request)
 
 
 @serves(router, contract.EXTEND)
@@ -215,7 +215,7 @@ def extend_deletion_request(call: Call, intake: TheIntake, request_id: str, body
     with call.writing() as session:
         request = deletion.get(session, request_id)
         review.extend(session, request, policy=call.caller.policy, reason=body.reason)
-        return _shown(session, call, intake, request)
+        return _to_response(session, call, intake, request)
 
 
 @serves(router, contract.PAUSE)
@@ -223,7 +223,7 @@ def pause_deletion_request(call: Call, intake: TheIntake, request_id: str, body:
     with call.writing() as session:
         request = deletion.get(session, request_id)
         review.pause(session, request, policy=call.caller.policy)
-        return _shown(session, call, intake, request)
+        return _to_response(session, call, intake, request)
 
 
 @serves(router, contract.RESUME)
@@ -231,7 +231,7 @@ def resume_deletion_request(call: Call, intake: TheIntake, request_id: str) -> D
     with call.writing() as session:
         request = deletion.get(session, request_id)
         review.resume(session, request)
-        return _shown(session, call, intake, request)
+        return _to_response(session, call, intake, request)
 
 
 @serves(router, contract.CERTIFICATES)
@@ -244,8 +244,8 @@ def get_certificates(call: Call, request_id: str) -> CertificatesOut:
         absence = None if in_doubt else absences.of(session, call.installation.keys, request, identity_rule=rule)
         return CertificatesOut(
             request_id=request_id,
-            certificates=[certificate_shown(c) for c in found],
-            joint=joint_shown(accounting.joint_of(session, request_id=request_id)),
+            certificates=[certificate_to_response(c) for c in found],
+            joint=joint_to_response(accounting.joint_of(session, request_id=request_id)),
             nothing_held=AbsenceOut(jws=absence.jws, statement=absence.statement) if absence else None,
         )
 
@@ -303,11 +303,11 @@ def _shown(
     """`owed`: what the request asks of models; None: it is looked up."""
     view = view_of(session, call)
     if view.discreet:
-        return shown(request, (), view=view, horizon=_horizon(call))
+        return to_response(request, (), view=view, horizon=_horizon(call))
     if owed is None:
         owed = repository.request_models(session, request_id=request.id)
     estimate = intake.estimates.of(session, request, owed)
-    return shown(request, owed, estimate, view=view, horizon=_horizon(call))
+    return to_response(request, owed, estimate, view=view, horizon=_horizon(call))
 
 
 def view_of(session: Session, call: Call) -> View:

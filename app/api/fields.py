@@ -18,7 +18,7 @@ _KINDS = {"bool_type": "expected true or false", "bool_parsing": "expected true 
 """The expectation, where pydantic does not say it."""
 
 
-def said(fault: Any, body: Any) -> str:
+def expectation(fault: Any, body: Any) -> str:
     """The expectation at the place of one of pydantic's faults. `body`: the type of what was sent, if it is known."""
     if fault["type"] == "extra_forbidden" and body is not None:
         *place, name = fault["loc"]

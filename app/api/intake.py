@@ -119,7 +119,7 @@ def _estimated(
     }
 
 
-def shown(
+def to_response(
     request: DeletionRequest,
     owed: Sequence[RequestModel],
     estimate: EstimateOut | None = None,
@@ -271,7 +271,7 @@ class Intake:
         estimate = None if discreet else self.estimates.of(session, new.request, new.models)
         view = View(discreet=discreet, at=new.request.created_at)
         horizon = datetime.timedelta(days=self._installation.settings.risk_days)
-        body = shown(new.request, new.models, estimate, view=view, horizon=horizon).model_dump(
+        body = to_response(new.request, new.models, estimate, view=view, horizon=horizon).model_dump(
             mode="json", by_alias=True
         )
         return Answer(status=202, location=f"/v1/deletion-requests/{new.request.id}", body=body)

@@ -50,10 +50,12 @@ def count_leaving_reason(call: Call, body: LeavingReasonIn) -> LeavingReasonCoun
 def get_leaving_reasons(call: Call, query: LeavingReasonsQuery) -> LeavingReasonsOut:
     with call.reading() as session:
         found = leaving.surveys(session, since=query.since, until=query.until)
-    return LeavingReasonsOut(confidence=leaving.CONFIDENCE, method=METHOD, surveys=[_shown(survey) for survey in found])
+    return LeavingReasonsOut(
+        confidence=leaving.CONFIDENCE, method=METHOD, surveys=[_to_response(survey) for survey in found]
+    )
 
 
-def _shown(survey: Survey) -> SurveyOut:
+def _to_response(survey: Survey) -> SurveyOut:
     return SurveyOut(
         odds=survey.response.odds,
         epsilon=survey.response.epsilon,

@@ -24,7 +24,7 @@ def get_request_lineage(call: Call, request_id: str) -> LineageOut:
     with call.writing() as session:
         access_events.lineage_read(session)
     with call.reading() as session:
-        return _shown(lineage.of_request(session, deletion.get(session, request_id)))
+        return _to_response(lineage.of_request(session, deletion.get(session, request_id)))
 
 
 @serves(router, contract.OF_PERSON)
@@ -32,10 +32,10 @@ def trace_lineage(call: Call, body: SubjectIn) -> LineageOut:
     with call.writing() as session:
         access_events.lineage_read(session)
     with call.reading() as session:
-        return _shown(lineage.of_person(session, subject_ref=subject_ref(call, body)))
+        return _to_response(lineage.of_person(session, subject_ref=subject_ref(call, body)))
 
 
-def _shown(found: Lineage) -> LineageOut:
+def _to_response(found: Lineage) -> LineageOut:
     datasets = [
         DatasetLineageOut(id=one.dataset_id, name=one.name, records=one.records, erased_at=one.erased_at)
         for one in found.datasets

@@ -112,13 +112,13 @@ def _to_compare(session: Session, call: Call, body: ModelIn) -> list[Comparison]
 def list_models(call: Call, query: Paging) -> PageOut[ModelOut]:
     with call.reading() as session:
         page = repository.models(session, limit=query.limit, cursor=query.cursor)
-        return PageOut(items=[shown(session, model) for model in page.items], next_cursor=page.next_cursor)
+        return PageOut(items=[to_response(session, model) for model in page.items], next_cursor=page.next_cursor)
 
 
 @serves(router, contract.GET)
 def get_model(call: Call, model_id: str) -> ModelOut:
     with call.reading() as session:
-        return shown(session, catalogue.get_model(session, model_id))
+        return to_response(session, catalogue.get_model(session, model_id))
 
 
 @serves(router, contract.AUDIT)
@@ -151,7 +151,7 @@ def retire_model(call: Call, model_id: str) -> ModelOut:
         retirement.retire_model(session, call.installation.keys, catalogue.get_model(session, model_id))
     retired.destroy_now(call.installation)
     with call.reading() as session:
-        return shown(session, catalogue.get_model(session, model_id))
+        return to_response(session, catalogue.get_model(session, model_id))
 
 
 @serves(router, contract.VERSIONS)
@@ -221,7 +221,7 @@ def _live(call: Call, model_id: str) -> tuple[Dataset, Version, bytes]:
                 raise WeightsUnreadable(f"The weights of the live version {version.id} are missing; restore them.")
 
 
-def shown(session: Session, model: Model) -> ModelOut:
+def to_response(session: Session, model: Model) -> ModelOut:
     run = repository.running_run(session, model_id=model.id)
     version = repository.live_version(session, model)
     audited = repository.last_audited_run(session, model_id=model.id)
@@ -257,7 +257,9 @@ def shown(session: Session, model: Model) -> ModelOut:
 def _accepted(session: Session, model: Model) -> Answer:
     session.flush()  # what is shown is read back
     return Answer(
-        status=202, location=f"/v1/models/{model.id}", body=shown(session, model).model_dump(mode="json", by_alias=True)
+        status=202,
+        location=f"/v1/models/{model.id}",
+        body=to_response(session, model).model_dump(mode="json", by_alias=True),
     )
 
 

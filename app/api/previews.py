@@ -7,7 +7,7 @@ from fastapi import APIRouter
 from app.accounting import rivals, runtime_estimates, service
 from app.accounting.rivals import Ask
 from app.accounting.runtime_estimates import RuntimeEstimate
-from app.api.accounting import shown_guarantees
+from app.api.accounting import guarantees_to_response
 from app.api.calls import Call
 from app.api.gateway import serves
 from app.catalogue import service as catalogue
@@ -65,7 +65,7 @@ def preview(call: Call, body: PreviewIn) -> PreviewOut:
         reason=plan.reason,
         seconds=_seconds(measured, plan.steps),
         epsilon_without_steps=service.epsilon_without_steps(chain, records=records, delta=delta),
-        guarantees=shown_guarantees(guarantees.of_chain(reached, last_run=last_run, delta=delta)),
+        guarantees=guarantees_to_response(guarantees.of_chain(reached, last_run=last_run, delta=delta)),
         schedule=ScheduleOut(
             batch=batch,
             runs=schedule.runs,
@@ -75,7 +75,7 @@ def preview(call: Call, body: PreviewIn) -> PreviewOut:
             seconds=_seconds(measured, schedule.steps, runs=schedule.runs),
             epsilon=calibration.least_epsilon(schedule.chain, records=0, steps=0, delta=delta),
         ),
-        options=shown_options(compared, measured),
+        options=options_to_response(compared, measured),
         pace=_pace(measured),
     )
 
@@ -114,7 +114,7 @@ def get_rivals(call: Call, model_id: str, query: RivalsQuery) -> RivalsOut:
     )
 
 
-def shown_options(found: list[Option], measured: RuntimeEstimate | None) -> list[OptionOut]:
+def options_to_response(found: list[Option], measured: RuntimeEstimate | None) -> list[OptionOut]:
     return [
         OptionOut(
             kind=option.kind,

@@ -79,7 +79,7 @@ def faults(error: ValidationError | RequestValidationError, body: Any = None, *,
     return [
         FieldError(
             ".".join(map(str, fault["loc"])) or "body",
-            fields.said(fault, query if fault["loc"][:1] == ("query",) else body),
+            fields.expectation(fault, query if fault["loc"][:1] == ("query",) else body),
         )
         for fault in error.errors()
     ]

@@ -35,7 +35,7 @@ def get_serving(
     }
     if if_none_match is not None and _names(if_none_match, headers["ETag"]):
         return Response(status_code=304, headers=headers)
-    return JSONResponse(_shown(found).model_dump(mode="json"), headers=headers)
+    return JSONResponse(_to_response(found).model_dump(mode="json"), headers=headers)
 
 
 def _tag(found: Serving) -> str:
@@ -50,7 +50,7 @@ def _names(if_none_match: str, tag: str) -> bool:
     return "*" in given or tag.removeprefix("W/") in given
 
 
-def _shown(found: Serving) -> ServingOut:
+def _to_response(found: Serving) -> ServingOut:
     return ServingOut(
         model_id=found.model_id,
         version=found.version,

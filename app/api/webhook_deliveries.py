@@ -35,7 +35,7 @@ def list_webhook_deliveries(call: Call, query: WebhookDeliveriesQuery) -> PageOu
             limit=query.limit,
             cursor=query.cursor,
         )
-    return PageOut(items=[_shown(row, call.caller) for row in page.items], next_cursor=page.next_cursor)
+    return PageOut(items=[_to_response(row, call.caller) for row in page.items], next_cursor=page.next_cursor)
 
 
 @serves(router, contract.GET)
@@ -76,7 +76,7 @@ def _found(session: Session, caller: Caller, delivery_id: str) -> WebhookDeliver
     return row
 
 
-def _shown(row: WebhookDelivery, caller: Caller) -> DeliveryOut:
+def _to_response(row: WebhookDelivery, caller: Caller) -> DeliveryOut:
     return DeliveryOut(
         id=row.id,
         request_id=row.request_id,
@@ -93,7 +93,7 @@ def _shown(row: WebhookDelivery, caller: Caller) -> DeliveryOut:
 
 
 def _sent(row: WebhookDelivery, caller: Caller) -> SentOut:
-    return SentOut(**_shown(row, caller).model_dump(), body=row.letter.body if caller.has(Scope.ADMIN) else None)
+    return SentOut(**_to_response(row, caller).model_dump(), body=row.letter.body if caller.has(Scope.ADMIN) else None)
 
 
 def _secret(call: Call, tenant: Tenant) -> SecretOut:

@@ -152,6 +152,8 @@ def _outlook(context: RequestContext, written: dict[str, str]) -> Outlook:
         mechanism=mechanism,
         epsilon_without_steps=accounting.epsilon_without_steps(learned, records=1, delta=delta),
         room=accounting.room(learned, epsilon=epsilon, delta=delta),
-        options=previews.shown_options(planner.options(learned, records=1, epsilon=epsilon, delta=delta), measured),
+        options=previews.options_to_response(
+            planner.options(learned, records=1, epsilon=epsilon, delta=delta), measured
+        ),
         measured=measured,
     )
