@@ -27,9 +27,9 @@ _REFUTES = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class AuditInWords:
     """An audit and what it says. `wrong`: what refuted the run; `noise_off` and `visits_off`: standard deviations from
-    what was to be expected, `squares` and `visits`; `share`: of what is certified, proved, a third more at most."""
+    what was to be expected, `squares` and `groups`; `share`: of what is certified, proved, a third more at most."""
 
     audit: AuditOut
     wrong: list[str]
@@ -37,12 +37,12 @@ class Told:
     guessed: str
     squares: int
     noise_off: float
-    request_context: int
+    groups: int
     visits_off: float | None
     share: float
 
 
-def told(audit: AuditOut) -> Told:
+def in_words(audit: AuditOut) -> AuditInWords:
     guesses, lanes = audit.guesses, audit.lanes
     groups = AuditPlan(lanes=lanes, steps_before=audit.steps_before, steps=audit.steps).groups
     squares = lanes - (0 if audit.visits is None else groups)
@@ -52,7 +52,7 @@ def told(audit: AuditOut) -> Told:
         if audit.steps_before
         else f"They were there in all {count(audit.steps, 'step')} of this run."
     )
-    return Told(
+    return AuditInWords(
         audit=audit,
         wrong=[_REFUTES.get(finding, finding) for finding in audit.findings],
         what=f"{guesses.members:,} of {lanes:,} lanes carried a canary, {worth}. {when}",
@@ -60,7 +60,7 @@ def told(audit: AuditOut) -> Told:
         f"{guesses.false_positives:,} of {guesses.nonmembers:,} that were not.",
         squares=squares,
         noise_off=_off(audit.squares, squares),
-        request_context=groups,
+        groups=groups,
         visits_off=None if audit.visits is None else _off(audit.visits, groups),
         share=min(4 / 3, audit.epsilon_lower_bound / audit.epsilon) if audit.epsilon else 0.0,
     )

@@ -87,7 +87,7 @@ def _plotted(
 
 
 def _plot(swept: SweepOut, *, output: str, is_log_over: bool) -> Plot:
-    rows = [[point.value, _shown((point.outputs or {}).get(output))] for point in swept.points]
+    rows = [[point.value, _plottable((point.outputs or {}).get(output))] for point in swept.points]
     found = [value for _, value in rows if value is not None]
     refused: dict[str, int] = {}
     for point in swept.points:
@@ -145,6 +145,6 @@ def _paired(names: Iterable[str]) -> list[tuple[str, str]]:
     return [(name, name) for name in names]
 
 
-def _shown(value: object) -> float | None:
+def _plottable(value: object) -> float | None:
     """The value as a plot can show it."""
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None

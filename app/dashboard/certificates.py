@@ -30,7 +30,7 @@ _MEANS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class CertificateInWords:
     """A certificate and what it says. `numbers`: each guarantee and what it is about. `is_weak`: its target is beyond
     the default bounds."""
 
@@ -42,7 +42,7 @@ class Told:
     is_weak: bool
 
 
-def told(certificate: CertificateOut) -> Told:
+def in_words(certificate: CertificateOut) -> CertificateInWords:
     statement = certificate.statement
     if statement["format"] != FORMAT:
         return _of_earlier_form(certificate)
@@ -71,7 +71,7 @@ def told(certificate: CertificateOut) -> Told:
     headline = f"{version.capitalize()} has forgotten this person: {reached}"
     if weak:
         headline = f"{version.capitalize()} meets a target too weak to be called forgetting: {reached}"
-    return Told(
+    return CertificateInWords(
         certificate=certificate,
         headline=headline,
         is_weak=weak,
@@ -94,9 +94,9 @@ def _beyond(target: dict[str, Any]) -> str:
     )
 
 
-def _of_earlier_form(certificate: CertificateOut) -> Told:
+def _of_earlier_form(certificate: CertificateOut) -> CertificateInWords:
     form = certificate.statement["format"]
-    return Told(
+    return CertificateInWords(
         certificate=certificate,
         headline=f"Signed in an earlier form ({form}), which only releases that signed so read",
         proves=[],

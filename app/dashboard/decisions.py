@@ -7,7 +7,7 @@ from fastapi import Response
 
 from app.api import deletion_requests, problems
 from app.dashboard import pages
-from app.dashboard.certificates import told
+from app.dashboard.certificates import in_words
 from app.dashboard.pages import ROOT
 from app.dashboard.request_context import Form, RequestContext, TheContext
 from app.dashboard.requests import checked, rejection, text
@@ -77,7 +77,7 @@ def _found(context: RequestContext, request_id: str) -> dict[str, Any]:
     return {
         "request": found,
         "events": context.ask(deletion_requests.list_events, request_id=request_id).items,
-        "certificates": [told(one) for one in proof.certificates] if proof else [],
+        "certificates": [in_words(one) for one in proof.certificates] if proof else [],
         "joint": proof and proof.joint,
         "nothing_held": proof and proof.nothing_held,
         "offered": {one for one in _sensible(found) if context.may(_ENDPOINTS[one])},

@@ -143,11 +143,11 @@ async def _without_formulas(parts: AsyncIterable[Any]) -> AsyncIterator[str]:
     async for part in parts:
         text = io.StringIO()
         lines = csv.reader(io.StringIO(part, newline=""))
-        csv.writer(text, quoting=csv.QUOTE_ALL).writerows([_shown_as_text(cell) for cell in line] for line in lines)
+        csv.writer(text, quoting=csv.QUOTE_ALL).writerows([_as_text(cell) for cell in line] for line in lines)
         yield text.getvalue()
 
 
-def _shown_as_text(cell: str) -> str:
+def _as_text(cell: str) -> str:
     return f"'{cell}" if cell.startswith(_FORMULA) else cell
 
 

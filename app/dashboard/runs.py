@@ -111,5 +111,5 @@ def _found(context: RequestContext, run_id: str) -> dict[str, Any]:
         "may_cancel": run.status == "running"
         and run.kind in ("learn", "relearn", "audit")
         and context.may(runs.cancel_run),
-        "told": audits.told(run.audit) if run.audit else None,
+        "in_words": audits.in_words(run.audit) if run.audit else None,
     }

@@ -230,8 +230,8 @@ def test_what_an_audit_adds_to_a_certificate(officer: Browser, gateway: TestClie
     assert audits.of_certified_run(AuditOut(**audit)) in page
     certificate = CertificateOut.model_validate(found)
     unlike = certificate.model_copy(update={"statement": found["statement"] | {"audit": None}})
-    assert len(certificates.told(certificate).proves) == len(certificates.told(unlike).proves) + 1
-    assert not any("audit" in line for line in certificates.told(unlike).proves)
+    assert len(certificates.in_words(certificate).proves) == len(certificates.in_words(unlike).proves) + 1
+    assert not any("audit" in line for line in certificates.in_words(unlike).proves)
 
 
 def _rows(answer: httpx.Response) -> list[dict[str, str]]:
@@ -370,6 +370,6 @@ def test_a_certificate_of_an_earlier_form_is_named(
     """A certificate that this release does not read is shown as that, and nothing of it as if it held."""
     [one] = gateway.get(f"/v1/deletion-requests/{forgotten['id']}/certificate").json()["certificates"]
     older = CertificateOut(**one | {"statement": one["statement"] | {"format": "lethe-certificate/1"}})
-    told = certificates.told(older)
+    told = certificates.in_words(older)
     assert told.headline.startswith("Signed in an earlier form (lethe-certificate/1)")
     assert (told.proves, told.numbers) == ([], [])
