@@ -41,7 +41,7 @@ def vouch(session: Session, keys: Keys) -> None:
         last = chains.last_row(session, LEDGER, tenant_id=tenant_id)
         if last is None or not _are_all_earlier(session, tenant_id):
             continue
-        said = _said(tenant_id=tenant_id, sequence=last.sequence + 1, previous_hash=last.hash)
+        said = _statement(tenant_id=tenant_id, sequence=last.sequence + 1, previous_hash=last.hash)
         signed = signing.sign(keys, canonical(said).encode(), kind=_MEDIA_TYPE)
         ledger.link(session, tenant_id=tenant_id, kind=KIND, jws=signed)
         checkpoints.checkpoint_now(session, keys, LEDGER, tenant_id=tenant_id)
@@ -71,11 +71,11 @@ def vouched_in(session: Session, public_keys: KeySet, *, tenant_id: str) -> Call
 def is_signed(link: LedgerLink, said: dict[str, Any], public_keys: KeySet) -> bool:
     """Return True if one of these keys signed at an upgrade that this link, which says so, comes where it does."""
     payload = signing.signed_payload(str(said.get("jws")), public_keys, kind=_MEDIA_TYPE)
-    expected = _said(tenant_id=link.tenant_id, sequence=link.sequence, previous_hash=link.previous_hash)
+    expected = _statement(tenant_id=link.tenant_id, sequence=link.sequence, previous_hash=link.previous_hash)
     return payload == canonical(expected).encode()
 
 
-def _said(*, tenant_id: str, sequence: int, previous_hash: str) -> dict[str, Any]:
+def _statement(*, tenant_id: str, sequence: int, previous_hash: str) -> dict[str, Any]:
     place = {"tenant_id": tenant_id, "sequence": sequence, "previous_hash": previous_hash}
     return place | {"format": "lethe-ledger-upgrade/1", "entries_of": FORMAT}
 

@@ -58,20 +58,20 @@ def _lines(
             links = chains.page_of(session, LEDGER, tenant_id=header["tenant_id"], since=first, limit=_PAGE)
         for link in links:
             if head is not None and link.sequence <= head.sequence:
-                yield _line({"link": _said(link, _LINK)})
+                yield _line({"link": _fields(link, _LINK)})
     for model_id, length in lengths.items():
         for after in range(0, length, _PAGE):
             limit = min(_PAGE, length - after)
             with reading() as session:
                 entries = repository.entries(session, model_id=model_id, after=after, limit=limit)
-            yield from (_line({"entry": _said(entry, _ENTRY)}) for entry in entries)
+            yield from (_line({"entry": _fields(entry, _ENTRY)}) for entry in entries)
     for model_id, length in lengths.items():
         for after in range(0, length, _PAGE):
             with reading() as session:
                 versions = repository.versions_between(
                     session, model_id=model_id, after=after, until=min(after + _PAGE, length)
                 )
-            yield from (_line({"version": _said(version, _VERSION)}) for version in versions)
+            yield from (_line({"version": _fields(version, _VERSION)}) for version in versions)
     yield _line({"head": head.jws if head else None})
 
 
@@ -158,7 +158,7 @@ def _typed(said: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
     return said
 
 
-def _said(row: Any, names: tuple[str, ...]) -> dict[str, Any]:
+def _fields(row: Any, names: tuple[str, ...]) -> dict[str, Any]:
     return {name: getattr(row, name) for name in names}
 
 

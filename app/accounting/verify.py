@@ -111,7 +111,7 @@ def verify_tenant(
     """
     report = verify(entries, versions, vouched=vouched)
     linked = _Linked(tenant_id, report.hashes, public_keys)
-    chain = chains.verify(tenant_id, linked.told_by(links), signed, public_keys, LEDGER)
+    chain = chains.verify(tenant_id, linked.reading(links), signed, public_keys, LEDGER)
     linked.require_all()
     return OfTenant(
         tenant_id=tenant_id,
@@ -164,7 +164,7 @@ class _Linked:
         self.restored: list[dict[str, Any]] = []
         self.hashes: list[str] = []
 
-    def told_by(self, links: Iterable[LedgerLink]) -> Iterator[LedgerLink]:
+    def reading(self, links: Iterable[LedgerLink]) -> Iterator[LedgerLink]:
         """The same links, each after the one before was found to follow."""
         for link in links:
             yield link

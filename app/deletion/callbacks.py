@@ -40,7 +40,7 @@ def _tell(session: Session, told: Announcement, words: Words) -> None:
     for moment in sorted({told.at, max([told.at, *reported])}):
         for url in dict.fromkeys(first.particulars.callback_urls):
             body = words(session, together, moment, url)
-            last = repository.last_told(session, request_id=first.id, url=url, until=moment)
+            last = repository.last_notified(session, request_id=first.id, url=url, until=moment)
             if last is None or last.letter.body != body:
                 at = moment if last is None else max(moment, last.created_at + _MOMENT)
                 message = Message(request=first, urls=[url], event=f"{first.source}.status", body=body, at=at)

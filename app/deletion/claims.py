@@ -22,7 +22,7 @@ def claim_erasures(session: Session, *, dataset: Dataset, limit: int) -> None:
     if not waiting:
         return
     dataset.revision += 1
-    told = repository.hand_backs_told(session, request_ids=[request.id for _, request in waiting])
+    told = repository.count_hand_backs(session, request_ids=[request.id for _, request in waiting])
     models = lookup.models_of(session, dataset_id=dataset.id)
     for erasure, request in waiting:
         erasure.revision = dataset.revision
@@ -40,7 +40,7 @@ def start_models(session: Session, *, model_id: str, revision: int, run_id: str)
     """Note that a run serves everything its model owes at `revision`."""
     at = now(session)
     awaiting = repository.awaiting_model(session, model_id=model_id, revision=revision)
-    told = repository.hand_backs_told(session, request_ids=[request.id for _, _, request in awaiting])
+    told = repository.count_hand_backs(session, request_ids=[request.id for _, _, request in awaiting])
     for owed, _, request in awaiting:
         owed.status, owed.run_id = "running", run_id
         if request.status != RequestStatus.RUNNING and not completion.is_held(
@@ -96,7 +96,7 @@ def hand_back(session: Session, *, run_id: str, dataset_id: str, why: str) -> No
         owed.status = "pending"
     touched = {owed.request_id for owed in owed_by_run}
     touched |= {erasure.request_id for erasure in repository.unconfirmed_erasures(session, dataset_id=dataset_id)}
-    told = repository.hand_backs_told(session, request_ids=touched)
+    told = repository.count_hand_backs(session, request_ids=touched)
     for request_id in sorted(touched):
         request = deletion.get(session, request_id)
         if request.status == RequestStatus.RUNNING and not repository.is_running(session, request_id=request_id):

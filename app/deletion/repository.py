@@ -230,7 +230,7 @@ def events(session: Session, *, request_id: str) -> list[RequestEvent]:
     return list(session.scalars(query))
 
 
-def hand_backs_told(session: Session, *, request_ids: Collection[str]) -> Counter[str]:
+def count_hand_backs(session: Session, *, request_ids: Collection[str]) -> Counter[str]:
     """Number of events of each of these requests which say that a run that served it did not end well."""
     said = sa.or_(*(RequestEvent.detail.endswith(end) for end in HANDED_BACK))
     query = sa.select(RequestEvent.request_id).where(

@@ -25,7 +25,7 @@ def record(session: Session, error: DatasetDamaged) -> None:
         return
     if dataset.damaged_at is not None and error.kind is not DamageKind.RECORD:
         return
-    found = _told(error)
+    found = _detail(error)
     dataset.damaged_at, dataset.damage = dataset.damaged_at or now(session), found
     _audit(session, dataset, "dataset.damaged", found)
     telemetry.logger().error("registry.dataset_damaged", dataset_id=dataset.id, **found)
@@ -37,7 +37,7 @@ def recheck(session: Session, dataset: Dataset, error: DatasetDamaged | None) ->
         dataset.damaged_at, dataset.damage = None, None
         dataset.attempts, dataset.not_before = 0, None
     else:
-        dataset.damaged_at, dataset.damage = dataset.damaged_at or now(session), _told(error)
+        dataset.damaged_at, dataset.damage = dataset.damaged_at or now(session), _detail(error)
     audit.record(session, "dataset.rechecked", dataset.id, damage=dataset.damage)
 
 
@@ -56,7 +56,7 @@ def first_found(rows: RowStore, roots: list[tuple[str, str]]) -> DatasetDamaged 
     return None
 
 
-def _told(error: DatasetDamaged) -> dict[str, Any]:
+def _detail(error: DatasetDamaged) -> dict[str, Any]:
     return {"kind": error.kind.value, "rows": error.rows_id, "block": error.block}
 
 

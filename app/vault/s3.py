@@ -57,21 +57,21 @@ class S3Store:
         self._put(name, content, "create")
 
     def get(self, name: str) -> bytes:
-        with self._told(name):
+        with self._translated(name):
             return bytes(obstore.get(self._store, _path(name)).bytes())
 
     def delete(self, name: str) -> None:
-        with self._told(name):
+        with self._translated(name):
             obstore.delete(self._store, _path(name))
 
     def names(self, group: str | None = None) -> dict[str, datetime.datetime]:
-        with self._told(group or "at all"):
+        with self._translated(group or "at all"):
             listed = obstore.list(self._store, group, chunk_size=1000)
             return {found["path"].replace("/", ".", 1): found["last_modified"] for chunk in listed for found in chunk}
 
     def _put(self, name: str, content: bytes, mode: Literal["create", "overwrite"]) -> None:
         try:
-            with self._told(name):  # one request: parts of an upload that is never completed would stay in the bucket
+            with self._translated(name):  # one request: parts of an upload never completed would stay in the bucket
                 written = obstore.put(self._store, _path(name), content, mode=mode, use_multipart=False)
         except FileNotFoundError as error:
             raise StoreUnavailable(f"There is no bucket {self._bucket}; make it, or change LETHE_STORE_URL.") from error
@@ -82,7 +82,7 @@ class S3Store:
             )
 
     @contextmanager
-    def _told(self, name: str) -> Iterator[None]:
+    def _translated(self, name: str) -> Iterator[None]:
         try:
             yield
         except FileNotFoundError as error:

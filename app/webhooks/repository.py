@@ -76,7 +76,7 @@ def drop_planned(session: Session, *, request_ids: Collection[str], since: datet
     session.execute(withdrawn.values(status=_WITHDRAWN, ended_at=_LONG_AGO))
 
 
-def last_told(session: Session, *, request_id: str, url: str, until: datetime.datetime) -> WebhookDelivery | None:
+def last_notified(session: Session, *, request_id: str, url: str, until: datetime.datetime) -> WebhookDelivery | None:
     """The last delivery to this receiver about a request, of all that it may know by then."""
     query = (
         sa.select(WebhookDelivery)
