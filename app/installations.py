@@ -74,7 +74,7 @@ def opened(
     url, vault = settings.resolved_database_url(), _vault(settings, keys)
     database = Database(
         url,
-        vault=None if read_only else vault,  # whoever only accounts need not read what people wrote
+        vault=None if read_only else vault,  # accounting alone need not read what people wrote
         read_only=read_only,
         patience_seconds=patience_seconds,
     )
@@ -210,18 +210,18 @@ def rotate_key_encryption_key(settings: Settings) -> None:
     The service may be running: the database knows the new key before anything is wrapped under it, and forgets the old
     one last. After a crash anywhere, run it again: it goes on with what it began.
     """
-    with opened(settings) as at:
+    with opened(settings) as installation:
         path, key_encryption = settings.resolved_key_encryption_key_file(), key_encryption_of(settings)
         with locked(path.parent):
-            known = key_checks.of_database(at.database)
+            known = key_checks.of_database(installation.database)
             assert known is not None
             present = key_encryption.check_values(known.id)
-            key_checks.accept(at.database, [*present, key_encryption.prepare_rotation(known.id)])
+            key_checks.accept(installation.database, [*present, key_encryption.prepare_rotation(known.id)])
             key_encryption.begin_rotation()
             for sealed in _all_sealed(settings):
                 sealed.rewrap()
             key_encryption.end_rotation()
-            key_checks.accept(at.database, key_encryption.check_values(known.id))
+            key_checks.accept(installation.database, key_encryption.check_values(known.id))
 
 
 def unfinished(settings: Settings) -> Path:

@@ -75,9 +75,9 @@ def create_app(settings: Settings) -> FastAPI:
             gateway.state.metrics = Metrics(gateway.state.installation)
             gateway.state.readiness = operations.Readiness(gateway.state.installation)
             gateway.state.intake = Intake(gateway.state.installation)
-            at = gateway.state.installation
-            await run_in_threadpool(verification.verify_at_start, at)
-            dispatcher = Dispatcher(at.database, at.keys, settings, dialects=dialects(settings))
+            installation = gateway.state.installation
+            await run_in_threadpool(verification.verify_at_start, installation)
+            dispatcher = Dispatcher(installation.database, installation.keys, settings, dialects=dialects(settings))
             remembering = periodic_jobs.PeriodicJobs(settings, periodic_jobs.OF_GATEWAYS).start()
             try:
                 with scraping.served(settings, functools.partial(operations.exposition, gateway.state.metrics)):

@@ -36,15 +36,15 @@ class InForce:
 def show_settings(context: TheContext) -> Response:
     """Every setting with its value, and what it is for."""
     context.require(tenants.list_tenants)
-    at = context.call.installation
+    installation = context.call.installation
     return context.page(
         "settings.html",
-        settings=in_force(at.settings),
-        ready=ReadyOut.model_validate_json(bytes(operations.ready(at).body)),
+        settings=in_force(installation.settings),
+        ready=ReadyOut.model_validate_json(bytes(operations.ready(installation).body)),
         versions={
             "Lethe": importlib.metadata.version("lethe"),
             "Schema of the database": ", ".join(migrate.heads()),
-            "Database": at.database.name,
+            "Database": installation.database.name,
             "Python": platform.python_version(),
             "System": f"{platform.system()} {platform.machine()}",
         },
