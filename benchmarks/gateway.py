@@ -92,7 +92,7 @@ def floor(settings: Settings) -> FastAPI:
     @bare.post("/rows", status_code=202)
     def create(body: RowIn) -> RowOut:
         row = Row(subject_id=body.subject_id, created_at=datetime.datetime.now(datetime.UTC))
-        with database.writing(in_turn=False) as session:
+        with database.writing(exclusive=False) as session:
             session.add(row)
         return RowOut(id=row.id, subject_id=row.subject_id, created_at=row.created_at)
 

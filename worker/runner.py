@@ -136,14 +136,14 @@ def _work(installation: Installation, claimed: Claimed, holder: "Lease | _GivesW
 
 
 def _edited(installation: Installation, claimed: Claimed) -> str:
-    """The root of the rows that this run goes on with. Whoever came and has asked to be forgotten since ends null.
+    """The root of the rows that this run goes on with. People who came and have asked to be forgotten since end null.
 
     First, where a run before this one was cut off, what it left is destroyed; before rows are learned it is looked for
     in any case. What this run reads is opened once: where that is damaged, or what is to be edited, nothing is erased
     either. The new root is put on record, the keys of what it replaces are destroyed, and only then is anybody said to
     be erased.
     """
-    with installation.rows.alone(claimed.dataset_id):  # whoever lost their run has destroyed what they were about to
+    with installation.rows.alone(claimed.dataset_id):  # a worker that lost its run has destroyed what it was about to
         with installation.database.reading() as session:
             unlearning.check_held(session, run_id=claimed.run_id)
             was_cut_off = unlearning.was_any_run_cut_off(session, dataset_id=claimed.dataset_id)
@@ -174,8 +174,8 @@ def _read_by(claimed: Claimed) -> tuple[range, ...]:
 
 
 def _edit(installation: Installation, claimed: Claimed) -> str:
-    """A root under which the rows that came are in their slots, and those of whoever is to be erased are null; looked
-    at once more, for that. Raises `RunDiffersFromPlan`."""
+    """A root under which the rows that came are in their slots, and those of people who are to be erased are null;
+    looked at once more, for that. Raises `RunDiffersFromPlan`."""
     fillings = [
         Filling(rows_id=one.addition_id, root=one.root, slots=one.slots) for one in claimed.additions if one.slots
     ]
@@ -218,7 +218,7 @@ def _alarm(claimed: Claimed, observed: Observed | None) -> None:
 
 
 class Refuted(ChainFailed):
-    """By what its lanes showed."""
+    """A run that is refuted by what its lanes showed."""
 
     def __init__(self, observed: Observed | None) -> None:
         super().__init__(AuditFailed.code)
@@ -236,7 +236,7 @@ def _publish(installation: Installation, claimed: Claimed, ran: Ran, metrics: di
             mechanism=ran.mechanism.to_json(),
             steps=ran.steps,
         )
-        tombstones.record_release(installation, release)  # whoever restores a backup from before must count it
+        tombstones.record_release(installation, release)  # a restore of a backup from before must count it
     with installation.database.writing() as session:
         unlearning.publish(
             session,
@@ -332,7 +332,7 @@ class Lease(Periodic):
         """Keep the run for another lease; False while the database does not answer. Raises `LeaseLost`."""
         seconds = self._installation.settings.lease_seconds
         try:
-            with self._installation.database.writing(in_turn=False) as session:
+            with self._installation.database.writing(exclusive=False) as session:
                 unlearning.renew(session, run_id=self._run_id, steps_done=self._steps_done, lease_seconds=seconds)
         except LeaseLost:
             self._lost = True
@@ -361,7 +361,7 @@ class _GivesWay:
     """Give way between two steps of a run that honours no deletion: it stands still while its worker honours those that
     are due on other datasets, and then goes on from where it is, in the memory of its own process.
 
-    It looks before its first step and whenever `poll_seconds` are over. After each run that it let go first it takes
+    It checks before its first step and whenever `poll_seconds` are over. After each run that it let go first it takes
     steps for a tenth of that time at least, so that learning ends however many ask to be forgotten.
     """
 
@@ -382,7 +382,7 @@ class _GivesWay:
         if (began := time.monotonic()) < self._look_at:
             return
         self._lease.stand_still()
-        is_held = self._lease.renew()  # whoever claims takes back what seems to be nobody's, this run too
+        is_held = self._lease.renew()  # a claim takes back what seems to be abandoned, this run too
         if is_held and run_next(self._installation, worker=self._worker, deletions_only=True):
             ended = time.monotonic()
             self._look_at = ended + self._SHARE * (ended - began)

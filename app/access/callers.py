@@ -93,7 +93,7 @@ class LastUses:
         if not noted:
             return
         try:
-            with self._database.writing(in_turn=False) as session:
+            with self._database.writing(exclusive=False) as session:
                 at = now(session)
                 repository.used(session, list(noted), at=at, unless_since=at - _NOTED_EVERY)
         except (OperationalError, ProgrammingError, Unavailable) as error:

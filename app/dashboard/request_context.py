@@ -60,7 +60,7 @@ def _opened(request: Request, installation: At) -> tuple[Caller, str]:
     with installation.database.reading() as session:
         caller, to_note = sessions.caller_of(session, token, settings=installation.settings)
     if to_note:
-        with installation.database.writing(by=caller.actor, in_turn=False) as session:
+        with installation.database.writing(by=caller.actor, exclusive=False) as session:
             sessions.seen(session, token)
     return caller, token
 

@@ -1,4 +1,4 @@
-"""Many rows at once, and new rows in few round trips: whoever writes holds the turn no longer than need be."""
+"""Many rows at once, and new rows in few round trips: the write lock is held no longer than need be."""
 
 import functools
 import itertools
@@ -58,7 +58,7 @@ def store(
 ) -> None:
     """Add new rows, after what the session has yet to flush; with `unless_there` those whose key is not taken yet.
 
-    Rows that nobody looks at are cheaper as mappings, of all columns (but a number that the database gives); others as
+    Rows that nobody reads are cheaper as mappings, of all columns (but a number that the database gives); others as
     `new` makes them. A column's default is not applied. The driver gets values as it takes them: SQLAlchemy takes twice
     as long to make them so.
     """

@@ -59,7 +59,8 @@ def schema_there(connection: sa.Connection) -> Schema:
 def upgrade(
     engine: sa.Engine, revision: str = "head", *, then: Callable[[sa.Connection], None] = lambda connection: None
 ) -> None:
-    """Migrate up to `revision`, and do what comes `then`, in one transaction. Processes that do it at once take turns.
+    """Migrate up to `revision`, and do what comes `then`, in one transaction. Processes that do it at once wait for
+    each other.
 
     Raises `DatabaseUnreadable` as `schema`.
     """

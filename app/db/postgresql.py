@@ -1,4 +1,5 @@
-"""PostgreSQL, for several machines: readers on one snapshot, writers in turn, and patience while the server is away."""
+"""PostgreSQL, for several machines: readers on one snapshot, one writer at a time, and patience while the server is
+away."""
 
 import time
 from typing import Any
@@ -8,8 +9,8 @@ import sqlalchemy as sa
 from app import telemetry
 from app.errors import DatabaseUnreadable
 
-_TURN = int.from_bytes(b"lethe")
-"""The advisory lock of whoever writes; held to the end of the transaction, so the next one sees what was committed."""
+_WRITE_LOCK = int.from_bytes(b"lethe")
+"""The advisory lock of writers; held to the end of the transaction, so the next one sees what was committed."""
 
 _CONNECTION = {
     "application_name": "lethe",
@@ -27,7 +28,8 @@ _SERVER = {
     "lock_timeout": "30s",
     "idle_in_transaction_session_timeout": "60s",
 }
-"""The server's parameters, unless the URL's `options` name them. The last one ends the turn of a silent host."""
+"""The server's parameters, unless the URL's `options` name them. The last one releases the write lock of a silent
+host."""
 
 _POOL: dict[str, Any] = {
     "pool_size": 5,
@@ -79,10 +81,10 @@ def engine(url: sa.URL, *, read_only: bool, patience_seconds: float) -> sa.Engin
             driver.isolation_level = level  # goes with the BEGIN that the first statement sends
         if options.get("lethe_migrating", False):  # takes as long as it takes, and so does waiting for it
             connection.exec_driver_sql("SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0")
-            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_TURN})")
+            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_WRITE_LOCK})")
             connection.exec_driver_sql("SET LOCAL lock_timeout TO DEFAULT")
-        elif not reads and options.get("lethe_in_turn", True):
-            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_TURN})")
+        elif not reads and options.get("lethe_exclusive", True):
+            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_WRITE_LOCK})")
 
     return engine
 

@@ -37,7 +37,7 @@ _NOT_ITS_OWN = "A statement for one tenant reaches what belongs to all; it must 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Actor:
-    """For whom a session acts: a tenant, and whose key or which part of the service it is that acts. `maker`: of
+    """The actor of a session: a tenant, and whose key or which part of the service it is that acts. `maker`: of
     deletion requests, and what belongs to them, it sees only those that were made by this line of keys."""
 
     tenant_id: str
@@ -50,7 +50,7 @@ class Database:
 
     `read_only`: the database itself refuses whatever would change it. `patience_seconds`: how long a session waits for
     a server that is away before it raises; nothing has been done by then. `vault`: seals and opens what callers wrote;
-    without it that cannot be stored and looks empty. Whatever the database cannot do now is an
+    without it that cannot be stored and seems empty. Whatever the database cannot do now is an
     `sqlalchemy.exc.OperationalError`. Raises `DatabaseUnreadable` for a database that is neither SQLite nor PostgreSQL.
     """
 
@@ -87,16 +87,16 @@ class Database:
             yield session
 
     @contextmanager
-    def writing(self, *, by: Actor | None = None, in_turn: bool = True) -> Iterator[Session]:
+    def writing(self, *, by: Actor | None = None, exclusive: bool = True) -> Iterator[Session]:
         """A session that is committed when the block ends, and rolled back if it raises; `by` as in `reading`.
 
-        Writers take turns, on all hosts: from its first statement on, a block sees everything that was committed, and
-        nobody else writes. Without `in_turn` it may begin at once (SQLite knows turns only): for a block that changes
-        one row, which it locks first.
+        There is one write lock for all hosts: from its first statement on, a block sees everything that was committed,
+        and nobody else writes. Without `exclusive` it may begin at once (SQLite always locks): for a block that
+        changes one row, which it locks first.
         """
         with self._named(), self._guarded(by) as session, session.begin():
-            if not in_turn:
-                session.connection(execution_options={"lethe_in_turn": False})
+            if not exclusive:
+                session.connection(execution_options={"lethe_exclusive": False})
             yield session
 
     def _guarded(self, by: Actor | None) -> Session:
@@ -172,11 +172,11 @@ def is_full(error: sa.exc.OperationalError) -> bool:
 
 
 def _let_pass() -> None:
-    """For whoever only sets a database up, or looks behind a gateway."""
+    """Let everything pass, to a session that only sets a database up, or reads behind a gateway."""
 
 
 def actor(session: Session) -> Actor:
-    """For whom the session acts. Raises `RuntimeError` if nobody was named: nothing may come to belong to nobody."""
+    """The actor of the session. Raises `RuntimeError` if nobody was named: nothing may come to belong to nobody."""
     found: Actor | None = session.info.get("actor")
     if found is None:
         raise RuntimeError("This session acts for no tenant.")

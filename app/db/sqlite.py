@@ -1,4 +1,4 @@
-"""SQLite, for one machine: a database that loses nothing but what is to be forgotten, in which writers take turns.
+"""SQLite, for one machine: a database that loses nothing but what is to be forgotten, with one writer at a time.
 
 What is deleted or updated is overwritten in the pages of the file (`secure_delete`), with two exceptions: the log
 (`lethe.db-wal`) keeps it until it is copied into the file and truncated, and where rows moved between pages the page
@@ -88,7 +88,7 @@ def _log_ahead(connection: sqlite3.Connection) -> None:
 
 
 def scrub(engine: sa.Engine) -> bool:
-    """Copy the log into the file and truncate it; whether that could be done: whoever is reading may need the log."""
+    """Copy the log into the file and truncate it; whether that could be done: a reader may need the log."""
     with _outside_transactions(engine) as connection:
         connection.execute(f"PRAGMA busy_timeout={int(1000 * _SCRUB_SECONDS)}")
         try:

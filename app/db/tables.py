@@ -1,4 +1,4 @@
-"""The whole schema on one page. Times are aware UTC; ids are prefixed opaque strings; nobody's subject id is here."""
+"""The whole schema on one page. Times are aware UTC; ids are prefixed opaque strings; no subject id is here."""
 
 import datetime
 import secrets
@@ -409,8 +409,8 @@ class Erasure(Table):
     the rows are null, and nobody can open what they were.
 
     `deadline` is the request's, and `ready_at` says from when a worker may claim the rows (None: not as the request
-    stands): what the queue goes by is here, because no index reaches over two tables. Triggers keep it so, whoever
-    changes the request."""
+    stands): what the queue goes by is here, because no index reaches over two tables. Triggers keep it so, no matter
+    who changes the request."""
 
     __tablename__ = "erasures"
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -600,7 +600,7 @@ class LeavingCount(Owned, Table):
 class WebhookDelivery(Owned, Table):
     """One event on its way to one address (`receiver_ref` for short). `status`: pending, delivered, gone (the receiver
     wants no more), dead, or withdrawn (nobody is told; it is about to be purged). `created_at`: since when its receiver
-    may know of it. `next_attempt_at` of one that is being sent: when whoever sends it is taken for dead."""
+    may know of it. `next_attempt_at` of one that is being sent: when its sender is taken for dead."""
 
     __tablename__ = "webhook_deliveries"
     id: Mapped[str] = mapped_column(primary_key=True)

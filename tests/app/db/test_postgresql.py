@@ -119,7 +119,7 @@ def test_a_heartbeat_needs_no_turn(url: str) -> None:
     """A session that asks for no turn goes on while another writes."""
     with opened(url) as database, database.writing() as first:
         first.execute(sa.text("SELECT 1"))
-        with database.writing(in_turn=False) as second:
+        with database.writing(exclusive=False) as second:
             assert second.scalar(sa.text("SELECT 1")) == 1
 
 
@@ -127,7 +127,7 @@ def test_a_session_does_not_inherit_how_another_began(installation: Installation
     """A connection that was used for reading, or without a turn, takes its turn when it is used for writing."""
     with installation.database.reading() as session:
         session.execute(sa.text("SELECT 1"))
-    with installation.database.writing(in_turn=False) as session:
+    with installation.database.writing(exclusive=False) as session:
         session.execute(sa.text("SELECT 1"))
     with installation.database.writing() as session:
         held = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()"

@@ -438,7 +438,7 @@ def test_a_heartbeat_disturbs_nobody_who_reads(
     assert claimed
     with installation.database.reading() as session:
         session.execute(sa.select(Run.id)).all()  # from here on it sees one snapshot
-        with installation.database.writing(in_turn=False) as beating:
+        with installation.database.writing(exclusive=False) as beating:
             unlearning.renew(beating, run_id=claimed.run_id, steps_done=1, lease_seconds=30)
         unlearning.check_held(session, run_id=claimed.run_id)
         assert unlearning.examine(session, run_id=claimed.run_id, records=60, observed=None) == ()
