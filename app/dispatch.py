@@ -1,4 +1,5 @@
-"""The bell: tells a worker that there may be work. Losing or doubling it changes nothing; the database is the truth.
+"""The notifier: tells a worker that there may be work. Losing or doubling it changes nothing; the database is the
+truth.
 
 Embedded, it is a byte in a named pipe of the data folder; with a broker, a Celery message that carries no content.
 """
@@ -20,7 +21,7 @@ TASK = "lethe.work"
 
 class Notifier(Protocol):
     def wake(self) -> None:
-        """Never raises: a bell that cannot be rung is logged, and the sweeper finds the work."""
+        """Never raises: a notification that cannot be sent is logged, and the sweeper finds the work."""
 
 
 class PipeNotifier:
@@ -30,7 +31,7 @@ class PipeNotifier:
         self._path = data_dir / "bell"
 
     def wake(self) -> None:
-        with contextlib.suppress(OSError):  # nobody listens yet: the worker looks at the database when it starts
+        with contextlib.suppress(OSError):  # nobody listens yet: the worker reads the database when it starts
             descriptor = os.open(self._path, os.O_WRONLY | os.O_NONBLOCK)
             try:
                 os.write(descriptor, b"!")
@@ -45,7 +46,7 @@ class PipeNotifier:
 
 
 def wait(descriptor: int, *, seconds: float) -> None:
-    """Return when the bell has been rung, or after `seconds`; all rings until now count as one."""
+    """Return when a worker was notified, or after `seconds`; all notifications until now count as one."""
     if select.select([descriptor], [], [], seconds)[0]:
         with contextlib.suppress(BlockingIOError):
             os.read(descriptor, 65536)
@@ -65,7 +66,7 @@ class CeleryNotifier:
 
 
 def notifier(settings: Settings) -> Notifier:
-    """The bell that the settings ask for."""
+    """The notifier that the settings ask for."""
     if settings.broker_url is None:
         return PipeNotifier(settings.data_dir)
     return CeleryNotifier(settings.broker_url.get_secret_value())
@@ -73,7 +74,7 @@ def notifier(settings: Settings) -> Notifier:
 
 @lru_cache
 def celery_client(broker_url: str) -> Celery:
-    """Celery for messages that are only ever a bell: no arguments, no results, and no waiting for a broker."""
+    """Celery for messages that only ever notify: no arguments, no results, and no waiting for a broker."""
     client = Celery("lethe", broker=broker_url)
     client.conf.update(
         accept_content=["json"],

@@ -210,7 +210,8 @@ def alert(installation: Installation) -> None:
 
 
 def _in_batches(installation: Installation, any_there: Callable[[Session], bool], do: Callable[[Session], int]) -> None:
-    """`do` as long as it finds as much as it takes, in a transaction each; nobody's turn is taken where nothing is."""
+    """`do` as long as it finds as much as it takes, in a transaction each; the write lock is not taken where nothing
+    is."""
     with installation.database.reading() as session:
         if not any_there(session):
             return
@@ -240,7 +241,7 @@ def verify_records(installation: Installation) -> None:
 
 
 def sign_heads(installation: Installation) -> None:
-    """Sign the heads of the tenants' audit logs and ledgers; they are recomputed before, without a turn to write."""
+    """Sign the heads of the tenants' audit logs and ledgers; they are recomputed before, without the write lock."""
     tombstones.require_same_database(installation)
     with installation.database.reading() as session:
         heads = checkpoints.due(session, every_seconds=installation.settings.audit_checkpoint_seconds)

@@ -123,7 +123,7 @@ def _tombstones(installation: Installation) -> Found:
 def _grouped(
     waiting: Sequence[Waiting], name: str, *, at_most: int, known: Sequence[str] = ()
 ) -> dict[str, list[Waiting]]:
-    """By that name: the `known` ones, and those with most that is overdue, at risk, waiting; the rest in one."""
+    """Group by that name: the `known` ones, and those with most that is overdue, at risk, waiting; the rest in one."""
     found: dict[str, list[Waiting]] = {one: [] for one in known}
     for some in waiting:
         found.setdefault(getattr(some, name), []).append(some)

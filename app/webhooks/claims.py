@@ -1,4 +1,5 @@
-"""Deliveries on their way: taken for a while, and what became of them. A delivery is sent by one courier at a time."""
+"""Deliveries on their way: taken for a while, and what became of them. A delivery is sent by one dispatcher at a
+time."""
 
 import datetime
 from collections.abc import Collection, Mapping
@@ -16,7 +17,7 @@ _HOPELESS = frozenset({"url_invalid"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claimed:
-    """A delivery that is its courier's until `lease`. `at`: when it was taken."""
+    """A delivery that is its dispatcher's until `lease`. `at`: when it was taken."""
 
     id: str
     tenant_id: str

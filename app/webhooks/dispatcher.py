@@ -1,7 +1,7 @@
-"""The courier of a gateway: a thread that takes what is due, has it sent by others, and notes what came of it.
+"""The dispatcher of a gateway: a thread that takes what is due, has it sent by others, and notes what came of it.
 
-No transaction is open while anything is sent. Whoever dies in between leaves a lease behind: when it is over, any
-courier sends the delivery again, under the same id.
+No transaction is open while anything is sent. A process that dies in between leaves a lease behind: when it is over,
+any dispatcher sends the delivery again, under the same id.
 """
 
 import datetime
@@ -33,7 +33,7 @@ _MOST_PER_HOST = 4
 """A receiver that takes its time keeps nobody else waiting."""
 _POLL_SECONDS = 1.0
 _LEASE_MARGIN = datetime.timedelta(seconds=20)
-"""For what an attempt takes besides sending."""
+"""Time for what an attempt takes besides sending."""
 
 
 class Dispatcher:
@@ -144,7 +144,7 @@ class Dispatcher:
 
 
 def _tell(claimed: Claimed, outcome: Outcome, became: str | None) -> None:
-    """Log ids and words of ours alone: a URL may hold a secret, and names of hosts are nobody's business here."""
+    """Log ids and words of ours alone: a URL may hold a secret, and names of hosts are no business of a log."""
     if became is None:
         return
     telemetry.delivery_attempted(became)

@@ -1,8 +1,8 @@
 """Receivers that may be called: the rules for a receiver's URL and for the addresses behind it.
 
-Whoever submits a request chooses the URL, so it may be meant for a server that only this one can reach (server-side
-request forgery). Only addresses of the public internet are called, besides the networks that the operator allows.
-No text here quotes a URL: it may hold a secret of its owner.
+The caller who submits a request chooses the URL, so it may be meant for a server that only this one can reach
+(server-side request forgery). Only addresses of the public internet are called, besides the networks that the operator
+allows. No text here quotes a URL: it may hold a secret of its owner.
 """
 
 import ipaddress

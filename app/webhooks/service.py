@@ -1,4 +1,4 @@
-"""Deliveries: made in the transaction that changes a request, sent by a courier, and sent again if somebody asks."""
+"""Deliveries: made in the transaction that changes a request, sent by a dispatcher, and sent again if somebody asks."""
 
 import datetime
 from collections.abc import Callable, Sequence

@@ -173,7 +173,7 @@ def test_they_are_done_without_being_asked(installation: Installation, settings:
     before = set(threading.enumerate())
     with PeriodicJobs(settings, seconds=0.05):
         wait_until(lambda: statuses(installation) == ["destroyed", "live"], seconds=60)
-    assert "chores" not in {thread.name for thread in set(threading.enumerate()) - before}
+    assert "periodic-jobs" not in {thread.name for thread in set(threading.enumerate()) - before}
 
 
 def test_what_is_urgent_comes_as_often(settings: Settings, installation: Installation) -> None:
