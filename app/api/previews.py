@@ -76,7 +76,7 @@ def preview(call: Call, body: PreviewIn) -> PreviewOut:
             epsilon=calibration.least_epsilon(schedule.chain, records=0, steps=0, delta=delta),
         ),
         options=options_to_response(compared, measured),
-        pace=_pace(measured),
+        pace=_runtime_estimate(measured),
     )
 
 
@@ -110,7 +110,7 @@ def get_rivals(call: Call, model_id: str, query: RivalsQuery) -> RivalsOut:
         records=ask.records,
         target=TargetOut(epsilon=ask.epsilon, delta=ask.delta),
         rivals=found,
-        pace=_pace(measured),
+        pace=_runtime_estimate(measured),
     )
 
 
@@ -132,5 +132,5 @@ def _seconds(measured: RuntimeEstimate | None, steps: int, *, runs: int = 1) -> 
     return measured.seconds(steps, runs=runs) if measured else None
 
 
-def _pace(measured: RuntimeEstimate | None) -> PaceOut | None:
+def _runtime_estimate(measured: RuntimeEstimate | None) -> PaceOut | None:
     return PaceOut.model_validate(measured, from_attributes=True) if measured else None

@@ -46,8 +46,8 @@ def outcome_of_erased(request: DeletionRequest, *, widened: set[tuple[str, str]]
 def complete(
     request: DeletionRequest, *, policy: Policy, at: datetime.datetime, outcome: Outcome, verb: str | None = None
 ) -> Change:
-    """Complete a request, whose change is still to be told. It is the service that completes, whoever asked: an event
-    with another actor would say that nothing was held. Raises `TransitionForbidden`."""
+    """Complete a request, whose change is still to be told. It is the service that completes, for every caller: an
+    event with another actor would say that nothing was held. Raises `TransitionForbidden`."""
     status.check(request.status, RequestStatus.COMPLETED)
     request.status, request.outcome = RequestStatus.COMPLETED, outcome
     request.completed_at = at

@@ -63,7 +63,7 @@ def record(session: Session, changes: Sequence[Change]) -> None:
 
 
 def announce(session: Session, changes: Sequence[Change]) -> None:
-    """Tell of changes that are recorded whoever wants to be called."""
+    """Tell receivers who want to be called of changes that are recorded."""
     callbacks.announce(
         session, [_announcement(change) for change in changes if change.request.particulars.callback_urls]
     )

@@ -1,6 +1,6 @@
 """Lineage of one person's rows: the models and versions that they fed, and the copies of those that went out.
 
-Whoever was erased at revision r of a dataset is in a version that was made at revision v if and only if v < r.
+A person erased at revision r of a dataset is in a version that was made at revision v if and only if v < r.
 """
 
 from collections.abc import Collection

@@ -30,7 +30,7 @@ def presences(session: Session, *, subject_refs: Collection[str]) -> list[Presen
         .where(Record.subject_ref.in_(subject_refs), Record.erasure_id.is_(None))
         .group_by(Dataset.id, Dataset.name)
     )
-    gone = (  # whoever asked again while they were being erased joined the first; who was added again was erased again
+    gone = (  # a person who asked again while being erased joined the first; one who was added again was erased again
         sa.select(
             Dataset.id,
             Dataset.name,
@@ -83,7 +83,7 @@ def carried_in(session: Session, *, model_id: str, revision: int | None, limit: 
 
 
 def first_without(session: Session, *, model_id: str, revision: int) -> Version | None:
-    """The first version of a model that lacks whoever was erased at `revision`."""
+    """The first version of a model that lacks the people erased at `revision`."""
     query = sa.select(Version).where(Version.model_id == model_id, Version.revision >= revision)
     return session.scalars(query.order_by(Version.number).limit(1)).first()
 

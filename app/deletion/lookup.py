@@ -86,8 +86,8 @@ class LookedUp:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Followed:
     """Rows of a person that are being erased for other requests, by `revision` at the latest, and the models that still
-    carry them. `num_records`: those of that revision; what was erased before it is certified to whoever asked first.
-    `widened`: a model met a target beyond the default bounds."""
+    carry them. `num_records`: those of that revision; what was erased before it is certified to the one who asked
+    first. `widened`: a model met a target beyond the default bounds."""
 
     revision: int
     num_records: int
@@ -131,7 +131,7 @@ _WIDENED = sa.union(
     .join(Model, Model.id == RequestModel.model_id)
     .join(Dataset, Dataset.id == Model.dataset_id)
     .where(RequestModel.request_id.in_(_THESE), RequestModel.status == "completed", _IS_WIDENED),
-    sa.select(Erasure.request_id, Erasure.dataset_id)  # whoever joined another request may be owed nothing by it
+    sa.select(Erasure.request_id, Erasure.dataset_id)  # a request that joined another may be owed nothing by it
     .join(Dataset, Dataset.id == Erasure.dataset_id)
     .join(Model, Model.dataset_id == Erasure.dataset_id)
     .where(

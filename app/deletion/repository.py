@@ -81,7 +81,7 @@ def requests(
     limit: int,
     cursor: str | None,
 ) -> Page[DeletionRequest]:
-    """Those that are as described, in the eyes of whoever looks, newest first. `due_before`: open ones with an earlier
+    """Those that are as described, in the eyes of the reader, newest first. `due_before`: open ones with an earlier
     deadline; `by_deadline`: open ones, the most urgent first."""
     filters = [
         column == value
@@ -116,7 +116,7 @@ def _has_status(status: str, view: View) -> sa.ColumnElement[bool]:
     """As it is shown (`View.status`)."""
     match status if view.discreet else None:
         case RequestStatus.RUNNING:
-            return DeletionRequest.status.in_(())  # nothing looks so
+            return DeletionRequest.status.in_(())  # nothing is seen so
         case RequestStatus.ACCEPTED:
             return _is_one_of(_SHOWN_AS_ACCEPTED, view)
         case RequestStatus.COMPLETED:
@@ -126,7 +126,7 @@ def _has_status(status: str, view: View) -> sa.ColumnElement[bool]:
 
 
 def _is_one_of(statuses: sa.BindParameter[list[str]], view: View) -> sa.ColumnElement[bool]:
-    """These; for whoever sees what is accepted end at its report time, that is not over, and all else that is."""
+    """These; for a reader who sees what is accepted end at its report time, that is not over, and all else that is."""
     if not view.discreet:
         return DeletionRequest.status.in_(statuses)
     is_over = DeletionRequest.reported_at <= view.at

@@ -83,7 +83,7 @@ def catch_up(session: Session, remembered: Sequence[Remembered]) -> Again:
     """Bring the requests of this database to where they stood: those it does not know are made again, under their own
     ids and deadlines, unless they were withdrawn.
 
-    What was done about them since is not known here: whoever was forgotten is to be forgotten again.
+    What was done about them since is not known here: everybody who was forgotten is to be forgotten again.
     """
     made = changed = 0
     for first in range(0, len(remembered), _AT_ONCE):

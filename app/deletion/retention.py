@@ -68,7 +68,7 @@ def due(session: Session, *, limit: int) -> list[Due]:
             if ended:
                 keys = [request.particulars.key for request in ended if request.particulars.key is not None]
                 ids = [request.id for request in ended]
-                keys += [letter.key for letter in repository.letters(session, request_ids=ids) if letter.key]
+                keys += [payload.key for payload in repository.payloads(session, request_ids=ids) if payload.key]
                 after = Kept.REQUEST if state is Kept.DETAILS else Kept.TRACE
                 found.append(Due(tenant_id=tenant_id, was_kept=state, now_kept=after, request_ids=ids, keys=keys))
     return found

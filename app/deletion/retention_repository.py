@@ -61,7 +61,7 @@ def _reference(request: type[DeletionRequest]) -> sa.ColumnElement[str]:
 _THEIRS = _reference(DeletionRequest)
 
 
-def letters(session: Session, *, request_ids: Collection[str]) -> list[Payload]:
+def payloads(session: Session, *, request_ids: Collection[str]) -> list[Payload]:
     """The payloads that were sent to receivers about these requests."""
     return list(session.scalars(sa.select(WebhookDelivery.letter).where(WebhookDelivery.request_id.in_(request_ids))))
 

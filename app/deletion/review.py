@@ -57,7 +57,7 @@ def reject(session: Session, request: DeletionRequest, *, ground: RejectionGroun
 
 def extend(session: Session, request: DeletionRequest, *, policy: Policy, reason: str) -> None:
     """Extend the deadline, once and while it has not passed; `reason` is what the person is told. Of a request by
-    somebody who may not know what is held, as long as it looks open to them.
+    somebody who may not know what is held, as long as it seems open to them.
 
     Raises `TransitionForbidden`, `AlreadyExtended`, `ExtensionTooLate`, `ExtensionNotProvided`.
     """

@@ -133,7 +133,7 @@ def cancel(session: Session, request: DeletionRequest, *, discreet: bool) -> Non
 
 def withdraw(session: Session, request: DeletionRequest, wanted: RequestStatus, *, verb: str, discreet: bool) -> None:
     """End a request without erasing anything: until a worker has claimed its rows, because erasing has no way back.
-    Where somebody looks who may not learn whether anything is held (`discreet`), only while it is in review or its
+    To a reader who may not learn whether anything is held (`discreet`), only while it is in review or its
     grace time lasts: what can be ended later depends on that. Raises `TransitionForbidden`."""
     at = now(session)
     if discreet and not (request.status == RequestStatus.IN_REVIEW or completion.is_held(request, at=at)):

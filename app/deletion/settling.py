@@ -1,7 +1,7 @@
 """The end of requests that waited for nothing but the end of their grace time, or for damaged records.
 
-Whoever is about to be told that nothing is held of them, or that all of it is gone, is looked up once more: a record
-that was damaged when they asked may be sound by now.
+People who are about to be told that nothing is held of them, or that all of it is gone, are looked up once more: a
+record that was damaged when they asked may be sound by now.
 """
 
 from sqlalchemy.orm import Session
