@@ -157,7 +157,7 @@ def _digests_match(connection: sa.Connection, keys: Keys, datasets: Path) -> boo
             try:
                 shape = json.loads((datasets / dataset_id / "shape.json").read_bytes())
                 blocks = (datasets / dataset_id / "block_digests.bin").read_bytes()
-            except (FileNotFoundError, ValueError):  # in a bucket, or damaged: whoever reads the rows says so
+            except (FileNotFoundError, ValueError):  # in a bucket, or damaged: a reader of the rows says so
                 continue
             digest = hashlib.blake2b(key=keys.digest_key, digest_size=32, person=b"lethe.rows")
             digest.update(f"{shape['num_slots']} {shape['num_columns']} {_BLOCK_ROWS}\n".encode() + blocks)

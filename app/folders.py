@@ -32,7 +32,7 @@ def close(folders: Iterable[Path], files: Iterable[Path] = ()) -> None:
             continue
         try:
             os.chmod(path, mode & ~_OTHERS)
-        except FileNotFoundError:  # such as a database's log, which goes with whoever closes it last
+        except FileNotFoundError:  # such as a database's log, which goes with the last process that closes it
             continue
         except OSError as error:
             raise FolderExposed(

@@ -26,7 +26,7 @@ from lethe.contract.problems import InstallationMismatch, Unavailable
 _MARK = "installation.id"
 _KEK = "kek"
 _UNMARKED = "unmarked"
-"""Stands beside the check values until every place is marked: whoever was killed before that goes on."""
+"""Stands beside the check values until every place is marked: a process that was killed before that goes on."""
 _BELIEVED_SECONDS = 1.0
 """Time for which the check values that the database gave are believed. Files are looked at each time."""
 _REFERENCES_SECONDS = 60.0

@@ -20,7 +20,8 @@ def expected(names: Iterable[str], *, found: object = None) -> str:
 
 
 def nearest(found: object, names: Iterable[str]) -> str | None:
-    """The name that somebody meant who wrote `found`: one that begins so or is contained, or differs in few letters."""
+    """The name that somebody meant who wrote `found`: one that begins so or is contained, or differs in few
+    characters."""
     if not isinstance(found, str) or not 0 < len(found) <= _LONGEST:
         return None
     by_letters = {_letters(name): name for name in names if len(name) <= _LONGEST}

@@ -53,7 +53,7 @@ def configure(level: str) -> None:
         root.addHandler(_libraries)
     root.setLevel(logging.INFO if number == logging.DEBUG else max(number, logging.WARNING))
     logging.captureWarnings(True)
-    if threading.excepthook is threading.__excepthook__:  # nobody else, such as a test runner, looks at what fails
+    if threading.excepthook is threading.__excepthook__:  # nobody else, such as a test runner, sees what fails
         sys.excepthook = _process_failed
         threading.excepthook = lambda given: _process_failed(given.exc_type, given.exc_value, given.exc_traceback)
         sys.unraisablehook = lambda given: _process_failed(given.exc_type, given.exc_value, given.exc_traceback)

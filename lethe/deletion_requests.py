@@ -71,7 +71,7 @@ class DeletionRequests(_DeletionRequests[Http]):
         """The same as `create_batch` for any number, in batches, each sent when its first result is asked for; a result
         for each request, in their order.
 
-        With your own `idempotency_key`, whoever was interrupted makes the same call again: what was asked before is
+        With your own `idempotency_key`, an interrupted caller makes the same call again: what was asked before is
         answered as it was, and nothing is made twice. Raises a `Problem` for what concerns more than one request.
         """
         accepted = refused = 0

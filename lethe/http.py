@@ -252,7 +252,7 @@ def _problem(operation: Operation[..., Any], answer: httpx.Response) -> Problem:
     retry_after = retry_after_in(answer.headers.get("Retry-After"))
     try:
         said = read(ProblemBody, answer.content, of=str(operation))
-    except AnswerInvalid:  # a proxy's, or nobody's: it may quote anything
+    except AnswerInvalid:  # a proxy's, or of unknown origin: it may quote anything
         detail = f"{answer.status_code} from {operation}"
         return of_answer(answer.status_code, "http_error", "", detail, (), retry_after=retry_after)
     faults = [FieldError(one.get("path", ""), one.get("message", "")) for one in said.errors or ()]

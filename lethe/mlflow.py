@@ -1,7 +1,7 @@
 """The live version of a model in an MLflow registry, and none before it: `register(client, model_id, name=...)`.
 
 MLflow keeps the artifacts of what is deleted there. What is registered here is deleted with them as soon as Lethe has
-retired the version: the weights in the registry are one more copy that carries whoever was forgotten since.
+retired the version: the weights in the registry are one more copy that carries people forgotten since.
 """
 
 import contextlib

@@ -1,6 +1,6 @@
 """A Celery worker that outlives whatever lies in its broker: what is no ring is dropped, and logged without its text.
 
-Whoever can write to the broker can ring, and nothing else: remote control, by which a message could end a worker, is
+A writer to the broker can ring, and nothing else: remote control, by which a message could end a worker, is
 switched off.
 """
 

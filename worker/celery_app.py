@@ -33,7 +33,7 @@ app.conf.beat_schedule = {"sweep": {"task": dispatch.TASK, "schedule": settings.
 
 @setup_logging.connect  # type: ignore[untyped-decorator]
 def _logs_are_set_up(**_: object) -> None:
-    """For whoever asks, Celery leaves out its own set-up, which writes whatever it is given."""
+    """Receive the signal: Celery then leaves out its own set-up, which writes whatever it is given."""
 
 
 @worker_init.connect  # type: ignore[untyped-decorator]

@@ -129,7 +129,7 @@ def _be_the_server(control: int, module: str) -> NoReturn:
         main = importlib.import_module(module).main
         gc.freeze()
         _serve(socket.socket(fileno=control), main)
-    except BaseException:  # noqa: BLE001  it ends here; nobody's record is in it, so all may be said
+    except BaseException:  # noqa: BLE001  it ends here; no record is in it, so all may be said
         sys.excepthook(*sys.exc_info())
     finally:
         os._exit(0)

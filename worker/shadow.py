@@ -1,7 +1,7 @@
 """An audit that was asked for: many lanes learn their canaries and forget them, by the steps that runs take.
 
-Nobody's rows are read: all rows are null, one for each batch. The noise is drawn in this process, and protects nobody
-here.
+No rows of people are read: all rows are null, one for each batch. The noise is drawn in this process, and protects
+nobody here.
 """
 
 from collections.abc import Callable

@@ -1,6 +1,6 @@
-"""The one Celery task: hear the bell, then do all runs that are due. It carries nothing and returns nothing.
+"""The one Celery task: be notified, then do all runs that are due. It carries nothing and returns nothing.
 
-A worker that is told to stop finishes the run in progress and leaves the others to whoever comes next.
+A worker that is told to stop finishes the run in progress and leaves the others to the next worker.
 """
 
 import os

@@ -241,7 +241,7 @@ def subject_rule_of(session: Session, tenant_id: str) -> str:
 
 
 def rule_changed() -> SubjectRuleFixed:
-    """For what was read by another rule for subject ids than the tenant's present one."""
+    """The error for what was read by another rule for subject ids than the tenant's present one."""
     return SubjectRuleFixed("The tenant's rule for subject ids was changed a moment ago; repeat the call.")
 
 

@@ -34,7 +34,7 @@ def form_token(token: str) -> str:
 
 
 def open_session(session: Session, *, token: str, caller: Caller, settings: Settings) -> None:
-    """Let whoever keeps `token` do what `caller` may."""
+    """Let the holder of `token` do what `caller` may."""
     at = now(session)
     ends = at + datetime.timedelta(hours=settings.dashboard_session_hours)
     session.add(

@@ -2,7 +2,7 @@
 how to recompute, are believed of no entry but those for which the upgrade vouched.
 
 At the upgrade one link more goes to the chain over a tenant's models. It says, signed, which link it follows, and so
-which entries were there: whoever adds one that claims to be as old adds it after that link, or contradicts the
+which entries were there: somebody who adds one that claims to be as old adds it after that link, or contradicts the
 signature.
 """
 
@@ -35,7 +35,7 @@ Vouched = frozenset[tuple[str, int, str]]
 def vouch(session: Session, keys: Keys) -> None:
     """Vouch, once, for the entries of each tenant of which none is of the present format, and sign the new head.
 
-    For whoever brings the database to the present schema, in that transaction. Raises `SignatureUnverifiable`.
+    For the upgrade that brings the database to the present schema, in that transaction. Raises `SignatureUnverifiable`.
     """
     for tenant_id in session.scalars(sa.select(Tenant.id).order_by(Tenant.id)).all():
         last = chains.last_row(session, LEDGER, tenant_id=tenant_id)

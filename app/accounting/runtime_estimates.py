@@ -30,8 +30,8 @@ class RuntimeEstimate:
     def through(cls, measured: Sequence[tuple[int, float]]) -> Self | None:
         """Fit pairs (steps, seconds); None if there is none.
 
-        >>> Pace.through([(100, 3.0), (300, 5.0)])
-        Pace(seconds_per_run=2.0, seconds_per_step=0.01, runs=2)
+        >>> RuntimeEstimate.through([(100, 3.0), (300, 5.0)])
+        RuntimeEstimate(seconds_per_run=2.0, seconds_per_step=0.01, runs=2)
         """
         if not measured:
             return None

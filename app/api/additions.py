@@ -99,7 +99,7 @@ def get_addition(call: Call, dataset_id: str, addition_id: str) -> AdditionOut:
 
 
 def _to_compare(session: Session, call: Call, dataset: Dataset, staged: Staged) -> list[Comparison]:
-    """With what the batch must have nobody and nothing in common. Raises `EvaluationOverlaps`."""
+    """The comparisons with what the batch must have nobody and nothing in common with. Raises `EvaluationOverlaps`."""
     return evaluation.of_addition(
         session,
         dataset=dataset,

@@ -1,7 +1,7 @@
 """`/deletion-requests:batch`, `/deletion-requests.csv`: many requests in, each with an answer of its own, and all out.
 
-A batch is stored in groups, each in a transaction of its own that remembers its part of the answer: a call that was
-cut off goes on where it was when it is repeated with its Idempotency-Key, and nobody else waits long for a turn.
+A batch is stored in groups, each in a transaction of its own that remembers its part of the answer: a call that was cut
+off goes on where it was when it is repeated with its Idempotency-Key, and nobody else waits long for the write lock.
 """
 
 import csv

@@ -57,7 +57,7 @@ async def _stop_when_gone(request: Request, budget: Budget) -> None:
 router = APIRouter(prefix="/accounting/bounds", tags=["Accounting"], route_class=_Route)
 
 Asked = Annotated[Call, call_with(Scope.ACCOUNTING_READ)]
-"""Nothing is read for it: a theorem is asked for by whoever may ask about models."""
+"""Nothing is read for it: a theorem is asked for by callers who may ask about models."""
 
 
 @serves(router, contract.BOUNDS)

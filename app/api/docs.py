@@ -13,7 +13,7 @@ from starlette.responses import HTMLResponse
 
 
 def install(app: FastAPI) -> None:
-    """Serve the page and what it loads; its addresses are relative, for whoever serves `app` below a path."""
+    """Serve the page and what it loads; its addresses are relative, for a server of `app` below a path."""
     found = get_swagger_ui_html(
         title=app.title,
         openapi_url="openapi.json",

@@ -93,7 +93,7 @@ def revoke(call: AgentCall, request_id: str, message: Message) -> Response:
 async def set_up_key(request: Request, installation: At, agent_id: str, message: Message) -> Response:
     """A token for the agent that signed the message; its token before opens nothing any more.
 
-    Whoever comes with wrong messages is counted like whoever comes with wrong keys.
+    An address that sends wrong messages is counted like one that sends wrong keys.
     """
     rates, address = request.app.state.known.rates, request.client.host if request.client else ""
     rates.admit(address)

@@ -9,8 +9,8 @@ from lethe.contract.problems import DatasetDamaged, DatasetUnknown, Unavailable
 
 
 def compare(call: Call, comparisons: Sequence[Comparison]) -> None:
-    """Raises `EvaluationOverlaps`; `Unavailable` where rows came or went meanwhile. Whoever goes on asks once more, in
-    the transaction that rests on it, whether these are still the comparisons to make."""
+    """Raises `EvaluationOverlaps`; `Unavailable` where rows came or went meanwhile. A caller who goes on asks once
+    more, in the transaction that rests on it, whether these are still the comparisons to make."""
     for one in comparisons:
         try:
             evaluation.compare(call.installation.rows, one, may_know=not call.caller.discreet)

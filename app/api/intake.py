@@ -85,7 +85,7 @@ class Estimates:
 
     def renew(self, database: Database) -> None:
         """Work out anew what was asked for and is not fresh. What cannot be said now, because nobody waits any more or
-        for any other reason, is worked out for whoever asks next."""
+        for any other reason, is worked out for the next that asks."""
         due, self._due = self._due, ()
         if not due:
             return
@@ -93,7 +93,7 @@ class Estimates:
         try:
             with database.reading() as session:
                 found = _estimated(session, due, max_requests=self._max_requests, least=1)
-        except Exception as error:  # noqa: BLE001  whoever asks next is told, or finds it gone
+        except Exception as error:  # noqa: BLE001  the next that asks is told, or finds it gone
             telemetry.logger().warning("intake.estimates_not_renewed", error=type(error).__name__)
         others = {model_id: one for model_id, one in self._known.items() if model_id not in due}
         self._known = others | {model_id: one for model_id, one in found.items() if one.model is not None}
@@ -127,7 +127,7 @@ def to_response(
     view: View,
     horizon: datetime.timedelta,
 ) -> DeletionRequestOut:
-    """A request as whoever looks may see it; what is due within `horizon` is at risk."""
+    """A request as its reader may see it; what is due within `horizon` is at risk."""
     clock = view.clock(request, horizon=horizon)
     written = request.particulars
     ground, explanation = request.rejection_ground, written.rejection_explanation
@@ -179,7 +179,8 @@ class _Call:
 
 
 class Intake:
-    """The thread that stores deletion requests, and one for what may take its time: it rings the bell and estimates."""
+    """The thread that stores deletion requests, and one for what may take its time: it notifies workers and
+    estimates."""
 
     def __init__(self, installation: Installation) -> None:
         self.estimates = Estimates(max_requests=installation.settings.max_requests_per_run)

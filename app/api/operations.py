@@ -41,7 +41,7 @@ async def healthz() -> HealthOut:
 
 
 class Readiness:
-    """Looks once for all who ask at the same time: nobody needs a key to ask, or a place."""
+    """Look once for all who ask at the same time: nobody needs a key to ask, or a place."""
 
     def __init__(self, installation: Installation) -> None:
         self._installation = installation

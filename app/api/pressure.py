@@ -32,8 +32,8 @@ _READING_OF_UNKNOWN = 128
 
 
 class Pressure:
-    """Lets calls in by turns, beside whoever asks whether the process lives; refuses those that have no place with 503
-    and Retry-After."""
+    """Lets calls in by turns, beside callers who ask whether the process lives; refuses those that have no place with
+    503 and Retry-After."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

@@ -88,7 +88,8 @@ class Turns:
         return self._of_tenant[who.tenant] < self._of_one and self._working[who] < self._of_key
 
     def _make_room(self, who: Who) -> None:
-        """Refuse the last that waits of whoever has most places. Raises `Busy` where that is the tenant of `who`."""
+        """Refuse the last that waits of the caller who has most places. Raises `Busy` where that is the tenant of
+        `who`."""
         of_tenant, of_key = self._of_tenant.copy(), self._working.copy()
         for waiter in self._waiting:
             of_tenant[waiter.who.tenant] += 1

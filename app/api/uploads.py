@@ -51,7 +51,7 @@ class SpooledRoute(APIRoute):
             try:
                 return await answer(spooling)
             finally:
-                await spooling.close()  # whoever read the form: its files are gone
+                await spooling.close()  # the form was read: its files are gone
 
         return spooled
 

@@ -1,4 +1,5 @@
-"""Looks at who is there, recorded before they are answered. Whom they were about is not: this log is kept for ever."""
+"""Access events: look-ups of people, recorded before they are answered, but not the person: this log is kept for
+ever."""
 
 from collections.abc import Iterable
 

@@ -1,7 +1,7 @@
 """Checkpoints: what the installation signs about the heads of a tenant's chains.
 
-Who alters a chain afterwards, and can recompute every hash in it, contradicts its last checkpoint; and whoever keeps
-that elsewhere can tell. What is signed is first recomputed from the checkpoint before.
+Somebody who alters a chain afterwards, and can recompute every hash in it, contradicts its last checkpoint; a
+reader who keeps that elsewhere can tell. What is signed is first recomputed from the checkpoint before.
 """
 
 import datetime

@@ -37,7 +37,8 @@ def record(session: Session, action: str, object_id: str, **detail: Any) -> None
 
 
 def record_all(session: Session, deeds: Sequence[Deed], *, at: datetime.datetime | None = None) -> None:
-    """Append an entry for each deed to its tenant's chain. Writers take turns, so no two follow the same entry."""
+    """Append an entry for each deed to its tenant's chain. Writers hold the write lock, so no two follow the same
+    entry."""
     if not deeds:
         return
     at = at or now(session)

@@ -1,6 +1,7 @@
 """The check that tombstones are at least as new as a backup: an archive says where they stood when it was made.
 
-Tombstones that end before that were copied before the backup: whoever asked to be forgotten after it cannot be in them.
+Tombstones that end before that were copied before the backup: people who asked to be forgotten after it cannot be in
+them.
 """
 
 import contextlib

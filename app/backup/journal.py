@@ -1,7 +1,7 @@
 """The file of the tombstones: lines that are appended, each with a keyed hash of itself and of the line before.
 
 What was changed, put elsewhere, doubled, or cut out of the middle is noticed; a last line that a crash cut short is
-none. Whoever only verifies goes by the bytes as they lie there, and parses nothing but the first line.
+none. Verification goes by the bytes as they lie there, and parses nothing but the first line.
 """
 
 import dataclasses

@@ -55,7 +55,7 @@ def last_telling_event(session: Session) -> tuple[int, str] | None:
 
 def telling_events(session: Session, *, after: int, limit: int) -> list[tuple[int, datetime.datetime, Remembered]]:
     """The next of them: number, time, and the request as it stands."""
-    asked = [getattr(DeletionRequest, name) for name in REMEMBERED]  # nobody's words are among them
+    asked = [getattr(DeletionRequest, name) for name in REMEMBERED]  # no words of people are among them
     query = sa.select(RequestEvent.id, RequestEvent.at, *asked)
     query = query.join(DeletionRequest, DeletionRequest.id == RequestEvent.request_id)
     query = query.where(RequestEvent.id > after, _TELLING).order_by(RequestEvent.id).limit(limit)
@@ -100,7 +100,7 @@ def retired(session: Session) -> list[tuple[datetime.datetime, str]]:
 
 
 def rows_of_retired(session: Session) -> set[str]:
-    """Under which ids rows were stored of which none are to be."""
+    """The ids under which rows were stored of which none are to be."""
     retired = sa.select(Dataset.id).where(Dataset.retired_at.is_not(None))
     batches = session.scalars(sa.select(Addition.id).where(Addition.dataset_id.in_(retired)))
     return set(session.scalars(retired)) | set(batches)

@@ -1,9 +1,10 @@
 """Restore a backup into an empty installation, and forget everybody who has asked to be forgotten since, before it may
 be served.
 
-Whoever asked since the backup is looked up in the tombstones: their requests are open again, their rows are claimed at
-once, and what is written to disk is already null where their rows were. All weights are lost: models learn again. While
-that lasts, and after it was cut off, a file in the data folder lets nobody serve; it can be run again from the start.
+People who asked since the backup are looked up in the tombstones: their requests are open again, their rows are claimed
+at once, and what is written to disk is already null where their rows were. All weights are lost: models learn again.
+While that lasts, and after it was cut off, a file in the data folder lets nobody serve; it can be run again from the
+start.
 """
 
 import dataclasses
@@ -84,8 +85,8 @@ def restore(
     lost_versions: int = 0,
     progress: Progress,
 ) -> Restored:
-    """Restore the archive at `path`. `remembered_in`: the tombstones; None for whoever has none, and knows what that
-    means. `lost_versions`: how many versions of any model they do not tell of, at most.
+    """Restore the archive at `path`. `remembered_in`: the tombstones; None for an operator who has none, and knows what
+    that means. `lost_versions`: how many versions of any model they do not tell of, at most.
 
     Raises `BackupRefused`, `TombstonesDamaged` and `TombstonesStale` before anything is changed, and `BackupDamaged`;
     what was done until then lets nobody serve.
@@ -375,7 +376,7 @@ def _say(
     session: Session, installation: Installation, restored: Restored, tenant_id: str, kept: dict[str, Signed | None]
 ) -> None:
     """An entry in the tenant's audit log, and a link in its ledger, each with the head that was signed about it and
-    that it does not reach any more: what was between is lost, and whoever kept that head can tell why."""
+    that it does not reach any more: what was between is lost, and somebody who kept that head can tell why."""
     lost = {chain.name: _lost(session, chain, kept[chain.name]) for chain in CHAINS}
     about = restored.about
     detail: dict[str, Any] = {

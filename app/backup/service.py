@@ -1,7 +1,7 @@
 """Make a backup: what an installation is at one moment, in one sealed archive, while it runs.
 
 An archive holds, in this order: what it is; the keys; the keys of what callers wrote; all tables; the rows of datasets;
-a tally of all that. Never weights: those learn again, without whoever was forgotten since. Rows are read while nobody
+a tally of all that. Never weights: those learn again, without the people forgotten since. Rows are read while nobody
 edits them, from before the tables are read, so that what these name is there.
 """
 

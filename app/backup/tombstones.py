@@ -4,8 +4,8 @@ A line for each thing that happened to a request, appended within about a second
 touched: whom it is about (by the keyed hash that stands for them everywhere), where, and by when. And a line for each
 version, before it is published: what it gives away counts, whatever is restored later; and one for each model and
 dataset that was retired, before it is destroyed. Events are numbered in the order in which they were committed, because
-writers take turns: none comes late, and the number of the last line says where to go on. So are the signed heads of
-audit logs and ledgers, which are kept here too: whoever rewrites the database alone contradicts them.
+there is one writer at a time: none comes late, and the number of the last line says where to go on. So are the signed
+heads of audit logs and ledgers, which are kept here too: somebody who rewrites the database alone contradicts them.
 """
 
 import dataclasses
@@ -95,7 +95,7 @@ def record_restored(installation: Installation, *, signed: int | None = None) ->
 
 
 def kept_heads(settings: Settings) -> list[Signed]:
-    """The newest head of each chain that was signed since the last restore, as the tombstones have it: whoever can
+    """The newest head of each chain that was signed since the last restore, as the tombstones have it: somebody who can
     write to the database alone does not reach them. None where there is no file. Raises `TombstonesDamaged`."""
     keys = Keys(settings.data_dir / "keys")
     if not keys.paths()["subject.key"].exists():

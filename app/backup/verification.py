@@ -66,7 +66,7 @@ def verify(installation: Installation, *, whole: bool = True) -> Verdict:
 
 
 def verify_at_start(installation: Installation) -> None:
-    """Verify all of the tombstones; whoever starts goes on whatever is found, and does not erase."""
+    """Verify all of the tombstones; a start goes on in spite of what is found, and does not erase."""
     try:
         verify(installation)
     except OSError as error:
@@ -129,7 +129,7 @@ def _verified(journal: Journal, inode: int, *, since: Verdict | None) -> Verdict
         except TombstonesDamaged:
             if not journal.path.parent.is_dir():
                 raise
-            with locked(journal.path.parent):  # whoever drops lines writes another file meanwhile
+            with locked(journal.path.parent):  # a process that drops lines writes another file meanwhile
                 extent, whole_at, inode = journal.extent(), at, _inode(journal.path)
     except TombstonesDamaged as error:
         return Verdict(at=at, whole_at=whole_at, inode=inode, extent=begin, fault=error.detail)

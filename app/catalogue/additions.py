@@ -1,7 +1,8 @@
 """Rows added to a dataset: a batch waits beside the dataset until a worker writes it into slots that are null.
 
 The number of slots never changes. A slot is free when nothing says whose its row is: the line in `records` goes when
-the row is known to be null, and comes back with the batch, so that whoever asks to be forgotten meanwhile is found.
+the row is known to be null, and comes back with the batch, so that somebody who asks to be forgotten meanwhile is
+found.
 """
 
 from dataclasses import dataclass

@@ -156,7 +156,7 @@ def relearn(session: Session, model: Model) -> None:
 
 
 def ask_audit(session: Session, model: Model) -> None:
-    """Ask for an audit on canaries alone: nobody's rows are read, and no version is made. Raises `ModelNotLive`,
+    """Ask for an audit on canaries alone: no rows of people are read, and no version is made. Raises `ModelNotLive`,
     `ModelRetired`."""
     get_live_version(session, model)
     if not model.audit_lanes:

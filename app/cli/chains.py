@@ -145,7 +145,7 @@ def _issuers(jwks: Path) -> "KeySet":
 
 
 def _remembered(settings: Settings, log: str) -> "list[Checkpoint]":
-    """The heads that the tombstones keep, to which whoever writes to the database alone does not reach."""
+    """The heads that the tombstones keep, which somebody who writes to the database alone does not reach."""
     from app.audit import checkpoints
     from app.audit.chains import CHAINS
     from app.backup import tombstones

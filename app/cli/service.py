@@ -57,7 +57,7 @@ def serve_accounting() -> None:
     from app import accounting_main, installations, supervisor
 
     with installations.opened(settings, read_only=True):
-        pass  # whoever may not open it says so in a line
+        pass  # a process that may not open it says so in a line
     supervisor.serve(
         settings,
         listener=None,

@@ -37,7 +37,7 @@ def show_request(context: TheContext, request_id: str, done: Decision | None = N
 
 @router.get("/requests/{request_id}/live")
 def live_request(context: TheContext, request_id: str, offered: str = "") -> Response:
-    """The same, for a page that is open and offers these decisions: nobody's words are lost by changing them."""
+    """The same, for a page that is open and offers these decisions: no words are lost by changing them."""
     found = _found(context, request_id)
     moved_on = set(offered.split(",")) - {""} != found["offered"]
     return context.page("requests/live.html", **found, moved_on=moved_on)

@@ -33,5 +33,5 @@ def download_head(context: TheContext) -> Response:
 
 @router.get("/ledger/ledger.jsonl")
 def download_ledger(context: TheContext) -> Response:
-    """All of it, for whoever verifies it offline."""
+    """Send all of the ledger, to be verified offline."""
     return context.ask(ledger.export_ledger)

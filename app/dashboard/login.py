@@ -18,7 +18,7 @@ from lethe.contract.problems import Problem, RateLimited, Unauthenticated, Uploa
 router = pages.new_router()
 
 _BEFORE = "lethe_login"
-"""The cookie of whoever is about to log in: nobody can log them in as somebody else."""
+"""The cookie of somebody who is about to log in: nobody can log them in as somebody else."""
 _MOST_BYTES = 16 * 1024
 
 Next = Annotated[str, Query(max_length=500)]

@@ -26,7 +26,7 @@ from app.dashboard.request_context import RequestContext
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A line of the menu, for whoever may ask `endpoint` of the API."""
+    """A line of the menu, for callers who may ask `endpoint` of the API."""
 
     title: str
     path: str

@@ -48,7 +48,7 @@ class Answer:
 def show_what_if(
     context: TheContext, model_id: str, records: Whole = None, epsilon: Above = None, batch: Whole = None
 ) -> Response:
-    """The answer alone for sliders that move; a page for whoever sends the form."""
+    """Show the answer alone for sliders that move; a page if the form is sent."""
     model = context.ask(models.get_model, model_id=model_id)
     ask = Ask(records=records or 1, epsilon=epsilon or model.target.epsilon, batch=batch)
     answer = _answered(context, model, ask)

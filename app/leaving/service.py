@@ -16,7 +16,7 @@ from lethe.contract.sets import LeavingReason
 from lethe.theorems.local import Estimate, RandomisedResponse
 
 CONFIDENCE = 0.95
-"""With which all intervals of one estimate hold at once."""
+"""Confidence with which all intervals of one estimate hold at once."""
 LEAST_ODDS, MOST_ODDS = 2, 100
 """Below nothing is learned; above the answer is as good as said (epsilon = 4.6)."""
 
@@ -31,7 +31,7 @@ class Survey:
 
 
 def count(session: Session, *, answer: LeavingReason, odds: int) -> datetime.date:
-    """One more of these in this week, whose Monday is returned. Writers take turns, so none is lost."""
+    """One more of these in this week, whose Monday is returned. Writers hold the write lock, so none is lost."""
     tenant_id, week = actor(session).tenant_id, week_of(now(session))
     row = repository.of_week(session, tenant_id=tenant_id, week=week, odds=odds, answer=answer)
     if row is None:

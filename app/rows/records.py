@@ -1,8 +1,8 @@
 """The records of a dataset, which say whose row is in which slot, and the check values that show what was written.
 
 Each record carries a check value: a keyed hash of its dataset, its slot and its person. One that does not match it is
-damage and not absence: whoever asks for its person finds nobody, and whoever erases its slot may erase somebody else.
-So the records of whoever is erased are verified by the run that reads them, and all of them with the rows of their
+damage and not absence: a look-up of its person finds nobody, and an erasure of its slot may erase somebody else.
+So the records of people who are erased are verified by the run that reads them, and all of them with the rows of their
 dataset, and once an hour.
 """
 
@@ -30,7 +30,8 @@ _ROUND = datetime.timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
-    """Up to which slot the records of a dataset match their check values (None: all do); or the first that does not."""
+    """The result of a verification: the records of a dataset match their check values up to a slot (None: all do); or
+    the first that does not."""
 
     dataset_id: str
     to: int | None

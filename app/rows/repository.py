@@ -85,8 +85,8 @@ def records_of_addition(session: Session, *, addition_id: str) -> list[StoredRec
 
 
 def row_roots(session: Session) -> dict[str, str]:
-    """Under which ids rows are needed, and the roots that are on record: of batches that are to be added to a dataset,
-    which are the first to go, then of datasets; of none that was retired."""
+    """The ids under which rows are needed, and the roots that are on record: of batches that are to be added to a
+    dataset, which are the first to go, then of datasets; of none that was retired."""
     waiting = sa.select(Addition.id, Addition.digest).where(Addition.staged, Addition.status == "pending")
     kept = sa.select(Dataset.id, Dataset.digest).where(Dataset.retired_at.is_(None))
     found = (session.execute(waiting.order_by(Addition.id)), session.execute(kept.order_by(Dataset.id)))

@@ -7,7 +7,7 @@ Each block has a data key of its own, used once, and a random id; its whole name
 dataset are is said by the root of a manifest, which the database names. An edit writes new blocks and a new root beside
 the old ones; nothing has changed until that root is on record, and everything once it is: then the keys of the blocks
 that it does not name are destroyed. So what is on record never comes from what was found: a block that does not open
-under the root stays unopened, whoever asks.
+under the root stays unopened for every caller.
 
 Rows are opened into memory of the process (`memory.py`); there is no file that holds one in the clear.
 """
@@ -59,7 +59,7 @@ class RowStore:
         with ExitStack() as stack:
             while True:
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-                with suppress(FileNotFoundError):  # whoever deleted the rows removed it
+                with suppress(FileNotFoundError):  # it was removed when the rows were deleted
                     descriptor = stack.enter_context(locked(folder, wait=wait))
                     if folder.stat().st_ino == os.fstat(descriptor).st_ino:
                         break
@@ -84,7 +84,8 @@ class RowStore:
 
     @contextmanager
     def beside(self, rows_id: str, num_columns: int | None = None) -> Iterator[RowWriter]:
-        """As `writing`, whatever is there already; for whoever is `alone` with it, and destroys what is not needed."""
+        """As `writing`, whatever is there already; for a caller that is `alone` with it, and destroys what is not
+        needed."""
         with ThreadPoolExecutor(_SEALERS, thread_name_prefix="sealer") as sealers:
             writer = RowWriter(lambda block: sealers.submit(self._put, rows_id, block), num_columns)
             yield writer
@@ -160,7 +161,7 @@ class RowStore:
     def settle(self, rows_id: str, root: str) -> None:
         """Destroy what a root that is on record does not name, the keys of all that before anything else.
 
-        For whoever is `alone` with the rows, and knows that the root is on record and that no run writes another.
+        For a caller that is `alone` with the rows, and knows that the root is on record and that no run writes another.
         """
         manifest = self._manifest(rows_id, root)
         nodes, named = manifest.node_names(), _named(rows_id, manifest)
@@ -175,7 +176,7 @@ class RowStore:
 
     def destroy_replaced(self, rows_id: str, *, before: str, after: str) -> None:
         """Destroy what the one root names and the other, which is on record in its place, does not: no root will ever
-        name that again, whoever is at work."""
+        name that again, no matter who is at work."""
         with self.alone(rows_id):
             old, new = self._manifest(rows_id, before), self._manifest(rows_id, after)
             nodes, blocks = old.apart_from(new)
@@ -271,7 +272,7 @@ def _within(slots: Sequence[int], shape: Shape) -> Sequence[int]:
 
 
 def _named(rows_id: str, manifest: Manifest) -> set[str]:
-    """Under which names blocks are sealed."""
+    """The names under which blocks are sealed."""
     return {_name(rows_id, number, child.name) for number, child in manifest.blocks()}
 
 

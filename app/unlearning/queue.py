@@ -25,7 +25,7 @@ from lethe.proof.errors import PrivacyError
 from lethe.proof.mechanism import Mechanism
 
 _LOOK_AGAIN = datetime.timedelta(days=1)
-"""After how long a model whose dataset has no room for another version is looked at again."""
+"""Time after which a model whose dataset has no room for another version is looked at again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,9 +61,10 @@ def claim(
     """Take the next run that is due, with the rows of everybody who waits on its dataset; None if nothing is due.
     With `deletions_only`, the next that somebody waits for who asked to be forgotten.
 
-    Workers claim in turn (`Database.writing`): what one has taken is not due for the next. Also takes back runs whose
-    lease is over. At most one run per dataset is under way: each begins with the rows that are on record, and decides
-    what is next. A dataset that is damaged has none, nor one of which a record that is to be erased proves to be.
+    Workers claim under the write lock (`Database.writing`): what one has taken is not due for the next. Also takes back
+    runs whose lease is over. At most one run per dataset is under way: each begins with the rows that are on record,
+    and decides what is next. A dataset that is damaged has none, nor one of which a record that is to be erased proves
+    to be.
     """
     at = now(session)
     for run in repository.expired_runs(session, at=at):

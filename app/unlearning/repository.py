@@ -120,7 +120,7 @@ def datasets_due(session: Session, *, at: datetime.datetime, deletions_only: boo
 
 
 def anything_due(session: Session, *, at: datetime.datetime, deletions_only: bool = False) -> bool:
-    """Return True if `datasets_due` would find any: looks no further than the first."""
+    """Return True if `datasets_due` would find any: it reads no further than the first."""
     return next(_due(session, at=at, deletions_only=deletions_only, limit=1), None) is not None
 
 
@@ -131,7 +131,7 @@ def _earlier(one: datetime.datetime | None, other: datetime.datetime | None) -> 
 def _due(
     session: Session, *, at: datetime.datetime, deletions_only: bool = False, limit: int | None = None
 ) -> Iterator[Due]:
-    """The datasets that are due, once for each reason; `limit`: at most so many for each. It looks only as far as it is
+    """The datasets that are due, once for each reason; `limit`: at most so many for each. It reads only as far as it is
     asked."""
     waiting = _waiting_models(session, at=at)
     requested, behind = _REQUESTED, _BEHIND
@@ -210,8 +210,8 @@ def _to_learn_again() -> sa.Select[str, str, datetime.datetime]:
 def _letting_wait() -> sa.Select[
     Model, int, datetime.datetime, datetime.datetime, datetime.datetime, datetime.datetime
 ]:
-    """Live models that let requests wait for each other: how many rows of theirs are null, and of those and of whoever
-    may be taken, who waits longest and who is due first."""
+    """Live models that let requests wait for each other: how many rows of theirs are null, and of those and of people
+    who may be taken, who waits longest and who is due first."""
     claimed = sa.and_(Erasure.dataset_id == Model.dataset_id, Erasure.revision > Version.revision)
     added = sa.and_(Addition.dataset_id == Model.dataset_id, Addition.revision > Version.revision)
     unclaimed = sa.select(Erasure.ready_at).where(Erasure.dataset_id == Model.dataset_id, _UNCLAIMED)

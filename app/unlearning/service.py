@@ -39,7 +39,7 @@ _DEATHS = 10
 
 
 def renew(session: Session, *, run_id: str, steps_done: int, lease_seconds: float) -> None:
-    """Keep the lease and report progress; changes the run alone, so that no turn needs to be waited for.
+    """Keep the lease and report progress; changes the run alone, so that the write lock need not be waited for.
 
     Raises `LeaseLost`.
     """
@@ -49,7 +49,7 @@ def renew(session: Session, *, run_id: str, steps_done: int, lease_seconds: floa
 
 
 def check_held(session: Session, *, run_id: str) -> None:
-    """Raises `LeaseLost` if the run was taken away: whoever took it may write rows from now on."""
+    """Raises `LeaseLost` if the run was taken away: the one who took it may write rows from now on."""
     _held(session, run_id, lock=False)
 
 
@@ -61,16 +61,17 @@ def was_any_run_cut_off(session: Session, *, dataset_id: str) -> bool:
 
 
 def commit_rows(session: Session, *, run_id: str, root: str) -> None:
-    """Make these the rows of the run's dataset: the batches that it took are in their slots, and whoever is to be
-    erased is null. The rows that were there may be opened until their keys are destroyed. Raises `LeaseLost`."""
+    """Make these the rows of the run's dataset: the batches that it took are in their slots, and the rows of
+    people to be erased are null. The rows that were there may be opened until their keys are destroyed. Raises
+    `LeaseLost`."""
     dataset = session.get_one(Dataset, _held(session, run_id).dataset_id)
     additions.confirm(session, dataset=dataset)
     dataset.digest = root
 
 
 def confirm_edited(session: Session, *, run_id: str) -> None:
-    """Note that nobody can open what the rows were before, nor the batches: that whoever was to be erased is gone.
-    Raises `LeaseLost`."""
+    """Note that nobody can open what the rows were before, nor the batches: that everybody who was to be erased is
+    gone. Raises `LeaseLost`."""
     run = _held(session, run_id)
     dataset = session.get_one(Dataset, run.dataset_id)
     additions.confirm_destroyed(session, dataset_id=dataset.id)
@@ -81,7 +82,7 @@ def confirm_edited(session: Session, *, run_id: str) -> None:
 
 def note_damage(session: Session, *, run_id: str, error: DatasetDamaged) -> None:
     """Stop the dataset whose rows the run found damaged; not if the run was taken away: what is missing then may be
-    what whoever took it has destroyed."""
+    what the one who took it has destroyed."""
     run = repository.run(session, run_id)
     if run is not None and run.status == "running":
         damage.record(session, error)
@@ -199,7 +200,7 @@ def publish(
 def fail(session: Session, *, run_id: str, error_code: str, observed: Observed | None = None) -> bool:
     """End a run that failed by itself: back off and try again, from scratch if the live weights are lost.
 
-    A model that never learns ends in `failed`. False if the run was taken away: whoever took it goes on.
+    A model that never learns ends in `failed`. False if the run was taken away: the one who took it goes on.
     """
     run = repository.run(session, run_id)
     if run is None or run.status != "running":
@@ -227,7 +228,7 @@ def fail(session: Session, *, run_id: str, error_code: str, observed: Observed |
 def take_back(session: Session, *, worker: str) -> int:
     """Hand back all runs of a worker that is known to be dead, without waiting for its lease; returns how many.
 
-    `worker` must name one process of one host: whoever else claims under the same name loses its runs.
+    `worker` must name one process of one host: another that claims under the same name loses its runs.
     """
     runs = repository.running_runs_of(session, worker=worker)
     for run in runs:

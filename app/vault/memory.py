@@ -49,9 +49,9 @@ class Memory:
             ctypes.CDLL(None).fallocate(self.descriptor, given_back, offset, length)
 
     def close(self) -> None:
-        """For whoever has forgotten all that was written."""
+        """Close it; the caller has forgotten all that was written."""
         os.close(self.descriptor)
-        with contextlib.suppress(BufferError):  # somebody still looks at the zeros
+        with contextlib.suppress(BufferError):  # somebody still reads the zeros
             self._mapped.close()
 
     def _bytes(self) -> npt.NDArray[np.uint8]:

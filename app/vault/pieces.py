@@ -134,7 +134,7 @@ class Vault:
         return not any(self._folder.glob(f"*{_PAGE}"))
 
     def rewrap(self) -> None:
-        """Wrap every key again, under the present key-encryption key. Whoever destroys keys meanwhile waits."""
+        """Wrap every key again, under the present key-encryption key. Destroying keys meanwhile waits."""
         if not self._folder.exists():
             return
         with locked(self._folder):

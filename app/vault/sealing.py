@@ -106,7 +106,7 @@ class Sealed:
         return not any(self._key_paths("[!.]*"))
 
     def rewrap(self) -> None:
-        """Wrap every key again, under the present key-encryption key. Whoever seals meanwhile waits."""
+        """Wrap every key again, under the present key-encryption key. Sealing meanwhile waits."""
         with locked(self._keys):
             for path in self._key_paths("[!.]*"):
                 name = path.name.removesuffix(_WRAPPED)

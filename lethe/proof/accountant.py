@@ -192,7 +192,7 @@ def deletion_mu(chain: Chain, *, records: int, steps_present: int, steps_absent:
 def reset_mu(mechanism: Mechanism, *, steps: int) -> float:
     """`steps` >= 1 on the present data from any point of the ball, against the same steps from any other.
 
-    Holds given the whole past: for imported models, for repair, and against whoever chose the requests.
+    Holds given the whole past: for imported models, for repair, and against an adversary who chose the requests.
     """
     require_count(1, steps=steps)
     return unlearning_mu(advance(imported(mechanism), Run(steps=steps)))
@@ -305,8 +305,8 @@ def compact(mechanism: Mechanism, runs: Sequence[Run]) -> tuple[int, list[Run]]:
     """The same history without its old part, so that its length does not grow with the age of the model: how many steps
     that had, and the runs after it.
 
-    What is older than the last steps that contract by 1e-18 is left out, `CUT` runs at a time: whoever replays the
-    history again with a run more begins where they began before. Whatever it was, `imported` covers it: any point of
+    What is older than the last steps that contract by 1e-18 is left out, `CUT` runs at a time: a replay of the
+    history with a run more begins where the one before began. Whatever it was, `imported` covers it: any point of
     the ball, compared with any other. A history of several mechanisms is left as it is.
 
     >>> from lethe.proof.mechanism import Objective
@@ -376,7 +376,7 @@ def _followed(moved: Lookback, runs: Iterable[_Ran]) -> Lookback:
 
 
 def _mu(mechanism: Mechanism, moved: Lookback) -> float:
-    """With what rounding to a grid adds to it."""
+    """The mu of what was moved, with what rounding to a grid adds to it."""
     if not all(0 <= number < math.inf for number in (*moved.noise, *moved.influence)):
         raise DomainError("Expected finite influence >= 0 and variance >= 0")
     return moved.mu + mechanism.rounding_mu if moved.total else 0.0

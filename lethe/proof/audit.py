@@ -120,7 +120,7 @@ _FARTHEST = 1e6
 """Standard deviations between them at the start of a run, at most: beyond it rounding would be seen."""
 _WITNESSED = 1e6
 """Standard deviations by which the witnesses of a lane can move it in a run, at most: as far as that, since they are
-nobody's and stay, so that lanes show whether a batch was read one step too early."""
+invented and stay, so that lanes show whether a batch was read one step too early."""
 _LANES_OF_GROUP, _MOST_GROUPS, _DIFFERENT_BATCHES = 16, 64, 4096
 
 
@@ -148,7 +148,7 @@ class AuditPlan:
 
     @property
     def groups(self) -> int:
-        """In how many groups the lanes are, which differ by their witnesses: lanes i and i + lanes/2 are in group
+        """Number of groups of lanes, which differ by their witnesses: lanes i and i + lanes/2 are in group
         i mod `groups`."""
         return min(_MOST_GROUPS, max(1, self.lanes // _LANES_OF_GROUP))
 

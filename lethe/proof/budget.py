@@ -1,9 +1,9 @@
 """A bound on `adaptive` that is set before anything is published, and never exceeded.
 
-Whoever reads versions and chooses by them what happens next (whom to delete, when to run, which models to make) chooses
-what the sum over published versions comes to. A sum that was taken afterwards is then no guarantee; a bound that was
-set in advance is one, as long as nothing is published that would exceed it (Smith and Thakurta 2022: a filter for
-Gaussian differential privacy). `docs/mathematics/joint.md` has the statement.
+An observer who reads versions and chooses by them what happens next (whom to delete, when to run, which models to make)
+chooses what the sum over published versions comes to. A sum that was taken afterwards is then no guarantee; a bound
+that was set in advance is one, as long as nothing is published that would exceed it (Smith and Thakurta 2022: a filter
+for Gaussian differential privacy). `docs/mathematics/joint.md` has the statement.
 """
 
 import math

@@ -20,9 +20,9 @@ from lethe.proof.mechanism import Adjacency
 class Epsilons:
     """One epsilon, rounded up, per notion; they are never added.
 
-    `unlearning`: everybody deleted since the chain began. `deletion`: whoever had most records among those whom this
-    run forgets; None if it forgets nobody. `adaptive`: one record still there, which fed every version. `release`: one
-    record still there, given the version before.
+    `unlearning`: everybody deleted since the chain began. `deletion`: the person with most records among those whom
+    this run forgets; None if it forgets nobody. `adaptive`: one record still there, which fed every version. `release`:
+    one record still there, given the version before.
     """
 
     unlearning: float

@@ -1,7 +1,7 @@
 """The claim: a number, in a named notion, against a named reference process.
 
 `Evidence` is everything those numbers depend on for one person and one model version. The certificate carries it, so
-whoever holds a certificate recomputes the same numbers with the same function.
+the holder of a certificate recomputes the same numbers with the same function.
 """
 
 import math
@@ -70,7 +70,7 @@ class Guarantee:
         return asdict(self)
 
     def stated(self) -> dict[str, Any]:
-        """As certificates have it, and whoever is shown it."""
+        """As certificates and their readers have it."""
         return self.to_json() | {"best_attacker_accuracy": self.best_attacker_accuracy}
 
 

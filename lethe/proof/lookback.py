@@ -116,7 +116,7 @@ def present(runs: Runs) -> Lookback:
     return _walked(runs, ranges=1).lookbacks()[0]
 
 
-@lru_cache(maxsize=4096)  # whoever replays a history asks after each of its runs again
+@lru_cache(maxsize=4096)  # a replay of a history asks after each of its runs again
 def _present(mechanism: Mechanism, steps: tuple[int, ...]) -> Lookback:
     return _walked(tuple([(mechanism, one) for one in steps]), ranges=1).lookbacks()[0]
 
@@ -154,7 +154,7 @@ def _farthest(mechanism: Mechanism) -> float:
     the smallest c could be felt, and never more than the ball is wide.
 
     A step of a share of the step size moves by that share of s, and contracts by that share of 1 - c or more, since c
-    is convex in the step size: whoever is no further apart than s / (1 - c) before a step is no further apart after it.
+    is convex in the step size: what is no further apart than s / (1 - c) before a step is no further apart after it.
     """
     gap = 1 - mechanism.contraction
     wide = 2 * mechanism.radius

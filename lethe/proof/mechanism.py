@@ -115,7 +115,7 @@ class Mechanism:
 
     @cached_property
     def _hash(self) -> int:
-        """Computed once: an accountant looks numbers up by mechanism all the time."""
+        """Computed once: an accountant finds numbers by mechanism all the time."""
         return hash(tuple(getattr(self, name) for name in _SETTINGS))
 
     @property

@@ -3,7 +3,7 @@
 A target of epsilon = 100 or delta = 0.99 is met by a model from which nothing was ever taken away. So targets have
 bounds: `LARGEST_EPSILON`, and 1/n, above which a guarantee allows that one person of n is simply published. n is the
 number of the dataset's slots, n0 in docs/mathematics: the most records that the dataset can ever hold, which is public,
-never changes, and is in every certificate. A tenant's policy may narrow the bounds, or widen them, which whoever
+never changes, and is in every certificate. A tenant's policy may narrow the bounds, or widen them, which anybody who
 verifies a certificate is then told.
 """
 

@@ -261,7 +261,7 @@ def _rates(
 
 
 def _stretch(regime: str, eta: float, L: float | None) -> float:
-    """By how much a noiseless step multiplies a log-Sobolev constant."""
+    """Factor by which a noiseless step multiplies a log-Sobolev constant."""
     if regime == "nc":
         return (1 + eta * _given("L", L, "regime nc")) ** 2
     require(L is None or eta * L <= 2, "step_size_of_convex_case", f"eta={eta} <= 2/L")

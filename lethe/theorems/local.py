@@ -5,7 +5,7 @@ A randomiser is epsilon-locally private if for every y, a, b
     P[sent = y | true = a] <= e^epsilon P[sent = y | true = b]:
 
 whatever is done with what was sent, by whomever, tells no two truths apart by more than e^epsilon. The central model's
-noise is added once, by whoever holds everybody's data; here everybody adds their own, and the error of a mean is larger
+noise is added once, by the holder of everybody's data; here everybody adds their own, and the error of a mean is larger
 by about sqrt(n). For values in [0, 1] the errors of a Laplace mechanism in both models are `central_mean_mse` and
 `local_mean_mse` of the calculator; this module has randomised response, and two more ways to a mean.
 """
@@ -38,8 +38,8 @@ class RandomisedResponse:
     as each other one.
 
     Formal guarantee: epsilon-local privacy with epsilon = log(odds), exactly and not by a float's rounding, because
-    both probabilities are ratios of integers: odds/(odds + k - 1) and 1/(odds + k - 1). Whoever answers m times has
-    spent m epsilon.
+    both probabilities are ratios of integers: odds/(odds + k - 1) and 1/(odds + k - 1). A person who answers m times
+    has spent m epsilon.
 
     Reference: Warner, JASA 60 (1965), for k = 2; Kairouz, Bonawitz and Ramage, "Discrete distribution estimation under
     local privacy", ICML 2016, for any k, where it is optimal in its order if odds >= k.

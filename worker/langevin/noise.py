@@ -1,6 +1,6 @@
 """Gaussian noise that nobody can predict or replay.
 
-The guarantee rests on noise that is fresh, independent of the data and known to no one: whoever can replay it can
+The guarantee rests on noise that is fresh, independent of the data and known to no one: somebody who can replay it can
 subtract it and read the state it was meant to hide. Library generators do not promise that (torch's CPU generator keeps
 32 bits of its seed), so every source draws its own 256-bit key from the operating system and never shows it.
 """
@@ -38,7 +38,7 @@ class SystemNoise:
     normal quantile, computed in float64, takes 2^52 values, none larger than 8.21: an exact normal number lies beyond
     that with probability 2.2e-16, which is the mass that truncating the tails loses per number drawn. Rounding to this
     grid, like the rounding of the step itself, is not covered by the guarantee. Few numbers are taken from many that
-    were drawn at once: each is handed out once, in place, to be overwritten by whoever has used it.
+    were drawn at once: each is handed out once, in place, to be overwritten by the caller that has used it.
 
     `rounded_normal` is exact: whole numbers, each the one nearest to its own draw of N(0, spread^2) (`exact.py`).
 
