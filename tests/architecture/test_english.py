@@ -1,0 +1,205 @@
+"""English of the code: how docstrings open, and words that gave way to those of the field."""
+
+import ast
+import functools
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SOURCES = sorted(path for folder in ("app", "lethe", "worker") for path in (ROOT / folder).rglob("*.py"))
+
+_PRONOUN = "what|who|whose|whom|whether|where|when|whenever|whatever|whoever|which|that|how|why"
+_PREPOSITION = "about|after|against|at|before|by|for|from|in|of|on|since|to|under|until|up to|with"
+_CLAUSE = re.compile(rf"(of|({_PRONOUN})|({_PREPOSITION}) ({_PRONOUN}))\b", re.IGNORECASE)
+
+DESCRIPTIONS = {
+    ("app/api/operations.py", "readyz"),
+    ("lethe/contract/bounds.py", "RefusalOut"),
+    ("lethe/contract/certificates.py", "AbsenceOut"),
+    ("lethe/contract/policy.py", "TimeLimit"),
+    ("lethe/contract/runs.py", "AuditOut"),
+    ("lethe/contract/sets.py", "DamageKind"),
+    ("lethe/contract/sets.py", "RejectionGround"),
+    ("lethe/contract/sets.py", "Scope"),
+    ("lethe/contract/subjects.py", "SubjectIn"),
+}
+"""Descriptions in the OpenAPI document, which stays as it was published."""
+
+RETIRED = {
+    "bell": "notifier",
+    "chore": "periodic job",
+    "courier": "dispatcher",
+    "letter": "payload",
+    "looks": "access events, or another verb",
+    "nobody's": "a noun without an owner",
+    "pace": "runtime estimate",
+    "turn": "write lock",
+    "visit": "request context",
+    "whoever": "the caller, the reader, somebody who",
+}
+"""Words in names, comments and docstrings, one or many of each, and what the field says instead."""
+
+ALLOWED = {
+    "letter": {
+        "app/api/webhook_deliveries.py": "the column",
+        "app/db/tables.py": "the column of webhook_deliveries, whose name is in databases and backups",
+        "app/deletion/callbacks.py": "the column",
+        "app/deletion/retention_repository.py": "the column",
+        "app/operations/periodic_jobs.py": "the column",
+        "app/spelling.py": "letters of the alphabet",
+        "app/webhooks/claims.py": "the column",
+        "app/webhooks/service.py": "the column",
+    },
+    "pace": {
+        "app/api/previews.py": "the field of the HTTP contract",
+        "lethe/contract/previews.py": "the field of the HTTP contract",
+    },
+    "turn": {
+        "app/api/pressure.py": "fair queueing of calls",
+        "app/api/turns.py": "fair queueing of calls",
+        "app/keys.py": "the verb",
+        "app/unlearning/repository.py": "the order of datasets among tenants",
+        "app/unlearning/turns.py": "the order of datasets among tenants",
+        "lethe/proof/accountant.py": "batches that are read in turn",
+        "lethe/proof/audit.py": "batches that are read in turn",
+        "lethe/proof/lookback.py": "batches that are read in turn",
+        "lethe/theorems/cyclic.py": "batches that are read in turn",
+        "lethe/theorems/taut_string.py": "a path that turns",
+        "worker/langevin/device/passes.py": "the verb",
+        "worker/langevin/kernels.py": "rows that are read in turn",
+    },
+    "visit": {
+        "app/dashboard/audits.py": "steps that read a batch, a field of the HTTP contract",
+        "lethe/contract/runs.py": "steps that read a batch",
+        "lethe/proof/accountant.py": "steps that read a batch",
+        "lethe/proof/audit.py": "steps that read a batch",
+        "lethe/proof/lookback.py": "steps that read a batch",
+        "lethe/theorems/cyclic.py": "steps that read a batch",
+        "worker/audit/lanes.py": "steps that read a batch",
+    },
+}
+"""Files in which a retired word has another meaning, each with the meaning."""
+
+_WORD = re.compile(r"nobody's|[a-z]+", re.IGNORECASE)
+_ASKED_OF_AN_INSTALLATION = {"database", "keys", "rows", "settings", "vault", "weights"}
+
+
+def docstrings(tree: ast.Module) -> Iterator[tuple[str, ast.Constant]]:
+    """Docstrings of modules, classes and functions, and those of what was assigned before them; each with its owner."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            for statement in node.body:
+                match statement:
+                    case ast.Expr(value=ast.Constant(value=str()) as text):
+                        yield getattr(node, "name", ""), text
+
+
+def words(source: str, tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """The words of names, comments and docstrings, in lower case and the singular, each with its line."""
+    found = {(text.lineno, text.col_offset) for _, text in docstrings(tree)}
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        is_docstring = token.type == tokenize.STRING and token.start in found
+        if is_docstring or token.type in (tokenize.NAME, tokenize.COMMENT):
+            text = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", token.string).replace("_", " ")
+            for word in _WORD.findall(text):
+                yield token.start[0], word.lower()
+
+
+def retired(word: str) -> str | None:
+    return next((one for one in (word, word.removesuffix("s")) if one in RETIRED), None)
+
+
+def opens_with_a_clause(docstring: str) -> bool:
+    return _CLAUSE.match(docstring.lstrip()) is not None
+
+
+def by_path(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@functools.cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+def test_docstrings_open_with_a_verb_or_a_subject() -> None:
+    """A docstring opens with an imperative or a noun phrase, not with "Of" or a relative clause."""
+    found = [
+        f"{by_path(path)}:{text.lineno}: {str(text.value)[:60]}"
+        for path in SOURCES
+        for owner, text in docstrings(tree_of(path))
+        if opens_with_a_clause(str(text.value)) and (by_path(path), owner) not in DESCRIPTIONS
+    ]
+    assert found == []
+
+
+def test_retired_words_stay_away() -> None:
+    """Names, comments and docstrings say what the field says; no exception is kept that no file needs any more."""
+    found = [
+        (by_path(path), line, one)
+        for path in SOURCES
+        for line, word in words(path.read_text(), tree_of(path))
+        if (one := retired(word))
+    ]
+    refused = [
+        f"{path}:{line}: {one}, say {RETIRED[one]}" for path, line, one in found if path not in ALLOWED.get(one, {})
+    ]
+    assert refused == []
+    assert {(one, path) for path, _, one in found} == {(one, path) for one, paths in ALLOWED.items() for path in paths}
+
+
+def test_functions_are_named_after_what_they_return() -> None:
+    """No function is called told, shown or said: it is named after what it returns."""
+    functions = (
+        f"{by_path(path)}:{node.lineno}: {node.name}"
+        for path in SOURCES
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        if {"told", "shown", "said"} & set(node.name.split("_"))
+    )
+    assert list(functions) == []
+
+
+def test_an_installation_is_not_called_at() -> None:
+    """`at` is a time: nothing that only an installation has is asked of it."""
+    found = [
+        f"{by_path(path)}:{node.lineno}: at.{node.attr}"
+        for path in SOURCES
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.Attribute) and node.attr in _ASKED_OF_AN_INSTALLATION
+        if isinstance(node.value, ast.Name) and node.value.id == "at"
+    ]
+    assert found == []
+
+
+def test_descriptions_that_stay_are_there() -> None:
+    """An exception for a description that opens with a subject by now is struck off."""
+    opened = {
+        (by_path(path), owner)
+        for path in SOURCES
+        for owner, text in docstrings(tree_of(path))
+        if opens_with_a_clause(str(text.value))
+    }
+    assert opened == DESCRIPTIONS
+
+
+@pytest.mark.parametrize(
+    ("docstring", "is_clause"),
+    [
+        ("What an API key may do.", True),
+        ("Of several, those that satisfy all.", True),
+        ("Under which names blocks are sealed.", True),
+        ("For whom the session acts.", True),
+        ("Return what `next_run` says.", False),
+        ("Load shedding: every caller gets a share.", False),
+        ("Offers of a tenant.", False),
+    ],
+)
+def test_openers_are_distinguished(docstring: str, is_clause: bool) -> None:
+    """A clause is one with a preposition before it too; one that a verb governs is none."""
+    assert opens_with_a_clause(docstring) is is_clause
