@@ -221,7 +221,7 @@ def fill(installation: Installation, number: int, waiting: int) -> None:
     _seal(installation)
     if postgres:  # as its autovacuum would, a minute later
         with installation.database.engine.connect().execution_options(
-            isolation_level="AUTOCOMMIT", lethe_in_turn=False
+            isolation_level="AUTOCOMMIT", lethe_exclusive=False
         ) as c:
             c.exec_driver_sql("SET statement_timeout = 0")
             c.exec_driver_sql("VACUUM ANALYZE")
