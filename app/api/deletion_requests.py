@@ -297,7 +297,7 @@ def checked_statement(call: Call, body: SubjectIn, token: str) -> Statement | Id
         return refusal
 
 
-def _shown(
+def _to_response(
     session: Session, call: Call, intake: Intake, request: DeletionRequest, owed: Sequence[RequestModel] | None = None
 ) -> DeletionRequestOut:
     """`owed`: what the request asks of models; None: it is looked up."""
