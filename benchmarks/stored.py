@@ -204,8 +204,8 @@ def fill(installation: Installation, number: int, waiting: int) -> None:
         f"""INSERT INTO request_models (request_id, model_id, status, version, requested_at)
             SELECT 'dr_' || {name}, 'mdl_bench_1', 'completed', 1, {moment} FROM {series()} WHERE n % 2000 = 57""",
         *(
-            f"""INSERT INTO request_events (request_id, status, actor, at)
-                SELECT 'dr_' || {name}, '{passed}', 'bench', {moment} FROM {series()} WHERE {which}"""
+            f"""INSERT INTO request_events (request_id, kind, status, actor, at)
+                SELECT 'dr_' || {name}, '{passed}', '{passed}', 'bench', {moment} FROM {series()} WHERE {which}"""
             for passed, which in (("received", "n > 0"), ("accepted", f"NOT {stranger}"), ("completed", ended))
         ),
         f"""INSERT INTO records (dataset_id, slot, subject_ref)

@@ -18,6 +18,7 @@ from app.access.idempotency import Once
 from app.accounting import absences
 from app.accounting import repository as accounting_repository
 from app.accounting import service as accounting
+from app.api import sentences
 from app.api.calls import Call, call_with, page_of, respond
 from app.api.certificates import joint_to_response
 from app.api.certificates import to_response as certificate_to_response
@@ -180,7 +181,10 @@ def list_events(call: Call, request_id: str, query: EventsQuery) -> PageOut[Requ
         request = deletion.get(session, request_id)
         events = view_of(session, call).events(request, repository.events(session, request_id=request_id))
     page = page_of(events, limit=query.limit, cursor=query.cursor)
-    items = [RequestEventOut(at=one.at, status=one.status, detail=one.detail, actor=one.actor) for one in page.items]
+    items = [
+        RequestEventOut(at=one.at, status=one.status, kind=one.kind, detail=sentences.of_event(one), actor=one.actor)
+        for one in page.items
+    ]
     return PageOut(items=items, next_cursor=page.next_cursor)
 
 

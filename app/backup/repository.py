@@ -25,14 +25,14 @@ from app.db.tables import (
 )
 from app.deletion.restoration import REMEMBERED, Remembered
 from app.deletion.retention_repository import NOBODY
-from app.deletion.status import EXTENDED, OPEN, PAUSED, RESUMED
+from app.deletion.status import OF_THE_CLOCK, OPEN
 from lethe.contract.sets import RequestStatus
 
 _TELLING = sa.or_(
     RequestEvent.status.in_(
         (RequestStatus.IN_REVIEW, RequestStatus.ACCEPTED, RequestStatus.CANCELLED, RequestStatus.REJECTED)
     ),
-    RequestEvent.detail.in_((EXTENDED, PAUSED, RESUMED)),
+    RequestEvent.kind.in_(sorted(OF_THE_CLOCK)),
 )
 """Events after which a request asks for something else, or by another time."""
 

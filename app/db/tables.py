@@ -9,6 +9,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from app.db.sealed import Particulars, Payload, Reference, Sealed
 from lethe.contract.problems import InputInvalid
+from lethe.contract.sets import EventKind
 
 
 class Moment(sa.TypeDecorator[datetime.datetime]):
@@ -389,6 +390,9 @@ class RequestAlias(Table):
 
 
 class RequestEvent(Table):
+    """Something that happened to a request. `facts`: what there is to say of it beyond its kind; `detail`: the words
+    of a release that knew no kinds, and whose workers may still add events, which are `noted`."""
+
     __tablename__ = "request_events"
     id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
     request_id: Mapped[str] = mapped_column(sa.ForeignKey("deletion_requests.id"), index=True)
@@ -396,6 +400,8 @@ class RequestEvent(Table):
     detail: Mapped[str | None]
     actor: Mapped[str]
     at: Mapped[datetime.datetime]
+    kind: Mapped[str] = mapped_column(server_default=EventKind.NOTED.value)
+    facts: Mapped[dict[str, Any] | None] = mapped_column(sa.JSON(none_as_null=True))
 
 
 _UNCLAIMED = sa.text("revision IS NULL AND ready_at IS NOT NULL")

@@ -78,7 +78,8 @@ def change(new: Submitted, wanted: RequestStatus, *, at: datetime.datetime, verb
     """Change the status of a request; what happened is told when it is stored. Raises `TransitionForbidden`."""
     status.check(new.request.status, wanted)
     new.request.status = wanted
-    new.changes.append(Change(request=new.request, status=wanted, actor=new.actor, at=at, verb=verb))
+    kind = status.entered(wanted)
+    new.changes.append(Change(request=new.request, kind=kind, status=wanted, actor=new.actor, at=at, verb=verb))
 
 
 def store(session: Session, submitted: Sequence[Submitted], *, at: datetime.datetime, new: bool = False) -> None:

@@ -6,11 +6,11 @@ from typing import Literal
 from sqlalchemy.orm import Session
 
 from app.db import now
-from app.db.tables import Dataset, DeletionRequest, Erasure, RequestModel
+from app.db.tables import Dataset, DeletionRequest, Erasure, RequestModel, Run
 from app.deletion import completion, history, lookup, repository
 from app.deletion import service as deletion
-from app.deletion.status import HANDED_BACK, OPEN
-from lethe.contract.sets import RequestStatus
+from app.deletion.status import MOST_HAND_BACKS, OPEN
+from lethe.contract.sets import EventKind, RequestStatus
 
 
 def claim_erasures(session: Session, *, dataset: Dataset, limit: int) -> None:
@@ -33,7 +33,7 @@ def claim_erasures(session: Session, *, dataset: Dataset, limit: int) -> None:
         owed = {m.model_id for m in repository.request_models(session, request_id=request.id)}
         _owe(session, request, [model.id for model in models if model.id not in owed])
         if request.status != RequestStatus.RUNNING:
-            history.move(session, request, RequestStatus.RUNNING, told=told[request.id] < len(HANDED_BACK))
+            history.move(session, request, RequestStatus.RUNNING, told=told[request.id] < MOST_HAND_BACKS)
 
 
 def start_models(session: Session, *, model_id: str, revision: int, run_id: str) -> None:
@@ -46,7 +46,7 @@ def start_models(session: Session, *, model_id: str, revision: int, run_id: str)
         if request.status != RequestStatus.RUNNING and not completion.is_held(
             request, at=at
         ):  # it may still be cancelled
-            history.move(session, request, RequestStatus.RUNNING, at=at, told=told[request.id] < len(HANDED_BACK))
+            history.move(session, request, RequestStatus.RUNNING, at=at, told=told[request.id] < MOST_HAND_BACKS)
 
 
 def confirm_erasures(session: Session, *, dataset: Dataset) -> bool:
@@ -58,9 +58,8 @@ def confirm_erasures(session: Session, *, dataset: Dataset) -> bool:
         erasure.nulled_at = at
         request = deletion.get(session, erasure.request_id)
         if request.status in OPEN:  # else it was withdrawn in its grace time, while it followed another request
-            rows = "1 row" if erasure.num_records == 1 else f"{erasure.num_records} rows"
-            detail = f"{rows} erased from dataset {dataset.id}"
-            history.note(session, request, at=at, detail=detail)
+            facts = {"num_rows": erasure.num_records, "dataset_id": dataset.id}
+            history.note(session, request, EventKind.ROWS_ERASED, at=at, facts=facts)
     dataset.num_rows -= repository.drop_records(session, erasure_ids=[erasure.id for erasure in erasures])
     for erasure in erasures:
         completion.complete_if_done(session, deletion.get(session, erasure.request_id))
@@ -88,21 +87,26 @@ def give_up_model(
     repository.drop_pending(session, model_id=model_id)
 
 
-def hand_back(session: Session, *, run_id: str, dataset_id: str, why: str) -> None:
+def hand_back(session: Session, run: Run) -> None:
     """Put everything that a run served which ended before its time back in the queue. Requests are told twice, with
-    `why`: what fails for ever would fill their histories."""
-    owed_by_run = repository.request_models_of_run(session, run_id=run_id)
+    how it ended: what fails for ever would fill their histories."""
+    owed_by_run = repository.request_models_of_run(session, run_id=run.id)
     for owed in owed_by_run:
         owed.status = "pending"
     touched = {owed.request_id for owed in owed_by_run}
-    touched |= {erasure.request_id for erasure in repository.unconfirmed_erasures(session, dataset_id=dataset_id)}
+    touched |= {erasure.request_id for erasure in repository.unconfirmed_erasures(session, dataset_id=run.dataset_id)}
     told = repository.count_hand_backs(session, request_ids=touched)
     for request_id in sorted(touched):
         request = deletion.get(session, request_id)
         if request.status == RequestStatus.RUNNING and not repository.is_running(session, request_id=request_id):
-            times = told[request_id]
-            detail = why + HANDED_BACK[times] if times < len(HANDED_BACK) else None
-            history.move(session, request, RequestStatus.ACCEPTED, detail=detail, told=detail is not None)
+            history.move(
+                session,
+                request,
+                RequestStatus.ACCEPTED,
+                kind=EventKind.HANDED_BACK,
+                facts={"run_status": run.status, "error_code": run.error_code, "again": told[request_id] > 0},
+                told=told[request_id] < MOST_HAND_BACKS,
+            )
 
 
 def _follow(session: Session, erasure: Erasure, request: DeletionRequest) -> None:

@@ -14,9 +14,7 @@ from app.deletion import lookup, repository, status
 from app.deletion.history import Change, tell
 from app.rows import repository as rows_repository
 from lethe.contract.policy import Policy
-from lethe.contract.sets import Outcome, RequestStatus
-
-NOTHING_HELD = "nothing is held about this subject"
+from lethe.contract.sets import EventKind, Outcome, RequestStatus
 
 
 def complete_if_done(session: Session, request: DeletionRequest) -> None:
@@ -54,8 +52,9 @@ def complete(
     if request.reported_at is None:
         request.reported_at = _reported_anew(request, policy=policy, at=at)
     request.ended_at = request.reported_at
-    detail = NOTHING_HELD if outcome is Outcome.NOTHING_HELD else None
-    return Change(request=request, status=RequestStatus.COMPLETED, actor=audit.SERVICE, at=at, detail=detail, verb=verb)
+    kind = EventKind.NOTHING_HELD if outcome is Outcome.NOTHING_HELD else EventKind.COMPLETED
+    ended = RequestStatus.COMPLETED
+    return Change(request=request, kind=kind, status=ended, actor=audit.SERVICE, at=at, verb=verb)
 
 
 def report_at(request: DeletionRequest, *, policy: Policy) -> datetime.datetime | None:

@@ -2,8 +2,9 @@
 called."""
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy.orm import Session
 
@@ -12,29 +13,33 @@ from app.audit.service import Deed
 from app.db import Actor, bulk, now
 from app.db.tables import DeletionRequest, RequestEvent
 from app.deletion import callbacks, status
-from app.deletion.status import AT_RISK, EXTENDED, OVERDUE
 from app.webhooks.payload import Announcement
-from lethe.contract.sets import RequestStatus, WebhookEvent
+from lethe.contract.sets import EventKind, RequestStatus, WebhookEvent
 
-_EVENTS = {
-    RequestStatus.IN_REVIEW: WebhookEvent.IN_REVIEW,
-    RequestStatus.ACCEPTED: WebhookEvent.ACCEPTED,
-    RequestStatus.COMPLETED: WebhookEvent.COMPLETED,
-    RequestStatus.REJECTED: WebhookEvent.REJECTED,
-    RequestStatus.CANCELLED: WebhookEvent.CANCELLED,
+_WEBHOOK_EVENTS = {
+    EventKind.IN_REVIEW: WebhookEvent.IN_REVIEW,
+    EventKind.ACCEPTED: WebhookEvent.ACCEPTED,
+    EventKind.COMPLETED: WebhookEvent.COMPLETED,
+    EventKind.NOTHING_HELD: WebhookEvent.COMPLETED,
+    EventKind.REJECTED: WebhookEvent.REJECTED,
+    EventKind.CANCELLED: WebhookEvent.CANCELLED,
+    EventKind.EXTENDED: WebhookEvent.EXTENDED,
+    EventKind.AT_RISK: WebhookEvent.AT_RISK,
+    EventKind.OVERDUE: WebhookEvent.OVERDUE,
 }
-_EVENTS_BY_DETAIL = {EXTENDED: WebhookEvent.EXTENDED, AT_RISK: WebhookEvent.AT_RISK, OVERDUE: WebhookEvent.OVERDUE}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A change of a request. `status`: afterwards; `verb`: what the audit log calls it, if it records it."""
+    """A change of a request. `status`: afterwards; `facts`: whatever its sentence says beyond its kind; `verb`: what the
+    audit log calls it, if it records it."""
 
     request: DeletionRequest
+    kind: EventKind
     status: str
     actor: str
     at: datetime.datetime
-    detail: str | None = None
+    facts: Mapping[str, Any] | None = None
     verb: str | None = None
 
 
@@ -51,8 +56,10 @@ def record(session: Session, changes: Sequence[Change]) -> None:
     events = [
         {
             "request_id": change.request.id,
+            "kind": change.kind,
             "status": change.status,
-            "detail": change.detail,
+            "facts": change.facts,
+            "detail": None,
             "actor": change.actor,
             "at": change.at,
         }
@@ -74,29 +81,33 @@ def move(
     request: DeletionRequest,
     wanted: RequestStatus,
     *,
+    kind: EventKind | None = None,
     at: datetime.datetime | None = None,
-    detail: str | None = None,
+    facts: Mapping[str, Any] | None = None,
     verb: str | None = None,
     told: bool = True,
 ) -> None:
-    """Change the status of a request, and tell unless that was told before. Raises `TransitionForbidden`."""
+    """Change the status of a request, and tell unless that was told before; as an event of its own `kind`, or of the
+    status. Raises `TransitionForbidden`."""
     status.check(request.status, wanted)
     request.status = wanted
     if told:
-        note(session, request, at=at, detail=detail, verb=verb)
+        note(session, request, kind or status.entered(wanted), at=at, facts=facts, verb=verb)
 
 
 def note(
     session: Session,
     request: DeletionRequest,
+    kind: EventKind,
     *,
     at: datetime.datetime | None = None,
-    detail: str | None = None,
+    facts: Mapping[str, Any] | None = None,
     verb: str | None = None,
 ) -> None:
-    """Tell of something that leaves the status as it is."""
+    """Tell of something that happened to a request, whose status is by now what it is afterwards."""
     by, moment = actor_of(session), at or now(session)
-    tell(session, [Change(request=request, status=request.status, actor=by, at=moment, detail=detail, verb=verb)])
+    change = Change(request=request, kind=kind, status=request.status, actor=by, at=moment, facts=facts, verb=verb)
+    tell(session, [change])
 
 
 def actor_of(session: Session) -> str:
@@ -106,9 +117,7 @@ def actor_of(session: Session) -> str:
 
 
 def _announcement(change: Change) -> Announcement:
-    event = _EVENTS_BY_DETAIL.get(change.detail or "")
-    if event is None and (change.detail is None or change.status == RequestStatus.COMPLETED):
-        event = _EVENTS.get(RequestStatus(change.status))
+    event = _WEBHOOK_EVENTS.get(change.kind)
     return Announcement(request=change.request, event=event, status=change.status, at=change.at)
 
 

@@ -23,11 +23,11 @@ from app.db.tables import (
     Run,
 )
 from app.deletion.lookup import in_parts
-from app.deletion.status import HANDED_BACK, OPEN
+from app.deletion.status import OPEN
 from app.deletion.views import View
 from app.rows import repository as rows_repository
 from app.rows.repository import StoredRecord
-from lethe.contract.sets import RequestStatus
+from lethe.contract.sets import ClockState, EventKind, RequestStatus
 
 _FEW = 1000
 
@@ -190,7 +190,7 @@ def to_alert(
     session: Session, *, at: datetime.datetime, horizon: datetime.timedelta, limit: int
 ) -> list[DeletionRequest]:
     """Open requests whose clock runs, that are due within `horizon` or overdue, and of which nobody was told that."""
-    late = sa.and_(DeletionRequest.deadline <= at, DeletionRequest.alerted == "at_risk")
+    late = sa.and_(DeletionRequest.deadline <= at, DeletionRequest.alerted == ClockState.AT_RISK)
     query = sa.select(DeletionRequest).where(
         DeletionRequest.status.in_(_OPEN),
         DeletionRequest.paused_at.is_(None),
@@ -232,9 +232,8 @@ def events(session: Session, *, request_id: str) -> list[RequestEvent]:
 
 def count_hand_backs(session: Session, *, request_ids: Collection[str]) -> Counter[str]:
     """Number of events of each of these requests which say that a run that served it did not end well."""
-    said = sa.or_(*(RequestEvent.detail.endswith(end) for end in HANDED_BACK))
     query = sa.select(RequestEvent.request_id).where(
-        RequestEvent.request_id.in_(request_ids), RequestEvent.status == RequestStatus.ACCEPTED, said
+        RequestEvent.request_id.in_(request_ids), RequestEvent.kind == EventKind.HANDED_BACK
     )
     return Counter(session.scalars(query))
 

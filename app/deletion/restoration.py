@@ -22,7 +22,7 @@ from app.deletion.acceptance import Submitted
 from app.deletion.history import Change
 from app.deletion.status import OPEN
 from lethe.contract.problems import TransitionForbidden
-from lethe.contract.sets import RequestStatus
+from lethe.contract.sets import EventKind, RequestStatus
 
 _RESTORED = "restored"
 _AT_ONCE = 500
@@ -115,7 +115,14 @@ def _made(session: Session, remembered: Remembered, found: lookup.LookedUp, *, a
     request = DeletionRequest(
         **given, status=RequestStatus.RECEIVED, particulars=Particulars(), kept=retention.kept(Particulars())
     )
-    created = Change(request=request, status=RequestStatus.RECEIVED, actor=audit.SERVICE, at=at, verb=_RESTORED)
+    created = Change(
+        request=request,
+        kind=EventKind.RECEIVED,
+        status=RequestStatus.RECEIVED,
+        actor=audit.SERVICE,
+        at=at,
+        verb=_RESTORED,
+    )
     new = Submitted(actor=audit.SERVICE, request=request, erasures=[], models=[], changes=[created])
     if remembered.status == RequestStatus.IN_REVIEW:
         acceptance.change(new, RequestStatus.IN_REVIEW, at=at)

@@ -14,7 +14,6 @@ from app.deletion import acceptance, deadlines, history, lookup, repository, ret
 from app.deletion import service as deletion
 from app.deletion.acceptance import Submitted
 from app.deletion.history import Change
-from app.deletion.status import AT_RISK, EXTENDED, OVERDUE, PAUSED, RESUMED
 from app.deletion.views import View
 from lethe.contract.policy import Policy
 from lethe.contract.problems import (
@@ -24,7 +23,7 @@ from lethe.contract.problems import (
     ExtensionTooLate,
     TransitionForbidden,
 )
-from lethe.contract.sets import RejectionGround, RequestStatus
+from lethe.contract.sets import ClockState, EventKind, RejectionGround, RequestStatus
 
 
 def approve(session: Session, request: DeletionRequest, *, policy: Policy) -> None:
@@ -39,7 +38,7 @@ def approve(session: Session, request: DeletionRequest, *, policy: Policy) -> No
     new = Submitted(actor=by, request=request, erasures=[], models=[], changes=[])
     if request.paused_at is not None:
         deletion.run_on(request, at=at)
-        new.changes.append(Change(request=request, status=request.status, actor=by, at=at, detail=RESUMED))
+        new.changes.append(Change(request=request, kind=EventKind.RESUMED, status=request.status, actor=by, at=at))
     found = lookup.look_up(session, subject_refs=request.subject_refs)
     acceptance.accept(new, found, policy=policy, at=at, verb="approved")
     acceptance.store(session, [new], at=at)
@@ -75,7 +74,7 @@ def extend(session: Session, request: DeletionRequest, *, policy: Policy, reason
     request.extended_due_at = request.deadline = extended
     request.alerted = None
     retention.add(request, extension_reason=reason)
-    history.note(session, request, at=at, detail=EXTENDED, verb="extended")
+    history.note(session, request, EventKind.EXTENDED, at=at, verb="extended")
 
 
 def pause(session: Session, request: DeletionRequest, *, policy: Policy) -> None:
@@ -91,7 +90,7 @@ def pause(session: Session, request: DeletionRequest, *, policy: Policy) -> None
     if limit is None or not limit.may_pause:
         raise ClockRunsOn("Under the regulation of this request the time runs however long verifying takes.")
     request.paused_at = at
-    history.note(session, request, at=at, detail=PAUSED, verb="paused")
+    history.note(session, request, EventKind.PAUSED, at=at, verb="paused")
 
 
 def resume(session: Session, request: DeletionRequest) -> None:
@@ -101,7 +100,7 @@ def resume(session: Session, request: DeletionRequest) -> None:
     if request.paused_at is None:
         return
     deletion.run_on(request, at=at)
-    history.note(session, request, at=at, detail=RESUMED, verb="resumed")
+    history.note(session, request, EventKind.RESUMED, at=at, verb="resumed")
 
 
 def alert(session: Session, horizon: datetime.timedelta, *, limit: int = 500) -> int:
@@ -111,11 +110,11 @@ def alert(session: Session, horizon: datetime.timedelta, *, limit: int = 500) ->
     found = repository.to_alert(session, at=at, horizon=horizon, limit=limit)
     changes = []
     for request in found:
-        overdue = request.deadline <= at
-        request.alerted = "overdue" if overdue else "at_risk"
-        detail = OVERDUE if overdue else AT_RISK
+        is_overdue = request.deadline <= at
+        request.alerted = ClockState.OVERDUE if is_overdue else ClockState.AT_RISK
+        kind = EventKind.OVERDUE if is_overdue else EventKind.AT_RISK
         by = history.actor_of(session)
-        changes.append(Change(request=request, status=request.status, actor=by, at=at, detail=detail))
+        changes.append(Change(request=request, kind=kind, status=request.status, actor=by, at=at))
     history.tell(session, changes)
     return len(changes)
 

@@ -29,7 +29,6 @@ from app.deletion.acceptance import Submitted as Submitted
 from app.deletion.history import Change
 from app.deletion.identity import Statement
 from app.deletion.lookup import LookedUp
-from app.deletion.status import PAUSED
 from lethe.contract.policy import Policy
 from lethe.contract.problems import (
     DatasetUnknown,
@@ -42,7 +41,7 @@ from lethe.contract.problems import (
     SubjectUnknown,
     TransitionForbidden,
 )
-from lethe.contract.sets import RequestStatus
+from lethe.contract.sets import EventKind, RequestStatus
 
 _CLOCKS_DIFFER_BY = datetime.timedelta(minutes=5)
 _due_at = functools.lru_cache(maxsize=100)(deadlines.due_at)
@@ -224,7 +223,9 @@ def _made(asked: Asked, known: _Known) -> Submitted | Problem:
     if isinstance(asked.statement, Statement):
         known.used.add(asked.statement.hash)
     by = asked.by.name
-    created = Change(request=request, status=RequestStatus.RECEIVED, actor=by, at=at, verb="created")
+    created = Change(
+        request=request, kind=EventKind.RECEIVED, status=RequestStatus.RECEIVED, actor=by, at=at, verb="created"
+    )
     new = Submitted(actor=by, request=request, erasures=[], models=[], changes=[created])
     if policy.auto_accept and asked.identity_verified:
         acceptance.accept(new, known.found, policy=policy, at=at)
@@ -232,7 +233,7 @@ def _made(asked: Asked, known: _Known) -> Submitted | Problem:
     acceptance.change(new, RequestStatus.IN_REVIEW, at=at)
     if limit.may_pause and not asked.identity_verified:
         request.paused_at = at
-        new.changes.append(Change(request=request, status=RequestStatus.IN_REVIEW, actor=by, at=at, detail=PAUSED))
+        new.changes.append(Change(request=request, kind=EventKind.PAUSED, status=request.status, actor=by, at=at))
     return new
 
 

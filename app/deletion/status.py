@@ -1,7 +1,7 @@
 """The life of a deletion request, as a table."""
 
 from lethe.contract.problems import TransitionForbidden
-from lethe.contract.sets import RequestStatus
+from lethe.contract.sets import EventKind, RequestStatus
 
 TRANSITIONS: dict[RequestStatus, frozenset[RequestStatus]] = {
     RequestStatus.RECEIVED: frozenset({RequestStatus.IN_REVIEW, RequestStatus.ACCEPTED}),
@@ -19,16 +19,15 @@ TRANSITIONS: dict[RequestStatus, frozenset[RequestStatus]] = {
 
 OPEN = frozenset({RequestStatus.RECEIVED, RequestStatus.IN_REVIEW, RequestStatus.ACCEPTED, RequestStatus.RUNNING})
 
-EXTENDED = "the deadline was extended"
-PAUSED = "the clock was paused"
-RESUMED = "the clock runs again"
+OF_THE_CLOCK = frozenset({EventKind.EXTENDED, EventKind.PAUSED, EventKind.RESUMED})
 """Events that leave the status as it is, and that everybody may see."""
-AT_RISK = "the deadline is near"
-OVERDUE = "the deadline has passed"
-"""Events that leave the status as it is."""
-HANDED_BACK = ("; it will be tried again", " again; it is tried until it succeeds")
-"""Endings of the events of a first and of a second run that served a request and did not end well. There is no
-third."""
+MOST_HAND_BACKS = 2
+"""Events of a request that say that a run which served it did not end well. There is no third."""
+
+
+def entered(wanted: RequestStatus) -> EventKind:
+    """Return the event of taking on a status, where nothing more is to be said of it."""
+    return EventKind(wanted.value)
 
 
 def check(present: str, wanted: RequestStatus) -> None:

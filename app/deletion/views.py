@@ -6,26 +6,31 @@ been done; and nothing of rows and models.
 """
 
 import datetime
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 from app.audit import service as audit
 from app.db.tables import DeletionRequest, RequestEvent
 from app.deletion import deadlines
 from app.deletion.deadlines import Clock
-from app.deletion.status import EXTENDED, OPEN, PAUSED, RESUMED
-from lethe.contract.sets import RequestStatus
+from app.deletion.status import OF_THE_CLOCK, OPEN
+from lethe.contract.sets import EventKind, RequestStatus
 
 _SHOWN_BY_TIME = frozenset({RequestStatus.ACCEPTED, RequestStatus.RUNNING, RequestStatus.COMPLETED})
-_TOLD = frozenset({RequestStatus.RECEIVED, RequestStatus.IN_REVIEW, RequestStatus.REJECTED, RequestStatus.CANCELLED})
+_TOLD = frozenset({EventKind.RECEIVED, EventKind.IN_REVIEW, EventKind.REJECTED, EventKind.CANCELLED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
+    """`facts`: what there is to say beyond the kind; `words`: of one that a release before recorded in words."""
+
     at: datetime.datetime
+    kind: EventKind
     status: str
-    detail: str | None
     actor: str
+    facts: Mapping[str, Any] | None = None
+    words: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +64,17 @@ class View:
 
     def events(self, request: DeletionRequest, found: Iterable[RequestEvent]) -> list[Event]:
         """In their order."""
-        every = [Event(at=one.at, status=one.status, detail=one.detail, actor=one.actor) for one in found]
+        every = [
+            Event(
+                at=one.at,
+                kind=_kind(one),
+                status=one.status,
+                actor=one.actor,
+                facts=one.facts,
+                words=one.detail,
+            )
+            for one in found
+        ]
         return self._discreet(request, every) if self.discreet else every
 
     def _discreet(self, request: DeletionRequest, every: Iterable[Event]) -> list[Event]:
@@ -68,18 +83,24 @@ class View:
         for one in every:
             if request.reported_at is not None and one.at > request.reported_at:
                 continue
-            if one.detail in (EXTENDED, PAUSED, RESUMED):
+            if one.kind in OF_THE_CLOCK:
                 status = RequestStatus.ACCEPTED if one.status in _SHOWN_BY_TIME else one.status
-                shown.append(Event(at=one.at, status=status, detail=one.detail, actor=one.actor))
-            elif one.detail is None and one.status in _TOLD:
-                shown.append(Event(at=one.at, status=one.status, detail=None, actor=one.actor))
-            elif one.detail is None and one.status == RequestStatus.ACCEPTED and not accepted:
+                shown.append(replace(one, status=status))
+            elif one.kind in _TOLD:
+                shown.append(one)
+            elif one.kind is EventKind.ACCEPTED and not accepted:
                 accepted = True
-                shown.append(Event(at=one.at, status=one.status, detail=None, actor=one.actor))
+                shown.append(one)
         if request.reported_at is not None and self.status(request) == RequestStatus.COMPLETED:
-            end = Event(at=request.reported_at, status=RequestStatus.COMPLETED, detail=None, actor=audit.SERVICE)
-            shown.append(end)
+            end, by = RequestStatus.COMPLETED, audit.SERVICE
+            shown.append(Event(at=request.reported_at, kind=EventKind.COMPLETED, status=end, actor=by))
         return shown
 
     def _is_reported(self, request: DeletionRequest) -> bool:
         return request.reported_at is not None and request.reported_at <= self.at
+
+
+def _kind(event: RequestEvent) -> EventKind:
+    """A release that knew no kinds added no words to the change of a status."""
+    is_of_status = event.kind == EventKind.NOTED and event.detail is None
+    return EventKind(event.status if is_of_status else event.kind)

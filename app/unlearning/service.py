@@ -210,7 +210,7 @@ def fail(session: Session, *, run_id: str, error_code: str, observed: Observed |
         _audit_lost(session, run)
         return True
     _note(session, run, observed)
-    claims.hand_back(session, run_id=run.id, dataset_id=run.dataset_id, why=f"its run failed ({error_code})")
+    claims.hand_back(session, run)
     dataset = session.get_one(Dataset, run.dataset_id)
     if run.model_id is None:
         dataset.attempts, dataset.not_before = back_off(session, dataset.attempts)
@@ -282,7 +282,7 @@ def _stop(session: Session, run: Run) -> None:
     if run.kind == "audit":
         session.get_one(Model, run.model_id).audit_asked_at = None
     else:
-        claims.hand_back(session, run_id=run.id, dataset_id=run.dataset_id, why="its run was cancelled")
+        claims.hand_back(session, run)
 
 
 def _can_do_without(session: Session, model: Model) -> bool:
@@ -316,7 +316,7 @@ def abandon(session: Session, run: Run, *, error_code: str) -> None:
     if run.kind == "audit":
         _audit_lost(session, run)
         return
-    claims.hand_back(session, run_id=run.id, dataset_id=run.dataset_id, why="its worker stopped")
+    claims.hand_back(session, run)
     if run.model_id is not None:
         model = session.get_one(Model, run.model_id)
         model.deaths, not_before = back_off(session, model.deaths)

@@ -22,7 +22,7 @@ from lethe.contract.problems import (
     SubjectUnknown,
     TransitionForbidden,
 )
-from lethe.contract.sets import ClockState, RejectionGround, RequestStatus, Scope
+from lethe.contract.sets import ClockState, EventKind, RejectionGround, RequestStatus, Scope
 from lethe.contract.subjects import SubjectIn
 
 RegulationName = Annotated[str, Field(pattern="^[a-z][a-z0-9_]{1,30}$")]
@@ -153,6 +153,10 @@ class DeletionRequestOut(Answer):
 class RequestEventOut(Answer):
     at: datetime.datetime
     status: str
+    kind: EventKind = Field(
+        description="Named after the status that the request took on; nothing_held: completed, as nothing is held; "
+        "handed_back: accepted again, because a run did not end well; noted: detail alone says what happened."
+    )
     detail: str | None
     actor: str = Field(description="The API key that did it, or lethe.")
 

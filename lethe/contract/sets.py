@@ -79,6 +79,30 @@ class RequestStatus(ClosedSet):
     CANCELLED = "cancelled"
 
 
+class EventKind(ClosedSet):
+    """Something that happened to a request. The first seven are named after the status that they lead to."""
+
+    RECEIVED = "received"
+    IN_REVIEW = "in_review"
+    ACCEPTED = "accepted"
+    RUNNING = "running"
+    COMPLETED = "completed"
+    REJECTED = "rejected"
+    CANCELLED = "cancelled"
+    NOTHING_HELD = "nothing_held"
+    """Completed, because nothing is held about the person."""
+    HANDED_BACK = "handed_back"
+    """Accepted again: the run that served it did not end well. Told twice at most."""
+    EXTENDED = "extended"
+    PAUSED = "paused"
+    RESUMED = "resumed"
+    AT_RISK = "at_risk"
+    OVERDUE = "overdue"
+    ROWS_ERASED = "rows_erased"
+    NOTED = "noted"
+    """Recorded in words alone, by a release that knew no kinds."""
+
+
 class Outcome(ClosedSet):
     """The outcome of a completed request. In all but the second the rows are erased and every model met its target."""
 

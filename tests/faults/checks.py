@@ -27,6 +27,7 @@ from app.db.tables import (
 )
 from app.deletion.suppression import ANYWHERE
 from app.installations import Installation
+from lethe.contract.sets import EventKind
 from tests.stored import rows_of
 
 
@@ -54,7 +55,7 @@ def assert_all_done_once(installation: Installation) -> None:
             assert seen == {request.id: 1 for request in requests}
         erasures = list(session.scalars(sa.select(Erasure)))
         assert all(erasure.nulled_at and erasure.revision is not None for erasure in erasures)
-        noted = Counter(event.request_id for event in events if " erased from dataset " in (event.detail or ""))
+        noted = Counter(event.request_id for event in events if event.kind == EventKind.ROWS_ERASED)
         assert noted == Counter(erasure.request_id for erasure in erasures)
 
         owed = list(session.scalars(sa.select(RequestModel)))

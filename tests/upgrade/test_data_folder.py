@@ -59,6 +59,8 @@ def test_everybody_and_everything_is_still_there_and_goes_on(data_folder: Path) 
         models = {model.id for model in lethe.models.list()}
         assert {was["features_model"], was["table_model"]} <= models
         assert lethe.deletion_requests.get(was["forgotten"]).status == "completed"
+        told = [event.kind for event in lethe.deletion_requests.events(was["forgotten"])]
+        assert told == ["received", "accepted", "running", "rows_erased", "completed"]
         account = lethe.accounting.deletion_request(was["forgotten"])
         assert [(statement.signed, bool(statement.today)) for statement in account.models] == [((), True)]
         kept = lethe.deletion_requests.proof(was["forgotten"])

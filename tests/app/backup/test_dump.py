@@ -59,4 +59,4 @@ def test_a_dump_loads_into_both_databases(
 
 def _event_like(session: Session, number: int) -> dict[str, Any]:
     found = session.get_one(RequestEvent, number)
-    return {name: getattr(found, name) for name in ("request_id", "status", "detail", "actor", "at")}
+    return {name: getattr(found, name) for name in ("request_id", "kind", "status", "facts", "actor", "at")}

@@ -71,7 +71,7 @@ def test_what_is_stored_together_is_there_after_the_block(
 ) -> None:
     """In the order in which it was stored, one row or many; what waits is not seen before."""
     request_id = forget("somebody")["id"]
-    event = {"request_id": request_id, "detail": None, "actor": "a", "at": AT}
+    event = {"request_id": request_id, "facts": None, "detail": None, "actor": "a", "at": AT}
     people = sa.select(Suppression.subject_ref).where(Suppression.request_id == "dr_1").order_by(Suppression.id)
     events = sa.select(RequestEvent.status).where(RequestEvent.actor == "a").order_by(RequestEvent.id)
     with installation.database.writing() as session:
@@ -79,7 +79,7 @@ def test_what_is_stored_together_is_there_after_the_block(
             bulk.store(session, Suppression, _suppressions("a"))
             bulk.store(session, Suppression, _suppressions("a", "b", "c"), unless_there=True)
             for status in ("running", "completed"):
-                bulk.store(session, RequestEvent, [event | {"status": status}])
+                bulk.store(session, RequestEvent, [event | {"kind": status, "status": status}])
             assert session.scalars(people).all() == []
         assert session.scalars(people).all() == ["a", "b", "c"]
         assert session.scalars(events).all() == ["running", "completed"]

@@ -1,3 +1,4 @@
+import datetime
 import json
 import subprocess
 from collections.abc import Callable, Iterator
@@ -18,7 +19,7 @@ from app.access.service import DEFAULT_TENANT
 from app.accounting import anchors, ledger
 from app.audit.chains import GENESIS, link_hash
 from app.db import Database, migrate, now
-from app.db.tables import Checkpoint, Dataset, LedgerEntry, LedgerLink, Model, Table, Tenant
+from app.db.tables import Checkpoint, Dataset, LedgerEntry, LedgerLink, Model, Moment, Table, Tenant
 from app.installations import Installation
 from app.operations import periodic_jobs
 from tests.faults.processes import LETHE, environment_of
@@ -144,6 +145,64 @@ def test_a_ledger_of_before_is_linked(
     periodic_jobs.sign_heads(installation)
     with installation.database.reading() as session:
         assert anchors.verify_tenant(session, keys, tenant_id=DEFAULT_TENANT).signed == len(before) == 4
+
+
+_SAID = {
+    None: "accepted",
+    "the deadline was extended": "extended",
+    "the clock was paused": "paused",
+    "the clock runs again": "resumed",
+    "the deadline is near": "at_risk",
+    "the deadline has passed": "overdue",
+    "nothing is held about this subject": "nothing_held",
+    "1 rows erased from dataset ds_1": "rows_erased",
+    "its worker stopped; it will be tried again": "handed_back",
+    "its run failed (OSError) again; it is tried until it succeeds": "handed_back",
+    "nobody knows": "noted",
+}
+
+
+def test_events_of_before_get_their_kinds(
+    installation: Installation, forget: Make, get: Make, new_dataset: Make, gateway: Any
+) -> None:
+    """Events that were told in words are of the kind that the words told of, and are still told in them. One that a
+    release without kinds adds afterwards is the change of a status where it has no words, and else noted."""
+    new_dataset()
+    request = forget("p1")
+    path = f"/deletion-requests/{request['id']}/events"
+    gateway.post(f"/v1{path.removesuffix('events')}extend", json={"reason": "so many"})
+    shown = get(path)["items"]
+    assert [event["kind"] for event in shown] == ["received", "accepted", "extended"]
+    migrate.downgrade(installation.database.engine, "0013")
+    add = sa.text(
+        "INSERT INTO request_events (request_id, status, detail, actor, at)"
+        " VALUES (:request_id, 'accepted', :detail, 'lethe', :at)"
+    ).bindparams(sa.bindparam("at", type_=Moment()))
+    told = {"request_id": request["id"], "at": datetime.datetime(2026, 5, 1, tzinfo=datetime.UTC)}
+    with installation.database.engine.begin() as connection:
+        connection.execute(add, [told | {"detail": detail} for detail in _SAID])
+    migrate.upgrade(installation.database.engine)
+    assert get(path)["items"][: len(shown)] == shown
+    assert {event["detail"]: event["kind"] for event in get(path)["items"][len(shown) :]} == _SAID
+    with installation.database.engine.begin() as connection:
+        connection.execute(add, [told | {"detail": detail} for detail in (None, "the deadline is near")])
+    last = [(event["kind"], event["detail"]) for event in get(path)["items"][-2:]]
+    assert last == [("accepted", None), ("noted", "the deadline is near")]
+
+
+def test_kinds_of_events_become_words_again(
+    installation: Installation, forget: Make, get: Make, new_dataset: Make, work: Callable[[], int]
+) -> None:
+    """After a downgrade and an upgrade every event of a request is told as it was, its kind and its words."""
+    new_dataset()
+    request = forget("p1")
+    path = f"/deletion-requests/{request['id']}/events"
+    work()
+    shown = get(path)["items"]
+    assert [event["kind"] for event in shown] == ["received", "accepted", "running", "rows_erased", "completed"]
+    migrate.downgrade(installation.database.engine, "0013")
+    migrate.upgrade(installation.database.engine)
+    assert get(path)["items"] == shown
 
 
 def test_models_of_an_earlier_format_learn_again(

@@ -28,7 +28,7 @@ from app.db.sealed import Particulars
 from app.db.tables import AuditEntry, DeletionRequest, RequestEvent, Suppression
 from app.deletion import completion, deadlines, repository, retention, review, settling, suppression
 from app.deletion import service as deletion
-from app.deletion.status import PAUSED, RESUMED, TRANSITIONS
+from app.deletion.status import TRANSITIONS
 from app.deletion.views import View
 from app.keys import KeyEncryptionFile
 from app.unlearning import queue
@@ -36,7 +36,7 @@ from app.unlearning import service as unlearning
 from app.vault.pieces import Vault
 from lethe.contract.policy import Policy, TimeLimit
 from lethe.contract.problems import Conflict
-from lethe.contract.sets import RejectionGround, RequestStatus
+from lethe.contract.sets import EventKind, RejectionGround, RequestStatus
 from tests.app.deletion import people
 from tests.app.deletion.people import OFFICER
 
@@ -190,7 +190,7 @@ class Life(RuleBasedStateMachine):
                     assert request.reported_at - began == datetime.timedelta(seconds=Policy().report_seconds)
                 seen = View(discreet=True, at=now(session)).events(request, events)
                 assert {event.status for event in seen} <= {*RequestStatus} - {RequestStatus.RUNNING}
-                assert not any("rows" in (event.detail or "") for event in seen)
+                assert EventKind.ROWS_ERASED not in {event.kind for event in seen}
 
     @invariant()
     def what_was_written_is_kept_until_it_is_purged(self) -> None:
@@ -209,9 +209,9 @@ class Life(RuleBasedStateMachine):
             for request in session.scalars(sa.select(DeletionRequest)):
                 stood, since = datetime.timedelta(0), None
                 for event in repository.events(session, request_id=request.id):
-                    if event.detail == PAUSED:
+                    if event.kind == EventKind.PAUSED:
                         since = event.at
-                    elif since and (event.detail == RESUMED or event.status in ENDED):
+                    elif since and (event.kind == EventKind.RESUMED or event.status in ENDED):
                         stood, since = stood + (event.at - since), None
                 assert request.paused_at == since
                 assert since is None or request.status == RequestStatus.IN_REVIEW

@@ -16,7 +16,7 @@ from lethe.contract.problems import (
     Problem,
     TransitionForbidden,
 )
-from lethe.contract.sets import RejectionGround, RequestStatus
+from lethe.contract.sets import EventKind, RejectionGround, RequestStatus
 from tests.app.deletion import people
 from tests.app.deletion.people import OFFICER
 
@@ -140,13 +140,13 @@ def test_the_clock_stands_still_while_identity_is_established(installation: Inst
             assert request.paused_at is None
             assert request.due_at - request.created_at >= 28 * A_DAY + 50 * A_DAY
     assert actions_of(installation, ids[0])[1:] == [("extended", "officer"), ("resumed", "officer")]
-    assert [event.detail for event in events_of(installation, ids[1])] == [
-        None,
-        None,
-        "the clock was paused",
-        "the clock runs again",
-        None,
-        "nothing is held about this subject",
+    assert [event.kind for event in events_of(installation, ids[1])] == [
+        EventKind.RECEIVED,
+        EventKind.IN_REVIEW,
+        EventKind.PAUSED,
+        EventKind.RESUMED,
+        EventKind.ACCEPTED,
+        EventKind.NOTHING_HELD,
     ]
 
 
@@ -187,10 +187,7 @@ def test_alerts(installation: Installation) -> None:
             counts.append(review.alert(session, 7 * A_DAY))
         assert counts == [0, 1, 0, 1, 0]
         assert request.alerted == "overdue"
-    assert [event.detail for event in events_of(installation, request.id)][2:] == [
-        "the deadline is near",
-        "the deadline has passed",
-    ]
+    assert [event.kind for event in events_of(installation, request.id)][2:] == [EventKind.AT_RISK, EventKind.OVERDUE]
     with installation.database.writing() as session:
         extended = deletion.get(session, people.ask(session, "sub_b", REVIEWED).request.id)
         people.later(session, 27 * A_DAY)

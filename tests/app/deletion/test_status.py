@@ -5,7 +5,7 @@ import pytest
 from app.deletion import status
 from app.deletion.status import OPEN, TRANSITIONS
 from lethe.contract.problems import TransitionForbidden
-from lethe.contract.sets import RequestStatus
+from lethe.contract.sets import EventKind, RequestStatus
 from tests.tables import each
 
 ALLOWED = {
@@ -41,3 +41,10 @@ def test_what_is_open_can_end() -> None:
             reachable |= {after for before in reachable for after in TRANSITIONS[before]}
         assert (RequestStatus.COMPLETED in reachable) == (state in OPEN or state is RequestStatus.COMPLETED)
         assert bool(TRANSITIONS[state]) == (state in OPEN)
+
+
+def test_every_change_of_a_status_is_an_event() -> None:
+    """Each status that a request can take on has a kind of event of its own, by the same name."""
+    kinds = {status.entered(wanted) for wanted in RequestStatus}
+    assert kinds <= set(EventKind)
+    assert sorted(kinds) == sorted(RequestStatus)

@@ -3,9 +3,9 @@ import datetime
 import pytest
 
 from app.db.tables import DeletionRequest, RequestEvent
-from app.deletion.status import EXTENDED
+from app.deletion import status as statuses
 from app.deletion.views import View
-from lethe.contract.sets import RequestStatus
+from lethe.contract.sets import EventKind, RequestStatus
 
 NOW = datetime.datetime(2026, 5, 1, tzinfo=datetime.UTC)
 A_MINUTE = datetime.timedelta(minutes=1)
@@ -48,8 +48,10 @@ def test_a_completion_that_was_reported() -> None:
     assert (APP.status(done), APP.completed_at(done)) == ("completed", NOW)
 
 
-def event(status: RequestStatus, detail: str | None = None, actor: str = "lethe") -> RequestEvent:
-    return RequestEvent(status=status, detail=detail, actor=actor, at=NOW - A_MINUTE)
+def event(status: RequestStatus, kind: EventKind | None = None, actor: str = "lethe") -> RequestEvent:
+    kind = kind or statuses.entered(status)
+    words = "something happened" if kind is EventKind.NOTED else None
+    return RequestEvent(status=status, kind=kind, detail=words, actor=actor, at=NOW - A_MINUTE)
 
 
 def test_the_events_of_an_app() -> None:
@@ -59,20 +61,30 @@ def test_the_events_of_an_app() -> None:
         event(RequestStatus.RECEIVED, actor="key_1"),
         event(RequestStatus.ACCEPTED, actor="key_1"),
         event(RequestStatus.RUNNING),
-        event(RequestStatus.RUNNING, "1 row erased from dataset ds_1"),
-        event(RequestStatus.RUNNING, EXTENDED, actor="key_2"),
-        event(RequestStatus.RUNNING, "the deadline is near"),
-        event(RequestStatus.ACCEPTED, "its worker stopped; it will be tried again"),
+        event(RequestStatus.RUNNING, EventKind.ROWS_ERASED),
+        event(RequestStatus.RUNNING, EventKind.EXTENDED, actor="key_2"),
+        event(RequestStatus.RUNNING, EventKind.AT_RISK),
+        event(RequestStatus.ACCEPTED, EventKind.HANDED_BACK),
+        event(RequestStatus.RUNNING, EventKind.NOTED),
         event(RequestStatus.RUNNING),
         event(RequestStatus.COMPLETED),
     ]
     assert len(OFFICER.events(request(RequestStatus.COMPLETED), events)) == len(events)
     unreported = APP.events(request(RequestStatus.COMPLETED), events)
-    assert [(one.status, one.detail, one.actor) for one in unreported] == [
-        ("received", None, "key_1"),
-        ("accepted", None, "key_1"),
-        ("accepted", EXTENDED, "key_2"),
+    assert [(one.status, one.kind, one.actor) for one in unreported] == [
+        ("received", EventKind.RECEIVED, "key_1"),
+        ("accepted", EventKind.ACCEPTED, "key_1"),
+        ("accepted", EventKind.EXTENDED, "key_2"),
     ]
     [*others, last] = APP.events(request(RequestStatus.COMPLETED, reported_in=-A_MINUTE), events)
     assert others == unreported
-    assert (last.status, last.detail, last.actor, last.at) == ("completed", None, "lethe", NOW - A_MINUTE)
+    assert (last.status, last.kind) == ("completed", EventKind.COMPLETED)
+    assert (last.actor, last.at) == ("lethe", NOW - A_MINUTE)
+
+
+@pytest.mark.parametrize("happened", EventKind)
+def test_an_app_sees_of_what_has_happened_only_what_is_listed(happened: EventKind) -> None:
+    """Whatever kinds there are, those that tell of runs, rows, alerts and ends are none of an app's."""
+    shown = APP.events(request(RequestStatus.RUNNING), [event(RequestStatus.RUNNING, happened)])
+    seen = {"received", "in_review", "accepted", "rejected", "cancelled", "extended", "paused", "resumed"}
+    assert [one.kind for one in shown] == [happened] * (happened in seen)
