@@ -25,6 +25,7 @@ from app.unlearning import service as unlearning
 from app.unlearning.queue import Claimed
 from app.vault import weights
 from lethe.contract.problems import DatasetDamaged, Problem, Unavailable
+from lethe.contract.sets import RunKind
 from lethe.proof.audit import Observed
 from lethe.proof.mechanism import Mechanism
 from worker import isolated, shadow, windows
@@ -123,7 +124,7 @@ def _work(installation: Installation, claimed: Claimed, holder: "Lease | _GivesW
         with installation.database.writing() as session:
             unlearning.finish(session, run_id=claimed.run_id)
         return
-    if claimed.kind == "audit":
+    if claimed.kind == RunKind.AUDIT:
         _audit(installation, claimed, claimed.mechanism, on_progress=holder.progressed)
         return
     with tracing.span("steps"):
@@ -147,7 +148,7 @@ def _edited(installation: Installation, claimed: Claimed) -> str:
         with installation.database.reading() as session:
             unlearning.check_held(session, run_id=claimed.run_id)
             was_cut_off = unlearning.was_any_run_cut_off(session, dataset_id=claimed.dataset_id)
-        if was_cut_off or claimed.kind in ("learn", "relearn"):
+        if was_cut_off or claimed.kind in (RunKind.LEARN, RunKind.RELEARN):
             installation.rows.settle(claimed.dataset_id, claimed.root)
     if not (claimed.additions or claimed.erases):
         return claimed.root
@@ -168,7 +169,7 @@ def _edited(installation: Installation, claimed: Claimed) -> str:
 
 def _read_by(claimed: Claimed) -> tuple[range, ...]:
     """The blocks that the steps of a run read."""
-    if claimed.mechanism is None or claimed.kind == "audit":
+    if claimed.mechanism is None or claimed.kind == RunKind.AUDIT:
         return ()
     return windows.read_by(claimed.mechanism, first_step=claimed.first_step, steps=claimed.steps)
 

@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 from app.accounting import certificates, repository
 from app.db.tables import DeletionRequest
 from app.keys import Keys
+from lethe.contract.sets import Outcome
 from lethe.proof import absence
 
 
@@ -26,7 +27,7 @@ def of(session: Session, keys: Keys, request: DeletionRequest, *, identity_rule:
     identifiers are one person's; that of a tenant does not change once there is a request.
     """
     looked_at = repository.accepted_at(session, request_id=request.id)
-    if request.outcome != "nothing_held" or looked_at is None:
+    if request.outcome != Outcome.NOTHING_HELD or looked_at is None:
         return None
     statement = absence.statement(
         request={"id": request.id, "submitted_at": request.submitted_at.isoformat()},

@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 from app.accounting import budgets, ledger, repository
 from app.db.mechanisms import stored_mechanism
 from app.db.tables import Dataset, LedgerEntry, Model
+from lethe.contract.sets import RunKind
 from lethe.proof import accountant, curve, guarantees
 from lethe.proof.accountant import Chain, Exposure, Run
 from lethe.proof.budget import Adaptive
@@ -54,7 +55,7 @@ def segments(
     made: list[Segment] = []
     for body in reversed(shown):
         mechanism, run = Mechanism.from_json(body["mechanism"]), Run(steps=body["steps"], records=body["records"])
-        if chain is None or body["kind"] != "unlearn":
+        if chain is None or body["kind"] != RunKind.UNLEARN:
             chain = accountant.started(mechanism)
         largest = max((request["records"] for request in body["requests"]), default=None)
         delta = body["guarantees"][0]["delta"]
@@ -138,7 +139,7 @@ def _body(entry: LedgerEntry) -> dict[str, Any]:
 
 def _chain_before(session: Session, body: dict[str, Any]) -> Chain | None:
     """The chain that an entry continues, before it; None if it began one."""
-    if body["kind"] != "unlearn":
+    if body["kind"] != RunKind.UNLEARN:
         return None
     mechanism = Mechanism.from_json(body["mechanism"])
     runs = [Run(steps=earlier["steps"], records=earlier["records"]) for earlier in _of_chain_before(session, body)]
@@ -152,7 +153,7 @@ def _of_chain_before(session: Session, body: dict[str, Any]) -> Iterator[dict[st
     ):
         for body in map(_body, found):
             yield body
-            if body["kind"] != "unlearn":
+            if body["kind"] != RunKind.UNLEARN:
                 return
 
 

@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from app.db.mechanisms import stored_mechanism
 from app.db.tables import (
+    OWED,
     Addition,
     Certificate,
     Dataset,
@@ -25,6 +26,7 @@ from app.db.tables import (
     Run,
     Version,
 )
+from lethe.contract.sets import RequestModelStatus, RequestStatus, RunKind
 from lethe.proof.mechanism import Mechanism
 
 _AT_ONCE = 64
@@ -51,7 +53,7 @@ def chain_backwards(session: Session, *, model_id: str) -> Iterator[Ran]:
     while found:
         for number, kind, *of_run in found:
             yield Ran(number, *of_run)
-            if kind != "unlearn":
+            if kind != RunKind.UNLEARN:
                 return
         found = session.execute(ran.where(Version.number < number)).all()
 
@@ -74,7 +76,7 @@ def chain_steps_before(session: Session, *, model_id: str, revision: int) -> int
 def chain_began_at(session: Session, *, model_id: str) -> int | None:
     """The dataset revision that the model's present chain learned from first; None if it never learned."""
     learned = sa.select(Version.revision).join(Run, Run.id == Version.run_id)
-    learned = learned.where(Version.model_id == model_id, Run.kind != "unlearn")
+    learned = learned.where(Version.model_id == model_id, Run.kind != RunKind.UNLEARN)
     return session.scalars(learned.order_by(Version.number.desc()).limit(1)).first()
 
 
@@ -126,7 +128,9 @@ def times(session: Session, *, model_id: str, last: int) -> list[tuple[int, date
 
 def larger_requests(session: Session, model: Model, *, records: int, limit: int) -> list[tuple[str, int]]:
     """Open requests whose people have more than so many rows in a model's data: their ids and rows, most rows first."""
-    mine = sa.select(RequestModel.request_id).where(RequestModel.model_id == model.id, RequestModel.status == "pending")
+    mine = sa.select(RequestModel.request_id).where(
+        RequestModel.model_id == model.id, RequestModel.status == RequestModelStatus.PENDING
+    )
     there = Record.dataset_id == model.dataset_id
     by_name = mine.join(DeletionRequest, DeletionRequest.id == RequestModel.request_id)
     by_alias = mine.join(RequestAlias, RequestAlias.request_id == RequestModel.request_id)
@@ -271,7 +275,7 @@ def request(session: Session, request_id: str) -> DeletionRequest | None:
 def accepted_at(session: Session, *, request_id: str) -> datetime.datetime | None:
     """Time at which it was looked up what a request asks for."""
     accepted = sa.select(RequestEvent.at).where(
-        RequestEvent.request_id == request_id, RequestEvent.status == "accepted"
+        RequestEvent.request_id == request_id, RequestEvent.status == RequestStatus.ACCEPTED
     )
     return session.scalars(accepted.order_by(RequestEvent.id).limit(1)).first()
 
@@ -286,7 +290,7 @@ def datasets_at(session: Session, *, at: datetime.datetime, among: list[str] | N
 
 def is_model_waited_for(session: Session, *, request_id: str) -> bool:
     """Return True if a model still has to forget what the request is about."""
-    owed = sa.and_(RequestModel.request_id == request_id, RequestModel.status.in_(("pending", "running")))
+    owed = sa.and_(RequestModel.request_id == request_id, RequestModel.status.in_(OWED))
     return session.scalars(sa.select(sa.exists().where(owed))).one()
 
 

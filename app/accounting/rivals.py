@@ -64,17 +64,17 @@ def compare(chain: Chain, ask: Ask) -> list[Rival]:
 
 
 _RENYI_UNLEARNING = {
-    "notion": "unlearning",
+    "notion": Notion.UNLEARNING.value,
     "adjacency": Adjacency.REPLACE.value,
     "reference_process": "the stationary law of learning on the data without the records, after any number of steps",
 }
 _DATA_DELETION = {
-    "notion": "deletion",
+    "notion": Notion.DELETION.value,
     "adjacency": Adjacency.REPLACE.value,
     "reference_process": "a law that does not depend on the deleted records; one direction",
 }
 _ADD_REMOVE = {
-    "notion": "unlearning",
+    "notion": Notion.UNLEARNING.value,
     "adjacency": "add_remove",
     "reference_process": "its own learning and publication on the data without the record, request by request",
 }

@@ -18,6 +18,7 @@ from app.audit.chains import GENESIS, LEDGER
 from app.db.tables import Certificate, Checkpoint, LedgerEntry, LedgerLink, Version
 from app.signing import signed_payload
 from lethe.contract.problems import LedgerCorrupt, LedgerRestored
+from lethe.contract.sets import RunKind
 from lethe.proof import accountant, guarantees, wellformed
 from lethe.proof.accountant import Chain
 from lethe.proof.errors import PrivacyError
@@ -256,11 +257,11 @@ def _check_numbers(body: dict[str, Any], chain: Chain | None) -> Chain:
     mechanism = Mechanism.from_json(body["mechanism"])
     run = accountant.Run(steps=body["steps"], records=body["records"])
     match body["kind"]:
-        case "learn" | "relearn":
+        case RunKind.LEARN | RunKind.RELEARN:
             if run.steps != mechanism.learn_steps:
                 raise ValueError(f"it learned for {run.steps} steps, not the {mechanism.learn_steps} of its mechanism")
             chain = accountant.advance(accountant.started(mechanism), run)
-        case "unlearn":
+        case RunKind.UNLEARN:
             if chain is None or chain.mechanism != mechanism:
                 raise ValueError("it continues no chain of the same mechanism")
             chain = accountant.advance(chain, run)

@@ -19,7 +19,7 @@ from app import telemetry
 from app.access import idempotency
 from app.access.idempotency import Answer, Once
 from app.db import Database
-from app.db.tables import DeletionRequest, RequestModel
+from app.db.tables import OWED, DeletionRequest, RequestModel
 from app.deletion import service as deletion
 from app.deletion.service import Asked, Submitted
 from app.deletion.views import View
@@ -73,7 +73,7 @@ class Estimates:
         said."""
         if request.status not in (RequestStatus.ACCEPTED, RequestStatus.RUNNING):
             return None
-        waiting = [model.model_id for model in owed if model.status in ("pending", "running")]
+        waiting = [model.model_id for model in owed if model.status in OWED]
         at, known = time.monotonic(), self._known
         if not all(model_id in known and at < known[model_id].old_at for model_id in waiting):
             self._known = known = known | _estimated(session, waiting, max_requests=self._max_requests)

@@ -46,6 +46,7 @@ from lethe.contract.models import (
 )
 from lethe.contract.problems import FieldError, InputInvalid, WeightsDestroyed
 from lethe.contract.runs import AuditOut
+from lethe.contract.sets import ModelStatus
 
 router = APIRouter(prefix="/models", tags=["Models"])
 
@@ -232,7 +233,7 @@ def to_response(session: Session, model: Model) -> ModelOut:
         dataset_id=model.dataset_id,
         evaluation_dataset_id=model.evaluation_dataset_id,
         objective=model.mechanism["objective"],
-        status="unlearning" if run and version else model.status,
+        status=ModelStatus.UNLEARNING if run and version else model.status,
         live_version=model.live_version,
         progress=ProgressOut(steps_done=run.steps_done, steps_total=run.steps_total) if run else None,
         mechanism=MechanismOut(**catalogue.mechanism_of(model).to_json()),

@@ -27,6 +27,7 @@ from lethe.contract.previews import (
     ScheduleOut,
 )
 from lethe.contract.problems import FieldError, InputInvalid
+from lethe.contract.sets import RunKind
 from lethe.proof import guarantees
 from lethe.proof.accountant import Run
 from lethe.theorems import calibration
@@ -52,7 +53,7 @@ def preview(call: Call, body: PreviewIn) -> PreviewOut:
     epsilon, delta = body.epsilon or model.epsilon, body.delta or model.delta
     plan = planner.forget(chain, records=records, epsilon=epsilon, delta=delta)
     if body.steps is not None:
-        plan = Plan(kind="unlearn", steps=body.steps, reason="asked for")
+        plan = Plan(kind=RunKind.UNLEARN, steps=body.steps, reason="asked for")
     reached = planner.after(chain, plan, records=records)
     compared = planner.options(
         chain, records=records, epsilon=epsilon, delta=delta, expected_requests=body.expected_requests

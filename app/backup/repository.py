@@ -26,7 +26,7 @@ from app.db.tables import (
 from app.deletion.restoration import REMEMBERED, Remembered
 from app.deletion.retention_repository import NOBODY
 from app.deletion.status import OF_THE_CLOCK, OPEN
-from lethe.contract.sets import RequestStatus
+from lethe.contract.sets import ModelStatus, RequestStatus, RunKind, VersionStatus
 
 _TELLING = sa.or_(
     RequestEvent.status.in_(
@@ -193,11 +193,11 @@ def end_sessions(session: Session) -> None:
 
 def lose_weights(session: Session, *, at: datetime.datetime) -> int:
     """Note that no weights are there: every model that had a version is to learn again. Returns how many there are."""
-    stored = Version.status.in_(("live", "retired"))
-    session.execute(sa.update(Version).where(stored).values(status="destroyed", destroyed_at=at))
+    stored = Version.status.in_((VersionStatus.LIVE, VersionStatus.RETIRED))
+    session.execute(sa.update(Version).where(stored).values(status=VersionStatus.DESTROYED, destroyed_at=at))
     models = list(session.scalars(sa.select(Model).where(Model.live_version.is_not(None))))
     for model in models:
-        model.wanted, model.status = "relearn", "live"
+        model.wanted, model.status = RunKind.RELEARN, ModelStatus.LIVE
         model.attempts, model.deaths, model.not_before, model.error_code = 0, 0, None, None
     return len(models)
 

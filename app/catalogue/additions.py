@@ -21,6 +21,7 @@ from app.rows.references import References
 from app.rows.row_store import RowStore
 from app.rows.uploads import Suppressed, Upload, take_in
 from lethe.contract.problems import AdditionUnknown, DatasetFull, FieldError, InputInvalid
+from lethe.contract.sets import AdditionStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +86,7 @@ def register(session: Session, *, dataset: Dataset, staged: Staged) -> Addition:
         dataset_id=dataset.id,
         num_records=num_records,
         digest=staged.root,
-        status="pending",
+        status=AdditionStatus.PENDING,
         staged=True,
         created_at=now(session),
     )
@@ -146,14 +147,14 @@ def _slots(session: Session, addition: Addition) -> tuple[int, ...]:
 def confirm(session: Session, *, dataset: Dataset) -> None:
     """Note that every batch that was taken is in its slots."""
     for addition in filter(_is_applying, repository.staged_additions(session, dataset_id=dataset.id)):
-        addition.status, addition.applied_at = "applied", now(session)
+        addition.status, addition.applied_at = AdditionStatus.APPLIED, now(session)
         dataset.num_rows += addition.num_records
 
 
 def confirm_destroyed(session: Session, *, dataset_id: str) -> None:
     """Note that of the batches that are in their slots nothing lies beside the dataset any more."""
     for addition in repository.staged_additions(session, dataset_id=dataset_id):
-        if addition.status == "applied":
+        if addition.status == AdditionStatus.APPLIED:
             addition.staged = False
 
 
@@ -161,12 +162,12 @@ def drop(session: Session, *, dataset_id: str) -> None:
     """Give up the batches that wait: their dataset takes none any more."""
     for addition in repository.staged_additions(session, dataset_id=dataset_id):
         addition.staged = False
-        if addition.status == "pending":
-            addition.status = "dropped"
+        if addition.status == AdditionStatus.PENDING:
+            addition.status = AdditionStatus.DROPPED
 
 
 def _is_applying(addition: Addition) -> bool:
-    return addition.revision is not None and addition.status == "pending"
+    return addition.revision is not None and addition.status == AdditionStatus.PENDING
 
 
 def _check_room(num_records: int, num_free: int) -> None:

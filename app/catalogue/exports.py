@@ -7,6 +7,7 @@ from app.catalogue import service as catalogue
 from app.db import actor, now
 from app.db.tables import Export, new_id
 from lethe.contract.problems import WeightsDestroyed
+from lethe.contract.sets import VersionStatus
 
 
 def note(session: Session, *, model_id: str, number: int) -> Export:
@@ -15,7 +16,7 @@ def note(session: Session, *, model_id: str, number: int) -> Export:
     Raises `ModelUnknown`, `VersionUnknown`; `WeightsDestroyed` for a version that is no longer in service.
     """
     version = catalogue.get_version(session, model_id=model_id, number=number)
-    if version.status != "live":
+    if version.status != VersionStatus.LIVE:
         raise WeightsDestroyed(f"Version {number} was superseded while it was read; its weights are not handed out.")
     by = actor(session)
     export = Export(

@@ -8,6 +8,7 @@ from sqlalchemy.orm import Session
 
 from app.db.paging import Page, page
 from app.db.tables import Addition, Dataset, Export, Model, Run, Version
+from lethe.contract.sets import AdditionStatus, RunKind, RunStatus, VersionStatus
 
 _AT_ONCE = 10_000
 
@@ -37,7 +38,7 @@ def staged_additions(session: Session, *, dataset_id: str) -> list[Addition]:
 
 def waiting_additions(session: Session, *, dataset_id: str) -> list[Addition]:
     """Those whose rows are not in their slots yet."""
-    return [one for one in staged_additions(session, dataset_id=dataset_id) if one.status == "pending"]
+    return [one for one in staged_additions(session, dataset_id=dataset_id) if one.status == AdditionStatus.PENDING]
 
 
 def datasets_apart_from(session: Session, *, dataset_id: str) -> list[Dataset]:
@@ -113,25 +114,25 @@ def forget_metrics(session: Session, *, evaluation_dataset_id: str) -> None:
 
 
 def retired_version_ids(session: Session) -> list[str]:
-    return list(session.scalars(sa.select(Version.id).where(Version.status == "retired")))
+    return list(session.scalars(sa.select(Version.id).where(Version.status == VersionStatus.RETIRED)))
 
 
 def mark_destroyed(session: Session, *, version_ids: Collection[str], at: datetime.datetime) -> None:
-    retired = sa.and_(Version.id.in_(version_ids), Version.status == "retired")
-    session.execute(sa.update(Version).where(retired).values(status="destroyed", destroyed_at=at))
+    retired = sa.and_(Version.id.in_(version_ids), Version.status == VersionStatus.RETIRED)
+    session.execute(sa.update(Version).where(retired).values(status=VersionStatus.DESTROYED, destroyed_at=at))
 
 
 def needed_version_ids(session: Session) -> set[str]:
     """Versions whose weights must stay: those in service, and those that a running run may publish."""
     running = set(
-        session.scalars(sa.select(Run.version_id).where(Run.status == "running"))
+        session.scalars(sa.select(Run.version_id).where(Run.status == RunStatus.RUNNING))
     )  # first: it may publish now
-    return running | set(session.scalars(sa.select(Version.id).where(Version.status == "live")))
+    return running | set(session.scalars(sa.select(Version.id).where(Version.status == VersionStatus.LIVE)))
 
 
 def running_run(session: Session, *, model_id: str) -> Run | None:
     """The one that makes a version of the model."""
-    running = sa.select(Run).where(Run.model_id == model_id, Run.status == "running", Run.kind != "audit")
+    running = sa.select(Run).where(Run.model_id == model_id, Run.status == RunStatus.RUNNING, Run.kind != RunKind.AUDIT)
     return session.scalars(running).one_or_none()
 
 

@@ -23,6 +23,7 @@ from lethe.contract.problems import (
     VersionUnknown,
     WeightsDestroyed,
 )
+from lethe.contract.sets import ModelStatus, RunKind, VersionStatus
 from lethe.proof.mechanism import Mechanism
 
 
@@ -87,8 +88,8 @@ def create_model(
         max_wait_seconds=max_wait_seconds,
         audit_lanes=audit_lanes,
         audit_chains=audit_chains,
-        status="learning",
-        wanted="learn",
+        status=ModelStatus.LEARNING,
+        wanted=RunKind.LEARN,
         created_at=now(session),
     )
     session.add(model)
@@ -149,8 +150,8 @@ def relearn(session: Session, model: Model) -> None:
     """Ask for a run from scratch on the present data. Raises `ModelRetired`."""
     require_kept(model)
     if model.wanted is None:
-        model.wanted = "relearn" if model.live_version else "learn"
-        model.status = "live" if model.live_version else "learning"
+        model.wanted = RunKind.RELEARN if model.live_version else RunKind.LEARN
+        model.status = ModelStatus.LIVE if model.live_version else ModelStatus.LEARNING
         model.attempts, model.deaths, model.not_before, model.error_code = 0, 0, None, None
     audit.record(session, "model.relearn_asked", model.id)
 
@@ -176,12 +177,12 @@ def publish_version(
     """Put the run's version in service and retire the one before it, in the caller's transaction."""
     previous = repository.live_version(session, model)
     if previous:
-        previous.status = "retired"
+        previous.status = VersionStatus.RETIRED
     version = Version(
         id=run.version_id,
         model_id=model.id,
         number=(model.live_version or 0) + 1,
-        status="live",
+        status=VersionStatus.LIVE,
         run_id=run.id,
         revision=run.revision,
         weights_sha256=weights_sha256,
@@ -189,16 +190,16 @@ def publish_version(
         published_at=now(session),
     )
     session.add(version)
-    model.live_version, model.status = version.number, "live"
+    model.live_version, model.status = version.number, ModelStatus.LIVE
     model.attempts, model.deaths, model.not_before, model.error_code = 0, 0, None, None
-    if run.kind != "unlearn":
+    if run.kind != RunKind.UNLEARN:
         model.wanted = None
     return version
 
 
 def read_weights(store: WeightStore, version: Version) -> bytes:
     """The safetensors bytes of the version in service. Raises `WeightsDestroyed` for any other."""
-    if version.status != "live":
+    if version.status != VersionStatus.LIVE:
         raise WeightsDestroyed(
             f"Version {version.number} was superseded; its weights are gone, and with them whoever was forgotten since."
         )

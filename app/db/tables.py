@@ -9,7 +9,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from app.db.sealed import Particulars, Payload, Reference, Sealed
 from lethe.contract.problems import InputInvalid
-from lethe.contract.sets import EventKind
+from lethe.contract.sets import EventKind, RequestModelStatus
 
 
 class Moment(sa.TypeDecorator[datetime.datetime]):
@@ -458,6 +458,10 @@ class Erasure(Table):
             postgresql_where=_UNCONFIRMED,
         ),
     )
+
+
+OWED = (RequestModelStatus.PENDING, RequestModelStatus.RUNNING)
+"""Of what a request asks of a model: it is still to be done."""
 
 
 class RequestModel(Table):

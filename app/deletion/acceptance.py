@@ -12,7 +12,7 @@ from app.deletion import completion, deadlines, history, repository, status, sup
 from app.deletion.history import Change
 from app.deletion.lookup import Followed, LookedUp
 from lethe.contract.policy import Policy
-from lethe.contract.sets import Outcome, RequestStatus
+from lethe.contract.sets import Outcome, RequestModelStatus, RequestStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +127,7 @@ def _want(new: Submitted, dataset_id: str, *, models: Sequence[str], first: Foll
             RequestModel,
             request_id=new.request.id,
             model_id=model_id,
-            status="pending",
+            status=RequestModelStatus.PENDING,
             requested_at=new.request.created_at,
         )
         for model_id in models

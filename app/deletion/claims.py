@@ -1,7 +1,6 @@
 """The workers' part in requests: claim their rows, confirm that they are null, complete them or hand them back."""
 
 from collections.abc import Sequence
-from typing import Literal
 
 from sqlalchemy.orm import Session
 
@@ -10,7 +9,7 @@ from app.db.tables import Dataset, DeletionRequest, Erasure, RequestModel, Run
 from app.deletion import completion, history, lookup, repository
 from app.deletion import service as deletion
 from app.deletion.status import MOST_HAND_BACKS, OPEN
-from lethe.contract.sets import EventKind, RequestStatus
+from lethe.contract.sets import EventKind, RequestModelStatus, RequestStatus
 
 
 def claim_erasures(session: Session, *, dataset: Dataset, limit: int) -> None:
@@ -42,7 +41,7 @@ def start_models(session: Session, *, model_id: str, revision: int, run_id: str)
     awaiting = repository.awaiting_model(session, model_id=model_id, revision=revision)
     told = repository.count_hand_backs(session, request_ids=[request.id for _, _, request in awaiting])
     for owed, _, request in awaiting:
-        owed.status, owed.run_id = "running", run_id
+        owed.status, owed.run_id = RequestModelStatus.RUNNING, run_id
         if request.status != RequestStatus.RUNNING and not completion.is_held(
             request, at=at
         ):  # it may still be cancelled
@@ -68,7 +67,7 @@ def confirm_erasures(session: Session, *, dataset: Dataset) -> bool:
 
 def complete_model(session: Session, owed: RequestModel, *, version: int, certificate_id: str) -> None:
     """Note that a model has forgotten, in this version."""
-    owed.status, owed.version, owed.certificate_id = "completed", version, certificate_id
+    owed.status, owed.version, owed.certificate_id = RequestModelStatus.COMPLETED, version, certificate_id
     completion.complete_if_done(session, deletion.get(session, owed.request_id))
 
 
@@ -77,7 +76,7 @@ def give_up_model(
     *,
     model_id: str,
     revision: int,
-    because: Literal["nothing_published", "destroyed"] = "nothing_published",
+    because: RequestModelStatus = RequestModelStatus.NOTHING_PUBLISHED,
 ) -> None:
     """Expect nothing more of a model that never had a version, or of which nothing is left: requests whose rows are
     null by `revision` have nothing to wait for, the others are asked again if it comes back (`claim_erasures`)."""
@@ -92,7 +91,7 @@ def hand_back(session: Session, run: Run) -> None:
     how it ended: what fails for ever would fill their histories."""
     owed_by_run = repository.request_models_of_run(session, run_id=run.id)
     for owed in owed_by_run:
-        owed.status = "pending"
+        owed.status = RequestModelStatus.PENDING
     touched = {owed.request_id for owed in owed_by_run}
     touched |= {erasure.request_id for erasure in repository.unconfirmed_erasures(session, dataset_id=run.dataset_id)}
     told = repository.count_hand_backs(session, request_ids=touched)
@@ -125,6 +124,8 @@ def _follow(session: Session, erasure: Erasure, request: DeletionRequest) -> Non
 
 def _owe(session: Session, request: DeletionRequest, model_ids: Sequence[str]) -> None:
     session.add_all(
-        RequestModel(request_id=request.id, model_id=model_id, status="pending", requested_at=request.created_at)
+        RequestModel(
+            request_id=request.id, model_id=model_id, status=RequestModelStatus.PENDING, requested_at=request.created_at
+        )
         for model_id in model_ids
     )

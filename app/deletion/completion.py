@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from app.access import service as access
 from app.audit import service as audit
 from app.db import now
-from app.db.tables import DeletionRequest
+from app.db.tables import OWED, DeletionRequest
 from app.deletion import lookup, repository, status
 from app.deletion.history import Change, tell
 from app.rows import repository as rows_repository
@@ -25,7 +25,7 @@ def complete_if_done(session: Session, request: DeletionRequest) -> None:
         return
     erasures = repository.erasures(session, request_id=request.id)
     owed = repository.request_models(session, request_id=request.id)
-    if all(erasure.nulled_at for erasure in erasures) and not any(m.status in ("pending", "running") for m in owed):
+    if all(erasure.nulled_at for erasure in erasures) and not any(m.status in OWED for m in owed):
         if request.doubted_at is not None or is_in_doubt(request, rows_repository.doubtful(session)):
             request.doubted_at = request.doubted_at or at
             return

@@ -8,7 +8,19 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from app.db.people import is_about
-from app.db.tables import Certificate, Dataset, DeletionRequest, Erasure, Export, Model, Record, RequestModel, Version
+from app.db.tables import (
+    OWED,
+    Certificate,
+    Dataset,
+    DeletionRequest,
+    Erasure,
+    Export,
+    Model,
+    Record,
+    RequestModel,
+    Version,
+)
+from lethe.contract.sets import RequestModelStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +80,10 @@ def asked_models(session: Session, *, subject_refs: Collection[str]) -> set[str]
     query = (
         sa.select(RequestModel.model_id)
         .join(DeletionRequest, DeletionRequest.id == RequestModel.request_id)
-        .where(is_about(subject_refs), RequestModel.status.in_(("pending", "running", "completed")))
+        .where(
+            is_about(subject_refs),
+            RequestModel.status.in_((*OWED, RequestModelStatus.COMPLETED)),
+        )
     )
     return set(session.scalars(query))
 

@@ -12,14 +12,18 @@ from sqlalchemy.orm import Session
 
 from app.db import rows
 from app.db.likely import usually
-from app.db.tables import Dataset, DeletionRequest, Erasure, Model, Record, RequestAlias, RequestModel, Version
+from app.db.tables import OWED, Dataset, DeletionRequest, Erasure, Model, Record, RequestAlias, RequestModel, Version
 from app.deletion.status import OPEN
 from app.rows import repository as rows_repository
+from lethe.contract.sets import ModelStatus, RequestModelStatus
 from lethe.proof import target
 
 _PEOPLE_AT_ONCE = 5000
 """A statement that names them three times stays below what either database takes: a request may have many aliases."""
-_HAS_OR_MAY = sa.or_(Model.status.not_in(("failed", "cancelled", "retired")), Model.live_version.is_not(None))
+_HAS_OR_MAY = sa.or_(
+    Model.status.not_in((ModelStatus.FAILED, ModelStatus.CANCELLED, ModelStatus.RETIRED)),
+    Model.live_version.is_not(None),
+)
 """A condition on models: not those that came to nothing before they had a version, or were retired."""
 
 
@@ -115,7 +119,7 @@ _MODELS = sa.select(Model.dataset_id, Model.id).where(Model.dataset_id.in_(_THES
 _OWED = (
     sa.select(RequestModel.request_id, Model.dataset_id, Model.id)
     .join(Model, Model.id == RequestModel.model_id)
-    .where(RequestModel.request_id.in_(_THESE), RequestModel.status.in_(("pending", "running")), _HAS_OR_MAY)
+    .where(RequestModel.request_id.in_(_THESE), RequestModel.status.in_(OWED), _HAS_OR_MAY)
     .order_by(Model.id)
 )
 _REVISIONS: sa.BindParameter[Sequence[int]] = sa.bindparam("revisions", expanding=True)
@@ -130,13 +134,13 @@ _WIDENED = sa.union(
     sa.select(RequestModel.request_id, Model.dataset_id)
     .join(Model, Model.id == RequestModel.model_id)
     .join(Dataset, Dataset.id == Model.dataset_id)
-    .where(RequestModel.request_id.in_(_THESE), RequestModel.status == "completed", _IS_WIDENED),
+    .where(RequestModel.request_id.in_(_THESE), RequestModel.status == RequestModelStatus.COMPLETED, _IS_WIDENED),
     sa.select(Erasure.request_id, Erasure.dataset_id)  # a request that joined another may be owed nothing by it
     .join(Dataset, Dataset.id == Erasure.dataset_id)
     .join(Model, Model.dataset_id == Erasure.dataset_id)
     .where(
         Erasure.request_id.in_(_THESE),
-        Model.status != "retired",
+        Model.status != ModelStatus.RETIRED,
         sa.exists().where(Version.model_id == Model.id, Version.revision < Erasure.revision),
         _IS_WIDENED,
     ),

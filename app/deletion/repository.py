@@ -13,6 +13,7 @@ from app.db.likely import usually
 from app.db.paging import Page, cut, ordered, page
 from app.db.people import is_about
 from app.db.tables import (
+    OWED,
     DeletionRequest,
     Erasure,
     Model,
@@ -27,7 +28,7 @@ from app.deletion.status import OPEN
 from app.deletion.views import View
 from app.rows import repository as rows_repository
 from app.rows.repository import StoredRecord
-from lethe.contract.sets import ClockState, EventKind, RequestStatus
+from lethe.contract.sets import ClockState, EventKind, RequestModelStatus, RequestStatus, RunStatus
 
 _FEW = 1000
 
@@ -163,7 +164,7 @@ def settled(session: Session, *, at: datetime.datetime, limit: int) -> list[tupl
     """Requests that waited for the end of their grace time, or for damaged records that are sound by now, and for
     nothing else; and whether they asked for rows."""
     mine = Erasure.request_id == DeletionRequest.id
-    owed = sa.and_(RequestModel.request_id == DeletionRequest.id, RequestModel.status.in_(("pending", "running")))
+    owed = sa.and_(RequestModel.request_id == DeletionRequest.id, RequestModel.status.in_(OWED))
     query = (
         sa.select(DeletionRequest, sa.exists().where(mine))
         .where(
@@ -339,13 +340,13 @@ def drop_owed(session: Session, *, erasure: Erasure, besides: Collection[str]) -
 
 def drop_pending(session: Session, *, model_id: str) -> None:
     """Ask nothing more of a model."""
-    pending = sa.and_(RequestModel.model_id == model_id, RequestModel.status == "pending")
+    pending = sa.and_(RequestModel.model_id == model_id, RequestModel.status == RequestModelStatus.PENDING)
     session.execute(sa.delete(RequestModel).where(pending))
 
 
 def count_owed(session: Session, *, model_id: str) -> int:
     """Number of requests that wait for a model."""
-    owed = sa.and_(RequestModel.model_id == model_id, RequestModel.status.in_(("pending", "running")))
+    owed = sa.and_(RequestModel.model_id == model_id, RequestModel.status.in_(OWED))
     return session.scalars(sa.select(sa.func.count()).where(owed)).one()
 
 
@@ -402,7 +403,7 @@ def awaiting_model(
         .join(Erasure, sa.and_(Erasure.request_id == RequestModel.request_id, Erasure.dataset_id == Model.dataset_id))
         .where(
             RequestModel.model_id == model_id,
-            RequestModel.status.in_(("pending", "running")),
+            RequestModel.status.in_(OWED),
             Erasure.revision <= revision,
         )
         .order_by(DeletionRequest.created_at, DeletionRequest.id)
@@ -411,19 +412,23 @@ def awaiting_model(
 
 
 def request_models_of_run(session: Session, *, run_id: str) -> list[RequestModel]:
-    query = sa.select(RequestModel).where(RequestModel.run_id == run_id, RequestModel.status == "running")
+    query = sa.select(RequestModel).where(
+        RequestModel.run_id == run_id, RequestModel.status == RequestModelStatus.RUNNING
+    )
     return list(session.scalars(query))
 
 
 def is_running(session: Session, *, request_id: str) -> bool:
     """Return True if a run that serves the request is under way."""
-    query = sa.select(RequestModel).where(RequestModel.request_id == request_id, RequestModel.status == "running")
+    query = sa.select(RequestModel).where(
+        RequestModel.request_id == request_id, RequestModel.status == RequestModelStatus.RUNNING
+    )
     if session.scalars(query.limit(1)).first():
         return True
     erasing = (
         sa.select(Erasure)
         .join(Run, Run.dataset_id == Erasure.dataset_id)
         .where(Erasure.request_id == request_id, Erasure.nulled_at.is_(None), Erasure.revision.is_not(None))
-        .where(Run.status == "running")
+        .where(Run.status == RunStatus.RUNNING)
     )
     return session.scalars(erasing.limit(1)).first() is not None

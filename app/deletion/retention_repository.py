@@ -11,7 +11,7 @@ from app.db.people import is_about
 from app.db.sealed import Payload
 from app.db.tables import DeletionRequest, RequestAlias, Suppression, WebhookDelivery
 from app.protocols import opendsr
-from lethe.contract.sets import RequestStatus
+from lethe.contract.sets import DeliveryStatus, RequestStatus
 
 NOBODY = "sub_unknown"
 """The subject of a request, once it is kept no longer."""
@@ -45,7 +45,7 @@ def ended(
 
 
 def _is_to_be_sent(request: type[DeletionRequest]) -> sa.ColumnElement[bool]:
-    return sa.exists().where(WebhookDelivery.request_id == request.id, WebhookDelivery.status == "pending")
+    return sa.exists().where(WebhookDelivery.request_id == request.id, WebhookDelivery.status == DeliveryStatus.PENDING)
 
 
 def _part_of(request: type[DeletionRequest]) -> sa.ColumnElement[bool]:

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from app.access import service as access
 from app.db import Actor, bulk, now
 from app.db.sealed import Particulars
-from app.db.tables import DeletionRequest, new_id
+from app.db.tables import OWED, DeletionRequest, new_id
 from app.deletion import (
     acceptance,
     completion,
@@ -41,7 +41,7 @@ from lethe.contract.problems import (
     SubjectUnknown,
     TransitionForbidden,
 )
-from lethe.contract.sets import EventKind, RequestStatus
+from lethe.contract.sets import EventKind, RequestModelStatus, RequestStatus
 
 _CLOCKS_DIFFER_BY = datetime.timedelta(minutes=5)
 _due_at = functools.lru_cache(maxsize=100)(deadlines.due_at)
@@ -148,8 +148,8 @@ def withdraw(session: Session, request: DeletionRequest, wanted: RequestStatus, 
     request.ended_at = at
     history.move(session, request, wanted, at=at, verb=verb)
     for owed in repository.request_models(session, request_id=request.id):
-        if owed.status in ("pending", "running"):  # else it followed another request, whose certificate holds
-            owed.status = "cancelled"
+        if owed.status in OWED:  # else it followed another request, whose certificate holds
+            owed.status = RequestModelStatus.CANCELLED
     if was_accepted:
         suppression.withdraw(session, request)
 

@@ -9,10 +9,13 @@ from sqlalchemy.orm import Session
 from app.db.tables import DeletionRequest, Run
 from app.deletion.status import OPEN, TRANSITIONS
 from app.errors import AuditFailed
+from lethe.contract.sets import RunStatus
 
 _OPEN: sa.BindParameter[list[str]] = sa.bindparam("open", sorted(OPEN), expanding=True, literal_execute=True)
 """In the statement itself: SQLite uses an index of open requests only if it can see that they are."""
-_AUDITED = sa.or_(sa.and_(Run.status == "published", Run.audit.is_not(None)), Run.error_code == AuditFailed.code)
+_AUDITED = sa.or_(
+    sa.and_(Run.status == RunStatus.PUBLISHED, Run.audit.is_not(None)), Run.error_code == AuditFailed.code
+)
 """Runs whose audit was made and either passed, or was why they failed."""
 
 
@@ -74,13 +77,15 @@ def ended_requests(session: Session, *, at_most: int) -> dict[str, int]:
 
 
 def running(session: Session) -> list[Run]:
-    return list(session.scalars(sa.select(Run).where(Run.status == "running")))
+    return list(session.scalars(sa.select(Run).where(Run.status == RunStatus.RUNNING)))
 
 
 def latest(session: Session, *, limit: int) -> list[Run]:
     """The runs that began last and have ended by themselves, newest first."""
     query = (
-        sa.select(Run).where(Run.status.not_in(("running", "cancelled"))).order_by(Run.started_at.desc(), Run.id.desc())
+        sa.select(Run)
+        .where(Run.status.not_in((RunStatus.RUNNING, RunStatus.CANCELLED)))
+        .order_by(Run.started_at.desc(), Run.id.desc())
     )
     return list(session.scalars(query.limit(limit)))
 
@@ -90,7 +95,7 @@ def totals(session: Session, *, before: datetime.datetime) -> list[tuple[str, st
     audited = sa.func.count().filter(_AUDITED)
     query = (
         sa.select(Run.kind, Run.status, sa.func.sum(1 + Run.repeated), sa.func.sum(Run.steps_done), audited)
-        .where(Run.status != "running", Run.started_at < before)
+        .where(Run.status != RunStatus.RUNNING, Run.started_at < before)
         .group_by(Run.kind, Run.status)
     )
     return [(kind, status, count, steps, audits) for kind, status, count, steps, audits in session.execute(query)]
@@ -99,5 +104,5 @@ def totals(session: Session, *, before: datetime.datetime) -> list[tuple[str, st
 def ended(session: Session, *, began_from: datetime.datetime, ended_after: datetime.datetime) -> list[tuple[Run, bool]]:
     """Runs that began at or after the one and ended at or after the other, and whether they were audited."""
     query = sa.select(Run, _AUDITED)
-    query = query.where(Run.started_at >= began_from, Run.status != "running", Run.finished_at >= ended_after)
+    query = query.where(Run.started_at >= began_from, Run.status != RunStatus.RUNNING, Run.finished_at >= ended_after)
     return [(run, bool(audited)) for run, audited in session.execute(query)]

@@ -34,7 +34,7 @@ from app.operations import repository
 from app.operations.repository import Waiting
 from app.rows import repository as rows_repository
 from lethe.contract.problems import Unavailable
-from lethe.contract.sets import Regulation, RequestStatus
+from lethe.contract.sets import Regulation, RequestStatus, RunStatus
 
 _FRESH_SECONDS = 5.0
 """However often it is scraped, the database is asked once in so many seconds."""
@@ -94,7 +94,7 @@ def state(session: Session, installation: Installation) -> State:
     latest = repository.latest(session, limit=_FAILURES)
     lease = datetime.timedelta(seconds=installation.settings.lease_seconds)
     signs = [heartbeat.last_seen(installation.settings.data_dir), *(run.lease_expires_at - lease for run in running)]
-    signs += [run.finished_at for run in latest if run.status != "abandoned"]
+    signs += [run.finished_at for run in latest if run.status != RunStatus.ABANDONED]
     seen_at = max((sign for sign in signs if sign), default=None)
     return State(
         at=moment,
@@ -109,7 +109,7 @@ def state(session: Session, installation: Installation) -> State:
 def _life(moment: datetime.datetime, seen_at: datetime.datetime | None, latest: list[Run]) -> Life:
     if seen_at is None or moment - seen_at > heartbeat.SILENT_AFTER:
         return Life.SILENT
-    ended = [run.finished_at for run in latest if run.status != "published" and run.finished_at]
+    ended = [run.finished_at for run in latest if run.status != RunStatus.PUBLISHED and run.finished_at]
     if len(ended) == _FAILURES and moment - max(ended) < _LATELY:
         return Life.FAILING
     return Life.ALIVE
@@ -140,7 +140,7 @@ def _grouped(
 
 def _result(status: str) -> str:
     """The result of the audit of a run that ended so."""
-    return "passed" if status == "published" else "failed"
+    return "passed" if status == RunStatus.PUBLISHED else "failed"
 
 
 def is_any_room(settings: Settings) -> bool:
@@ -301,7 +301,7 @@ class Metrics:
             for kind, status, count, steps, audited in repository.totals(session, before=settled):
                 self._runs.labels(kind, status).inc(count)
                 self._audits.labels(_result(status)).inc(audited)
-                if status == "published":
+                if status == RunStatus.PUBLISHED:
                     self._steps.labels(kind).inc(steps)
             self._counted_from, self._ended_by = settled, settled
         fresh = repository.ended(session, began_from=self._counted_from, ended_after=self._ended_by)
@@ -309,7 +309,7 @@ class Metrics:
             if run.id not in self._counted and run.finished_at:
                 self._runs.labels(run.kind, run.status).inc(1 + run.repeated if is_first else 1)
                 self._audits.labels(_result(run.status)).inc(audited)
-                if run.status == "published":
+                if run.status == RunStatus.PUBLISHED:
                     self._steps.labels(run.kind).inc(run.steps_done)
                     self._seconds.labels(run.kind).observe((run.finished_at - run.started_at).total_seconds())
         self._counted_from, self._ended_by = settled, moment - _LONGEST_TRANSACTION

@@ -17,6 +17,7 @@ from pydantic import AwareDatetime, Field
 from app.db.tables import DeletionRequest
 from app.protocols.parsing import Message
 from lethe.contract.problems import FieldError, InputInvalid, MessageEarly, MessageExpired, MessageRefused
+from lethe.contract.sets import RequestStatus
 
 SOURCE = "drp"
 """The source of deletion requests that came this way."""
@@ -80,13 +81,13 @@ class Reason(StrEnum):
 
 
 _STATUS = {
-    "received": Status.OPEN,
-    "in_review": Status.IN_PROGRESS,
-    "accepted": Status.IN_PROGRESS,
-    "running": Status.IN_PROGRESS,
-    "completed": Status.FULFILLED,
-    "rejected": Status.DENIED,
-    "cancelled": Status.REVOKED,
+    RequestStatus.RECEIVED: Status.OPEN,
+    RequestStatus.IN_REVIEW: Status.IN_PROGRESS,
+    RequestStatus.ACCEPTED: Status.IN_PROGRESS,
+    RequestStatus.RUNNING: Status.IN_PROGRESS,
+    RequestStatus.COMPLETED: Status.FULFILLED,
+    RequestStatus.REJECTED: Status.DENIED,
+    RequestStatus.CANCELLED: Status.REVOKED,
 }
 
 
@@ -178,7 +179,7 @@ _REASON = {
 
 def status_of(request: DeletionRequest, *, status: str, verification_url: str | None) -> dict[str, Any]:
     """The protocol's status object. `status`: the request's, as this agent may see it."""
-    told = _STATUS[status]
+    told = _STATUS[RequestStatus(status)]
     body: dict[str, Any] = {
         "request_id": request.id,
         "received_at": _iso8601(request.created_at),
@@ -191,7 +192,7 @@ def status_of(request: DeletionRequest, *, status: str, verification_url: str | 
     if told is Status.DENIED:
         body["reason"] = _REASON.get(request.rejection_ground or "", Reason.OTHER)
         body["processing_details"] = request.particulars.rejection_explanation
-    elif status == "in_review" and metadata["identity"] != _VERIFIED:
+    elif status == RequestStatus.IN_REVIEW and metadata["identity"] != _VERIFIED:
         body |= _needs_verification(request, verification_url)
     elif told is Status.IN_PROGRESS and request.particulars.extension_reason is not None:
         body["processing_details"] = request.particulars.extension_reason

@@ -18,6 +18,7 @@ from app.access import subjects
 from app.db.tables import DeletionRequest
 from app.keys import Keys
 from app.protocols.parsing import Message, parsed
+from lethe.contract import sets
 from lethe.contract.policy import SubjectRule
 from lethe.contract.problems import FieldError, InputInvalid
 
@@ -84,13 +85,13 @@ class RequestStatus(StrEnum):
 
 
 _STATUS = {
-    "received": RequestStatus.PENDING,
-    "in_review": RequestStatus.PENDING,
-    "accepted": RequestStatus.PENDING,
-    "running": RequestStatus.IN_PROGRESS,
-    "completed": RequestStatus.COMPLETED,
-    "rejected": RequestStatus.CANCELLED,
-    "cancelled": RequestStatus.CANCELLED,
+    sets.RequestStatus.RECEIVED: RequestStatus.PENDING,
+    sets.RequestStatus.IN_REVIEW: RequestStatus.PENDING,
+    sets.RequestStatus.ACCEPTED: RequestStatus.PENDING,
+    sets.RequestStatus.RUNNING: RequestStatus.IN_PROGRESS,
+    sets.RequestStatus.COMPLETED: RequestStatus.COMPLETED,
+    sets.RequestStatus.REJECTED: RequestStatus.CANCELLED,
+    sets.RequestStatus.CANCELLED: RequestStatus.CANCELLED,
 }
 
 
@@ -139,7 +140,7 @@ def subject_refs(request: SubjectRequest, *, keys: Keys, tenant_id: str, rule: S
 
 def together(statuses: Collection[str]) -> RequestStatus:
     """The status of a subject request whose deletion requests have these; complete only if all of them are."""
-    each = {_STATUS[status] for status in statuses}
+    each = {_STATUS[sets.RequestStatus(status)] for status in statuses}
     if len(each) == 1:
         return each.pop()
     if each <= {RequestStatus.COMPLETED, RequestStatus.CANCELLED}:

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from app.db import bulk, rows
 from app.db.raw import raw
 from app.db.tables import Addition, Dataset, Record, Run
-from lethe.contract.sets import DamageKind
+from lethe.contract.sets import AdditionStatus, DamageKind, RunStatus
 
 _AT_ONCE = 10_000
 
@@ -87,7 +87,7 @@ def records_of_addition(session: Session, *, addition_id: str) -> list[StoredRec
 def row_roots(session: Session) -> dict[str, str]:
     """The ids under which rows are needed, and the roots that are on record: of batches that are to be added to a
     dataset, which are the first to go, then of datasets; of none that was retired."""
-    waiting = sa.select(Addition.id, Addition.digest).where(Addition.staged, Addition.status == "pending")
+    waiting = sa.select(Addition.id, Addition.digest).where(Addition.staged, Addition.status == AdditionStatus.PENDING)
     kept = sa.select(Dataset.id, Dataset.digest).where(Dataset.retired_at.is_(None))
     found = (session.execute(waiting.order_by(Addition.id)), session.execute(kept.order_by(Dataset.id)))
     return {rows_id: root for rows in found for rows_id, root in rows}
@@ -103,7 +103,7 @@ def root(session: Session, rows_id: str) -> str | None:
     if dataset := session.get(Dataset, rows_id, populate_existing=True):
         return None if dataset.retired_at else dataset.digest
     addition = session.get(Addition, rows_id, populate_existing=True)
-    return addition.digest if addition and addition.status == "pending" else None
+    return addition.digest if addition and addition.status == AdditionStatus.PENDING else None
 
 
 def sound_datasets(session: Session) -> dict[str, int]:
@@ -184,7 +184,7 @@ def count_records(session: Session, *, dataset_id: str) -> int:
 
 def count_rows(session: Session, *, dataset_id: str) -> int:
     """The rows that are not null, while nobody writes any; those that were added count once they are in their slots."""
-    came = sa.or_(Record.addition_id.is_(None), Addition.status == "applied")
+    came = sa.or_(Record.addition_id.is_(None), Addition.status == AdditionStatus.APPLIED)
     query = sa.select(sa.func.count()).select_from(Record).outerjoin(Addition, Addition.id == Record.addition_id)
     return session.scalars(query.where(Record.dataset_id == dataset_id, came)).one()
 
@@ -198,5 +198,5 @@ def count_records_of(session: Session, *, dataset_id: str, subject_ref: str) -> 
 
 def is_any_run_on(session: Session, *, dataset_id: str) -> bool:
     """Return True if a run may be writing rows of the dataset."""
-    running = sa.exists().where(Run.dataset_id == dataset_id, Run.status == "running")
+    running = sa.exists().where(Run.dataset_id == dataset_id, Run.status == RunStatus.RUNNING)
     return bool(session.scalar(sa.select(running)))

@@ -3,6 +3,7 @@
 from app.catalogue import service as catalogue
 from app.db.tables import Model, Run
 from app.errors import RunDiffersFromPlan
+from lethe.contract.sets import RunKind
 from lethe.proof.audit import AuditPlan, Observed
 
 
@@ -11,7 +12,7 @@ def planned(run: Run, model: Model) -> AuditPlan | None:
     at the origin."""
     if not model.audit_lanes:
         return None
-    if run.kind == "audit":
+    if run.kind == RunKind.AUDIT:
         learned = catalogue.mechanism_of(model).learn_steps
         before = learned if run.steps_total > learned else 0
         lanes = model.audit_lanes * model.audit_chains

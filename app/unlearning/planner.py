@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from lethe.contract.sets import RunKind
 from lethe.proof import accountant
 from lethe.proof.accountant import Chain, Run
 from lethe.proof.errors import InfeasibleError
 from lethe.proof.mechanism import Mechanism
 from lethe.theorems import calibration
 
-Kind = Literal["learn", "unlearn", "relearn", "erase", "add", "audit"]
 EXPECTED_REQUESTS = 9
 """Requests assumed to come next, when nobody says: a batch of ten."""
 
@@ -18,12 +18,12 @@ EXPECTED_REQUESTS = 9
 class Plan:
     """`steps` of the mechanism: continued on the live version (`unlearn`), or from the initial law."""
 
-    kind: Kind
+    kind: RunKind
     steps: int
     reason: str
 
 
-def learn(mechanism: Mechanism, *, kind: Kind = "learn", reason: str = "asked for") -> Plan:
+def learn(mechanism: Mechanism, *, kind: RunKind = RunKind.LEARN, reason: str = "asked for") -> Plan:
     return Plan(kind=kind, steps=mechanism.learn_steps, reason=reason)
 
 
@@ -39,16 +39,18 @@ def forget(chain: Chain, *, records: int, epsilon: float, delta: float) -> Plan:
     except InfeasibleError:
         steps = from_scratch
     if steps < from_scratch:
-        return Plan(kind="unlearn", steps=steps, reason=f"least steps to the target; relearning takes {from_scratch}")
-    return Plan(kind="relearn", steps=from_scratch, reason="unlearning would take as many steps as relearning")
+        return Plan(
+            kind=RunKind.UNLEARN, steps=steps, reason=f"least steps to the target; relearning takes {from_scratch}"
+        )
+    return Plan(kind=RunKind.RELEARN, steps=from_scratch, reason="unlearning would take as many steps as relearning")
 
 
 def audit(mechanism: Mechanism, *, epsilon: float, delta: float) -> Plan:
     """Let canaries be learned, and forgotten as the first record would be."""
     learned = after(accountant.started(mechanism), learn(mechanism), records=0)
     forgetting = forget(learned, records=1, epsilon=epsilon, delta=delta)
-    steps = mechanism.learn_steps + (forgetting.steps if forgetting.kind == "unlearn" else 0)
-    return Plan(kind="audit", steps=steps, reason="asked for: canaries alone are learned and forgotten")
+    steps = mechanism.learn_steps + (forgetting.steps if forgetting.kind == RunKind.UNLEARN else 0)
+    return Plan(kind=RunKind.AUDIT, steps=steps, reason="asked for: canaries alone are learned and forgotten")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,13 +72,13 @@ def in_batches(chain: Chain, *, records: int, batch: int, epsilon: float, delta:
         plan = forget(chain, records=forgotten, epsilon=epsilon, delta=delta)
         chain = after(chain, plan, records=forgotten)
         runs, steps, longest = runs + 1, steps + plan.steps, max(longest, plan.steps)
-        relearned += plan.kind == "relearn"
+        relearned += plan.kind == RunKind.RELEARN
     return Schedule(runs=runs, relearned=relearned, steps=steps, longest=longest, chain=chain)
 
 
 def after(chain: Chain, plan: Plan, *, records: int) -> Chain:
     """The model's chain once `plan` has run, before which `records` more became null."""
-    start = chain if plan.kind == "unlearn" else accountant.started(chain.mechanism)
+    start = chain if plan.kind == RunKind.UNLEARN else accountant.started(chain.mechanism)
     return accountant.advance(start, Run(steps=plan.steps, records=records))
 
 
@@ -116,14 +118,14 @@ def options(
 
     now = forget(chain, records=records, epsilon=epsilon, delta=delta)
     together = forget(chain, records=requests * records, epsilon=epsilon, delta=delta)
-    again = learn(chain.mechanism, kind="relearn")
+    again = learn(chain.mechanism, kind=RunKind.RELEARN)
     found = [
         option(
             "batch", together, requests * records, together.steps, f"one run for {requests} requests, once all are in"
         ),
         option("relearn", again, records, requests * again.steps, "nothing deleted has any influence on it"),
     ]
-    if now.kind == "unlearn":
+    if now.kind == RunKind.UNLEARN:
         one_by_one = in_batches(chain, records=requests * records, batch=records, epsilon=epsilon, delta=delta)
         total = one_by_one.steps
         found.insert(0, option("unlearn", now, records, total, f"{total} steps for {requests} requests one by one"))

@@ -20,6 +20,7 @@ from app.rows import damage, records
 from app.unlearning import audits, planner, repository, service
 from app.unlearning.planner import Plan
 from lethe.contract.problems import AdaptiveBudgetSpent, DatasetDamaged, Problem
+from lethe.contract.sets import RunKind, RunStatus
 from lethe.proof.audit import AuditPlan
 from lethe.proof.errors import PrivacyError
 from lethe.proof.mechanism import Mechanism
@@ -121,7 +122,9 @@ def _claim(
         if not erases and not additions.taken(session, dataset_id=dataset.id):
             return None
         records = 0
-        plan = Plan(kind="erase" if erases else "add", steps=0, reason="no model of this dataset is to be run")
+        plan = Plan(
+            kind=RunKind.ERASE if erases else RunKind.ADD, steps=0, reason="no model of this dataset is to be run"
+        )
     run = _begin(session, dataset, model, plan, live=live, records=records, worker=worker, lease_seconds=lease_seconds)
     if model:
         claims.start_models(session, model_id=model.id, revision=run.revision, run_id=run.id)
@@ -166,14 +169,14 @@ def _begin(
         id=new_id("run"),
         tenant_id=dataset.tenant_id,
         kind=plan.kind,
-        status="running",
+        status=RunStatus.RUNNING,
         dataset_id=dataset.id,
         model_id=model.id if model else None,
         revision=dataset.revision,
-        parent_version_id=live.id if live and plan.kind == "unlearn" else None,
+        parent_version_id=live.id if live and plan.kind == RunKind.UNLEARN else None,
         version_id=new_id("ver"),
         first_step=accounting_repository.chain_steps(session, model_id=model.id)
-        if model and plan.kind == "unlearn"
+        if model and plan.kind == RunKind.UNLEARN
         else 0,
         steps_total=plan.steps,
         steps_done=0,
@@ -189,7 +192,7 @@ def _begin(
 
 
 def _claimed(session: Session, run: Run, dataset: Dataset, model: Model | None) -> Claimed:
-    learns = run.kind in ("learn", "relearn", "audit")
+    learns = run.kind in (RunKind.LEARN, RunKind.RELEARN, RunKind.AUDIT)
     return Claimed(
         run_id=run.id,
         kind=run.kind,
@@ -231,17 +234,17 @@ def next_run(session: Session, model: Model, *, max_requests: int) -> tuple[Plan
 def _plan(session: Session, model: Model, *, records: int) -> Plan:
     mechanism = catalogue.mechanism_of(model)
     match model.wanted:
-        case "learn":
-            return planner.learn(mechanism, kind="learn")
-        case "relearn":
-            return planner.learn(mechanism, kind="relearn")
+        case RunKind.LEARN:
+            return planner.learn(mechanism, kind=RunKind.LEARN)
+        case RunKind.RELEARN:
+            return planner.learn(mechanism, kind=RunKind.RELEARN)
         case _:
             began = accounting_repository.chain_began_at(session, model_id=model.id)
             if began is not None and accounting_repository.is_anything_added_since(
                 session, dataset_id=model.dataset_id, revision=began
             ):
-                return planner.learn(mechanism, kind="relearn", reason="rows were added since it learned")
+                return planner.learn(mechanism, kind=RunKind.RELEARN, reason="rows were added since it learned")
             if not ledger.goes_on(session, model_id=model.id):
-                return planner.learn(mechanism, kind="relearn", reason="its ledger is of an earlier format")
+                return planner.learn(mechanism, kind=RunKind.RELEARN, reason="its ledger is of an earlier format")
             chain = ledger.history_of(session, model_id=model.id, mechanism=mechanism).chain
             return planner.forget(chain, records=records, epsilon=model.epsilon, delta=model.delta)

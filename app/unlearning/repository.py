@@ -9,10 +9,11 @@ from sqlalchemy.orm import Session
 
 from app.db.likely import usually
 from app.db.paging import Page, page
-from app.db.tables import CUT_OFF, Addition, Dataset, Erasure, Model, RequestModel, Run, Tenant, Version
+from app.db.tables import CUT_OFF, OWED, Addition, Dataset, Erasure, Model, RequestModel, Run, Tenant, Version
 from app.deletion.deadlines import BEFORE_THE_DEADLINE
 from app.unlearning import turns
 from app.unlearning.turns import Due, Standing
+from lethe.contract.sets import RunKind, RunStatus, VersionStatus
 
 _LEARNING_MAY_WAIT = datetime.timedelta(days=30)
 
@@ -31,13 +32,13 @@ def runs(session: Session, *, model_id: str | None, status: str | None, limit: i
 
 
 def expired_runs(session: Session, *, at: datetime.datetime) -> list[Run]:
-    return list(session.scalars(sa.select(Run).where(Run.status == "running", Run.lease_expires_at < at)))
+    return list(session.scalars(sa.select(Run).where(Run.status == RunStatus.RUNNING, Run.lease_expires_at < at)))
 
 
 def runs_to_stop(session: Session, *, model_id: str | None, dataset_id: str | None) -> list[Run]:
     """Under way, of a model or on a dataset."""
     what = Run.model_id == model_id if model_id is not None else Run.dataset_id == dataset_id
-    return list(session.scalars(sa.select(Run).where(Run.status == "running", what)))
+    return list(session.scalars(sa.select(Run).where(Run.status == RunStatus.RUNNING, what)))
 
 
 def is_any_cut_off(session: Session, *, dataset_id: str, since: datetime.datetime) -> bool:
@@ -49,7 +50,7 @@ def is_any_cut_off(session: Session, *, dataset_id: str, since: datetime.datetim
 def ended_before(session: Session, run: Run, *, limit: int) -> list[Run]:
     """The runs of the same model, or of a dataset without one, before this one, the last first."""
     same = sa.and_(Run.dataset_id == run.dataset_id, Run.model_id.is_not_distinct_from(run.model_id), Run.id != run.id)
-    query = sa.select(Run).where(same, Run.status != "running", Run.started_at <= run.started_at)
+    query = sa.select(Run).where(same, Run.status != RunStatus.RUNNING, Run.started_at <= run.started_at)
     return list(session.scalars(query.order_by(Run.started_at.desc(), Run.id.desc()).limit(limit)))
 
 
@@ -76,7 +77,7 @@ def retired(session: Session) -> list[Retired]:
     found: list[Retired] = []
     pending = sa.and_(Model.retired_at.is_not(None), Model.destroyed_at.is_(None))
     for model_id, at in session.execute(sa.select(Model.id, Model.retired_at).where(pending)):
-        versions = sa.select(Version.id).where(Version.model_id == model_id, Version.status != "destroyed")
+        versions = sa.select(Version.id).where(Version.model_id == model_id, Version.status != VersionStatus.DESTROYED)
         found.append(Retired(id=model_id, at=at, version_ids=tuple(session.scalars(versions))))
     pending = sa.and_(Dataset.retired_at.is_not(None), Dataset.destroyed_at.is_(None))
     for dataset_id, at in session.execute(sa.select(Dataset.id, Dataset.retired_at).where(pending)):
@@ -92,11 +93,11 @@ def mark_gone(session: Session, retired_id: str, *, at: datetime.datetime) -> No
 
 
 def running_runs(session: Session) -> list[Run]:
-    return list(session.scalars(sa.select(Run).where(Run.status == "running")))
+    return list(session.scalars(sa.select(Run).where(Run.status == RunStatus.RUNNING)))
 
 
 def running_runs_of(session: Session, *, worker: str) -> list[Run]:
-    return list(session.scalars(sa.select(Run).where(Run.status == "running", Run.worker == worker)))
+    return list(session.scalars(sa.select(Run).where(Run.status == RunStatus.RUNNING, Run.worker == worker)))
 
 
 def datasets_due(session: Session, *, at: datetime.datetime, deletions_only: bool = False) -> list[Due]:
@@ -153,7 +154,7 @@ _READY = Erasure.ready_at <= _AT
 _FREE = sa.and_(
     Dataset.damaged_at.is_(None),
     sa.or_(Dataset.not_before.is_(None), Dataset.not_before <= _AT),
-    ~sa.exists().where(Run.dataset_id == Dataset.id, Run.status == "running"),
+    ~sa.exists().where(Run.dataset_id == Dataset.id, Run.status == RunStatus.RUNNING),
 )
 _MAY_RUN = sa.or_(Model.not_before.is_(None), Model.not_before <= _AT)
 
@@ -283,7 +284,7 @@ def _patient_datasets(session: Session, waiting: dict[str, str]) -> set[str]:
 
 
 def _standings(session: Session, *, tenant_ids: Iterable[str]) -> dict[str, Standing]:
-    counted = sa.select(Run.tenant_id, sa.func.count()).where(Run.status == "running").group_by(Run.tenant_id)
+    counted = sa.select(Run.tenant_id, sa.func.count()).where(Run.status == RunStatus.RUNNING).group_by(Run.tenant_id)
     running = dict(iter(session.execute(counted)))
     last = sa.select(sa.func.max(Run.started_at)).where(Run.tenant_id == Tenant.id).scalar_subquery()
     began = session.execute(sa.select(Tenant.id, last).where(Tenant.id.in_(list(tenant_ids)), last.is_not(None)))
@@ -306,7 +307,7 @@ def first_deadline_owed(session: Session, model: Model) -> datetime.datetime | N
 
 
 _FORGETS = sa.or_(
-    sa.exists().where(RequestModel.model_id == Model.id, RequestModel.status.in_(("pending", "running"))),
+    sa.exists().where(RequestModel.model_id == Model.id, RequestModel.status.in_(OWED)),
     sa.exists().where(Erasure.dataset_id == Model.dataset_id, Erasure.revision > Version.revision),
 )
 """A condition on models and their live versions: somebody waits for it who asked to be forgotten."""
@@ -342,6 +343,8 @@ def model_to_audit(session: Session, *, dataset_id: str) -> Model | None:
 
 def count_audits_lost(session: Session, model: Model) -> int:
     """Number of times that the audit of a model has failed, or died with its worker, since it was asked for."""
-    lost = sa.and_(Run.model_id == model.id, Run.kind == "audit", Run.status.in_(("failed", "abandoned")))
+    lost = sa.and_(
+        Run.model_id == model.id, Run.kind == RunKind.AUDIT, Run.status.in_((RunStatus.FAILED, RunStatus.ABANDONED))
+    )
     query = sa.select(sa.func.count()).select_from(Run).where(lost, Run.started_at >= model.audit_asked_at)
     return session.scalars(query).one()

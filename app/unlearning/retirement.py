@@ -22,6 +22,7 @@ from app.keys import Keys
 from app.rows import repository as rows_repository
 from app.unlearning import repository, service
 from lethe.contract.problems import AdaptiveBudgetSpent, DatasetInUse, ModelInUse, ModelUnknown
+from lethe.contract.sets import ModelStatus, RequestModelStatus, VersionStatus
 
 
 def retire_model(session: Session, keys: Keys, model: Model) -> None:
@@ -97,9 +98,9 @@ def _retire_dataset_again(session: Session, dataset: Dataset) -> None:
 
 def _retire(session: Session, model: Model) -> None:
     live = catalogue_repository.live_version(session, model)
-    if live is not None and live.status == "live":
-        live.status = "retired"
-    model.status, model.live_version, model.wanted, model.audit_asked_at = "retired", None, None, None
+    if live is not None and live.status == VersionStatus.LIVE:
+        live.status = VersionStatus.RETIRED
+    model.status, model.live_version, model.wanted, model.audit_asked_at = ModelStatus.RETIRED, None, None, None
     model.error_code, model.not_before = None, None
     model.retired_at = now(session)
 
@@ -128,4 +129,4 @@ def confirm(session: Session, retired: repository.Retired) -> None:
     model = session.get(Model, retired.id)
     if model is not None:
         revision = session.get_one(Dataset, model.dataset_id).revision
-        claims.give_up_model(session, model_id=model.id, revision=revision, because="destroyed")
+        claims.give_up_model(session, model_id=model.id, revision=revision, because=RequestModelStatus.DESTROYED)

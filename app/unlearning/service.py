@@ -26,6 +26,7 @@ from app.keys import Keys
 from app.rows import damage
 from app.unlearning import audits, repository
 from lethe.contract.problems import DatasetDamaged, RunNotCancellable, RunUnknown, WeightsDestroyed
+from lethe.contract.sets import ModelStatus, RunKind, RunStatus, VersionStatus
 from lethe.proof.audit import Observed
 from lethe.proof.mechanism import Mechanism
 
@@ -84,13 +85,13 @@ def note_damage(session: Session, *, run_id: str, error: DatasetDamaged) -> None
     """Stop the dataset whose rows the run found damaged; not if the run was taken away: what is missing then may be
     what the one who took it has destroyed."""
     run = repository.run(session, run_id)
-    if run is not None and run.status == "running":
+    if run is not None and run.status == RunStatus.RUNNING:
         damage.record(session, error)
 
 
 def finish(session: Session, *, run_id: str) -> None:
     """End a run that had rows to erase and no model to bring up to date. Raises `LeaseLost`."""
-    _end(session, _held(session, run_id), status="published")
+    _end(session, _held(session, run_id), status=RunStatus.PUBLISHED)
 
 
 def examine(session: Session, *, run_id: str, records: int, observed: Observed | None) -> tuple[str, ...]:
@@ -101,7 +102,7 @@ def examine(session: Session, *, run_id: str, records: int, observed: Observed |
     not audited as its model is to be.
     """
     run = _held(session, run_id, lock=False)
-    if run.kind != "audit" and records != session.get_one(Dataset, run.dataset_id).num_rows:
+    if run.kind != RunKind.AUDIT and records != session.get_one(Dataset, run.dataset_id).num_rows:
         raise RunDiffersFromPlan(f"Run {run_id} read another number of records than are on record.")
     return audits.findings(run, session.get_one(Model, run.model_id), observed)
 
@@ -112,7 +113,7 @@ def end_audit(session: Session, *, run_id: str, observed: Observed | None, error
     _note(session, run, observed)
     session.get_one(Model, run.model_id).audit_asked_at = None
     run.steps_done = run.steps_total
-    _end(session, run, status="failed" if error_code else "published", error_code=error_code)
+    _end(session, run, status=RunStatus.FAILED if error_code else RunStatus.PUBLISHED, error_code=error_code)
 
 
 def _note(session: Session, run: Run, observed: Observed | None) -> None:
@@ -147,10 +148,10 @@ def publish(
     live = catalogue_repository.live_version(session, model)
     if (mechanism_ran, first_step_ran, steps_ran) != (mechanism, run.first_step, run.steps_total):
         raise RunDiffersFromPlan(f"Run {run.id} did not take the steps of the model's mechanism that it was to take.")
-    goes_on_after = accounting_repository.chain_steps(session, model_id=model.id) if run.kind == "unlearn" else 0
+    goes_on_after = accounting_repository.chain_steps(session, model_id=model.id) if run.kind == RunKind.UNLEARN else 0
     if run.first_step != goes_on_after:
         raise RunDiffersFromPlan(f"Run {run.id} did not go on where the chain of its model stands.")
-    if run.kind == "unlearn" and (live is None or live.id != run.parent_version_id):
+    if run.kind == RunKind.UNLEARN and (live is None or live.id != run.parent_version_id):
         raise RunDiffersFromPlan(f"Run {run.id} continued a version that is not the live one.")
     if audits.findings(run, model, observed):
         raise AuditFailed(f"The audit of run {run.id} refuted what it was to certify.")
@@ -193,7 +194,7 @@ def publish(
         claims.complete_model(session, owed_model, version=version.number, certificate_id=certificate.id)
     run.steps_done = steps_ran
     _note(session, run, observed)
-    _end(session, run, status="published")
+    _end(session, run, status=RunStatus.PUBLISHED)
     return version
 
 
@@ -203,10 +204,10 @@ def fail(session: Session, *, run_id: str, error_code: str, observed: Observed |
     A model that never learns ends in `failed`. False if the run was taken away: the one who took it goes on.
     """
     run = repository.run(session, run_id)
-    if run is None or run.status != "running":
+    if run is None or run.status != RunStatus.RUNNING:
         return False
-    _end(session, run, status="failed", error_code=error_code)
-    if run.kind == "audit":
+    _end(session, run, status=RunStatus.FAILED, error_code=error_code)
+    if run.kind == RunKind.AUDIT:
         _audit_lost(session, run)
         return True
     _note(session, run, observed)
@@ -219,7 +220,7 @@ def fail(session: Session, *, run_id: str, error_code: str, observed: Observed |
     model.attempts, model.not_before = back_off(session, model.attempts)
     model.error_code = error_code
     if error_code in (WeightsDestroyed.code, WeightsUnreadable.code):
-        model.wanted = "relearn"
+        model.wanted = RunKind.RELEARN
     if model.attempts >= _PATIENCE:
         _give_up(session, model, dataset)
     return True
@@ -250,23 +251,23 @@ def cancel(session: Session, run: Run) -> None:
 
     Raises `RunNotCancellable` for a run that has ended, that honours a deletion, or that its model cannot do without.
     """
-    if run.status != "running":
+    if run.status != RunStatus.RUNNING:
         raise RunNotCancellable(f"Run {run.id} has ended: it is {run.status}.")
-    if run.kind not in ("learn", "relearn", "audit") or deletion_repository.request_models_of_run(
+    if run.kind not in (RunKind.LEARN, RunKind.RELEARN, RunKind.AUDIT) or deletion_repository.request_models_of_run(
         session, run_id=run.id
     ):
         raise RunNotCancellable(f"Run {run.id} honours deletion requests; nothing cancels it now.")
     model = session.get_one(Model, run.model_id)
-    if run.kind != "audit" and not _can_do_without(session, model):
+    if run.kind != RunKind.AUDIT and not _can_do_without(session, model):
         raise RunNotCancellable(
             f"Model {model.id} must learn again: rows were added, its weights are lost, or it was last accounted for "
             "in an earlier format. Retire it to end that "
             f"(DELETE /v1/models/{model.id})."
         )
     _stop(session, run)
-    if run.kind != "audit":
+    if run.kind != RunKind.AUDIT:
         model.wanted, model.attempts, model.deaths, model.not_before, model.error_code = None, 0, 0, None, None
-        _give_up(session, model, session.get_one(Dataset, run.dataset_id), status="cancelled")
+        _give_up(session, model, session.get_one(Dataset, run.dataset_id), status=ModelStatus.CANCELLED)
     audit.record(session, "run.cancelled", run.id, model_id=model.id)
 
 
@@ -278,8 +279,8 @@ def stop_runs(session: Session, *, model_id: str | None = None, dataset_id: str 
 
 def _stop(session: Session, run: Run) -> None:
     """Its worker finds at the next heartbeat that the run is not its own any more, and throws away what it has."""
-    _end(session, run, status="cancelled")
-    if run.kind == "audit":
+    _end(session, run, status=RunStatus.CANCELLED)
+    if run.kind == RunKind.AUDIT:
         session.get_one(Model, run.model_id).audit_asked_at = None
     else:
         claims.hand_back(session, run)
@@ -290,7 +291,7 @@ def _can_do_without(session: Session, model: Model) -> bool:
     live = catalogue_repository.live_version(session, model)
     if live is None:
         return True
-    lost = live.status != "live" or model.error_code in (WeightsDestroyed.code, WeightsUnreadable.code)
+    lost = live.status != VersionStatus.LIVE or model.error_code in (WeightsDestroyed.code, WeightsUnreadable.code)
     return model.wanted is not None and not lost and ledger.goes_on(session, model_id=model.id)
 
 
@@ -305,15 +306,15 @@ def get(session: Session, run_id: str) -> Run:
 def _held(session: Session, run_id: str, *, lock: bool = True) -> Run:
     """Without `lock` for who only reads: on a snapshot PostgreSQL refuses to lock what a heartbeat changed since."""
     run = session.get(Run, run_id, with_for_update=True if lock else None)
-    if run is None or run.status != "running":
+    if run is None or run.status != RunStatus.RUNNING:
         raise LeaseLost(f"Run {run_id} is {run.status if run else 'over'}: it was taken from this worker.")
     return run
 
 
 def abandon(session: Session, run: Run, *, error_code: str) -> None:
     """Take a run away from a worker that is silent or dead; what it was doing is thrown away."""
-    _end(session, run, status="abandoned", error_code=error_code)
-    if run.kind == "audit":
+    _end(session, run, status=RunStatus.ABANDONED, error_code=error_code)
+    if run.kind == RunKind.AUDIT:
         _audit_lost(session, run)
         return
     claims.hand_back(session, run)
@@ -334,23 +335,23 @@ def _audit_lost(session: Session, run: Run) -> None:
         model.audit_asked_at = None
 
 
-def _give_up(session: Session, model: Model, dataset: Dataset, *, status: str = "failed") -> None:
+def _give_up(session: Session, model: Model, dataset: Dataset, *, status: ModelStatus = ModelStatus.FAILED) -> None:
     """A model that has never had a version ends so; one that has stays what it is."""
     if model.live_version is None:
         model.status, model.wanted = status, None
         claims.give_up_model(session, model_id=model.id, revision=dataset.revision)
 
 
-def _end(session: Session, run: Run, *, status: str, error_code: str | None = None) -> None:
+def _end(session: Session, run: Run, *, status: RunStatus, error_code: str | None = None) -> None:
     run.status, run.error_code, run.finished_at = status, error_code, now(session)
-    if status in ("failed", "abandoned"):
+    if status in (RunStatus.FAILED, RunStatus.ABANDONED):
         _count_repeats(session, run)
 
 
 def _count_repeats(session: Session, run: Run) -> None:
     """Keep the first and the last of successive runs that come to nothing for the same reason, and how many there were
     between: what fails for ever would leave a row a minute."""
-    if run.kind == "audit" or run.error_code == AuditFailed.code:  # these say what was observed
+    if run.kind == RunKind.AUDIT or run.error_code == AuditFailed.code:  # these say what was observed
         return
     before = repository.ended_before(session, run, limit=2)
     reason = (run.kind, run.status, run.error_code)

@@ -10,7 +10,7 @@ from app.db import now
 from app.db.tables import Model, Version
 from app.unlearning import repository
 from lethe.contract.problems import VersionUnknown
-from lethe.contract.sets import ServingRefusal
+from lethe.contract.sets import ServingRefusal, VersionStatus
 
 _LONGEST = datetime.timedelta(hours=1)
 _ASK_AGAIN_SECONDS = 10
@@ -47,7 +47,7 @@ def of_model(
         version=version.number if version else None,
         weights_sha256=version.weights_sha256 if version else None,
         refusal=refusal,
-        certified=version is not None and version.status == "live" and deadline is None,
+        certified=version is not None and version.status == VersionStatus.LIVE and deadline is None,
         valid_until=None if refusal else until,
         retry_after_seconds=_ASK_AGAIN_SECONDS if waits else None,
         fresh_seconds=0 if refusal else int((until - at).total_seconds()),
@@ -67,9 +67,9 @@ def _refusal(version: Version | None, *, is_overdue: bool) -> ServingRefusal | N
     if version is None:
         return ServingRefusal.NOT_LIVE
     match version.status:
-        case "live":
+        case VersionStatus.LIVE:
             return ServingRefusal.FORGETTING_OVERDUE if is_overdue else None
-        case "destroyed":
+        case VersionStatus.DESTROYED:
             return ServingRefusal.WEIGHTS_DESTROYED
         case _:
             return ServingRefusal.SUPERSEDED

@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 from app.db import now
 from app.webhooks import repository, schedule
 from app.webhooks.sender import Outcome, Verdict
+from lethe.contract.sets import DeliveryStatus
 
 _HOPELESS = frozenset({"url_invalid"})
 
@@ -81,7 +82,7 @@ def record(session: Session, claimed: Claimed, outcome: Outcome, random: Random)
     """Note what came of an attempt, and say what that makes of the delivery: delivered, gone, failed (it is tried
     again) or dead; None if it was taken away meanwhile, and this attempt does not count."""
     delivery = repository.delivery(session, claimed.id)
-    if delivery is None or delivery.status != "pending":
+    if delivery is None or delivery.status != DeliveryStatus.PENDING:
         return None
     if outcome.verdict is not Verdict.DELIVERED and delivery.next_attempt_at != claimed.lease:
         return None
@@ -89,15 +90,15 @@ def record(session: Session, claimed: Claimed, outcome: Outcome, random: Random)
     delivery.attempts += 1
     delivery.error = outcome.error_code
     became, again = _became(outcome), at
-    if became == "failed":
+    if became is Verdict.FAILED:
         pause = schedule.next_attempt(delivery.attempts, random, retry_after=outcome.retry_after)
-        became, again = ("failed", at + pause) if pause is not None else ("dead", at)
-    if became == "failed":
+        became, again = (became, at + pause) if pause is not None else (DeliveryStatus.DEAD, at)
+    if became is Verdict.FAILED:
         delivery.next_attempt_at = again
     else:
         delivery.status, delivery.ended_at = became, at
     session.flush()
-    if became == "gone":
+    if became is Verdict.GONE:
         error = outcome.error_code or became
         repository.end_all(session, tenant_id=claimed.tenant_id, url=claimed.url, status=became, error=error, at=at)
     else:
@@ -105,11 +106,6 @@ def record(session: Session, claimed: Claimed, outcome: Outcome, random: Random)
     return became
 
 
-def _became(outcome: Outcome) -> str:
-    match outcome.verdict:
-        case Verdict.DELIVERED:
-            return "delivered"
-        case Verdict.GONE:
-            return "gone"
-        case Verdict.FAILED:
-            return "dead" if outcome.error_code in _HOPELESS else "failed"
+def _became(outcome: Outcome) -> Verdict | DeliveryStatus:
+    is_hopeless = outcome.verdict is Verdict.FAILED and outcome.error_code in _HOPELESS
+    return DeliveryStatus.DEAD if is_hopeless else outcome.verdict

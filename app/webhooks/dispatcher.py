@@ -23,6 +23,7 @@ from app.periodic import Periodic
 from app.webhooks import claims, repository, secret, sender, service
 from app.webhooks.claims import Claimed
 from app.webhooks.sender import Outcome, Verdict
+from lethe.contract.sets import DeliveryStatus
 from lethe.proof import webhooks as signature
 
 Dialect = Callable[[bytes], Mapping[str, str]]
@@ -151,9 +152,9 @@ def _tell(claimed: Claimed, outcome: Outcome, became: str | None) -> None:
     log = telemetry.logger()
     given = {"delivery": claimed.id, "event_type": claimed.event, "error": outcome.error_code}
     match became:
-        case "dead":
+        case DeliveryStatus.DEAD:
             log.warning("webhooks.delivery_given_up", **given)
-        case "delivered":
+        case DeliveryStatus.DELIVERED:
             log.debug("webhooks.delivered", **given)
         case _:
             log.info("webhooks.delivery_failed", **given)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from app.db.tables import DeletionRequest
-from lethe.contract.sets import WebhookEvent
+from lethe.contract.sets import RequestStatus, WebhookEvent
 
 API_VERSION = "1"
 
@@ -50,9 +50,10 @@ def messages(told: Announcement) -> list[Message]:
         return [_message(request, event, at=reported_at or at, status=status)]
     if reported_at is not None and at >= reported_at:
         return []
-    found = [_message(request, event, at=at, status="accepted" if status in ("running", "completed") else status)]
+    is_hidden = status in (RequestStatus.RUNNING, RequestStatus.COMPLETED)
+    found = [_message(request, event, at=at, status=RequestStatus.ACCEPTED if is_hidden else status)]
     if event is WebhookEvent.ACCEPTED and reported_at is not None:
-        found.append(_message(request, WebhookEvent.COMPLETED, at=reported_at, status="completed"))
+        found.append(_message(request, WebhookEvent.COMPLETED, at=reported_at, status=RequestStatus.COMPLETED))
     return found
 
 

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session, aliased
 from app.db import bulk, sealed
 from app.db.paging import Page, page
 from app.db.tables import DeletionRequest, Tenant, WebhookDelivery
-from lethe.contract.sets import WebhookEvent
+from lethe.contract.sets import DeliveryStatus, WebhookEvent
 
 _PENDING: sa.ColumnElement[str] = sa.literal_column("'pending'")
 """In the statement itself: SQLite uses an index of pending deliveries only if it can see that they are."""
@@ -72,7 +72,7 @@ def drop_planned(session: Session, *, request_ids: Collection[str], since: datet
     on. It counts as ended so long ago that it is purged next, its key before it (`ended`)."""
     what = WebhookDelivery.event == WebhookEvent.COMPLETED if since is None else WebhookDelivery.created_at >= since
     planned = sa.and_(WebhookDelivery.request_id.in_(request_ids), what, WebhookDelivery.attempts == 0)
-    withdrawn = sa.update(WebhookDelivery).where(planned, WebhookDelivery.status == "pending")
+    withdrawn = sa.update(WebhookDelivery).where(planned, WebhookDelivery.status == DeliveryStatus.PENDING)
     session.execute(withdrawn.values(status=_WITHDRAWN, ended_at=_LONG_AGO))
 
 

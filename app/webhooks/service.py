@@ -13,7 +13,7 @@ from app.db.tables import WebhookDelivery, new_id
 from app.webhooks import payload, receiver, repository
 from app.webhooks.payload import Announcement, Message
 from lethe.contract.problems import DeliveryUnknown
-from lethe.contract.sets import WebhookEvent
+from lethe.contract.sets import DeliveryStatus, WebhookEvent
 
 _TOLD = "webhooks.told"
 _MOMENT = datetime.timedelta(microseconds=1)
@@ -70,9 +70,9 @@ def get(session: Session, delivery_id: str) -> WebhookDelivery:
 
 def replay(session: Session, delivery: WebhookDelivery) -> None:
     """Send again, with the same id, what was delivered or given up; one that is still to be sent is left alone."""
-    if delivery.status == "pending":
+    if delivery.status == DeliveryStatus.PENDING:
         return
-    delivery.status, delivery.attempts, delivery.error, delivery.ended_at = "pending", 0, None, None
+    delivery.status, delivery.attempts, delivery.error, delivery.ended_at = DeliveryStatus.PENDING, 0, None, None
     delivery.next_attempt_at = now(session)
     audit.record(session, "webhook_delivery.replayed", delivery.id)
     _will_tell(session)
@@ -101,7 +101,7 @@ def _pending(one: Message, url: str, at: datetime.datetime) -> WebhookDelivery:
         receiver_ref=url,
         host=receiver.host_of(url),
         letter=Payload(url=url, body=one.body),
-        status="pending",
+        status=DeliveryStatus.PENDING,
         attempts=0,
         next_attempt_at=at,
         created_at=at,

@@ -103,6 +103,43 @@ class EventKind(ClosedSet):
     """Recorded in words alone, by a release that knew no kinds."""
 
 
+class RequestModelStatus(ClosedSet):
+    """How far a request has come with one model."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    COMPLETED = "completed"
+    CANCELLED = "cancelled"
+    DESTROYED = "destroyed"
+    """Nothing is left of the model."""
+    NOTHING_PUBLISHED = "nothing_published"
+    """The model never had a version."""
+
+
+class ModelStatus(ClosedSet):
+    LEARNING = "learning"
+    LIVE = "live"
+    UNLEARNING = "unlearning"
+    """Answered of a live one while a run of it is under way, and never stored."""
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    RETIRED = "retired"
+
+
+class VersionStatus(ClosedSet):
+    LIVE = "live"
+    RETIRED = "retired"
+    DESTROYED = "destroyed"
+
+
+class AdditionStatus(ClosedSet):
+    PENDING = "pending"
+    APPLIED = "applied"
+    """Its rows are in their slots."""
+    DROPPED = "dropped"
+    """Its dataset was retired before."""
+
+
 class Outcome(ClosedSet):
     """The outcome of a completed request. In all but the second the rows are erased and every model met its target."""
 
