@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import re
 from pathlib import Path
 
 from fastapi.testclient import TestClient
@@ -46,6 +47,37 @@ def test_nothing_is_signed_that_was_not_verified() -> None:
 def test_only_the_command_line_prints() -> None:
     """Everything else is logged."""
     assert all(path.startswith(("app/cli/", "lethe/cli/")) for path in callers("print"))
+
+
+@functools.cache
+def compared(path: Path) -> frozenset[tuple[str, str]]:
+    """What is compared with a text that stands in the code, and that text; also by SQL, or by how a text ends."""
+    found: set[tuple[str, str]] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        match node:
+            case ast.Compare(left=left, comparators=others):
+                sides = [left, *others]
+            case ast.Call(func=ast.Attribute(value=left, attr="in_" | "not_in" | "like" | "startswith" | "endswith")):
+                sides = [left, *node.args]
+            case _:
+                continue
+        texts = [one for side in sides for one in ast.walk(side) if isinstance(one, ast.Constant)]
+        found.update((ast.unparse(sides[0]), one.value) for one in texts if isinstance(one.value, str))
+    return frozenset(found)
+
+
+def test_no_sentence_decides_anything() -> None:
+    """Code goes by kinds and codes: no text of several words is compared with anything."""
+    sentences = {text for path in SOURCES for _, text in compared(path) if re.search("[a-z] [a-z]", text)}
+    assert sentences == set()
+
+
+def test_statuses_are_named_by_the_contract() -> None:
+    """In the server, below its edge, no status and no kind of a run is a bare text."""
+    edge = tuple(ROOT / name for name in ("app/api", "app/cli", "app/dashboard", "lethe"))
+    below = [path for path in SOURCES if not any(path.is_relative_to(one) for one in edge)]
+    bare = {one for path in below for one in compared(path) if one[0].endswith((".status", "run.kind", "plan.kind"))}
+    assert bare == set()
 
 
 def test_json_of_people_is_not_made_or_read_where_it_stays() -> None:
