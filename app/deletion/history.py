@@ -31,8 +31,8 @@ _WEBHOOK_EVENTS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A change of a request. `status`: afterwards; `facts`: whatever its sentence says beyond its kind; `verb`: its name in
-    the audit log, if it is there."""
+    """A change of a request. `status`: afterwards; `facts`: whatever its sentence says beyond its kind; `verb`: its
+    name in the audit log, if it is there."""
 
     request: DeletionRequest
     kind: EventKind

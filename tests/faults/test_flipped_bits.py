@@ -31,18 +31,19 @@ class World:
     def __init__(
         self, installation: Installation, dataset: str, model: str, addition: str | None, request: str
     ) -> None:
-        self.at, self.dataset, self.model, self.addition, self.request = installation, dataset, model, addition, request
+        self.installation, self.dataset, self.model = installation, dataset, model
+        self.addition, self.request = addition, request
 
     def files(self, pattern: str, rows_id: str | None = None) -> list[Path]:
-        return sorted((self.at.settings.data_dir / "blocks").glob(pattern.format(rows_id or self.dataset)))
+        return sorted((self.installation.settings.data_dir / "blocks").glob(pattern.format(rows_id or self.dataset)))
 
     def weights(self, pattern: str) -> Path:
-        with self.at.database.reading():
-            [version] = self.at.weights.version_ids()
-        return self.at.settings.data_dir / "weights" / pattern.format(version)
+        with self.installation.database.reading():
+            [version] = self.installation.weights.version_ids()
+        return self.installation.settings.data_dir / "weights" / pattern.format(version)
 
     def forget_pauses(self) -> None:
-        with self.at.database.writing() as session:
+        with self.installation.database.writing() as session:
             session.execute(sa.update(Model).values(not_before=None))
             session.execute(sa.update(Dataset).values(not_before=None))
 

@@ -60,8 +60,8 @@ def kept() -> list[Story]:
 def story(kept: list[Story], request: pytest.FixtureRequest) -> Story:
     """Two models learn, forget two people one after another, and one of them learns again; told once, then copied."""
     if not kept:
-        new_dataset, new_model, forget, work, at, gateway = map(
-            request.getfixturevalue, ("new_dataset", "new_model", "forget", "work", "at", "gateway")
+        new_dataset, new_model, forget, work, installation, gateway = map(
+            request.getfixturevalue, ("new_dataset", "new_model", "forget", "work", "installation", "gateway")
         )
         dataset = new_dataset(rows=40, rows_each=2)
         first, _ = (new_model(dataset["id"], noise_scale=0.03) for _ in range(2))
@@ -71,7 +71,7 @@ def story(kept: list[Story], request: pytest.FixtureRequest) -> Story:
             work()
         gateway.post(f"/v1/models/{first['id']}/relearn")
         work()
-        kept.append(read(at))
+        kept.append(read(installation))
     return Story([copied(entry) for entry in kept[0].entries], [copied(version) for version in kept[0].versions])
 
 

@@ -168,11 +168,11 @@ def test_a_forgotten_row_is_gone_from_every_file(
     forget: Callable[..., dict[str, Any]],
     work: Callable[[], int],
     settings: Settings,
-    at: Any,
+    installation: Any,
 ) -> None:
     """The encoded row, which identifies a person as well as a name does, is never in a file in the clear."""
-    [slot] = slots_of(at, model["dataset_id"], SUBJECT)
-    row = rows_of(at, model["dataset_id"]).features[slot].tobytes()
+    [slot] = slots_of(installation, model["dataset_id"], SUBJECT)
+    row = rows_of(installation, model["dataset_id"]).features[slot].tobytes()
 
     def holders() -> list[str]:
         return [path.name for path in settings.data_dir.rglob("*") if path.is_file() and row in path.read_bytes()]
