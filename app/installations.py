@@ -60,7 +60,7 @@ def opened(
 ) -> Iterator[Installation]:
     """Open the stores that `settings` name; the database, which may be `read_only`, must have been set up.
 
-    `patience_seconds`: how long whoever needs the database waits for a server that is away. `unfinished`: for whoever
+    `patience_seconds`: how long to wait for a database server that is away. `unfinished`: for the process that
     restores it. `again`: for a process that has opened it before, which may go on while a newer release migrates the
     database. Raises `DatabaseUnreadable` for a schema that this release does not know, `RestoreUnfinished` for anybody
     who does not restore, `InstallationMismatch` where keys, stores and database are not of one installation,
@@ -81,7 +81,7 @@ def opened(
     try:
         if not again:
             with suppress(sa.exc.OperationalError, sa.exc.TimeoutError), database.looking() as connection:
-                migrate.schema_there(connection)  # whoever goes on without a database learns later
+                migrate.schema_there(connection)  # without a database this is learned later
         if not unfinished:
             guard = _guard(settings, database, keys, partly=read_only)
             guard.start()

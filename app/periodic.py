@@ -41,7 +41,7 @@ class Periodic:
 
     @property
     def is_stopping(self) -> bool:
-        """What a call that has several things to do asks between them."""
+        """True once it is to end: a call with several things to do asks between them."""
         return self._stopping
 
     def __enter__(self) -> Self:

@@ -42,7 +42,7 @@ class Upload:
 
     @contextmanager
     def options(self) -> Iterator[Options]:
-        """How the call is made, while the file is open."""
+        """Options of the call, while the file is open."""
         with Path(self.path).open("rb") as file:
             content = {"data": self.fields(), "files": {"file": (Path(self.path).name, file)}}
             yield Options(idempotency_key=self.idempotency_key, timeout_seconds=_UPLOAD_SECONDS, content=content)
@@ -128,7 +128,7 @@ def _faults(error: ValidationError, kind: Any) -> list[FieldError]:
 
 
 def _path(where: tuple[int | str, ...], kind: Any) -> str:
-    """Where a fault is, by names of fields and places in lists: the keys of dictionaries are the caller's words."""
+    """The place of a fault, by names of fields and places in lists: keys of dictionaries are the caller's words."""
     path: list[str] = []
     for part in where:
         if isinstance(part, str):

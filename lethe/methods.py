@@ -39,18 +39,18 @@ class Keyed(BaseModel):
 def makes(operation: Operation[..., Any]) -> Callable[[F], F]:
     """Say of a function written by hand which operation it makes."""
 
-    def said(function: F) -> F:
+    def marked(function: F) -> F:
         function.operation = operation  # type: ignore[attr-defined]
         return function
 
-    return said
+    return marked
 
 
 class _Method(Generic[P]):
     """A method that makes one call. `takes`: its keyword arguments, where they are not those of the operation."""
 
     first: ClassVar[tuple[inspect.Parameter, ...]] = ()
-    """Of its own, between the ids and the keyword arguments."""
+    """Parameters of its own, between the ids and the keyword arguments."""
 
     def __init__(
         self, operation: Operation[..., Any], takes: Any = None, *, timeout_seconds: float | None = None

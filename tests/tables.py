@@ -5,6 +5,9 @@ import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import pytest
+
+ParameterSet: Any = type(pytest.param())
 Test = Callable[..., None]
 
 
@@ -24,7 +27,8 @@ def each(names: str | tuple[str, ...], rows: Iterable[Any] | Callable[[], Iterab
             table = list(rows if isinstance(rows, Iterable) else rows())
             assert table, "Expected rows"
             for row in table:
-                values = dict(zip(columns, (row,) if isinstance(names, str) else row, strict=True))
+                row = row.values if isinstance(row, ParameterSet) else (row,) if isinstance(names, str) else row
+                values = dict(zip(columns, row, strict=True))
                 try:
                     test(**fixtures, **values)
                 except BaseException as failure:

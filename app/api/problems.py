@@ -34,7 +34,7 @@ from lethe.contract.problems import (
 
 MEDIA_TYPE = "application/problem+json"
 _MOST_FAULTS = 10
-"""Of a query: an answer does not grow with what was sent."""
+"""Limit for faults of a query: an answer does not grow with what was sent."""
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 
 

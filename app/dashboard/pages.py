@@ -87,7 +87,7 @@ class Assets(StaticFiles):
 
 
 def rendered(request: Request, template: str, /, *, status: int = 200, **shown: Any) -> HTMLResponse:
-    """A page, or a part of one; `context` is None for whoever is not logged in."""
+    """A page, or a part of one; `context` is None without a login."""
     context = getattr(request.state, "context", None)
     content = (
         environment()

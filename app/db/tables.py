@@ -461,7 +461,7 @@ class Erasure(Table):
 
 
 OWED = (RequestModelStatus.PENDING, RequestModelStatus.RUNNING)
-"""Of what a request asks of a model: it is still to be done."""
+"""Statuses of a model in a request that still has to forget."""
 
 
 class RequestModel(Table):

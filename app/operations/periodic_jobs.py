@@ -40,12 +40,12 @@ _UNCLAIMED_FOR = datetime.timedelta(hours=1)
 _AT_ONCE = 500
 """The most lines of something that one transaction changes."""
 _MOST_BATCHES = 100
-"""After so many transactions a periodic job lets the others have their turn."""
+"""Transactions after which a periodic job lets the others go on."""
 _PORTIONS = 360
 """Number of parts into which the blocks of a dataset are divided; one part is opened at a time: each about once an
 hour."""
 _LEAST_BETWEEN = 20.0
-"""What takes long comes less often: a periodic job takes a twentieth of the time at most."""
+"""Share of the time that a periodic job takes at most: a long one comes less often."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -280,7 +280,7 @@ OF_GATEWAYS = (
 
 
 class PeriodicJobs(Periodic):
-    """Does the chores, in a thread of its own, for as long as the block lasts or the process lives.
+    """Does the periodic jobs, in a thread of its own, for as long as the block lasts or the process lives.
 
     They go on while a run takes hours. What fails, or cannot reach the database, is tried again the next time; the
     others are done.

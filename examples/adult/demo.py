@@ -55,7 +55,7 @@ def main() -> None:
                 console.print(f"Its admin key is in {settings.resolved_admin_key_file()}.")
                 signal.pause()
     except (Problem, Broken) as error:
-        console.print(f"[red]error:[/] {error}")
+        console.print(f"[red]error:[/] {error.line if isinstance(error, Problem) else error}")
         sys.exit(1)
     except KeyboardInterrupt:
         console.print("\nGood-bye.")

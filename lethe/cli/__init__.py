@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from lethe.contract.problems import Problem
 
 _EXTRAS = {"typer": "cli", "rich": "cli", "numpy": "verify", "scipy": "verify"}
-"""In which extra of the distribution each optional module is."""
+"""The extra of the distribution that each optional module is in."""
 
 
 def main() -> None:
@@ -18,7 +18,7 @@ def main() -> None:
 
         root.command_line()()
     except Problem as error:
-        _fail(str(error))
+        _fail(error.line)
     except ValidationError as error:
         faults = [f"LETHE_{fault['loc'][0]!s}".upper() + f" {fault['msg']}" for fault in error.errors()]
         _fail(f"settings_invalid: {'; '.join(faults)}")

@@ -90,7 +90,7 @@ _VERBS = {
     "audit_log.verify": "verdict",
     "tenants.set_policy": "set",
 }
-"""Where a command is called otherwise than the method: `verify`, `bounds` and `sweep` ask no gateway."""
+"""Commands called otherwise than the method: `verify`, `bounds` and `sweep` ask no gateway."""
 
 
 def verb_of(resource: str, method: str) -> str:
@@ -163,7 +163,7 @@ def derive(
     """Add a command that makes a call and prints its answer; of a list, each item as JSON, or as `line` says it."""
     resource, method = path.split(".")
     called = inspect.getattr_static(GROUPS[resource].resource, method)
-    act = _saved if called.operation.gives is bytes else _shown
+    act = _saved if called.operation.gives is bytes else _show_answer
     if isinstance(called, pages):
         act = _listed if line is None else _listed_as(line)
     made(path, shape, group=group, verb=verb)(act)
@@ -189,7 +189,7 @@ def _of_all(url: Url = None, key: Key = None) -> None:
     """The options of every command that talks to a gateway."""
 
 
-def _shown(asked: Asked) -> None:
+def _show_answer(asked: Asked) -> None:
     if (found := asked()) is not None:
         show(found)
 

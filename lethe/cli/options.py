@@ -19,8 +19,8 @@ from pydantic.fields import FieldInfo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """How options differ from their fields. `positional`: fields that are arguments; `also`: further names of options,
-    or, with a `/`, both names of one that is true or false;
+    """Differences between options and their fields. `positional`: fields that are arguments; `also`: further names of
+    options, or, with a `/`, both names of one that is true or false;
     `defaults`: what is sent where nothing is said; `omit`: fields that the command fills in."""
 
     positional: Collection[str] = ()
@@ -100,7 +100,7 @@ def _model_in(field: FieldInfo) -> type[BaseModel] | None:
 
 
 def _help(leaf: Leaf) -> str | None:
-    """Whatever the contract says of a field, and its default."""
+    """The text that the contract has for a field, and its default."""
     default = None if leaf.field.is_required() else leaf.field.get_default()
     known = f"[default: {json.dumps(default, default=str)}]" if default is not None else ""
     return f"{leaf.field.description or ''} {known}".strip() or None

@@ -35,7 +35,9 @@ class Problem(Exception):
         self.errors = tuple(errors)
         self.retry_after = retry_after
 
-    def __str__(self) -> str:
+    @property
+    def line(self) -> str:
+        """Everything there is to say, in one line: the code, the detail, and the places at fault."""
         return f"{self.code}: " + "; ".join([self.detail, *(f"{fault.path}: {fault.message}" for fault in self.errors)])
 
 

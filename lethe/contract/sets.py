@@ -104,7 +104,7 @@ class EventKind(ClosedSet):
 
 
 class RequestModelStatus(ClosedSet):
-    """How far a request has come with one model."""
+    """Progress of a request with one model."""
 
     PENDING = "pending"
     RUNNING = "running"

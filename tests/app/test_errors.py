@@ -27,11 +27,11 @@ def test_codes_are_the_names_of_their_conditions() -> None:
 
 @each("condition", conditions())
 def test_a_condition_carries_what_is_said_about_it(condition: type[Problem]) -> None:
-    """A condition has a detail for people and the places at fault; its text is all of that, after its code."""
+    """A condition has a detail for people and the places at fault; its line is all of that, after its code."""
     faults = [FieldError("a.b", "expected a number")]
     error = condition("Do something else.", faults)
-    assert (error.detail, error.errors) == ("Do something else.", tuple(faults))
-    assert str(error) == f"{condition.code}: Do something else.; a.b: expected a number"
+    assert (str(error), error.detail, error.errors) == ("Do something else.", "Do something else.", tuple(faults))
+    assert error.line == f"{condition.code}: Do something else.; a.b: expected a number"
 
 
 def test_all_conditions_are_declared_in_one_place() -> None:

@@ -211,7 +211,7 @@ def test_problems_by_kind(script: Script, status: int, kind: type[Problem]) -> N
     error = refused.value
     assert type(error) is kind
     assert (error.code, error.title, error.status, error.detail) == ("the_code", "Not now", status, "Again.")
-    assert str(error) == "the_code: Again.; body.l2: too small"
+    assert error.line == "the_code: Again.; body.l2: too small"
 
 
 def test_nobody_is_sent_elsewhere(script: Script, scripted_client: Client) -> None:
@@ -219,7 +219,7 @@ def test_nobody_is_sent_elsewhere(script: Script, scripted_client: Client) -> No
     script.says(Reply(status=307, body={}, headers={"Location": f"{script.url}/elsewhere"}))
     with pytest.raises(AnswerInvalid) as refused:
         scripted_client.models.get("mdl_1")
-    assert str(refused.value) == "answer_invalid: 307 from GET /v1/models/{model_id}"
+    assert refused.value.line == "answer_invalid: 307 from GET /v1/models/{model_id}"
     assert len(script.calls) == 1
 
 
@@ -257,7 +257,7 @@ def test_no_problem_quotes_what_was_sent_or_answered(script: Script, reply: Repl
                 call(client)
             said, error = "", refused.value.__cause__ or refused.value.__context__
             while error is not None:  # also what a trace would not show
-                said += str(error)
+                said += error.line
                 error = error.__cause__ or error.__context__
             assert "anna" not in (said + "".join(traceback.format_exception_only(refused.value))).lower()
 
@@ -316,7 +316,7 @@ def test_urls_that_are_none(url: str) -> None:
     """What is no URL is said when the client is made."""
     with pytest.raises(Unreachable) as refused:
         Client(url, "k")
-    assert str(refused.value).startswith("unreachable: ")
+    assert refused.value.line.startswith("unreachable: ")
 
 
 def test_a_password_in_the_url_is_not_repeated() -> None:
@@ -324,7 +324,7 @@ def test_a_password_in_the_url_is_not_repeated() -> None:
     client = Client("http://user:secret@127.0.0.1:1/prefix", "k", retry_seconds=0.0)
     with client, pytest.raises(Unreachable) as refused:
         client.models.get("mdl_1")
-    assert str(refused.value) == "unreachable: no answer from http://127.0.0.1:1 (ConnectError)"
+    assert refused.value.line == "unreachable: no answer from http://127.0.0.1:1 (ConnectError)"
 
 
 @pytest.mark.parametrize("key", ["", " k", "k\n", "k\r\nX: y", "clé"])

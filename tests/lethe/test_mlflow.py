@@ -17,8 +17,8 @@ from app.db.tables import DeletionRequest
 from app.installations import Installation
 from app.keys import Keys
 from lethe import Client, verification
-from lethe.errors import CertificateInvalid, Conflict
-from lethe.mlflow import CopiesLeftBehind, NotServable, Registered, register
+from lethe.errors import CertificateInvalid
+from lethe.mlflow import CopiesLeftBehind, NameTaken, NotServable, Registered, register
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # MLflow's own
 
@@ -193,12 +193,12 @@ def test_copies_of_an_interrupted_call_are_found(
 def test_a_name_is_of_one_model(client: Client, store: Store, model_id: str, work: Work) -> None:
     """A registered model that is not of this model is left alone."""
     store.client.create_registered_model("taken")
-    with pytest.raises(Conflict, match="name_taken"):
+    with pytest.raises(NameTaken):
         register(client, model_id, name="taken", tracking_uri=store.uri)
     follow(client, store, model_id)
     other = client.models.create(name="other", dataset_id=client.models.get(model_id).dataset_id, l2=0.05)
     work()
-    with pytest.raises(Conflict, match="name_taken"):
+    with pytest.raises(NameTaken):
         follow(client, store, other.id)
     assert list(store.versions().values()) == ["1"]
 

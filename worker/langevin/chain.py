@@ -24,7 +24,7 @@ from worker.langevin.window import Show, Shown
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ran:
-    """What ran, counted, not what was planned."""
+    """The run as it was counted, not as it was planned."""
 
     parameters: NDArray[np.float64]  # (1, d) or (C, d)
     mechanism: Mechanism

@@ -12,8 +12,9 @@ from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 
 from app.api import operations, overview
+from app.api.gateway import operation_of
 from app.config import Settings
-from app.dashboard import endpoints, site
+from app.dashboard import site
 from app.installations import Installation
 from app.main import create_app
 from lethe.contract.sets import Scope
@@ -153,9 +154,9 @@ def test_every_page_asks_for_a_session(browser: Browser) -> None:
 
 def test_pages_ask_what_the_api_asks() -> None:
     """What a page asks needs the scope that the API asks for; what asks for none cannot be asked."""
-    assert endpoints.scopes_of(overview.get_overview) == {Scope.ACCOUNTING_READ}
+    assert operation_of(overview.get_overview).scope is Scope.ACCOUNTING_READ
     with pytest.raises(TypeError):
-        endpoints.scopes_of(operations.readyz)
+        operation_of(operations.readyz)
 
 
 def test_pages_are_no_part_of_the_api(gateway: TestClient) -> None:
