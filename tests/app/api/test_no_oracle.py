@@ -36,7 +36,7 @@ def statements() -> Iterator[list[str]]:
 
     def note(_c: Any, _cursor: Any, statement: str, _parameters: Any, _context: Any, _many: bool) -> None:
         thread = threading.current_thread().name
-        if ("_store" in thread or "AnyIO" in thread) and (found or statement == "BEGIN IMMEDIATE"):
+        if (thread == "intake" or "AnyIO" in thread) and (found or statement == "BEGIN IMMEDIATE"):
             found.append(" ".join(statement.split()))
 
     sa.event.listen(sa.Engine, "before_cursor_execute", note)
