@@ -53,4 +53,5 @@ def joint_to_response(joint: Joint | None) -> JointOut | None:
 
 def guarantee_of(stated: dict[str, Any]) -> GuaranteeOut:
     """A guarantee as a ledger entry or a certificate states it."""
-    return GuaranteeOut(**stated, best_attacker_accuracy=conversion.gdp_balanced_accuracy(mu=stated["mu"]))
+    accuracy = conversion.gdp_balanced_accuracy(mu=stated["mu"])
+    return GuaranteeOut(**stated | {"best_attacker_accuracy": accuracy})

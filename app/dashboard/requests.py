@@ -101,7 +101,7 @@ def export_requests(
     context: TheContext, status: ByStatus = "", regulation: ByRegulation = "", due: Due = "", order: Order = "newest"
 ) -> Response:
     """Send what the list shows, all pages of it, newest first; for a spreadsheet."""
-    ever = datetime.datetime.max.replace(tzinfo=datetime.UTC) if order == "deadline" else None
+    ever = datetime.datetime(9000, 1, 1, tzinfo=datetime.UTC) if order == "deadline" else None
     found = context.ask(
         batches.export_deletion_requests,
         status=status or None,

@@ -16,7 +16,7 @@ Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$", max_length=64)]
 
 def is_written_out(moment: Any) -> Any:
     """Refuse numbers, which pydantic reads as seconds and the OpenAPI document forbids."""
-    if not (isinstance(moment, datetime.datetime) or (isinstance(moment, str) and moment[4:5] == "-")):
+    if not (isinstance(moment, datetime.date) or (isinstance(moment, str) and moment[4:5] == "-")):
         raise ValueError("expected RFC 3339, such as 2026-01-31T12:00:00Z")
     return moment
 
