@@ -61,10 +61,13 @@ def test_what_the_images_install_has_hashes(image: str) -> None:
     locked = dict(re.findall(r"^([a-z0-9-]+)==(\S+) \\\n    --hash=sha256:[0-9a-f]{64}", lock, re.MULTILINE))
     assert locked.keys() == set(re.findall(r"^([A-Za-z0-9._-]+)==", lock, re.MULTILINE))
     assert locked.items() <= tested.items()
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    extras = project["optional-dependencies"]
-    asked = project["dependencies"] + extras["postgres"] + (extras["worker"] if image == "worker" else [])
-    names = {re.match(r"[a-z0-9-]+", one)[0] for one in asked}  # type: ignore[index]
+    sdk, server = (
+        tomllib.loads((ROOT / folder / "pyproject.toml").read_text())["project"] for folder in ("lethe", ".")
+    )
+    extras = server["optional-dependencies"]
+    asked = server["dependencies"] + extras["postgres"] + (extras["worker"] if image == "worker" else [])
+    asked += sdk["dependencies"] + sdk["optional-dependencies"]["cli"] + sdk["optional-dependencies"]["verify"]
+    names = {re.match(r"[a-z0-9-]+", one)[0] for one in asked} - {"lethe"}  # type: ignore[index]
     assert names - locked.keys() == ({"torch"} if image == "worker" else set())
     assert f"--require-hashes --no-deps --requirement {image}.lock" in (ROOT / "Dockerfile").read_text()
 
