@@ -5,14 +5,16 @@ import inspect
 from collections.abc import Callable
 from typing import Annotated, Any, TypeVar
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Depends
 from fastapi import Query as InQuery
+from fastapi.params import Form
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel
 from sqlalchemy.orm import Session
 
 from app.access import idempotency
 from app.access.idempotency import Answer, Once
+from app.api import fields
 from app.api.calls import Call, call_with, once_with, respond
 from app.api.problems import responses
 from lethe.contract.operation import Operation
@@ -48,10 +50,17 @@ def serves(
             response_model=None if operation.gives in (bytes, type(None)) else operation.gives,
             response_class=Response if operation.gives is bytes else JSONResponse,
             responses=responses(*operation.problems) | (more or {}),
+            dependencies=[Depends(fields.known_only)] if _is_form(endpoint) else None,
         )
         return endpoint
 
     return register
+
+
+def _is_form(endpoint: Callable[..., Any]) -> bool:
+    """Return True if the endpoint takes fields of a form."""
+    annotations = (one.annotation for one in inspect.signature(endpoint).parameters.values())
+    return any(isinstance(marker, Form) for one in annotations for marker in getattr(one, "__metadata__", ()))
 
 
 def _typed(endpoint: Callable[..., Any], operation: Operation[..., Any]) -> Callable[..., Any]:
