@@ -257,7 +257,7 @@ def test_no_problem_quotes_what_was_sent_or_answered(script: Script, reply: Repl
                 call(client)
             said, error = "", refused.value.__cause__ or refused.value.__context__
             while error is not None:  # also what a trace would not show
-                said += error.line
+                said += error.line if isinstance(error, Problem) else str(error)
                 error = error.__cause__ or error.__context__
             assert "anna" not in (said + "".join(traceback.format_exception_only(refused.value))).lower()
 
