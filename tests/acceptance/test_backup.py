@@ -15,7 +15,7 @@ import pytest
 from app import installations
 from app.config import Settings
 from lethe import Client
-from lethe.errors import Conflict
+from lethe.contract.problems import SubjectSuppressed
 from tests.conftest import npz, people
 from tests.faults import processes
 from tests.faults.processes import Up, wait_until
@@ -95,7 +95,7 @@ def test_nobody_comes_back(tmp_path: Path, new_database: NewDatabase) -> None:
             again = client.models.get(model.id)
             assert (again.status, again.live_version) == ("live", 2)
             upload.write_bytes(people("p7", "somebody"))
-            with pytest.raises(Conflict, match="subject_suppressed"):
+            with pytest.raises(SubjectSuppressed):
                 client.datasets.upload(upload, classes=["0", "1"], name="again")
             for what in ("ledger", "audit"):
                 verified = lethe(what, "verify", data=data, **settings, **database)
