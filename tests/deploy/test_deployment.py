@@ -16,7 +16,7 @@ import pytest
 
 from lethe import Client
 from lethe.contract.models import ModelOut
-from lethe.errors import Gone
+from lethe.contract.problems import WeightsDestroyed
 from lethe.reading import to_json
 from tests.deploy.engine import ROOT, Engine, NoEngine, engine
 from tests.ports import free_port
@@ -210,7 +210,7 @@ def forgets(deployment: Deployment, client: Client, model: ModelOut, folder: Pat
     assert "valid" in verified.stdout, verified.stderr
     seen = deployment.inside("accounting", "find", "/var/lib/lethe", "-type", "f").split()
     assert {str(Path(file).parent) for file in seen} == {"/var/lib/lethe/keys"}
-    with pytest.raises(Gone, match="weights_destroyed"):
+    with pytest.raises(WeightsDestroyed):
         client.models.weights(model.id, 1)
 
 
