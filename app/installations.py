@@ -27,7 +27,7 @@ from app.vault.s3 import S3Store
 from app.vault.sealing import Sealed
 from app.vault.store import FolderStore, ObjectStore
 from app.vault.weights import WeightStore
-from lethe.contract.problems import InstallationMismatch
+from lethe.contract.problems import DatabaseDamaged, InstallationMismatch
 from lethe.contract.sets import Scope
 
 _KINDS = ("weights", "blocks")
@@ -80,8 +80,11 @@ def opened(
     )
     try:
         if not again:
-            with suppress(sa.exc.OperationalError, sa.exc.TimeoutError), database.looking() as connection:
-                migrate.schema_there(connection)  # without a database this is learned later
+            with (
+                suppress(sa.exc.OperationalError, sa.exc.TimeoutError, DatabaseDamaged),
+                database.looking() as connection,
+            ):
+                migrate.schema_there(connection)  # without a database, or with a damaged one, calls say so
         if not unfinished:
             guard = _guard(settings, database, keys, partly=read_only)
             guard.start()

@@ -79,7 +79,7 @@ def test_waiting_ends_in_time(script: Script, scripted_client: Client) -> None:
     assert 0.4 <= time.monotonic() - began < 30.0
     assert isinstance(late.value, WaitTimedOut)
     assert isinstance(late.value, Problem)
-    assert str(late.value) == "wait_timed_out: deletion request dr_1 is running after 0.4 seconds."
+    assert late.value.line == "wait_timed_out: deletion request dr_1 is running after 0.4 seconds."
     with pytest.raises(WaitTimedOut):
         scripted_client.deletion_requests.wait("dr_1", timeout_seconds=0.0)
 
