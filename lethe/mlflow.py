@@ -53,6 +53,10 @@ class CopiesLeftBehind(Problem):
     """Weights of retired versions are still in the artifact store, which would not delete them: delete them there, by
     hand. Their runs have the tag `lethe.weights` = `left_behind`."""
 
+    code = "copies_left_behind"
+    title = "Weights of retired versions are left"
+    status = None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registered:

@@ -62,7 +62,7 @@ def test_everybody_and_everything_is_still_there_and_goes_on(data_folder: Path) 
         told = [event.kind for event in lethe.deletion_requests.events(was["forgotten"])]
         assert told == ["received", "accepted", "running", "rows_erased", "completed"]
         account = lethe.accounting.deletion_request(was["forgotten"])
-        assert [(statement.signed, bool(statement.today)) for statement in account.models] == [((), True)]
+        assert [(statement.signed, bool(statement.today)) for statement in account.models] == [([], True)]
         kept = lethe.deletion_requests.proof(was["forgotten"])
         assert kept.joint
         with pytest.raises(CertificateInvalid, match="only releases that signed it verify"):
