@@ -102,6 +102,7 @@ _NAMES = {
     "deletion-requests": "request_id",
     "certificate": "certificate_id",
     "runs": "run_id",
+    "api-keys": "key_id",
     "tenants": "tenant_id",
     "webhook-deliveries": "delivery_id",
 }
