@@ -9,13 +9,10 @@ from fastapi import APIRouter, Depends
 from fastapi import Query as InQuery
 from fastapi.params import Form
 from fastapi.responses import JSONResponse, Response
-from pydantic import BaseModel
-from sqlalchemy.orm import Session
 
-from app.access import idempotency
-from app.access.idempotency import Answer, Once
+from app.access.idempotency import Once
 from app.api import fields
-from app.api.calls import Call, call_with, once_with, respond
+from app.api.calls import Call, call_with, once_with
 from app.api.problems import responses
 from lethe.contract.operation import Operation
 
@@ -94,17 +91,3 @@ def _typed(endpoint: Callable[..., Any], operation: Operation[..., Any]) -> Call
 
     answered.__signature__ = inspect.Signature(typed)  # type: ignore[attr-defined]
     return answered
-
-
-def once(
-    call: Call, repeated: Once, operation: Operation[..., Any], make: Callable[[Session], tuple[str, BaseModel]]
-) -> JSONResponse:
-    """The first answer to this call, where it was made before; else what `make` makes, kept for repetitions: the
-    location and the body of the answer. Raises `IdempotencyConflict`."""
-    with call.writing() as session:
-        answer = idempotency.replay(session, repeated)
-        if answer is None:
-            location, body = make(session)
-            kept = Answer(status=operation.status, location=location, body=body.model_dump(mode="json", by_alias=True))
-            answer = idempotency.remember(session, repeated, kept)
-    return respond(answer)
