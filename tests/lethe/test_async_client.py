@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -28,13 +29,14 @@ Told = Callable[[AsyncClient], Awaitable[object]]
 
 
 def told(url: str, key: str, story: Told, *, retry_seconds: float = 60.0) -> None:
-    """Tell a story with a client, from its making to its closing."""
+    """Tell a story with a client, from its making to its closing, in a thread where no other event loop runs."""
 
     async def all_of_it() -> None:
         async with AsyncClient(url, key, retry_seconds=retry_seconds) as client:
             await story(client)
 
-    asyncio.run(all_of_it())
+    with ThreadPoolExecutor(max_workers=1) as apart:  # the browser's tests leave a loop running in this one
+        apart.submit(asyncio.run, all_of_it()).result()
 
 
 def test_from_rows_to_a_certificate(settings: Settings, admin_key: str, people: Path, tmp_path: Path) -> None:
