@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 
 from app import signing
 from app.accounting import budgets, earlier, repository, service, verify
-from app.api.calls import Call, call_with, number_in
+from app.api.calls import Call, number_in
 from app.api.certificates import joint_to_response
 from app.api.gateway import serves
 from app.catalogue import datasets
@@ -35,12 +35,11 @@ from lethe.contract.accounting import (
 from lethe.contract.fields import Paging
 from lethe.contract.guarantees import GuaranteeOut, TargetOut
 from lethe.contract.problems import LedgerCorrupt, RequestUnknown
-from lethe.contract.sets import Scope
 from lethe.proof import accountant, guarantees
 from lethe.proof.accountant import Chain, Exposure
 from lethe.proof.guarantees import Guarantee, Notion
 
-router = APIRouter(prefix="/accounting", tags=["Accounting"], dependencies=[call_with(Scope.ACCOUNTING_READ)])
+router = APIRouter()
 
 
 @serves(router, contract.MODEL)

@@ -27,7 +27,7 @@ from lethe.contract.problems import FieldError, InputInvalid, Problem, SubjectSu
 _FEW_ROWS = 20
 """One person more, of whom something is unknown, is no sign of a file that was written wrongly."""
 
-router = APIRouter(prefix="/datasets/{dataset_id}", tags=["Datasets"], route_class=uploads.SpooledRoute)
+router = APIRouter(route_class=uploads.SpooledRoute)
 
 
 @serves(router, contract.ADD)

@@ -12,7 +12,7 @@ from lethe.contract import agents as contract
 from lethe.contract.agents import AgentIn, AgentOut
 from lethe.contract.fields import PageOut, Paging
 
-router = APIRouter(prefix="/agents", tags=["Data Rights Protocol"])
+router = APIRouter()
 
 
 @serves(router, contract.REGISTER)

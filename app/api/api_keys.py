@@ -12,7 +12,7 @@ from lethe.contract.api_keys import ApiKeyIn, ApiKeyOut, NewApiKeyOut, RotationI
 from lethe.contract.fields import PageOut, Paging
 from lethe.contract.problems import KeyUnknown
 
-router = APIRouter(prefix="/api-keys", tags=["API keys"])
+router = APIRouter()
 
 
 @serves(router, contract.CREATE)

@@ -36,7 +36,7 @@ from lethe.contract.batches import MOST_AT_ONCE, BatchIn, BatchItemOut, BatchOut
 from lethe.contract.deletion_requests import DeletionRequestIn, RequestFilter
 from lethe.contract.problems import BatchRefused, FieldError, InputInvalid, Problem
 
-router = APIRouter(tags=["Deletion requests"])
+router = APIRouter()
 
 _GROUP = 500
 _PAGE = 1000

@@ -2,18 +2,17 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Annotated, Any
+from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from fastapi.routing import APIRoute
 
-from app.api.calls import Call, call_with, page_of
+from app.api.calls import Call, page_of
 from app.api.gateway import serves
 from lethe.contract import bounds as contract
 from lethe.contract.bounds import BoundIn, BoundOut, BoundsQuery, SweepIn, SweepOut, SweptOut
 from lethe.contract.fields import PageOut
 from lethe.contract.problems import BoundUnknown, FieldError, InputInvalid, PreconditionFailed, WorkExceeded
-from lethe.contract.sets import Scope
 from lethe.proof import errors
 from lethe.proof.errors import InfeasibleError, NotionError, PreconditionError, PrivacyError
 from lethe.theorems import CALCULATOR, Bound, evaluate, work
@@ -54,10 +53,7 @@ async def _stop_when_gone(request: Request, budget: Budget) -> None:
     budget.stop()
 
 
-router = APIRouter(prefix="/accounting/bounds", tags=["Accounting"], route_class=_Route)
-
-Asked = Annotated[Call, call_with(Scope.ACCOUNTING_READ)]
-"""Nothing is read for it: a theorem is asked for by callers who may ask about models."""
+router = APIRouter(route_class=_Route)
 
 
 @serves(router, contract.BOUNDS)

@@ -40,7 +40,6 @@ REFUSAL = "lethe.refusal"
 """The key in the scope for the reason why there is no caller, for a route that gives it in words of its own."""
 _MOST_FAULTS = 10
 _STRANGERS = 2
-Limit = Annotated[int, Query(ge=1, le=500)]
 Cursor = Annotated[str | None, Query(max_length=500)]
 T = TypeVar("T")
 

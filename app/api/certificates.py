@@ -14,7 +14,7 @@ from lethe.contract.guarantees import GuaranteeOut, JointOut
 from lethe.proof import conversion
 from lethe.proof.joint import Joint
 
-router = APIRouter(tags=["Certificates"])
+router = APIRouter()
 
 
 @serves(router, contract.GET)

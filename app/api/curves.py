@@ -13,7 +13,7 @@ from lethe.contract import curves as contract
 from lethe.contract.curves import PointOut, SegmentOut, TrajectoryOut, TrajectoryQuery
 from lethe.contract.guarantees import TargetOut
 
-router = APIRouter(prefix="/accounting", tags=["Accounting"])
+router = APIRouter()
 
 _MOST_POINTS = 10_000
 """The most points of one answer."""

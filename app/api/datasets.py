@@ -31,7 +31,7 @@ from lethe.contract.fields import PageOut, Paging, Positive
 from lethe.contract.problems import FieldError, InputInvalid, Problem, SchemaInvalid, SubjectSuppressed
 from lethe.proof.budget import Budget
 
-router = APIRouter(prefix="/datasets", tags=["Datasets"], route_class=uploads.SpooledRoute)
+router = APIRouter(route_class=uploads.SpooledRoute)
 
 _MAX_SCHEMA_BYTES = 4 * 2**20
 

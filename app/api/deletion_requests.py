@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Depends, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
@@ -19,7 +19,7 @@ from app.accounting import absences
 from app.accounting import repository as accounting_repository
 from app.accounting import service as accounting
 from app.api import sentences
-from app.api.calls import Call, call_with, page_of, respond
+from app.api.calls import Call, page_of, respond
 from app.api.certificates import joint_to_response
 from app.api.certificates import to_response as certificate_to_response
 from app.api.gateway import serves
@@ -47,7 +47,7 @@ from lethe.contract.deletion_requests import (
     RejectionIn,
     RequestEventOut,
 )
-from lethe.contract.fields import Moment, PageOut, Sha256
+from lethe.contract.fields import PageOut
 from lethe.contract.problems import FieldError, IdentityStatementInvalid, InputInvalid
 from lethe.contract.sets import Scope
 from lethe.contract.subjects import SubjectIn
@@ -69,7 +69,7 @@ def _answered(endpoint: Callable[..., BaseModel]) -> Callable[..., JSONResponse]
     return answered
 
 
-router = APIRouter(prefix="/deletion-requests", tags=["Deletion requests"], route_class=_Route)
+router = APIRouter(route_class=_Route)
 
 
 async def _intake(request: Request) -> Intake:
@@ -77,17 +77,8 @@ async def _intake(request: Request) -> Intake:
     return intake
 
 
-Reading = Annotated[Call, call_with(Scope.REQUESTS_READ)]
-Writing = Annotated[Call, call_with(Scope.REQUESTS_WRITE)]
-Deciding = Annotated[Call, call_with(Scope.ADMIN)]
-"""The caller who decides about requests. It is not the app that makes them: its key would approve what it asks for
-itself."""
 TheIntake = Annotated[Intake, Depends(_intake)]
 Order = Literal["newest", "deadline"]
-SubjectSought = Annotated[str | None, Query(min_length=1, max_length=500)]
-HashSought = Annotated[Sha256 | None, Query()]
-ModelSought = Annotated[str | None, Query(description="Needs the scope accounting:read.")]
-DueBefore = Annotated[Moment | None, Query(description="Open requests with an earlier deadline.")]
 
 
 @serves(router, contract.CREATE)

@@ -37,12 +37,12 @@ def serves(
     def register(endpoint: F) -> F:
         _SERVED[endpoint] = operation
         router.add_api_route(
-            operation.path.removeprefix(_PREFIX).removeprefix(router.prefix),
+            operation.path.removeprefix(_PREFIX),
             _typed(endpoint, operation),
             methods=[operation.method],
             name=operation.name,
             description=operation.does,
-            tags=None if router.tags else [operation.tag],
+            tags=[operation.tag],
             status_code=operation.status,
             response_model=None if operation.gives in (bytes, type(None)) else operation.gives,
             response_class=Response if operation.gives is bytes else JSONResponse,

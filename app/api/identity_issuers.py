@@ -1,10 +1,7 @@
 """`/identity-issuers`: whose signed statements about people's identity are believed."""
 
-from typing import Annotated
-
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse
-from pydantic import Field
 
 from app.access import idempotency
 from app.access.idempotency import Answer, Once
@@ -12,12 +9,10 @@ from app.api.calls import Call, respond
 from app.api.gateway import serves
 from app.deletion import identity
 from lethe.contract import identity_issuers as contract
-from lethe.contract.fields import PageOut, Paging, Text
+from lethe.contract.fields import PageOut, Paging
 from lethe.contract.identity_issuers import IdentityIssuerIn, IdentityIssuerOut
 
-router = APIRouter(prefix="/identity-issuers", tags=["Identity issuers"])
-
-_LongText = Annotated[Text, Field(min_length=1, max_length=500)]
+router = APIRouter()
 
 
 @serves(router, contract.CREATE)

@@ -1,17 +1,12 @@
 """`/leaving-reasons`: why people leave, by answers that they randomised before they sent them."""
 
-import datetime
-from typing import Annotated
-
 from fastapi import APIRouter
-from pydantic import BeforeValidator, Field
 
 from app.api.calls import Call
 from app.api.gateway import serves
 from app.leaving import service as leaving
 from app.leaving.service import Survey
 from lethe.contract import leaving_reasons as contract
-from lethe.contract.fields import is_written_out
 from lethe.contract.leaving_reasons import (
     LeavingReasonCountedOut,
     LeavingReasonIn,
@@ -21,17 +16,8 @@ from lethe.contract.leaving_reasons import (
     SurveyOut,
 )
 
-router = APIRouter(prefix="/leaving-reasons", tags=["Leaving reasons"])
+router = APIRouter()
 
-Day = Annotated[datetime.date, BeforeValidator(is_written_out)]
-Odds = Annotated[
-    int,
-    Field(
-        ge=leaving.LEAST_ODDS,
-        le=leaving.MOST_ODDS,
-        description="How many times likelier the client sends the true reason than each other one: epsilon = ln(odds).",
-    ),
-]
 METHOD = (
     "k-ary randomised response among k reasons (Warner 1965; Kairouz, Bonawitz, Ramage 2016): with p = odds/(odds+k-1),"
     " q = 1/(odds+k-1) and r the rate sent, share = (r-q)/(p-q), standard_error = sqrt(r(1-r)/n)/(p-q); low and high"

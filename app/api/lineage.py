@@ -14,7 +14,7 @@ from lethe.contract.lineage import CarryingVersionOut, DatasetLineageOut, FirstW
 from lethe.contract.models import ExportOut
 from lethe.contract.subjects import SubjectIn
 
-router = APIRouter(tags=["Lineage"])
+router = APIRouter()
 
 
 @serves(router, contract.OF_REQUEST)

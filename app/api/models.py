@@ -4,7 +4,7 @@ import contextlib
 from typing import Annotated, Any
 
 import numpy as np
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Path
 from fastapi.responses import JSONResponse, Response
 from sqlalchemy.orm import Session
 
@@ -48,10 +48,9 @@ from lethe.contract.problems import FieldError, InputInvalid, WeightsDestroyed
 from lethe.contract.runs import AuditOut
 from lethe.contract.sets import ModelStatus
 
-router = APIRouter(prefix="/models", tags=["Models"])
+router = APIRouter()
 
 Number = Annotated[int, Path(ge=1, le=2**31 - 1)]
-NumberAsked = Annotated[int | None, Query(ge=1, le=2**31 - 1)]
 
 
 @serves(router, contract.CREATE)

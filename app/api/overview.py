@@ -11,18 +11,16 @@ from app.deletion.status import OPEN
 from app.operations import repository
 from app.operations import service as operations
 from lethe.contract import overview as contract
-from lethe.contract.overview import HostOut, OverviewOut
+from lethe.contract.overview import COUNTED, HostOut, OverviewOut
 
-router = APIRouter(tags=["Operations"])
-
-_COUNTED = 10_000
+router = APIRouter()
 
 
 @serves(router, contract.GET)
 def get_overview(call: Call) -> OverviewOut:
     with call.reading() as session:
         found = operations.state(session, call.installation)
-        ended = repository.ended_requests(session, at_most=_COUNTED)
+        ended = repository.ended_requests(session, at_most=COUNTED)
     waiting = {status.value: 0 for status in sorted(OPEN)}
     for some in found.waiting:
         waiting[some.status] += some.count

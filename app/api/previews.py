@@ -32,11 +32,10 @@ from lethe.proof import guarantees
 from lethe.proof.accountant import Run
 from lethe.theorems import calibration
 
-router = APIRouter(prefix="/accounting", tags=["Accounting"])
+router = APIRouter()
 
 _MOST_RUNS = 100
 """The most runs of one schedule: somebody who moves a slider waits for it."""
-_SECONDS = "By the model's own past runs, from claim to publication; null before its first version"
 
 
 @serves(router, contract.PREVIEW)

@@ -11,7 +11,7 @@ from lethe.contract import runs
 from lethe.contract.fields import PageOut
 from lethe.contract.runs import RunOut, RunQuery
 
-router = APIRouter(prefix="/runs", tags=["Runs"])
+router = APIRouter()
 
 
 @serves(router, runs.LIST)

@@ -14,7 +14,7 @@ from app.unlearning.serving import Serving
 from lethe.contract import serving as contract
 from lethe.contract.serving import ServingOut, ServingQuery
 
-router = APIRouter(prefix="/models", tags=["Models"])
+router = APIRouter()
 
 
 @serves(

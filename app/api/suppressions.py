@@ -12,7 +12,7 @@ from lethe.contract.fields import PageOut
 from lethe.contract.problems import ScopeMissing
 from lethe.contract.suppressions import ConsentIn, LiftedOut, SuppressionOut, SuppressionQuery
 
-router = APIRouter(tags=["Suppressions"])
+router = APIRouter()
 
 
 @serves(router, suppressions.LIST)

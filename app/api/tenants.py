@@ -11,7 +11,7 @@ from lethe.contract import tenants as contract
 from lethe.contract.fields import PageOut, Paging
 from lethe.contract.tenants import NewTenantOut, TenantChangeIn, TenantIn, TenantOut
 
-router = APIRouter(tags=["Tenants"])
+router = APIRouter()
 
 
 @serves(router, contract.CREATE)

@@ -17,8 +17,6 @@ from lethe.theorems.local import Estimate, RandomisedResponse
 
 CONFIDENCE = 0.95
 """Confidence with which all intervals of one estimate hold at once."""
-LEAST_ODDS, MOST_ODDS = 2, 100
-"""Below nothing is learned; above the answer is as good as said (epsilon = 4.6)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

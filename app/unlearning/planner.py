@@ -3,15 +3,13 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from lethe.contract.previews import EXPECTED_REQUESTS
 from lethe.contract.sets import RunKind
 from lethe.proof import accountant
 from lethe.proof.accountant import Chain, Run
 from lethe.proof.errors import InfeasibleError
 from lethe.proof.mechanism import Mechanism
 from lethe.theorems import calibration
-
-EXPECTED_REQUESTS = 9
-"""Requests assumed to come next, when nobody says: a batch of ten."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

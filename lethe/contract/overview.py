@@ -9,6 +9,9 @@ from lethe.contract.fields import Answer
 from lethe.contract.operation import Resource
 from lethe.contract.sets import Scope
 
+COUNTED = 10_000
+"""Requests that ended in one way are counted up to here."""
+
 
 class HostOut(Answer):
     """A host whose workers share the data folder of the gateway."""
@@ -20,7 +23,7 @@ class HostOut(Answer):
 
 class OverviewOut(Answer):
     open: dict[str, int] = Field(description="How many requests of each status are not done.")
-    ended: dict[str, int] = Field(description="How many ended in each way, counted up to 10,000.")
+    ended: dict[str, int] = Field(description=f"How many ended in each way, counted up to {COUNTED:,}.")
     at_risk: int = Field(description="Open requests due within LETHE_RISK_DAYS.")
     overdue: int = Field(description="Open requests past their deadline.")
     queue_age_seconds: float = Field(description="How long the oldest request has waited for a worker, or 0.")

@@ -11,6 +11,9 @@ from lethe.contract.operation import Resource, of_one
 from lethe.contract.problems import ModelNotLive, ModelRetired, ModelUnknown
 from lethe.contract.sets import Scope
 
+EXPECTED_REQUESTS = 9
+"""Requests assumed to come next, when nobody says: a batch of ten."""
+
 
 class PreviewIn(Body):
     model_config = example(model_id="mdl_6f1c", num_records=3)
@@ -27,7 +30,7 @@ class PreviewIn(Body):
         default=None, description="Records per run, for `schedule`, in at most 100 runs. Default: all in one."
     )
     expected_requests: Annotated[int, Field(ge=1, le=100)] = Field(
-        default=9, description="Further requests of as many records each, for the comparison of options"
+        default=EXPECTED_REQUESTS, description="Further requests of as many records each, for the comparison of options"
     )
 
 

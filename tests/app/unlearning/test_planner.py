@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.unlearning import planner
+from lethe.contract.previews import EXPECTED_REQUESTS
 from lethe.proof import accountant, guarantees
 from lethe.proof.accountant import Chain, Run
 from lethe.proof.mechanism import Mechanism
@@ -116,7 +117,7 @@ def test_unlearning_is_no_option_where_relearning_is_cheaper() -> None:
     """With noise far too small, what is left is to learn again: for everybody at once, or each time."""
     chain = learned(noise_scale=1e-9)
     found = planner.options(chain, records=1, epsilon=0.01, delta=1e-9)
-    requests = planner.EXPECTED_REQUESTS + 1
+    requests = EXPECTED_REQUESTS + 1
     assert [option.kind for option in found] == ["batch", "relearn"]
     assert {option.steps for option in found} == {chain.mechanism.learn_steps}
     assert [option.steps_per_request for option in found] == [
@@ -131,7 +132,7 @@ def test_the_options_where_a_step_is_enough() -> None:
         option.kind: option for option in planner.options(learned(noise_scale=1.0), records=1, epsilon=1.0, delta=DELTA)
     }
     assert (found["unlearn"].steps, found["unlearn"].steps_per_request) == (1, 1)
-    assert (found["batch"].steps, found["batch"].steps_per_request) == (1, 1 / (planner.EXPECTED_REQUESTS + 1))
+    assert (found["batch"].steps, found["batch"].steps_per_request) == (1, 1 / (EXPECTED_REQUESTS + 1))
 
 
 @given(
