@@ -210,7 +210,7 @@ def test_requests_that_come_while_a_worker_is_dead(
     made += [forget("p3"), forget("p4")]
     with processes.worker(settings, name="second") as second:
         for request in made:
-            wait_until(lambda at=f"/deletion-requests/{request['id']}": get(installation)["status"] == "completed")
+            wait_until(lambda path=f"/deletion-requests/{request['id']}": get(path)["status"] == "completed")
         assert second.stop() == 0
     with installation.database.reading() as session:
         completed = session.scalars(sa.select(RequestEvent.request_id).where(RequestEvent.status == "completed"))
