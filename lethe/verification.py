@@ -17,7 +17,8 @@ from lethe.proof import signed as signed_texts
 from lethe.proof.errors import PrivacyError
 
 _ALGORITHM = "Ed25519"
-_TYPE = "lethe-certificate+jws"
+TYPE = "lethe-certificate+jws"
+"""The media type of a certificate, in the header that is signed with it."""
 
 
 def verify(
@@ -29,16 +30,16 @@ def verify(
         keys = KeySet.import_key_set({"keys": jwks["keys"]})
         signed = jws.deserialize_compact(compact_jws.strip(), keys, algorithms=[_ALGORITHM])
     except (JoseError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise _invalid("The signature was not made by any of the given keys over this statement.") from error
+        raise CertificateInvalid("The signature was not made by any of the given keys over this statement.") from error
     header = signed.headers()
-    if header.get("typ") != _TYPE:
-        raise _invalid(f"Expected a token of type {_TYPE}.")
+    if header.get("typ") != TYPE:
+        raise CertificateInvalid(f"Expected a token of type {TYPE}.")
     try:
         read = signed_texts.read(signed.payload, header=dict(header))
     except PrivacyError as error:
-        raise _invalid(f"{error}.") from error
+        raise CertificateInvalid(f"{error}.") from error
     except (ValueError, TypeError, RecursionError) as error:
-        raise _invalid("The signed payload is not a statement.") from error
+        raise CertificateInvalid("The signed payload is not a statement.") from error
     try:
         certificate.check_limits(read.guarantees, max_epsilon=max_epsilon, max_delta=max_delta)
     except PrivacyError as error:
@@ -49,7 +50,3 @@ def verify(
         guarantees=[GuaranteeOut(**found.stated()) for found in read.guarantees],
         statement=read.statement,
     )
-
-
-def _invalid(detail: str) -> CertificateInvalid:
-    return CertificateInvalid(detail)

@@ -1,14 +1,11 @@
-"""Certificates: statements signed with the installation's Ed25519 key, verified by anybody who has the public one."""
+"""Certificates: statements signed with the installation's Ed25519 key; `lethe.verification` verifies them."""
 
 import hashlib
 import json
 from collections import Counter
-from dataclasses import dataclass
 from typing import Any
 
 from joserfc import jws
-from joserfc.errors import JoseError
-from joserfc.jwk import KeySet
 from sqlalchemy.orm import Session
 
 from app import signing
@@ -18,27 +15,15 @@ from app.db import now
 from app.db.mechanisms import stored_mechanism
 from app.db.tables import Certificate, Dataset, DeletionRequest, Erasure, LedgerEntry, Model, Run, Version, new_id
 from app.keys import Keys
-from lethe.contract.problems import CertificateBeyondLimits, CertificateInvalid, CertificateUnknown
+from lethe import verification
+from lethe.contract.problems import CertificateUnknown
 from lethe.proof import accountant
 from lethe.proof import certificate as statements
-from lethe.proof import signed as signed_texts
 from lethe.proof.accountant import Exposure
 from lethe.proof.audit import Observed
 from lethe.proof.budget import Budgeted
-from lethe.proof.errors import PrivacyError
-from lethe.proof.guarantees import Evidence, Guarantee
+from lethe.proof.guarantees import Evidence
 from lethe.proof.mechanism import Mechanism
-
-_TYPE = "lethe-certificate+jws"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verified:
-    """A certificate whose signature holds and whose numbers were recomputed."""
-
-    statement: dict[str, Any]
-    guarantees: list[Guarantee]
-    key_id: str
 
 
 def issue(
@@ -173,7 +158,7 @@ def get(session: Session, certificate_id: str) -> Certificate:
 
 def sign(keys: Keys, statement: dict[str, Any]) -> str:
     """The compact JWS (RFC 7515, RFC 9864) of a statement. Raises `SignatureUnverifiable`."""
-    return signing.sign(keys, ledger.canonical(statement).encode(), kind=_TYPE)
+    return signing.sign(keys, ledger.canonical(statement).encode(), kind=verification.TYPE)
 
 
 def public_keys(keys: Keys) -> dict[str, Any]:
@@ -191,35 +176,6 @@ def evidence_in(compact_jws: str) -> Evidence | None:
     """The evidence in a certificate of our own making, not verified; None for an earlier format."""
     document = statement_in(compact_jws)
     return Evidence.from_json(document["evidence"]) if document["format"] == statements.FORMAT else None
-
-
-def verify(
-    compact_jws: str, jwks: dict[str, Any], *, max_epsilon: float | None = None, max_delta: float | None = None
-) -> Verified:
-    """Check the signature against `jwks` and recompute every number of the statement.
-
-    Raises `CertificateInvalid`, naming what does not hold; `CertificateBeyondLimits` if all does, and less is
-    guaranteed of forgetting than `max_epsilon` and `max_delta`.
-    """
-    try:
-        signed = jws.deserialize_compact(
-            compact_jws.strip(), KeySet.import_key_set({"keys": jwks["keys"]}), algorithms=[signing.ALGORITHM]
-        )
-    except (JoseError, ValueError, KeyError, TypeError) as error:
-        raise CertificateInvalid("The signature was not made by any of the given keys over this statement.") from error
-    if signed.headers().get("typ") != _TYPE:
-        raise CertificateInvalid(f"Expected a token of type {_TYPE}.")
-    try:
-        read = signed_texts.read(signed.payload, header=dict(signed.headers()))
-    except PrivacyError as error:
-        raise CertificateInvalid(f"{error}.") from error
-    except (ValueError, TypeError, RecursionError) as error:
-        raise CertificateInvalid("The signed payload is not a statement.") from error
-    try:
-        statements.check_limits(read.guarantees, max_epsilon=max_epsilon, max_delta=max_delta)
-    except PrivacyError as error:
-        raise CertificateBeyondLimits(f"{error}.") from error
-    return Verified(statement=read.statement, guarantees=read.guarantees, key_id=str(signed.headers().get("kid")))
 
 
 def sha256(weights: bytes) -> str:

@@ -8,6 +8,7 @@ from app.accounting import certificates
 from app.api.calls import Call
 from app.api.gateway import serves
 from app.db.tables import Certificate
+from lethe import verification
 from lethe.contract import certificates as contract
 from lethe.contract.certificates import CertificateIn, CertificateOut, CertificateVerdictOut
 from lethe.contract.guarantees import GuaranteeOut, JointOut
@@ -26,13 +27,7 @@ def get_certificate(call: Call, certificate_id: str) -> CertificateOut:
 @serves(router, contract.VERIFY)
 def verify_certificate(call: Call, body: CertificateIn) -> CertificateVerdictOut:
     keys = certificates.public_keys(call.installation.keys)
-    verified = certificates.verify(body.jws, keys, max_epsilon=body.max_epsilon, max_delta=body.max_delta)
-    return CertificateVerdictOut(
-        valid=True,
-        key_id=verified.key_id,
-        guarantees=[GuaranteeOut(**guarantee.stated()) for guarantee in verified.guarantees],
-        statement=verified.statement,
-    )
+    return verification.verify(body.jws, keys, max_epsilon=body.max_epsilon, max_delta=body.max_delta)
 
 
 def to_response(certificate: Certificate) -> CertificateOut:

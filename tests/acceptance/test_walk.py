@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
-from app.accounting import certificates, verify
 from app.accounting import repository as accounting_repository
+from app.accounting import verify
 from app.installations import Installation
+from lethe import verification
 from tests.stored import rows_of, slots_of
 
 Make = Callable[..., dict[str, Any]]
@@ -57,7 +58,7 @@ def test_a_person_is_forgotten(
     [owed] = done["models"]
     assert (owed["status"], owed["version"]) == ("completed", 2)
     certificate = get(f"/certificates/{owed['certificate_id']}")
-    verified = certificates.verify(certificate["jws"], gateway.get("/.well-known/jwks.json").json())
+    verified = verification.verify(certificate["jws"], gateway.get("/.well-known/jwks.json").json())
     by_notion = {guarantee.notion: guarantee for guarantee in verified.guarantees}
     target = model["target"]
     assert by_notion["unlearning"].epsilon <= target["epsilon"] * (1 + 1e-6)

@@ -27,6 +27,7 @@ from app.db.tables import (
 )
 from app.deletion.suppression import ANYWHERE
 from app.installations import Installation
+from lethe import verification
 from lethe.contract.sets import EventKind
 from tests.stored import rows_of
 
@@ -64,7 +65,7 @@ def assert_all_done_once(installation: Installation) -> None:
         assert Counter((c.request_id, c.model_id) for c in signed) == {(m.request_id, m.model_id): 1 for m in owed}
         assert {c.id for c in signed} == {m.certificate_id for m in owed}
         for certificate in signed:
-            certificates.verify(certificate.jws, certificates.public_keys(installation.keys))
+            verification.verify(certificate.jws, certificates.public_keys(installation.keys))
 
         live = set()
         for model in session.scalars(sa.select(Model)):

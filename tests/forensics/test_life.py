@@ -16,7 +16,7 @@ import pytest
 from numpy.typing import NDArray
 from safetensors.numpy import load
 
-from app.accounting import certificates
+from lethe import verification
 from tests.app.webhooks import servers as receivers
 from tests.faults.processes import wait_until
 from tests.forensics import captured, deployments, forms, person, protocols, search
@@ -163,7 +163,7 @@ class Life:
         ).json()
         found = self.call("GET", f"/deletion-requests/{self.request}/certificate")["certificates"]
         assert len(found) == len(self.models)
-        assert all(certificates.verify(one["jws"], keys).guarantees for one in found)
+        assert all(verification.verify(one["jws"], keys).guarantees for one in found)
         for kind, model in self.models.items():
             number = self.call("GET", f"/models/{model}")["live_version"] - 1
             gone = self.call("GET", f"/models/{model}/versions/{number}/weights", expect=410)

@@ -9,11 +9,9 @@ import pytest
 from fastapi.testclient import TestClient
 from joserfc.jwk import OKPKey
 
-from app.accounting import certificates
 from app.installations import Installation
 from app.keys import Keys
 from lethe import Client, verification
-from lethe.contract.problems import CertificateInvalid as RefusedByGateway
 from lethe.errors import CertificateInvalid, Problem
 
 Make = Callable[..., dict[str, Any]]
@@ -37,14 +35,14 @@ def jwks(gateway: TestClient) -> Any:
     return gateway.get("/.well-known/jwks.json").json()
 
 
-def test_a_certificate_is_verified_here(certificate: Any, jwks: Any, installation: Installation) -> None:
+def test_a_certificate_is_verified_here(certificate: Any, jwks: Any, gateway: TestClient) -> None:
     """With the issuer's keys the verdict is the gateway's: the same guarantees, recomputed, and the same statement."""
     verdict = verification.verify(certificate["jws"], jwks)
-    verified = certificates.verify(certificate["jws"], jwks)
+    by_gateway = gateway.post("/v1/certificates:verify", json={"jws": certificate["jws"]}).json()
+    assert verdict.model_dump(mode="json") == by_gateway
     assert verdict.valid
-    assert verdict.key_id == verified.key_id
-    assert verdict.statement == verified.statement == certificate["statement"]
-    assert [vars_of(one) for one in verdict.guarantees] == [one.stated() for one in verified.guarantees]
+    assert verdict.key_id == jwks["keys"][0]["kid"]
+    assert verdict.statement == certificate["statement"]
     assert {one.notion for one in verdict.guarantees} == {"unlearning", "deletion", "adaptive", "release"}
 
 
@@ -59,10 +57,6 @@ def test_no_gateway_is_asked(certificate: Any, jwks: Any) -> None:
     assert refused.value.code == "unreachable"
 
 
-def vars_of(value: Any) -> dict[str, Any]:
-    return dict(value)
-
-
 def signed(keys: Keys, statement: Any, **header: Any) -> str:
     """A statement under the installation's own signature, whatever it says."""
     from joserfc import jws
@@ -71,8 +65,8 @@ def signed(keys: Keys, statement: Any, **header: Any) -> str:
     return jws.serialize_compact(full, json.dumps(statement), keys.signing_key, algorithms=["Ed25519"])
 
 
-def test_both_verifiers_refuse_the_same(certificate: Any, jwks: Any, installation: Installation) -> None:
-    """Whatever does not hold is refused here as by the gateway, and for the same reason."""
+def test_what_does_not_hold_is_refused(certificate: Any, jwks: Any, installation: Installation) -> None:
+    """A forged statement, signature, type or set of keys is refused as an invalid certificate; nothing else escapes."""
     compact, statement = certificate["jws"], certificate["statement"]
     header, payload, signature = compact.split(".")
     better = statement | {"target": statement["target"] | {"epsilon": statement["target"]["epsilon"] / 2}}
@@ -99,8 +93,5 @@ def test_both_verifiers_refuse_the_same(certificate: Any, jwks: Any, installatio
         (compact, None),
     ]
     for jws, keys in cases:
-        with pytest.raises(RefusedByGateway) as by_gateway:
-            certificates.verify(jws, keys)
-        with pytest.raises(CertificateInvalid) as here:
+        with pytest.raises(CertificateInvalid):
             verification.verify(jws, keys)
-        assert (here.value.code, here.value.detail) == (by_gateway.value.code, by_gateway.value.detail)

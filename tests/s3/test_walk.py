@@ -10,11 +10,11 @@ import pytest
 from fastapi.testclient import TestClient
 
 from app import installations
-from app.accounting import certificates
 from app.config import Settings
 from app.installations import Installation
 from app.keys import KeyEncryptionKeyLost
 from app.vault.store import StoreKeepsVersions
+from lethe import verification
 from lethe.contract.problems import InstallationMismatch, WeightsDestroyed
 from tests.conftest import people
 from tests.faults.checks import assert_all_done_once
@@ -55,7 +55,7 @@ def test_learn_forget_and_certify(
     assert get(f"/deletion-requests/{request['id']}")["status"] == "completed"
     [owed] = get(f"/deletion-requests/{request['id']}")["models"]
     certificate = get(f"/certificates/{owed['certificate_id']}")
-    assert certificates.verify(certificate["jws"], gateway.get("/.well-known/jwks.json").json()).guarantees
+    assert verification.verify(certificate["jws"], gateway.get("/.well-known/jwks.json").json()).guarantees
     assert gateway.get(first).status_code == 410
     assert not rows_of(installation, dataset["id"]).features[slot].any()
     assert_all_done_once(installation)

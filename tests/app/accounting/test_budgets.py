@@ -13,6 +13,7 @@ from app.accounting import budgets, certificates
 from app.db.tables import Dataset, Version
 from app.installations import Installation
 from app.unlearning import queue, service
+from lethe import verification
 from lethe.contract.problems import AdaptiveBudgetSpent, CertificateInvalid
 from lethe.proof import conversion
 from tests.conftest import FORM, npz
@@ -68,7 +69,7 @@ def test_a_certificate_signs_the_bound(
     request = forget("p1", dataset_ids=[dataset["id"]])
     work()
     [signed] = get(f"/deletion-requests/{request['id']}/certificate")["certificates"]
-    verified = certificates.verify(signed["jws"], get_keys(gateway))
+    verified = verification.verify(signed["jws"], get_keys(gateway))
     adaptive = next(one for one in verified.guarantees if one.notion == "adaptive")
     assert adaptive.mu == conversion.gdp_mu(epsilon=epsilon, delta=DELTA)
     assert "budget set in advance" in adaptive.reference_process
@@ -99,7 +100,7 @@ def test_a_budget_that_was_made_up_afterwards(
     models = list(statement["evidence"]["exposures"])
     statement["evidence"]["budgets"] = {statement["dataset"]["id"]: {"epsilon": 0.1, "delta": DELTA, "models": models}}
     with pytest.raises(CertificateInvalid, match="budget_kept"):
-        certificates.verify(certificates.sign(installation.keys, statement), get_keys(gateway))
+        verification.verify(certificates.sign(installation.keys, statement), get_keys(gateway))
 
 
 def test_nothing_is_published_beyond_it(

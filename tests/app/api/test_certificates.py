@@ -10,6 +10,7 @@ from fastapi.testclient import TestClient
 
 from app.accounting import certificates
 from app.keys import Keys
+from lethe import verification
 from lethe.contract.problems import CertificateInvalid
 
 Get = Callable[[str], Any]
@@ -50,7 +51,7 @@ def test_a_certificate_verifies(gateway: TestClient, certificate: dict[str, Any]
     assert verdict["guarantees"] == certificate["statement"]["guarantees"]
     jwks = gateway.get("/.well-known/jwks.json").json()
     assert [key["kid"] for key in jwks["keys"]] == [verdict["key_id"]]
-    assert certificates.verify(certificate["jws"], jwks).statement == certificate["statement"]
+    assert verification.verify(certificate["jws"], jwks).statement == certificate["statement"]
 
 
 def test_a_changed_certificate_does_not_verify(
@@ -78,7 +79,7 @@ def test_a_signature_over_wrong_numbers_does_not_verify(
 def test_another_installation_did_not_sign_it(certificate: dict[str, Any], tmp_path: Any) -> None:
     """A certificate does not verify with anybody else's key."""
     with pytest.raises(CertificateInvalid):
-        certificates.verify(certificate["jws"], certificates.public_keys(Keys(tmp_path / "elsewhere").create()))
+        verification.verify(certificate["jws"], certificates.public_keys(Keys(tmp_path / "elsewhere").create()))
 
 
 def test_an_unknown_certificate_is_not_found(gateway: TestClient, refused: Refused) -> None:

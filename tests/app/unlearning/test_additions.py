@@ -27,6 +27,7 @@ from app.operations import periodic_jobs
 from app.rows.row_store import RowStore
 from app.unlearning import queue
 from app.unlearning import service as unlearning
+from lethe import verification
 from lethe.proof.mechanism import Mechanism
 from tests.conftest import FORM, npz, people
 from tests.lethe.proof import lanes
@@ -170,7 +171,7 @@ def test_deletion_of_somebody_added(
     with installation.database.reading() as session:
         jws = session.get_one(Certificate, owed["certificate_id"]).jws
         learn_steps = Mechanism.from_json(session.get_one(Model, live["id"]).mechanism).learn_steps
-    evidence = certificates.verify(jws, certificates.public_keys(installation.keys)).statement["evidence"]
+    evidence = verification.verify(jws, certificates.public_keys(installation.keys)).statement["evidence"]
     assert evidence["steps_present"] == learn_steps
     [exposure] = evidence["exposures"].values()
     assert sum(count for _, count in exposure["releases"]) == 3  # two from before: too many, never too few
@@ -367,7 +368,7 @@ class Story:
             assert counted == refs
             verify.verify(accounting_repository.all_entries(session), accounting_repository.all_versions(session))
             for certificate in session.scalars(sa.select(Certificate)):
-                certificates.verify(certificate.jws, certificates.public_keys(at.keys))
+                verification.verify(certificate.jws, certificates.public_keys(at.keys))
             insertions = list(session.scalars(sa.select(Addition.revision)))
             assert None not in insertions
             began = -1
