@@ -1,7 +1,7 @@
 """The same answer to the same call: kept in the transaction that did what was asked."""
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,9 +44,15 @@ def replay_all(session: Session, calls: Sequence[Once]) -> list[Answer | Idempot
     return [_replayed(once, answered.get(once.name) if once.name else None) for once in calls]
 
 
-def remember(session: Session, once: Once, answer: Answer) -> Answer:
-    """Keep `answer` for repetitions of this call; returns it."""
-    remember_all(session, [(once, answer)])
+def perform(session: Session, once: Once, make: Callable[[Session], Answer]) -> Answer:
+    """Return the first answer to this call: if it was not made before, `make` makes one, which its repetitions get.
+
+    Raises `IdempotencyConflict` if it was another call.
+    """
+    answer = replay(session, once)
+    if answer is None:
+        answer = make(session)
+        remember_all(session, [(once, answer)])
     return answer
 
 

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from app.access import idempotency
 from app.access.idempotency import Answer, Once
 from app.api import evaluations, uploads
-from app.api.calls import Call, respond
+from app.api.calls import Call, accepted, respond
 from app.api.gateway import serves
 from app.catalogue import additions, datasets, evaluation, repository
 from app.catalogue.additions import Staged
@@ -57,23 +57,21 @@ def add_records(
         num_free=num_free,
         suppressed=uploads.suppressed(call, dataset_id, skip=suppressed == "skip"),
     )
+
+    def register(session: Session) -> Answer:
+        if _to_compare(session, call, dataset, staged) != compared:
+            raise evaluations.came_or_went()
+        if not suppression.suppressed_since(session, began, dataset_id).isdisjoint(staged.subject_refs):
+            raise SubjectSuppressed("Somebody in the upload asked to be forgotten meanwhile; send it again.")
+        addition = additions.register(session, dataset=dataset, staged=staged)
+        out = NewAdditionOut(**dict(_to_response(addition)), num_suppressed=staged.num_suppressed)
+        return accepted(out, f"/v1/datasets/{dataset_id}/additions/{addition.id}")
+
     try:
         with call.reading() as session:
             compared = _to_compare(session, call, dataset, staged)
         evaluations.compare(call, compared)
-        with call.writing() as session:
-            answer = idempotency.replay(session, once)
-            if answer is None:
-                if _to_compare(session, call, dataset, staged) != compared:
-                    raise evaluations.came_or_went()
-                if not suppression.suppressed_since(session, began, dataset_id).isdisjoint(staged.subject_refs):
-                    raise SubjectSuppressed("Somebody in the upload asked to be forgotten meanwhile; send it again.")
-                addition = additions.register(session, dataset=dataset, staged=staged)
-                out = NewAdditionOut(**dict(_to_response(addition)), num_suppressed=staged.num_suppressed)
-                location = f"/v1/datasets/{dataset_id}/additions/{addition.id}"
-                answer = idempotency.remember(
-                    session, once, Answer(status=202, location=location, body=out.model_dump(mode="json"))
-                )
+        answer = call.perform(once, register)
     except Problem:  # of anything else nobody knows whether it was committed: what nothing claims is swept
         call.installation.rows.delete(staged.addition_id)
         raise

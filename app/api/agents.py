@@ -2,10 +2,10 @@
 
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse
+from sqlalchemy.orm import Session
 
-from app.access import idempotency
 from app.access.idempotency import Answer, Once
-from app.api.calls import Call, respond
+from app.api.calls import Call, created, respond
 from app.api.gateway import serves
 from app.protocols import repository, service
 from lethe.contract import agents as contract
@@ -17,14 +17,11 @@ router = APIRouter()
 
 @serves(router, contract.REGISTER)
 def register_agent(call: Call, once: Once, body: AgentIn) -> JSONResponse:
-    with call.writing() as session:
-        answer = idempotency.replay(session, once)
-        if answer is None:
-            row = service.register(session, agent_id=body.agent_id, name=body.name, verify_key=body.verify_key)
-            out = AgentOut.model_validate(row, from_attributes=True).model_dump(mode="json")
-            location = f"/v1/agents/{row.id}"
-            answer = idempotency.remember(session, once, Answer(status=201, location=location, body=out))
-    return respond(answer)
+    def register(session: Session) -> Answer:
+        row = service.register(session, agent_id=body.agent_id, name=body.name, verify_key=body.verify_key)
+        return created(AgentOut.model_validate(row, from_attributes=True), f"/v1/agents/{row.id}")
+
+    return respond(call.perform(once, register))
 
 
 @serves(router, contract.LIST)

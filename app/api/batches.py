@@ -165,7 +165,7 @@ def _store(
             items = [_answered(item, next(made) if isinstance(one, Asked) else one, view) for item, one in group]
             if (ready or (is_followed and not start)) and name is not None:
                 body = {"items": [item.model_dump(mode="json", exclude_none=True) for item in items]}
-                idempotency.remember(session, once, Answer(status=202, location=None, body=body))
+                idempotency.remember_all(session, [(once, Answer(status=202, location=None, body=body))])
     return [  # what the caller wrote is not kept with the answer
         item.model_copy(update={"external_id": one.external_id}) if isinstance(one, Asked) and item.id else item
         for (_, one), item in zip(group, items, strict=True)

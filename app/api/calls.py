@@ -13,13 +13,14 @@ from fastapi.dependencies.models import Dependant
 from fastapi.responses import JSONResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from fastapi.security.utils import get_authorization_scheme_param
+from pydantic import BaseModel
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 from starlette.datastructures import Headers
 from starlette.types import Scope as HTTPScope
 
+from app.access import idempotency, subjects
 from app.access import service as access
-from app.access import subjects
 from app.access.callers import Callers, LastUses
 from app.access.idempotency import Answer, Once
 from app.access.rates import Rates
@@ -157,6 +158,14 @@ class Call:
     def writing(self) -> AbstractContextManager[Session]:
         return self.installation.database.writing(by=self.caller.actor)
 
+    def perform(self, once: Once, make: Callable[[Session], Answer]) -> Answer:
+        """Do what a call asks in one transaction, unless it was done before: then the answer is the first one.
+
+        Raises `IdempotencyConflict`.
+        """
+        with self.writing() as session:
+            return idempotency.perform(session, once, make)
+
     def own(self, request: DeletionRequest) -> DeletionRequest:
         """The request, where the caller may do anything with it. Raises `RequestUnknown`."""
         if self.caller.own_requests_only and request.maker != self.caller.maker:
@@ -243,6 +252,14 @@ def once_with(scope: Scope) -> Any:
         return Once(name=name, fingerprint=fingerprint)
 
     return Depends(once)
+
+
+def created(out: BaseModel, location: str) -> Answer:
+    return Answer(status=201, location=location, body=out.model_dump(mode="json", by_alias=True))
+
+
+def accepted(out: BaseModel, location: str) -> Answer:
+    return Answer(status=202, location=location, body=out.model_dump(mode="json", by_alias=True))
 
 
 def respond(answer: Answer) -> JSONResponse:

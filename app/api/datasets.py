@@ -11,7 +11,7 @@ from app.access import idempotency
 from app.access import service as access
 from app.access.idempotency import Answer, Once
 from app.api import uploads
-from app.api.calls import Call, respond
+from app.api.calls import Call, created, respond
 from app.api.gateway import serves
 from app.audit import access_events
 from app.catalogue import datasets
@@ -81,19 +81,18 @@ def create_dataset(
         uploads.upload(call, file=file, kind=kind, schema=parsed, classes=declared),
         suppressed=uploads.suppressed(call, suppression.ANYWHERE, skip=suppressed == "skip"),
     )
+
+    def register(session: Session) -> Answer:
+        if access.subject_rule_of(session, call.caller.tenant_id) != call.caller.policy.subject_rule:
+            raise access.rule_changed()
+        if not suppression.suppressed_since(session, began).isdisjoint(encoded.subject_refs):
+            raise SubjectSuppressed("Somebody in the upload asked to be forgotten meanwhile; send it again.")
+        dataset = datasets.register(session, name=name, encoded=encoded, adaptive_budget=budget)
+        out = NewDatasetOut(**dict(to_response(session, dataset)), num_suppressed=encoded.num_suppressed)
+        return created(out, f"/v1/datasets/{dataset.id}")
+
     try:
-        with call.writing() as session:
-            answer = idempotency.replay(session, once)
-            if answer is None:
-                if access.subject_rule_of(session, call.caller.tenant_id) != call.caller.policy.subject_rule:
-                    raise access.rule_changed()
-                if not suppression.suppressed_since(session, began).isdisjoint(encoded.subject_refs):
-                    raise SubjectSuppressed("Somebody in the upload asked to be forgotten meanwhile; send it again.")
-                dataset = datasets.register(session, name=name, encoded=encoded, adaptive_budget=budget)
-                out = NewDatasetOut(**dict(to_response(session, dataset)), num_suppressed=encoded.num_suppressed)
-                body = out.model_dump(mode="json", by_alias=True)
-                location = f"/v1/datasets/{dataset.id}"
-                answer = idempotency.remember(session, once, Answer(status=201, location=location, body=body))
+        answer = call.perform(once, register)
     except Problem:  # of anything else nobody knows whether it was committed: what nothing claims is swept
         call.installation.rows.delete(encoded.dataset_id)
         raise

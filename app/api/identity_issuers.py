@@ -2,10 +2,10 @@
 
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse
+from sqlalchemy.orm import Session
 
-from app.access import idempotency
 from app.access.idempotency import Answer, Once
-from app.api.calls import Call, respond
+from app.api.calls import Call, created, respond
 from app.api.gateway import serves
 from app.deletion import identity
 from lethe.contract import identity_issuers as contract
@@ -17,14 +17,11 @@ router = APIRouter()
 
 @serves(router, contract.CREATE)
 def create_identity_issuer(call: Call, once: Once, body: IdentityIssuerIn) -> JSONResponse:
-    with call.writing() as session:
-        answer = idempotency.replay(session, once)
-        if answer is None:
-            row = identity.register(session, issuer=body.issuer, audience=body.audience, jwks=body.jwks)
-            out = IdentityIssuerOut.model_validate(row, from_attributes=True).model_dump(mode="json")
-            location = f"/v1/identity-issuers/{row.id}"
-            answer = idempotency.remember(session, once, Answer(status=201, location=location, body=out))
-    return respond(answer)
+    def register(session: Session) -> Answer:
+        row = identity.register(session, issuer=body.issuer, audience=body.audience, jwks=body.jwks)
+        return created(IdentityIssuerOut.model_validate(row, from_attributes=True), f"/v1/identity-issuers/{row.id}")
+
+    return respond(call.perform(once, register))
 
 
 @serves(router, contract.LIST)

@@ -14,7 +14,7 @@ from app.access.policy import weakest
 from app.accounting import budgets
 from app.accounting import service as accounting
 from app.api import evaluations
-from app.api.calls import Call, respond
+from app.api.calls import Call, accepted, respond
 from app.api.gateway import serves
 from app.catalogue import datasets, evaluation, exports, repository
 from app.catalogue import service as catalogue
@@ -56,37 +56,38 @@ Number = Annotated[int, Path(ge=1, le=2**31 - 1)]
 @serves(router, contract.CREATE)
 def create_model(call: Call, body: ModelIn, once: Once) -> JSONResponse:
     compared = _compared(call, body, once)
-    with call.writing() as session:
-        answer = idempotency.replay(session, once)
-        if answer is None:
-            measured_on = body.evaluation_dataset_id
-            if _to_compare(session, call, body) != compared:
-                raise evaluations.came_or_went()
-            dataset = datasets.get(session, body.dataset_id)
-            model = catalogue.create_model(
-                session,
-                name=body.name,
-                dataset=dataset,
-                evaluation_dataset=datasets.get(session, measured_on) if measured_on else None,
-                epsilon=body.target.epsilon,
-                delta=body.target.delta,
-                weakest=weakest(call.caller.policy, num_slots=dataset.num_slots),
-                l2=body.l2,
-                noise_scale=body.noise_scale,
-                step_size=body.step_size,
-                radius=body.radius,
-                learn_steps=body.learn_steps,
-                batch_size=body.batch_size,
-                cool_down=body.cool_down,
-                max_requests=body.batching.max_requests,
-                max_wait_seconds=body.batching.max_wait_seconds,
-                audit_lanes=body.audit.lanes,
-                audit_chains=body.audit.chains,
-                max_steps=call.installation.settings.max_steps,
-            )
-            mechanism = catalogue.mechanism_of(model)
-            budgets.require_room(session, dataset, mechanism, steps=mechanism.learn_steps)
-            answer = idempotency.remember(session, once, _accepted(session, model))
+
+    def create(session: Session) -> Answer:
+        measured_on = body.evaluation_dataset_id
+        if _to_compare(session, call, body) != compared:
+            raise evaluations.came_or_went()
+        dataset = datasets.get(session, body.dataset_id)
+        model = catalogue.create_model(
+            session,
+            name=body.name,
+            dataset=dataset,
+            evaluation_dataset=datasets.get(session, measured_on) if measured_on else None,
+            epsilon=body.target.epsilon,
+            delta=body.target.delta,
+            weakest=weakest(call.caller.policy, num_slots=dataset.num_slots),
+            l2=body.l2,
+            noise_scale=body.noise_scale,
+            step_size=body.step_size,
+            radius=body.radius,
+            learn_steps=body.learn_steps,
+            batch_size=body.batch_size,
+            cool_down=body.cool_down,
+            max_requests=body.batching.max_requests,
+            max_wait_seconds=body.batching.max_wait_seconds,
+            audit_lanes=body.audit.lanes,
+            audit_chains=body.audit.chains,
+            max_steps=call.installation.settings.max_steps,
+        )
+        mechanism = catalogue.mechanism_of(model)
+        budgets.require_room(session, dataset, mechanism, steps=mechanism.learn_steps)
+        return _accepted(session, model)
+
+    answer = call.perform(once, create)
     call.installation.notifier.wake()
     return respond(answer)
 
@@ -123,24 +124,24 @@ def get_model(call: Call, model_id: str) -> ModelOut:
 
 @serves(router, contract.AUDIT)
 def audit(call: Call, model_id: str, once: Once) -> JSONResponse:
-    with call.writing() as session:
-        answer = idempotency.replay(session, once)
-        if answer is None:
-            model = catalogue.get_model(session, model_id)
-            catalogue.ask_audit(session, model)
-            answer = idempotency.remember(session, once, _accepted(session, model))
+    def ask(session: Session) -> Answer:
+        model = catalogue.get_model(session, model_id)
+        catalogue.ask_audit(session, model)
+        return _accepted(session, model)
+
+    answer = call.perform(once, ask)
     call.installation.notifier.wake()
     return respond(answer)
 
 
 @serves(router, contract.RELEARN)
 def relearn(call: Call, model_id: str, once: Once) -> JSONResponse:
-    with call.writing() as session:
-        answer = idempotency.replay(session, once)
-        if answer is None:
-            model = catalogue.get_model(session, model_id)
-            catalogue.relearn(session, model)
-            answer = idempotency.remember(session, once, _accepted(session, model))
+    def learn_again(session: Session) -> Answer:
+        model = catalogue.get_model(session, model_id)
+        catalogue.relearn(session, model)
+        return _accepted(session, model)
+
+    answer = call.perform(once, learn_again)
     call.installation.notifier.wake()
     return respond(answer)
 
@@ -256,11 +257,7 @@ def to_response(session: Session, model: Model) -> ModelOut:
 
 def _accepted(session: Session, model: Model) -> Answer:
     session.flush()  # what is shown is read back
-    return Answer(
-        status=202,
-        location=f"/v1/models/{model.id}",
-        body=to_response(session, model).model_dump(mode="json", by_alias=True),
-    )
+    return accepted(to_response(session, model), f"/v1/models/{model.id}")
 
 
 def _version(version: Version) -> VersionOut:

@@ -1,4 +1,5 @@
 import pytest
+from sqlalchemy.orm import Session
 
 from app.access import idempotency
 from app.access.idempotency import Answer, Once
@@ -10,6 +11,14 @@ ONCE = Once(name="k", fingerprint="f")
 ANSWER = Answer(status=201, location="/v1/things/1", body={"id": "1", "numbers": [1, 0.1, None]})
 
 
+def make(_session: Session) -> Answer:
+    return ANSWER
+
+
+def refuse(_session: Session) -> Answer:
+    raise AssertionError("it was done before")
+
+
 @pytest.fixture
 def database(installation: Installation) -> Database:
     return installation.database
@@ -19,25 +28,25 @@ def test_the_first_answer_is_given_again(database: Database) -> None:
     """A call that was made before is answered as it was then; one that was not has no answer."""
     with database.writing() as session:
         assert idempotency.replay(session, ONCE) is None
-        assert idempotency.remember(session, ONCE, ANSWER) == ANSWER
-    with database.reading() as session:
-        assert idempotency.replay(session, ONCE) == ANSWER
+        assert idempotency.perform(session, ONCE, make) == ANSWER
+    with database.writing() as session:
+        assert idempotency.perform(session, ONCE, refuse) == ANSWER
 
 
 def test_another_call_with_the_same_key_is_a_conflict(database: Database) -> None:
     """A key that came with another body is refused."""
     other = Once(name="k", fingerprint="g")
     with database.writing() as session:
-        idempotency.remember(session, ONCE, ANSWER)
+        idempotency.perform(session, ONCE, make)
         with pytest.raises(IdempotencyConflict):
-            idempotency.replay(session, other)
+            idempotency.perform(session, other, refuse)
 
 
 def test_without_a_key_nothing_is_kept(database: Database) -> None:
     """A call without an idempotency key is made as often as it comes."""
     call = Once(name=None, fingerprint="f")
     with database.writing() as session:
-        assert idempotency.remember(session, call, ANSWER) == ANSWER
+        assert idempotency.perform(session, call, make) == ANSWER
         assert idempotency.replay(session, call) is None
 
 
@@ -46,7 +55,7 @@ def test_an_answer_goes_with_what_it_answers(database: Database) -> None:
 
     def fail() -> None:
         with database.writing() as session:
-            idempotency.remember(session, ONCE, ANSWER)
+            idempotency.perform(session, ONCE, make)
             raise RuntimeError
 
     with pytest.raises(RuntimeError):
