@@ -62,7 +62,7 @@ def configure(level: str) -> None:
 def trace_to(endpoint: str | None, *, service: str) -> None:
     """Trace this process to the collector at `endpoint` (see `tracing.configure`); without the packages, say so."""
     if not tracing.configure(endpoint, service=service):
-        logger().warning("telemetry.traces_not_sent", needs="pip install 'lethe[otel]'")
+        logger().warning("telemetry.traces_not_sent", needs="pip install 'lethe-server[otel]'")
 
 
 def logger() -> structlog.typing.FilteringBoundLogger:

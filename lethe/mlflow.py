@@ -86,7 +86,7 @@ def register(
     publishes), and the gateway says that the version may be served; otherwise it is taken away. Doing it again changes
     nothing. The artifacts are
     those of runs in `experiment`; `tracking_uri` is MLflow's own default unless given. Needs a key with models:read and
-    accounting:read, and `pip install 'lethe[mlflow]'`.
+    accounting:read, and `pip install 'lethe-sdk[mlflow]'`.
 
     Versions that Lethe has retired are deleted, whatever becomes of the live one. Raises `NotServable`,
     `CertificateInvalid`, `CopiesLeftBehind`, and any other `Problem`; `Conflict` if `name` is of another model.

@@ -127,7 +127,7 @@ def _write(installation: Installation, writer: archive.Writer, *, progress: Prog
                 "format": FORMAT,
                 "id": backup_id,
                 "created_at": created_at.isoformat(),
-                "version": importlib.metadata.version("lethe"),
+                "version": importlib.metadata.version("lethe-server"),
                 "schema": migrate.heads(),
                 "tombstones": coverage.standing(session, installation).to_json(),
             }

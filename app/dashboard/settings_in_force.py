@@ -42,7 +42,7 @@ def show_settings(context: TheContext) -> Response:
         settings=in_force(installation.settings),
         ready=ReadyOut.model_validate_json(bytes(operations.ready(installation).body)),
         versions={
-            "Lethe": importlib.metadata.version("lethe"),
+            "Lethe": importlib.metadata.version("lethe-server"),
             "Schema of the database": ", ".join(migrate.heads()),
             "Database": installation.database.name,
             "Python": platform.python_version(),

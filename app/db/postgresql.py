@@ -54,7 +54,7 @@ def engine(url: sa.URL, *, read_only: bool, patience_seconds: float) -> sa.Engin
     try:
         engine = sa.create_engine(url, connect_args=arguments, hide_parameters=True, **_POOL)
     except ModuleNotFoundError as error:
-        raise DatabaseUnreadable("PostgreSQL needs its driver: pip install 'lethe[postgres]'.") from error
+        raise DatabaseUnreadable("PostgreSQL needs its driver: pip install 'lethe-server[postgres]'.") from error
     outage = _Outage(patience_seconds)
 
     @sa.event.listens_for(engine, "do_connect")

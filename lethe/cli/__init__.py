@@ -28,7 +28,7 @@ def main() -> None:
         package = (error.name or "").partition(".")[0]
         if package not in _EXTRAS:
             raise
-        _fail(f"{package} is not installed; run: pip install 'lethe[{_EXTRAS[package]}]'")
+        _fail(f"{package} is not installed; run: pip install 'lethe-sdk[{_EXTRAS[package]}]'")
 
 
 def _fail(message: str) -> NoReturn:

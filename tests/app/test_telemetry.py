@@ -393,4 +393,4 @@ def test_traces_without_their_packages(lines: Callable[[], list[dict[str, Any]]]
         "telemetry.configure('info')\ntelemetry.trace_to('http://127.0.0.1:1', service='s')\n"
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert json.loads(ended.stderr)["needs"] == "pip install 'lethe[otel]'"
+    assert json.loads(ended.stderr)["needs"] == "pip install 'lethe-server[otel]'"

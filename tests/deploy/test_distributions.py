@@ -1,4 +1,4 @@
-"""The two distributions: `lethe`, which a customer installs beside their own code, and the server."""
+"""The two distributions: `lethe-sdk`, which a customer installs beside their own code, and the server."""
 
 import importlib.metadata
 import os
@@ -101,9 +101,9 @@ def environment(tmp_path: Path, wheels: dict[str, Path]) -> Callable[..., Path]:
         folder = tmp_path / "environment"
         venv.create(folder, with_pip=False)
         [packages] = folder.glob("lib/python*/site-packages")
-        with zipfile.ZipFile(wheels["lethe"]) as archive:
+        with zipfile.ZipFile(wheels["lethe_sdk"]) as archive:
             archive.extractall(packages)
-        for source, place in files_of(needed(asked_by(wheels["lethe"], *extras))):
+        for source, place in files_of(needed(asked_by(wheels["lethe_sdk"], *extras))):
             (packages / place).parent.mkdir(parents=True, exist_ok=True)
             (packages / place).symlink_to(source)
         return folder / "bin" / "python"
@@ -113,9 +113,9 @@ def environment(tmp_path: Path, wheels: dict[str, Path]) -> Callable[..., Path]:
 
 def test_neither_takes_a_name_that_others_use(wheels: dict[str, Path]) -> None:
     """What is installed at the top level is ours by name: no `app`, no `worker`, no `migrations`."""
-    for name, wheel in wheels.items():
-        top = {member.split("/")[0] for member in zipfile.ZipFile(wheel).namelist()}
-        assert {one for one in top if not one.endswith(".dist-info")} == {name}
+    tops = {name: {one.split("/")[0] for one in zipfile.ZipFile(wheel).namelist()} for name, wheel in wheels.items()}
+    ours = {name: {one for one in top if not one.endswith(".dist-info")} for name, top in tops.items()}
+    assert ours == {"lethe_sdk": {"lethe"}, "lethe_server": {"lethe_server"}}
 
 
 @pytest.mark.soak
@@ -155,7 +155,7 @@ def test_the_sdk_alone_says_what_is_missing(environment: Callable[..., Path]) ->
         check=False,
     )
     assert done.returncode == 1
-    assert done.stderr == "error: typer is not installed; run: pip install 'lethe[cli]'\n"
+    assert done.stderr == "error: typer is not installed; run: pip install 'lethe-sdk[cli]'\n"
 
 
 def test_the_installed_server_is_found_by_its_own_processes(tmp_path: Path, wheels: dict[str, Path]) -> None:

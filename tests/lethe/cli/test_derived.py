@@ -211,5 +211,5 @@ def test_without_an_optional_package(absent: str, extra: str) -> None:
     program = f"import sys; sys.modules[{absent!r}] = None; from lethe import cli; cli.main()"
     command = [sys.executable, "-c", program, "account", "bounds"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
-    said = f"error: {absent} is not installed; run: pip install 'lethe[{extra}]'\n"
+    said = f"error: {absent} is not installed; run: pip install 'lethe-sdk[{extra}]'\n"
     assert (ended.returncode, ended.stdout, ended.stderr) == (1, "", said)
