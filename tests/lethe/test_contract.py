@@ -7,16 +7,21 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 import lethe.contract
 from app.config import Settings
 from app.main import create_app
 from lethe import AsyncClient, Client
 from lethe.batches import NewRequest
+from lethe.contract.bounds import SweepIn
 from lethe.contract.deletion_requests import DeletionRequestIn
 from lethe.contract.operation import Operation
+from lethe.contract.policy import Policy
 from lethe.errors import NotFound
 from lethe.methods import Resource, _Method
+from lethe.proof import target
+from lethe.theorems import sweep
 from tests.lethe.scripted import Reply, Script
 
 BY_HAND = {
@@ -133,3 +138,12 @@ def test_methods_by_hand_make_their_call(script: Script, scripted_client: Client
         BY_HAND[name](scripted_client)
     [operation] = [one for one in OPERATIONS if one.name == name]
     assert [f"{one.method} {one.path}" for one in script.calls] == [str(operation)]
+
+
+def test_numbers_of_the_contract_are_those_of_the_proof() -> None:
+    """The contract stands on nothing; it states the largest target and the longest sweep as the proofs do."""
+    assert Policy().max_epsilon == target.LARGEST_EPSILON
+    swept = {"params": {}, "over": "p", "low": 1.0, "high": 2.0}
+    assert SweepIn.model_validate(swept | {"points": sweep.MOST_POINTS}).points == sweep.MOST_POINTS
+    with pytest.raises(ValidationError):
+        SweepIn.model_validate(swept | {"points": sweep.MOST_POINTS + 1})
