@@ -9,7 +9,6 @@ import socket
 import stat
 import subprocess
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -22,6 +21,7 @@ from app import supervisor
 from tests.conftest import FORM, npz
 from tests.faults import processes
 from tests.faults.processes import wait_until
+from tests.threads import apart
 
 pytestmark = pytest.mark.service
 
@@ -163,10 +163,9 @@ def test_a_busy_gateway_puts_off_what_an_idle_one_does_each_second() -> None:
 
     gc.callbacks.append(note)
     try:
-        with ThreadPoolExecutor(1) as apart:  # in this thread the loop of a browser's driver may run
-            for tick in range(30):
-                server.server_state.total_requests += tick >= 5
-                apart.submit(lambda: asyncio.run(forgetting())).result()
+        for tick in range(30):
+            server.server_state.total_requests += tick >= 5
+            apart(lambda: asyncio.run(forgetting()))
     finally:
         gc.callbacks.remove(note)
     assert {0, 1, 2, 3, 4, 15, 26} <= set(cleaned)

@@ -4,7 +4,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -24,19 +23,19 @@ from tests.faults import processes
 from tests.lethe.scripted import Reply, Script
 from tests.lethe.test_http import ANNA, DROP, EMPTY, REQUEST, problem
 from tests.lethe.test_waiting import COMPLETED, RUNNING
+from tests.threads import apart
 
 Told = Callable[[AsyncClient], Awaitable[object]]
 
 
 def told(url: str, key: str, story: Told, *, retry_seconds: float = 60.0) -> None:
-    """Tell a story with a client, from its making to its closing, in a thread where no other event loop runs."""
+    """Tell a story with a client, from its making to its closing."""
 
     async def all_of_it() -> None:
         async with AsyncClient(url, key, retry_seconds=retry_seconds) as client:
             await story(client)
 
-    with ThreadPoolExecutor(max_workers=1) as apart:  # the browser's tests leave a loop running in this one
-        apart.submit(asyncio.run, all_of_it()).result()
+    apart(asyncio.run, all_of_it())
 
 
 def test_from_rows_to_a_certificate(settings: Settings, admin_key: str, people: Path, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 from app.config import Settings
 from lethe import Client
 from tests.faults import processes
+from tests.threads import apart
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```(python|text)\n(.*?)^```", re.DOTALL | re.MULTILINE)
@@ -31,7 +32,7 @@ def test_the_examples_print_what_is_printed_under_them(
                 here = block.replace("http://127.0.0.1:8000", address).replace("/tmp/", f"{tmp_path}/")
                 here = here.replace(".lethe/keys/admin.key", str(settings.resolved_admin_key_file()))
                 with contextlib.redirect_stdout(printed):
-                    exec(here, names)
+                    apart(exec, here, names)
             else:
                 assert words(printed.getvalue()) == words(block)
                 printed = io.StringIO()

@@ -3,12 +3,12 @@
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from app.api.turns import Turns, Who
 from lethe.contract.problems import Busy
+from tests.threads import apart
 
 BUSY, QUIET = Who("ten_busy", "key_1"), Who("ten_quiet", "key_2")
 
@@ -19,13 +19,10 @@ async def _settled() -> None:
 
 
 def run(story: Callable[[], Awaitable[None]]) -> None:
-    """In a thread of its own: where a browser was opened, this one has a running loop."""
-
     async def in_time() -> None:
         await asyncio.wait_for(story(), 60)
 
-    with ThreadPoolExecutor(1) as alone:
-        alone.submit(asyncio.run, in_time()).result()
+    apart(asyncio.run, in_time())
 
 
 def test_a_quiet_tenant_does_not_wait_for_a_busy_one() -> None:
