@@ -13,7 +13,7 @@ from app.api.gateway import serves
 from app.catalogue import datasets
 from app.catalogue import service as catalogue
 from app.db.tables import Dataset, Model
-from app.unlearning import planner, queue
+from app.unlearning import planner, queue, waiting
 from lethe.contract import accounting as contract
 from lethe.contract.accounting import (
     AccountOut,
@@ -34,6 +34,7 @@ from lethe.contract.accounting import (
 )
 from lethe.contract.fields import Paging
 from lethe.contract.guarantees import GuaranteeOut, TargetOut
+from lethe.contract.models import WaitingOut
 from lethe.contract.problems import LedgerCorrupt, RequestUnknown
 from lethe.proof import accountant, guarantees
 from lethe.proof.accountant import Chain, Exposure
@@ -53,6 +54,7 @@ def get_account(call: Call, model_id: str, query: AccountQuery) -> AccountOut:
         epsilon, delta = _asked(datasets.get(session, model.dataset_id), query.adaptive_epsilon, query.adaptive_delta)
         left = _left(session, model, chain, epsilon=epsilon, delta=delta)
         releases = repository.count_versions(session, model_id=model.id)
+        waits = waiting.for_models(session, [model])[model.id]
     reset = service.reset(model, at_most=call.installation.settings.max_steps)
     without = service.epsilon_without_steps(chain, records=1, delta=model.delta)
     return AccountOut(
@@ -62,6 +64,7 @@ def get_account(call: Call, model_id: str, query: AccountQuery) -> AccountOut:
         noise_variance=chain.variance,
         mu=accountant.unlearning_mu(chain),
         guarantees=guarantees_to_response(standing.guarantees),
+        waiting=WaitingOut.model_validate(waits, from_attributes=True),
         releases=releases,
         reset=ResetOut(steps=reset[0], guarantee=guarantees_to_response([reset[1]])[0]) if reset else None,
         next_request=NextRequestOut(kind=plan.kind, steps=plan.steps, epsilon_without_steps=without),

@@ -1,6 +1,7 @@
 """`/models`: learn, watch, download, predict, relearn."""
 
 import contextlib
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import numpy as np
@@ -25,7 +26,8 @@ from app.errors import WeightsUnreadable
 from app.operations import retirement as retired
 from app.rows import schema as schemas
 from app.rows.encoding import encode_vectors
-from app.unlearning import retirement
+from app.unlearning import retirement, waiting
+from app.unlearning.waiting import Waiting
 from app.vault import weights
 from lethe.contract import models as contract
 from lethe.contract.fields import PageOut, Paging
@@ -43,6 +45,7 @@ from lethe.contract.models import (
     PredictionsOut,
     ProgressOut,
     VersionOut,
+    WaitingOut,
 )
 from lethe.contract.problems import FieldError, InputInvalid, WeightsDestroyed
 from lethe.contract.runs import AuditOut
@@ -85,7 +88,7 @@ def create_model(call: Call, body: ModelIn, once: Once) -> JSONResponse:
         )
         mechanism = catalogue.mechanism_of(model)
         budgets.require_room(session, dataset, mechanism, steps=mechanism.learn_steps)
-        return _accepted(session, model)
+        return _accepted(session, call, model)
 
     answer = call.perform(once, create)
     call.installation.notifier.wake()
@@ -113,13 +116,14 @@ def _to_compare(session: Session, call: Call, body: ModelIn) -> list[Comparison]
 def list_models(call: Call, query: Paging) -> PageOut[ModelOut]:
     with call.reading() as session:
         page = repository.models(session, limit=query.limit, cursor=query.cursor)
-        return PageOut(items=[to_response(session, model) for model in page.items], next_cursor=page.next_cursor)
+        return PageOut(items=_to_response(session, call, page.items), next_cursor=page.next_cursor)
 
 
 @serves(router, contract.GET)
 def get_model(call: Call, model_id: str) -> ModelOut:
     with call.reading() as session:
-        return to_response(session, catalogue.get_model(session, model_id))
+        [shown] = _to_response(session, call, [catalogue.get_model(session, model_id)])
+        return shown
 
 
 @serves(router, contract.AUDIT)
@@ -127,7 +131,7 @@ def audit(call: Call, model_id: str, once: Once) -> JSONResponse:
     def ask(session: Session) -> Answer:
         model = catalogue.get_model(session, model_id)
         catalogue.ask_audit(session, model)
-        return _accepted(session, model)
+        return _accepted(session, call, model)
 
     answer = call.perform(once, ask)
     call.installation.notifier.wake()
@@ -139,7 +143,7 @@ def relearn(call: Call, model_id: str, once: Once) -> JSONResponse:
     def learn_again(session: Session) -> Answer:
         model = catalogue.get_model(session, model_id)
         catalogue.relearn(session, model)
-        return _accepted(session, model)
+        return _accepted(session, call, model)
 
     answer = call.perform(once, learn_again)
     call.installation.notifier.wake()
@@ -152,7 +156,8 @@ def retire_model(call: Call, model_id: str) -> ModelOut:
         retirement.retire_model(session, call.installation.keys, catalogue.get_model(session, model_id))
     retired.destroy_now(call.installation)
     with call.reading() as session:
-        return to_response(session, catalogue.get_model(session, model_id))
+        [shown] = _to_response(session, call, [catalogue.get_model(session, model_id)])
+        return shown
 
 
 @serves(router, contract.VERSIONS)
@@ -222,7 +227,13 @@ def _live(call: Call, model_id: str) -> tuple[Dataset, Version, bytes]:
                 raise WeightsUnreadable(f"The weights of the live version {version.id} are missing; restore them.")
 
 
-def to_response(session: Session, model: Model) -> ModelOut:
+def _to_response(session: Session, call: Call, models: Sequence[Model]) -> list[ModelOut]:
+    """Leave out who waits for them where the caller may not learn whether anything is held about somebody."""
+    waits = {} if call.caller.discreet else waiting.for_models(session, models)
+    return [_model(session, model, waits.get(model.id)) for model in models]
+
+
+def _model(session: Session, model: Model, waits: Waiting | None) -> ModelOut:
     run = repository.running_run(session, model_id=model.id)
     version = repository.live_version(session, model)
     audited = repository.last_audited_run(session, model_id=model.id)
@@ -247,6 +258,7 @@ def to_response(session: Session, model: Model) -> ModelOut:
             last_run_id=audited.id if audited else None,
         ),
         guarantee=[GuaranteeOut(**guarantee.stated()) for guarantee in guarantees] if guarantees else None,
+        waiting=WaitingOut.model_validate(waits, from_attributes=True) if waits else None,
         metrics=version.metrics if version else {},
         error_code=model.error_code,
         created_at=model.created_at,
@@ -255,9 +267,10 @@ def to_response(session: Session, model: Model) -> ModelOut:
     )
 
 
-def _accepted(session: Session, model: Model) -> Answer:
+def _accepted(session: Session, call: Call, model: Model) -> Answer:
     session.flush()  # what is shown is read back
-    return accepted(to_response(session, model), f"/v1/models/{model.id}")
+    [shown] = _to_response(session, call, [model])
+    return accepted(shown, f"/v1/models/{model.id}")
 
 
 def _version(version: Version) -> VersionOut:

@@ -22,7 +22,7 @@ from lethe.proof.guarantees import Notion
 router = pages.new_router()
 
 _MEANS = {
-    Notion.UNLEARNING: "against a model learned without everybody who has asked so far",
+    Notion.UNLEARNING: "against a model learned without everybody who had been forgotten by then",
     Notion.DELETION: "against the same history without this person",
     Notion.ADAPTIVE: "the same, for somebody who also kept every version published before",
     Notion.RELEASE: "of anybody who is still in the data, from one version to the next",
@@ -56,9 +56,9 @@ def in_words(certificate: CertificateOut) -> CertificateInWords:
         f"{count(records, 'row')} of this person {'was' if records == 1 else 'were'} sealed anew as empty and read "
         "back so before the first step, and the keys to what was there before were destroyed.",
         f"{version.capitalize()} came out of {count(steps, 'step')} on the data without the person.",
-        f"Whoever looks at that version can hardly tell it from one learned without everybody who has asked: it moves "
-        f"nobody's odds by more than a factor of {odds}, but for a probability of {chance}. This counts requests "
-        "that were not chosen by what published versions look like.",
+        f"Whoever looks at that version can hardly tell it from one learned without everybody who had been forgotten "
+        f"by then: it moves nobody's odds by more than a factor of {odds}, but for a probability of {chance}. This "
+        "counts requests that were not chosen by what published versions look like.",
         f"The best attacker, who knows everything but the noise and has to say which of the two was published, is "
         f"right in at most {accuracy(unlearning)} of all cases; a coin is in 50 %.",
         *([audits.of_certified_run(AuditOut(**statement["audit"]))] if statement["audit"] else []),

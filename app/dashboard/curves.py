@@ -19,7 +19,7 @@ Axis = Literal["runs", "steps"]
 _RUNS = 12
 _POINTS = 60
 _EPSILONS = ("unlearning", "deletion", "one more", "adaptive", "release")
-_INFLUENCES = ("of everybody who asked", "of one who stays", "noise (standard deviation)")
+_INFLUENCES = ("of everybody forgotten", "of one who stays", "noise (standard deviation)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

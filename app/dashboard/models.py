@@ -22,7 +22,7 @@ _NEWEST = 5
 Done = Literal["", "made", "relearn", "audit", "retired"]
 
 ASKS: dict[str, str] = {
-    Notion.UNLEARNING: "How far is the live version from one learned without everybody who has asked?",
+    Notion.UNLEARNING: "How far is the live version from one learned without those whom it was made to forget?",
     Notion.RELEASE: "What can the live version show about somebody who stays, to whoever has the one before?",
     Notion.ADAPTIVE: "What can all versions together show about somebody, to whoever kept them all?",
 }

@@ -59,6 +59,7 @@ def environment() -> Environment:
         wording.sentence,
         wording.size,
         wording.state,
+        wording.why,
         wording.words,
         wording.written,
     ):

@@ -10,7 +10,8 @@ from markupsafe import Markup
 
 from lethe.contract.deletion_requests import ClockOut
 from lethe.contract.guarantees import GuaranteeOut
-from lethe.contract.sets import ClockState, RejectionGround
+from lethe.contract.models import WaitingOut, WaitOut
+from lethe.contract.sets import ClockState, RejectionGround, WaitReason
 
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -93,6 +94,18 @@ RUN_KINDS: Mapping[str, str] = {
     "erase": "Erasing",
     "add": "Adding rows",
     "audit": "Auditing",
+}
+
+
+WAITS: Mapping[WaitReason, str] = {
+    WaitReason.IN_REVIEW: "in review",
+    WaitReason.GRACE: "may still be cancelled",
+    WaitReason.BATCH: "wait for a batch",
+    WaitReason.QUEUED: "next for a worker",
+    WaitReason.RUN_UNDER_WAY: "wait for the run under way",
+    WaitReason.DELAYED: "wait for another attempt",
+    WaitReason.BUDGET_SPENT: "wait for room in the dataset's budget",
+    WaitReason.DAMAGED: "wait until damaged rows are repaired",
 }
 
 
@@ -206,6 +219,19 @@ def percent(part: float, whole: float) -> str:
     if share and share < 0.1:
         return "less than 0.1 %"
     return f"{share:.1f} %" if 0 < share < 10 else f"{share:.0f} %"
+
+
+def why(waiting: WaitingOut, most: int | None) -> Markup:
+    """Words for what the requests wait for, with their numbers; `most`: that a batch waits for."""
+
+    def one(waits: WaitOut) -> Markup:
+        text = f"{waits.requests:,} {WAITS.get(waits.reason, words(waits.reason).lower())}"
+        if waits.reason == WaitReason.BATCH and most is not None:
+            text += f" of {most:,}"
+        until = Markup(", until {} at the latest").format(moment(waits.until)) if waits.until else ""
+        return Markup("{}{}").format(text, until)
+
+    return Markup("; ").join(one(waits) for waits in waiting.reasons)
 
 
 def of_notion(guarantees: Iterable[GuaranteeOut] | None, notion: str) -> GuaranteeOut | None:

@@ -10,7 +10,6 @@ from sqlalchemy.orm import Session
 from app.db.likely import usually
 from app.db.paging import Page, page
 from app.db.tables import CUT_OFF, OWED, Addition, Dataset, Erasure, Model, RequestModel, Run, Tenant, Version
-from app.deletion.deadlines import BEFORE_THE_DEADLINE
 from app.unlearning import turns
 from app.unlearning.turns import Due, Standing
 from lethe.contract.sets import RunKind, RunStatus, VersionStatus
@@ -134,7 +133,7 @@ def _due(
 ) -> Iterator[Due]:
     """The datasets that are due, once for each reason; `limit`: at most so many for each. It reads only as far as it is
     asked."""
-    waiting = _waiting_models(session, at=at)
+    waiting = _patient_models(session, at=at)
     requested, behind = _REQUESTED, _BEHIND
     if waiting:
         requested = requested.where(Dataset.id.not_in(_patient_datasets(session, waiting)))
@@ -244,7 +243,7 @@ _LETTING_WAIT = _letting_wait()
 """Made once: making a statement anew takes longer than running it."""
 
 
-def _waiting_models(session: Session, *, at: datetime.datetime, dataset_id: str | None = None) -> dict[str, str]:
+def _patient_models(session: Session, *, at: datetime.datetime, dataset_id: str | None = None) -> dict[str, str]:
     """Models that let requests wait for each other, and whose requests are neither many, nor old, nor due soon; and
     the dataset of each."""
     query = _LETTING_WAIT
@@ -256,8 +255,7 @@ def _waiting_models(session: Session, *, at: datetime.datetime, dataset_id: str 
         if (
             oldest
             and deadline
-            and at < oldest + datetime.timedelta(seconds=model.max_wait_seconds)
-            and at < deadline - BEFORE_THE_DEADLINE
+            and at < turns.batch_ends(model.max_wait_seconds, oldest_at=oldest, first_due_at=deadline)
             and not _enough(session, model, num_claimed, at=at)
         ):
             found[model.id] = model.dataset_id
@@ -325,7 +323,7 @@ def models_due(
         .where(
             Model.dataset_id == dataset.id,
             _MAY_RUN,
-            Model.id.not_in(_waiting_models(session, at=at, dataset_id=dataset.id)),
+            Model.id.not_in(_patient_models(session, at=at, dataset_id=dataset.id)),
             sa.or_(Model.wanted.is_not(None), Version.revision < dataset.revision),
         )
         .order_by(_FORGETS.desc(), sa.func.coalesce(Version.revision, -1), Model.created_at, Model.id)

@@ -35,6 +35,15 @@ class Standing:
     last_began_at: datetime.datetime = _NEVER
 
 
+def batch_ends(
+    max_wait_seconds: int, *, oldest_at: datetime.datetime, first_due_at: datetime.datetime
+) -> datetime.datetime:
+    """The time from which requests that wait for each other are served however few they are: the oldest has waited as
+    long as the model lets it, or the first is due within a week."""
+    waited = oldest_at + datetime.timedelta(seconds=max_wait_seconds)
+    return min(waited, first_due_at - BEFORE_THE_DEADLINE)
+
+
 def in_turn(due: Collection[Due], standings: Mapping[str, Standing], *, at: datetime.datetime) -> list[Due]:
     """All of `due`, in the order in which they go.
 

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from lethe.contract.fields import Answer, PageOut, Paging, Positive, Query
 from lethe.contract.guarantees import GuaranteeOut, JointOut, TargetOut
+from lethe.contract.models import WaitingOut
 from lethe.contract.operation import Resource, of_one
 from lethe.contract.problems import (
     DatasetUnknown,
@@ -105,7 +106,10 @@ class AccountOut(Answer):
     influence: float
     noise_variance: float
     mu: float
-    guarantees: list[GuaranteeOut]
+    guarantees: list[GuaranteeOut] = Field(
+        description="`unlearning` and `deletion`: of those whose rows are erased, and of nobody in `waiting`"
+    )
+    waiting: WaitingOut = Field(description="Those whose rows are not erased yet")
     releases: int
     next_request: NextRequestOut
     releases_left: ReleasesLeftOut

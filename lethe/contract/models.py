@@ -26,7 +26,7 @@ from lethe.contract.problems import (
     WeightsDestroyed,
 )
 from lethe.contract.runs import AuditOut
-from lethe.contract.sets import Scope
+from lethe.contract.sets import Scope, WaitReason
 
 
 class TargetIn(Body):
@@ -115,6 +115,23 @@ class AuditingOut(Answer):
     last_run_id: str | None
 
 
+class WaitOut(Answer):
+    """Requests that wait for the same reason."""
+
+    reason: WaitReason
+    requests: int
+    until: datetime.datetime | None = Field(description="When that ends at the latest; null: not known.")
+
+
+class WaitingOut(Answer):
+    """People who asked to be forgotten and are still in the live version like everybody else."""
+
+    people: int
+    requests: int
+    first_due_at: datetime.datetime | None = Field(description="The earliest of their deadlines; null: nobody waits.")
+    reasons: list[WaitOut] = Field(description="What their requests wait for, the most first.")
+
+
 class ModelOut(Answer):
     id: str
     name: str
@@ -128,7 +145,14 @@ class ModelOut(Answer):
     target: TargetOut
     batching: BatchingOut
     audit: AuditingOut
-    guarantee: list[GuaranteeOut] | None = Field(description="Of the live version, for everybody.")
+    guarantee: list[GuaranteeOut] | None = Field(
+        description="Of the live version: `unlearning` and `deletion` are about those whose rows are erased, and say "
+        "nothing of those in `waiting`."
+    )
+    waiting: WaitingOut | None = Field(
+        description="Those whose rows are not erased yet. null: there is no version that could carry them, or the key "
+        "has not the scope accounting:read."
+    )
     metrics: dict[str, Any]
     error_code: str | None
     created_at: datetime.datetime

@@ -126,6 +126,27 @@ class ModelStatus(ClosedSet):
     RETIRED = "retired"
 
 
+class WaitReason(ClosedSet):
+    """Reason for which no run of a model has taken up a request."""
+
+    IN_REVIEW = "in_review"
+    """An officer has not decided."""
+    GRACE = "grace"
+    """It may still be cancelled."""
+    BATCH = "batch"
+    """The model lets requests wait for each other."""
+    QUEUED = "queued"
+    """A worker takes it next."""
+    RUN_UNDER_WAY = "run_under_way"
+    """Another run on the dataset has to end first."""
+    DELAYED = "delayed"
+    """Runs came to nothing, and are tried again later."""
+    BUDGET_SPENT = "budget_spent"
+    """The adaptive budget of the dataset has no room for another version."""
+    DAMAGED = "damaged"
+    """Rows of the dataset are damaged, and nothing runs on it."""
+
+
 class VersionStatus(ClosedSet):
     LIVE = "live"
     RETIRED = "retired"

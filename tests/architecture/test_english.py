@@ -65,6 +65,7 @@ ALLOWED = {
         "app/keys.py": "the verb",
         "app/unlearning/repository.py": "the order of datasets among tenants",
         "app/unlearning/turns.py": "the order of datasets among tenants",
+        "app/unlearning/waiting.py": "the same",
         "lethe/proof/accountant.py": "batches that are read in turn",
         "lethe/proof/audit.py": "batches that are read in turn",
         "lethe/proof/lookback.py": "batches that are read in turn",

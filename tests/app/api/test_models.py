@@ -13,6 +13,7 @@ from safetensors.numpy import load
 from app.installations import Installation
 from app.unlearning import queue
 from app.unlearning import service as unlearning
+from lethe.contract.sets import Scope
 from tests.tables import each
 
 Make = Callable[..., dict[str, Any]]
@@ -241,3 +242,15 @@ def test_an_unknown_model_is_not_found(gateway: TestClient, refused: Refused) ->
         refused(gateway.get(f"/v1/models/mdl_0{path}"), 404, "model_unknown")
     refused(gateway.post("/v1/models/mdl_0/relearn"), 404, "model_unknown")
     refused(gateway.post("/v1/models/mdl_0/predictions", json={"records": [[1]]}), 404, "model_unknown")
+
+
+def test_a_key_that_may_not_account_learns_of_nobody(
+    live: dict[str, Any], forget: Make, gateway: TestClient, key_with: Callable[..., dict[str, str]]
+) -> None:
+    """Who makes requests and looks at models cannot tell by the count whether somebody was held."""
+    key = key_with(Scope.MODELS_READ, Scope.REQUESTS_WRITE)
+    forget("p1")
+    for path in (f"/v1/models/{live['id']}", "/v1/models"):
+        shown = gateway.get(path, headers=key).json()
+        [model] = shown.get("items", [shown])
+        assert model["waiting"] is None

@@ -39,10 +39,30 @@ def test_models_and_what_is_left(officer: Browser, learned: dict[str, Any]) -> N
     assert f"/admin/models/{learned['id']}" in page
     assert "churn &lt;b&gt;" in page
     page = officer.get(f"/admin/models/{learned['id']}").text
-    assert "How far is the live version from one learned without everybody who has asked?" in page
+    assert "How far is the live version from one learned without those whom it was made to forget?" in page
     assert "Within the target" in page
     assert "What can all versions together show about somebody" in page
     assert f"/admin/accounting/datasets/{learned['dataset_id']}" in page
+
+
+def test_people_who_wait_are_counted_beside_an_epsilon_of_zero(
+    officer: Browser, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]
+) -> None:
+    """The overview, the list and the page of a model say who is still in it, by when they are due and why they wait."""
+    model = new_model(new_dataset()["id"], batching={"max_requests": 200, "max_wait_seconds": 86_400})
+    work()
+    places = ["/admin", "/admin/models", f"/admin/models/{model['id']}"]
+    for place in places:
+        assert "obody" in officer.get(place).text
+    forget("p1")
+    forget("p2")
+    forget("p3", identity_verified=False)
+    assert work() == 0
+    for place in places:
+        page = officer.get(place).text
+        assert "3 people" in page
+        assert "2 wait for a batch of 200, until <time" in page
+        assert "1 in review" in page
 
 
 def test_a_model_that_is_still_learning(officer: Browser, new_dataset: Make, new_model: Make) -> None:

@@ -1,0 +1,90 @@
+"""All SQL about requests that no run has taken up."""
+
+import datetime
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from app.db.tables import DeletionRequest, Erasure, Record, RequestAlias, Run
+from lethe.contract.sets import RequestStatus, RunStatus
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unclaimed:
+    """Requests about rows of one dataset that nobody has claimed: how many people and of which deadlines, and how many
+    a worker may take (`ready`, of which the first could be at `oldest_at`), are in their grace time, or in review."""
+
+    dataset_id: str
+    people: int
+    first_due_at: datetime.datetime
+    ready: int
+    oldest_at: datetime.datetime | None
+    first_ready_due_at: datetime.datetime | None
+    in_grace: int
+    grace_until: datetime.datetime | None
+    in_review: int
+
+
+_THESE: sa.BindParameter[Collection[str]] = sa.bindparam("these", expanding=True)
+_TENANT: sa.BindParameter[str] = sa.bindparam("tenant_id")
+_AT = sa.bindparam("at", type_=Erasure.ready_at.type)
+_REQUEST = (DeletionRequest.id, DeletionRequest.subject_ref, DeletionRequest.deadline)
+_IN_REVIEW = DeletionRequest.status.in_((RequestStatus.RECEIVED, RequestStatus.IN_REVIEW))
+_ASKS_FOR = sa.or_(
+    DeletionRequest.dataset_ids.is_(None),
+    sa.cast(DeletionRequest.dataset_ids, sa.String).contains('"' + Record.dataset_id + '"'),
+)
+"""A condition on requests and records: it names the dataset, or none."""
+
+
+def _unclaimed() -> sa.Select[Any]:
+    """A request in review has asked for nothing yet: its rows are looked for by whose they are."""
+    mine = DeletionRequest.tenant_id == _TENANT
+    accepted = (
+        sa.select(Erasure.dataset_id, *_REQUEST, Erasure.ready_at)
+        .join(DeletionRequest, DeletionRequest.id == Erasure.request_id)
+        .where(mine, Erasure.dataset_id.in_(_THESE), Erasure.revision.is_(None), Erasure.ready_at.is_not(None))
+    )
+    not_yet = sa.cast(sa.null(), Erasure.ready_at.type).label("ready_at")
+    theirs = sa.and_(mine, Record.dataset_id.in_(_THESE), Record.erasure_id.is_(None), _IN_REVIEW, _ASKS_FOR)
+    in_review = sa.select(Record.dataset_id, *_REQUEST, not_yet)
+    by_name = in_review.join(Record, Record.subject_ref == DeletionRequest.subject_ref).where(theirs)
+    by_alias = (
+        in_review.join(RequestAlias, RequestAlias.request_id == DeletionRequest.id)
+        .join(Record, Record.subject_ref == RequestAlias.subject_ref)
+        .where(theirs)
+    )
+    found = sa.union(accepted, by_name, by_alias).subquery()
+    ready, in_grace = found.c.ready_at <= _AT, found.c.ready_at > _AT
+    return sa.select(
+        found.c.dataset_id,
+        sa.func.count(found.c.subject_ref.distinct()).label("people"),
+        sa.func.min(found.c.deadline).label("first_due_at"),
+        sa.func.count().filter(ready).label("ready"),
+        sa.func.min(found.c.ready_at).label("oldest_at"),
+        sa.func.min(found.c.deadline).filter(ready).label("first_ready_due_at"),
+        sa.func.count().filter(in_grace).label("in_grace"),
+        sa.func.max(found.c.ready_at).filter(in_grace).label("grace_until"),
+        sa.func.count().filter(found.c.ready_at.is_(None)).label("in_review"),
+    ).group_by(found.c.dataset_id)
+
+
+_UNCLAIMED = _unclaimed()
+"""Made once: making a statement anew takes longer than running it."""
+
+
+def unclaimed(
+    session: Session, *, tenant_id: str, dataset_ids: Collection[str], at: datetime.datetime
+) -> dict[str, Unclaimed]:
+    """By the id of each of these datasets of a tenant about which anybody waits."""
+    found = session.execute(_UNCLAIMED, {"tenant_id": tenant_id, "these": list(dataset_ids), "at": at}).mappings()
+    return {row["dataset_id"]: Unclaimed(**row) for row in found}
+
+
+def datasets_with_a_run(session: Session, *, dataset_ids: Collection[str]) -> set[str]:
+    """Those of these datasets on which a run is under way."""
+    query = sa.select(Run.dataset_id).where(Run.status == RunStatus.RUNNING, Run.dataset_id.in_(list(dataset_ids)))
+    return set(session.scalars(query))
