@@ -81,7 +81,6 @@ WHERE_DATABASES_DIFFER = (
     "app/access/test_idempotency.py",
     "app/accounting/test_budgets.py",
     "app/accounting/test_curve.py",
-    "app/api/test_lists.py",
     "app/audit/test_service.py",
     "app/backup/test_dump.py",
     "app/dashboard/test_every_page.py",

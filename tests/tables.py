@@ -2,13 +2,19 @@
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 import pytest
 
 ParameterSet: Any = type(pytest.param())
 Test = Callable[..., None]
+
+
+def at_length(rows: Collection[Any], *, besides: Collection[Any]) -> list[Any]:
+    """The parameters of a test: those `besides` in every run, the others with the soak only."""
+    assert all(row in rows for row in besides), "Expected these among the rows"
+    return [row if row in besides else pytest.param(row, marks=pytest.mark.soak) for row in rows]
 
 
 def each(names: str | tuple[str, ...], rows: Iterable[Any] | Callable[[], Iterable[Any]]) -> Callable[[Test], Test]:

@@ -19,6 +19,7 @@ def section(title: str) -> str:
     return (ROOT / "README.md").read_text().split(f"## {title}\n")[1].split("\n## ")[0]
 
 
+@pytest.mark.soak
 def test_every_command_of_the_tour_runs(service: Service) -> None:
     """Each block of the README's tour runs, and answers what is printed under it, but for what differs each time.
 

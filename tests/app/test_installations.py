@@ -328,6 +328,7 @@ def test_a_database_of_a_newer_release(installation: Installation) -> None:
     assert not migrate.is_current(installation.database.engine)
 
 
+@pytest.mark.soak
 def test_no_command_takes_a_database_of_a_newer_release(installation: Installation, tmp_path: Path) -> None:
     """Whatever opens a database whose schema this release does not know ends with a sentence, at once."""
     with installation.database.engine.begin() as connection:

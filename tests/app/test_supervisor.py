@@ -102,6 +102,7 @@ def test_a_worker_that_is_told_to_end_is_started_again(tmp_path: Path) -> None:
         assert up.end() == 0
 
 
+@pytest.mark.soak
 def test_several_workers(tmp_path: Path) -> None:
     """It runs as many workers as it is told, of which the second takes deletions alone, and ends with all of them."""
     data = tmp_path / "data"
@@ -152,6 +153,7 @@ def test_port_in_use(command: str, tmp_path: Path, taken_port: int) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (1, "", refusal)
 
 
+@pytest.mark.soak
 def test_a_busy_gateway_puts_off_what_an_idle_one_does_each_second() -> None:
     """Memory is cleaned at every tick without calls, and at the eleventh where calls come between all of them."""
     server = uvicorn.Server(uvicorn.Config(FastAPI()))

@@ -183,6 +183,7 @@ def wait_for_key(up: processes.Up, data: Path) -> str:
     return file.read_text().strip()
 
 
+@pytest.mark.soak
 @pytest.mark.redis
 def test_celery_logs_the_same_way(settings: Settings, tmp_path: Path) -> None:
     """A Celery worker and its beat log JSON alone, and give signs of life."""

@@ -115,6 +115,7 @@ def test_the_audit_log(officer: Visitor, site: Site) -> None:
     assert download.value.suggested_filename == "audit-checkpoints.json"
 
 
+@pytest.mark.soak
 def test_an_operator(officer: Visitor, site: Site) -> None:
     """An operator makes a tenant and sees what the installation runs with, but for its secrets."""
     page = officer.page

@@ -6,7 +6,7 @@ from playwright.sync_api import expect
 from tests.browser.browsing import Visitor
 
 
-@pytest.mark.parametrize(("width", "height"), [(390, 844), (844, 390)])
+@pytest.mark.parametrize(("width", "height"), [(390, 844), pytest.param(844, 390, marks=pytest.mark.soak)])
 def test_on_a_phone(officer: Visitor, width: int, height: int) -> None:
     """Upright and on its side, the menu opens and closes by keyboard and by touch, and all of it can be reached."""
     page = officer.page

@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.browser.browsing import Visitor
@@ -75,6 +76,7 @@ def test_what_if(officer: Visitor, worker: Child) -> None:
     officer.shows()
 
 
+@pytest.mark.soak
 def test_holding_it_to_its_ledger(officer: Visitor, worker: Child) -> None:
     """Whoever verifies sees that every entry was recomputed, and finds destroyed weights and copies beside it."""
     made = officer.site.live_model()
@@ -105,6 +107,7 @@ def test_learning_again(officer: Visitor, worker: Child) -> None:
     officer.shows()
 
 
+@pytest.mark.soak
 def test_a_curve_that_does_not_come(officer: Visitor, worker: Child) -> None:
     """While the curve cannot be had the page says that it is being read, and asks again until it comes."""
     made = officer.site.live_model()

@@ -75,11 +75,13 @@ def prints_its_plots(visitor: Visitor) -> None:
     assert visitor.complaints == []
 
 
+@pytest.mark.soak
 def test_the_curves_of_a_model(printer: Visitor) -> None:
     """They are printed whole and in light colours from a dark screen, which has them back as they were."""
     prints_its_plots(printer)
 
 
+@pytest.mark.soak
 def test_a_choice_is_printed_as_words(printer: Visitor) -> None:
     """Of links that choose what is shown, paper has the one that was chosen."""
     printer.page.emulate_media(media="print")
@@ -87,6 +89,7 @@ def test_a_choice_is_printed_as_words(printer: Visitor) -> None:
     expect(printer.page.get_by_text("Every step as wide")).to_be_hidden()
 
 
+@pytest.mark.soak
 def test_the_curve_of_a_theorem(officer: Visitor) -> None:
     """It is printed as the curves of a model are."""
     officer.page.emulate_media(color_scheme="dark")

@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.browser.browsing import Site, Visitor
@@ -9,6 +10,7 @@ from tests.faults import hops, processes
 from tests.faults.processes import Child
 
 
+@pytest.mark.soak
 def test_a_worker_that_dies(officer: Visitor, site: Site) -> None:
     """An engineer watches a run, sees that its worker died and what that means, and another worker end it."""
     page = officer.page

@@ -19,6 +19,7 @@ from lethe.contract.problems import InstallationMismatch
 from tests.conftest import people
 from tests.faults.checks import assert_all_done_once
 from tests.stored import flipped
+from tests.tables import at_length
 from worker import runner
 
 Make = Callable[..., dict[str, Any]]
@@ -89,7 +90,7 @@ FILES: dict[str, tuple[str, Callable[[World], Path]]] = {
 }
 
 
-@pytest.mark.parametrize("place", [0, 20, 60])
+@pytest.mark.parametrize("place", at_length([0, 20, 60], besides=[20]))
 @pytest.mark.parametrize("what", FILES)
 def test_rows_at_rest(
     what: str, place: int, world: Callable[..., World], settings: Settings, gateway: TestClient, get: Get, work: Any

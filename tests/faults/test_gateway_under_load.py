@@ -68,6 +68,7 @@ def test_killed_under_load(settings: Settings, installation: Installation, admin
     assert (erasures, events, kept) == (dict.fromkeys(stored, 1), dict.fromkeys(stored, 2), stored)
 
 
+@pytest.mark.soak
 @on_both
 def test_killed_in_a_batch(settings: Settings, installation: Installation, admin_key: str) -> None:
     """A batch that kill -9 cut off goes on where it was when it is sent again: everybody once."""

@@ -22,6 +22,7 @@ from tests.conftest import FORM
 from tests.faults import hops, processes
 from tests.faults.checks import assert_all_done_once
 from tests.faults.processes import wait_until
+from tests.tables import at_length
 
 Make = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
@@ -54,7 +55,9 @@ AT_DEATH = {
 The dataset has two models; where the hop comes after publication it has one, so that nothing else is to be done."""
 
 
-@pytest.mark.parametrize("hop", hops.INSTALL)
+@pytest.mark.parametrize(
+    "hop", at_length(hops.INSTALL, besides=("claimed", "old rows destroyed", "mid-chain", "publication not committed"))
+)
 def test_worker_killed_while_unlearning(
     hop: str,
     settings: Settings,
@@ -86,9 +89,7 @@ def test_worker_killed_while_unlearning(
     assert [owed["version"] for owed in get(f"/deletion-requests/{request['id']}")["models"]] == [2] * models
 
 
-@pytest.mark.parametrize(
-    "hop", [pytest.param(hop, marks=() if hop == "mid-chain" else pytest.mark.soak) for hop in hops.OF_LEARNING]
-)
+@pytest.mark.parametrize("hop", at_length(hops.OF_LEARNING, besides=("mid-chain",)))
 def test_worker_killed_while_learning(
     hop: str, settings: Settings, installation: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get
 ) -> None:
@@ -113,7 +114,9 @@ def _another_completes(settings: Settings, get: Get, request: dict[str, Any]) ->
         assert second.stop() == 0
 
 
-@pytest.mark.parametrize("victims", [("worker",), ("run",), ("worker", "run"), ("server",)])
+@pytest.mark.parametrize(
+    "victims", at_length([("worker",), ("run",), ("worker", "run"), ("server",)], besides=[("worker",), ("run",)])
+)
 def test_killed_in_the_middle_of_a_chain(
     victims: tuple[str, ...],
     settings: Settings,

@@ -18,6 +18,7 @@ from tests.faults import hops, processes
 from tests.faults.checks import assert_all_done_once
 from tests.faults.processes import wait_until
 from tests.stored import rows_of, slots_of
+from tests.tables import at_length
 
 Make = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
@@ -66,7 +67,7 @@ def _assert_added_and_erased(installation: Installation, get: Get, waiting: dict
     assert get(f"/deletion-requests/{waiting['request']}")["status"] == "completed"
 
 
-@pytest.mark.parametrize("hop", hops.OF_ADDING)
+@pytest.mark.parametrize("hop", at_length(hops.OF_ADDING, besides=("claimed", "rows written beside", "mid-chain")))
 def test_worker_killed_while_adding(
     hop: str, settings: Settings, installation: Installation, waiting: dict[str, Any], get: Get
 ) -> None:

@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```(python|text)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
+@pytest.mark.soak
 def test_the_examples_print_what_is_printed_under_them(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -91,6 +91,7 @@ def test_an_upgrade_can_be_repeated(data_folder: Path) -> None:
             assert lethe.models.get(was["features_model"]).live_version
 
 
+@pytest.mark.soak
 def test_models_learn_again(data_folder: Path) -> None:
     """Models that were live learn again, at once and nobody having asked; their ledgers verify, and say how many
     entries of before were not recomputed; what was published before still counts."""

@@ -111,6 +111,7 @@ def test_the_list_says_when_a_key_was_used(settings: Settings, admin_key: str) -
         assert second.get("/v1/api-keys").json()["items"][0]["last_used_at"]
 
 
+@pytest.mark.soak
 def test_a_key_has_its_minute(gateway: TestClient, refused: Refused) -> None:
     """Each answer says what is left to a key; above its limit it is a 429 that says when to come again."""
     asked = {"name": "a", "scopes": ["models:read"], "calls_per_minute": 3}

@@ -18,6 +18,7 @@ from app.installations import Installation
 from lethe.contract.policy import Policy
 from lethe.contract.sets import Scope
 from tests.app.deletion import people
+from tests.tables import at_length
 
 PLACE = "/v1/deletion-requests"
 HOUR = datetime.timedelta(hours=1)
@@ -114,7 +115,7 @@ def rounded(passed: datetime.timedelta) -> float:
     return round(passed / HOUR)
 
 
-@pytest.fixture(params=POLICIES)
+@pytest.fixture(params=at_length(POLICIES, besides=["the usual"]))
 def law(installation: Installation, request: pytest.FixtureRequest) -> Policy:
     with installation.database.writing() as session:
         return people.obey(session, POLICIES[request.param])

@@ -37,6 +37,7 @@ from tests.app.deletion import people
 from tests.conftest import CLASSES, npz
 from tests.faults import processes
 from tests.stored import flipped
+from tests.tables import at_length
 from worker import runner
 from worker.langevin.noise import SystemNoise
 
@@ -634,7 +635,21 @@ NEVER_SEEN = {
 }
 
 
-@pytest.mark.parametrize("code", REACHED)
+BY_PROCESSES = {
+    "address_in_use",
+    "already_running",
+    "backup_damaged",
+    "backup_refused",
+    "folder_exposed",
+    "ledger_restored",
+    "request_timed_out",
+    "restore_unfinished",
+    "tombstones_stale",
+}
+"""Those that are reached by starting services, or by waiting for long."""
+
+
+@pytest.mark.parametrize("code", at_length(REACHED, besides=REACHED.keys() - BY_PROCESSES))
 def test_it_is_reached_by_a_real_call(world: World, code: str) -> None:
     """Somebody can bring every condition about, and is told its code."""
     assert REACHED[code](world) == code

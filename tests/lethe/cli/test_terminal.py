@@ -8,11 +8,14 @@ import re
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from app.config import Settings
 from lethe import Client
 from tests.faults import processes
 
 
+@pytest.mark.soak
 def test_progress_on_a_terminal(settings: Settings, admin_key: str, people: Path) -> None:
     """Whoever waits at a terminal sees a bar with status and steps grow, and it is gone at the end; what is answered
     goes to standard output, where nobody else writes."""
