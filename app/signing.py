@@ -8,8 +8,7 @@ from joserfc.jwk import KeySet, OKPKey
 
 from app.errors import SignatureUnverifiable
 from app.keys import Keys
-
-ALGORITHM = "Ed25519"
+from lethe.verification.signatures import ALGORITHM
 
 
 def sign(keys: Keys, payload: bytes, *, kind: str) -> str:
@@ -26,15 +25,6 @@ def sign(keys: Keys, payload: bytes, *, kind: str) -> str:
     if read.payload != payload:
         raise _unverifiable()
     return signed
-
-
-def signed_payload(compact: str, public_keys: KeySet, *, kind: str | None = None) -> bytes | None:
-    """The payload that one of these keys signed, as a statement of that type (None: of any); None where none did."""
-    try:
-        signed = jws.deserialize_compact(compact, public_keys, algorithms=[ALGORITHM])
-    except (JoseError, ValueError, KeyError, TypeError):
-        return None
-    return signed.payload if kind in (None, signed.headers().get("typ")) else None
 
 
 def public_keys(keys: Keys) -> dict[str, Any]:

@@ -5,23 +5,24 @@ from collections.abc import Sequence
 from joserfc.jwk import KeySet
 from sqlalchemy.orm import Session
 
-from app.accounting import earlier, repository, verify
-from app.accounting.verify import OfTenant
-from app.audit import checkpoints
+from app.accounting import earlier, repository
 from app.audit import repository as chains
 from app.audit.chains import LEDGER
 from app.db.tables import Checkpoint
 from lethe.contract.problems import LedgerCorrupt
+from lethe.verification import ledgers
+from lethe.verification.chains import SignedHead
+from lethe.verification.ledgers import OfTenant
 
 
 def verify_tenant(
-    session: Session, public_keys: KeySet, *, tenant_id: str, kept: Sequence[Checkpoint] = ()
+    session: Session, public_keys: KeySet, *, tenant_id: str, kept: Sequence[SignedHead] = ()
 ) -> OfTenant:
     """Verify the ledger of a tenant as it is in the database, also against heads that were `kept` elsewhere.
 
     Raises `LedgerCorrupt`.
     """
-    found = verify.verify_tenant(
+    found = ledgers.verify_tenant(
         tenant_id,
         entries=repository.entries_of_tenant(session, tenant_id=tenant_id),
         versions=repository.versions_of_tenant(session, tenant_id=tenant_id),
@@ -33,7 +34,7 @@ def verify_tenant(
     )
     for one in kept:
         if one.tenant_id == tenant_id:
-            verify.require_kept(found, one, public_keys)
+            ledgers.require_kept(found, one, public_keys)
     return found
 
 
@@ -51,6 +52,6 @@ def head(session: Session, public_keys: KeySet, *, tenant_id: str) -> Checkpoint
             f"Tenant {tenant_id}: the last link of the ledger is not what was signed, or not signed yet. A worker "
             "signs it within a minute; if it does not, run `lethe ledger verify`."
         )
-    if not checkpoints.is_signed(found[0], public_keys):
+    if not LEDGER.is_signed(found[0], public_keys):
         raise LedgerCorrupt(f"Tenant {tenant_id}: what was signed about the ledger was changed.")
     return found[0]

@@ -9,13 +9,12 @@ from joserfc import jws
 from sqlalchemy.orm import Session
 
 from app import signing
-from app.accounting import budgets, ledger, repository
+from app.accounting import budgets, repository
 from app.accounting.ledger import History
 from app.db import now
 from app.db.mechanisms import stored_mechanism
 from app.db.tables import Certificate, Dataset, DeletionRequest, Erasure, LedgerEntry, Model, Run, Version, new_id
 from app.keys import Keys
-from lethe import verification
 from lethe.contract.problems import CertificateUnknown
 from lethe.proof import accountant
 from lethe.proof import certificate as statements
@@ -24,6 +23,8 @@ from lethe.proof.audit import Observed
 from lethe.proof.budget import Budgeted
 from lethe.proof.guarantees import Evidence
 from lethe.proof.mechanism import Mechanism
+from lethe.verification.certificates import TYPE
+from lethe.verification.chains import canonical
 
 
 def issue(
@@ -158,7 +159,7 @@ def get(session: Session, certificate_id: str) -> Certificate:
 
 def sign(keys: Keys, statement: dict[str, Any]) -> str:
     """The compact JWS (RFC 7515, RFC 9864) of a statement. Raises `SignatureUnverifiable`."""
-    return signing.sign(keys, ledger.canonical(statement).encode(), kind=verification.TYPE)
+    return signing.sign(keys, canonical(statement).encode(), kind=TYPE)
 
 
 def public_keys(keys: Keys) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from lethe.proof.budget import Adaptive
 from lethe.proof.curve import Point
 from lethe.proof.guarantees import Guarantee
 from lethe.proof.mechanism import Mechanism
+from lethe.verification.ledgers import FORMAT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +47,7 @@ def segments(
     Nothing but the ledger goes into the numbers.
     """
     found = repository.entries_backwards(session, model_id=model.id, before=before, limit=limit + 1)
-    found = [entry for entry in found if ledger.format_of(entry) == ledger.FORMAT]
+    found = [entry for entry in found if ledger.format_of(entry) == FORMAT]
     shown = [_body(entry) for entry in found[:limit]]
     chain = _chain_before(session, shown[-1]) if shown else None
     steps = repository.steps_until(session, model_id=model.id, number=shown[-1]["version"]) if shown else 0

@@ -1,11 +1,12 @@
 """The ledger: one entry per published version, each naming what ran and hashing its predecessor.
 
-An entry's numbers follow from the entries before it: `app/accounting/verify.py` recomputes them from the bodies alone.
+An entry's numbers follow from those before it: `lethe.verification.ledgers` recomputes them from the bodies alone.
 Each model's entries are a chain; one more chain, whose head is signed, has the entries of all models of a tenant in the
 order in which they came, so that neither the last entry nor a whole model goes without a trace.
 """
 
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -14,16 +15,14 @@ from sqlalchemy.orm import Session
 
 from app.accounting import repository
 from app.audit import repository as chain_repository
-from app.audit.chains import GENESIS, LEDGER, canonical, link_hash
+from app.audit.chains import LEDGER
 from app.db import now
 from app.db.tables import LedgerEntry, LedgerLink, Model, Run, Version
 from lethe.proof import accountant, guarantees
 from lethe.proof.accountant import Chain
 from lethe.proof.mechanism import Mechanism
-
-__all__ = ["GENESIS", "canonical"]
-FORMAT = "lethe-ledger/2"
-LINK_FORMAT = "lethe-ledger-link/1"
+from lethe.verification.chains import GENESIS, canonical, link_hash
+from lethe.verification.ledgers import FORMAT, LINK_FORMAT, chain_numbers
 
 
 def post(
@@ -63,7 +62,7 @@ def post(
         sequence=last.sequence + 1 if last else 1,
         body=body,
         previous_hash=previous,
-        hash=entry_hash(previous, body),
+        hash=link_hash(previous, body),
     )
     session.add(entry)
     link(session, tenant_id=model.tenant_id, kind="entry", model_id=model.id, entry=entry.sequence, hash=entry.hash)
@@ -88,6 +87,12 @@ def format_of(entry: LedgerEntry) -> str | None:
     """The format that an entry states."""
     said = json.loads(entry.body)
     return said.get("format") if isinstance(said, dict) else None
+
+
+def epsilon_of(entry: LedgerEntry) -> float:
+    """The `unlearning` epsilon of the version that an entry is of; infinite where its format does not say."""
+    said = json.loads(entry.body).get("guarantees", [])
+    return next((one["epsilon"] for one in said if one["notion"] == guarantees.Notion.UNLEARNING), math.inf)
 
 
 def goes_on(session: Session, *, model_id: str) -> bool:
@@ -124,16 +129,3 @@ def history_of(session: Session, *, model_id: str, mechanism: Mechanism) -> Hist
     runs = tuple(accountant.recent(mechanism, newest_first()))
     steps_before = read[len(runs) - 1].first_step if runs else 0
     return History(mechanism=mechanism, steps_before=steps_before, runs=runs)
-
-
-def chain_numbers(chain: Chain) -> dict[str, float]:
-    return {
-        "steps": chain.steps,
-        "variance": chain.variance,
-        "presence": chain.presence,
-        "influence": chain.influence,
-    }
-
-
-def entry_hash(previous_hash: str, body: str) -> str:
-    return link_hash(previous_hash, body)

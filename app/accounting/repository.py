@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import sqlalchemy as sa
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, aliased
 
 from app.db.mechanisms import stored_mechanism
 from app.db.tables import (
@@ -197,6 +197,15 @@ def records_waiting_for(session: Session, model: Model) -> int:
 def last_entry(session: Session, *, model_id: str) -> LedgerEntry | None:
     query = sa.select(LedgerEntry).where(LedgerEntry.model_id == model_id).order_by(LedgerEntry.sequence.desc())
     return session.scalars(query.limit(1)).one_or_none()
+
+
+def last_entries(session: Session) -> dict[str, LedgerEntry]:
+    """The last entry of each model in service that has any."""
+    entry = aliased(LedgerEntry)
+    last = sa.select(sa.func.max(entry.sequence)).where(entry.model_id == Model.id).scalar_subquery()
+    query = sa.select(LedgerEntry).join(Model, Model.id == LedgerEntry.model_id)
+    query = query.where(Model.retired_at.is_(None), LedgerEntry.sequence == last)
+    return {one.model_id: one for one in session.scalars(query)}
 
 
 def entries(session: Session, *, model_id: str, after: int = 0, limit: int | None = None) -> list[LedgerEntry]:

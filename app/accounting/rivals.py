@@ -13,7 +13,7 @@ from lethe.proof import conversion
 from lethe.proof.accountant import Chain
 from lethe.proof.errors import PreconditionError, PrivacyError
 from lethe.proof.guarantees import REFERENCE_PROCESS, Notion
-from lethe.proof.mechanism import Adjacency, Mechanism
+from lethe.proof.mechanism import Adjacency, Mechanism, Objective
 from lethe.theorems import CALCULATOR, Bound, calibration, evaluate
 from lethe.theorems.sweep import Refusal, refusal
 
@@ -155,6 +155,8 @@ def _langevin(mechanism: Mechanism, ask: Ask) -> tuple[int, float]:
 def _data_deletion(mechanism: Mechanism, ask: Ask) -> tuple[int, float]:
     """Chourasia and Shah, Theorem G.15, just below step size 1/L, at the order best for Mironov's conversion of mu:
     alpha mu^2/2 at alpha = 1 + sqrt(2 log(1/delta))/mu gives epsilon = mu^2/2 + mu sqrt(2 log(1/delta))."""
+    if mechanism.objective is Objective.LEAST_SQUARES:
+        raise PreconditionError("loss_lipschitz", "Expected gradients that are bounded outside of the ball too")
     deviation = math.sqrt(-2 * math.log(ask.delta))
     mu = 2 * ask.epsilon / (math.sqrt(deviation**2 + 2 * ask.epsilon) + deviation)
     order = conversion.gaussian_epsilon_mironov(mu=mu, delta=ask.delta).order

@@ -1,40 +1,23 @@
-"""The chains of a tenant that the installation signs: its audit log, and the one over the ledgers of its models.
-
-Both are rows that are numbered without gaps, each hashing its predecessor. What is signed and verified about the head
-of one is signed and verified about the other by the same code.
-"""
+"""The chains of a tenant that the installation stores and signs: its audit log, and the one over the ledgers of its
+models. They are verified by `lethe.verification.chains`."""
 
 import datetime
-import hashlib
-import json
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, fields
 from typing import Any
 
 from app.db.tables import AuditEntry, LedgerLink
 from app.errors import AuditCorrupt
-from lethe.contract.problems import LedgerCorrupt
+from lethe.verification import chains
+from lethe.verification.chains import canonical, link_hash
 
-GENESIS = "0" * 64
-"""The predecessor that the first row of a chain hashes."""
 _HASHED = ("tenant_id", "sequence", "at", "actor", "action", "object_id", "detail")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chain:
-    """`name`: in the database; `item`: what a row of it is called; `media_type`, `format`: of what is signed about it.
-    `corrupt`: what one that does not hold raises."""
+class Chain(chains.Chain):
+    """A chain, and the table of its rows."""
 
-    name: str
-    item: str
     table: Any
-    media_type: str
-    format: str
-    corrupt: type[AuditCorrupt] | type[LedgerCorrupt]
-    hash_of: Callable[[Any], str] = field(repr=False)
-
-    def fault(self, tenant_id: str, place: str, what: str) -> AuditCorrupt | LedgerCorrupt:
-        return self.corrupt(f"Tenant {tenant_id}, {place}: {what}.")
 
 
 def entry_hash(entry: AuditEntry) -> str:
@@ -47,32 +30,18 @@ def hash_of_entry(previous_hash: str, entry: dict[str, Any]) -> str:
     return link_hash(previous_hash, canonical(body))
 
 
-def canonical(document: dict[str, Any]) -> str:
-    """JSON with sorted keys and no spaces, NaN refused: the same bytes for the same facts."""
-    return json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
-
-
-def link_hash(previous_hash: str, body: str) -> str:
-    """SHA-256 (hex) over the predecessor's hash and the body as it is stored."""
-    return hashlib.sha256(f"{previous_hash}\n{body}".encode()).hexdigest()
-
-
 AUDIT = Chain(
     name="audit",
     item="audit entry",
-    table=AuditEntry,
+    head="checkpoint",
     media_type="lethe-audit-checkpoint+jws",
     format="lethe-audit-checkpoint/1",
     corrupt=AuditCorrupt,
     hash_of=entry_hash,
+    table=AuditEntry,
 )
 LEDGER = Chain(
-    name="ledger",
-    item="ledger link",
+    **{part.name: getattr(chains.LEDGER, part.name) for part in fields(chains.LEDGER)},
     table=LedgerLink,
-    media_type="lethe-ledger-head+jws",
-    format="lethe-ledger-head/1",
-    corrupt=LedgerCorrupt,
-    hash_of=lambda link: link_hash(link.previous_hash, link.body),
 )
 CHAINS = (AUDIT, LEDGER)

@@ -9,20 +9,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from joserfc import jws
-from joserfc.errors import JoseError
-from joserfc.jwk import KeySet
 from sqlalchemy.orm import Session
 
 from app import signing, telemetry
 from app.audit import repository
-from app.audit.chains import AUDIT, CHAINS, GENESIS, LEDGER, Chain, canonical
+from app.audit.chains import AUDIT, LEDGER, Chain
 from app.db import now
 from app.db.tables import Checkpoint
 from app.keys import Keys
-from lethe.proof import wellformed
+from lethe.verification.chains import GENESIS, canonical
 
-_PARTS = {"format", "tenant_id", "sequence", "hash", "signed_at"}
 GROWTH = 1000
 """A chain that has grown by so many rows is signed at once."""
 
@@ -66,68 +62,15 @@ def checkpoint_now(session: Session, keys: Keys, chain: Chain, *, tenant_id: str
 
 
 def sign(keys: Keys, head: Head, *, at: datetime.datetime) -> Checkpoint:
-    """The checkpoint of a head: a compact JWS (RFC 7515, RFC 9864) of what `statement` says.
+    """The checkpoint of a head: a compact JWS (RFC 7515, RFC 9864) of what its chain states.
 
     Raises `SignatureUnverifiable`.
     """
     row = Checkpoint(
         tenant_id=head.tenant_id, log=head.chain.name, sequence=head.sequence, hash=head.hash, signed_at=at
     )
-    row.jws = signing.sign(keys, canonical(statement(row)).encode(), kind=head.chain.media_type)
+    row.jws = signing.sign(keys, canonical(head.chain.statement(row)).encode(), kind=head.chain.media_type)
     return row
-
-
-def statement(row: Checkpoint) -> dict[str, Any]:
-    """The statement that is signed of a checkpoint."""
-    return {
-        "format": _chain_of(row).format,
-        "tenant_id": row.tenant_id,
-        "sequence": row.sequence,
-        "hash": row.hash,
-        "signed_at": row.signed_at.astimezone(datetime.UTC).isoformat(),
-    }
-
-
-def kept(text: str, chain: Chain) -> Checkpoint:
-    """A checkpoint that somebody kept elsewhere, from its JWS or from JSON with a `jws`; the signature is not verified.
-
-    Raises what a chain raises that does not hold.
-    """
-    try:
-        compact = text.strip()
-        if compact.startswith("{"):
-            compact = str(wellformed.read(compact)["jws"])
-        extracted = jws.extract_compact(compact.encode())
-        said = wellformed.read(extracted.payload)
-        if extracted.headers().get("typ") != chain.media_type or said.keys() != _PARTS:
-            raise ValueError("It is something else.")
-        sequence = said["sequence"]
-        if type(sequence) is not int or sequence < 1:
-            raise ValueError("It is of no row.")
-        return Checkpoint(
-            tenant_id=str(said["tenant_id"]),
-            log=chain.name,
-            sequence=sequence,
-            hash=str(said["hash"]),
-            jws=compact,
-            signed_at=datetime.datetime.fromisoformat(said["signed_at"]),
-        )
-    except (JoseError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        what = "checkpoint" if chain is AUDIT else "head of a ledger"
-        raise chain.corrupt(f"The file holds no {what}: a compact JWS of type {chain.media_type}.") from error
-
-
-def is_signed(row: Checkpoint, public_keys: KeySet) -> bool:
-    """Return True if one of these keys signed exactly this checkpoint, as one of its chain."""
-    payload = signing.signed_payload(row.jws, public_keys, kind=_chain_of(row).media_type)
-    try:
-        return payload is not None and wellformed.read(payload) == statement(row)
-    except ValueError:
-        return False
-
-
-def _chain_of(row: Checkpoint) -> Chain:
-    return next(chain for chain in CHAINS if chain.name == row.log)
 
 
 def _is_old(session: Session, chain: Chain, tenant_id: str, every_seconds: float) -> bool:

@@ -8,9 +8,10 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from app.audit import repository
-from app.audit.chains import GENESIS, entry_hash, hash_of_entry
+from app.audit.chains import entry_hash, hash_of_entry
 from app.db import actor, bulk, now
 from app.db.tables import AuditEntry
+from lethe.verification.chains import GENESIS
 
 __all__ = ["GENESIS", "SERVICE", "Deed", "entry_hash", "record", "record_all"]
 SERVICE = "lethe"

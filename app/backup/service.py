@@ -195,7 +195,7 @@ def _record(installation: Installation, made: Backup) -> None:
     with installation.database.writing() as session:
         deeds = [
             audit.Deed(
-                tenant_id=tenant_id, actor=audit.SERVICE, action="installation.backed_up", object_id=made.id, detail={}
+                tenant_id=tenant_id, actor=audit.SERVICE, action=repository.BACKED_UP, object_id=made.id, detail={}
             )
             for tenant_id in repository.tenant_ids(session)
         ]

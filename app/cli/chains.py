@@ -1,7 +1,7 @@
 """Commands that verify the ledger and the audit log by themselves, without the service, from a database or a file."""
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,15 +11,14 @@ import typer
 from app.config import Settings
 from app.errors import AuditCorrupt, DatabaseUnreadable
 from lethe.cli.output import console, new_group
-from lethe.cli.proofs import key_set_in
+from lethe.cli.proofs import key_set_in, tell, verify_export
 from lethe.contract.problems import CertificateInvalid, LedgerCorrupt, TenantUnknown
 
 if TYPE_CHECKING:
     from joserfc.jwk import KeySet
     from sqlalchemy.orm import Session
 
-    from app.accounting.verify import OfTenant
-    from app.db.tables import Checkpoint
+    from lethe.verification.chains import KeptHead, SignedHead
 
 ledger, audit = new_group(), new_group()
 commands = new_group()
@@ -49,22 +48,20 @@ def ledger_verify(
     With EXPORT offline, as anybody can who has the issuer's public keys and perhaps a head that they kept. Without, in
     the database, also against all certificates in it and the heads that the tombstones keep.
     """
-    from app.accounting import anchors, exports
-    from app.audit import checkpoints
+    from app.accounting import anchors
     from app.audit.chains import LEDGER
 
-    kept = checkpoints.kept(head.read_text(), LEDGER) if head else None
     if export is not None:
-        _tell([exports.verified(export, _issuers(jwks or Path(f"{export}.jwks.json")), kept=kept)])
+        verify_export(export, head=head, jwks=jwks)
         return
-    settings = Settings()
+    settings, kept = Settings(), LEDGER.kept(head.read_text()) if head else None
     with _reading(settings) as session:
         tenant_ids = _tenants(session, tenant)
         keys, remembered = _public_keys(jwks), _remembered(settings, LEDGER.name)
         if kept is not None and kept.tenant_id not in tenant_ids:
             raise LedgerCorrupt(f"The head is about tenant {kept.tenant_id!r}, whose ledger is not there.")
         both = [*remembered, *([kept] if kept else [])]
-        _tell([anchors.verify_tenant(session, keys, tenant_id=one, kept=both) for one in tenant_ids])
+        tell([anchors.verify_tenant(session, keys, tenant_id=one, kept=both) for one in tenant_ids])
 
 
 @audit.command("verify")
@@ -77,11 +74,11 @@ def audit_verify(
 ) -> None:
     """Recompute the audit log of every tenant from its entries alone, and hold it against its signed checkpoints, those
     in the database and those that the tombstones keep."""
-    from app.audit import checkpoints, repository, verify
+    from app.audit import repository
     from app.audit.chains import AUDIT
 
     settings, keys = Settings(), _public_keys(jwks)
-    kept = checkpoints.kept(checkpoint.read_text(), AUDIT) if checkpoint else None
+    kept = AUDIT.kept(checkpoint.read_text()) if checkpoint else None
     remembered = _remembered(settings, AUDIT.name)
     with _reading(settings) as session:
         tenant_ids = _tenants(session, tenant)
@@ -90,33 +87,15 @@ def audit_verify(
         for tenant_id in tenant_ids:
             also = [one for one in [*remembered, kept] if one is not None and one.tenant_id == tenant_id]
             entries = repository.all_entries(session, tenant_id=tenant_id)
-            signed = heapq.merge(
+            signed: Iterator[SignedHead] = heapq.merge(
                 repository.all_checkpoints(session, AUDIT, tenant_id=tenant_id),
                 sorted(also, key=_sequence),
                 key=_sequence,
             )
-            chain = verify.verify(tenant_id, entries, signed, keys)
+            chain = AUDIT.verify(tenant_id, entries, signed, keys)
             console.print(
                 f"[green]valid[/]  {tenant_id}  {chain.entries} entries, signed up to {chain.signed}"
                 f" ({chain.checkpoints - len(also)} checkpoints)  {chain.head}"
-            )
-
-
-def _tell(found: "Sequence[OfTenant]") -> None:
-    entries, models = sum(one.report.entries for one in found), sum(one.report.models for one in found)
-    console.print(f"[green]valid[/]  {entries} entries of {models} models")
-    if earlier := sum(one.report.not_recomputed for one in found):
-        console.print(f"       {earlier} entries of an earlier format: hashes hold, numbers not recomputed")
-    for one in found:
-        for model_id, head in one.report.heads.items():
-            console.print(f"       {model_id}  {head}")
-    for one in found:
-        if one.links:
-            agrees = f", {one.certificates} certificates agree" if one.certificates else ""
-            console.print(f"       {one.tenant_id}  signed up to link {one.signed} of {one.links}{agrees}  {one.head}")
-        for said in one.restored:
-            console.print(
-                f"       {one.tenant_id}  restored from a backup ({said['backup_id']}), link {said['sequence']}"
             )
 
 
@@ -125,33 +104,23 @@ def _public_keys(jwks: Path | None) -> "KeySet":
     from joserfc.jwk import KeySet
 
     from app.keys import Keys
+    from lethe.verification.signatures import key_set
 
     signing_key = Settings().data_dir / "keys" / "signing.jwk"
     if jwks is not None:
-        return _issuers(jwks)
+        return key_set(key_set_in(jwks))
     if not signing_key.exists():
         raise CertificateInvalid(f"There is no {signing_key}: name the issuer's public keys with --jwks.")
     return KeySet([Keys(signing_key.parent).signing_key])
 
 
-def _issuers(jwks: Path) -> "KeySet":
-    from joserfc.errors import JoseError
-    from joserfc.jwk import KeySet
-
-    try:
-        return KeySet.import_key_set(key_set_in(jwks))
-    except (JoseError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CertificateInvalid(f"{jwks} is not a JSON Web Key Set.") from error
-
-
-def _remembered(settings: Settings, log: str) -> "list[Checkpoint]":
+def _remembered(settings: Settings, log: str) -> "list[KeptHead]":
     """The heads that the tombstones keep, which somebody who writes to the database alone does not reach."""
-    from app.audit import checkpoints
     from app.audit.chains import CHAINS
     from app.backup import tombstones
 
     chain = next(chain for chain in CHAINS if chain.name == log)
-    return [checkpoints.kept(head.jws, chain) for head in tombstones.kept_heads(settings) if head.log == log]
+    return [chain.kept(head.jws) for head in tombstones.kept_heads(settings) if head.log == log]
 
 
 @contextmanager

@@ -1,9 +1,10 @@
 """Commands about what was signed: certificates are verified here, without the service, and ledgers are saved."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
@@ -13,6 +14,9 @@ from lethe.cli.options import Shape
 from lethe.cli.output import at_most, console, in_words, show
 from lethe.contract.certificates import CertificateVerdictOut
 from lethe.contract.problems import CertificateInvalid
+
+if TYPE_CHECKING:
+    from lethe.verification.ledgers import OfTenant
 
 
 class Said(Protocol):
@@ -72,6 +76,45 @@ def ledger_export(asked: Asked, to: Annotated[Path, typer.Argument(dir_okay=Fals
     keys = Path(f"{to}.jwks.json")
     keys.write_text(json.dumps(asked.client.certificates.public_keys(), indent=2))
     console.print(f"{to} and {keys}")
+
+
+@GROUPS["ledger"].app.command("verify")
+def ledger_verify(
+    export: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="An exported ledger")],
+    head: Annotated[
+        Path | None, typer.Option(exists=True, dir_okay=False, help="A signed head that was kept elsewhere")
+    ] = None,
+    jwks: Annotated[Path | None, typer.Option(help="The issuer's public keys; default: EXPORT.jwks.json")] = None,
+) -> None:
+    """Recompute every hash and every number of an exported ledger offline, and hold it against its signed head."""
+    verify_export(export, head=head, jwks=jwks)
+
+
+def verify_export(export: Path, *, head: Path | None, jwks: Path | None) -> None:
+    """Say what was verified of an export. Raises `LedgerCorrupt`, `LedgerRestored`, `CertificateInvalid`."""
+    from lethe import verification
+
+    keys = key_set_in(jwks or Path(f"{export}.jwks.json"))
+    tell([verification.verify_ledger(export, keys, kept=head.read_text() if head else None)])
+
+
+def tell(found: "Sequence[OfTenant]") -> None:
+    """Say what was verified of ledgers, one for each tenant."""
+    entries, models = sum(one.report.entries for one in found), sum(one.report.models for one in found)
+    console.print(f"[green]valid[/]  {entries} entries of {models} models")
+    if earlier := sum(one.report.not_recomputed for one in found):
+        console.print(f"       {earlier} entries of an earlier format: hashes hold, numbers not recomputed")
+    for one in found:
+        for model_id, head in one.report.heads.items():
+            console.print(f"       {model_id}  {head}")
+    for one in found:
+        if one.links:
+            agrees = f", {one.certificates} certificates agree" if one.certificates else ""
+            console.print(f"       {one.tenant_id}  signed up to link {one.signed} of {one.links}{agrees}  {one.head}")
+        for said in one.restored:
+            console.print(
+                f"       {one.tenant_id}  restored from a backup ({said['backup_id']}), link {said['sequence']}"
+            )
 
 
 def key_set_in(file: Path) -> Any:

@@ -12,12 +12,12 @@ import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
 from app.access.service import DEFAULT_TENANT
-from app.accounting import ledger, repository
-from app.audit.chains import GENESIS, link_hash
+from app.accounting import repository
 from app.backup import tombstones
 from app.db.tables import LedgerEntry, LedgerLink
 from app.installations import Installation
 from app.keys import Keys
+from lethe.verification.chains import GENESIS, canonical, link_hash
 from tests.command_line import Lethe, refused
 
 Make = Callable[..., dict[str, Any]]
@@ -55,7 +55,7 @@ class Story:
         statements, hashes, previous = [], {}, {}
         for model_id, sequence, body in entries:
             before = previous.get(model_id, GENESIS)
-            hashes[model_id, sequence] = previous[model_id] = ledger.entry_hash(before, body)
+            hashes[model_id, sequence] = previous[model_id] = link_hash(before, body)
             where = f"model_id = '{model_id}' AND sequence = {sequence}"
             values = f"previous_hash = '{before}', hash = '{previous[model_id]}'"
             statements.append(f"UPDATE ledger_entries SET {values} WHERE {where}")
@@ -63,7 +63,7 @@ class Story:
         left = [said for _, said in sorted(links) if (said["model_id"], said["entry"]) in hashes]
         for sequence, said in enumerate(left, start=1):
             said |= {"sequence": sequence, "hash": hashes[said["model_id"], said["entry"]]}
-            body, after = ledger.canonical(said), link_hash(before, ledger.canonical(said))
+            body, after = canonical(said), link_hash(before, canonical(said))
             values = f"'{said['tenant_id']}', {sequence}, '{body}', '{before}', '{after}'"
             statements.append(f"INSERT INTO ledger_links VALUES ({values})")
             before = after

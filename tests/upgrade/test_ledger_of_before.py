@@ -20,6 +20,8 @@ from app.db.tables import Certificate, LedgerEntry, LedgerLink, Model, Run, Vers
 from app.installations import Installation
 from app.unlearning import service as unlearning
 from lethe.contract.problems import LedgerCorrupt, RunNotCancellable
+from lethe.verification import verify_ledger
+from lethe.verification.chains import GENESIS, canonical, link_hash
 from tests.upgrade.test_adoption import FIXTURE
 from worker import runner
 
@@ -52,7 +54,7 @@ def forge(installation: Installation, **said: Any) -> None:
         columns = {column.key: getattr(run, column.key) for column in sa.inspect(Run).column_attrs}
         session.add(Run(**columns | {"id": "run_forged", "version_id": "ver_forged"}))
         session.flush()
-        body = ledger.canonical(json.loads(last.body) | {"sequence": 3, "version": 3, "records": 0} | said)
+        body = canonical(json.loads(last.body) | {"sequence": 3, "version": 3, "records": 0} | said)
         session.add(
             Version(
                 id="ver_forged",
@@ -66,7 +68,7 @@ def forge(installation: Installation, **said: Any) -> None:
                 published_at=now(session),
             )
         )
-        hashed = ledger.entry_hash(last.hash, body)
+        hashed = link_hash(last.hash, body)
         session.add(LedgerEntry(model_id=model.id, sequence=3, body=body, previous_hash=last.hash, hash=hashed))
         ledger.link(session, tenant_id=TENANT, kind="entry", model_id=model.id, entry=3, hash=hashed)
         checkpoints.checkpoint_now(session, installation.keys, LEDGER, tenant_id=TENANT)
@@ -84,7 +86,7 @@ def test_entries_of_before_are_vouched_for(installation: Installation, tmp_path:
             exports.written(installation.database.reading, KeySet([installation.keys.signing_key]), tenant_id=TENANT)
         )
     )
-    assert exports.verified(export, KeySet([installation.keys.signing_key])).report == found.report
+    assert verify_ledger(export, certificates.public_keys(installation.keys)).report == found.report
 
 
 def test_an_upgrade_vouches_once(installation: Installation) -> None:
@@ -125,12 +127,12 @@ def test_an_entry_of_before_that_was_changed_is_refused(installation: Installati
             for entry in session.scalars(sa.select(LedgerEntry).order_by(LedgerEntry.model_id, LedgerEntry.sequence))
         ]
     forged = next(entry for entry in entries if entry.sequence == 1)
-    forged.body = ledger.canonical(json.loads(forged.body) | {"steps": 1})
+    forged.body = canonical(json.loads(forged.body) | {"steps": 1})
     with installation.database.engine.connect() as connection:
         connection.exec_driver_sql("DROP TRIGGER ledger_entries_no_update")
-        previous = ledger.GENESIS
+        previous = GENESIS
         for entry in [one for one in entries if one.model_id == forged.model_id]:
-            hashed = ledger.entry_hash(previous, entry.body)
+            hashed = link_hash(previous, entry.body)
             values = {"body": entry.body, "previous_hash": previous, "hash": hashed}
             mine = sa.and_(LedgerEntry.model_id == entry.model_id, LedgerEntry.sequence == entry.sequence)
             connection.execute(sa.update(LedgerEntry).where(mine).values(values))

@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from app.accounting import ledger, repository, verify
+from app.accounting import repository
 from app.db.tables import LedgerEntry, Version
 from app.installations import Installation
 from lethe.contract.problems import LedgerCorrupt
+from lethe.verification import ledgers
+from lethe.verification.chains import GENESIS, canonical, link_hash
 
 Make = Callable[..., dict[str, Any]]
 
@@ -31,10 +33,10 @@ class Story:
     def rewrite(self, index: int, **changed: Any) -> None:
         """Replace parts of a body, and hash it and all that follow anew, as somebody with the database could."""
         of_model = [entry for entry in self.entries if entry.model_id == self.entries[index].model_id]
-        self.entries[index].body = ledger.canonical(self.body(index) | changed)
-        previous = ledger.GENESIS
+        self.entries[index].body = canonical(self.body(index) | changed)
+        previous = GENESIS
         for entry in of_model:
-            entry.previous_hash, entry.hash = previous, ledger.entry_hash(previous, entry.body)
+            entry.previous_hash, entry.hash = previous, link_hash(previous, entry.body)
             previous = entry.hash
 
 
@@ -77,13 +79,13 @@ def story(kept: list[Story], request: pytest.FixtureRequest) -> Story:
 
 def refusal(story: Story) -> str:
     with pytest.raises(LedgerCorrupt) as refused:
-        verify.verify(story.entries, story.versions)
+        ledgers.verify(story.entries, story.versions)
     return str(refused.value)
 
 
 def test_the_ledger_of_a_true_story_is_whole(story: Story) -> None:
     """Every hash and number of the ledger follows from its entries, and the report names the head of each model."""
-    report = verify.verify(story.entries, story.versions)
+    report = ledgers.verify(story.entries, story.versions)
     assert (report.models, report.entries) == (2, 7)
     assert report.heads == {entry.model_id: entry.hash for entry in story.entries}
     kinds = sorted(story.body(index)["kind"] for index in range(7))
@@ -92,7 +94,7 @@ def test_the_ledger_of_a_true_story_is_whole(story: Story) -> None:
 
 def test_an_empty_ledger_is_whole() -> None:
     """Where nothing was published there is nothing to doubt."""
-    assert verify.verify([], []) == verify.Report(models=0, entries=0, heads={})
+    assert ledgers.verify([], []) == ledgers.Report(models=0, entries=0, heads={})
 
 
 # --- what breaks the chain of hashes ---------------------------------------------------------------------------------
@@ -103,7 +105,7 @@ def test_an_empty_ledger_is_whole() -> None:
 )
 def test_a_body_altered_in_place_is_refused(story: Story, name: str) -> None:
     """Whatever is altered in a body no longer matches its hash; the message names the model and the entry."""
-    story.entries[1].body = ledger.canonical(story.body(1) | {name: "altered"})
+    story.entries[1].body = canonical(story.body(1) | {name: "altered"})
     assert refusal(story) == f"Model {story.entries[1].model_id}, ledger entry 2: its body is not what was hashed."
 
 
@@ -145,7 +147,7 @@ def test_an_entry_of_another_model_is_refused(story: Story) -> None:
     """An entry moved to another model is refused, also when it is hashed anew."""
     ours, theirs = story.entries[0], story.entries[-1]
     assert ours.model_id != theirs.model_id
-    story.entries[0].body = ledger.canonical(story.body(0) | {"model_id": theirs.model_id})
+    story.entries[0].body = canonical(story.body(0) | {"model_id": theirs.model_id})
     story.rewrite(0)
     assert "ledger entry 1: its body belongs to another place in the ledger" in refusal(story)
 
@@ -281,4 +283,4 @@ def test_the_database_only_appends(
     with pytest.raises(sa.exc.DBAPIError, match="append-only"), installation.database.writing() as session:
         session.execute(sa.text(statement))
     story = read(installation)
-    assert verify.verify(story.entries, story.versions).entries == 1
+    assert ledgers.verify(story.entries, story.versions).entries == 1

@@ -94,7 +94,7 @@ def test_anybody_can_verify_a_checkpoint(
         "sequence": head.sequence,
         "hash": head.hash,
     }
-    assert checkpoints.is_signed(row, KeySet([public]))
+    assert AUDIT.is_signed(row, KeySet([public]))
 
 
 def test_no_other_signature_is_a_checkpoint(
@@ -105,16 +105,16 @@ def test_no_other_signature_is_a_checkpoint(
     [row] = _of(installation, by.tenant_id)
     keys = KeySet([installation.keys.signing_key])
     stranger = checkpoints.sign(Keys(tmp_path_factory.mktemp("keys")).create(), head, at=row.signed_at)
-    assert not checkpoints.is_signed(stranger, keys)
+    assert not AUDIT.is_signed(stranger, keys)
     certificate = {"alg": "Ed25519", "typ": "lethe-certificate+jws", "kid": installation.keys.signing_key.kid}
-    payload = json.dumps(checkpoints.statement(row)).encode()
+    payload = json.dumps(AUDIT.statement(row)).encode()
     for forged in (
         jws.serialize_compact(certificate, payload, installation.keys.signing_key, algorithms=["Ed25519"]),
         "",
         "a.b.c",
         row.jws[:-8] + "AAAAAAAA",
     ):
-        assert not checkpoints.is_signed(
+        assert not AUDIT.is_signed(
             Checkpoint(
                 log="audit",
                 tenant_id=row.tenant_id,
@@ -133,7 +133,7 @@ def test_no_other_signature_is_a_checkpoint(
         jws=row.jws,
         signed_at=row.signed_at,
     )
-    assert not checkpoints.is_signed(moved, keys)
+    assert not AUDIT.is_signed(moved, keys)
 
 
 @pytest.mark.parametrize(

@@ -9,16 +9,16 @@ import pytest
 import sqlalchemy as sa
 from joserfc.jwk import KeySet
 
-from app.audit import checkpoints, repository, verify
+from app.audit import checkpoints, repository
 from app.audit.chains import AUDIT
 from app.audit.checkpoints import Head
 from app.audit.service import GENESIS, entry_hash
-from app.audit.verify import Verified
 from app.db import Actor, now
 from app.db.tables import AuditEntry, Checkpoint
 from app.errors import AuditCorrupt
 from app.installations import Installation
 from app.keys import Keys
+from lethe.verification.chains import Verified
 
 Record = Callable[..., None]
 AT = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
@@ -45,7 +45,7 @@ def log(installation: Installation, other: Actor, record: Record) -> tuple[list[
 @pytest.fixture
 def verified(installation: Installation, other: Actor) -> Callable[..., Verified]:
     def check(entries: Sequence[AuditEntry], signed: Sequence[Checkpoint]) -> Verified:
-        return verify.verify(other.tenant_id, entries, signed, KeySet([installation.keys.signing_key]))
+        return AUDIT.verify(other.tenant_id, entries, signed, KeySet([installation.keys.signing_key]))
 
     return check
 

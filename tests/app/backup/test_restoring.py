@@ -13,8 +13,7 @@ from joserfc.jwk import KeySet
 
 from app import installations
 from app.access.service import DEFAULT_TENANT
-from app.accounting import anchors, verify
-from app.audit import checkpoints
+from app.accounting import anchors
 from app.audit import repository as audit_repository
 from app.audit.chains import CHAINS, LEDGER
 from app.backup import restoring, service, tombstones
@@ -28,6 +27,7 @@ from app.main import create_app
 from app.operations import periodic_jobs
 from app.rows import records
 from lethe.contract.problems import LedgerRestored
+from lethe.verification import ledgers
 from tests.app.backup.conftest import quietly
 from tests.conftest import FORM, people
 from tests.faults.checks import assert_all_done_once
@@ -317,7 +317,7 @@ def test_what_was_signed_and_lost_is_said_in_the_chains(
         tombstones.record(again)
         periodic_jobs.sign_heads(again)
         keys = KeySet([again.keys.signing_key])
-        kept = [checkpoints.kept(one.jws, LEDGER) for one in tombstones.kept_heads(other) if one.log == "ledger"]
+        kept = [LEDGER.kept(one.jws) for one in tombstones.kept_heads(other) if one.log == "ledger"]
         assert len(kept) == 1
         with again.database.reading() as session:
             found = anchors.verify_tenant(session, keys, tenant_id=DEFAULT_TENANT, kept=kept)
@@ -326,7 +326,7 @@ def test_what_was_signed_and_lost_is_said_in_the_chains(
             assert (said["sequence"], said["backup_id"]) == (2, made.id)
             assert said["lost"] == {"sequence": 2, "hash": lost["ledger"].hash}
             with pytest.raises(LedgerRestored, match="restored from a backup"):
-                verify.require_kept(found, lost["ledger"], keys)
+                ledgers.require_kept(found, lost["ledger"], keys)
             entries = list(audit_repository.all_entries(session, tenant_id=DEFAULT_TENANT))
             [entry] = [one for one in entries if one.action == "installation.restored"]
             assert entry.detail["lost_head"] == {"sequence": lost["audit"].sequence, "hash": lost["audit"].hash}

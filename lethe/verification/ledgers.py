@@ -1,22 +1,18 @@
-"""An independent reader of the ledger: recomputes every hash and every number from the entries alone."""
+"""An independent reader of ledgers: recomputes every hash and every number from the entries alone.
+
+Each model has a ledger, whose entries are numbered without gaps and hash each other; one chain over all models of a
+tenant, whose head is signed, names each entry in the order in which they came.
+"""
 
 import datetime
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any
+from typing import Any, Protocol
 
 from joserfc.jwk import KeySet
 
-from app.accounting import earlier
-from app.accounting.earlier import Vouched
-from app.accounting.ledger import FORMAT, LINK_FORMAT, chain_numbers, entry_hash
-from app.audit import checkpoints
-from app.audit import verify as chains
-from app.audit.chains import GENESIS, LEDGER
-from app.db.tables import Certificate, Checkpoint, LedgerEntry, LedgerLink, Version
-from app.signing import signed_payload
 from lethe.contract.problems import LedgerCorrupt, LedgerRestored
 from lethe.contract.sets import RunKind
 from lethe.proof import accountant, guarantees, wellformed
@@ -24,6 +20,48 @@ from lethe.proof.accountant import Chain
 from lethe.proof.errors import PrivacyError
 from lethe.proof.guarantees import Guarantee
 from lethe.proof.mechanism import Mechanism
+from lethe.verification import upgrades
+from lethe.verification.chains import GENESIS, LEDGER, SignedHead, link_hash
+from lethe.verification.signatures import signed_payload
+from lethe.verification.upgrades import Link, Vouched
+
+FORMAT = "lethe-ledger/2"
+LINK_FORMAT = "lethe-ledger-link/1"
+
+
+class Entry(Protocol):
+    """A published version: what ran, and what follows from it."""
+
+    @property
+    def model_id(self) -> str: ...
+    @property
+    def sequence(self) -> int: ...
+    @property
+    def body(self) -> str: ...
+    @property
+    def previous_hash(self) -> str: ...
+    @property
+    def hash(self) -> str: ...
+
+
+class Published(Protocol):
+    """A version that there is."""
+
+    @property
+    def model_id(self) -> str: ...
+    @property
+    def number(self) -> int: ...
+    @property
+    def weights_sha256(self) -> str: ...
+
+
+class Certified(Protocol):
+    """A certificate."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def jws(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +93,7 @@ class OfTenant:
 
 
 def verify(
-    entries: Iterable[LedgerEntry], versions: Iterable[Version], *, vouched: Callable[[], Vouched] = frozenset
+    entries: Iterable[Entry], versions: Iterable[Published], *, vouched: Callable[[], Vouched] = frozenset
 ) -> Report:
     """Verify `entries` (ordered by model, sequence) and that `versions` are exactly the ones they account for.
 
@@ -73,7 +111,7 @@ def verify(
             body = _check_link(entry, model_id=model_id, sequence=expected, previous=previous)
             accounted[model_id, body["version"]] = body["weights_sha256"]
             hashes[model_id, expected], previous = entry.hash, entry.hash
-            if body["format"] == earlier.FORMAT:
+            if body["format"] == upgrades.FORMAT:
                 known = vouched() if known is None else known
                 if (model_id, expected, entry.hash) not in known:
                     raise _corrupt(entry, "its format is an earlier one, and no upgrade vouched for it")
@@ -97,11 +135,11 @@ def verify(
 def verify_tenant(
     tenant_id: str,
     *,
-    entries: Iterable[LedgerEntry],
-    versions: Iterable[Version],
-    links: Iterable[LedgerLink],
-    signed: Iterable[Checkpoint],
-    certificates: Iterable[Certificate],
+    entries: Iterable[Entry],
+    versions: Iterable[Published],
+    links: Iterable[Link],
+    signed: Iterable[SignedHead],
+    certificates: Iterable[Certified],
     public_keys: KeySet,
     vouched: Callable[[], Vouched],
 ) -> OfTenant:
@@ -112,7 +150,7 @@ def verify_tenant(
     """
     report = verify(entries, versions, vouched=vouched)
     linked = _Linked(tenant_id, report.hashes, public_keys)
-    chain = chains.verify(tenant_id, linked.reading(links), signed, public_keys, LEDGER)
+    chain = LEDGER.verify(tenant_id, linked.reading(links), signed, public_keys)
     linked.require_all()
     return OfTenant(
         tenant_id=tenant_id,
@@ -126,12 +164,12 @@ def verify_tenant(
     )
 
 
-def require_kept(found: OfTenant, kept: Checkpoint, public_keys: KeySet) -> None:
+def require_kept(found: OfTenant, kept: SignedHead, public_keys: KeySet) -> None:
     """Require that a ledger which was verified goes on from a head that somebody kept.
 
     Raises `LedgerRestored` where it says that it was restored to before that head, `LedgerCorrupt` where it does not.
     """
-    if not checkpoints.is_signed(kept, public_keys):
+    if not LEDGER.is_signed(kept, public_keys):
         raise LedgerCorrupt(f"The head of link {kept.sequence} was not signed with any of the given keys.")
     if kept.sequence <= found.links and found.link_hashes[kept.sequence - 1] == kept.hash:
         return
@@ -165,7 +203,7 @@ class _Linked:
         self.restored: list[dict[str, Any]] = []
         self.hashes: list[str] = []
 
-    def reading(self, links: Iterable[LedgerLink]) -> Iterator[LedgerLink]:
+    def reading(self, links: Iterable[Link]) -> Iterator[Link]:
         """The same links, each after the one before was found to follow."""
         for link in links:
             yield link
@@ -176,7 +214,7 @@ class _Linked:
         for model_id, entry in self._left:
             raise LedgerCorrupt(f"Model {model_id}, ledger entry {entry}: no link of its tenant's chain names it.")
 
-    def _read(self, link: LedgerLink) -> None:
+    def _read(self, link: Link) -> None:
         try:
             said = wellformed.read(link.body)
             place = said["format"], said["tenant_id"], said["sequence"]
@@ -190,8 +228,8 @@ class _Linked:
                     datetime.datetime.fromisoformat(said["restored_at"])
                     self.restored.append(said)
                     return
-                case earlier.KIND:
-                    if not earlier.is_signed(link, said, self._public_keys):
+                case upgrades.KIND:
+                    if not upgrades.is_signed(link, said, self._public_keys):
                         raise ValueError("It vouches for entries, and was not signed.")
                     return
                 case kind:
@@ -208,7 +246,7 @@ class _Linked:
         self._reached[model_id] = entry
 
 
-def _agreeing(certificates: Iterable[Certificate], hashes: dict[tuple[str, int], str], public_keys: KeySet) -> int:
+def _agreeing(certificates: Iterable[Certified], hashes: dict[tuple[str, int], str], public_keys: KeySet) -> int:
     """Number of certificates that name an entry, each of them as it is."""
     count = 0
     for certificate in certificates:
@@ -232,12 +270,12 @@ def _agreeing(certificates: Iterable[Certificate], hashes: dict[tuple[str, int],
     return count
 
 
-def _check_link(entry: LedgerEntry, *, model_id: str, sequence: int, previous: str) -> dict[str, Any]:
+def _check_link(entry: Entry, *, model_id: str, sequence: int, previous: str) -> dict[str, Any]:
     if entry.sequence != sequence:
         raise _corrupt(entry, f"entry {sequence} is missing before it")
     if entry.previous_hash != previous:
         raise _corrupt(entry, "it does not follow its predecessor")
-    if entry.hash != entry_hash(previous, entry.body):
+    if entry.hash != link_hash(previous, entry.body):
         raise _corrupt(entry, "its body is not what was hashed")
     try:
         body = json.loads(entry.body)
@@ -247,7 +285,7 @@ def _check_link(entry: LedgerEntry, *, model_id: str, sequence: int, previous: s
         raise _corrupt(entry, "its body is not a JSON object")
     if (body.get("model_id"), body.get("sequence"), body.get("version")) != (model_id, sequence, sequence):
         raise _corrupt(entry, "its body belongs to another place in the ledger")
-    if body.get("format") not in (FORMAT, earlier.FORMAT) or body.get("theorem") != accountant.THEOREM:
+    if body.get("format") not in (FORMAT, upgrades.FORMAT) or body.get("theorem") != accountant.THEOREM:
         raise _corrupt(entry, "its format or theorem is unknown to this reader")
     return body
 
@@ -277,5 +315,15 @@ def _check_numbers(body: dict[str, Any], chain: Chain | None) -> Chain:
     return chain
 
 
-def _corrupt(entry: LedgerEntry, what: str) -> LedgerCorrupt:
+def _corrupt(entry: Entry, what: str) -> LedgerCorrupt:
     return LedgerCorrupt(f"Model {entry.model_id}, ledger entry {entry.sequence}: {what}.")
+
+
+def chain_numbers(chain: Chain) -> dict[str, float]:
+    """The numbers of a chain that an entry states."""
+    return {
+        "steps": chain.steps,
+        "variance": chain.variance,
+        "presence": chain.presence,
+        "influence": chain.influence,
+    }

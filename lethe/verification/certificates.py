@@ -1,7 +1,4 @@
-"""Certificates, verified here: with the issuer's public keys and nothing else, so no service is believed.
-
-`verify(jws, jwks)` checks the signature and recomputes every number of the statement from the statement alone.
-"""
+"""Certificates: the signature is checked, and every number of the statement recomputed from the statement alone."""
 
 from typing import Any
 
@@ -11,12 +8,12 @@ from joserfc.jwk import KeySet
 
 from lethe.contract.certificates import CertificateVerdictOut
 from lethe.contract.guarantees import GuaranteeOut
-from lethe.errors import CertificateBeyondLimits, CertificateInvalid
+from lethe.contract.problems import CertificateBeyondLimits, CertificateInvalid
 from lethe.proof import certificate
 from lethe.proof import signed as signed_texts
 from lethe.proof.errors import PrivacyError
+from lethe.verification.signatures import ALGORITHM
 
-_ALGORITHM = "Ed25519"
 TYPE = "lethe-certificate+jws"
 """The media type of a certificate, in the header that is signed with it."""
 
@@ -28,7 +25,7 @@ def verify(
     hold, and `CertificateBeyondLimits` if less is guaranteed of forgetting than `max_epsilon` and `max_delta`."""
     try:
         keys = KeySet.import_key_set({"keys": jwks["keys"]})
-        signed = jws.deserialize_compact(compact_jws.strip(), keys, algorithms=[_ALGORITHM])
+        signed = jws.deserialize_compact(compact_jws.strip(), keys, algorithms=[ALGORITHM])
     except (JoseError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise CertificateInvalid("The signature was not made by any of the given keys over this statement.") from error
     header = signed.headers()

@@ -1,0 +1,179 @@
+"""Chains: rows that are numbered without gaps, each hashing its predecessor, and whose heads are signed.
+
+A tenant has two: the one over the ledgers of its models, and its audit log. What is signed and verified about the head
+of one is signed and verified about the other by the same code.
+"""
+
+import datetime
+import hashlib
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from joserfc import jws
+from joserfc.errors import JoseError
+from joserfc.jwk import KeySet
+
+from lethe.contract.problems import LedgerCorrupt, Problem
+from lethe.proof import wellformed
+from lethe.verification.signatures import signed_payload
+
+GENESIS = "0" * 64
+"""The predecessor that the first row of a chain hashes."""
+_PARTS = {"format", "tenant_id", "sequence", "hash", "signed_at"}
+
+
+def canonical(document: dict[str, Any]) -> str:
+    """JSON with sorted keys and no spaces, NaN refused: the same bytes for the same facts."""
+    return json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def link_hash(previous_hash: str, body: str) -> str:
+    """SHA-256 (hex) over the predecessor's hash and the body as it is stored."""
+    return hashlib.sha256(f"{previous_hash}\n{body}".encode()).hexdigest()
+
+
+class SignedHead(Protocol):
+    """The statement that a chain had a row with this hash, and the compact JWS by which it was signed."""
+
+    @property
+    def tenant_id(self) -> str: ...
+    @property
+    def sequence(self) -> int: ...
+    @property
+    def hash(self) -> str: ...
+    @property
+    def signed_at(self) -> datetime.datetime: ...
+    @property
+    def jws(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptHead:
+    """A signed head that somebody kept elsewhere."""
+
+    tenant_id: str
+    sequence: int
+    hash: str
+    signed_at: datetime.datetime
+    jws: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verified:
+    """The result of verifying a chain: its rows, the heads that were signed, and up to which row they vouch for it."""
+
+    entries: int
+    checkpoints: int
+    signed: int
+    head: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chain:
+    """`item`, `head`: what a row of it is called, and what is signed of it; `media_type`, `format`: of that. `corrupt`:
+    what one that does not hold raises."""
+
+    name: str
+    item: str
+    head: str
+    media_type: str
+    format: str
+    corrupt: type[Problem]
+    hash_of: Callable[[Any], str] = field(repr=False)
+
+    def fault(self, tenant_id: str, place: str, what: str) -> Problem:
+        return self.corrupt(f"Tenant {tenant_id}, {place}: {what}.")
+
+    def statement(self, head: SignedHead) -> dict[str, Any]:
+        """The statement that is signed of a head."""
+        return {
+            "format": self.format,
+            "tenant_id": head.tenant_id,
+            "sequence": head.sequence,
+            "hash": head.hash,
+            "signed_at": head.signed_at.astimezone(datetime.UTC).isoformat(),
+        }
+
+    def is_signed(self, head: SignedHead, public_keys: KeySet) -> bool:
+        """Return True if one of these keys signed exactly this head, as one of this chain."""
+        payload = signed_payload(head.jws, public_keys, kind=self.media_type)
+        try:
+            return payload is not None and wellformed.read(payload) == self.statement(head)
+        except ValueError:
+            return False
+
+    def kept(self, text: str) -> KeptHead:
+        """A head from its JWS or from JSON with a `jws`; the signature is not verified. Raises `corrupt`."""
+        try:
+            compact = text.strip()
+            if compact.startswith("{"):
+                compact = str(wellformed.read(compact)["jws"])
+            extracted = jws.extract_compact(compact.encode())
+            said = wellformed.read(extracted.payload)
+            if extracted.headers().get("typ") != self.media_type or said.keys() != _PARTS:
+                raise ValueError("It is something else.")
+            sequence = said["sequence"]
+            if type(sequence) is not int or sequence < 1:
+                raise ValueError("It is of no row.")
+            return KeptHead(
+                tenant_id=str(said["tenant_id"]),
+                sequence=sequence,
+                hash=str(said["hash"]),
+                signed_at=datetime.datetime.fromisoformat(said["signed_at"]),
+                jws=compact,
+            )
+        except (JoseError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise self.corrupt(f"The file holds no {self.head}: a compact JWS of type {self.media_type}.") from error
+
+    def verify(
+        self, tenant_id: str, rows: Iterable[Any], signed: Iterable[SignedHead], public_keys: KeySet
+    ) -> Verified:
+        """Verify the `rows` of a tenant against what was `signed` about them, both in their order, in flat memory.
+
+        Raises `corrupt`, naming the first row or head at fault and what is wrong with it.
+        """
+        sequence, hash_, num_signed, last_signed = 0, GENESIS, 0, 0
+        remaining = iter(signed)
+        head = next(remaining, None)
+        for row in rows:
+            sequence, hash_ = sequence + 1, self._linked(tenant_id, row, sequence=sequence + 1, previous=hash_)
+            while head is not None and head.sequence == sequence:
+                self._confirm(tenant_id, head, hash_=hash_, public_keys=public_keys)
+                num_signed, last_signed = num_signed + 1, sequence
+                head = next(remaining, None)
+        if head is not None:
+            what = f"it is missing, and entry {head.sequence} was signed"
+            raise self.fault(tenant_id, f"{self.item} {sequence + 1}", what)
+        return Verified(entries=sequence, checkpoints=num_signed, signed=last_signed, head=hash_)
+
+    def _linked(self, tenant_id: str, row: Any, *, sequence: int, previous: str) -> str:
+        place = f"{self.item} {sequence}"
+        if row.sequence != sequence:
+            raise self.fault(tenant_id, place, "it is missing")
+        if row.tenant_id != tenant_id:
+            raise self.fault(tenant_id, place, "it is of another tenant")
+        if row.previous_hash != previous:
+            raise self.fault(tenant_id, place, "it does not follow its predecessor")
+        if row.hash != self.hash_of(row):
+            raise self.fault(tenant_id, place, "it is not what was hashed")
+        return str(row.hash)
+
+    def _confirm(self, tenant_id: str, head: SignedHead, *, hash_: str, public_keys: KeySet) -> None:
+        if head.tenant_id != tenant_id or not self.is_signed(head, public_keys):
+            place = f"{self.name} checkpoint {head.sequence}"
+            raise self.fault(tenant_id, place, "it was not signed with any of the given keys")
+        if head.hash != hash_:
+            raise self.fault(tenant_id, f"{self.item} {head.sequence}", "it is not what was signed")
+
+
+LEDGER = Chain(
+    name="ledger",
+    item="ledger link",
+    head="head of a ledger",
+    media_type="lethe-ledger-head+jws",
+    format="lethe-ledger-head/1",
+    corrupt=LedgerCorrupt,
+    hash_of=lambda link: link_hash(link.previous_hash, link.body),
+)
