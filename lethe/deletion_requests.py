@@ -11,7 +11,7 @@ from lethe import batches
 from lethe.arguments import checked
 from lethe.batches import NewRequest
 from lethe.contract import batches as many
-from lethe.contract import deletion_requests, runs
+from lethe.contract import decisions, deletion_requests, runs
 from lethe.contract.batches import BatchItemOut, BatchOut
 from lethe.contract.certificates import CertificateOut
 from lethe.contract.deletion_requests import (
@@ -46,6 +46,8 @@ class _DeletionRequests(Resource[H]):
     create = call(deletion_requests.CREATE, _NewRequest)
     create_batch = call(many.CREATE_BATCH, _NewBatch)
     list = pages(deletion_requests.LIST)
+    count = call(decisions.COUNT)
+    decide = call(decisions.DECIDE)
     get = call(deletion_requests.GET)
     events = pages(deletion_requests.EVENTS)
     cancel = call(deletion_requests.CANCEL)

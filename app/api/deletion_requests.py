@@ -1,5 +1,6 @@
 """`/deletion-requests`: ask for a person to be forgotten, and watch it happen."""
 
+import dataclasses
 import datetime
 import functools
 import inspect
@@ -27,9 +28,10 @@ from app.api.intake import Intake, to_response
 from app.audit import access_events
 from app.db import now
 from app.db.tables import DeletionRequest, RequestModel
-from app.deletion import completion, identity, repository, review
+from app.deletion import completion, identity, repository, review, search_repository
 from app.deletion import service as deletion
 from app.deletion.identity import Statement
+from app.deletion.search_repository import Sought
 from app.deletion.service import Asked
 from app.deletion.views import View
 from app.rows import repository as rows_repository
@@ -46,6 +48,7 @@ from lethe.contract.deletion_requests import (
     PauseIn,
     RejectionIn,
     RequestEventOut,
+    RequestFilter,
 )
 from lethe.contract.fields import PageOut
 from lethe.contract.problems import FieldError, IdentityStatementInvalid, InputInvalid
@@ -131,30 +134,18 @@ def asked(
 
 @serves(router, contract.LIST)
 def list_deletion_requests(call: Call, query: DeletionRequestsQuery) -> PageOut[DeletionRequestOut]:
-    check_model_sought(call, query.model_id)
-    subject = subject_sought(call, query.subject_id, query.subject_sha256)
-    if subject is not None:
+    sought = sought_by(call, query)
+    if sought.subject_ref is not None:
         with call.writing() as session:
             access_events.requests_looked_up(session)
     with call.reading() as session:
         view = view_of(session, call)
-        page = repository.requests(
-            session,
-            view=view,
-            status=query.status,
-            subject_ref=subject,
-            model_id=query.model_id,
-            external_id=query.external_id,
-            source=query.source,
-            regulation=query.regulation,
-            refers_to=query.refers_to,
-            due_before=query.due_before,
-            by_deadline=query.order == "deadline",
-            limit=query.limit,
-            cursor=query.cursor,
+        by_deadline = query.order == "deadline"
+        page = search_repository.requests(
+            session, sought, view=view, by_deadline=by_deadline, limit=query.limit, cursor=query.cursor
         )
         owed = {} if view.discreet else repository.models_of_requests(session, request_ids=[r.id for r in page.items])
-    items = [to_response(found, owed.get(found.id, ()), view=view, horizon=_horizon(call)) for found in page.items]
+    items = [to_response(found, owed.get(found.id, ()), view=view, horizon=horizon_of(call)) for found in page.items]
     return PageOut(items=items, next_cursor=page.next_cursor)
 
 
@@ -245,18 +236,23 @@ def get_certificates(call: Call, request_id: str) -> CertificatesOut:
         )
 
 
-def subject_sought(call: Call, subject_id: str | None, subject_sha256: str | None) -> str | None:
-    """The person whose requests a list is asked for, if anybody's. Raises `InputInvalid`."""
-    if subject_id is not None and subject_sha256 is not None:
+def sought_by(call: Call, query: RequestFilter) -> Sought:
+    """The requests that are asked for. Raises `InputInvalid`, and `ScopeMissing` for those of a model: they tell of
+    whom rows are held."""
+    if query.model_id is not None:
+        call.caller.require(Scope.ACCOUNTING_READ)
+    asked = query.model_dump(include={field.name for field in dataclasses.fields(Sought)})
+    return Sought(**asked, subject_ref=_subject_sought(call, query), horizon=horizon_of(call))
+
+
+def _subject_sought(call: Call, query: RequestFilter) -> str | None:
+    """The person whose requests are asked for, if anybody's. Raises `InputInvalid`."""
+    if query.subject_id is not None and query.subject_sha256 is not None:
         fault = FieldError("subject_sha256", "expected either subject_id or subject_sha256")
         raise InputInvalid("Name the subject once.", [fault])
-    return subject_ref_of(call, subject_id, subject_sha256) if subject_id or subject_sha256 else None
-
-
-def check_model_sought(call: Call, model_id: str | None) -> None:
-    """Raises `ScopeMissing` for a list of the requests of a model: it tells of whom rows are held."""
-    if model_id is not None:
-        call.caller.require(Scope.ACCOUNTING_READ)
+    if query.subject_id or query.subject_sha256:
+        return subject_ref_of(call, query.subject_id, query.subject_sha256)
+    return None
 
 
 def subject_ref(call: Call, body: SubjectIn) -> str:
@@ -298,16 +294,16 @@ def _to_response(
     """`owed`: what the request asks of models; None: it is looked up."""
     view = view_of(session, call)
     if view.discreet:
-        return to_response(request, (), view=view, horizon=_horizon(call))
+        return to_response(request, (), view=view, horizon=horizon_of(call))
     if owed is None:
         owed = repository.request_models(session, request_id=request.id)
     estimate = intake.estimates.of(session, request, owed)
-    return to_response(request, owed, estimate, view=view, horizon=_horizon(call))
+    return to_response(request, owed, estimate, view=view, horizon=horizon_of(call))
 
 
 def view_of(session: Session, call: Call) -> View:
     return View(discreet=call.caller.discreet, at=now(session))
 
 
-def _horizon(call: Call) -> datetime.timedelta:
+def horizon_of(call: Call) -> datetime.timedelta:
     return datetime.timedelta(days=call.installation.settings.risk_days)

@@ -25,6 +25,7 @@ def list_webhook_deliveries(call: Call, query: WebhookDeliveriesQuery) -> PageOu
         page = repository.deliveries(
             session,
             status=query.status,
+            undelivered=query.undelivered,
             request_id=query.request_id,
             of_discreet_until=now(session) if call.caller.discreet else None,
             limit=query.limit,

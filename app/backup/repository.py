@@ -15,6 +15,7 @@ from app.db.tables import (
     DashboardSession,
     Dataset,
     DeletionRequest,
+    InstallationIdentity,
     LedgerLink,
     Model,
     Record,
@@ -28,6 +29,8 @@ from app.deletion.retention_repository import NOBODY
 from app.deletion.status import OF_THE_CLOCK, OPEN
 from lethe.contract.sets import ModelStatus, RequestStatus, RunKind, VersionStatus
 
+BACKED_UP = "installation.backed_up"
+"""The deed in each tenant's audit log when a backup is finished."""
 _TELLING = sa.or_(
     RequestEvent.status.in_(
         (RequestStatus.IN_REVIEW, RequestStatus.ACCEPTED, RequestStatus.CANCELLED, RequestStatus.REJECTED)
@@ -200,6 +203,18 @@ def lose_weights(session: Session, *, at: datetime.datetime) -> int:
         model.wanted, model.status = RunKind.RELEARN, ModelStatus.LIVE
         model.attempts, model.deaths, model.not_before, model.error_code = 0, 0, None, None
     return len(models)
+
+
+def last_backup_at(session: Session) -> datetime.datetime | None:
+    """Time at which the last backup was finished, by the audit log of the session's tenant."""
+    a_backup = sa.and_(AuditEntry.object_id >= "bak_", AuditEntry.object_id < "bak_g")  # hex digits follow
+    query = sa.select(sa.func.max(AuditEntry.at)).where(a_backup, AuditEntry.action == BACKED_UP)
+    return session.scalar(query)
+
+
+def first_start(session: Session) -> datetime.datetime | None:
+    """Time at which the installation was made; None before its first start has ended."""
+    return session.scalar(sa.select(InstallationIdentity.created_at))
 
 
 def tenant_ids(session: Session) -> list[str]:

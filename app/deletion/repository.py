@@ -6,12 +6,10 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import cast
 
 import sqlalchemy as sa
-from sqlalchemy.orm import Session, aliased
+from sqlalchemy.orm import Session
 
-from app.db import now, sealed
+from app.db import now
 from app.db.likely import usually
-from app.db.paging import Page, cut, ordered, page
-from app.db.people import is_about
 from app.db.tables import (
     OWED,
     DeletionRequest,
@@ -25,22 +23,20 @@ from app.db.tables import (
 )
 from app.deletion.lookup import in_parts
 from app.deletion.status import OPEN
-from app.deletion.views import View
 from app.rows import repository as rows_repository
 from app.rows.repository import StoredRecord
 from lethe.contract.sets import ClockState, EventKind, RequestModelStatus, RequestStatus, RunStatus
 
-_FEW = 1000
 
-
-def _these(statuses: Iterable[str]) -> sa.BindParameter[list[str]]:
+def these(statuses: Iterable[str]) -> sa.BindParameter[list[str]]:
     """In the statement itself: SQLite uses an index of open requests only if it can see that they are."""
     return sa.bindparam(None, sorted(statuses), expanding=True, literal_execute=True)
 
 
-_OPEN, _ACCEPTED = _these(OPEN), _these([RequestStatus.ACCEPTED])
-_SHOWN_BY_TIME = _these([RequestStatus.ACCEPTED, RequestStatus.RUNNING, RequestStatus.COMPLETED])
-_SHOWN_AS_ACCEPTED = _these([RequestStatus.ACCEPTED, RequestStatus.RUNNING])
+_OPEN, _ACCEPTED = these(OPEN), these([RequestStatus.ACCEPTED])
+_IN_HAND = these([RequestStatus.ACCEPTED, RequestStatus.RUNNING])
+_RUNNING = these([RequestStatus.RUNNING])
+_MOST_TAKEN = 10_000
 
 
 def request(session: Session, request_id: str) -> DeletionRequest | None:
@@ -66,92 +62,13 @@ def requests_by_id(session: Session, request_ids: Collection[str]) -> dict[str, 
     return {found.id: found for found in session.scalars(query)}
 
 
-def requests(
-    session: Session,
-    *,
-    view: View,
-    status: str | None = None,
-    subject_ref: str | None = None,
-    model_id: str | None = None,
-    external_id: str | None = None,
-    source: str | None = None,
-    regulation: str | None = None,
-    refers_to: str | None = None,
-    due_before: datetime.datetime | None = None,
-    by_deadline: bool = False,
-    limit: int,
-    cursor: str | None,
-) -> Page[DeletionRequest]:
-    """Those that are as described, in the eyes of the reader, newest first. `due_before`: open ones with an earlier
-    deadline; `by_deadline`: open ones, the most urgent first."""
-    filters = [
-        column == value
-        for column, value in (
-            (DeletionRequest.source, source),
-            (DeletionRequest.regulation, regulation),
-        )
-        if value is not None
-    ]
-    if subject_ref is not None:
-        filters.append(is_about([subject_ref]))
-    if external_id is not None:
-        filters.append(sealed.refers_to(session, DeletionRequest.external_ref, external_id))
-    if status is not None:
-        filters.append(_has_status(status, view))
-    if refers_to is not None:
-        filters += [DeletionRequest.refers_to == refers_to, DeletionRequest.subject_ref == _subject_of(refers_to)]
-    if due_before is not None:
-        filters.append(DeletionRequest.deadline < due_before)
-    if due_before is not None or by_deadline:
-        filters.append(_is_one_of(_OPEN, view))
-    if model_id is not None and not filters:
-        return _requests_of_model(session, model_id, limit=limit, cursor=cursor)
-    if model_id is not None:
-        filters.append(_asks(session, model_id))
-    query = sa.select(DeletionRequest).where(*filters)
-    at = DeletionRequest.deadline if by_deadline else DeletionRequest.created_at
-    return page(session, query, at, DeletionRequest.id, limit=limit, cursor=cursor, ascending=by_deadline)
-
-
-def _has_status(status: str, view: View) -> sa.ColumnElement[bool]:
-    """As it is shown (`View.status`)."""
-    match status if view.discreet else None:
-        case RequestStatus.RUNNING:
-            return DeletionRequest.status.in_(())  # nothing is seen so
-        case RequestStatus.ACCEPTED:
-            return _is_one_of(_SHOWN_AS_ACCEPTED, view)
-        case RequestStatus.COMPLETED:
-            return sa.and_(DeletionRequest.status.in_(_SHOWN_BY_TIME), DeletionRequest.reported_at <= view.at)
-        case _:
-            return DeletionRequest.status == status
-
-
-def _is_one_of(statuses: sa.BindParameter[list[str]], view: View) -> sa.ColumnElement[bool]:
-    """These; for a reader who sees what is accepted end at its report time, that is not over, and all else that is."""
-    if not view.discreet:
-        return DeletionRequest.status.in_(statuses)
-    is_over = DeletionRequest.reported_at <= view.at
-    these = sa.select(DeletionRequest.id).where(
-        DeletionRequest.status.in_(statuses), sa.or_(DeletionRequest.reported_at.is_(None), ~is_over)
-    )
-    young = sa.select(DeletionRequest.id).where(
-        DeletionRequest.status == RequestStatus.COMPLETED, DeletionRequest.reported_at > view.at
-    )
-    return DeletionRequest.id.in_(sa.union_all(these, young))
-
-
-def _subject_of(request_id: str) -> sa.ScalarSelect[str]:
-    other = aliased(DeletionRequest)
-    return sa.select(other.subject_ref).where(other.id == request_id).scalar_subquery()
-
-
 _GRACE_OVER = sa.and_(
     DeletionRequest.status.in_(_ACCEPTED),
     DeletionRequest.held_until <= sa.bindparam("at", type_=DeletionRequest.held_until.type),
     DeletionRequest.doubted_at.is_(None),
 )
 _DOUBTED = sa.and_(
-    DeletionRequest.status.in_(_SHOWN_AS_ACCEPTED),
+    DeletionRequest.status.in_(_IN_HAND),
     DeletionRequest.doubted_at.is_not(None),
     sa.or_(
         DeletionRequest.held_until.is_(None),
@@ -201,31 +118,6 @@ def to_alert(
     return list(session.scalars(query.order_by(DeletionRequest.deadline, DeletionRequest.id).limit(limit)))
 
 
-def _requests_of_model(session: Session, model_id: str, *, limit: int, cursor: str | None) -> Page[DeletionRequest]:
-    """Along the model's own list, in the order of the requests, which are its tenant's."""
-    if session.scalars(sa.select(Model.id).where(Model.id == model_id)).first() is None:  # or it is another tenant's
-        return Page([], None)
-    at, key = RequestModel.requested_at, RequestModel.request_id
-    of_model = sa.select(at, key).where(RequestModel.model_id == model_id)
-    listed = ordered(of_model, at, key, limit=limit, cursor=cursor).subquery()
-    query = (
-        sa.select(DeletionRequest)
-        .join(listed, listed.c.request_id == DeletionRequest.id)
-        .order_by(listed.c.requested_at.desc(), listed.c.request_id.desc())
-    )
-    return cut(session, query, DeletionRequest.created_at, DeletionRequest.id, limit=limit)
-
-
-def _asks(session: Session, model_id: str) -> sa.ColumnElement[bool]:
-    """A condition: a request asks something of the model: of a few all are looked up, among many the newest are soon
-    found."""
-    of_model = sa.select(RequestModel.request_id).where(RequestModel.model_id == model_id)
-    some = list(session.scalars(of_model.limit(_FEW + 1)))
-    if len(some) <= _FEW:
-        return DeletionRequest.id.in_(some)
-    return of_model.where(RequestModel.request_id == DeletionRequest.id).exists()
-
-
 def events(session: Session, *, request_id: str) -> list[RequestEvent]:
     query = sa.select(RequestEvent).where(RequestEvent.request_id == request_id).order_by(RequestEvent.id)
     return list(session.scalars(query))
@@ -258,6 +150,18 @@ def models_of_requests(session: Session, *, request_ids: Sequence[str]) -> dict[
     for owed in session.scalars(_MODELS_OF_THESE, {"these": request_ids}):
         found.setdefault(owed.request_id, []).append(owed)
     return found
+
+
+def first_deadlines(session: Session) -> dict[str, datetime.datetime]:
+    """By the id of each model that still has to forget for a request whose rows a worker has taken: the earliest
+    deadline of those."""
+    taken = sa.select(DeletionRequest.id, DeletionRequest.deadline).where(DeletionRequest.status.in_(_RUNNING))
+    first = taken.limit(_MOST_TAKEN).subquery()  # with a limit SQLite begins here, not with what models owe
+    query = sa.select(RequestModel.model_id, sa.func.min(first.c.deadline)).join(
+        first, first.c.id == RequestModel.request_id
+    )
+    query = query.where(RequestModel.status.in_(OWED)).group_by(RequestModel.model_id)
+    return {model_id: deadline for model_id, deadline in session.execute(query)}  # noqa: C416  rows are no pairs
 
 
 def line_up(request: DeletionRequest, erasures: Iterable[Erasure]) -> None:

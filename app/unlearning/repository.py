@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import sqlalchemy as sa
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, aliased
 
 from app.db.likely import usually
 from app.db.paging import Page, page
@@ -21,13 +21,60 @@ def run(session: Session, run_id: str) -> Run | None:
     return session.get(Run, run_id)
 
 
-def runs(session: Session, *, model_id: str | None, status: str | None, limit: int, cursor: str | None) -> Page[Run]:
+def runs(
+    session: Session, *, model_id: str | None, status: str | None, unresolved: bool, limit: int, cursor: str | None
+) -> Page[Run]:
     query = sa.select(Run)
+    if unresolved:
+        query = query.where(_is_unresolved())
     if status is not None:
         query = query.where(Run.status == status)
     if model_id is not None:
         query = query.where(Run.model_id == model_id)
     return page(session, query, Run.started_at, Run.id, limit=limit, cursor=cursor)
+
+
+def unresolved_runs(session: Session) -> list[tuple[str | None, str | None, int]]:
+    """Number of runs that came to nothing and that no later one made good, by model (None: of a dataset alone) and
+    error code."""
+    query = sa.select(Run.model_id, Run.error_code, sa.func.count()).where(_is_unresolved())
+    return [
+        (model_id, code, count)
+        for model_id, code, count in session.execute(query.group_by(Run.model_id, Run.error_code))
+    ]
+
+
+def last_audits_refused(session: Session) -> dict[str, bool]:
+    """By the id of each model in service that was audited: whether the last audit refuted its run."""
+    run = aliased(Run)
+    last = (
+        sa.select(run.id)
+        .where(run.model_id == Model.id, run.audit.is_not(None))
+        .order_by(run.started_at.desc(), run.id.desc())
+        .limit(1)
+        .scalar_subquery()
+    )
+    query = sa.select(Run.model_id, Run.audit).join(Model, Model.id == Run.model_id)
+    query = query.where(Model.retired_at.is_(None), Run.id == last)
+    return {model_id: bool(audit["findings"]) for model_id, audit in session.execute(query)}
+
+
+def _is_unresolved() -> sa.ColumnElement[bool]:
+    """A condition on runs: one came to nothing, and none of its model, or of its dataset without one, ended well later.
+    What was retired needs no run any more. An audit is made good by an audit alone."""
+    later, model, dataset = aliased(Run), aliased(Model), aliased(Dataset)
+    made_good = sa.and_(
+        later.status == RunStatus.PUBLISHED,
+        later.started_at > Run.started_at,
+        (later.kind == RunKind.AUDIT) == (Run.kind == RunKind.AUDIT),
+    )
+    return sa.and_(
+        Run.status.in_((RunStatus.FAILED, RunStatus.ABANDONED)),
+        ~sa.exists().where(later.model_id == Run.model_id, made_good),
+        sa.or_(Run.model_id.is_not(None), ~sa.exists().where(later.dataset_id == Run.dataset_id, made_good)),
+        ~sa.exists().where(model.id == Run.model_id, model.retired_at.is_not(None)),
+        ~sa.exists().where(dataset.id == Run.dataset_id, dataset.retired_at.is_not(None)),
+    )
 
 
 def expired_runs(session: Session, *, at: datetime.datetime) -> list[Run]:

@@ -8,6 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
+from app.db.likely import usually
 from app.db.tables import DeletionRequest, Erasure, Record, RequestAlias, Run
 from lethe.contract.sets import RequestStatus, RunStatus
 
@@ -46,10 +47,10 @@ def _unclaimed() -> sa.Select[Any]:
     accepted = (
         sa.select(Erasure.dataset_id, *_REQUEST, Erasure.ready_at)
         .join(DeletionRequest, DeletionRequest.id == Erasure.request_id)
-        .where(mine, Erasure.dataset_id.in_(_THESE), Erasure.revision.is_(None), Erasure.ready_at.is_not(None))
+        .where(usually(mine), Erasure.dataset_id.in_(_THESE), Erasure.revision.is_(None), Erasure.ready_at.is_not(None))
     )
     not_yet = sa.cast(sa.null(), Erasure.ready_at.type).label("ready_at")
-    theirs = sa.and_(mine, Record.dataset_id.in_(_THESE), Record.erasure_id.is_(None), _IN_REVIEW, _ASKS_FOR)
+    theirs = sa.and_(mine, Record.dataset_id.in_(_THESE), usually(Record.erasure_id.is_(None)), _IN_REVIEW, _ASKS_FOR)
     in_review = sa.select(Record.dataset_id, *_REQUEST, not_yet)
     by_name = in_review.join(Record, Record.subject_ref == DeletionRequest.subject_ref).where(theirs)
     by_alias = (
@@ -57,7 +58,8 @@ def _unclaimed() -> sa.Select[Any]:
         .join(Record, Record.subject_ref == RequestAlias.subject_ref)
         .where(theirs)
     )
-    found = sa.union(accepted, by_name, by_alias).subquery()
+    once = sa.union(by_name, by_alias).subquery()
+    found = sa.union_all(accepted, sa.select(once)).subquery()
     ready, in_grace = found.c.ready_at <= _AT, found.c.ready_at > _AT
     return sa.select(
         found.c.dataset_id,

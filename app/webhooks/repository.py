@@ -20,6 +20,13 @@ destroyed."""
 _LONG_AGO = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
+_IS_UNDELIVERED = sa.or_(
+    WebhookDelivery.status == DeliveryStatus.DEAD,
+    sa.and_(WebhookDelivery.status == DeliveryStatus.PENDING, WebhookDelivery.error.is_not(None)),
+)
+"""A condition: it did not arrive, and was tried; or will not any more."""
+
+
 def add(session: Session, rows: Sequence[WebhookDelivery]) -> None:
     bulk.store(session, WebhookDelivery, rows)
 
@@ -32,6 +39,7 @@ def deliveries(
     session: Session,
     *,
     status: str | None,
+    undelivered: bool,
     request_id: str | None,
     of_discreet_until: datetime.datetime | None,
     limit: int,
@@ -41,11 +49,23 @@ def deliveries(
     query = sa.select(WebhookDelivery).where(_IS_TOLD)
     if status is not None:
         query = query.where(WebhookDelivery.status == status)
+    if undelivered:
+        query = query.where(_IS_UNDELIVERED)
     if request_id is not None:
         query = query.where(WebhookDelivery.request_id == request_id)
     if of_discreet_until is not None:
         query = _seen(query, of_discreet_until)
     return page(session, query, WebhookDelivery.created_at, WebhookDelivery.id, limit=limit, cursor=cursor)
+
+
+def undelivered(session: Session, *, at_most: int) -> dict[str, int]:
+    """Number of deliveries that did not arrive, by status, each counted up to `at_most`."""
+    counts = []
+    for status in (DeliveryStatus.DEAD, DeliveryStatus.PENDING):
+        these = sa.select(WebhookDelivery.id).where(WebhookDelivery.status == status, _IS_UNDELIVERED)
+        some = these.limit(at_most).subquery()
+        counts.append(sa.select(sa.func.count()).select_from(some).scalar_subquery().label(status.value))
+    return {name: count for name, count in session.execute(sa.select(*counts)).mappings().one().items() if count}
 
 
 def is_seen(session: Session, delivery: WebhookDelivery, *, at: datetime.datetime) -> bool:

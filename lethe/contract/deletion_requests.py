@@ -180,6 +180,10 @@ class RequestFilter(Query):
     regulation: str | None = None
     refers_to: str | None = None
     due_before: Moment | None = Field(default=None, description="Open requests with an earlier deadline.")
+    clock: Literal["at_risk", "overdue", "paused"] | None = Field(
+        default=None, description="Open requests whose clock says so: as the overview counts them."
+    )
+    made_before: Moment | None = Field(default=None, description="Requests that came in earlier.")
 
 
 class DeletionRequestsQuery(RequestFilter, Paging):

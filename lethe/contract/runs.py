@@ -71,6 +71,9 @@ class RunOut(Answer):
 class RunQuery(Paging):
     model_id: str | None = None
     status: RunStatus | None = None
+    unresolved: bool = Field(
+        default=False, description="Only those that failed or were abandoned and that no later run made good."
+    )
 
 
 _RUNS = Resource("Runs", "/v1/runs")

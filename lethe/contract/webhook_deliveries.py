@@ -42,6 +42,9 @@ class SecretRotationIn(Body):
 
 class WebhookDeliveriesQuery(Paging):
     status: DeliveryStatus | None = None
+    undelivered: bool = Field(
+        default=False, description="Only those that did not arrive: dead, or pending after an attempt that failed."
+    )
     request_id: Annotated[Text | None, Field(max_length=100)] = None
 
 

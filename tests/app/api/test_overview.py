@@ -1,14 +1,24 @@
 """`/overview`: the numbers of a tenant, and of no other."""
 
+import datetime
 import os
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
+from app.backup import service as backups
 from app.config import Settings
+from app.db import Actor, now
+from app.db.tables import Dataset, InstallationIdentity, Model, WebhookDelivery
+from app.installations import Installation
+from app.unlearning import queue
+from app.unlearning import service as unlearning
 from lethe.contract.sets import Scope
+from tests.app.api.test_authorisation import delivered
 
 Forget = Callable[..., dict[str, Any]]
 
@@ -74,3 +84,112 @@ def test_hosts_and_their_signs_of_life(settings: Settings, gateway: TestClient, 
         os.utime(folder / name, (moment, moment))
     hosts = get("/overview")["hosts"]
     assert [(host["name"], host["workers"]) for host in hosts] == [("blue", "alive"), ("green", "silent")]
+
+
+def test_requests_by_their_clock(forget: Forget, get: Callable[[str], Any]) -> None:
+    """What is overdue, due soon or paused is listed as the overview counts it."""
+    forget("p1", identity_verified=False)
+    forget("p2", identity_verified=False, regulation="ccpa", submitted_at="2026-01-01T00:00:00Z")
+    soon = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=42)
+    forget("p3", identity_verified=False, regulation="ccpa", submitted_at=soon.isoformat())
+    found = get("/overview")
+    listed = {clock: get(f"/deletion-requests?clock={clock}")["items"] for clock in ("overdue", "at_risk", "paused")}
+    assert (found["overdue"], found["at_risk"]) == (1, 1)
+    assert {clock: len(items) for clock, items in listed.items()} == {"overdue": 1, "at_risk": 1, "paused": 1}
+    assert {item["clock"]["state"] for items in listed.values() for item in items} == set(listed)
+
+
+def test_models_in_danger(
+    installation: Installation,
+    by: Actor,
+    new_dataset: Callable[..., dict[str, Any]],
+    new_model: Callable[..., dict[str, Any]],
+    forget: Forget,
+    get: Callable[[str], Any],
+    work: Callable[[], int],
+) -> None:
+    """Models are ranked by the deadline of who waits for them, then by epsilon for their target; all are counted, the
+    retired aside, and each count is of the list that its filter gives."""
+    calm, loaded, retired = (new_model(new_dataset(rows=rows)["id"], audit={"lanes": 0}) for rows in (7, 8, 9))
+    late = new_model(new_dataset(rows=60)["id"])
+    work()
+    forget("p5", regulation="ccpa")
+    work()
+    forget("p30", identity_verified=False)
+    with installation.database.writing(by=by) as session:
+        session.execute(sa.update(Model).where(Model.id == calm["id"]).values(epsilon=1e6, status="failed"))
+        session.execute(sa.update(Model).where(Model.id == retired["id"]).values(retired_at=now(session)))
+    ranked = [late["id"], loaded["id"], calm["id"]]
+    first = get("/models?order=risk&limit=2")
+    rest = get(f"/models?order=risk&limit=2&cursor={first['next_cursor']}")
+    assert [one["id"] for one in first["items"] + rest["items"]] == ranked
+    assert rest["next_cursor"] is None
+    assert get("/overview")["models"] == {
+        "total": 3,
+        "waiting": 1,
+        "failed": 1,
+        "audits_passed": 1,
+        "audits_refused": 0,
+    }
+    for danger, found in (("waiting", [late]), ("failed", [calm]), ("audit_refused", [])):
+        assert [one["id"] for one in get(f"/models?danger={danger}")["items"]] == [one["id"] for one in found]
+
+
+def test_dangers_of_models_are_not_for_every_key(
+    gateway: TestClient, key_with: Callable[..., dict[str, str]], refused: Callable[..., dict[str, Any]]
+) -> None:
+    """Who may not learn whether anything is held cannot have models ranked by it; nor is a page from nowhere shown."""
+    for query in ("order=risk", "danger=waiting"):
+        answer = gateway.get(f"/v1/models?{query}", headers=key_with(Scope.MODELS_READ))
+        refused(answer, 403, "scope_missing")
+    problem = refused(gateway.get("/v1/models?order=risk&cursor=mdl_none"), 422, "input_invalid")
+    assert [fault["path"] for fault in problem["errors"]] == ["cursor"]
+
+
+def test_runs_that_were_not_made_good(
+    installation: Installation, live: dict[str, Any], forget: Forget, get: Callable[[str], Any], work: Callable[[], int]
+) -> None:
+    """A run that failed counts by its reason until one of the same model ends well, or the model is retired."""
+    assert get("/overview")["failed_runs"] == {}
+    forget("p1")
+    with installation.database.writing() as session:
+        claimed = queue.claim(session, worker="test", lease_seconds=60, max_requests=1)
+        assert claimed is not None
+        unlearning.fail(session, run_id=claimed.run_id, error_code="run_process_died")
+    assert get("/overview")["failed_runs"] == {"run_process_died": 1}
+    assert [run["id"] for run in get("/runs?unresolved=true")["items"]] == [claimed.run_id]
+    with installation.database.writing() as session:
+        session.execute(sa.update(Model).values(not_before=None))
+        session.execute(sa.update(Dataset).values(not_before=None))
+    work()
+    assert get("/overview")["failed_runs"] == {}
+    assert get("/runs?unresolved=true")["items"] == []
+    assert {run["status"] for run in get("/runs")["items"]} == {"published", "failed"}
+
+
+def test_deliveries_that_did_not_arrive(
+    installation: Installation, live: dict[str, Any], forget: Forget, get: Callable[[str], Any]
+) -> None:
+    """Deliveries count that were given up, or that are tried again after an attempt that failed; one that is only on
+    its way does not."""
+    of_each = [delivered(installation, forget(f"p{n}")["id"]) for n in range(4)]
+    states = (("dead", "timed_out"), ("pending", "timed_out"), ("pending", None), ("delivered", None))
+    with installation.database.writing() as session:
+        for delivery_id, (status, error) in zip(of_each, states, strict=True):
+            these = sa.update(WebhookDelivery).where(WebhookDelivery.id == delivery_id)
+            session.execute(these.values(status=status, error=error))
+    assert get("/overview")["undelivered"] == {"dead": 1, "pending": 1}
+    assert {one["id"] for one in get("/webhook-deliveries?undelivered=true")["items"]} == set(of_each[:2])
+
+
+def test_backups_that_are_late(installation: Installation, get: Callable[[str], Any], tmp_path: Path) -> None:
+    """A backup is late when the last one, or the first start where there is none, is longer ago than is allowed."""
+    assert get("/overview")["backups"] == {"last_at": None, "is_late": False}
+    long_ago = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=8)
+    with installation.database.writing() as session:
+        session.execute(sa.update(InstallationIdentity).values(created_at=long_ago))
+    assert get("/overview")["backups"] == {"last_at": None, "is_late": True}
+    backups.back_up(installation, tmp_path / "archive", key_file=tmp_path / "key", progress=lambda *_: None)
+    found = get("/overview")["backups"]
+    assert found["is_late"] is False
+    assert datetime.datetime.fromisoformat(found["last_at"]) > long_ago

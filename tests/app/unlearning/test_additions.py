@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from app import installations
 from app.access.service import DEFAULT_TENANT
-from app.accounting import certificates, verify
+from app.accounting import certificates
 from app.accounting import repository as accounting_repository
 from app.accounting import service as accounting
 from app.config import Settings
@@ -29,6 +29,7 @@ from app.unlearning import queue
 from app.unlearning import service as unlearning
 from lethe import verification
 from lethe.proof.mechanism import Mechanism
+from lethe.verification import ledgers
 from tests.conftest import FORM, npz, people
 from tests.lethe.proof import lanes
 from tests.stored import flipped, rows_of, slots_of
@@ -366,7 +367,7 @@ class Story:
             for _, ref in lines:
                 counted[ref] = counted.get(ref, 0) + 1
             assert counted == refs
-            verify.verify(accounting_repository.all_entries(session), accounting_repository.all_versions(session))
+            ledgers.verify(accounting_repository.all_entries(session), accounting_repository.all_versions(session))
             for certificate in session.scalars(sa.select(Certificate)):
                 verification.verify(certificate.jws, certificates.public_keys(at.keys))
             insertions = list(session.scalars(sa.select(Addition.revision)))

@@ -120,6 +120,7 @@ def test_a_receiver_that_recovers_gets_all_in_order(
     assert (accepted.status, accepted.attempts, completed.attempts) == ("delivered", 3, 1)
 
 
+@pytest.mark.soak
 def test_what_never_arrives_is_given_up(
     forget: Make, receiving: Receiving, deliveries: Deliveries, let_time_pass: Callable[[], None]
 ) -> None:

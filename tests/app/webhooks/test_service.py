@@ -194,7 +194,7 @@ def test_another_tenants_deliveries_are_unknown(installation: Installation, by: 
             service.get(session, deliveries()[0].id)
         for until in (None, now(session)):
             page = repository.deliveries(
-                session, status=None, request_id=None, of_discreet_until=until, limit=10, cursor=None
+                session, status=None, undelivered=False, request_id=None, of_discreet_until=until, limit=10, cursor=None
             )
             assert page.items == []
 

@@ -1,0 +1,68 @@
+"""`/deletion-requests:count` and `:decide`: how many requests match, and one decision about all of them."""
+
+import dataclasses
+
+from fastapi import APIRouter
+from sqlalchemy.orm import Session
+
+from app.api.calls import Call
+from app.api.deletion_requests import horizon_of, sought_by, view_of
+from app.api.gateway import serves
+from app.audit import access_events
+from app.db.tables import DeletionRequest
+from app.deletion import review, search_repository
+from app.deletion.search_repository import Sought
+from lethe.contract import decisions as contract
+from lethe.contract.decisions import COUNTED, CountOut, DecisionsIn, DecisionsOut
+from lethe.contract.deletion_requests import RequestFilter
+from lethe.contract.problems import FieldError, InputInvalid, Problem
+
+router = APIRouter()
+
+
+@serves(router, contract.COUNT)
+def count_deletion_requests(call: Call, query: RequestFilter) -> CountOut:
+    sought = sought_by(call, query)
+    if sought.subject_ref is not None:
+        with call.writing() as session:
+            access_events.requests_looked_up(session)
+    with call.reading() as session:
+        count = search_repository.count(session, sought, view=view_of(session, call), at_most=COUNTED)
+    return CountOut(count=count)
+
+
+@serves(router, contract.DECIDE)
+def decide_deletion_requests(call: Call, body: DecisionsIn) -> DecisionsOut:
+    _check(body)
+    asked = body.model_dump(include={field.name for field in dataclasses.fields(Sought)})
+    sought = Sought(**asked, horizon=horizon_of(call))
+    decided = refused = 0
+    with call.writing() as session:
+        view = view_of(session, call)
+        page = search_repository.requests(session, sought, view=view, limit=body.limit, cursor=body.cursor)
+        for request in page.items:
+            try:
+                with session.begin_nested():
+                    _decide(session, call, request, body)
+                decided += 1
+            except Problem:
+                refused += 1
+    call.installation.notifier.wake()
+    return DecisionsOut(decided=decided, refused=refused, next_cursor=page.next_cursor)
+
+
+def _check(body: DecisionsIn) -> None:
+    """Raises `InputInvalid`."""
+    if (body.decision == "reject") != (body.rejection is not None):
+        expected = "expected with reject, and with nothing else"
+        raise InputInvalid("A rejection says on what ground, and why.", [FieldError("rejection", expected)])
+    if body.decision == "approve" and body.status != "in_review":
+        raise InputInvalid("What is accepted need not be approved.", [FieldError("status", "expected in_review")])
+
+
+def _decide(session: Session, call: Call, request: DeletionRequest, body: DecisionsIn) -> None:
+    if body.rejection is None:
+        review.approve(session, request, policy=call.caller.policy)
+    else:
+        said = body.rejection
+        review.reject(session, request, ground=said.ground, explanation=said.explanation)

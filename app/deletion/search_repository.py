@@ -1,0 +1,167 @@
+"""All SQL that searches deletion requests: for a list, a count, or a decision about many."""
+
+import datetime
+from dataclasses import dataclass
+from typing import Literal
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session, aliased
+
+from app.db import sealed
+from app.db.paging import Page, cut, ordered, page
+from app.db.people import is_about
+from app.db.tables import DeletionRequest, Model, RequestModel
+from app.deletion.repository import these
+from app.deletion.status import OPEN
+from app.deletion.views import View
+from lethe.contract.sets import ClockState, RequestStatus
+
+_FEW = 1000
+
+_OPEN = these(OPEN)
+_SHOWN_BY_TIME = these([RequestStatus.ACCEPTED, RequestStatus.RUNNING, RequestStatus.COMPLETED])
+_SHOWN_AS_ACCEPTED = these([RequestStatus.ACCEPTED, RequestStatus.RUNNING])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sought:
+    """Filters of requests; of several, those that satisfy all. `due_before`: open ones with an earlier deadline;
+    `clock`: open ones whose clock says so, at risk being those that are due within `horizon`; `made_before`: those that
+    came in earlier."""
+
+    status: str | None = None
+    subject_ref: str | None = None
+    model_id: str | None = None
+    external_id: str | None = None
+    source: str | None = None
+    regulation: str | None = None
+    refers_to: str | None = None
+    due_before: datetime.datetime | None = None
+    clock: Literal["at_risk", "overdue", "paused"] | None = None
+    horizon: datetime.timedelta = datetime.timedelta(0)
+    made_before: datetime.datetime | None = None
+
+
+def requests(
+    session: Session, sought: Sought, *, view: View, by_deadline: bool = False, limit: int, cursor: str | None
+) -> Page[DeletionRequest]:
+    """Those that are as described, in the eyes of the reader, newest first; `by_deadline`: open ones, the most urgent
+    first."""
+    filters = _filters(session, sought, view)
+    if by_deadline and sought.due_before is None and sought.clock is None:
+        filters.append(_is_one_of(_OPEN, view))
+    if sought.model_id is not None and not filters:
+        return _requests_of_model(session, sought.model_id, limit=limit, cursor=cursor)
+    if sought.model_id is not None:
+        filters.append(_asks(session, sought.model_id))
+    query = sa.select(DeletionRequest).where(*filters)
+    at = DeletionRequest.deadline if by_deadline else DeletionRequest.created_at
+    return page(session, query, at, DeletionRequest.id, limit=limit, cursor=cursor, ascending=by_deadline)
+
+
+def count(session: Session, sought: Sought, *, view: View, at_most: int) -> int:
+    """Number of them, counted up to `at_most`."""
+    filters = _filters(session, sought, view)
+    if sought.model_id is not None:
+        filters.append(_asks(session, sought.model_id))
+    some = sa.select(DeletionRequest.id).where(*filters).limit(at_most).subquery()
+    return session.scalars(sa.select(sa.func.count()).select_from(some)).one()
+
+
+def _filters(session: Session, sought: Sought, view: View) -> list[sa.ColumnElement[bool]]:
+    """All but the model."""
+    filters = [
+        column == value
+        for column, value in (
+            (DeletionRequest.source, sought.source),
+            (DeletionRequest.regulation, sought.regulation),
+        )
+        if value is not None
+    ]
+    if sought.subject_ref is not None:
+        filters.append(is_about([sought.subject_ref]))
+    if sought.external_id is not None:
+        filters.append(sealed.refers_to(session, DeletionRequest.external_ref, sought.external_id))
+    if sought.status is not None:
+        filters.append(_has_status(sought.status, view))
+    if sought.refers_to is not None:
+        same_person = DeletionRequest.subject_ref == _subject_of(sought.refers_to)
+        filters += [DeletionRequest.refers_to == sought.refers_to, same_person]
+    if sought.made_before is not None:
+        filters.append(DeletionRequest.created_at < sought.made_before)
+    if sought.due_before is not None:
+        filters.append(DeletionRequest.deadline < sought.due_before)
+    if sought.clock is not None:
+        filters.append(_clock_says(sought, view))
+    if sought.due_before is not None or sought.clock is not None:
+        filters.append(_is_one_of(_OPEN, view))
+    return filters
+
+
+def _clock_says(sought: Sought, view: View) -> sa.ColumnElement[bool]:
+    """As `deadlines.clock` has it."""
+    runs, due = DeletionRequest.paused_at.is_(None), DeletionRequest.deadline
+    match sought.clock:
+        case ClockState.OVERDUE:
+            return sa.and_(runs, due <= view.at)
+        case ClockState.AT_RISK:
+            return sa.and_(runs, due > view.at, due <= view.at + sought.horizon)
+        case _:
+            return ~runs
+
+
+def _has_status(status: str, view: View) -> sa.ColumnElement[bool]:
+    """As it is shown (`View.status`)."""
+    match status if view.discreet else None:
+        case RequestStatus.RUNNING:
+            return DeletionRequest.status.in_(())  # nothing is seen so
+        case RequestStatus.ACCEPTED:
+            return _is_one_of(_SHOWN_AS_ACCEPTED, view)
+        case RequestStatus.COMPLETED:
+            return sa.and_(DeletionRequest.status.in_(_SHOWN_BY_TIME), DeletionRequest.reported_at <= view.at)
+        case _:
+            return DeletionRequest.status == status
+
+
+def _is_one_of(statuses: sa.BindParameter[list[str]], view: View) -> sa.ColumnElement[bool]:
+    """These; for a reader who sees what is accepted end at its report time, that is not over, and all else that is."""
+    if not view.discreet:
+        return DeletionRequest.status.in_(statuses)
+    is_over = DeletionRequest.reported_at <= view.at
+    these = sa.select(DeletionRequest.id).where(
+        DeletionRequest.status.in_(statuses), sa.or_(DeletionRequest.reported_at.is_(None), ~is_over)
+    )
+    young = sa.select(DeletionRequest.id).where(
+        DeletionRequest.status == RequestStatus.COMPLETED, DeletionRequest.reported_at > view.at
+    )
+    return DeletionRequest.id.in_(sa.union_all(these, young))
+
+
+def _subject_of(request_id: str) -> sa.ScalarSelect[str]:
+    other = aliased(DeletionRequest)
+    return sa.select(other.subject_ref).where(other.id == request_id).scalar_subquery()
+
+
+def _requests_of_model(session: Session, model_id: str, *, limit: int, cursor: str | None) -> Page[DeletionRequest]:
+    """Along the model's own list, in the order of the requests, which are its tenant's."""
+    if session.scalars(sa.select(Model.id).where(Model.id == model_id)).first() is None:  # or it is another tenant's
+        return Page([], None)
+    at, key = RequestModel.requested_at, RequestModel.request_id
+    of_model = sa.select(at, key).where(RequestModel.model_id == model_id)
+    listed = ordered(of_model, at, key, limit=limit, cursor=cursor).subquery()
+    query = (
+        sa.select(DeletionRequest)
+        .join(listed, listed.c.request_id == DeletionRequest.id)
+        .order_by(listed.c.requested_at.desc(), listed.c.request_id.desc())
+    )
+    return cut(session, query, DeletionRequest.created_at, DeletionRequest.id, limit=limit)
+
+
+def _asks(session: Session, model_id: str) -> sa.ColumnElement[bool]:
+    """A condition: a request asks something of the model: of a few all are looked up, among many the newest are soon
+    found."""
+    of_model = sa.select(RequestModel.request_id).where(RequestModel.model_id == model_id)
+    some = list(session.scalars(of_model.limit(_FEW + 1)))
+    if len(some) <= _FEW:
+        return DeletionRequest.id.in_(some)
+    return of_model.where(RequestModel.request_id == DeletionRequest.id).exists()
