@@ -1,7 +1,6 @@
 """Audits in plain words: what a run's canaries showed, beside what the accountant certifies of it."""
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from fastapi import Response
@@ -11,7 +10,6 @@ from app.dashboard import pages
 from app.dashboard.pages import ROOT
 from app.dashboard.request_context import TheContext
 from app.dashboard.wording import at_least, at_most, count
-from lethe.contract.models import ModelOut
 from lethe.contract.runs import AuditOut
 from lethe.proof.audit import AuditPlan
 from lethe.proof.guarantees import Notion
@@ -71,20 +69,6 @@ def _off(squares: float, freedom: int) -> float:
     and Hilferty)."""
     spread = 2 / (9 * freedom)
     return (math.cbrt(squares / freedom) - (1 - spread)) / math.sqrt(spread)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tally:
-    """The tally of some models: how many last audits passed, and how many refused their run."""
-
-    passed: int
-    refused: int
-
-
-def tally(some: Iterable[ModelOut]) -> Tally:
-    last = [model.audit.last for model in some if model.audit.last]
-    passed = sum(not audit.findings for audit in last)
-    return Tally(passed=passed, refused=len(last) - passed)
 
 
 def between(audit: AuditOut) -> str:

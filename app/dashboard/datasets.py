@@ -10,7 +10,7 @@ from starlette.datastructures import FormData, UploadFile
 
 from app.api import additions, datasets, models, problems
 from app.api.calls import Cursor
-from app.dashboard import pages
+from app.dashboard import numbers, pages
 from app.dashboard.pages import ROOT
 from app.dashboard.request_context import Form, RequestContext, TheContext
 from app.dashboard.requests import checked, text
@@ -33,7 +33,7 @@ class _Written(BaseModel):
 
 
 _BUDGET = ("adaptive_epsilon", "adaptive_delta")
-_WRITTEN = ("name", "classes", *_BUDGET)
+_WRITTEN = ("name", "classes", "target", *_BUDGET)
 
 
 @router.get("/datasets")
@@ -63,18 +63,21 @@ def upload_dataset(context: TheContext, form: Form) -> Response:
             **dict(checked(_Written, name=written["name"], **{one: written[one] or None for one in _BUDGET})),
             columns=_chosen(form, "schema"),
             classes=_classes(written["classes"]),
+            target=_target(written["target"]),
             suppressed=_what_of_suppressed(form),
         )
     except Problem as error:
         return _new(context, written=written, error=error)
     made = json.loads(bytes(answer.body))
-    return pages.see(f"{ROOT}/datasets/{made['id']}", done="made", left_out=made["num_suppressed"])
+    return pages.see(
+        f"{ROOT}/datasets/{made['id']}", done="made", left_out=made["num_suppressed"], warned=len(made["warnings"])
+    )
 
 
 @router.get("/datasets/{dataset_id}")
-def show_dataset(context: TheContext, dataset_id: str, done: Done = "", left_out: int = 0) -> Response:
+def show_dataset(context: TheContext, dataset_id: str, done: Done = "", left_out: int = 0, warned: int = 0) -> Response:
     """One dataset: its counts, its schema, what is learned from it, and what was added."""
-    told = {"done": done, "left_out": left_out} if done else None
+    told = {"done": done, "left_out": left_out, "warned": warned} if done else None
     return context.page("datasets/one.html", **_found(context, dataset_id), told=told, error=None)
 
 
@@ -135,6 +138,16 @@ def _classes(written: str) -> str | None:
     """Names that somebody separated by commas, as the API takes them; none if nothing was written."""
     names = [name.strip() for name in written.split(",")]
     return json.dumps(names) if any(names) else None
+
+
+def _target(written: str) -> str | None:
+    """A range, two numbers that somebody separated by a comma, as the API takes it; none if nothing was written."""
+    if not written:
+        return None
+    found = [numbers.read(one.strip()) for one in written.split(",")]
+    if len(found) != 2:
+        raise InputInvalid("A target is a range.", [FieldError("target", "expected two numbers, such as 0, 100")])
+    return json.dumps({"min": found[0], "max": found[1]})
 
 
 def _chosen(form: FormData, name: str) -> UploadFile | None:

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from fastapi import Response
 
-from app.api import deletion_requests, problems
+from app.api import deletion_requests, models, problems
 from app.dashboard import pages
 from app.dashboard.certificates import in_words
 from app.dashboard.pages import ROOT
@@ -80,6 +80,7 @@ def _found(context: RequestContext, request_id: str) -> dict[str, Any]:
         "certificates": [in_words(one) for one in proof.certificates] if proof else [],
         "joint": proof and proof.joint,
         "nothing_held": proof and proof.nothing_held,
+        "may_see_models": context.may(models.get_model),
         "offered": {one for one in _sensible(found) if context.may(_ENDPOINTS[one])},
     }
 

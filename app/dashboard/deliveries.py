@@ -24,18 +24,22 @@ RequestId = Annotated[str, Query(pattern="^[a-z0-9_]{0,40}$")]
 
 @router.get("/deliveries")
 def list_deliveries(
-    context: TheContext, status: DeliveryStatus | Literal[""] = "", request_id: RequestId = "", cursor: Cursor = None
+    context: TheContext,
+    status: DeliveryStatus | Literal["", "undelivered"] = "",
+    request_id: RequestId = "",
+    cursor: Cursor = None,
 ) -> Response:
     """A page of them, newest first."""
     found = context.ask(
         webhook_deliveries.list_webhook_deliveries,
-        status=status or None,
+        status=None if status == "undelivered" else status or None,
+        undelivered=status == "undelivered",
         request_id=request_id or None,
         limit=_PER_PAGE,
         cursor=cursor,
     )
     query = {name: value for name, value in {"status": str(status), "request_id": request_id}.items() if value}
-    statuses = [("", "Any"), *((one.value, state(one).label) for one in DeliveryStatus)]
+    statuses = [("", "Any"), ("undelivered", "Undelivered"), *((one.value, state(one).label) for one in DeliveryStatus)]
     may_rotate = context.may(webhook_deliveries.get_webhook_secret)
     return context.page(
         "deliveries/list.html", found=found, query=query, cursor=cursor, statuses=statuses, may_rotate=may_rotate

@@ -1,17 +1,19 @@
-"""The first page: what is late, what waits, what runs, and what is left of anybody."""
+"""The first page: what is in danger and why, what waits, what runs, and the models in most danger."""
 
+import datetime
 from typing import Any
 
 from fastapi import Response
 
-from app.api import deletion_requests, models, overview, runs
-from app.dashboard import audits, pages
+from app.api import audit_log, deletion_requests, models, overview, runs
+from app.dashboard import pages
+from app.dashboard.dangers import dangers
 from app.dashboard.request_context import RequestContext, TheContext
 
 router = pages.new_router()
 
 _MOST = 8
-"""Requests and models that are named; the others are a click away."""
+"""Requests, runs and models that are named; all of them are a click away."""
 
 
 @router.get("")
@@ -38,12 +40,15 @@ def _found(context: RequestContext) -> dict[str, Any]:
     def asked(endpoint: Any, **arguments: Any) -> Any:
         return context.ask(endpoint, **arguments) if context.may(endpoint) else None
 
-    found = asked(models.list_models, limit=_MOST)
+    numbers = asked(overview.get_overview)
+    risk_days, at = context.call.installation.settings.risk_days, datetime.datetime.now(datetime.UTC)
     return {
-        "numbers": asked(overview.get_overview),
+        "at": at,
+        "numbers": numbers,
+        "dangers": dangers(numbers, at=at, risk_days=risk_days) if numbers else [],
         "urgent": asked(deletion_requests.list_deletion_requests, order="deadline", limit=_MOST),
         "running": asked(runs.list_runs, status="running", limit=_MOST),
-        "models": found,
-        "audits": audits.tally(found.items) if found else None,
-        "risk_days": context.call.installation.settings.risk_days,
+        "models": asked(models.list_models, order="risk" if numbers else "newest", limit=_MOST),
+        "risk_days": risk_days,
+        "may_see_log": context.may(audit_log.list_audit_entries),
     }

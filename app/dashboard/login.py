@@ -21,7 +21,7 @@ _BEFORE = "lethe_login"
 """The cookie of somebody who is about to log in: nobody can log them in as somebody else."""
 _MOST_BYTES = 16 * 1024
 
-Next = Annotated[str, Query(max_length=500)]
+Next = Annotated[str, Query(max_length=pages.MOST_ONWARD)]
 
 
 @router.get("/login")
@@ -46,11 +46,19 @@ async def log_in(request: Request, installation: At) -> Response:
         return _asked(request, onward, error=error)
     token = sessions.new_token()
     await run_in_threadpool(_open, installation, token, caller)
-    answer = pages.see(_inside(onward))
+    answer: Response = pages.see(_inside(onward))
+    if pages.is_fragment(request):  # a page that is open stays, if it is of the same key
+        answer = pages.quiet({"Form-Token": sessions.form_token(token), "Key-Id": caller.key_id})
     is_secure = request.url.scheme == "https" or request.headers["origin"].startswith("https:")
     answer.set_cookie(COOKIE, token, path=ROOT, secure=is_secure, httponly=True, samesite="strict")
     answer.delete_cookie(_BEFORE, path=ROOT)
     return answer
+
+
+@router.get("/session")
+def is_logged_in(_context: TheContext) -> Response:
+    """Say that the session goes on, to a page that is about to send what somebody wrote."""
+    return pages.quiet()
 
 
 @router.post("/logout")
@@ -72,7 +80,7 @@ def _asked(request: Request, onward: str, *, error: Problem | None = None) -> Re
     token = sessions.new_token()
     answer = pages.rendered(
         request,
-        "login.html",
+        "login_form.html" if pages.is_fragment(request) else "login.html",
         status=problems.status_of(type(error)) if error else 200,
         error=error,
         ended="ended" in request.query_params,
@@ -85,7 +93,8 @@ def _asked(request: Request, onward: str, *, error: Problem | None = None) -> Re
     return answer
 
 
-def _inside(path: str) -> str:
-    """A page of the dashboard, and nothing else."""
+def _inside(onward: str) -> str:
+    """A page of the dashboard with what is asked of it, and nothing else."""
+    path, _, _ = onward.partition("?")
     inside = path == ROOT or path.startswith(f"{ROOT}/")
-    return path if inside and not set(path) & set("\\?#\r\n") and "//" not in path else ROOT
+    return onward if inside and not set(onward) & set("\\#\r\n") and "//" not in path else ROOT

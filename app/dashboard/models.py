@@ -19,6 +19,8 @@ _PER_PAGE = 50
 _NEWEST = 5
 """Versions and copies that a model's own page names; the others are a click away."""
 
+Order = Literal["newest", "risk"]
+Wanted = Literal["", "waiting", "failed", "audit_refused"]
 Done = Literal["", "made", "relearn", "audit", "retired"]
 
 ASKS: dict[str, str] = {
@@ -30,10 +32,18 @@ ASKS: dict[str, str] = {
 
 
 @router.get("/models")
-def list_models(context: TheContext, cursor: Cursor = None) -> Response:
-    """All of them, newest first."""
-    found = context.ask(models.list_models, limit=_PER_PAGE, cursor=cursor)
-    return context.page("models/list.html", found=found, cursor=cursor, may_make=context.may(models.create_model))
+def list_models(context: TheContext, order: Order = "newest", danger: Wanted = "", cursor: Cursor = None) -> Response:
+    """All of them, newest first; or those in service, in most danger first."""
+    found = context.ask(models.list_models, order=order, danger=danger or None, limit=_PER_PAGE, cursor=cursor)
+    query = {name: value for name, value in {"order": order, "danger": danger}.items() if value not in ("", "newest")}
+    return context.page(
+        "models/list.html",
+        found=found,
+        cursor=cursor,
+        query=query,
+        may_rank=context.may(accounting.get_account),
+        may_make=context.may(models.create_model),
+    )
 
 
 @router.get("/models/{model_id}")

@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 from fastapi import Response
 from starlette.datastructures import FormData
@@ -13,13 +13,13 @@ from app.accounting.runtime_estimates import RuntimeEstimate
 from app.api import datasets, models, previews, problems
 from app.catalogue import datasets as registered
 from app.catalogue import mechanisms
-from app.dashboard import numbers, pages
+from app.dashboard import numbers, pages, wording
 from app.dashboard.pages import ROOT
 from app.dashboard.request_context import Form, RequestContext, TheContext
 from app.dashboard.requests import checked, text
 from app.unlearning import planner
 from lethe.contract.datasets import DatasetOut
-from lethe.contract.models import ModelIn
+from lethe.contract.models import ModelIn, Objective
 from lethe.contract.previews import OptionOut
 from lethe.contract.problems import Problem
 from lethe.proof import accountant
@@ -29,7 +29,7 @@ from lethe.proof.mechanism import Mechanism
 router = pages.new_router()
 
 _MOST_DATASETS = 500
-_SETTINGS = ("l2", "noise_scale", "step_size", "radius", "learn_steps", "batch_size", "cool_down")
+_SETTINGS = ("loss_width", "l2", "noise_scale", "step_size", "radius", "learn_steps", "batch_size", "cool_down")
 """The settings of the mechanism: each has a default."""
 _IN_ITS_PART = {
     "epsilon": "target",
@@ -91,7 +91,8 @@ def _written(form: FormData) -> dict[str, str]:
 def _asked(written: dict[str, str]) -> ModelIn:
     """As the API reads it. Raises `InputInvalid`, whose paths are the names of fields."""
     fields: dict[str, Any] = {"name": written.get("name", ""), "dataset_id": written.get("dataset_id", "")}
-    fields["evaluation_dataset_id"] = written.get("evaluation_dataset_id") or None
+    for name in ("evaluation_dataset_id", "objective"):
+        fields[name] = written.get(name) or None
     for name in (*_SETTINGS, *_IN_ITS_PART):
         value = numbers.of_field(written.get(name, ""))
         if value is not None:
@@ -115,6 +116,7 @@ def _form(
         template,
         status=problems.status_of(type(error)) if error else 200,
         written=written,
+        objectives=[("", "as the dataset has it"), *((one, wording.words(one)) for one in get_args(Objective))],
         datasets=[(one.id, _title(one)) for one in known],
         faults={one.path.rpartition(".")[2]: one.message for one in wrong.errors} if wrong else {},
         error=wrong,
@@ -123,7 +125,8 @@ def _form(
 
 
 def _title(dataset: DatasetOut) -> str:
-    return f"{dataset.name} ({dataset.num_slots:,} rows, {dataset.num_classes} classes)"
+    learned = "a target" if dataset.target else f"{dataset.num_classes} classes"
+    return f"{dataset.name} ({dataset.num_slots:,} rows, {learned})"
 
 
 def _outlook(context: RequestContext, written: dict[str, str]) -> Outlook:
@@ -137,6 +140,8 @@ def _outlook(context: RequestContext, written: dict[str, str]) -> Outlook:
         dataset,
         epsilon=epsilon,
         delta=delta,
+        objective=asked.objective,
+        loss_width=asked.loss_width,
         l2=asked.l2,
         noise_scale=asked.noise_scale,
         step_size=asked.step_size,

@@ -4,7 +4,8 @@ import functools
 import hashlib
 import importlib.resources
 import urllib.parse
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import sqlalchemy.exc
@@ -17,10 +18,12 @@ from starlette.exceptions import HTTPException
 from starlette.types import Scope
 
 from app.api import problems, uploads
-from app.dashboard import wording
+from app.dashboard import faults, wording
 from lethe.contract.problems import InputInvalid, NotFound, Problem, RateLimited, Unauthenticated
 
 ROOT = "/admin"
+MOST_ONWARD = 500
+"""The longest address that a login leads on to."""
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
@@ -50,6 +53,7 @@ def environment() -> Environment:
         wording.duration,
         wording.given,
         wording.left,
+        wording.legal,
         wording.moment,
         wording.number,
         wording.of_notion,
@@ -64,6 +68,7 @@ def environment() -> Environment:
         wording.written,
     ):
         found.filters[shown.__name__] = shown
+    found.filters |= {"fault_of": faults.fault_of, "place_of": faults.place_of}
     return found
 
 
@@ -88,12 +93,14 @@ class Assets(StaticFiles):
 
 
 def rendered(request: Request, template: str, /, *, status: int = 200, **shown: Any) -> HTMLResponse:
-    """A page, or a part of one; `context` is None without a login."""
+    """A page, or a part of one; `context` is None without a login. Where an `error` is shown, fields have what was
+    typed."""
     context = getattr(request.state, "context", None)
+    typed = getattr(request.state, "typed", {}) if shown.get("error") else {}
     content = (
         environment()
         .get_template(template)
-        .render(context=context, here=request.url.path, fragment=is_fragment(request), **shown)
+        .render(context=context, here=request.url.path, fragment=is_fragment(request), typed=typed, **shown)
     )
     return HTMLResponse(content, status, headers=_HEADERS)
 
@@ -103,6 +110,11 @@ def see(path: str, **query: str | int) -> RedirectResponse:
     return RedirectResponse(
         f"{path}?{urllib.parse.urlencode(query)}" if query else path, status_code=303, headers=_HEADERS
     )
+
+
+def quiet(headers: Mapping[str, str] = MappingProxyType({})) -> Response:
+    """An answer to a page's script, with nothing to show."""
+    return Response(status_code=204, headers=_HEADERS | dict(headers))
 
 
 def file(name: str, content: str, media_type: str) -> Response:
@@ -178,8 +190,14 @@ def _none() -> NotFound:
 
 
 def _log_in(request: Request) -> Response:
+    """Lead to the login, and from there back; a page that is open asks for it in its place, so that nothing is lost
+    that was written there."""
     if is_fragment(request):
-        return Response(status_code=200, headers=_HEADERS | {"HX-Redirect": f"{ROOT}/login"})
-    if request.method != "GET" or request.url.path == ROOT:
+        return Response(status_code=401, headers=_HEADERS | {"HX-Reswap": "none"})
+    onward = str(request.url.replace(scheme="", netloc=""))
+    if request.method != "GET":
+        origin, path = request.headers.get("origin", ""), request.headers.get("referer", "")
+        onward = path.removeprefix(origin) if origin else ROOT
+    if onward == ROOT or len(onward) > MOST_ONWARD:
         return see(f"{ROOT}/login")
-    return see(f"{ROOT}/login", next=request.url.path)
+    return see(f"{ROOT}/login", next=onward)

@@ -88,7 +88,9 @@ TheContext = Annotated[RequestContext, Depends(_context)]
 
 
 async def _form(request: Request, _context: TheContext) -> FormData:
-    return await request.form()
+    form = await request.form()
+    request.state.typed = {name: value for name, value in form.items() if isinstance(value, str)}
+    return form
 
 
 Form = Annotated[FormData, Depends(_form)]

@@ -3,17 +3,17 @@
 import csv
 import datetime
 import io
-from collections.abc import AsyncIterable, AsyncIterator, Callable
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping
 from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi import Query, Response
 from pydantic import BaseModel, ValidationError
 from starlette.datastructures import FormData
 
-from app.api import batches, deletion_requests, problems
+from app.api import batches, decisions, deletion_requests, problems
 from app.api.calls import Cursor
 from app.api.deletion_requests import Order
-from app.dashboard import pages
+from app.dashboard import faults, pages
 from app.dashboard.pages import ROOT
 from app.dashboard.request_context import Form, RequestContext, TheContext
 from app.dashboard.wording import regulation, sentence, state
@@ -32,9 +32,12 @@ _SOUGHT = {"subject_id": "subject id", "subject_sha256": "SHA-256 of the subject
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 """First characters of a cell that a spreadsheet computes instead of showing it."""
 
+Undecided = Literal["in_review", "accepted"]
+UNDECIDED: tuple[Undecided, ...] = ("in_review", "accepted")
 ByStatus = RequestStatus | Literal[""]
 ByRegulation = Annotated[str, Query(pattern="^[a-z0-9_]{0,31}$")]
-Due = Literal["", "soon", "overdue"]
+Due = Literal["", "soon", "overdue", "paused"]
+CLOCKS: dict[str, str | None] = {"": None, "soon": "at_risk", "overdue": "overdue", "paused": "paused"}
 
 
 @router.get("/requests")
@@ -54,7 +57,7 @@ def list_requests(
         deletion_requests.list_deletion_requests,
         status=status or None,
         regulation=regulation or None,
-        due_before=_due_before(context, due),
+        clock=CLOCKS[due],
         order=order,
         limit=_PER_PAGE,
         cursor=cursor,
@@ -78,12 +81,16 @@ def search_requests(context: TheContext, form: Form) -> Response:
 
 @router.post("/requests/decide")
 def decide_requests(context: TheContext, form: Form) -> Response:
-    """Approve or reject all that were chosen, each by itself: what cannot be decided holds up no other."""
+    """Approve or reject all that were chosen, each by itself: what cannot be decided holds up no other. What the list
+    was filtered by stays."""
     endpoint: Callable[..., DeletionRequestOut] = deletion_requests.approve_deletion_request
     done, body = "approved", {}
     if text(form, "decision") == "reject":
         endpoint = deletion_requests.reject_deletion_request
-        done, body = "rejected", {"body": rejection(form)}
+        try:
+            done, body = "rejected", {"body": rejection(form)}
+        except InputInvalid as error:
+            return _once_more(context, form, error)
     decided = refused = 0
     for request_id in form.getlist("chosen")[:_PER_PAGE]:
         try:
@@ -93,7 +100,7 @@ def decide_requests(context: TheContext, form: Form) -> Response:
             raise
         except Problem:
             refused += 1
-    return pages.see(f"{ROOT}/requests", done=done, decided=decided, refused=refused)
+    return pages.see(f"{ROOT}/requests", **filters_in(form), done=done, decided=decided, refused=refused)
 
 
 @router.get("/requests.csv")
@@ -106,7 +113,8 @@ def export_requests(
         batches.export_deletion_requests,
         status=status or None,
         regulation=regulation or None,
-        due_before=_due_before(context, due) or ever,
+        clock=CLOCKS[due],
+        due_before=ever,
     )
     found.body_iterator = _without_formulas(found.body_iterator)
     return found
@@ -118,23 +126,36 @@ def text(form: FormData, name: str) -> str:
     return found.strip() if isinstance(found, str) else ""
 
 
+def _once_more(context: RequestContext, form: FormData, error: InputInvalid) -> Response:
+    """The list as it was, with what was chosen, and what is wrong with the decision."""
+    query = filters_in(form)
+    found = context.ask(
+        deletion_requests.list_deletion_requests,
+        status=query.get("status"),
+        regulation=query.get("regulation"),
+        clock=CLOCKS[query.get("due", "")],
+        order=query.get("order", "newest"),
+        limit=_PER_PAGE,
+    )
+    return _list(context, found, query=query, error=error, chosen=frozenset(map(str, form.getlist("chosen"))))
+
+
+def filters_in(form: FormData) -> dict[str, str]:
+    """Filters of the list from which a form was sent, as an address has them."""
+    found = {name: text(form, f"filter_{name}") for name in ("status", "regulation", "due", "order")}
+    return {name: value for name, value in found.items() if value}
+
+
 def checked(body: type[M], **fields: Any) -> M:
     """Read a form as the API wants it. Raises `InputInvalid`."""
     try:
         return body(**fields)
     except ValidationError as error:
-        raise InputInvalid("Correct what is named, and send it again.", problems.faults(error)) from None
+        raise InputInvalid("Correct what is named, and send it again.", faults.in_words(error)) from None
 
 
 def rejection(form: FormData) -> RejectionIn:
     return checked(RejectionIn, ground=text(form, "ground"), explanation=text(form, "explanation"))
-
-
-def _due_before(context: RequestContext, due: Due) -> datetime.datetime | None:
-    if not due:
-        return None
-    days = context.call.installation.settings.risk_days if due == "soon" else 0
-    return datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=days)
 
 
 async def _without_formulas(parts: AsyncIterable[Any]) -> AsyncIterator[str]:
@@ -151,6 +172,29 @@ def _as_text(cell: str) -> str:
     return f"'{cell}" if cell.startswith(_FORMULA) else cell
 
 
+def _matching(context: RequestContext, found: PageOut[DeletionRequestOut], query: dict[str, str]) -> int | None:
+    """Number of requests on all pages that an officer can decide about; None where one page has them all."""
+    if found.next_cursor is None or not context.may(decisions.decide_deletion_requests):
+        return None
+    return sum(undecided(context, query).values())
+
+
+def undecided(context: RequestContext, query: Mapping[str, str], **sought: Any) -> dict[Undecided, int]:
+    """Number of requests that match, by the statuses in which they can still be decided about."""
+    wanted = query.get("status", "")
+    return {
+        status: context.ask(
+            decisions.count_deletion_requests,
+            status=status,
+            regulation=query.get("regulation") or None,
+            clock=CLOCKS[query.get("due", "")],
+            **sought,
+        ).count
+        for status in UNDECIDED
+        if wanted in ("", status)
+    }
+
+
 def _list(
     context: RequestContext,
     found: PageOut[DeletionRequestOut],
@@ -159,10 +203,15 @@ def _list(
     cursor: str | None = None,
     sought: str | None = None,
     told: dict[str, Any] | None = None,
+    error: InputInvalid | None = None,
+    chosen: frozenset[str] = frozenset(),
 ) -> Response:
     known = dict.fromkeys([*Regulation, *context.caller.policy.regulations])
     return context.page(
         "requests/list.html",
+        status=problems.status_of(type(error)) if error else 200,
+        error=error,
+        chosen=chosen,
         found=found,
         query={name: value for name, value in query.items() if value},
         cursor=cursor,
@@ -172,4 +221,5 @@ def _list(
         regulations=[("", "Any"), *((name, regulation(name)) for name in known)],
         searches=[(name, sentence(what)) for name, what in _SOUGHT.items()],
         may_decide=context.may(deletion_requests.approve_deletion_request),
+        matching=None if sought else _matching(context, found, query),
     )

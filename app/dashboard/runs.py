@@ -21,7 +21,7 @@ router = pages.new_router()
 
 _PER_PAGE = 50
 _MOST_FAILURES = 200
-Wanted: TypeAlias = RunStatus | Literal[""]
+Wanted: TypeAlias = RunStatus | Literal["", "unresolved"]
 ModelId = Annotated[str, Query(pattern="^[a-z0-9_]{0,40}$")]
 
 
@@ -89,7 +89,12 @@ def failures(ended: Iterable[RunOut]) -> list[Failure]:
 
 def _listed(context: RequestContext, status: Wanted, model_id: str, cursor: str | None) -> dict[str, Any]:
     query = {"status": status, "model_id": model_id}
-    wanted = {name: value or None for name, value in query.items()}
+    is_unresolved = status == "unresolved"
+    wanted = {
+        "status": None if is_unresolved else status or None,
+        "unresolved": is_unresolved,
+        "model_id": model_id or None,
+    }
     vain: list[RunOut] = []
     for ending in ("failed", "abandoned"):
         vain += context.ask(runs.list_runs, status=ending, limit=_MOST_FAILURES).items
@@ -99,7 +104,11 @@ def _listed(context: RequestContext, status: Wanted, model_id: str, cursor: str 
         "numbers": context.ask(overview.get_overview) if context.may(overview.get_overview) else None,
         "query": {name: value for name, value in query.items() if value},
         "cursor": cursor,
-        "statuses": [("", "Any"), *((one, state(one).label) for one in RunStatus)],
+        "statuses": [
+            ("", "Any"),
+            ("unresolved", "Failed, not made good"),
+            *((one, state(one).label) for one in RunStatus),
+        ],
     }
 
 

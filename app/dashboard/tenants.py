@@ -11,7 +11,7 @@ from starlette.datastructures import FormData
 
 from app.api import agents, identity_issuers, problems, tenants
 from app.api.calls import Cursor
-from app.dashboard import pages
+from app.dashboard import faults, pages
 from app.dashboard.pages import ROOT
 from app.dashboard.request_context import Form, RequestContext, TheContext
 from app.dashboard.requests import checked, text
@@ -137,7 +137,7 @@ def _checked_policy(changed: dict[str, Any]) -> Policy:
     try:
         return Policy.model_validate(changed)
     except ValidationError as error:
-        raise InputInvalid("The policy stays as it was.", problems.faults(error, Policy)) from None
+        raise InputInvalid("The policy stays as it was.", faults.in_words(error)) from None
 
 
 def _json(form: FormData, name: str, expected: str) -> Any:

@@ -5,6 +5,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from zoneinfo import ZoneInfo
 
 from markupsafe import Markup
 
@@ -205,6 +206,15 @@ def moment(at: datetime.datetime | None, *, day: bool = False) -> Markup:
     text = f"{at.day} {at:%b %Y}" if day else f"{at.day} {at:%b %Y, %H:%M} UTC"
     return Markup('<time datetime="{}" data-local="{}" title="{}">{}</time>').format(
         at.isoformat(timespec="seconds"), "day" if day else "minute", f"{at:%Y-%m-%d %H:%M:%S} UTC", text
+    )
+
+
+def legal(at: datetime.datetime, zone: str) -> Markup:
+    """The date that a law counts, in the time zone of the tenant's policy, wherever the reader is; their own clock on
+    hover."""
+    there = at.astimezone(ZoneInfo(zone))
+    return Markup('<time datetime="{}" data-hover title="{}">{} <span class="zone">{}</span></time>').format(
+        at.isoformat(timespec="seconds"), f"{there:%Y-%m-%d %H:%M:%S}, {zone}", f"{there.day} {there:%b %Y}", zone
     )
 
 

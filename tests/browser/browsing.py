@@ -146,9 +146,10 @@ class Visitor:
 expect.set_options(timeout=60_000)  # a slow machine is no fault
 
 
-def visitor(browser: Browser, site: Site) -> Visitor:
-    """Somebody new, whose browser's complaints are kept."""
-    context = browser.new_context(viewport={"width": SIZES["laptop"], "height": 900}, locale="en-GB", timezone_id="UTC")
+def visitor(browser: Browser, site: Site, *, clock: str = "UTC") -> Visitor:
+    """Somebody new, with this time zone, whose browser's complaints are kept."""
+    window = {"width": SIZES["laptop"], "height": 900}
+    context = browser.new_context(viewport=window, locale="en-GB", timezone_id=clock)
     somebody = Visitor(page=context.new_page(), site=site)
     somebody.page.set_default_timeout(60_000)
     somebody.page.on(

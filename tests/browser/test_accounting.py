@@ -1,5 +1,6 @@
 """The story of budgets and theorems: what is spent, who costs most, and where a number comes from."""
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.browser.browsing import Visitor, visitor
@@ -35,6 +36,7 @@ def test_nothing_spent(officer: Visitor) -> None:
     officer.shows()
 
 
+@pytest.mark.soak
 def test_calculating(officer: Visitor) -> None:
     """Somebody finds a theorem, evaluates it, plots it, and is told which precondition fails where one does."""
     page = officer.page

@@ -1,6 +1,8 @@
 """The story of the overview: empty, while work is done, when nobody works, when nothing answers."""
 
+import os
 import re
+import signal
 
 from playwright.sync_api import expect
 
@@ -44,7 +46,48 @@ def test_nothing_answers(officer: Visitor) -> None:
     assert officer.overflows() == []
 
 
+def test_a_gateway_that_hangs(officer: Visitor) -> None:
+    """A gateway that takes a call and answers nothing is told about within seconds, and what is typed is not sent into
+    the void."""
+    officer.opens("/admin/requests")
+    officer.page.get_by_label("Whom").fill("somebody")
+    os.kill(officer.site.gateway.process.pid, signal.SIGSTOP)
+    try:
+        officer.page.get_by_role("button", name="Search").click()
+        expect(officer.page.get_by_text("The gateway does not answer.")).to_be_visible(timeout=9_000)
+        expect(officer.page.get_by_label("Whom")).to_have_value("somebody")
+    finally:
+        os.kill(officer.site.gateway.process.pid, signal.SIGCONT)
+
+
+def test_a_live_part_that_hangs(officer: Visitor) -> None:
+    """The overview says within seconds that what it shows may be old, and takes it back when it is not."""
+    expect(officer.page.get_by_role("heading", name="Next deadlines")).to_be_visible()
+    os.kill(officer.site.gateway.process.pid, signal.SIGSTOP)
+    try:
+        expect(officer.page.get_by_text("The gateway does not answer.")).to_be_visible(timeout=12_000)
+    finally:
+        os.kill(officer.site.gateway.process.pid, signal.SIGCONT)
+    expect(officer.page.get_by_text("The gateway does not answer.")).to_be_hidden()
+
+
+def test_what_is_in_danger(officer: Visitor) -> None:
+    """The first screen says what is in danger and why, and a number leads to the list that it counts; by keyboard."""
+    officer.site.forget("p1", submitted_at="2026-01-01T00:00:00Z", regulation="ccpa", identity_verified=False)
+    officer.opens("/admin")
+    danger = officer.page.get_by_role("region", name="In danger")
+    expect(danger).to_contain_text("1 request is past the deadline of the law.")
+    officer.shows("overview-danger")
+    danger.get_by_role("link", name="1 request").press("Enter")
+    officer.page.wait_for_url("**/admin/requests?due=overdue&order=deadline")
+    expect(officer.page.get_by_role("link", name=re.compile("^dr_"))).to_have_count(1)
+
+
 def test_a_session_that_ends(officer: Visitor) -> None:
-    """Where the session ends while the page is open, the browser goes to the login by itself."""
+    """Where the session ends while the page is open, it asks for the login in place and goes on by itself."""
     officer.page.context.clear_cookies()
-    expect(officer.page.get_by_role("heading", name="Log in")).to_be_visible()
+    expect(officer.page.get_by_role("heading", name="Log in again")).to_be_visible()
+    expect(officer.page.get_by_role("heading", name="Overview")).to_be_hidden()
+    officer.page.get_by_label("API key").fill(officer.site.key)
+    officer.page.keyboard.press("Enter")
+    expect(officer.page.get_by_role("heading", name="Overview")).to_be_visible()

@@ -63,3 +63,17 @@ def test_the_last_key_stays(officer: Visitor, site: Site) -> None:
     expect(officer.page.get_by_text("make another one first")).to_be_visible()
     officer.complaints[:] = [said for said in officer.complaints if "409" not in said]
     officer.shows()
+
+
+def test_a_form_that_lacks_something(officer: Visitor) -> None:
+    """By keyboard: what is wrong stands in words beside its field, which is marked; what was typed is still there."""
+    officer.opens("/admin/keys")
+    page = officer.page
+    page.get_by_label("Name").fill("crm")
+    page.keyboard.press("Enter")
+    scopes = page.get_by_role("group", name="What it may do")
+    expect(scopes).to_contain_text("Choose at least 1.")
+    expect(scopes).to_have_attribute("aria-invalid", "true")
+    expect(page.get_by_label("Name")).to_have_value("crm")
+    officer.complaints.clear()  # the status of the answer
+    officer.shows("key-refused")

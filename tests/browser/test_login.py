@@ -52,3 +52,47 @@ def test_a_page_that_is_not_there(officer: Visitor) -> None:
     officer.shows()
     officer.page.get_by_role("link", name="Back to the overview").click()
     expect(officer.page.get_by_role("heading", name="Overview")).to_be_visible()
+
+
+def test_a_link_keeps_what_it_asks_for(anybody: Visitor) -> None:
+    """Who follows a link to a filtered list before they log in sees that list afterwards."""
+    anybody.opens("/admin/requests?status=in_review&order=deadline")
+    anybody.page.get_by_label("API key").fill(anybody.site.key)
+    anybody.page.keyboard.press("Enter")
+    anybody.page.wait_for_url("**/admin/requests?status=in_review&order=deadline")
+    expect(anybody.page.get_by_label("Status")).to_have_value("in_review")
+
+
+def test_a_session_that_ends_while_somebody_writes(officer: Visitor) -> None:
+    """The login comes up in place when what was written is sent; it is still there, and is sent then. By keyboard."""
+    made = officer.site.forget("p1", identity_verified=False)
+    page = officer.page
+    officer.opens(f"/admin/requests/{made}")
+    page.get_by_text("Reject …").click()
+    page.get_by_label("For the person: why they are not forgotten").fill("A case is before court.")
+    page.get_by_label("On what ground").select_option("legal_claims")
+    page.context.clear_cookies()
+    page.get_by_role("button", name="Reject the request").press("Enter")
+    expect(page.get_by_role("heading", name="Log in again")).to_be_visible()
+    expect(page.get_by_role("heading", name=made)).to_be_hidden()
+    officer.complaints.clear()  # that the session has ended
+    officer.shows("login-again")
+    page.get_by_label("API key").fill("lethe_wrong")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("alert")).to_contain_text("not in force")
+    page.get_by_label("API key").fill(officer.site.key)
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("The request is rejected.").first).to_be_visible()
+    expect(page.get_by_text("A case is before court.")).to_be_visible()
+
+
+def test_a_session_of_another_key(officer: Visitor) -> None:
+    """Who logs in again with another key sees the page as that key may see it."""
+    made = officer.site.api.post("/v1/api-keys", json={"name": "ml", "scopes": ["models:read"]}).json()
+    officer.opens("/admin/requests")
+    officer.page.context.clear_cookies()
+    officer.page.get_by_label("Whom").fill("somebody")
+    officer.page.keyboard.press("Enter")
+    officer.page.get_by_label("API key").fill(made["key"])
+    officer.page.keyboard.press("Enter")
+    expect(officer.page.get_by_role("heading", name="Your key may not see this")).to_be_visible()

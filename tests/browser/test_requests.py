@@ -2,9 +2,9 @@
 
 import re
 
-from playwright.sync_api import expect
+from playwright.sync_api import Browser, expect
 
-from tests.browser.browsing import Visitor
+from tests.browser.browsing import Site, Visitor, visitor
 from tests.faults.processes import Child
 
 
@@ -26,6 +26,20 @@ def test_deciding_about_many(officer: Visitor) -> None:
     page.get_by_role("button", name="Reject what is chosen").click()
     expect(page.get_by_role("status").filter(has_text="4 requests rejected.")).to_be_visible()
     officer.shows()
+
+
+def test_deciding_about_all_that_match(officer: Visitor) -> None:
+    """Where more match than a page shows, an officer selects all of them, is told how many, and decides by keyboard."""
+    bodies = [{"subject_id": f"q{n}", "identity_verified": False, "regulation": "ccpa"} for n in range(55)]
+    assert officer.site.api.post("/v1/deletion-requests:batch", json={"requests": bodies}).is_success
+    page = officer.page
+    officer.opens("/admin/requests?regulation=ccpa")
+    page.get_by_role("link", name="Select all 55 that match").press("Enter")
+    expect(page.get_by_role("button", name="Approve 55 requests")).to_be_visible()
+    officer.shows("requests-all")
+    page.get_by_role("button", name="Approve 55 requests").press("Enter")
+    expect(page.get_by_role("status").filter(has_text="55 requests approved.")).to_be_visible()
+    assert "regulation=ccpa" in page.url
 
 
 def test_finding_a_person(officer: Visitor) -> None:
@@ -63,6 +77,9 @@ def test_from_the_review_to_the_proof(officer: Visitor, worker: Child) -> None:
     expect(page.get_by_text("The request is approved.")).to_be_visible()
     expect(page.get_by_role("heading", name=re.compile("has forgotten this person"))).to_be_visible(timeout=120_000)
     expect(page.get_by_text("<b>urgent</b>")).to_be_visible()
+    models = page.get_by_role("region", name="What the request asks of each model")
+    expect(models.get_by_role("link", name=re.compile("^mdl_"))).to_have_attribute("href", re.compile("/admin/models/"))
+    expect(models.get_by_role("link", name=re.compile("^run_"))).to_have_attribute("href", re.compile("/admin/runs/"))
     page.get_by_role("button", name="Verify now").click()
     expect(page.get_by_text("It holds.")).to_be_visible()
     officer.shows("request-completed")
@@ -97,3 +114,34 @@ def test_without_scripts(officer: Visitor) -> None:
     page.get_by_role("button", name="Reject the request").click()
     expect(page.get_by_text("A case is before court.")).to_be_visible()
     context.close()
+
+
+def test_dates_of_the_law_are_those_of_the_policy(browser: Browser, site: Site) -> None:
+    """Wherever the reader is, a request was received and is due on the dates in the zone of the policy, which is named;
+    the reader's own clock is on hover."""
+    assert site.api.patch("/v1/tenant", json={"policy": {"time_zone": "Europe/Berlin"}}).status_code == 200
+    made = site.forget("p1", submitted_at="2026-01-01T23:30:00Z", identity_verified=False)
+    for clock, hour in (("Pacific/Honolulu", "13:30"), ("Pacific/Auckland", "12:30")):
+        reader = visitor(browser, site, clock=clock)
+        reader.logs_in()
+        reader.page.wait_for_url("**/admin")
+        reader.opens(f"/admin/requests/{made}")
+        received = reader.page.locator("dt:text-is('Received') + dd")
+        expect(received).to_have_text("2 Jan 2026 Europe/Berlin")
+        expect(reader.page.locator("dt:text-is('Deadline') + dd time")).to_have_text("2 Feb 2026 Europe/Berlin")
+        expect(received.locator("time")).to_have_attribute("title", re.compile(f"{hour} on your clock"))
+        reader.shows()
+        reader.page.context.close()
+
+
+def test_due_dates_on_a_phone(officer: Visitor) -> None:
+    """A list of requests has its due dates whole on a phone, however long an external id is."""
+    case = "a-rather-long-case-number-2026-000017"
+    asked = {"submitted_at": "2026-01-01T00:00:00Z", "regulation": "ccpa", "identity_verified": False}
+    officer.site.forget("p1", external_id=case, **asked)
+    officer.page.set_viewport_size({"width": 390, "height": 800})
+    for path, name in (("/admin/requests", "Requests"), ("/admin", "The open requests that are due first")):
+        officer.opens(path)
+        table = officer.page.get_by_role("region", name=name, exact=True)
+        expect(table.locator("time").first).to_be_visible()
+        assert table.evaluate("part => part.scrollWidth <= part.clientWidth"), path

@@ -11,6 +11,9 @@
       const text = formats[time.dataset.local].format(new Date(time.dateTime));
       if (time.textContent !== text) time.textContent = text;
     }
+    for (const time of root.querySelectorAll("time[data-hover]")) { // a date of the law: it stays as it is written
+      time.title = `${formats.minute.format(new Date(time.dateTime))} on your clock`;
+    }
   }
 
   /* --- live parts: asked for again while somebody looks, and nobody is typing in them --- */
@@ -18,7 +21,8 @@
   const due = new WeakMap();
 
   function refresh() {
-    if (document.visibilityState !== "visible") return;
+    hurry();
+    if (document.visibilityState !== "visible" || isLoggingIn()) return;
     for (const part of document.querySelectorAll("[data-live]")) {
       const now = performance.now();
       if (!due.has(part)) due.set(part, now + 1000 * part.dataset.live);
@@ -32,9 +36,43 @@
     document.getElementById("connection").hidden = isSo;
   }
 
+  /* Who waits for an answer for so long is told, though the browser still waits for it. */
+  const PATIENCE = 5000;
+  const LONGEST = 60000; // for which a form waits, which is sent when the gateway answers
+  const asked = new Map();
+
+  function hurry() {
+    for (const since of asked.values()) if (performance.now() - since > PATIENCE) connected(false);
+  }
+
+  function unheard() {
+    connected(false);
+    document.getElementById("connection").scrollIntoView({ block: "center" });
+  }
+
+  /* Whoever pressed a button sees, and hears, that its answer is being worked on. */
+  function busy(form, isSo) {
+    if (!form?.matches?.("form[hx-target]:not([hx-trigger])")) return;
+    form.ariaBusy = String(isSo);
+    const place = document.querySelector(form.getAttribute("hx-target"));
+    place?.querySelector("[data-busy]")?.remove();
+    if (!isSo || !place) return;
+    const text = document.createElement("p");
+    text.dataset.busy = "";
+    text.className = "quiet";
+    text.textContent = "Working …";
+    place.replaceChildren(text);
+  }
+
   document.addEventListener("htmx:config:request", (event) => {
     const token = document.querySelector("meta[name=form-token]");
     if (token) event.detail.ctx.request.headers["X-CSRF-Token"] = token.content;
+    asked.set(event.detail.ctx, performance.now());
+    busy(event.detail.ctx.sourceElement, true);
+  });
+  document.addEventListener("htmx:finally:request", (event) => {
+    asked.delete(event.detail.ctx);
+    busy(event.detail.ctx.sourceElement, false);
   });
   document.addEventListener("htmx:before:swap", (event) => {
     /* Times are localised before they are compared with what is there: nothing flickers. */
@@ -42,10 +80,84 @@
     if (part?.querySelectorAll) localise(part);
   });
   document.addEventListener("htmx:after:swap", () => { localise(document); draw(document); });
-  document.addEventListener("htmx:after:request", (event) => connected((event.detail.ctx.response?.status ?? 0) < 500));
+  document.addEventListener("htmx:after:request", (event) => {
+    const status = event.detail.ctx.response?.status ?? 0;
+    connected(status < 500);
+    if (status === 401) logIn();
+  });
   document.addEventListener("htmx:error", (event) => {
     if (!event.detail.ctx?.response) connected(false);
   });
+
+  /* --- a session that has ended: begun again in place, so that nothing is lost that somebody wrote --- */
+
+  const dialog = document.getElementById("log-in");
+  let loggedIn = null; // called when somebody is
+
+  function isLoggingIn() {
+    return dialog?.open ?? false;
+  }
+
+  const asFragment = { "HX-Request": "true" };
+
+  async function showLogin(answer) {
+    dialog.querySelector("[data-form]").innerHTML = await answer.text();
+    if (!dialog.open) dialog.showModal();
+    dialog.querySelector("input[type=password]").focus();
+  }
+
+  /* Resolves once somebody has logged in with the same key; with another the page is loaded anew. */
+  async function logIn() {
+    if (!isLoggingIn()) await showLogin(await fetch(dialog.dataset.path, { headers: asFragment }));
+    return new Promise((resolve) => { const before = loggedIn; loggedIn = () => { before?.(); resolve(); }; });
+  }
+
+  async function sendLogin(form) {
+    const answer = await fetch(form.action, { method: "POST", headers: asFragment, body: new URLSearchParams(new FormData(form)) });
+    if (answer.status !== 204) { await showLogin(answer); return; }
+    if (answer.headers.get("Key-Id") !== document.querySelector("meta[name=key-id]").content) { location.reload(); return; }
+    const token = answer.headers.get("Form-Token");
+    document.querySelector("meta[name=form-token]").content = token;
+    for (const field of document.querySelectorAll("input[name=csrf]")) field.value = token;
+    dialog.querySelector("[data-form]").replaceChildren();
+    dialog.close();
+    loggedIn?.();
+    loggedIn = null;
+  }
+
+  dialog?.addEventListener("cancel", (event) => event.preventDefault());
+
+  /* A form is sent when the gateway is there and the session goes on: what is written in it would be lost otherwise. */
+  const sending = new WeakSet();
+
+  async function whenHeard(form, button) {
+    const late = setTimeout(unheard, PATIENCE);
+    try {
+      const answer = await fetch(dialog.dataset.session, { headers: asFragment, signal: AbortSignal.timeout(LONGEST) });
+      clearTimeout(late);
+      connected(answer.status < 500);
+      if (answer.status >= 500) return;
+      if (answer.status === 401) await logIn();
+    } catch {
+      unheard();
+      return;
+    } finally {
+      clearTimeout(late);
+      form.inert = false;
+    }
+    sending.add(form);
+    form.requestSubmit(button);
+    sending.delete(form);
+  }
+
+  document.addEventListener("submit", (event) => {
+    const form = event.target;
+    if (!dialog || form.method !== "post" || sending.has(form)) return;
+    event.preventDefault();
+    event.stopImmediatePropagation();
+    if (dialog.contains(form)) sendLogin(form).catch(() => connected(false));
+    else if (!form.inert && form.ariaBusy !== "true") { form.inert = true; whenHeard(form, event.submitter); }
+  }, true);
 
   /* --- copying, and choosing many --- */
 
@@ -238,7 +350,16 @@
       const shown = (_plot, value) => (value == null ? "–" : significant.format(value));
       const named = (_plot, value, _series, at) => asked.names?.[at] ?? shown(_plot, value);
       const axis = (label) => ({ label: label || undefined, stroke: paint.text, grid: { stroke: paint.grid, width: 1 }, ticks: { stroke: paint.grid, width: 1 } });
+      /* The page may have a legend of its own, with words: one is enough, and shows the numbers under the pointer. */
+      const key = document.querySelector(`[data-key="${place.dataset.name}"]`);
+      const pointed = (plot) => {
+        for (const value of key?.querySelectorAll("[data-series]") ?? []) {
+          const at = plot.cursor.idx;
+          value.textContent = at == null ? "" : shown(plot, plot.data[value.dataset.series][at]);
+        }
+      };
       const options = {
+        legend: { show: !key },
         width: widthOf(place),
         height: asked.height,
         padding: asked.marks ? [26, 12, 0, 0] : undefined,
@@ -247,7 +368,7 @@
         series: asked.columns.map((label, index) => index === 0
           ? { label, value: named }
           : { label, stroke: paint.lines[(index - 1) % paint.lines.length], width: 2, dash: index > 1 ? [6, 2 + 2 * index] : undefined, spanGaps: !asked.gaps, points: { show: asked.rows.length < 40 }, value: shown }),
-        hooks: { drawAxes: [(plot) => marked(plot, asked, paint)] },
+        hooks: { drawAxes: [(plot) => marked(plot, asked, paint)], setCursor: [pointed] },
       };
       const data = asked.columns.map((_, column) => asked.rows.map((row) => row[column]));
       const plot = new uPlot(options, data, place);

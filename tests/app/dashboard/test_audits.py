@@ -63,7 +63,9 @@ def test_a_run_that_was_refused(
     assert "The audit refuted the run." in page
     assert audits._REFUTES[finding] in page
     assert "run nothing on that machine" in page
-    assert "1 refused" in officer.get("/admin").text
+    page = officer.get("/admin").text
+    assert re.search(r"<b>1</b>\s*<span>Last audits refused</span>", page)
+    assert "refute a run" in page
     assert ">Refused<" in officer.get(f"/admin/models/{model}").text
 
 

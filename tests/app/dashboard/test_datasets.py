@@ -17,6 +17,8 @@ from tests.conftest import npz, people
 Get = Callable[[str], Any]
 SCHEMA = b"""{"columns": {"age": {"kind": "numeric", "min": 0, "max": 120}, "who": {"role": "subject"},
   "paid": {"role": "label", "values": ["no", "yes"]}}}"""
+OF_NUMBERS = b"""{"columns": {"age": {"kind": "numeric", "min": 0, "max": 120}, "who": {"role": "subject"},
+  "cost": {"role": "target", "min": 0, "max": 9}}}"""
 ROWS = "who,age,paid\nann,30,no\nbob,40,yes\ncid,50,no\n"
 
 
@@ -44,12 +46,28 @@ def test_a_file_becomes_a_dataset(officer: Browser, get: Get) -> None:
     assert made["id"] in officer.get("/admin/datasets").text
 
 
+def test_a_file_of_numbers_becomes_a_dataset_with_a_target(officer: Browser, get: Get) -> None:
+    """A schema with a target, and vectors whose range was written into the form, have their range on the page."""
+    rows = {"file": ("rows.csv", b"who,age,cost\nann,20,1\nbob,30,2.5\n")}
+    answer = _send(officer, "/admin/datasets/new", name="costs", schema=("schema.json", OF_NUMBERS), **rows)
+    page = officer.get(answer.headers["location"]).text
+    assert "the target" in page
+    assert "Target: 0 to 9" in page
+    assert "a target" in officer.get("/admin/datasets").text
+    assert "a target" in officer.get("/admin/models/new").text
+    vectors = {"name": "vectors", "file": ("rows.npz", npz()), "target": "-1, 2"}
+    answer = _send(officer, "/admin/datasets/new", **vectors)
+    assert "Target: -1 to 2" in officer.get(answer.headers["location"]).text
+    for wrong, expected in {"5": "two numbers", "1, 2, 3": "two numbers", "low, 5": "a finite number"}.items():
+        assert expected in _send(officer, "/admin/datasets/new", **vectors | {"target": wrong}).text
+
+
 def test_wrong_rows_are_named_by_line_and_column(officer: Browser, get: Get) -> None:
     """The page says which lines are wrong and what was expected there, never what stands there; nothing is stored."""
     answer = _send(officer, "/admin/datasets/new", **_csv(ROWS + "dan,secret,no\neve,20,perhaps\n"))
     assert answer.status_code == 422
-    assert "<code>line 5, column age</code>" in answer.text
-    assert "<code>line 6, column paid</code>" in answer.text
+    assert ">line 5, column age:</strong>" in answer.text
+    assert ">line 6, column paid:</strong>" in answer.text
     assert "secret" not in re.sub(r"(?s)<main.*?data-fault>", "", answer.text)
     assert "perhaps" not in answer.text
     assert 'value="customers"' in answer.text
@@ -57,7 +75,7 @@ def test_wrong_rows_are_named_by_line_and_column(officer: Browser, get: Get) -> 
 
 
 @pytest.mark.parametrize(
-    ("without", "says"), [("file", "expected a file with rows"), ("name", "at least 1 character"), ("schema", "schema")]
+    ("without", "says"), [("file", "Expected a file with rows"), ("name", "Fill this in."), ("schema", "schema")]
 )
 def test_a_form_that_lacks_something(officer: Browser, without: str, says: str) -> None:
     """A part that is missing is named, also where the browser sends an empty one."""

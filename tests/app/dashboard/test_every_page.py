@@ -15,7 +15,7 @@ from tests.app.dashboard.browsing import Browser
 
 Make = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
-ELSEWHERE = {"/admin/": 303}
+ELSEWHERE = {"/admin/": 303, "/admin/session": 204}
 """What leads on, and with which status."""
 
 

@@ -42,6 +42,21 @@ def test_making_a_model(officer: Browser, new_dataset: Make, get: Get) -> None:
     assert {name: model["mechanism"][name] for name in wanted} == wanted
 
 
+def test_making_a_hinge(officer: Browser, new_dataset: Make, get: Get) -> None:
+    """The objective is chosen from a list, and the page of the model says which it is and how wide its loss bends."""
+    dataset = new_dataset(rows=200)["id"]
+    chosen = {"dataset_id": dataset, "objective": "smoothed_hinge", "loss_width": "0.5"}
+    answer = officer.post("/admin/models/new", name="churn", **chosen)
+    assert answer.status_code == 303
+    page = officer.get(answer.headers["location"]).text
+    assert "Smoothed hinge" in page
+    assert "Width of the loss" in page
+    assert get("/models")["items"][0]["mechanism"]["loss_width"] == 0.5
+    refused = officer.post("/admin/models/new", name="costs", **chosen | {"objective": "least_squares"})
+    assert refused.status_code == 422
+    assert "one of logistic_regression, smoothed_hinge" in refused.text
+
+
 def test_what_it_would_take(
     officer: Browser, gateway: TestClient, new_dataset: Make, new_model: Make, get: Get, work: Work
 ) -> None:

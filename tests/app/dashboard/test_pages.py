@@ -93,11 +93,12 @@ def test_what_a_key_may_not_see(somebody_with: Callable[..., Browser]) -> None:
     assert 'href="/admin/requests"' not in answer.text
 
 
-def test_parts_of_pages_send_the_browser_to_the_login(browser: Browser) -> None:
-    """Where a session ends while a page is open, the page goes to the login instead of showing it inside itself."""
+def test_parts_of_pages_ask_for_the_login_in_place(browser: Browser) -> None:
+    """Where a session ends while a page is open, its parts are refused and nothing is put in their place: the page asks
+    for the login by itself."""
     answer = browser.get("/admin/live", **{"HX-Request": "true"})
-    assert answer.headers["hx-redirect"] == "/admin/login"
-    assert answer.text == ""
+    assert (answer.status_code, answer.text) == (401, "")
+    assert answer.headers["hx-reswap"] == "none"
 
 
 def test_a_database_that_is_away(officer: Browser, installation: Installation, monkeypatch: pytest.MonkeyPatch) -> None:

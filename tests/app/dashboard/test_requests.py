@@ -241,14 +241,15 @@ def _rows(answer: httpx.Response) -> list[dict[str, str]]:
 def test_exporting(officer: Browser, forget: Make) -> None:
     """What the list shows goes out as CSV: its link passes on what the list is filtered by."""
     waits = forget("p1", identity_verified=False)["id"]
-    late = forget("p2", identity_verified=False, submitted_at="2026-01-01T00:00:00Z")["id"]
-    done = forget("p3", regulation="ccpa")["id"]
+    late = forget("p2", identity_verified=False, submitted_at="2026-01-01T00:00:00Z", regulation="ccpa")["id"]
+    done = forget("p3", regulation="other")["id"]
     for query, found in {
         "": {waits, late, done},
         "status=in_review": {waits, late},
-        "regulation=ccpa": {done},
+        "regulation=other": {done},
         "due=overdue": {late},
-        "status=in_review&regulation=ccpa": set(),
+        "due=paused": {waits},
+        "status=in_review&regulation=other": set(),
         "order=deadline": {waits, late},
         "order=newest": {waits, late, done},
     }.items():

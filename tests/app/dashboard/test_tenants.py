@@ -70,7 +70,8 @@ def test_a_policy_that_cannot_be(officer: Browser, get: Get, field: str, value: 
     before = get("/tenant")
     answer = officer.post("/admin/tenant/policy", **(_filled(officer.get("/admin/tenant").text) | {field: value}))
     assert answer.status_code == 422
-    assert f"<code>{field}" in answer.text
+    assert f'title="{field}' in answer.text
+    assert f'id="{field}-fault"' in answer.text
     assert html.escape(value).replace("&quot;", "&#34;") in answer.text
     assert get("/tenant") == before
 

@@ -71,6 +71,22 @@ def test_what_is_left(state: ClockState, days: int | None, text: str) -> None:
     assert wording.left(ClockOut(state=state, deadline=AT, paused_since=None, days_left=days)) == text
 
 
+@pytest.mark.parametrize(
+    ("zone", "day", "there"),
+    [
+        ("UTC", "21 Nov 2026", "2026-11-21 22:42:05"),
+        ("Pacific/Auckland", "22 Nov 2026", "2026-11-22 11:42:05"),
+        ("Pacific/Honolulu", "21 Nov 2026", "2026-11-21 12:42:05"),
+    ],
+)
+def test_dates_of_the_law(zone: str, day: str, there: str) -> None:
+    """A legal date is that of the policy's zone, which is named, and no script of the page rewrites it."""
+    shown = wording.legal(AT, zone)
+    assert f'>{day} <span class="zone">{zone}</span><' in shown
+    assert f'title="{there}, {zone}"' in shown
+    assert "data-local" not in shown
+
+
 def test_moments() -> None:
     """A time is in UTC for whoever runs no script, and on hover for everybody."""
     shown = wording.moment(AT.astimezone(datetime.timezone(datetime.timedelta(hours=5))))

@@ -1,0 +1,131 @@
+"""One decision about all requests that match: how many they are is said first, and each is decided by the rules for
+one."""
+
+import datetime
+import time
+from typing import Any, Literal
+
+from fastapi import Response
+from pydantic import BaseModel
+from starlette.datastructures import FormData
+
+from app.api import decisions, problems
+from app.dashboard import pages
+from app.dashboard.pages import ROOT
+from app.dashboard.request_context import Form, RequestContext, TheContext
+from app.dashboard.requests import CLOCKS, UNDECIDED, ByRegulation, Due, checked, filters_in, text, undecided
+from app.dashboard.wording import regulation, state
+from lethe.contract.decisions import DecisionsIn
+from lethe.contract.fields import Moment
+from lethe.contract.problems import InputInvalid, Problem
+
+router = pages.new_router()
+
+_AT_ONCE = 100
+"""Requests in one transaction: nobody else waits long for the write lock."""
+_SECONDS = 20.0
+"""After so long the page is shown again, with how far it came."""
+_DUE = {"soon": "Due soon", "overdue": "Overdue", "paused": "Clock paused"}
+
+Decision = Literal["approve", "reject"]
+_ENDS: dict[Decision, str] = {"approve": "approved", "reject": "rejected"}
+Wanted = Literal["", "in_review", "accepted"]
+
+
+class _Seen(BaseModel):
+    """The time at which somebody was shown what matches."""
+
+    before: Moment
+
+
+@router.get("/requests/decide")
+def ask_about_all(
+    context: TheContext,
+    status: Wanted = "",
+    regulation: ByRegulation = "",
+    due: Due = "",
+    before: Moment | None = None,
+    done: Literal["", "approved", "rejected"] = "",
+    decided: int = 0,
+    refused: int = 0,
+) -> Response:
+    """Say how many requests match, and ask what to decide. Those that come in later are not among them."""
+    context.require(decisions.decide_deletion_requests)
+    query = {"status": status, "regulation": regulation, "due": due}
+    told = {"done": done, "decided": decided, "refused": refused} if done else None
+    return _asked(context, query, before or datetime.datetime.now(datetime.UTC), told=told)
+
+
+@router.post("/requests/decide-all")
+def decide_about_all(context: TheContext, form: Form) -> Response:
+    """Decide in many transactions, one after the other; what was decided before is not decided again."""
+    decision: Decision = "reject" if text(form, "decision") == "reject" else "approve"
+    query, before = filters_in(form), checked(_Seen, before=text(form, "before")).before
+    try:
+        decided, refused, is_done = _decide(context, decision, query, before, form)
+    except InputInvalid as error:
+        return _asked(context, query, before, error=error)
+    told: dict[str, Any] = {"done": _ENDS[decision], "decided": decided, "refused": refused}
+    if is_done:
+        return pages.see(f"{ROOT}/requests", **query, **told)
+    return pages.see(f"{ROOT}/requests/decide", **_without_order(query), before=before.isoformat(), **told)
+
+
+def _decide(
+    context: RequestContext, decision: Decision, query: dict[str, str], before: datetime.datetime, form: FormData
+) -> tuple[int, int, bool]:
+    """Returns how many were decided, how many could not be, and True if nothing is left."""
+    body: dict[str, Any] = {"decision": decision, "made_before": before, "limit": _AT_ONCE}
+    body |= {"regulation": query.get("regulation"), "clock": CLOCKS[query.get("due", "")]}
+    if decision == "reject":
+        body["rejection"] = {"ground": text(form, "ground"), "explanation": text(form, "explanation")}
+    ends, decided, refused = time.monotonic() + _SECONDS, 0, 0
+    for status in UNDECIDED if decision == "reject" else UNDECIDED[:1]:
+        if query.get("status", status) != status:
+            continue
+        cursor = None
+        while True:
+            asked = checked(DecisionsIn, **body, status=status, cursor=cursor)
+            found = context.ask(decisions.decide_deletion_requests, body=asked)
+            decided, refused, cursor = decided + found.decided, refused + found.refused, found.next_cursor
+            if cursor is None:
+                break
+            if time.monotonic() > ends:
+                return decided, refused, False
+    return decided, refused, True
+
+
+def _asked(
+    context: RequestContext,
+    query: dict[str, str],
+    before: datetime.datetime,
+    *,
+    told: dict[str, Any] | None = None,
+    error: Problem | None = None,
+) -> Response:
+    counts = undecided(context, query, made_before=before)
+    return context.page(
+        "requests/decide.html",
+        status=problems.status_of(type(error)) if error else 200,
+        query={name: value for name, value in query.items() if value},
+        words=[_word(name, value) for name, value in _without_order(query).items() if value],
+        before=before,
+        can_approve=counts.get("in_review", 0),
+        can_reject=sum(counts.values()),
+        told=told,
+        error=error,
+    )
+
+
+def _word(name: str, value: str) -> str:
+    match name:
+        case "status":
+            return state(value).label
+        case "regulation":
+            return regulation(value)
+        case _:
+            return _DUE[value]
+
+
+def _without_order(query: dict[str, str]) -> dict[str, str]:
+    return {name: value for name, value in query.items() if name != "order"}
