@@ -16,24 +16,32 @@ from pydantic_core import to_jsonable_python
 
 from lethe.contract.operation import Operation
 from lethe.contract.problems import FieldError, InputInvalid
+from lethe.frames import Frame, to_parquet
 from lethe.http import Options
 
 B = TypeVar("B", bound=BaseModel)
 U = TypeVar("U", bound="Upload")
 
 _UPLOAD_SECONDS = 600.0
+_FRAME = "table"
+"""The name of what comes without one."""
 _OF_UPLOADS = frozenset({"path", "idempotency_key"})
 _LAST = ("limit", "cursor", "idempotency_key")
 _PAGING = {"limit": "How many are fetched at a time; all are given.", "cursor": "Of the page to begin with."}
 
 
-@dataclass(frozen=True, slots=True, config=ConfigDict(strict=True))
+@dataclass(frozen=True, slots=True, config=ConfigDict(strict=True, arbitrary_types_allowed=True))
 class Upload:
-    """A file to be sent as a form. `idempotency_key`: with your own, another process may repeat the call."""
+    """A file, or a frame of pandas, polars or Arrow, to be sent as a form. `idempotency_key`: with your own, another
+    process may repeat the call."""
 
-    path: str | Path
+    path: str | Path | Frame
     _: KW_ONLY
     idempotency_key: str | None = None
+
+    @property
+    def file_name(self) -> str:
+        return f"{_FRAME}.parquet" if isinstance(self.path, Frame) else Path(self.path).name
 
     def fields(self) -> dict[str, str]:
         """The fields of the form beside the file."""
@@ -43,8 +51,8 @@ class Upload:
     @contextmanager
     def options(self) -> Iterator[Options]:
         """Options of the call, while the file is open."""
-        with Path(self.path).open("rb") as file:
-            content = {"data": self.fields(), "files": {"file": (Path(self.path).name, file)}}
+        with to_parquet(self.path) if isinstance(self.path, Frame) else open(self.path, "rb") as file:
+            content = {"data": self.fields(), "files": {"file": (self.file_name, file)}}
             yield Options(idempotency_key=self.idempotency_key, timeout_seconds=_UPLOAD_SECONDS, content=content)
 
 
@@ -60,7 +68,7 @@ def checked(takes: type[B], named: Mapping[str, Any]) -> B:
     raise InputInvalid("The arguments are not what the call takes.", faults)
 
 
-def upload(takes: type[U], path: str | Path, named: Mapping[str, Any]) -> U:
+def upload(takes: type[U], path: str | Path | Frame, named: Mapping[str, Any]) -> U:
     """The file to be sent. Raises what `checked` raises."""
     _check_names(named, [one.name for one in dataclasses.fields(takes) if one.name != "path"])
     try:

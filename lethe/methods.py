@@ -11,6 +11,7 @@ from lethe import arguments, files
 from lethe.arguments import Upload
 from lethe.contract.fields import PageOut
 from lethe.contract.operation import Operation
+from lethe.frames import Frame
 from lethe.http import AsyncHttp, Http, Options
 
 P = ParamSpec("P")
@@ -177,7 +178,7 @@ class saved(_Method[P]):
 class upload(_Method[P], Generic[P, T]):
     """A call that sends a file: rows are encoded while the caller waits."""
 
-    first = (inspect.Parameter("path", inspect.Parameter.POSITIONAL_ONLY, annotation=str | Path),)
+    first = (inspect.Parameter("path", inspect.Parameter.POSITIONAL_ONLY, annotation=str | Path | Frame),)
 
     def __init__(self, operation: Operation[..., T], takes: Callable[P, Upload]) -> None:
         super().__init__(operation, takes)

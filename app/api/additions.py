@@ -17,12 +17,12 @@ from app.catalogue.evaluation import Comparison, Part
 from app.db import now
 from app.db.tables import Addition, Dataset
 from app.deletion import suppression
-from app.rows import ingest
-from app.rows import schema as schemas
+from app.rows import batches, ingest
 from lethe.contract import additions as contract
 from lethe.contract.additions import AdditionOut, NewAdditionOut
 from lethe.contract.fields import PageOut, Paging
 from lethe.contract.problems import FieldError, InputInvalid, Problem, SubjectSuppressed
+from lethe.encoding import schema as schemas
 
 _FEW_ROWS = 20
 """One person more, of whom something is unknown, is no sign of a file that was written wrongly."""
@@ -53,7 +53,15 @@ def add_records(
     staged = additions.stage(
         call.installation.rows,
         dataset,
-        uploads.upload(call, file=file, kind=kind, schema=schema, classes=tuple(dataset.classes), few_rows=_FEW_ROWS),
+        uploads.upload(
+            call,
+            file=file,
+            kind=kind,
+            schema=schema,
+            classes=tuple(dataset.classes),
+            target=datasets.target_of(dataset),
+            few_rows=_FEW_ROWS,
+        ),
         num_free=num_free,
         suppressed=uploads.suppressed(call, dataset_id, skip=suppressed == "skip"),
     )
@@ -119,10 +127,10 @@ def _to_response(addition: Addition) -> AdditionOut:
     )
 
 
-def _kind(file: UploadFile, dataset: Dataset) -> ingest.Kind:
+def _kind(file: UploadFile, dataset: Dataset) -> batches.Kind:
     """Raises `InputInvalid` where the rows would not be encoded as those of the dataset are."""
     kind = ingest.kind_of(file.filename or "")
-    if (kind == "npz") != (dataset.schema is None):
-        expected = "a .npz file, as the dataset was" if dataset.schema is None else "a .csv or .parquet file"
-        raise InputInvalid("The rows are not of the dataset's kind.", [FieldError("file", f"expected {expected}")])
+    if dataset.schema is None and kind != "npz":
+        expected = "expected a .npz file, as the dataset was"
+        raise InputInvalid("The rows are not of the dataset's kind.", [FieldError("file", expected)])
     return kind

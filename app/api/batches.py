@@ -7,8 +7,8 @@ off goes on where it was when it is repeated with its Idempotency-Key, and nobod
 import csv
 import datetime
 import io
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 from itertools import chain
 from typing import Annotated, Any
 
@@ -17,21 +17,22 @@ from fastapi import Body as HttpBody
 from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import ValidationError
 
-from app import spelling
 from app.access import idempotency
 from app.access.idempotency import Answer, Once
 from app.api import problems
 from app.api.calls import Call
-from app.api.deletion_requests import asked, check_model_sought, checked_statement, subject_sought, view_of
+from app.api.deletion_requests import asked, checked_statement, sought_by, view_of
 from app.api.gateway import serves
 from app.audit import access_events
 from app.db.tables import DeletionRequest
-from app.deletion import repository
+from app.deletion import search_repository
 from app.deletion import service as deletion
+from app.deletion.search_repository import Sought
 from app.deletion.service import Asked, Submitted
 from app.deletion.views import View
 from app.protocols import drp, opendsr
 from lethe.contract import batches as contract
+from lethe.contract import spelling
 from lethe.contract.batches import MOST_AT_ONCE, BatchIn, BatchItemOut, BatchOut, BatchQuery
 from lethe.contract.deletion_requests import DeletionRequestIn, RequestFilter
 from lethe.contract.problems import BatchRefused, FieldError, InputInvalid, Problem
@@ -57,6 +58,9 @@ _COLUMNS = (
     "dataset_ids",
 )
 
+_FILTERS = [field.name for field in fields(Sought) if field.default is None]
+"""Fields of `Sought` that a caller may give."""
+
 _SOME_REFUSED: dict[int | str, dict[str, Any]] = {207: {"model": BatchOut, "description": "Some were refused."}}
 
 
@@ -74,24 +78,14 @@ def create_batch_from_csv(
 
 @serves(router, contract.EXPORT)
 def export_deletion_requests(call: Call, query: RequestFilter) -> StreamingResponse:
-    check_model_sought(call, query.model_id)
-    sought = {
-        "status": query.status,
-        "subject_ref": subject_sought(call, query.subject_id, query.subject_sha256),
-        "model_id": query.model_id,
-        "external_id": query.external_id,
-        "source": query.source,
-        "regulation": query.regulation,
-        "refers_to": query.refers_to,
-        "due_before": query.due_before,
-    }
+    sought = sought_by(call, query)
     with call.reading() as session:
         view = view_of(session, call)
     pages = _pages(call, view, sought)
     first = next(pages)  # what cannot be sought is refused before anything is answered
     with call.writing() as session:
         access_events.requests_exported(
-            session, sought_by=[name for name, value in sought.items() if value is not None]
+            session, sought_by=[name for name in _FILTERS if getattr(sought, name) is not None]
         )
     headers = {"Content-Disposition": 'attachment; filename="deletion-requests.csv"'}
     return StreamingResponse(
@@ -239,12 +233,12 @@ def _of_row(row: dict[str | Any, str | Any]) -> dict[str, Any] | InputInvalid:
     return body | ({"metadata": metadata} if metadata else {})
 
 
-def _pages(call: Call, view: View, sought: Mapping[str, Any]) -> Iterator[list[DeletionRequest]]:
+def _pages(call: Call, view: View, sought: Sought) -> Iterator[list[DeletionRequest]]:
     """Each page in a session of its own: a reader that is slow holds up nobody."""
     cursor = None
     while True:
         with call.reading() as session:
-            page = repository.requests(session, view=view, **sought, limit=_PAGE, cursor=cursor)
+            page = search_repository.requests(session, sought, view=view, limit=_PAGE, cursor=cursor)
         yield page.items
         if (cursor := page.next_cursor) is None:
             return

@@ -20,15 +20,16 @@ from app.db import now
 from app.db.tables import Dataset
 from app.deletion import suppression
 from app.operations import retirement as retired
-from app.rows import damage, ingest, records
+from app.rows import batches, damage, ingest, records
 from app.rows import repository as rows_repository
-from app.rows.encoding import Schema
-from app.rows.schema import parse_classes, parse_schema
 from app.unlearning import retirement
 from lethe.contract import datasets as contract
-from lethe.contract.datasets import AdaptiveBudgetOut, DamageOut, DatasetOut, NewDatasetOut, SubjectOut
+from lethe.contract.datasets import AdaptiveBudgetOut, DamageOut, DatasetOut, NewDatasetOut, SubjectOut, TargetRangeOut
 from lethe.contract.fields import PageOut, Paging, Positive
 from lethe.contract.problems import FieldError, InputInvalid, Problem, SchemaInvalid, SubjectSuppressed
+from lethe.encoding.rows import Schema
+from lethe.encoding.schema import parse_classes, parse_schema, parse_target
+from lethe.encoding.targets import Target
 from lethe.proof.budget import Budget
 
 router = APIRouter(route_class=uploads.SpooledRoute)
@@ -43,13 +44,21 @@ def create_dataset(
     file: Annotated[UploadFile, File(description="Rows: .csv, .parquet or .npz")],
     name: Annotated[str, Form(min_length=1, max_length=200)],
     columns: Annotated[
-        UploadFile | str | None, Form(alias="schema", description="For csv and parquet: the public schema, as JSON")
+        UploadFile | str | None,
+        Form(alias="schema", description="The public schema, as JSON: needed for csv and parquet"),
     ] = None,
     classes: Annotated[
         str | None,
         Form(
             description="The names of the classes as a JSON list, in the order of the labels 0, 1, ...: for npz, and "
             "where the schema does not list the values of the label."
+        ),
+    ] = None,
+    target: Annotated[
+        str | None,
+        Form(
+            description='For npz whose y are numbers: their public range, as JSON, {"min": 0, "max": 100}, and '
+            '"outside": "clip" to move what is beyond it to its nearest end. A schema has a column with this role.'
         ),
     ] = None,
     adaptive_epsilon: Annotated[
@@ -66,11 +75,11 @@ def create_dataset(
     kind = ingest.kind_of(file.filename or "")
     text = _schema_text(columns)
     names = None if classes is None else parse_classes(_json("classes", classes))
-    parsed = _schema(kind, text, names)
+    of_vectors = None if target is None else parse_target(_json("target", target))
+    parsed = _schema(kind, text, names, of_vectors)
     declared = parsed.classes if parsed else names or ()
-    once = uploads.with_file(
-        call.installation, once, file=file, parts=(name, text or "", classes or "", suppressed, repr(budget))
-    )
+    parts = (name, text or "", classes or "", suppressed, repr(budget), *(() if target is None else (target,)))
+    once = uploads.with_file(call.installation, once, file=file, parts=parts)
     with call.reading() as session:
         answer = idempotency.replay(session, once)
         began = now(session)
@@ -78,7 +87,14 @@ def create_dataset(
         return respond(answer)
     encoded = datasets.encode(
         call.installation.rows,
-        uploads.upload(call, file=file, kind=kind, schema=parsed, classes=declared),
+        uploads.upload(
+            call,
+            file=file,
+            kind=kind,
+            schema=parsed,
+            classes=declared,
+            target=parsed.target if parsed else of_vectors,
+        ),
         suppressed=uploads.suppressed(call, suppression.ANYWHERE, skip=suppressed == "skip"),
     )
 
@@ -88,7 +104,9 @@ def create_dataset(
         if not suppression.suppressed_since(session, began).isdisjoint(encoded.subject_refs):
             raise SubjectSuppressed("Somebody in the upload asked to be forgotten meanwhile; send it again.")
         dataset = datasets.register(session, name=name, encoded=encoded, adaptive_budget=budget)
-        out = NewDatasetOut(**dict(to_response(session, dataset)), num_suppressed=encoded.num_suppressed)
+        out = NewDatasetOut(
+            **dict(to_response(session, dataset)), num_suppressed=encoded.num_suppressed, warnings=encoded.warnings
+        )
         return created(out, f"/v1/datasets/{dataset.id}")
 
     try:
@@ -157,6 +175,7 @@ def to_response(session: Session, dataset: Dataset) -> DatasetOut:
         num_features=dataset.num_features,
         num_classes=len(dataset.classes),
         classes=dataset.classes,
+        target=TargetRangeOut(**dataset.target) if dataset.target else None,
         num_subjects=rows_repository.count_subjects(session, dataset_id=dataset.id),
         revision=dataset.revision,
         digest=dataset.digest,
@@ -199,14 +218,23 @@ def _json(field: str, text: str) -> object:
         raise SchemaInvalid(f"The field {field} is not JSON.", [FieldError(field, "expected JSON")]) from error
 
 
-def _schema(kind: ingest.Kind, text: str | None, classes: tuple[str, ...] | None) -> Schema | None:
+def _schema(
+    kind: batches.Kind, text: str | None, classes: tuple[str, ...] | None, target: Target | None
+) -> Schema | None:
     """The meaning of the columns and the labels, as the caller declares it: the rows are never asked. Raises
     `SchemaInvalid`."""
-    if kind != "npz":
-        return None if text is None else parse_schema(_json("schema", text), classes=classes)
     if text is not None:
-        raise SchemaInvalid("An npz file takes no schema.", [FieldError("schema", "expected none for npz")])
-    if classes is None:
-        what = 'expected the names of the classes as a JSON list, in the order of y, such as ["no", "yes"]'
-        raise SchemaInvalid("An npz file needs classes.", [FieldError("classes", what)])
+        if target:
+            what = 'expected none: {"role": "target", "min": 0, "max": 100} in the schema says it'
+            raise SchemaInvalid("A schema states its target.", [FieldError("target", what)])
+        return parse_schema(_json("schema", text), classes=classes)
+    if kind != "npz":
+        return None
+    if classes is None and target is None:
+        what = 'expected the names of the classes as a JSON list, in the order of y, such as ["no", "yes"], or a target'
+        raise SchemaInvalid("An npz file needs classes, a target or a schema.", [FieldError("classes", what)])
+    if classes is not None and target is not None:
+        raise SchemaInvalid(
+            "An npz file has classes or a target.", [FieldError("target", "expected none with classes")]
+        )
     return None

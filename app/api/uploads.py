@@ -20,11 +20,12 @@ from app.api.calls import Call
 from app.config import Settings
 from app.deletion import suppression
 from app.installations import Installation
-from app.rows import ingest
-from app.rows.encoding import Schema
+from app.rows import batches
 from app.rows.uploads import Suppressed, Upload
 from app.vault import spool
 from app.vault.spool import Spool
+from lethe.encoding.rows import Schema
+from lethe.encoding.targets import Target
 
 _UNPACKED = 4
 """Ratio by which the content of an upload may be larger than the file may be."""
@@ -96,9 +97,10 @@ def upload(
     call: Call,
     *,
     file: UploadFile,
-    kind: ingest.Kind,
+    kind: batches.Kind,
     schema: Schema | None,
     classes: tuple[str, ...],
+    target: Target | None = None,
     few_rows: int = 0,
 ) -> Upload:
     """The rows of the file, of the caller's people."""
@@ -107,6 +109,7 @@ def upload(
         kind=kind,
         schema=schema,
         classes=classes,
+        target=target,
         folder=folder(call.installation.settings),
         subject_refs=call.subject_refs,
         max_bytes=_UNPACKED * call.installation.settings.max_upload_bytes,

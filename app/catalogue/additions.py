@@ -16,7 +16,7 @@ from app.db import actor, now
 from app.db.tables import Addition, Dataset, new_id
 from app.rows import records, shuffle
 from app.rows import repository as rows_repository
-from app.rows.ingest import Batch
+from app.rows.batches import Batch
 from app.rows.references import References
 from app.rows.row_store import RowStore
 from app.rows.uploads import Suppressed, Upload, take_in

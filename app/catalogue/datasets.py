@@ -10,12 +10,14 @@ from app.db import actor, now
 from app.db.tables import Dataset, new_id
 from app.rows import damage, ingest, records
 from app.rows import repository as rows_repository
-from app.rows.encoding import Schema
 from app.rows.references import References
 from app.rows.row_store import RowStore
 from app.rows.uploads import Suppressed, Upload, take_in
 from lethe.contract.problems import DatasetBusy, DatasetDamaged, DatasetRetired, DatasetUnknown, SubjectUnknown
 from lethe.contract.sets import DamageKind
+from lethe.encoding import schema as schemas
+from lethe.encoding.rows import Schema
+from lethe.encoding.targets import Target
 from lethe.proof.budget import Budget
 
 
@@ -26,11 +28,13 @@ class Encoded:
     dataset_id: str
     schema: Schema | None
     classes: list[str]
+    target: Target | None
     num_features: int
     num_slots: int
     root: str
     subject_refs: References
     num_suppressed: int  # rows that were left out
+    warnings: list[str]  # for its sender
 
 
 def encode(rows: RowStore, upload: Upload, *, suppressed: Suppressed) -> Encoded:
@@ -42,18 +46,26 @@ def encode(rows: RowStore, upload: Upload, *, suppressed: Suppressed) -> Encoded
     dataset_id = new_id("ds")
     with rows.writing(dataset_id) as writer:
         taken = take_in(writer, upload, suppressed=suppressed)
-        ingest.check_learnable(taken.class_counts.tolist(), upload.classes)
+        if upload.has_classes:
+            ingest.check_learnable(taken.class_counts.tolist(), upload.classes)
     assert writer.num_columns is not None
     return Encoded(
         dataset_id=dataset_id,
         schema=upload.schema,
         classes=list(upload.classes),
+        target=upload.target,
         num_features=writer.num_columns - 1,
         num_slots=writer.num_slots,
         root=writer.root,
         subject_refs=taken.subject_refs,
         num_suppressed=taken.num_suppressed,
+        warnings=taken.spread.warnings(_places(upload.schema, writer.num_columns - 1)) if taken.spread else [],
     )
+
+
+def _places(schema: Schema | None, num_features: int) -> dict[str, slice]:
+    """The features of each column; without a schema, each number of the vectors by its place."""
+    return schema.places if schema else {f"x[{place}]": slice(place, place + 1) for place in range(num_features)}
 
 
 def register(session: Session, *, name: str, encoded: Encoded, adaptive_budget: Budget | None = None) -> Dataset:
@@ -65,6 +77,7 @@ def register(session: Session, *, name: str, encoded: Encoded, adaptive_budget: 
         name=name,
         schema=encoded.schema.to_json() if encoded.schema else None,
         classes=encoded.classes,
+        target=encoded.target and encoded.target.to_json(),
         num_features=encoded.num_features,
         num_slots=encoded.num_slots,
         digest=encoded.root,
@@ -95,6 +108,16 @@ def require_kept(dataset: Dataset) -> None:
     """Raises `DatasetRetired`."""
     if dataset.retired_at is not None:
         raise DatasetRetired(f"Dataset {dataset.id} was retired, and its rows are destroyed; upload another one.")
+
+
+def target_of(dataset: Dataset) -> Target | None:
+    """The range of what is learned; None where that is a class."""
+    return Target.from_json(dataset.target) if dataset.target else None
+
+
+def has_labels(dataset: Dataset) -> bool:
+    """Return True if a record may have several of the classes, or none."""
+    return dataset.schema is not None and schemas.stored(dataset.schema).separator is not None
 
 
 def roots(session: Session, dataset_id: str) -> list[tuple[str, str]]:

@@ -8,7 +8,7 @@ of whatever class; the caller refuses the file for any.
 
 import io
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from typing import IO, TypeAlias
 
 from lethe.contract.problems import UploadTooLarge
@@ -45,18 +45,20 @@ def footer(file: IO[bytes]) -> "Struct | None":
     return None if 8 in found else found  # some columns of it are encrypted
 
 
-def unpacked_bytes(file: IO[bytes], footer: Struct, columns: Sequence[int]) -> int:
-    """Add up what the pages of these columns unpack to, once they are what the footer says."""
+def unpacked_bytes(file: IO[bytes], footer: Struct, columns: Mapping[int, int]) -> int:
+    """Add up what the pages of these columns unpack to, once they are what the footer says. `columns`: by position, and
+    how many values each has for every row."""
     total = stored = rows = num_pages = 0
     size = file.seek(0, io.SEEK_END)
     for group in _list(footer[4]):
         rows += (num_rows := _int(group, 3))
         chunks = _list(_struct(group)[1])
-        for chunk in (_struct(chunks[column]) for column in columns):
+        for column, length in columns.items():
+            chunk = _struct(chunks[column])
             about = _struct(chunk[3])
             stored += _int(about, 7)
-            if chunk.get(1) or _int(about, 5) != num_rows or stored > size:
-                raise ValueError("Expected chunks of this file, one value for each row, none of them shared")
+            if chunk.get(1) or _int(about, 5) != num_rows * length or stored > size:
+                raise ValueError("Expected chunks of this file, as many values for each row, none of them shared")
             for num_bytes in _pages(file, about):
                 total += num_bytes
                 num_pages += 1

@@ -11,13 +11,15 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from app.rows import ingest
+from app.rows import batches, ingest
+from app.rows.batches import Batch
 from app.rows.blocks import RowWriter
-from app.rows.encoding import Schema
-from app.rows.ingest import Batch
 from app.rows.references import TYPE, References, Refs, packed
 from app.rows.shuffle import Rows, Shuffle
 from lethe.contract.problems import SubjectSuppressed
+from lethe.encoding.rows import Schema
+from lethe.encoding.spread import Spread
+from lethe.encoding.targets import Target
 
 _MOST_NAMED = 20
 """Rows that an error names."""
@@ -25,18 +27,25 @@ _MOST_NAMED = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upload:
-    """A file of rows, read once. `classes`: what its labels stand for, as was declared; `folder`: where what must be
-    unpacked is spooled; `subject_refs` makes references of subject ids, one of each; `max_bytes`: of what the file
-    unpacks to, and of its rows; `few_rows`: of fewer, nothing is concluded from how many of them are unknown."""
+    """A file of rows, read once. `classes`: what its labels stand for, as was declared, and none of a `target`;
+    `folder`: where what must be unpacked is spooled; `subject_refs` makes references of subject ids, one of each;
+    `max_bytes`: of what the file unpacks to, and of its rows; `few_rows`: of fewer, nothing is concluded from how many
+    of them are unknown."""
 
     file: io.RawIOBase
     folder: Path
-    kind: ingest.Kind
+    kind: batches.Kind
     schema: Schema | None
     classes: tuple[str, ...]
     subject_refs: Callable[[Iterable[str]], list[str]]
-    max_bytes: int = ingest.MAX_BYTES
+    target: Target | None = None
+    max_bytes: int = batches.MAX_BYTES
     few_rows: int = 0
+
+    @property
+    def has_classes(self) -> bool:
+        """Each row has one class."""
+        return self.target is None and (self.schema is None or self.schema.separator is None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,12 +59,13 @@ class Suppressed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """The rows that were written: whose the row in each slot is, how many are of each class; `num_suppressed` were left
-    out."""
+    """The rows that were written: whose the row in each slot is, how many are of each class, where each is of one;
+    `num_suppressed` were left out; `spread`: of all that were read."""
 
     subject_refs: References
     class_counts: npt.NDArray[np.int64]
     num_suppressed: int
+    spread: Spread | None
 
 
 def take_in(
@@ -72,24 +82,26 @@ def take_in(
     Raises `SchemaInvalid`, `RowInvalid`, `InputInvalid`, `SubjectSuppressed`, and what `check` raises.
     """
     with Shuffle(upload.folder, most_bytes=upload.max_bytes) as shuffle:
-        counts, num_suppressed = _let_pass(shuffle, upload, suppressed, check)
+        counts, num_suppressed, spread = _let_pass(shuffle, upload, suppressed, check)
         subject_refs = References(upload.folder)
         for rows in shuffle.shuffled():
             writer.write(rows["features"], rows["label"])
             subject_refs.append(rows["subject_ref"])
-    return Taken(subject_refs=subject_refs, class_counts=counts, num_suppressed=num_suppressed)
+    return Taken(subject_refs=subject_refs, class_counts=counts, num_suppressed=num_suppressed, spread=spread)
 
 
 def _let_pass(
     shuffle: Shuffle, upload: Upload, suppressed: Suppressed, check: Callable[[Batch, int], None]
-) -> tuple[npt.NDArray[np.int64], int]:
-    """Read the file to its end; how many rows of each class go on, and how many were left out."""
+) -> tuple[npt.NDArray[np.int64], int, Spread | None]:
+    """Read the file to its end; how many rows of each class go on, how many were left out, and the spread of all."""
     counts = np.zeros(len(upload.classes), dtype=np.int64)
     num_unknown: npt.NDArray[np.int64] | None = None
+    spread: Spread | None = None
     num_read = num_suppressed = 0
     refused: list[int] = []
     for batch in _read(upload):
         check(batch, num_read - num_suppressed)
+        spread = batch.spread if spread is None else spread.with_rows(batch.spread)
         if batch.num_unknown is not None:
             num_unknown = batch.num_unknown if num_unknown is None else num_unknown + batch.num_unknown
         references = _references(batch.subjects, upload)
@@ -101,7 +113,8 @@ def _let_pass(
             rows = rows[kept]
         num_read += len(kept)
         shuffle.add(rows)
-        counts += np.bincount(rows["label"], minlength=len(counts))
+        if upload.has_classes:
+            counts += np.bincount(rows["label"], minlength=len(counts))
     if upload.schema is not None and num_unknown is not None and num_read >= upload.few_rows:
         upload.schema.check_known(num_unknown, num_read)
     if refused and not suppressed.skip:
@@ -109,7 +122,7 @@ def _let_pass(
             f"{num_suppressed} rows are of people who asked to be forgotten (the first, counted from 1: "
             f"{', '.join(map(str, refused[:_MOST_NAMED]))}). Leave them out, or send suppressed=skip."
         )
-    return counts, num_suppressed
+    return counts, num_suppressed, spread
 
 
 def _references(subjects: Sequence[str | None], upload: Upload) -> list[str | None]:
@@ -131,6 +144,7 @@ def _read(upload: Upload) -> Iterator[Batch]:
         kind=upload.kind,
         schema=upload.schema,
         classes=upload.classes,
+        target=upload.target,
         folder=upload.folder,
         max_bytes=upload.max_bytes,
     )

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from lethe.contract.problems import Problem
 
-_EXTRAS = {"typer": "cli", "rich": "cli", "numpy": "verify", "scipy": "verify"}
+_EXTRAS = {"typer": "cli", "rich": "cli", "numpy": "verify", "scipy": "verify", "pyarrow": "tables"}
 """The extra of the distribution that each optional module is in."""
 
 

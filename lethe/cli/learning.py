@@ -32,6 +32,9 @@ def dataset_create(
     classes: Annotated[
         str | None, typer.Option(help="Names of the classes, in the order of the labels of an .npz file: no,yes")
     ] = None,
+    target: Annotated[
+        str | None, typer.Option(metavar="MIN,MAX", help="Range of the numbers y of an .npz file, instead of classes")
+    ] = None,
     skip_suppressed: Skip = False,
     adaptive_epsilon: Annotated[
         float | None, typer.Option(help="With --adaptive-delta: what all versions may ever tell about one row, fixed")
@@ -48,12 +51,23 @@ def dataset_create(
             name=name,
             schema=schema,
             classes=classes.split(",") if classes is not None else None,
+            target=_range(target),
             suppressed="skip" if skip_suppressed else "refuse",
             adaptive_epsilon=adaptive_epsilon,
             adaptive_delta=adaptive_delta,
             idempotency_key=idempotency_key,
         )
     show(created)
+
+
+def _range(written: str | None) -> dict[str, float] | None:
+    if written is None:
+        return None
+    try:
+        low, high = map(float, written.split(","))
+    except ValueError:
+        raise typer.BadParameter("expected two numbers: --target 0,100", param_hint="--target") from None
+    return {"min": low, "max": high}
 
 
 @GROUPS["datasets"].app.command("add")

@@ -37,6 +37,14 @@ class AdaptiveBudgetOut(Answer):
     delta: float
 
 
+class TargetRangeOut(Answer):
+    """The public range of a target."""
+
+    min: float
+    max: float
+    outside: str = Field(description="`error`, or `clip`: what becomes of a value outside of it.")
+
+
 class DatasetOut(Answer):
     model_config = ConfigDict(validate_by_name=True, validate_by_alias=True)
 
@@ -47,6 +55,7 @@ class DatasetOut(Answer):
     num_features: int = Field(description="Encoded features, without the bias.")
     num_classes: int
     classes: list[str]
+    target: TargetRangeOut | None = Field(default=None, description="Of what is learned where there are no classes.")
     num_subjects: int
     revision: int = Field(description="Batches of erasures and of added rows so far.")
     digest: str = Field(
@@ -64,6 +73,7 @@ class DatasetOut(Answer):
 
 class NewDatasetOut(DatasetOut):
     num_suppressed: int = Field(description="Rows left out: of people who asked to be forgotten.")
+    warnings: list[str] = Field(description="What may make a model worse than it need be, and its remedy. Not kept.")
 
 
 class SubjectOut(Answer):

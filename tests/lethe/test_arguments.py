@@ -16,6 +16,7 @@ from lethe.contract.policy import Policy
 from lethe.contract.runs import RunOut
 from lethe.contract.sets import RunStatus
 from lethe.errors import InputInvalid, Problem
+from lethe.frames import Frame
 from tests.lethe.scripted import Reply, Script
 
 ANNA = "anna@example.org"
@@ -142,5 +143,5 @@ def test_help() -> None:
     assert inspect.signature(awaited.runs.list).return_annotation == AsyncIterator[RunOut]
     assert inspect.signature(awaited.models.create).return_annotation == Awaitable[ModelOut]
     upload = inspect.signature(blocking.datasets.upload)
-    assert upload.parameters["path"].annotation == str | Path
+    assert upload.parameters["path"].annotation == str | Path | Frame
     assert "`classes`: the names of the classes" in (inspect.getdoc(blocking.datasets.upload) or "")

@@ -18,10 +18,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from app.rows import ingest
-from app.rows.schema import parse_schema
+from app.rows import batches, ingest
 from app.vault import spool
 from lethe.contract.problems import Problem
+from lethe.encoding.schema import parse_schema
 
 WORK = {"kind": "categorical", "values": ["state", "private"]}
 SCHEMA: dict[str, Any] = {
@@ -41,10 +41,10 @@ class Bomb:
     """How to write a file, how it is read, and what comes of it."""
 
     write: Callable[[Path], None]
-    kind: ingest.Kind
+    kind: batches.Kind
     code: str
     values: int = 2  # in the schema's list of work
-    max_bytes: int = ingest.MAX_BYTES
+    max_bytes: int = batches.MAX_BYTES
 
     def schema(self) -> dict[str, Any]:
         work = WORK | {"values": ["state", *map(str, range(1, self.values))]}

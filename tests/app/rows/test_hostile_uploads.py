@@ -169,13 +169,13 @@ def test_any_bytes_are_a_dataset_or_refused(
     )
     doubled = st.tuples(place, place).map(lambda cut: whole[: max(cut)] + whole[min(cut) :])
     before = held()
-    answer = send(
-        data.draw(st.binary(max_size=200) | place.map(lambda end: whole[:end]) | flipped | overwritten | doubled), name
-    )
+    sent = data.draw(st.binary(max_size=200) | place.map(lambda end: whole[:end]) | flipped | overwritten | doubled)
+    answer = send(sent, name)
     assert answer.status_code in {201, 413, 422}, answer.text
     if answer.status_code != 201:
         assert held() == before
-        assert not any(value in answer.text for value in PRIVATE)
+        named = sent.partition(b"\n")[0].decode(errors="replace")  # in a header, columns that nobody declared are named
+        assert not any(value in answer.text for value in PRIVATE if value not in named)
 
 
 # --- csv -------------------------------------------------------------------------------------------------------------

@@ -45,10 +45,10 @@ def test_the_pages_are_as_long_as_an_honest_footer_says(
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
     for column in (0, 1):
         noted = sum(group.column(column).total_uncompressed_size for group in groups)
-        unpacked = pages.unpacked_bytes(content(path), footer_of(path), [column])
+        unpacked = pages.unpacked_bytes(content(path), footer_of(path), {column: 1})
         assert 0 < unpacked < noted < unpacked + 100 * 30
-    both = pages.unpacked_bytes(content(path), footer_of(path), [0, 1])
-    assert both == sum(pages.unpacked_bytes(content(path), footer_of(path), [column]) for column in (0, 1))
+    both = pages.unpacked_bytes(content(path), footer_of(path), {0: 1, 1: 1})
+    assert both == sum(pages.unpacked_bytes(content(path), footer_of(path), {column: 1}) for column in (0, 1))
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_a_chunk_that_is_not_as_described_is_an_error(tmp_path: Path, field: int
     footer = footer_of(path)
     footer[4][1][1][1][3][field] = value
     with pytest.raises((ValueError, LookupError, TypeError)):
-        pages.unpacked_bytes(content(path), footer, [0, 1])
+        pages.unpacked_bytes(content(path), footer, {0: 1, 1: 1})
 
 
 def test_chunks_share_no_bytes(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_chunks_share_no_bytes(tmp_path: Path) -> None:
     footer[4] = footer[4][:1] * 100
     footer[3] = 100 * 1000
     with pytest.raises(ValueError, match="none of them shared"):
-        pages.unpacked_bytes(content(path), footer, [0, 1])
+        pages.unpacked_bytes(content(path), footer, {0: 1, 1: 1})
 
 
 def test_every_row_is_in_a_group(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_every_row_is_in_a_group(tmp_path: Path) -> None:
     footer = footer_of(path)
     footer[3] += 1
     with pytest.raises(ValueError, match="as many rows"):
-        pages.unpacked_bytes(content(path), footer, [0])
+        pages.unpacked_bytes(content(path), footer, {0: 1})
 
 
 def test_a_footer_is_found_encrypted_or_not_there(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ def test_datasets(live: Lethe, people: Path) -> None:
     """A dataset is created from a file, listed and shown."""
     created = live("dataset", "create", people, "--classes", "0,1").json
     assert (created["name"], created["num_slots"], created["num_classes"]) == ("people", 60, 2)
-    assert created == live("dataset", "show", created["id"]).json | {"num_suppressed": 0}
+    assert created == live("dataset", "show", created["id"]).json | {"num_suppressed": 0, "warnings": []}
     listed = live("dataset", "list")
     assert listed.out.split() == [created["id"], "60", "of", "60", "rows", "people"]
 
@@ -34,6 +34,17 @@ def test_dataset_with_a_schema(live: Lethe, tmp_path: Path) -> None:
     created = live("dataset", "create", file, "--name", "adult", "--schema", ADULT / "schema.json").json
     assert (created["name"], created["num_slots"], created["classes"]) == ("adult", 199, ["<=50K", ">50K"])
     refused(live("dataset", "create", file), "schema_invalid")
+
+
+def test_dataset_with_a_target(live: Lethe, people: Path) -> None:
+    """Vectors whose y are numbers are uploaded with their range, and their models are regressions."""
+    created = live("dataset", "create", people, "--target", "-1,2").json
+    assert created["target"] == {"min": -1, "max": 2, "outside": "error"}
+    model = live("model", "create", created["id"], "--l2", "0.05", "--loss-width", "0.5").json
+    assert (model["objective"], model["mechanism"]["loss_width"]) == ("huber_regression", 0.5)
+    wrong = live("dataset", "create", people, "--target", "low")
+    assert wrong.code == 2
+    assert "--target 0,100" in wrong.err
 
 
 def test_a_model_from_creation_to_weights(live: Lethe, people: Path, tmp_path: Path) -> None:

@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.rows import encoding, values
-from app.rows import schema as schemas
-from app.rows.encoding import SHRINK, Schema
-from app.rows.schema import parse_schema
 from lethe.contract.problems import DatasetUnusable, InputInvalid, RowInvalid, SchemaInvalid
+from lethe.encoding import rows as encoding
+from lethe.encoding import schema as schemas
+from lethe.encoding import values
+from lethe.encoding.rows import SHRINK, Schema
+from lethe.encoding.schema import parse_schema
 from tests.tables import each
 
 ADULT = Path(__file__).parents[3] / "examples" / "adult"

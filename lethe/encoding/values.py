@@ -1,6 +1,9 @@
-"""The values of a column, read alike from csv, parquet and JSON: numbers, texts, and places in a list of names."""
+"""The values of a column, read alike from csv, parquet, npz and JSON: numbers, texts, times, vectors, and places in a
+list of names. Arrow's arrays are read by Arrow, which is not loaded where there are none."""
 
+import datetime
 import decimal
+import json
 import math
 import re
 from collections.abc import Sequence
@@ -10,10 +13,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
 
-Values: TypeAlias = Any  # a pyarrow Array or ChunkedArray (untyped), or a sequence of JSON scalars
+Values: TypeAlias = Any  # a pyarrow Array or ChunkedArray (untyped), a numpy array, or a sequence of JSON values
 
 LONGEST_NAME = 500  # characters; as many as a deletion request may name a person with
 
@@ -35,15 +36,65 @@ def is_subject(value: object) -> bool:
     return is_name(value) and not str(value).isspace()
 
 
+def is_arrow(values: Values) -> bool:
+    return type(values).__module__.partition(".")[0] == "pyarrow"
+
+
 def numbers(values: Values) -> npt.NDArray[np.float64]:
     """Numbers, NaN for a missing value, infinity for one that is no finite number."""
-    if isinstance(values, pa.Array | pa.ChunkedArray):
+    if isinstance(values, np.ndarray) and values.dtype.kind in "iuf":
+        return values.astype(np.float64)
+    if is_arrow(values):
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
         kind = values.type
         if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
             return np.asarray(pc.cast(values, pa.float64(), safe=False), dtype=np.float64)
     texts = listed(values)
     found = _plain_numbers(texts)
     return np.array([number(value) for value in texts], dtype=np.float64) if found is None else found
+
+
+def seconds(values: Values) -> npt.NDArray[np.float64]:
+    """Times as seconds since 1970 (UTC where none states an offset), NaN for a missing one, infinity for what is
+    none."""
+    return np.array([_second(value) for value in listed(values)], dtype=np.float64)
+
+
+def _second(value: object) -> float:
+    if value is None or value == "":
+        return math.nan
+    with suppress(ValueError, OverflowError):
+        if isinstance(value, str):
+            value = datetime.datetime.fromisoformat(value)
+        if isinstance(value, datetime.datetime):
+            value = value if value.tzinfo else value.replace(tzinfo=datetime.UTC)
+            return value.timestamp()
+        if isinstance(value, datetime.date):
+            return datetime.datetime.combine(value, datetime.time(), datetime.UTC).timestamp()
+    return math.inf
+
+
+def vectors(values: Values, length: int) -> npt.NDArray[np.float64]:
+    """Lists of so many numbers  # (b, length), NaN for each that is none."""
+    if isinstance(values, np.ndarray) and values.ndim == 2 and values.shape[1] == length and values.dtype.kind in "iuf":
+        return values.astype(np.float64)
+    lists = listed(values)
+    found = np.full((len(lists), length), math.nan)
+    for row, value in enumerate(lists):
+        if isinstance(value, str):
+            with suppress(ValueError, RecursionError):
+                value = json.loads(value)
+        if isinstance(value, list | tuple) and len(value) == length:
+            found[row] = [number(one) for one in value]
+    return found
+
+
+def prose(values: Values) -> list[str | None]:
+    """Texts of any length, None for a missing one and for what is none."""
+    found = _of_arrow(values, whole=True) if is_arrow(values) else listed(values)
+    return [value if isinstance(value, str) and value else None for value in found]
 
 
 def _plain_numbers(texts: Sequence[Any]) -> npt.NDArray[np.float64] | None:
@@ -95,6 +146,21 @@ def codes(values: Sequence[object], names: Sequence[str], *, by_number: bool) ->
     return np.array([code(value) for value in values], dtype="<i4")
 
 
+def bits(values: Sequence[object], names: Sequence[str], separator: str) -> npt.NDArray[np.int32]:
+    """The set of names that each value lists: bit c for the name c, at most 31 of them; 0 for a missing or an empty
+    value, -1 where something listed is no name."""
+    position = {name: 1 << code for code, name in enumerate(names)}
+
+    def mask(value: object) -> int:
+        if value is None or value == "":
+            return 0
+        written = text(value)
+        found = {position.get(one.strip(), -1) for one in written.split(separator)} if written else {-1}
+        return -1 if -1 in found else sum(found)
+
+    return np.array([mask(value) for value in values], dtype="<i4")
+
+
 def text(value: object) -> str | None:
     """Text as CSV would have it, so that all formats agree; None for what is missing or is no name."""
     if isinstance(value, str):
@@ -105,16 +171,27 @@ def text(value: object) -> str | None:
 
 
 def listed(values: Values) -> Sequence[object]:
-    """The values, those of an Arrow array as Python's; a text that occurs often is there once."""
+    """The values, those of an array as Python's; a text that occurs often is there once."""
+    if is_arrow(values):
+        return _of_arrow(values)
+    found: Sequence[object] = values.tolist() if isinstance(values, np.ndarray) else values
+    return found
+
+
+def _of_arrow(values: Any, *, whole: bool = False) -> Sequence[object]:
+    """`whole`: also of texts that are longer than any name."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
     if isinstance(values, pa.ChunkedArray):
-        return [value for chunk in values.chunks for value in listed(chunk)]
+        return [value for chunk in values.chunks for value in _of_arrow(chunk, whole=whole)]
     if isinstance(values, pa.DictionaryArray):
         used, position = np.unique(np.asarray(values.indices.cast(pa.int64()).fill_null(-1)), return_inverse=True)
-        texts = listed(values.dictionary.take(pa.array(used, mask=used < 0)))
+        texts = _of_arrow(values.dictionary.take(pa.array(used, mask=used < 0)), whole=whole)
         return [texts[place] for place in position]
-    if isinstance(values, pa.StringArray | pa.LargeStringArray):
+    if isinstance(values, pa.StringArray | pa.LargeStringArray) and not whole:
         values = pc.if_else(pc.greater(pc.binary_length(values), 4 * LONGEST_NAME), _TOO_LONG, values)
-    found: Sequence[object] = values.to_pylist() if isinstance(values, pa.Array) else values
+    found: list[object] = values.to_pylist()
     return found
 
 

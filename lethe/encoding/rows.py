@@ -9,25 +9,22 @@ as the lowest one, and matched categories by their text alone; datasets that wer
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from itertools import pairwise
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from app.rows import values
-from app.rows.faults import MAX_FAULTS, Faults, refuse
-from app.rows.values import LONGEST_NAME, Values, is_subject
-from app.spelling import expected
 from lethe.contract.problems import DatasetUnusable, FieldError, InputInvalid, SchemaInvalid
+from lethe.contract.spelling import expected
+from lethe.encoding import values
+from lethe.encoding.columns import EDITION, Column, DateTime, Edition, Vector, of_booleans
+from lethe.encoding.faults import MAX_FAULTS, Faults, refuse
+from lethe.encoding.targets import Target
+from lethe.encoding.values import LONGEST_NAME, Values, is_subject
 
 Features: TypeAlias = npt.NDArray[np.float32]
 Labels: TypeAlias = npt.NDArray[np.int32]
-Unknown: TypeAlias = Literal["error", "null"]
-Outside: TypeAlias = Literal["error", "clip"]
-Edition: TypeAlias = Literal[1, 2]
-
-EDITION: Edition = 2
-MAX_UNKNOWN = 0.5
 MAX_FEATURES = 65_536  # of a row
 MAX_CLASSES = 65_536
 # Rounding to float32 lengthens a row by a factor of at most 1 + 2**-24; sixteen times that keeps the norm <= 1 exactly.
@@ -36,128 +33,30 @@ SHRINK = 1 - 2.0**-20
 EXPECTED_SUBJECT = f"expected a subject of 1 to {LONGEST_NAME} characters, not all of them white space"
 
 
-# --- columns ---------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Numeric:
-    """A number scaled from [low, high] to [0, 1]. Where it may be missing, a second feature says that it is.
-
-    `max_unknown`: the share of a file's rows in which it may be missing.
-    """
-
-    name: str
-    low: float
-    high: float
-    outside: Outside = "error"
-    unknown: Unknown = "error"
-    max_unknown: float = MAX_UNKNOWN
-    edition: Edition = EDITION
-
-    @property
-    def _says_missing(self) -> bool:
-        return self.unknown == "null" and self.edition > 1
-
-    @property
-    def width(self) -> int:
-        return 2 if self._says_missing else 1
-
-    @property
-    def expected(self) -> str:
-        return f"expected a number from {self.low:g} to {self.high:g}"
-
-    def encode(self, column: Values, faults: Faults) -> tuple[npt.NDArray[np.float64], int]:
-        """The features  # (b, width), and how many of them are missing."""
-        numbers = values.numbers(column)
-        missing = np.isnan(numbers)
-        if self.unknown == "error":
-            faults.mark(self.name, missing, "expected a value")
-        faults.mark(self.name, np.isinf(numbers), "expected a finite number")
-        if self.outside == "error":
-            beyond = np.isfinite(numbers) & ((numbers < self.low) | (numbers > self.high))
-            faults.mark(self.name, beyond, self.expected)
-        scaled = (np.clip(numbers, self.low, self.high) - self.low) / (self.high - self.low)
-        features = np.where(missing, 0.0, scaled)[:, np.newaxis]  # (b, 1)
-        if self._says_missing:
-            features = np.column_stack((features, missing))  # (b, 2)
-        return features, int(missing.sum())
-
-    def to_json(self) -> dict[str, object]:
-        return {
-            "kind": "numeric",
-            "min": self.low,
-            "max": self.high,
-            "outside": self.outside,
-            **_unknown_to_json(self),
-        }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Categorical:
-    """One of a closed list of values; one feature for each, all of them 0 for what is missing or unknown.
-
-    `max_unknown`: the share of a file's rows in which it may be so.
-    """
-
-    name: str
-    values: tuple[str, ...]
-    unknown: Unknown = "error"
-    max_unknown: float = MAX_UNKNOWN
-    edition: Edition = EDITION
-
-    @property
-    def width(self) -> int:
-        return len(self.values)
-
-    @property
-    def expected(self) -> str:
-        return expected(self.values)
-
-    def encode(self, column: Values, faults: Faults) -> tuple[npt.NDArray[np.float64], int]:
-        """The features  # (b, width), and how many of them are missing or unknown."""
-        listed = values.listed(column)
-        codes = values.codes(listed, self.values, by_number=self.edition > 1)
-        if self.unknown == "error":
-            faults.mark(self.name, codes < 0, self.expected + _of_booleans(listed))
-        one_hot: npt.NDArray[np.bool_] = codes[:, np.newaxis] == np.arange(self.width)  # (b, width)
-        return one_hot.astype(np.float64), int((codes < 0).sum())
-
-    def to_json(self) -> dict[str, object]:
-        return {"kind": "categorical", "values": list(self.values), **_unknown_to_json(self)}
-
-
-def _unknown_to_json(column: Numeric | Categorical) -> dict[str, object]:
-    said: dict[str, object] = {"unknown": column.unknown}
-    if column.edition > 1 and column.unknown == "null":
-        said["max_unknown"] = column.max_unknown
-    return said
-
-
-def _of_booleans(column: Sequence[object]) -> str:
-    return " (a boolean is true or false)" if any(isinstance(value, bool) for value in column) else ""
-
-
-# --- the schema ------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Labelled:
-    """Encoded records: their rows, labels and subjects (None without a subject column). `num_unknown`: for each feature
-    column of the schema, in how many of them it is missing or unknown."""
+    """Encoded records: their rows, labels (or targets, as `Target` stores them) and subjects (None without a subject
+    column). `num_unknown`: for each feature column of the schema, in how many of them it is missing or unknown;
+    `raw`: the features before each row got its bias and was scaled."""
 
     features: Features  # (b, num_features + 1)
     labels: Labels  # (b,)
     subjects: list[str | None]
     num_unknown: npt.NDArray[np.int64]
+    raw: npt.NDArray[np.float64]  # (b, num_features)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schema:
-    """The meaning of every column. Features come in the order of their names: a JSON object has no order of its own."""
+    """The meaning of every column. Features come in the order of their names: a JSON object has no order of its own.
+    `label`: the column of the label, or of the `target` where there are no classes. `separator`: between the labels of
+    a record that may have several of the classes, or none; stored as a bit for each."""
 
-    features: tuple[Numeric | Categorical, ...]
+    features: tuple[Column, ...]
     label: str
     classes: tuple[str, ...]
+    target: Target | None = None
+    separator: str | None = None
     subject: str | None = None
     ignored: tuple[str, ...] = ()
     edition: Edition = EDITION
@@ -166,6 +65,22 @@ class Schema:
     def num_features(self) -> int:
         """The encoded width without the bias."""
         return sum(column.width for column in self.features)
+
+    @property
+    def places(self) -> dict[str, slice]:
+        """The features of each column."""
+        ends = np.cumsum([0, *(column.width for column in self.features)]).tolist()
+        return {column.name: slice(*place) for column, place in zip(self.features, pairwise(ends), strict=True)}
+
+    @property
+    def times(self) -> set[str]:
+        """The columns of dates and times."""
+        return {column.name for column in self.features if isinstance(column, DateTime)}
+
+    @property
+    def takes_vectors(self) -> bool:
+        """Return True if a record may be sent as the list that its only column is."""
+        return len(self.features) == 1 and isinstance(self.features[0], Vector)
 
     @property
     def used(self) -> tuple[str, ...]:
@@ -183,21 +98,48 @@ class Schema:
         faults = Faults.in_file(range(first_line, first_line + _num_rows(columns)))
         features, _ = self._features(columns, faults)
         faults.refuse()
-        return _unit_rows(features)
+        return unit_rows(features)
 
     def encode_labelled(self, columns: Mapping[str, Values], lines: Sequence[int]) -> Labelled:
         """The records at these lines, encoded."""
         faults = Faults.in_file(lines)
         features, num_unknown = self._features(columns, faults)
-        found = values.listed(columns[self.label])
-        labels = values.codes(found, self.classes, by_number=self.edition > 1)
-        faults.mark(self.label, labels < 0, expected(self.classes) + _of_booleans(found))
+        labels = self._labels(columns[self.label], faults)
         subjects: list[str | None] = [None] * len(lines)
         if self.subject is not None:
             subjects = [values.text(value) for value in values.listed(columns[self.subject])]
             faults.mark(self.subject, [not is_subject(subject) for subject in subjects], EXPECTED_SUBJECT)
         faults.refuse()
-        return Labelled(features=_unit_rows(features), labels=labels, subjects=subjects, num_unknown=num_unknown)
+        return Labelled(
+            features=unit_rows(features),
+            labels=labels,
+            subjects=subjects,
+            num_unknown=num_unknown,
+            raw=features,
+        )
+
+    def _labels(self, column: Values, faults: Faults) -> Labels:
+        if self.target:
+            numbers = values.numbers(column)
+            wrong = self.target.wrong(numbers)
+            faults.mark(self.label, wrong, self.target.expected)
+            return self.target.labels(np.where(wrong, self.target.low, numbers))
+        found = values.listed(column)
+        if self.separator is not None:
+            labels = values.bits(found, self.classes, self.separator)
+            said = f"expected names in the schema, with {self.separator} between them"
+            faults.mark(self.label, labels < 0, said)
+            return labels
+        labels = values.codes(found, self.classes, by_number=self.edition > 1)
+        faults.mark(self.label, labels < 0, expected(self.classes) + of_booleans(found))
+        return labels
+
+    def _label_to_json(self) -> dict[str, object]:
+        if self.target:
+            return {"role": "target"} | self.target.to_json()
+        if self.separator is not None:
+            return {"role": "labels", "values": list(self.classes), "separator": self.separator}
+        return {"role": "label", "values": list(self.classes)}
 
     def check_known(self, num_unknown: npt.NDArray[np.int64], num_rows: int) -> None:
         """Refuse a file in which a column is missing or unknown more often than it may be. Raises `DatasetUnusable`.
@@ -216,6 +158,9 @@ class Schema:
     def encode_records(self, records: Sequence[object]) -> Features:
         """Rows for records to predict; label, subject and ignored columns may be there and are not looked at."""
         faults = Faults.in_records()
+        if self.takes_vectors:
+            name = self.features[0].name
+            records = [{name: record} if isinstance(record, list) else record for record in records]
         dicts = [record if isinstance(record, dict) else {} for record in records]
         faults.mark("", [not isinstance(record, dict) for record in records], "expected an object")
         known = set(self.declared)
@@ -227,11 +172,11 @@ class Schema:
         columns = {column.name: [record.get(column.name) for record in dicts] for column in self.features}
         features, _ = self._features(columns, faults)
         faults.refuse()
-        return _unit_rows(features)
+        return unit_rows(features)
 
     def to_json(self) -> dict[str, object]:
         columns: dict[str, object] = {column.name: column.to_json() for column in self.features}
-        columns[self.label] = {"role": "label", "values": list(self.classes)}
+        columns[self.label] = self._label_to_json()
         if self.subject is not None:
             columns[self.subject] = {"role": "subject"}
         return {"encoding": self.edition, "columns": columns | {name: {"role": "ignored"} for name in self.ignored}}
@@ -250,6 +195,11 @@ def encode_vectors(x: npt.ArrayLike, *, first_line: int | None = None) -> Featur
 
     With `first_line` a fault is placed at `line 12, column x[3]` of a file, without it at `records.11.3`.
     """
+    return unit_rows(checked_vectors(x, first_line=first_line))
+
+
+def checked_vectors(x: npt.ArrayLike, *, first_line: int | None = None) -> npt.NDArray[np.float64]:
+    """Vectors (b, d) of finite numbers; faults as of `encode_vectors`."""
     try:
         vectors = np.asarray(x, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
@@ -262,10 +212,11 @@ def encode_vectors(x: npt.ArrayLike, *, first_line: int | None = None) -> Featur
         name = f"{column}" if first_line is None else f"x[{column}]"
         faults.mark(name, wrong[:, column], "expected a finite number")
     faults.refuse()
-    return _unit_rows(vectors)
+    return vectors
 
 
-def _unit_rows(features: npt.NDArray[np.float64]) -> Features:
+def unit_rows(features: npt.NDArray[np.float64]) -> Features:
+    """Append the bias and scale each row to norm <= 1."""
     rows = np.ones((len(features), features.shape[1] + 1))  # C order: the sums below see one row at a time
     rows[:, :-1] = features
     rows /= np.abs(rows).max(axis=1, keepdims=True, initial=1.0)  # no square overflows

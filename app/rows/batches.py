@@ -1,0 +1,70 @@
+"""Batches of encoded rows, and limits that every kind of file is read within."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from lethe.contract.problems import FieldError, InputInvalid, Problem, UploadTooLarge
+from lethe.encoding.rows import Features, Labelled, Labels
+from lethe.encoding.spread import Spread
+
+Kind: TypeAlias = Literal["csv", "parquet", "npz"]
+
+BATCH_ROWS = 8192
+BATCH_VALUES = 2**21  # features, or fields of a csv file; fewer rows make a batch when they are wide
+MAX_BYTES = 4 * 2**30  # that a file unpacks to; and that its rows take, encoded
+SUBJECT_BYTES = 128  # what whose a row is takes, wherever that is
+LONGEST_SHOWN = 60  # characters of a column's name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """Encoded rows, their labels and whose they are. `num_unknown`: in how many of them each feature column of the
+    schema is missing or unknown; `spread`: of their features before each was scaled."""
+
+    features: Features  # (b, d + 1)
+    labels: Labels  # (b,)
+    subjects: list[str | None]
+    spread: Spread
+    num_unknown: npt.NDArray[np.int64] | None = None
+
+
+def encoded_bytes(num_rows: int, num_features: int) -> int:
+    return num_rows * (4 * (num_features + 1) + 4 + SUBJECT_BYTES)
+
+
+def batch_rows(num_values: int) -> int:
+    """The rows of a batch when each has so many values."""
+    return max(1, min(BATCH_ROWS, BATCH_VALUES // num_values))
+
+
+def of_schema(rows: Labelled) -> Batch:
+    return Batch(
+        features=rows.features,
+        labels=rows.labels,
+        subjects=rows.subjects,
+        spread=Spread.of(rows.raw),
+        num_unknown=rows.num_unknown,
+    )
+
+
+@contextmanager
+def damage_refused(kind: Kind) -> Iterator[None]:
+    """Around a parser alone: whatever it raises, the file cannot be read. The cause is dropped: it may quote data."""
+    try:
+        yield
+    except Problem:
+        raise
+    except Exception:  # noqa: BLE001 - nobody lists what three parsers raise on every hostile file
+        raise InputInvalid(
+            f"The file is damaged or is not a {kind} file.", [FieldError("file", f"expected a whole {kind} file")]
+        ) from None
+
+
+def check_size(num_bytes: int, max_bytes: int) -> None:
+    if num_bytes > max_bytes:
+        raise UploadTooLarge(f"The file unpacks to {num_bytes} bytes; at most {max_bytes} are accepted.")

@@ -1,0 +1,96 @@
+"""Commands about tables on this machine: nothing of them is sent anywhere."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+
+from lethe.cli.derived import GROUPS
+from lethe.cli.output import console, show
+from lethe.contract.problems import FieldError, InputInvalid, SchemaInvalid
+
+if TYPE_CHECKING:
+    from lethe.tables import Preview
+
+Here = Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="Rows: .csv, .parquet or .npz")]
+
+
+@GROUPS["datasets"].app.command("preview")
+def dataset_preview(
+    file: Here,
+    schema: Annotated[Path, typer.Option(exists=True, dir_okay=False, help="The public schema (JSON)")],
+    epsilon: Annotated[list[float] | None, typer.Option(help="Targets to try; may be given again")] = None,
+    l2: Annotated[list[float] | None, typer.Option(help="Regularisation to try; may be given again")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON")] = False,
+) -> None:
+    """Try a table out on this machine: how its rows look once encoded, and what accuracy and forgetting would cost.
+
+    Nothing is sent. What is printed is about the people in the table: do not publish it.
+    """
+    from lethe.tables import preview
+    from lethe.tables.preview import EPSILONS
+
+    try:
+        document = json.loads(schema.read_text())
+    except ValueError:
+        raise SchemaInvalid(f"{schema} is not JSON.") from None
+    with console.status("Fitting models"):
+        found = preview(file, schema=document, epsilons=epsilon or EPSILONS, l2=l2)
+    if as_json:
+        show(found.to_json())
+    else:
+        _print(found)
+
+
+@GROUPS["datasets"].app.command("infer")
+def dataset_infer(
+    file: Here,
+    label: Annotated[str, typer.Option(help="The column that is predicted")],
+    subject: Annotated[str | None, typer.Option(help="The column that says whose a row is")] = None,
+    public: Annotated[
+        bool, typer.Option("--public", help="Confirm that nobody in FILE may ever ask to be forgotten")
+    ] = False,
+) -> None:
+    """Propose a schema from a public sample, to be looked through and edited.
+
+    A schema is public and stays when people are forgotten. So it is read from a sample of nobody who may ask: a
+    published or made-up table with the same columns.
+    """
+    from lethe.tables import infer
+
+    if not public:
+        raise InputInvalid(
+            "A schema stays when people are forgotten: confirm with --public that nobody in this file may ask to be, "
+            "or write the schema by hand.",
+            [FieldError("public", "expected --public")],
+        )
+    show(infer(file, label=label, subject=subject))
+
+
+def _print(found: "Preview") -> None:
+    console.print(
+        f"{found.num_rows} rows, {found.num_features} features; of {found.held_out} rows held out, "
+        f"{found.majority:.1%} are of the largest class"
+    )
+    columns = Table("column", "kind", "features", "unknown", "clipped")
+    for one in found.columns:
+        columns.add_row(one.name, one.kind, str(one.num_features), f"{one.unknown:.1%}", f"{one.clipped:.1%}")
+    console.print(columns)
+    for warning in found.warnings:
+        console.print(f"warning: {warning}")
+    if found.scikit_learn is not None:
+        console.print(f"scikit-learn, logistic regression: {found.scikit_learn:.2%}")
+    plans = Table("l2", "epsilon", "accuracy", "without noise", "passes to learn", "passes of a request")
+    for plan in found.plans:
+        passes = "out of reach" if plan.request_passes is None else f"{plan.request_passes:.1f}"
+        plans.add_row(
+            f"{plan.l2:.2g}",
+            f"{plan.epsilon:g}",
+            f"{plan.accuracy:.2%}",
+            f"{plan.accuracy_without_noise:.2%}",
+            f"{plan.learn_passes:.1f}",
+            passes,
+        )
+    console.print(plans)

@@ -1,0 +1,31 @@
+"""Commands about tables on this machine, of which nothing is sent anywhere."""
+
+from pathlib import Path
+
+from sklearn.datasets import load_wine
+
+from tests.command_line import Lethe, refused
+
+
+def test_a_schema_is_proposed_and_a_table_tried_out(lethe: Lethe, tmp_path: Path) -> None:
+    """A schema is proposed only of what is confirmed to be public; with it, a preview is a table or JSON."""
+    path, schema = tmp_path / "wine.csv", tmp_path / "schema.json"
+    load_wine(as_frame=True).frame.to_csv(path, index=False)
+    asked = ("dataset", "infer", str(path), "--label", "target")
+    refused(lethe(*asked), "input_invalid")
+    schema.write_text(lethe(*asked, "--public").out)
+    tried = ("dataset", "preview", str(path), "--schema", str(schema), "--epsilon", "2", "--l2", "0.01")
+    shown = lethe(*tried)
+    assert (shown.code, shown.err) == (0, "")
+    assert "178 rows, 13 features; of 44 rows held out" in shown.out
+    assert "scikit-learn, logistic regression: 97." in shown.out
+    [plan] = lethe(*tried, "--json").json["plans"]
+    assert (plan["epsilon"], plan["l2"]) == (2.0, 0.01)
+
+
+def test_a_preview_without_a_schema_that_is_one(lethe: Lethe, tmp_path: Path) -> None:
+    """A schema that is not JSON ends in one line."""
+    (tmp_path / "rows.csv").write_text("x,y\n1,a\n")
+    (tmp_path / "schema.json").write_text("{")
+    tried = ("dataset", "preview", str(tmp_path / "rows.csv"), "--schema", str(tmp_path / "schema.json"))
+    refused(lethe(*tried), "schema_invalid")

@@ -1,0 +1,222 @@
+"""Each kind of column becomes the features that its schema states, whatever form its values come in."""
+
+import datetime
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lethe.contract.problems import InputInvalid, RowInvalid, SchemaInvalid
+from lethe.encoding.columns import LONGEST_TEXT, Column
+from lethe.encoding.faults import Faults
+from lethe.encoding.rows import Schema
+from lethe.encoding.schema import parse_schema, stored
+from tests.tables import each
+
+LABEL = {"role": "label", "values": ["no", "yes"]}
+KINDS: dict[str, dict[str, Any]] = {
+    "numeric": {"min": 0, "max": 10, "knots": [0, 1, 4, 10], "unknown": "null"},
+    "standard": {"center": 5, "scale": 2, "unknown": "null"},
+    "datetime": {"min": "2000-01-01", "max": "2010-01-01", "outside": "clip", "unknown": "null"},
+    "categorical": {"values": ["a", "b"], "unknown": "null"},
+    "hashed": {"features": 16, "unknown": "null"},
+    "text": {"features": 64, "words": [1, 2], "characters": [3, 4], "unknown": "null"},
+    "vector": {"length": 3, "center": [1, 2, 3], "scale": 2, "clip": 1.5},
+}
+ALL = parse_schema({"columns": {"y": LABEL} | {kind: {"kind": kind, **said} for kind, said in KINDS.items()}})
+moments = st.datetimes(timezones=st.none() | st.just(datetime.UTC))
+records = st.fixed_dictionaries(
+    {
+        "numeric": st.none() | st.floats(0, 10),
+        "standard": st.none() | st.floats(allow_nan=False, allow_infinity=False),
+        "datetime": st.none() | moments.map(datetime.datetime.isoformat),
+        "categorical": st.none() | st.text(),
+        "hashed": st.none() | st.text(),
+        "text": st.none() | st.text(),
+        "vector": st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=3, max_size=3),
+    }
+)
+
+
+def column(kind: str, **said: Any) -> Column:
+    found: Column = parse_schema({"columns": {"y": LABEL, "c": {"kind": kind, **said}}}).features[0]
+    return found
+
+
+def features(kind: str, values: Any, **said: Any) -> Any:
+    faults = Faults.in_records()
+    found, _ = column(kind, **said).encode(values, faults)
+    faults.refuse()
+    return found
+
+
+@given(st.lists(records, min_size=1, max_size=5))
+def test_rows_are_never_longer_than_one(found: list[dict[str, Any]]) -> None:
+    """Whatever values come, a row of all kinds together has norm at most 1 and ends in a positive bias."""
+    rows = ALL.encode_records(found)
+    assert rows.shape == (len(found), ALL.num_features + 1)
+    assert (np.square(rows, dtype=np.float64).sum(axis=1) <= 1).all()
+    assert (rows[:, -1] > 0).all()
+
+
+@given(st.lists(records, min_size=2, max_size=5))
+def test_a_row_depends_on_its_record_alone(found: list[dict[str, Any]]) -> None:
+    """A record is encoded alike alone and among others, so nobody lives on in somebody else's row."""
+    alone = [ALL.encode_records([record])[0] for record in found]
+    np.testing.assert_array_equal(ALL.encode_records(found), alone)
+
+
+def test_every_kind_survives_its_json() -> None:
+    """A stored schema is read back as the same schema, every kind and setting included."""
+    assert stored(json.loads(json.dumps(ALL.to_json()))) == ALL
+
+
+def test_standard() -> None:
+    """A number becomes its distance from the centre in scales, clipped; a missing one 0 and a sign that it is."""
+    found = features("standard", [5, 7, 4, 1e9, None], center=5, scale=2, unknown="null")
+    np.testing.assert_array_equal(found, [[0, 0], [1, 0], [-0.5, 0], [3, 0], [0, 1]])
+    assert features("standard", [-100], center=0, scale=1, clip=2).tolist() == [[-2.0]]
+
+
+@given(st.floats(-5, 15))
+def test_knots_follow_a_line(number: float) -> None:
+    """Features of a spline are between 0 and 1, add up to 1, and weighted by the knots give the number back."""
+    knots = [0.0, 1.0, 4.0, 10.0]
+    (found,) = features("numeric", [number], min=0, max=10, outside="clip", knots=knots)
+    assert ((found >= 0) & (found <= 1)).all()
+    assert math.isclose(found.sum(), 1)
+    assert math.isclose(found @ knots, min(max(number, 0), 10), abs_tol=1e-12)
+
+
+def test_times() -> None:
+    """A date or a time becomes its place between two, in whatever form and time zone it is written."""
+    said = {"min": "2000-01-01", "max": "2000-01-03"}
+    noon = datetime.datetime(2000, 1, 2, 12, tzinfo=datetime.UTC)
+    forms = ["2000-01-02T12:00:00", "2000-01-02T14:00:00+02:00", noon, noon.replace(tzinfo=None)]
+    assert features("datetime", forms, **said).tolist() == [[0.75]] * 4
+    assert features("datetime", pa.array([noon, noon]), **said).tolist() == [[0.75]] * 2
+    assert features("datetime", pa.array([datetime.date(2000, 1, 2)]), **said).tolist() == [[0.5]]
+    for wrong in ("yesterday", 946684800, "1999-12-31", None):
+        with pytest.raises(InputInvalid):
+            features("datetime", [wrong], **said)
+
+
+def test_hashed() -> None:
+    """Equal texts share a place, a missing one has none, and many texts use nearly all places."""
+    found = features("hashed", ["Berlin", "Berlin", 7, "7", None], features=32, unknown="null")
+    assert found.sum(axis=1).tolist() == [1, 1, 1, 1, 0]
+    np.testing.assert_array_equal(found[0], found[1])
+    np.testing.assert_array_equal(found[2], found[3])
+    assert features("hashed", [f"city {one}" for one in range(1000)], features=32).any(axis=0).all()
+
+
+def test_places_of_texts_never_change() -> None:
+    """The hash is part of what datasets on record mean: these places are for good."""
+    (found,) = features("hashed", ["Berlin"], features=1000)
+    assert np.flatnonzero(found).tolist() == [645]
+    (found,) = features("text", ["good day"], features=1000)
+    assert {place: round(found[place], 6) for place in np.flatnonzero(found).tolist()} == {
+        72: 0.57735,
+        573: 0.57735,
+        960: -0.57735,
+    }
+
+
+def test_text() -> None:
+    """A text has length 1, in lower case and without marks; the order of words counts through n-grams alone."""
+    said = {"features": 4096, "unknown": "null"}
+    found = features("text", ["Good day, Ann!", "good DAY ann", "day good ann", "...", None], **said)
+    np.testing.assert_allclose(np.linalg.norm(found, axis=1), [1, 1, 1, 0, 0])
+    np.testing.assert_array_equal(found[0], found[1])
+    assert 0.5 < found[0] @ found[2] < 0.99
+    single = features("text", ["good day", "day good"], words=[1, 1], **said)
+    np.testing.assert_array_equal(single[0], single[1])
+    alike = features("text", ["colour", "colours"], words=None, characters=[3, 4], **said)
+    assert 0.6 < alike[0] @ alike[1] < 1
+
+
+def test_a_text_that_is_too_long_is_refused() -> None:
+    """A text beyond the limit is refused by its place; one at the limit is taken."""
+    assert features("text", ["a" * LONGEST_TEXT], features=8).any()
+    with pytest.raises(InputInvalid, match="at most 65536 characters"):
+        features("text", ["a" * (LONGEST_TEXT + 1)], features=8)
+
+
+def test_vectors_in_every_form() -> None:
+    """Lists, JSON in csv, Arrow's lists and arrays give the same features, scaled and clipped as stated."""
+    lists = [[1.0, 2.0, 3.0], [3.0, 0.0, 100.0]]
+    expected = [[0, 0, 0], [1, -1, 1.5]]
+    for form in (lists, [json.dumps(one) for one in lists], pa.array(lists), np.array(lists), np.array(lists, "f4")):
+        np.testing.assert_array_equal(features("vector", form, **KINDS["vector"]), expected)
+
+
+@each(
+    "value",
+    [[1.0, 2.0], [1.0, 2.0, math.nan], [1.0, None, 2.0], None, "[1,2", "x", 7, [[1], [2], [3]]],
+)
+def test_what_is_no_vector_is_refused(value: object) -> None:
+    """A list of another length, with a gap, or something else is refused."""
+    with pytest.raises(InputInvalid, match="list of 3 finite numbers"):
+        features("vector", [value], length=3)
+
+
+def test_one_vector_may_be_the_record() -> None:
+    """Where the only column is a vector, records to predict may be bare lists."""
+    schema = parse_schema({"columns": {"y": LABEL, "e": {"kind": "vector", "length": 2}}})
+    np.testing.assert_array_equal(schema.encode_records([[1.0, 2.0]]), schema.encode_records([{"e": [1.0, 2.0]}]))
+    assert not ALL.takes_vectors
+
+
+@each(
+    ("kind", "said", "key"),
+    [
+        ("standard", {"center": 0}, "scale"),
+        ("standard", {"center": 0, "scale": 0}, "scale"),
+        ("standard", {"center": "0", "scale": 1}, "center"),
+        ("standard", {"center": 0, "scale": 1, "clip": 0}, "clip"),
+        ("standard", {"center": 0, "scale": 1, "min": 0}, "min"),
+        ("numeric", {"min": 0, "max": 1, "knots": [0]}, "knots"),
+        ("numeric", {"min": 0, "max": 1, "knots": [0.5, 0.2]}, "knots"),
+        ("numeric", {"min": 0, "max": 1, "knots": [0, 2]}, "knots"),
+        ("numeric", {"min": 0, "max": 1, "knots": 3}, "knots"),
+        ("datetime", {"min": "2000-01-01", "max": "1999-01-01"}, "max"),
+        ("datetime", {"min": "soon", "max": "1999-01-01"}, "min"),
+        ("datetime", {"min": 0, "max": "2000-01-01"}, "min"),
+        ("hashed", {}, "features"),
+        ("hashed", {"features": 0}, "features"),
+        ("hashed", {"features": True}, "features"),
+        ("text", {"features": 70_000}, "features"),
+        ("text", {"features": 8, "words": [2, 1]}, "words"),
+        ("text", {"features": 8, "words": None}, "words"),
+        ("text", {"features": 8, "characters": [3, 99]}, "characters"),
+        ("vector", {}, "length"),
+        ("vector", {"length": 2, "center": [1, 2, 3]}, "center"),
+        ("vector", {"length": 2, "scale": [1, 0]}, "scale"),
+        ("vector", {"length": 2, "unknown": "null"}, "unknown"),
+    ],
+)
+def test_what_a_kind_cannot_be_is_refused(kind: str, said: dict[str, Any], key: str) -> None:
+    """A setting that is missing, out of range or of another kind is refused by its path."""
+    with pytest.raises(SchemaInvalid) as refusal:
+        column(kind, **said)
+    assert [fault.path for fault in refusal.value.errors] == [f"columns.c.{key}"]
+
+
+def test_the_share_of_missing_values_is_that_of_the_schema() -> None:
+    """Every kind counts its missing values, by which a file that was written otherwise is refused."""
+    nothing: dict[str, Any] = {kind: [None, None] for kind in KINDS if kind != "vector"}
+    found = ALL.encode_labelled(nothing | {"vector": [[0, 0, 0]] * 2, "y": ["no", "yes"]}, range(1, 3))
+    assert found.num_unknown.tolist() == [0 if one.name == "vector" else 2 for one in ALL.features]
+
+
+def test_a_fault_names_line_and_column() -> None:
+    """What is wrong in a file is named by line and column, and never quoted."""
+    schema: Schema = parse_schema({"columns": {"y": LABEL, "v": {"kind": "vector", "length": 2}}})
+    with pytest.raises(RowInvalid, match="line 8, column v: expected a list of 2 finite numbers") as refusal:
+        schema.encode_labelled({"v": [[1, 2], [777]], "y": ["no", "yes"]}, [7, 8])
+    assert "777" not in str(refusal.value)

@@ -1,0 +1,195 @@
+"""Targets are numbers in a public range: how they are declared, stored, and what of them is refused."""
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.rows import ingest
+from lethe.contract.problems import RowInvalid, SchemaInvalid
+from lethe.encoding.schema import parse_schema, parse_target, stored
+from lethe.encoding.targets import UNIT, Target
+
+SPEC: dict[str, Any] = {"role": "target", "min": 0, "max": 200}
+COLUMNS: dict[str, Any] = {"age": {"kind": "numeric", "min": 0, "max": 100}, "cost": SPEC}
+SCHEMA = parse_schema({"columns": COLUMNS})
+CLIPPED = parse_schema({"columns": COLUMNS | {"cost": SPEC | {"outside": "clip"}}})
+
+
+def faults_of(document: Any, **beside: Any) -> dict[str, str]:
+    with pytest.raises(SchemaInvalid) as refusal:
+        parse_schema(document, **beside)
+    return {fault.path: fault.message for fault in refusal.value.errors}
+
+
+# --- as numbers ------------------------------------------------------------------------------------------------------
+
+
+@given(low=st.floats(-1e9, 1e9), width=st.floats(1e-3, 1e9), share=st.floats(0, 1))
+def test_a_value_comes_back_from_its_label(low: float, width: float, share: float) -> None:
+    """A value in the range is stored as a label between -2^23 and 2^23, which float32 holds exactly, and comes back
+    as itself up to half a step."""
+    target = Target(low=low, high=low + width)
+    value = np.clip(np.array([low + share * width]), target.low, target.high)
+    [label] = target.labels(value)
+    assert -UNIT <= label <= UNIT
+    assert np.float32(label) * np.float32(2.0**-23) == label / UNIT
+    step = (target.high - target.low) / (2 * UNIT)
+    assert target.values(np.array([label / UNIT])) == pytest.approx(value, abs=0.51 * step + 1e-15 * (abs(low) + width))
+
+
+def test_the_ends_of_the_range_are_the_ends_of_the_labels() -> None:
+    """The least is -2^23, the middle 0, the largest 2^23; what is predicted beyond is moved to the end."""
+    target = Target(low=0.0, high=200.0)
+    assert target.labels(np.array([0.0, 100.0, 200.0])).tolist() == [-UNIT, 0, UNIT]
+    assert target.values(np.array([-7.0, -1.0, 0.0, 0.5, 7.0])).tolist() == [0.0, 0.0, 100.0, 150.0, 200.0]
+
+
+# --- as they are declared --------------------------------------------------------------------------------------------
+
+
+def test_a_schema_with_a_target_survives_its_document() -> None:
+    """A target is stored with its range and what becomes of values outside, and read again as it was."""
+    assert CLIPPED.target == Target(low=0.0, high=200.0, outside="clip")
+    assert (CLIPPED.classes, CLIPPED.label) == ((), "cost")
+    assert stored(CLIPPED.to_json()) == CLIPPED
+    assert SCHEMA.to_json()["columns"]["cost"] == {"role": "target", "min": 0.0, "max": 200.0, "outside": "error"}  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("columns", "path"),
+    [
+        ({"cost": {"role": "ignored"}}, "columns"),
+        ({"kind": {"role": "label", "values": ["a", "b"]}}, "columns"),
+        ({"other": SPEC}, "columns"),
+        ({"cost": {"role": "target", "min": 0}}, "columns.cost.max"),
+        ({"cost": SPEC | {"max": "200"}}, "columns.cost.max"),
+        ({"cost": SPEC | {"min": 200}}, "columns.cost.max"),
+        ({"cost": SPEC | {"outside": "drop"}}, "columns.cost.outside"),
+        ({"cost": SPEC | {"unknown": "null"}}, "columns.cost.unknown"),
+        ({"cost": SPEC | {"values": ["a"]}}, "columns.cost.values"),
+    ],
+)
+def test_a_target_that_cannot_be_used_is_named(columns: dict[str, Any], path: str) -> None:
+    """One column is learned, with a range of its own; what is missing or strange is named by its path."""
+    assert path in faults_of({"columns": COLUMNS | columns})
+
+
+def test_classes_are_none_of_a_target() -> None:
+    """Classes beside a schema with a target are refused."""
+    assert "classes" in faults_of({"columns": COLUMNS}, classes=("a", "b"))
+
+
+def test_what_says_that_no_column_is_learned_says_what_would_do() -> None:
+    """Whoever wants to learn a number is told how."""
+    assert '"role": "target", "min"' in faults_of({"columns": {"age": COLUMNS["age"]}})["columns"]
+
+
+@pytest.mark.parametrize("document", [[0, 1], {"min": 0}, {"min": 1, "max": 0}, SPEC, {"min": 0, "max": float("nan")}])
+def test_a_range_without_a_schema_is_checked_alike(document: Any) -> None:
+    """A range that comes beside vectors is an object of two finite numbers."""
+    with pytest.raises(SchemaInvalid) as refusal:
+        parse_target(document)
+    assert all(fault.path.startswith("target") for fault in refusal.value.errors)
+
+
+# --- several labels --------------------------------------------------------------------------------------------------
+
+LABELS: dict[str, Any] = {"role": "labels", "values": ["a", "b c", "7"], "separator": "|"}
+SEVERAL = parse_schema({"columns": {"age": COLUMNS["age"], "tags": LABELS}})
+
+
+def test_labels_are_a_bit_each(tmp_path: Path) -> None:
+    """The labels of a cell are a set, whatever their order and however often they are said; a cell that is empty has
+    none. csv and parquet agree."""
+    cells = ["a", "7|a", "a | b c|a", "", "b c", "7"]
+    (tmp_path / "a.csv").write_text("".join(["age,tags\n", *(f"1,{cell}\n" for cell in cells)]))
+    pq.write_table(pa.table({"age": [1] * 6, "tags": [*cells[:3], None, *cells[4:]]}), tmp_path / "a.parquet")
+    for file in ("a.csv", "a.parquet"):
+        assert labels_of(tmp_path / file, schema=SEVERAL) == [1, 5, 3, 0, 2, 4]
+    pq.write_table(pa.table({"age": [1, 2], "tags": [7, 7]}), tmp_path / "b.parquet")
+    assert labels_of(tmp_path / "b.parquet", schema=SEVERAL) == [4, 4]
+    assert stored(SEVERAL.to_json()) == SEVERAL
+
+
+@pytest.mark.parametrize("cell", ["d", "a|d", "a|", "A", "a,b c", "a||7"])
+def test_a_label_that_is_none_is_named_by_its_place(tmp_path: Path, cell: str) -> None:
+    """What is none of the labels refuses the file, and is not quoted."""
+    (tmp_path / "a.csv").write_text(f'age,tags\n1,a\n2,"{cell}"\n')
+    with pytest.raises(RowInvalid) as refusal:
+        labels_of(tmp_path / "a.csv", schema=SEVERAL)
+    [fault] = refusal.value.errors
+    assert fault.path == "line 3, column tags"
+    assert fault.message == "expected names in the schema, with | between them"
+
+
+@pytest.mark.parametrize(
+    ("changed", "path"),
+    [
+        ({"values": ["a"]}, "values"),
+        ({"values": [f"{number}" for number in range(32)]}, "values"),
+        ({"values": ["a", "b|c"]}, "values"),
+        ({"values": ["a", " b"]}, "values"),
+        ({"separator": ""}, "separator"),
+        ({"separator": " "}, "separator"),
+        ({"separator": "||"}, "separator"),
+        ({"separator": 1}, "separator"),
+        ({"unknown": "null"}, "unknown"),
+    ],
+)
+def test_labels_that_cannot_be_used_are_named(changed: dict[str, Any], path: str) -> None:
+    """There are two labels or more, 31 at most, and none has what stands between them."""
+    assert f"columns.tags.{path}" in faults_of({"columns": {"age": COLUMNS["age"], "tags": LABELS | changed}})
+
+
+# --- as files have them ----------------------------------------------------------------------------------------------
+
+
+def labels_of(path: Path, **given: Any) -> list[int]:
+    with path.open("rb", buffering=0) as file:
+        batches = list(ingest.read(file, kind=ingest.kind_of(path.name), folder=path.parent, **given))
+    return [label for batch in batches for label in batch.labels.tolist()]
+
+
+def test_csv_and_parquet_have_the_same_targets(tmp_path: Path) -> None:
+    """Numbers are read alike from both, and outside of the range they are moved to its end where the schema says so."""
+    (tmp_path / "a.csv").write_text("age,cost\n1,0\n2,150.0\n3,1e2\n4,250\n5,-1\n")
+    table = {"age": [1, 2, 3, 4, 5], "cost": [0.0, 150.0, 100.0, 250.0, -1.0]}
+    pq.write_table(pa.table(table), tmp_path / "a.parquet")
+    expected = [-UNIT, UNIT // 2, 0, UNIT, -UNIT]
+    assert labels_of(tmp_path / "a.csv", schema=CLIPPED) == expected
+    assert labels_of(tmp_path / "a.parquet", schema=CLIPPED) == expected
+
+
+@pytest.mark.parametrize("value", ["", "nan", "inf", "200.001", "-0.001", "cheap"])
+def test_a_target_that_is_none_is_named_by_its_place(tmp_path: Path, value: str) -> None:
+    """A target is never unknown: a row without one, or with one outside of the range, refuses the file, and is not
+    quoted."""
+    (tmp_path / "a.csv").write_text(f"age,cost\n1,5\n2,{value}\n")
+    with pytest.raises(RowInvalid) as refusal:
+        labels_of(tmp_path / "a.csv", schema=SCHEMA)
+    [fault] = refusal.value.errors
+    assert (fault.path, fault.message) == ("line 3, column cost", "expected a number from 0 to 200")
+
+
+def vectors(folder: Path, y: Any) -> Path:
+    buffer = io.BytesIO()
+    np.savez(buffer, x=np.ones((len(y), 2)), y=y, subject=np.array([f"p{row}" for row in range(len(y))]))
+    (folder / "a.npz").write_bytes(buffer.getvalue())
+    return folder / "a.npz"
+
+
+def test_vectors_have_targets_where_their_range_is_told(tmp_path: Path) -> None:
+    """Of an npz file y is floats or integers in the range."""
+    target = Target(low=0.0, high=200.0)
+    for y in (np.array([0.0, 150.0], np.float32), np.array([0, 150])):
+        assert labels_of(vectors(tmp_path, y), schema=None, target=target) == [-UNIT, UNIT // 2]
+    with pytest.raises(RowInvalid) as refusal:
+        labels_of(vectors(tmp_path, np.array([1.0, np.nan, 201.0])), schema=None, target=target)
+    assert [fault.path for fault in refusal.value.errors] == ["line 2, column y", "line 3, column y"]

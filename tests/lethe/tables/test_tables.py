@@ -1,0 +1,186 @@
+"""Tables on the caller's machine: frames and files are one and the same, schemas are proposed, dry runs come true."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from sklearn.datasets import load_breast_cancer, load_wine
+
+from app.rows import ingest
+from lethe.contract.problems import DatasetUnusable, InputInvalid, RowInvalid, SchemaInvalid
+from lethe.encoding.schema import parse_schema
+from lethe.frames import Frame, to_parquet
+from lethe.tables import infer, preview
+from lethe.tables.reading import columns_of
+
+ROWS: dict[str, list[Any]] = {
+    "age": [31, None, 45, 28],
+    "city": ["Bonn", "Lyon", "Bonn", None],
+    "since": ["2020-01-02", "2021-05-06", "2022-01-01", "2023-01-01"],
+    "e": [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0], [7.0, 8.0]],
+    "y": ["no", "yes", "no", "yes"],
+    "who": ["p1", "p2", "p3", "p4"],
+}
+SCHEMA = {
+    "columns": {
+        "age": {"kind": "standard", "center": 40, "scale": 10, "unknown": "null"},
+        "city": {"kind": "hashed", "features": 8, "unknown": "null"},
+        "since": {"kind": "datetime", "min": "2020-01-01", "max": "2030-01-01"},
+        "e": {"kind": "vector", "length": 2},
+        "y": {"role": "label", "values": ["no", "yes"]},
+        "who": {"role": "subject"},
+    }
+}
+
+
+def frames() -> dict[str, Frame]:
+    dates = [pd.Timestamp(day).date() for day in ROWS["since"]]
+    return {
+        "pandas": pd.DataFrame(ROWS),
+        "pandas with an index": pd.DataFrame(ROWS).set_index(pd.Index([9, 7, 5, 3])),
+        "pandas with categories": pd.DataFrame(ROWS).astype({"city": "category", "y": "category"}),
+        "polars": pl.DataFrame(ROWS),
+        "polars with dates": pl.DataFrame(ROWS | {"since": dates}),
+        "arrow": pa.table(ROWS),
+    }
+
+
+@pytest.mark.parametrize("kind", frames())
+def test_frames_are_sent_as_the_gateway_reads_them(tmp_path: Path, kind: str) -> None:
+    """A frame of any library becomes a file that the gateway encodes as the caller's machine does."""
+    frame, schema = frames()[kind], parse_schema(SCHEMA)
+    expected = schema.encode(columns_of(pa.table(ROWS)))
+    np.testing.assert_array_equal(schema.encode(columns_of(frame)), expected)
+    (tmp_path / "sent.parquet").write_bytes(to_parquet(frame).getvalue())
+    with (tmp_path / "sent.parquet").open("rb", buffering=0) as file:
+        [batch] = ingest.read(file, kind="parquet", schema=schema, folder=tmp_path)
+    np.testing.assert_array_equal(batch.features, expected)
+    assert batch.subjects == ROWS["who"]
+
+
+def test_files_are_read_as_the_gateway_reads_them(tmp_path: Path) -> None:
+    """The same rows from csv, parquet and npz are encoded alike; a file of another kind is refused."""
+    pq.write_table(pa.table(ROWS), tmp_path / "rows.parquet")
+    text = pd.DataFrame(ROWS | {"e": [json.dumps(one) for one in ROWS["e"]]})
+    text.to_csv(tmp_path / "rows.csv", index=False)
+    arrays = ROWS | {"age": [31, np.nan, 45, 28], "city": ["Bonn", "Lyon", "Bonn", ""]}
+    np.savez(tmp_path / "rows.npz", **{name: np.array(values) for name, values in arrays.items()})
+    schema = parse_schema(SCHEMA)
+    expected = schema.encode(columns_of(pa.table(ROWS)))
+    for name in ("rows.csv", "rows.parquet", "rows.npz"):
+        np.testing.assert_array_equal(schema.encode(columns_of(tmp_path / name)), expected)
+    with pytest.raises(InputInvalid, match="must end in"):
+        columns_of(tmp_path / "rows.xlsx")
+
+
+def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
+    """An empty file, one of another kind, cut or ragged, is refused by name, and nothing of it is quoted."""
+    np.savez_compressed(tmp_path / "whole.npz", x=np.arange(1000))
+    whole = (tmp_path / "whole.npz").read_bytes()
+    for name, content in (
+        ("a.csv", b""),
+        ("b.csv", b"age,y\n7319\n"),
+        ("c.csv", b'age,y\n"7319'),
+        ("d.csv", b"age,y\n\xff7319,a\n"),
+        ("e.parquet", b"7319"),
+        ("f.npz", b"7319"),
+        ("g.npz", whole[: len(whole) // 2]),
+    ):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(InputInvalid, match="is damaged or is not a") as refusal:
+            columns_of(tmp_path / name)
+        assert "7319" not in refusal.value.line
+
+
+def test_a_schema_is_proposed() -> None:
+    """Numbers are standardized by two digits, few whole numbers and texts listed, prose hashed by its words; what has
+    one value is ignored, and what is a date, a vector or often missing is found to be so."""
+    random = np.random.default_rng(0)
+    rows = 200
+    table = pd.DataFrame(
+        {
+            "income": random.normal(52_345, 9_876, rows),
+            "children": random.integers(0, 5, rows).astype(float),
+            "city": random.choice(["Bonn", "Lyon"], rows),
+            "street": [f"street {one}" for one in range(rows)],
+            "letter": [f"dear all, this is letter number {one}" for one in range(rows)],
+            "since": pd.date_range("2020-01-01", periods=rows).strftime("%Y-%m-%d"),
+            "embedding": list(random.normal(size=(rows, 3))),
+            "country": "DE",
+            "gap": [None if one % 3 else float(one) for one in range(rows)],
+            "y": random.integers(0, 2, rows),
+            "who": [f"p{one}" for one in range(rows)],
+        }
+    )
+    columns = infer(table, label="y", subject="who")["columns"]
+    assert columns["income"]["kind"] == "standard"
+    assert columns["income"]["center"] == round(columns["income"]["center"], -2)
+    assert 50_000 < columns["income"]["center"] < 55_000
+    assert columns["children"] == {"kind": "categorical", "values": ["0", "1", "2", "3", "4"], "unknown": "null"}
+    assert columns["city"]["values"] == ["Bonn", "Lyon"]
+    assert columns["street"]["kind"] == "hashed"
+    assert columns["letter"]["kind"] == "text"
+    assert columns["since"] == {"kind": "datetime", "min": "2020-01-01", "max": "2020-07-19", "outside": "clip"}
+    assert (columns["embedding"]["kind"], columns["embedding"]["length"]) == ("vector", 3)
+    assert columns["country"] == {"role": "ignored"}
+    assert columns["gap"]["unknown"] == "null"
+    assert columns["y"] == {"role": "label", "values": ["0", "1"]}
+    assert parse_schema({"columns": columns}).encode(columns_of(table)).shape[0] == rows
+    with pytest.raises(InputInvalid, match="no column for the label"):
+        infer(table, label="z")
+
+
+def test_a_preview_says_what_accuracy_costs() -> None:
+    """Of a table of one's own: shares clipped and unknown, warnings, scikit-learn's accuracy beside ours, and what
+    forgetting costs: more epsilon is more accurate, more l2 fewer passes."""
+    table = load_wine(as_frame=True).frame
+    found = preview(table, schema=infer(table, label="target"), epsilons=(0.5, 4.0))
+    assert (found.num_rows, found.num_features, found.held_out) == (178, 13, 44)
+    assert found.scikit_learn is not None
+    assert found.scikit_learn > 0.9
+    assert found.warnings == ()
+    assert all(0 <= one.clipped < 0.05 and one.unknown == 0 for one in found.columns)
+    by = {(plan.epsilon, round(plan.l2 * 134, 2)): plan for plan in found.plans}
+    assert by.keys() == {(0.5, share) for share in (1.0, 4.0, 16.0)} | {(4.0, share) for share in (0.25, 1.0, 4.0)}
+    assert by[4.0, 1.0].accuracy > by[0.5, 1.0].accuracy
+    assert all(plan.accuracy_without_noise > 0.85 for plan in found.plans)
+    assert (by[0.5, 16.0].request_passes or 0) < (by[0.5, 1.0].request_passes or 0)
+    assert json.loads(json.dumps(found.to_json()))["num_rows"] == 178
+
+
+def test_a_preview_warns_of_raw_columns() -> None:
+    """Ranges that leave rows nearly parallel are warned of by the column that outweighs the rest, before any upload."""
+    table = load_breast_cancer(as_frame=True).frame
+    columns: dict[str, Any] = {name: {"kind": "numeric", "min": 0, "max": 1e5} for name in table.columns}
+    columns["target"] = {"role": "label", "values": ["0", "1"]}
+    found = preview(table, schema={"columns": columns}, epsilons=(1.0,), l2=(0.01,))
+    assert any("nearly parallel" in warning for warning in found.warnings)
+
+
+def test_a_preview_refuses_what_the_gateway_would() -> None:
+    """A schema that is none, a row out of range and a column mostly unknown are refused alike."""
+    table = pd.DataFrame({"x": [1.0, 2.0, 300.0, 4.0], "y": ["a", "b", "a", "b"]})
+    label = {"role": "label", "values": ["a", "b"]}
+    with pytest.raises(SchemaInvalid, match="one label for each row"):
+        preview(
+            table,
+            schema={"columns": {"x": {"role": "target", "min": 0, "max": 9}, "y": {"kind": "hashed", "features": 2}}},
+        )
+    numeric = {"kind": "numeric", "min": 0, "max": 1000}
+    with pytest.raises(SchemaInvalid, match="column z: is missing"):
+        preview(table, schema={"columns": {"x": numeric, "y": label, "z": {"role": "subject"}}})
+    with pytest.raises(DatasetUnusable, match="no rows"):
+        preview(table.iloc[:0], schema={"columns": {"x": numeric, "y": label}})
+    for column, error in (
+        ({"kind": "numbers"}, SchemaInvalid),
+        ({"kind": "numeric", "min": 0, "max": 10}, RowInvalid),
+        ({"kind": "categorical", "values": ["7"], "unknown": "null"}, DatasetUnusable),
+    ):
+        with pytest.raises(error):
+            preview(table, schema={"columns": {"x": column, "y": label}})

@@ -1,0 +1,35 @@
+"""Examples run as they are."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from app.config import Settings
+from tests.faults import processes
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+@pytest.mark.soak
+def test_a_table_of_ones_own(settings: Settings, admin_key: str) -> None:
+    """From a frame to a verified certificate: the dry run is what the model then shows, to a few points."""
+    with processes.gateway(settings) as (_, address), processes.worker(settings):
+        environment = os.environ | {"LETHE_URL": address, "LETHE_API_KEY": admin_key}
+        done = subprocess.run(
+            [sys.executable, EXAMPLES / "tables" / "own_table.py"],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr
+    assert "warnings: none" in done.stdout
+    foreseen = max(float(number) for number in re.findall(r": ([0-9.]+)% right, a request", done.stdout))
+    [shown] = re.findall(r"version 1: ([0-9.]+)% right", done.stdout)
+    assert abs(float(shown) - foreseen) < 8
+    assert re.search(r"completed: epsilon = [01]\.\d+ of them is left, verified offline", done.stdout)
