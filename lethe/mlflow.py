@@ -6,8 +6,8 @@ retired the version: the weights in the registry are one more copy that carries 
 
 import contextlib
 import hashlib
+import itertools
 import json
-import shutil
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -24,7 +24,17 @@ if TYPE_CHECKING:  # it takes seconds to import, and few need it
     from mlflow.entities.model_registry import ModelVersion
 
 _FOLDER = "model"
-_CODE = "lethe_pyfunc"
+_CODE = "lethe_served"
+_SERVED = (
+    "contract/problems.py",
+    "contract/sets.py",
+    "contract/spelling.py",
+    "encoding/*.py",
+    "proof/errors.py",
+    "proof/mechanism.py",
+    "mlflow_pyfunc.py",
+)
+"""The modules that travel inside a model."""
 _WEIGHTS = "lethe.weights"
 """The tag of a run: `present`, `destroyed`, or `left_behind` where the artifact store would not let go of them."""
 
@@ -166,7 +176,14 @@ def _content(client: Client, model: ModelOut, version: VersionOut) -> _Content:
     if hashlib.sha256(weights).hexdigest() != version.weights_sha256:
         raise CertificateInvalid(f"The weights are not those of version {version.number}.")
     dataset = client.datasets.get(model.dataset_id)
-    return _Content(weights=weights, about={"classes": list(dataset.classes), "schema": dataset.schema_})
+    target = dataset.target and {"min": dataset.target.min, "max": dataset.target.max}
+    about = {
+        "objective": model.objective,
+        "classes": list(dataset.classes),
+        "target": target,
+        "schema": dataset.schema_,
+    }
+    return _Content(weights=weights, about=about)
 
 
 class _Registry:
@@ -309,20 +326,32 @@ def _as_mlflow(content: _Content) -> Iterator[Path]:
     import mlflow.pyfunc
 
     with tempfile.TemporaryDirectory() as scratch:
-        data, code = Path(scratch) / "data", Path(scratch) / f"{_CODE}.py"
+        data, code = Path(scratch) / "data", Path(scratch) / _CODE
         data.mkdir()
         (data / "parameters.safetensors").write_bytes(content.weights)
         (data / "model.json").write_text(json.dumps(content.about))
-        shutil.copyfile(mlflow_pyfunc.__file__, code)
+        _copy_code(code)
         folder = Path(scratch) / _FOLDER
         mlflow.pyfunc.save_model(
             str(folder),
-            loader_module=_CODE,
+            loader_module=f"{_CODE}.mlflow_pyfunc",
             data_path=str(data),
             code_paths=[str(code)],
             pip_requirements=["numpy", "safetensors"],
         )
         yield folder
+
+
+def _copy_code(to: Path) -> None:
+    """Copy the modules that encode and predict, as a package of another name: beside a model of another release, or
+    where Lethe is installed, each has its own."""
+    package = Path(mlflow_pyfunc.__file__).parent
+    for file in itertools.chain.from_iterable(package.glob(pattern) for pattern in _SERVED):
+        copy = to / file.relative_to(package)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_text(file.read_text().replace("from lethe.", f"from {_CODE}."))
+    for folder in (to, *(path for path in to.iterdir() if path.is_dir())):  # not empty: some stores refuse such files
+        (folder / "__init__.py").write_text('"""Modules of Lethe that served models need."""\n')
 
 
 def _listed(ids: list[str]) -> str:

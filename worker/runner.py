@@ -13,6 +13,7 @@ from app import telemetry, tracing
 from app.accounting.certificates import sha256
 from app.backup import tombstones, verification
 from app.backup.journal import Release
+from app.catalogue import datasets
 from app.errors import AuditFailed, LeaseLost, RunDiffersFromPlan
 from app.installations import Installation
 from app.operations import periodic_jobs
@@ -27,11 +28,10 @@ from app.vault import weights
 from lethe.contract.problems import DatasetDamaged, Problem, Unavailable
 from lethe.contract.sets import RunKind
 from lethe.proof.audit import Observed
-from lethe.proof.mechanism import Mechanism
+from lethe.proof.mechanism import Mechanism, Objective
 from worker import isolated, shadow, windows
 from worker.isolated import ChainFailed, Ran
-from worker.langevin import init
-from worker.langevin.evaluate import accuracy
+from worker.langevin import evaluate, init
 
 
 def run_next(installation: Installation, *, worker: str, deletions_only: bool = False) -> bool:
@@ -260,7 +260,11 @@ def _run_chain(
         if claimed.parent_version_id is not None:
             initial = weights.from_safetensors(installation.weights.get(claimed.parent_version_id))
         else:
-            initial = init.origin(num_classes=mechanism.num_classes, num_features=rows.shape.num_columns)
+            initial = init.origin(
+                num_classes=mechanism.num_classes,
+                num_features=rows.shape.num_columns,
+                objective=mechanism.objective,
+            )
         return isolated.run(
             mechanism,
             rows=rows,
@@ -276,29 +280,30 @@ def _run_chain(
 
 
 def _evaluate(installation: Installation, claimed: Claimed, ran: Ran) -> dict[str, Any]:
-    """Accuracy on the evaluation dataset: post-processing of the version. Never measured on what it learned from.
+    """Metrics on the evaluation dataset: post-processing of the version. Never measured on what it learned from.
 
     Nobody waits to be forgotten because another dataset is damaged: then nothing is measured.
     """
     dataset_id = claimed.evaluation_dataset_id
     if dataset_id is None:
         return {}
-    right = counted = 0
     with installation.rows.alone(dataset_id):  # its own runs edit it
         with installation.database.reading() as session:
             root = rows_repository.root(session, dataset_id)
+            target = datasets.target_of(datasets.get(session, dataset_id)) if root else None
         if root is None:
             return {}
+        found = ((block.features, block.labels) for block in installation.rows.read(dataset_id, root))
         try:
-            for block in installation.rows.read(dataset_id, root):
-                share, of_block = accuracy(ran.parameters, block.features, block.labels, ran.mechanism.num_classes)
-                right += round(share * of_block) if of_block else 0
-                counted += of_block
+            if target:
+                return evaluate.of_target(ran.parameters, found, target)
+            if ran.mechanism.objective is Objective.MULTILABEL_LOGISTIC_REGRESSION:
+                return evaluate.of_labels(ran.parameters, found)
+            return evaluate.of_classes(ran.parameters, found, ran.mechanism.num_classes)
         except DatasetDamaged as error:
             with installation.database.writing() as session:
                 damage.record(session, error)
             return {}
-    return {"accuracy": right / counted, "evaluated_on": counted} if counted else {"evaluated_on": 0}
 
 
 class Lease(Periodic):

@@ -16,7 +16,7 @@ from lethe.proof import audit
 from lethe.proof.audit import AuditPlan, Observed
 from lethe.proof.mechanism import Mechanism
 from worker.audit.lanes import Lanes
-from worker.langevin import chain
+from worker.langevin import chain, init
 from worker.langevin.noise import SystemNoise
 
 
@@ -50,12 +50,12 @@ def run(mechanism: Mechanism, plan: AuditPlan, *, on_progress: Callable[[int], N
 def _ran(
     mechanism: Mechanism, lanes: Lanes, steps: int, on_progress: Callable[[int], None], *, first_step: int = 0
 ) -> Tensor:
-    rows = mechanism.num_batches
+    rows, classes = mechanism.num_batches, min(2, mechanism.num_classes)
     ran = chain.run(
-        mechanism=replace(mechanism, num_slots=rows, batch_size=1, num_classes=2, num_parameters=1),
+        mechanism=replace(mechanism, num_slots=rows, batch_size=1, num_classes=classes, num_parameters=1),
         features=np.zeros((rows, 1), np.float32),  # of a null row the gradient is 0
         labels=np.zeros(rows, np.int32),
-        initial=np.zeros((1, 1)),
+        initial=init.origin(num_classes=classes, num_features=1, objective=mechanism.objective),
         first_step=first_step,
         steps=steps,
         noise=SystemNoise(),

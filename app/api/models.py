@@ -20,12 +20,12 @@ from app.api.gateway import serves
 from app.catalogue import datasets, evaluation, exports, repository
 from app.catalogue import service as catalogue
 from app.catalogue.evaluation import Comparison
-from app.catalogue.prediction import probabilities
+from app.catalogue.prediction import label_probabilities, probabilities, scores
 from app.db.tables import Dataset, Model, Version
 from app.errors import WeightsUnreadable
 from app.operations import retirement as retired
-from app.rows import schema as schemas
-from app.rows.encoding import encode_vectors
+from app.operations import standings
+from app.operations.standings import ModelStanding
 from app.unlearning import retirement, waiting
 from app.unlearning.waiting import Waiting
 from app.vault import weights
@@ -37,19 +37,25 @@ from lethe.contract.models import (
     BatchingOut,
     ExportOut,
     ExportsQuery,
+    LabelsOut,
     MechanismOut,
     ModelIn,
     ModelOut,
+    ModelsQuery,
     PredictionOut,
     PredictionsIn,
     PredictionsOut,
     ProgressOut,
+    ValueOut,
     VersionOut,
     WaitingOut,
 )
 from lethe.contract.problems import FieldError, InputInvalid, WeightsDestroyed
 from lethe.contract.runs import AuditOut
-from lethe.contract.sets import ModelStatus
+from lethe.contract.sets import ModelStatus, Scope
+from lethe.encoding import schema as schemas
+from lethe.encoding.rows import encode_vectors
+from lethe.proof.mechanism import Objective
 
 router = APIRouter()
 
@@ -72,6 +78,8 @@ def create_model(call: Call, body: ModelIn, once: Once) -> JSONResponse:
             evaluation_dataset=datasets.get(session, measured_on) if measured_on else None,
             epsilon=body.target.epsilon,
             delta=body.target.delta,
+            objective=body.objective,
+            loss_width=body.loss_width,
             weakest=weakest(call.caller.policy, num_slots=dataset.num_slots),
             l2=body.l2,
             noise_scale=body.noise_scale,
@@ -113,10 +121,44 @@ def _to_compare(session: Session, call: Call, body: ModelIn) -> list[Comparison]
 
 
 @serves(router, contract.LIST)
-def list_models(call: Call, query: Paging) -> PageOut[ModelOut]:
+def list_models(call: Call, query: ModelsQuery) -> PageOut[ModelOut]:
+    if query.order == "risk" or query.danger is not None:
+        call.caller.require(Scope.ACCOUNTING_READ)
+        return _in_danger(call, query)
     with call.reading() as session:
         page = repository.models(session, limit=query.limit, cursor=query.cursor)
         return PageOut(items=_to_response(session, call, page.items), next_cursor=page.next_cursor)
+
+
+def _in_danger(call: Call, query: ModelsQuery) -> PageOut[ModelOut]:
+    """A page of the models in service, ranked as they are now: `cursor` is the last model of the page before."""
+    with call.reading() as session:
+        found = [one for one in standings.of_models(session) if _is_in(query.danger, one)]
+        if query.order == "newest":
+            found.sort(key=lambda one: (one.model.created_at, one.model.id), reverse=True)
+        models = [one.model for one in found]
+        begins = 0
+        if query.cursor is not None:
+            ids = [model.id for model in models]
+            if query.cursor not in ids:
+                message = "Expected the next_cursor of an earlier page"
+                raise InputInvalid(message, [FieldError("cursor", message)])
+            begins = ids.index(query.cursor) + 1
+        shown = models[begins : begins + query.limit]
+        is_more = begins + query.limit < len(models)
+        return PageOut(items=_to_response(session, call, shown), next_cursor=shown[-1].id if is_more else None)
+
+
+def _is_in(danger: str | None, standing: ModelStanding) -> bool:
+    match danger:
+        case "waiting":
+            return standing.people > 0
+        case "failed":
+            return standing.has_failed
+        case "audit_refused":
+            return standing.refused is True
+        case _:
+            return True
 
 
 @serves(router, contract.GET)
@@ -199,29 +241,42 @@ def list_exports(call: Call, model_id: str, query: ExportsQuery) -> PageOut[Expo
 
 @serves(router, contract.PREDICT)
 def predict(call: Call, model_id: str, body: PredictionsIn) -> PredictionsOut:
-    dataset, version, content = _live(call, model_id)
+    model, dataset, version, content = _live(call, model_id)
     features = _encode(dataset, body.records)
     parameters = weights.from_safetensors(content)
-    chances = probabilities(parameters, features, len(dataset.classes))
+    if target := datasets.target_of(dataset):
+        values = target.values(scores(parameters, features)[:, 0]).tolist()
+        return PredictionsOut(version=version.number, predictions=[ValueOut(value=value) for value in values])
+    if datasets.has_labels(dataset):
+        chances = label_probabilities(parameters, features).tolist()
+        each = [dict(zip(dataset.classes, row, strict=True)) for row in chances]
+        return PredictionsOut(
+            version=version.number,
+            predictions=[
+                LabelsOut(labels=[name for name, chance in one.items() if chance > 0.5], probabilities=one)
+                for one in each
+            ],
+        )
+    known = catalogue.mechanism_of(model).objective is Objective.LOGISTIC_REGRESSION
     predictions = [
         PredictionOut(
             label=dataset.classes[int(row.argmax())],
-            probabilities=dict(zip(dataset.classes, row.tolist(), strict=True)),
+            probabilities=dict(zip(dataset.classes, row.tolist(), strict=True)) if known else None,
         )
-        for row in chances
+        for row in probabilities(parameters, features, len(dataset.classes))
     ]
     return PredictionsOut(version=version.number, predictions=predictions)
 
 
-def _live(call: Call, model_id: str) -> tuple[Dataset, Version, bytes]:
-    """The live version, its weights and its dataset; the next one, if it is superseded while it is read."""
+def _live(call: Call, model_id: str) -> tuple[Model, Dataset, Version, bytes]:
+    """The live version of a model, its weights and its dataset; the next one, if it is superseded while it is read."""
     while True:
         with call.reading() as session:
             model = catalogue.get_model(session, model_id)
             version = catalogue.get_live_version(session, model)
             dataset = datasets.get(session, model.dataset_id)
         with contextlib.suppress(WeightsDestroyed):
-            return dataset, version, catalogue.read_weights(call.installation.weights, version)
+            return model, dataset, version, catalogue.read_weights(call.installation.weights, version)
         with call.reading() as session:
             if catalogue.get_live_version(session, catalogue.get_model(session, model_id)).id == version.id:
                 raise WeightsUnreadable(f"The weights of the live version {version.id} are missing; restore them.")
@@ -289,9 +344,10 @@ def _version(version: Version) -> VersionOut:
 def _encode(dataset: Dataset, records: list[dict[str, Any] | list[float]]) -> np.ndarray[Any, np.dtype[np.float32]]:
     """The records as the dataset's rows were encoded. Raises `InputInvalid`."""
     if dataset.schema is not None:
-        if not all(isinstance(record, dict) for record in records):
+        schema = schemas.stored(dataset.schema)
+        if not schema.takes_vectors and not all(isinstance(record, dict) for record in records):
             raise InputInvalid("Send each record as an object of columns.", [FieldError("records", "expected objects")])
-        return schemas.stored(dataset.schema).encode_records(records)
+        return schema.encode_records(records)
     if not all(isinstance(record, list) and len(record) == dataset.num_features for record in records):
         expected = f"expected vectors of {dataset.num_features} numbers"
         raise InputInvalid(f"This dataset has no schema: {expected}.", [FieldError("records", expected)])

@@ -1,11 +1,13 @@
 """The mechanism that a model of a dataset has: settled before it learns, by public facts alone."""
 
+from app.catalogue import datasets
 from app.db.tables import Dataset
-from lethe.contract.problems import PreconditionFailed, TargetUnreachable
+from lethe.contract.problems import FieldError, PreconditionFailed, TargetUnreachable
+from lethe.contract.spelling import expected
 from lethe.proof import accountant
 from lethe.proof.accountant import Run
 from lethe.proof.errors import InfeasibleError, PrivacyError
-from lethe.proof.mechanism import Mechanism, num_weight_rows
+from lethe.proof.mechanism import Mechanism, Objective, num_weight_rows
 from lethe.theorems import calibration
 
 
@@ -19,6 +21,8 @@ def of(
     *,
     epsilon: float,
     delta: float,
+    objective: str | None,
+    loss_width: float | None,
     l2: float | None,
     noise_scale: float | None,
     step_size: float | None,
@@ -30,14 +34,20 @@ def of(
 ) -> Mechanism:
     """As it was asked for, and by default where it was not.
 
-    Raises `PreconditionFailed` when the mechanism has no guarantee, `TargetUnreachable` when a single deletion could
-    not be brought to (epsilon, delta) within `max_steps`.
+    Raises `PreconditionFailed` when the mechanism has no guarantee, or its objective is not one of what the dataset
+    has; `TargetUnreachable` when a single deletion could not be brought to (epsilon, delta) within `max_steps`.
     """
+    chosen = _objective(dataset, objective)
+    if loss_width is not None and not chosen.has_width:
+        raise _refused(f"The loss of {chosen} has no width.", loss_width="expected none")
+    num_classes = 1 if dataset.target else len(dataset.classes)
     try:
         mechanism = calibration.mechanism_for(
             num_slots=dataset.num_slots,
-            num_classes=len(dataset.classes),
-            num_parameters=num_weight_rows(len(dataset.classes)) * (dataset.num_features + 1),  # the bias
+            num_classes=num_classes,
+            objective=chosen,
+            loss_width=loss_width,
+            num_parameters=num_weight_rows(num_classes, chosen) * (dataset.num_features + 1),  # the bias
             epsilon=epsilon,
             delta=delta,
             l2=l2,
@@ -59,3 +69,28 @@ def of(
     except ArithmeticError as error:
         raise PreconditionFailed("A setting is too large or too small to compute with.") from error
     return mechanism
+
+
+def _objective(dataset: Dataset, asked: str | None) -> Objective:
+    """The objective that was asked for. Raises `PreconditionFailed` where it is not one of what the dataset has."""
+    what, allowed = _learnable(dataset)
+    if asked is None:
+        return allowed[0]
+    if asked not in allowed:
+        raise _refused(f"This dataset has {what}, which {asked} does not learn.", objective=expected(allowed))
+    return Objective(asked)
+
+
+def _learnable(dataset: Dataset) -> tuple[str, tuple[Objective, ...]]:
+    """The kind of what a dataset has, and the objectives that learn it, the default first."""
+    if dataset.target:
+        return "a target", (Objective.HUBER_REGRESSION, Objective.LEAST_SQUARES)
+    if datasets.has_labels(dataset):
+        return "several labels a record", (Objective.MULTILABEL_LOGISTIC_REGRESSION,)
+    if len(dataset.classes) == 2:
+        return "two classes", (Objective.LOGISTIC_REGRESSION, Objective.SMOOTHED_HINGE)
+    return f"{len(dataset.classes)} classes", (Objective.LOGISTIC_REGRESSION,)
+
+
+def _refused(detail: str, **said: str) -> PreconditionFailed:
+    return PreconditionFailed(detail, [FieldError(field, message) for field, message in said.items()])

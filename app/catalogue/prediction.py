@@ -1,9 +1,22 @@
-"""Predictions of a model about a row: probabilities from weights, in numpy, so that the gateway needs no torch."""
+"""Predictions of a model about a row: scores and probabilities from weights, in numpy, so that the gateway needs no
+torch."""
 
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+
+def scores(parameters: NDArray[np.float64], features: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
+    """The scores w.x of rows (n, d) under weights (c, d)  # (n, c)"""
+    # Not by BLAS, which copies weights into buffers of its own and keeps them: they outlive the version.
+    rows = features.astype(np.float64, order="C")
+    return np.asarray(np.einsum("nd,cd->nc", rows, parameters))
+
+
+def label_probabilities(parameters: NDArray[np.float64], features: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
+    """The probability of each label for each row, 1 / (1 + exp(-score)), by itself  # (n, C)"""
+    return np.asarray(0.5 * (1 + np.tanh(scores(parameters, features) / 2)))
 
 
 def probabilities(
@@ -20,12 +33,10 @@ def probabilities(
             f"Expected features (n, d) and parameters ({weight_rows}, d) for {num_classes=} >= 2, "
             f"got {features.shape} and {parameters.shape}"
         )
-    # Not by BLAS, which copies weights into buffers of its own and keeps them: they outlive the version.
-    rows = features.astype(np.float64, order="C")
-    scores: NDArray[np.float64] = np.einsum("nd,cd->nc", rows, parameters)  # (n, weight_rows)
+    chances = scores(parameters, features)  # (n, weight_rows)
     if num_classes == 2:
-        scores = np.hstack((np.zeros_like(scores), scores))  # sigmoid(s) is the softmax of (0, s)
-    scores -= scores.max(axis=1, keepdims=True)
-    np.exp(scores, out=scores)
-    scores /= scores.sum(axis=1, keepdims=True)
-    return scores
+        chances = np.hstack((np.zeros_like(chances), chances))  # sigmoid(s) is the softmax of (0, s)
+    chances -= chances.max(axis=1, keepdims=True)
+    np.exp(chances, out=chances)
+    chances /= chances.sum(axis=1, keepdims=True)
+    return chances

@@ -66,6 +66,11 @@ def models(session: Session, *, limit: int, cursor: str | None) -> Page[Model]:
     return page(session, sa.select(Model), Model.created_at, Model.id, limit=limit, cursor=cursor)
 
 
+def models_in_service(session: Session) -> list[Model]:
+    """All that are not retired."""
+    return list(session.scalars(sa.select(Model).where(Model.retired_at.is_(None))))
+
+
 def users_of(session: Session, *, dataset_id: str) -> list[Model]:
     """Models that learn from a dataset, or are measured on it."""
     use = sa.or_(Model.dataset_id == dataset_id, Model.evaluation_dataset_id == dataset_id)

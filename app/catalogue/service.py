@@ -11,7 +11,6 @@ from app.catalogue import datasets, mechanisms, repository
 from app.db import actor, now
 from app.db.mechanisms import stored_mechanism
 from app.db.tables import Dataset, Model, Run, Version, new_id
-from app.rows import schema
 from app.vault.weights import WeightStore
 from lethe.contract.problems import (
     FieldError,
@@ -24,6 +23,7 @@ from lethe.contract.problems import (
     WeightsDestroyed,
 )
 from lethe.contract.sets import ModelStatus, RunKind, VersionStatus
+from lethe.encoding import schema
 from lethe.proof.mechanism import Mechanism
 
 
@@ -35,6 +35,8 @@ def create_model(
     evaluation_dataset: Dataset | None,
     epsilon: float,
     delta: float | None,
+    objective: str | None,
+    loss_width: float | None,
     weakest: tuple[float, float],
     l2: float | None,
     noise_scale: float | None,
@@ -59,13 +61,17 @@ def create_model(
     if evaluation_dataset:
         datasets.require_kept(evaluation_dataset)
     if evaluation_dataset and not _same_shape(dataset, evaluation_dataset):
-        raise PreconditionFailed("The evaluation dataset must have the same features and classes as the dataset.")
+        raise PreconditionFailed(
+            "The evaluation dataset must have the same features, and classes or target, as the dataset."
+        )
     delta = mechanisms.default_delta(dataset) if delta is None else delta
     _check_target(epsilon, delta, weakest)
     mechanism = mechanisms.of(
         dataset,
         epsilon=epsilon,
         delta=delta,
+        objective=objective,
+        loss_width=loss_width,
         l2=l2,
         noise_scale=noise_scale,
         step_size=step_size,
@@ -226,4 +232,5 @@ def _same_shape(one: Dataset, other: Dataset) -> bool:
         schema.is_same(one.schema, other.schema)
         and one.num_features == other.num_features
         and one.classes == other.classes
+        and one.target == other.target
     )

@@ -146,23 +146,25 @@ _IS_DAMAGED = sa.text("damaged_at IS NOT NULL")
 
 
 class Dataset(Owned, Table):
-    """`revision` counts batches of edits: rows at revision r lack everybody erased at or before r, and hold everybody
-    added at or before r. `references_check`: a keyed hash of the id under the key that the references of its people
-    were made with, so that another key is told from people who are not held; `records_have_checks`: each of its records
-    carries a check value of its own, so that one without is damaged too; `num_rows`: how many of its
-    rows are not null; `records_verified_at`, `records_verified_to`:
-    when all of them were verified last, and up to which slot they are since (None: none). `lost_models`: what models
-    published that a restored backup does not know, by their ids: `mechanism` and `steps`, of each version. `digest`:
-    the root of what its rows are (`app.rows.manifest`); `damaged_at`: since when they are known not to be that;
-    `damage`: what was found first, a `kind`, of which `rows`, in which `block`. `adaptive_budget`: `epsilon` and
-    `delta`, if it was made with one (`app.accounting.budgets`). `retired_at`: nothing is learned from it any more;
-    `destroyed_at`: nothing is left of its rows."""
+    """`classes`: what labels stand for, or none where they are numbers in the range of a `target`
+    (`lethe.encoding.targets`). `revision` counts batches of edits: rows at revision r lack everybody erased at or
+    before r, and hold everybody added at or before r. `references_check`: a keyed hash of the id under the key that the
+    references of its people were made with, so that another key is told from people who are not held;
+    `records_have_checks`: each of its records carries a check value of its own, so that one without is damaged too;
+    `num_rows`: how many of its rows are not null; `records_verified_at`, `records_verified_to`: when all of them were
+    verified last, and up to which slot they are since (None: none). `lost_models`: what models published that a
+    restored backup does not know, by their ids: `mechanism` and `steps`, of each version. `digest`: the root of what
+    its rows are (`app.rows.manifest`); `damaged_at`: since when they are known not to be that; `damage`: what was found
+    first, a `kind`, of which `rows`, in which `block`. `adaptive_budget`: `epsilon` and `delta`, if it was made with
+    one (`app.accounting.budgets`). `retired_at`: nothing is learned from it any more; `destroyed_at`: nothing is left
+    of its rows."""
 
     __tablename__ = "datasets"
     id: Mapped[str] = mapped_column(primary_key=True)
     name: Mapped[str]
     schema: Mapped[dict[str, Any] | None]
     classes: Mapped[list[str]]
+    target: Mapped[dict[str, Any] | None] = mapped_column(sa.JSON(none_as_null=True))
     lost_models: Mapped[dict[str, Any]] = mapped_column(default=dict)
     num_features: Mapped[int]
     num_slots: Mapped[int]

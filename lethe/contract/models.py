@@ -28,6 +28,14 @@ from lethe.contract.problems import (
 from lethe.contract.runs import AuditOut
 from lethe.contract.sets import Scope, WaitReason
 
+Objective = Literal[
+    "logistic_regression",
+    "multilabel_logistic_regression",
+    "smoothed_hinge",
+    "huber_regression",
+    "least_squares",
+]
+
 
 class TargetIn(Body):
     epsilon: Positive = 1.0
@@ -57,8 +65,17 @@ class ModelIn(Body):
 
     name: Name
     dataset_id: str
-    objective: Literal["logistic_regression"] = "logistic_regression"
+    objective: Objective | None = Field(
+        default=None,
+        description="Default: logistic_regression of classes, multilabel_logistic_regression where a record "
+        "has several, huber_regression of a target.",
+    )
     mechanism: Literal["langevin"] = "langevin"
+    loss_width: Positive | None = Field(
+        default=None,
+        description="Of huber_regression: the residual from which its loss is a line, where the target's range is from "
+        "-1 to 1. Of smoothed_hinge: the width of its bend.",
+    )
     l2: Positive | None = None
     noise_scale: Positive | None = None
     step_size: Positive | None = None
@@ -84,7 +101,10 @@ class ProgressOut(Answer):
 class MechanismOut(Answer):
     objective: str
     num_slots: int
-    num_classes: int
+    num_classes: int = Field(description="1: a target.")
+    loss_width: float | None = Field(
+        default=None, description="Where the objective has one.", exclude_if=lambda width: width is None
+    )
     l2: float
     strong_convexity: float
     smoothness: float
@@ -153,7 +173,10 @@ class ModelOut(Answer):
         description="Those whose rows are not erased yet. null: there is no version that could carry them, or the key "
         "has not the scope accounting:read."
     )
-    metrics: dict[str, Any]
+    metrics: dict[str, Any] = Field(
+        description="On the evaluation dataset: `accuracy`; of several labels `label_accuracy`, and `exact_match` of "
+        "all of them; of a target `r_squared` and, in its units, `mean_absolute_error`; `evaluated_on` so many rows."
+    )
     error_code: str | None
     created_at: datetime.datetime
     retired_at: datetime.datetime | None = Field(description="It learns and forgets no more.")
@@ -179,12 +202,23 @@ class PredictionsIn(Body):
 
 class PredictionOut(Answer):
     label: str
+    probabilities: dict[str, float] | None = Field(description="null: the objective smoothed_hinge knows none.")
+
+
+class LabelsOut(Answer):
+    labels: list[str] = Field(description="Those of a probability above 1/2.")
     probabilities: dict[str, float]
+
+
+class ValueOut(Answer):
+    value: float = Field(description="In the units of the target, within its range.")
 
 
 class PredictionsOut(Answer):
     version: int
-    predictions: list[PredictionOut]
+    predictions: list[PredictionOut] | list[LabelsOut] | list[ValueOut] = Field(
+        description="A label each; or several labels; or, of a target, a value."
+    )
 
 
 class ExportOut(Answer):
@@ -198,6 +232,19 @@ class ExportOut(Answer):
 
 class ExportsQuery(Paging):
     version: Annotated[int | None, Field(ge=1, le=2**31 - 1)] = None
+
+
+class ModelsQuery(Paging):
+    order: Literal["newest", "risk"] = Field(
+        default="newest",
+        description="risk: those in service alone, by the nearest deadline of anybody who waits for them, then by most "
+        "epsilon for their target, then by most failed runs. Needs the scope accounting:read.",
+    )
+    danger: Literal["waiting", "failed", "audit_refused"] | None = Field(
+        default=None,
+        description="Only those in service that the overview counts so: they carry people who asked to be forgotten, "
+        "could not be learned, or had their last audit refute a run. Needs the scope accounting:read.",
+    )
 
 
 _MODELS = Resource("Models", "/v1/models")
@@ -226,9 +273,9 @@ LIST = _MODELS.operation(
     "list_models",
     "GET",
     scope=Scope.MODELS_READ,
-    query=Paging,
+    query=ModelsQuery,
     gives=PageOut[ModelOut],
-    does="All models, newest first.",
+    does="All models, newest first; or those in service, those in most danger first.",
 )
 GET = of_one(
     _MODELS.operation(
@@ -313,8 +360,8 @@ WEIGHTS = of_two(
         scope=Scope.MODELS_READ,
         gives=bytes,
         problems=(ModelUnknown, VersionUnknown, WeightsDestroyed),
-        does="The live version as safetensors: one tensor `parameters`, a row per class (one row for two), bias "
-        "last. That it was handed out is noted: a copy outside is never unlearned.",
+        does="The live version as safetensors: one tensor `parameters`, a row per class or label (one row for two "
+        "classes, or for a target), bias last. That it was handed out is noted: a copy outside is never unlearned.",
     )
 )
 EXPORTS = of_one(

@@ -22,9 +22,27 @@ from lethe.proof.errors import (
 
 class Objective(StrEnum):
     """The function that is minimised: f(w) = (1/num_slots) sum_i loss_i(w) + (l2/2) |w|^2 over rows of Euclidean norm
-    <= 1."""
+    <= 1. Their constants: `docs/mathematics/losses.md`."""
 
     LOGISTIC_REGRESSION = "logistic_regression"
+    """log(1 + exp(-y w.x)) of two classes, y = -1 or 1; the cross-entropy of the softmax of more."""
+    MULTILABEL_LOGISTIC_REGRESSION = "multilabel_logistic_regression"
+    """sum_c log(1 + exp(-y_c w_c.x)) of C labels, each of which a record has or has not, y_c = 1 or -1."""
+    SMOOTHED_HINGE = "smoothed_hinge"
+    """max(0, 1 - y w.x) of two classes, a parabola over the `loss_width` below 1, where it would have its corner."""
+    HUBER_REGRESSION = "huber_regression"
+    """(w.x - y)^2 / 2 of a target -1 <= y <= 1, a line from where that is steeper than `loss_width`."""
+    LEAST_SQUARES = "least_squares"
+    """(w.x - y)^2 / 2 of a target -1 <= y <= 1."""
+
+    @property
+    def is_regression(self) -> bool:
+        return self in (Objective.HUBER_REGRESSION, Objective.LEAST_SQUARES)
+
+    @property
+    def has_width(self) -> bool:
+        """Its loss has a `loss_width`."""
+        return self in (Objective.HUBER_REGRESSION, Objective.SMOOTHED_HINGE)
 
 
 class Adjacency(StrEnum):
@@ -40,6 +58,8 @@ MIN_RELATIVE_NOISE = 1e-12
 """Least noise per step relative to the radius: below it float64 parameters cannot carry the noise that is certified."""
 _LEAST_NOISE = 1e-150  # below it the variance underflows
 LONGEST_COOL_DOWN = 1024
+MOST_LABELS = 31
+"""A record has a set of them: a bit of a 32-bit integer for each."""
 _FINEST_GRID = 2.0**-51  # relative to the radius: float64 holds every multiple of it in a ball of 4 R
 
 
@@ -52,11 +72,12 @@ class Mechanism:
     q steps of each run eta falls evenly to eta/q; a shorter run takes as many of them, the last.
 
     Symbols: 1 <= `batch_size` <= `num_slots` (0 for all of them, which makes B = 1), 1 <= `cool_down` <= `learn_steps`,
-    `step_size` eta > 0, `noise_scale` sigma > 0, `radius` R > 0 of the ball about the origin, `l2` > 0,
-    `num_slots` n0 >= 1 (public and fixed when the dataset is created: deleting writes the null record into a slot),
-    `num_classes` C >= 2, `learn_steps` T >= 1. `grid` g: any step, the last of a run among them, may round its mean
-    and its noisy result, before the projection, to multiples of g in each of `num_parameters` d >= 1 coordinates; a
-    power of two, or 0 for no rounding at all.
+    `step_size` eta > 0, `noise_scale` sigma > 0, `radius` R > 0 of the ball about the origin, `l2` > 0, `num_slots` n0
+    >= 1 (public and fixed when the dataset is created: deleting writes the null record into a slot), `num_classes` C >=
+    2 (2 for the hinge, 1 for a regression; of labels `MOST_LABELS` at most), `loss_width` > 0 of the Huber loss and of
+    the hinge, None of any other, `learn_steps` T >= 1. `grid` g: any step, the last of a run among them, may round its
+    mean and its noisy result, before the projection, to multiples of g in each of `num_parameters` d >= 1 coordinates;
+    a power of two, or 0 for no rounding at all.
 
     Assumptions: rows have norm <= 1 (checked at ingestion and again before each run), every parameter is regularised,
     and the contraction is below 1.
@@ -76,10 +97,11 @@ class Mechanism:
     num_parameters: int = 1
     batch_size: int = 0
     cool_down: int = 1
+    loss_width: float | None = None
 
     def __post_init__(self) -> None:
         require_count(1, num_slots=self.num_slots, learn_steps=self.learn_steps, num_parameters=self.num_parameters)
-        require_count(2, num_classes=self.num_classes)
+        require_loss(self.objective, self.num_classes, self.loss_width)
         require_positive(l2=self.l2, step_size=self.step_size, noise_scale=self.noise_scale, radius=self.radius)
         require_nonnegative(grid=self.grid)
         if self.batch_size == 0 and type(self.batch_size) is int:
@@ -118,10 +140,10 @@ class Mechanism:
         """Computed once: an accountant finds numbers by mechanism all the time."""
         return hash(tuple(getattr(self, name) for name in _SETTINGS))
 
-    @property
+    @cached_property
     def gradient_bound(self) -> float:
-        """M: no record's loss gradient is longer, anywhere. 1 for the logistic loss, sqrt(2) for softmax."""
-        return gradient_bound(self.objective, self.num_classes)
+        """M: no record's loss gradient is longer, anywhere in the ball."""
+        return gradient_bound(self.objective, self.num_classes, radius=self.radius, loss_width=self.loss_width)
 
     @property
     def strong_convexity(self) -> float:
@@ -130,8 +152,8 @@ class Mechanism:
 
     @cached_property
     def smoothness(self) -> float:
-        """L of the objective: 1/4 + l2 for the logistic loss, 1/2 + l2 for softmax (both attained)."""
-        return smoothness(self.objective, self.num_classes, self.l2)
+        """L of the objective, which is attained."""
+        return smoothness(self.objective, self.num_classes, self.l2, loss_width=self.loss_width)
 
     @cached_property
     def contraction(self) -> float:
@@ -189,8 +211,10 @@ class Mechanism:
                 return 2 * unit
 
     def to_json(self) -> dict[str, Any]:
-        """The settings, and the constants that follow from them (which `from_json` recomputes and compares)."""
-        return asdict(self) | {name: getattr(self, name) for name in _DERIVED}
+        """The settings, and the constants that follow from them (which `from_json` recomputes and compares). Of the
+        `loss_width` a loss that has none says nothing."""
+        settings = {name: value for name, value in asdict(self).items() if value is not None}
+        return settings | {name: getattr(self, name) for name in _DERIVED}
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> "Mechanism":
@@ -199,20 +223,21 @@ class Mechanism:
         Raises `PreconditionError` if it has other fields, as those of other releases have, or if a stated constant is
         not the one that follows from the settings.
         """
-        if document.keys() != {*_SETTINGS, *_DERIVED}:
-            raise PreconditionError(
-                "mechanism_of_format", f"Expected a mechanism to state {', '.join((*_SETTINGS, *_DERIVED))}"
-            )
+        stated = [*(name for name in _SETTINGS if name not in _OF_SOME or document.get(name) is not None), *_DERIVED]
+        if document.keys() != set(stated):
+            raise PreconditionError("mechanism_of_format", f"Expected a mechanism to state {', '.join(stated)}")
         return _stated(**document)
 
 
 _SETTINGS = tuple(field.name for field in fields(Mechanism))
+_OF_SOME = ("loss_width",)
+"""Settings that some objectives have, and documents of others do not state."""
 _DERIVED = ("gradient_bound", "strong_convexity", "smoothness", "contraction", "step_variance", "num_batches")
 
 
 @lru_cache(maxsize=256, typed=True)  # a ledger states the same mechanism in every entry
 def _stated(**document: Any) -> Mechanism:
-    settings = {name: document[name] for name in _SETTINGS}
+    settings = {name: document[name] for name in _SETTINGS if name in document}
     mechanism = Mechanism(**settings | {"objective": Objective(settings["objective"])})
     for name in (*_DERIVED, "batch_size"):  # of which 0 says nothing where it is stored
         if document[name] != getattr(mechanism, name):  # sums, products and a square root: the same everywhere
@@ -232,25 +257,78 @@ def finest_grid(*, noise_std: float, radius: float) -> float:
     return max(fine, math.ldexp(1.0, math.frexp(radius)[1] - 51))
 
 
-def num_weight_rows(num_classes: int) -> int:
-    """Two classes need one weight vector (its sign decides); more need one each."""
-    if num_classes < 2:
-        raise ValueError(f"Expected {num_classes=} >= 2")
-    return 1 if num_classes == 2 else num_classes
+def num_weight_rows(num_classes: int, objective: Objective = Objective.LOGISTIC_REGRESSION) -> int:
+    """A target (`num_classes` = 1) needs one weight vector, and so do two classes, by its sign; more need one each, and
+    so do labels."""
+    if num_classes < 1:
+        raise ValueError(f"Expected {num_classes=} >= 1")
+    return 1 if num_classes <= 2 and objective is not Objective.MULTILABEL_LOGISTIC_REGRESSION else num_classes
 
 
-def gradient_bound(objective: Objective, num_classes: int) -> float:
-    """M of one row of norm <= 1.
+def require_loss(objective: Objective, num_classes: int, loss_width: float | None) -> None:
+    """Raises `DomainError` where the objective is not one of so many classes, or has no such width."""
+    if objective is Objective.LOGISTIC_REGRESSION:
+        require_count(2, num_classes=num_classes)
+    elif objective is Objective.MULTILABEL_LOGISTIC_REGRESSION:
+        require_count(2, num_classes=num_classes)
+        if num_classes > MOST_LABELS:
+            raise DomainError(f"Expected num_classes={num_classes} <= {MOST_LABELS} for {objective}")
+    else:
+        expected = 1 if objective.is_regression else 2
+        if type(num_classes) is not int or num_classes != expected:
+            raise DomainError(f"Expected num_classes={num_classes} == {expected} for {objective}")
+    if objective.has_width != (loss_width is not None):
+        raise DomainError(f"Expected {'a' if objective.has_width else 'no'} loss_width for {objective}")
+    if loss_width is not None:
+        require_positive(loss_width=loss_width)
 
-    Logistic: |sigmoid(-y w.x) x| <= 1. Softmax: |p - e_y| <= sqrt(2).
+
+def gradient_bound(
+    objective: Objective, num_classes: int, *, radius: float = math.inf, loss_width: float | None = None
+) -> float:
+    """M of one row of norm <= 1, in the ball of this `radius`.
+
+    Logistic: |sigmoid(-y w.x) x| <= 1, of each of C labels. Softmax: |p - e_y| <= sqrt(2). Hinge: its steepest line.
+    Huber: `loss_width`. Least squares: |w.x - y| <= R + 1.
     """
+    require_loss(objective, num_classes, loss_width)
     match objective:
         case Objective.LOGISTIC_REGRESSION:
             return 1.0 if num_classes == 2 else math.sqrt(2)
+        case Objective.MULTILABEL_LOGISTIC_REGRESSION:
+            return math.sqrt(num_classes)
+        case Objective.SMOOTHED_HINGE:
+            return 1.0
+        case Objective.HUBER_REGRESSION:
+            return _width(loss_width)
+        case Objective.LEAST_SQUARES:
+            return radius + 1
 
 
-def smoothness(objective: Objective, num_classes: int, l2: float) -> float:
-    """L of the regularised objective on rows of norm <= 1: p(1-p) <= 1/4, diag(p) - pp^T <= 1/2."""
+def smoothness(objective: Objective, num_classes: int, l2: float, *, loss_width: float | None = None) -> float:
+    """L of the regularised objective on rows of norm <= 1: p(1-p) <= 1/4, diag(p) - pp^T <= 1/2; the curvature of a
+    parabola of height 1 over the width of the hinge, and of that of a target."""
+    require_loss(objective, num_classes, loss_width)
     match objective:
         case Objective.LOGISTIC_REGRESSION:
             return (0.25 if num_classes == 2 else 0.5) + l2
+        case Objective.MULTILABEL_LOGISTIC_REGRESSION:
+            return 0.25 + l2
+        case Objective.SMOOTHED_HINGE:
+            return 1 / _width(loss_width) + l2
+        case Objective.HUBER_REGRESSION | Objective.LEAST_SQUARES:
+            return 1 + l2
+
+
+def farthest_minimiser(objective: Objective, num_classes: int, l2: float, *, loss_width: float | None = None) -> float:
+    """Radius of a ball that holds the minimiser, whatever the data: |grad f(0)| / m, and for a regression no more than
+    1/sqrt(m), since (m/2)|w|^2 <= f(w) <= f(0) <= 1/2."""
+    if objective.is_regression:
+        steepest = 1.0 if loss_width is None else min(1.0, loss_width)
+        return min(steepest / l2, 1 / math.sqrt(l2))
+    return gradient_bound(objective, num_classes, loss_width=loss_width) / l2
+
+
+def _width(loss_width: float | None) -> float:
+    assert loss_width is not None  # `require_loss`
+    return loss_width

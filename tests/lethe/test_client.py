@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from safetensors.numpy import load
 
@@ -39,7 +40,7 @@ def model(client: Client, people: Path, worker: None) -> ModelOut:
 
 
 def test_datasets(client: Client, people: Path, tmp_path: Path) -> None:
-    """Rows are uploaded, by a schema or a file of it; datasets are listed and got; of a person, rows are counted."""
+    """Rows are uploaded, of a file or a frame, by a schema or its file; datasets are listed and got, rows counted."""
     made = client.datasets.upload(people, classes=["0", "1"], name="made up")
     assert (made.name, made.num_slots, made.num_classes, made.schema_) == ("made up", 60, 2, None)
     assert made.created_at.tzinfo is not None
@@ -50,8 +51,10 @@ def test_datasets(client: Client, people: Path, tmp_path: Path) -> None:
     assert adult.schema_ is not None
     again = client.datasets.upload(rows, schema=adult.schema_)
     assert again.num_features == adult.num_features
-    assert [one.id for one in client.datasets.list()] == [again.id, adult.id, made.id]
-    assert to_json(client.datasets.get(made.id)) | {"num_suppressed": 0} == to_json(made)
+    frame = client.datasets.upload(pd.read_csv(rows), schema=adult.schema_)
+    assert (frame.name, frame.num_records, frame.num_features) == ("table", 99, adult.num_features)
+    assert [one.id for one in client.datasets.list()] == [frame.id, again.id, adult.id, made.id]
+    assert to_json(client.datasets.get(made.id)) | {"num_suppressed": 0, "warnings": []} == to_json(made)
     assert client.datasets.subject(made.id, "p3").num_records == 1
     with pytest.raises(NotFound):
         client.datasets.subject(made.id, "nobody")

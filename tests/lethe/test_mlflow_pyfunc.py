@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.catalogue.prediction import probabilities
-from app.rows.encoding import encode_vectors
-from app.rows.schema import stored
-from lethe.contract.problems import InputInvalid
-from lethe.mlflow_pyfunc import Classifier
+from app.catalogue.prediction import label_probabilities, probabilities, scores
+from lethe.contract.problems import InputInvalid, Problem
+from lethe.encoding.rows import encode_vectors
+from lethe.encoding.schema import stored
+from lethe.encoding.targets import Target
+from lethe.mlflow_pyfunc import Linear
 
 SCHEMA: dict[str, Any] = {
     "encoding": 2,
@@ -26,6 +27,7 @@ SCHEMA: dict[str, Any] = {
     },
 }
 CLASSES = ["low", "mid", "high"]
+OF_CLASSES: dict[str, Any] = {"objective": "logistic_regression", "classes": CLASSES, "target": None}
 FIRST = {"columns": SCHEMA["columns"]}
 """As of a dataset from before there were two editions."""
 WIDTH = 1 + 2 + 4 + 5 + 1
@@ -53,7 +55,7 @@ def expected(document: dict[str, Any], records: list[dict[str, Any]]) -> list[di
 
 def found(document: dict[str, Any], records: Any) -> list[dict[str, float]] | None:
     parameters = PARAMETERS[:, : stored(document).num_features + 1]
-    model = Classifier(parameters, classes=CLASSES, schema=document)
+    model = Linear(parameters, **OF_CLASSES, schema=document)
     try:
         return [one["probabilities"] for one in model.predict(records)]
     except ValueError:
@@ -88,18 +90,17 @@ def test_what_tools_write_is_read_as_the_gateway_reads_it(document: dict[str, An
 
 def test_an_edition_that_is_unknown_is_refused() -> None:
     """A model by later rules is not predicted with these."""
-    model = Classifier(PARAMETERS, classes=CLASSES, schema=SCHEMA | {"encoding": 3})
-    with pytest.raises(ValueError, match="encoding 1 or 2"):
-        model.predict([{"age": 5, "work": "a"}])
+    with pytest.raises(Problem, match="encoding: expected 2"):
+        Linear(PARAMETERS, **OF_CLASSES, schema=SCHEMA | {"encoding": 3})
 
 
 @given(st.lists(st.lists(st.floats(), min_size=3, max_size=3), min_size=1, max_size=3))
 def test_vectors_are_read_as_the_gateway_reads_them(vectors: list[list[float]]) -> None:
     """Without a schema: finite vectors of the right width get the same probabilities, all others are refused."""
     parameters = np.array([[0.5, -1.0, 2.0, 0.25]])
-    model = Classifier(parameters, classes=["0", "1"], schema=None)
+    model = Linear(parameters, **OF_CLASSES | {"classes": ["0", "1"]}, schema=None)
     if not all(math.isfinite(number) for vector in vectors for number in vector):
-        with pytest.raises(ValueError, match="Expected vectors of 3 finite numbers"):
+        with pytest.raises(ValueError, match="expected a finite number"):
             model.predict(vectors)
         return
     chances = probabilities(parameters, encode_vectors(vectors), 2)
@@ -107,15 +108,44 @@ def test_vectors_are_read_as_the_gateway_reads_them(vectors: list[list[float]]) 
     assert [one["label"] for one in model.predict(np.array(vectors))] == [str(row.argmax()) for row in chances]
 
 
+@given(st.lists(st.floats(-50, 50), min_size=3, max_size=3))
+def test_values_of_a_target_are_those_of_the_gateway(vector: list[float]) -> None:
+    """A model of a target answers with values in its units, and none outside of its range."""
+    parameters, target = np.array([[0.5, -1.0, 2.0, 0.25]]), Target(low=20.0, high=140.0)
+    about = {"objective": "huber_regression", "classes": [], "target": {"min": 20.0, "max": 140.0}, "schema": None}
+    expected = target.values(scores(parameters, encode_vectors([vector]))[:, 0]).tolist()
+    assert Linear(parameters, **about).predict([vector]) == [{"value": value} for value in expected]
+    assert 20 <= expected[0] <= 140
+
+
+def test_a_hinge_has_labels_without_probabilities() -> None:
+    """A score that is no logit is given out as no probability."""
+    about = {"objective": "smoothed_hinge", "classes": ["no", "yes"], "target": None, "schema": None}
+    found = Linear(np.array([[1.0, 0.0]]), **about).predict([[2.0], [-2.0]])
+    assert found == [{"label": "yes", "probabilities": None}, {"label": "no", "probabilities": None}]
+
+
+def test_labels_are_those_of_the_gateway() -> None:
+    """Of several labels each has a probability of its own, and those above 1/2 are given."""
+    about = {"objective": "multilabel_logistic_regression", "classes": ["a", "b", "c"], "target": None, "schema": None}
+    vectors = [[1.0, -2.0, 0.5], [0.0, 3.0, -1.0]]
+    chances = label_probabilities(PARAMETERS[:, :4], encode_vectors(vectors))
+    found = Linear(PARAMETERS[:, :4], **about).predict(vectors)
+    assert [list(one["probabilities"].values()) for one in found] == chances.tolist()
+    assert [one["labels"] for one in found] == [
+        [n for n, c in zip("abc", row, strict=True) if c > 0.5] for row in chances
+    ]
+
+
 def test_a_refusal_names_the_place_and_quotes_nothing() -> None:
     """What was sent is not in the error: it may be about a person."""
     good = {"age": 5, "work": "a"}
-    model = Classifier(PARAMETERS, classes=CLASSES, schema=SCHEMA)
+    model = Linear(PARAMETERS, **OF_CLASSES, schema=SCHEMA)
     for records, place in (
-        ([good, good | {"age": 777}], "record 1, column age"),
-        ([good | {"work": "777"}], "record 0, column work"),
-        ([good | {"height": 777}], "only columns of the schema"),
-        ([[777]], "objects by column name"),
+        ([good, good | {"age": 777}], "records.1.age"),
+        ([good | {"work": "777"}], "records.0.work"),
+        ([good | {"height": 777}], "columns of the schema"),
+        ([[777]], "records.0: expected an object"),
     ):
         with pytest.raises(ValueError, match=place) as refusal:
             model.predict(records)

@@ -154,6 +154,7 @@ def test_request_completes(
     assert_all_done_once(installation)
 
 
+@pytest.mark.soak
 @BOTH_BROKERS
 def test_work_from_before_any_worker_is_found(
     worker: Worker,

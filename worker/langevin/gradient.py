@@ -1,8 +1,9 @@
 """The sum of the records' gradients, over all rows of a batch, in one pass.
 
 Logistic loss for two classes (one weight vector), softmax cross-entropy for more. With probabilities p and the one-hot
-label y, the gradient of one record x is (p - y) x: its norm is at most ||x|| for two classes, sqrt(2) ||x|| for more,
-and exactly 0 for the null row, whatever its label. Nothing is ever clipped.
+label y, the gradient of one record x is (p - y) x: its norm is at most ||x|| for two classes, sqrt(2) ||x|| for more.
+Of labels each has its own logistic loss. Any other loss is one of a single score, and its gradient is the loss's slope
+there, times x. The null row's is exactly 0, whatever its label. Nothing is ever clipped.
 
 The rows are read where they lie, once, eight at a time, by compiled loops (`kernels.py`), in as many threads as pay.
 They are cut into shares, whose number depends on their size alone; each share has a sum of its own, and these are added
@@ -13,6 +14,7 @@ of exact arithmetic, so rounding is outside it: it moves the gradient of 32,561 
 one record may contribute, of a million rows by 0.001.
 """
 
+import math
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -25,9 +27,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lethe.proof.mechanism import num_weight_rows
+from lethe.proof.mechanism import Objective
 from worker.langevin import kernels
 from worker.langevin.kernels import LANES, ROWS
+from worker.langevin.losses import LOGISTIC, Loss
 
 BLOCK_ROWS = 4096
 
@@ -64,9 +67,10 @@ class Rows:
     def __init__(
         self,
         features: NDArray[np.float32],  # (n, d), each row of norm at most 1
-        labels: NDArray[np.int32],  # (n,), 0 <= label < num_classes
+        labels: NDArray[np.int32],  # (n,), those that the loss takes
         *,
         num_classes: int,
+        loss: Loss = LOGISTIC,
         threads: int | None = None,
     ) -> None:
         """`threads` is an upper limit: None for as many as this process may use.
@@ -74,17 +78,18 @@ class Rows:
         Raises ValueError if the rows cannot be read in place.
         """
         features, labels = np.asarray(features), np.asarray(labels)
-        _require(features, labels, num_classes, threads)
-        self._num_classes, self._shape = num_classes, (num_weight_rows(num_classes), features.shape[1])
+        _require(features, labels, threads)
+        self._loss, self._kernel = loss, _kernel(loss)
+        self._num_classes, self._shape = num_classes, (loss.weight_rows(num_classes), features.shape[1])
         self._features, self._labels = features, labels
         self._parts: dict[tuple[int | None, int | None], tuple[_Part, _Part]] = {}  # of batches that were read
         self._threads = threads = max(1, min(threads or num_cpus(), _num_shares(len(labels), *self._shape)))
 
         weight_rows, width = self._shape
-        even = weight_rows if num_classes == 2 else weight_rows + weight_rows % 2
+        even = weight_rows if weight_rows == 1 else weight_rows + weight_rows % 2
         self._weights = _zeros(even * width)
         self._sums = [_zeros(even * _padded(width)) for _ in range(threads)]
-        self._scores = [_zeros(ROWS * (1 if num_classes == 2 else _padded(even))) for _ in range(threads)]
+        self._scores = [_zeros(ROWS * (1 if weight_rows == 1 else _padded(even))) for _ in range(threads)]
         self._pool = ThreadPoolExecutor(max(1, threads - 1), "gradient")
 
     @property
@@ -132,8 +137,7 @@ class Rows:
             if len(self._parts) >= _MOST_PARTS:
                 self.look(())
             labels = np.array(self._labels[here])  # kernels trust the labels, by which they find their place
-            if labels.min() < 0 or labels.max() >= self._num_classes:
-                raise ValueError("Expected 0 <= label < num_classes")
+            self._loss.require_labels(labels, self._num_classes)
             rows = self._features[here], labels, self._shape[0]
             found = self._parts[here.start, here.stop] = _body(*rows), _tail(*rows)
         return found
@@ -146,11 +150,11 @@ class Rows:
         """Add the shares `first` to before `last` to their totals, in the buffers of thread `number`."""
         rows = part.features, part.labels, part.bounds, first, last, self._shape[1], part.ahead
         scores, sums = self._scores[number], self._sums[number]
-        if self._num_classes == 2:
-            kernels.logistic(*rows, self._weights, scores, sums, part.totals)
+        if self._shape[0] == 1:
+            kernels.one_score(*rows, *self._kernel, self._weights, scores, sums, part.totals)
         else:
             grid = scores.reshape(ROWS, -1)
-            kernels.softmax(*rows, self._num_classes, self._weights, grid, sums, part.totals)
+            kernels.many_scores(*rows, self._kernel[0], self._num_classes, self._weights, grid, sums, part.totals)
 
     def __enter__(self) -> Self:
         return self
@@ -161,13 +165,27 @@ class Rows:
         self.close()
 
 
-def _require(features: NDArray[np.float32], labels: NDArray[np.int32], num_classes: int, threads: int | None) -> None:
+def _kernel(loss: Loss) -> tuple[int, float]:
+    """The kernel's name for the loss, and its width."""
+    width = math.inf if loss.width is None else loss.width
+    match loss.objective:
+        case Objective.LOGISTIC_REGRESSION:
+            return kernels.LOGISTIC, width
+        case Objective.MULTILABEL_LOGISTIC_REGRESSION:
+            return kernels.LABELS, width
+        case Objective.SMOOTHED_HINGE:
+            return kernels.HINGE, width
+        case Objective.HUBER_REGRESSION | Objective.LEAST_SQUARES:
+            return kernels.RESIDUAL, width
+
+
+def _require(features: NDArray[np.float32], labels: NDArray[np.int32], threads: int | None) -> None:
     if features.dtype != np.float32 or features.ndim != 2 or not features.flags.c_contiguous or not features.size:
         raise ValueError("Expected features to be a float32 matrix, one row after the other and not empty")
     if labels.dtype != np.int32 or labels.shape != features.shape[:1] or not labels.flags.c_contiguous:
         raise ValueError("Expected labels to be int32, one for each row of features, one after the other")
-    if num_classes < 2 or (threads is not None and threads < 1):
-        raise ValueError(f"Expected {num_classes=} >= 2 and {threads=} >= 1")
+    if threads is not None and threads < 1:
+        raise ValueError(f"Expected {threads=} >= 1")
 
 
 def _body(features: NDArray[np.float32], labels: NDArray[np.int32], weight_rows: int) -> _Part:

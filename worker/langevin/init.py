@@ -8,9 +8,11 @@ first state that is released is nevertheless random, because a run takes at leas
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.proof.mechanism import num_weight_rows
+from lethe.proof.mechanism import Objective, num_weight_rows
 
 
-def origin(*, num_classes: int, num_features: int) -> NDArray[np.float64]:
-    """Zero parameters  # (1, d) for two classes, (C, d) for more."""
-    return np.zeros((num_weight_rows(num_classes), num_features))
+def origin(
+    *, num_classes: int, num_features: int, objective: Objective = Objective.LOGISTIC_REGRESSION
+) -> NDArray[np.float64]:
+    """Zero parameters  # (1, d) for two classes or a target, (C, d) for more, and for labels."""
+    return np.zeros((num_weight_rows(num_classes, objective), num_features))

@@ -21,6 +21,8 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+LOGISTIC, HINGE, RESIDUAL, LABELS = range(4)
+"""The losses: the first, of many scores, is that of their softmax; the last is of many scores alone."""
 ROWS = 8
 """Rows of a block. The bounds of shares are multiples of it."""
 LANES = 16
@@ -29,6 +31,7 @@ LANES = 16
 _FLUSH = 256
 _FAST = {"contract", "reassoc", "nsz", "arcp"}  # never nnan or ninf
 _ZERO, _ONE = np.float32(0), np.float32(1)
+_TARGET = np.float32(2.0**-23)  # the y of a label of 1
 _LOW, _HIGH = np.float32(-87), np.float32(88)  # between them exp is a normal number
 _ROUNDER = np.float32(1.5 * 2**23)  # added and taken away it rounds, and leaves the integer in the low bits
 _LOG2_E = np.float32(1.44269504)
@@ -127,8 +130,44 @@ def _add_rows(rows: Any, start: Any, width: Any, pulls: Any, sums: Any, padded: 
         sums[j] += near + far
 
 
-@_compiled(types.void(_FEATURES, _LABELS, _BOUNDS, _SIZE, _SIZE, _SIZE, _SIZE, _FEATURES, _FLOATS, _FLOATS, _TOTALS))
-def logistic(
+@_inlined
+def _pulls(loss: Any, loss_width: Any, labels: Any, block: Any, scores: Any) -> None:
+    """Scores of eight rows become the slopes of their losses. So compared, NaN passes."""
+    if loss == LOGISTIC:
+        for row in range(np.uintp(ROWS)):
+            sign = np.float32(np.int32(1) - np.int32(2) * labels[block + row])
+            scores[row] = sign / (_ONE + _exp(-sign * scores[row]))
+    elif loss == HINGE:
+        for row in range(np.uintp(ROWS)):
+            sign = np.float32(np.int32(1) - np.int32(2) * labels[block + row])
+            slope = (_ONE + sign * scores[row]) / loss_width
+            slope = _ZERO if slope < _ZERO else slope
+            scores[row] = sign * (_ONE if slope > _ONE else slope)
+    else:
+        for row in range(np.uintp(ROWS)):
+            residual = scores[row] - np.float32(labels[block + row]) * _TARGET
+            residual = -loss_width if residual < -loss_width else residual
+            scores[row] = loss_width if residual > loss_width else residual
+
+
+@_compiled(
+    types.void(
+        _FEATURES,
+        _LABELS,
+        _BOUNDS,
+        _SIZE,
+        _SIZE,
+        _SIZE,
+        _SIZE,
+        _SIZE,
+        types.float32,
+        _FEATURES,
+        _FLOATS,
+        _FLOATS,
+        _TOTALS,
+    )
+)
+def one_score(
     rows: Any,
     labels: Any,
     bounds: Any,
@@ -136,12 +175,16 @@ def logistic(
     last: Any,
     width: Any,
     ahead: Any,
+    loss: Any,
+    loss_width: Any,
     weights: Any,
     scores: Any,
     sums: Any,
     totals: Any,
 ) -> None:
-    """Add to each of `totals`, from the first share to before the last, the sum of (sigmoid(score) - label) row.
+    """Add to each of `totals`, from the first share to before the last, the sum of rows, each times the slope of its
+    loss at its score: sigmoid(score) - label; that of the hinge; score - target, no farther than `loss_width` from 0,
+    which may be infinite.
 
     rows (m * width + LANES - 1 or more,), labels (m,), bounds (shares + 1,), weights (width,), scores (ROWS,),
     sums (width, padded to LANES), totals (shares, width). Rows are prefetched `ahead` rows before their turn, 0: never.
@@ -160,9 +203,7 @@ def logistic(
                         for j in range(np.uintp(0), width, np.uintp(LANES)):
                             _prefetch(rows, start + ahead * width + j)
                     scores[row] = _dot(rows, start, weights, width)
-                for row in range(np.uintp(ROWS)):
-                    sign = np.float32(np.int32(1) - np.int32(2) * labels[block + row])
-                    scores[row] = sign / (_ONE + _exp(-sign * scores[row]))
+                _pulls(loss, loss_width, labels, block, scores)
                 _add_rows(rows, block * width, width, scores, sums, padded)
             for j in range(width):
                 totals[share, j] += sums[j]
@@ -259,10 +300,42 @@ def _softmax(scores: Any, classes: Any, labels: Any, block: Any) -> None:
         scores[row, np.uintp(labels[block + row])] -= _ONE
 
 
+@_inlined
+def _label_by_label(scores: Any, classes: Any, labels: Any, block: Any) -> None:
+    """Scores of eight rows become probabilities less 1 for the labels that a row has: one bit each."""
+    for row in range(np.uintp(ROWS)):
+        for c in range(classes):
+            scores[row, c] *= np.float32(
+                np.int32(2) * ((labels[block + row] >> np.int32(c)) & np.int32(1)) - np.int32(1)
+            )
+    every = scores.reshape(scores.size)
+    for k in range(np.uintp(scores.size)):
+        every[k] = _ONE / (_ONE + _exp(every[k]))
+    for row in range(np.uintp(ROWS)):
+        for c in range(classes):
+            scores[row, c] *= np.float32(
+                np.int32(1) - np.int32(2) * ((labels[block + row] >> np.int32(c)) & np.int32(1))
+            )
+
+
 @_compiled(
-    types.void(_FEATURES, _LABELS, _BOUNDS, _SIZE, _SIZE, _SIZE, _SIZE, _SIZE, _FEATURES, _SCORES, _FLOATS, _TOTALS)
+    types.void(
+        _FEATURES,
+        _LABELS,
+        _BOUNDS,
+        _SIZE,
+        _SIZE,
+        _SIZE,
+        _SIZE,
+        _SIZE,
+        _SIZE,
+        _FEATURES,
+        _SCORES,
+        _FLOATS,
+        _TOTALS,
+    )
 )
-def softmax(
+def many_scores(
     rows: Any,
     labels: Any,
     bounds: Any,
@@ -270,17 +343,19 @@ def softmax(
     last: Any,
     width: Any,
     ahead: Any,
+    loss: Any,
     classes: Any,
     weights: Any,
     scores: Any,
     sums: Any,
     totals: Any,
 ) -> None:
-    """Add to each of `totals`, from the first share to before the last, the sums of (probability - one-hot label) row.
+    """Add to each of `totals`, from the first share to before the last, the sums of (probability - one-hot label) row;
+    of `LABELS`, (probability - has the label) row.
 
-    As `logistic`, but for an even number of classes, the last of which may be there to make it even: weights
+    As `one_score`, but for an even number of classes, the last of which may be there to make it even: weights
     (even * width,), scores (ROWS, even padded to LANES), sums (even * padded,), totals (shares, classes * width); each
-    label is at least 0 and below `classes`. Rows are prefetched a block ahead.
+    label is at least 0 and below `classes`, or 2^`classes`. Rows are prefetched a block ahead.
     """
     even = classes + classes % np.uintp(2)
     padded = np.uintp(sums.shape[0]) // even
@@ -300,7 +375,10 @@ def softmax(
                             _prefetch(rows, following + j)
                         following += portion
                     _score_pair(rows, start, width, weights, c * width, c, scores)
-                _softmax(scores, classes, labels, block)
+                if loss == LABELS:
+                    _label_by_label(scores, classes, labels, block)
+                else:
+                    _softmax(scores, classes, labels, block)
                 for c in range(np.uintp(0), even, np.uintp(2)):
                     _add_rows_to_pair(rows, start, width, scores, c, sums, c * padded, padded)
             for c in range(classes):

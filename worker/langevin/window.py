@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from app.errors import RunDiffersFromPlan
 from worker.langevin.gradient import blocks
+from worker.langevin.losses import LOGISTIC, Loss
 from worker.langevin.schedule import Schedule
 
 
@@ -33,6 +34,7 @@ class Shown:
         labels: NDArray[np.int32],  # (n,)
         *,
         num_classes: int,
+        loss: Loss = LOGISTIC,
         schedule: Schedule,
         show: Show | None = None,
     ) -> None:
@@ -46,7 +48,7 @@ class Shown:
             raise ValueError("Expected one row of features for each of num_slots >= 1 slots")
         self.features, self.labels = features, labels
         self.records = 0
-        self._num_classes, self._schedule = num_classes, schedule
+        self._num_classes, self._loss, self._schedule = num_classes, loss, schedule
         self._show = show or self._all_at_once
         self._window = Window(until=0, slots=())
 
@@ -72,8 +74,7 @@ class Shown:
 
     def _check(self, slots: slice) -> None:
         features, labels = self.features[slots], self.labels[slots]
-        if labels.min() < 0 or labels.max() >= self._num_classes:
-            raise ValueError("Expected 0 <= label < num_classes")
+        self._loss.require_labels(labels, self._num_classes)
         for block in blocks(len(features)):
             squares = np.einsum("ij,ij->i", features[block], features[block], dtype=np.float64)
             if not (squares <= 1).all():  # so written, NaN is refused too

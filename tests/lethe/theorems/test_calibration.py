@@ -35,10 +35,14 @@ def converged(*, l2: float, noise_scale: float, step_size: float | None = None) 
 
 
 def test_default_regulariser():
-    """The default regulariser is 1/n0, and 2.5e-4 for large datasets."""
-    assert calibration.default_l2(1) == 1.0
-    assert calibration.default_l2(1000) == 1e-3
-    assert calibration.default_l2(10**9) == 2.5e-4
+    """The default regulariser is 2/n0 at epsilon 1, as much more as the target is stricter, 1/n0 for loose ones, and
+    2.5e-4 for large datasets."""
+    assert calibration.default_l2(1, 1.0) == 2.0
+    assert calibration.default_l2(1000, 1.0) == 2e-3
+    assert calibration.default_l2(1000, 0.25) == 8e-3
+    assert calibration.default_l2(1000, 2.0) == calibration.default_l2(1000, 9.0) == 1e-3
+    assert calibration.default_l2(10**9, 1.0) == 2.5e-4
+    assert calibration.default_l2(1000, 0.25, Objective.HUBER_REGRESSION) == 1e-3
 
 
 @given(
@@ -53,7 +57,7 @@ def test_defaults_are_what_they_are_said_to_be(num_slots, classes, epsilon, log_
     delta = math.exp(log_delta)
     made = calibration.mechanism_for(num_slots=num_slots, num_classes=classes, epsilon=epsilon, delta=delta)
     m, smoothness = made.strong_convexity, made.smoothness
-    assert m == calibration.default_l2(num_slots)
+    assert m == calibration.default_l2(num_slots, epsilon)
     assert made.contraction == pytest.approx((smoothness - m) / (smoothness + m), rel=1e-12)
     assert made.radius == pytest.approx(made.gradient_bound / m)
     batches = made.num_batches

@@ -1,4 +1,3 @@
-import math
 import subprocess
 import sys
 from collections.abc import Callable
@@ -8,11 +7,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn import metrics
 
 from app.catalogue.prediction import probabilities
-from worker.langevin.evaluate import accuracy
+from lethe.encoding.targets import Target
+from worker.langevin.evaluate import of_classes, of_labels, of_target
 
 Rows = Callable[..., tuple[Any, Any]]
+RANGE = Target(low=20.0, high=140.0)
 
 
 def test_two_classes_are_the_logistic_function_of_the_score() -> None:
@@ -61,30 +63,70 @@ def test_accuracy_counts_the_rows_that_are_guessed_right(random_rows: Rows) -> N
     features, labels = random_rows(10_000, 4, 3)
     parameters = np.random.default_rng(1).standard_normal((3, 4))
     expected = float(((features.astype(float) @ parameters.T).argmax(axis=1) == labels).mean())
-    assert accuracy(parameters, features, labels, 3) == (pytest.approx(expected), 10_000)
+    found = of_classes(parameters, [(features[:8192], labels[:8192]), (features[8192:], labels[8192:])], 3)
+    assert found == {"accuracy": pytest.approx(expected), "evaluated_on": 10_000}
 
 
 def test_accuracy_of_two_classes_follows_the_sign_of_the_score() -> None:
     """For two classes a positive score is a guess of class 1, a negative one of class 0."""
     features, labels = np.array([[1, 0], [-1, 0], [0.5, 0], [-0.5, 0]], np.float32), np.array([1, 0, 0, 0], np.int32)
-    assert accuracy(np.array([[3.0, 1.0]]), features, labels, 2) == (0.75, 4)
+    found = of_classes(np.array([[3.0, 1.0]]), [(features, labels)], 2)
+    assert found == {"accuracy": 0.75, "evaluated_on": 4}
 
 
-def test_accuracy_leaves_out_null_rows(random_rows: Rows) -> None:
+def test_metrics_leave_out_null_rows(random_rows: Rows) -> None:
     """Null rows are neither right nor wrong, whatever their label."""
     features, labels = random_rows(100, 4)
-    parameters = np.random.default_rng(1).standard_normal((1, 4))
-    share, counted = accuracy(parameters, features[:60], labels[:60], 2)
-    features[60:] = 0
-    assert accuracy(parameters, features, labels, 2) == (share, counted)
-    assert counted == 60
+    parameters, nulled = np.random.default_rng(1).standard_normal((1, 4)), features.copy()
+    nulled[60:] = 0
+    kept, all_of_them = [(features[:60], labels[:60])], [(nulled, labels)]
+    assert of_classes(parameters, all_of_them, 2) == of_classes(parameters, kept, 2)
+    assert of_target(parameters, all_of_them, RANGE) == of_target(parameters, kept, RANGE)
+    assert of_target(parameters, kept, RANGE)["evaluated_on"] == 60
 
 
-def test_accuracy_on_nobody_is_not_a_number() -> None:
-    """When only null rows are left the answer is not-a-number of 0 rows, not 0 % and not 100 %."""
-    share, counted = accuracy(np.zeros((1, 3)), np.zeros((5, 3), np.float32), np.zeros(5, np.int32), 2)
-    assert math.isnan(share)
-    assert counted == 0
+def test_of_nobody_nothing_is_measured() -> None:
+    """When only null rows are left, they are 0 rows, and there is no accuracy and no error."""
+    nobody = [(np.zeros((5, 3), np.float32), np.zeros(5, np.int32))]
+    assert of_classes(np.zeros((1, 3)), nobody, 2) == {"evaluated_on": 0}
+    assert of_target(np.zeros((1, 3)), nobody, RANGE) == {"evaluated_on": 0}
+
+
+def test_metrics_of_a_target_are_those_of_scikit_learn(random_rows: Rows) -> None:
+    """R^2 and the mean absolute error are in the units of the target, of values that are moved into its range."""
+    features, _ = random_rows(5000, 4)
+    values = np.random.default_rng(2).uniform(RANGE.low, RANGE.high, 5000)
+    parameters = np.array([[1.5, -0.5, 0.2, 0.0]])
+    rows = [(features, RANGE.labels(values))]
+    half = (RANGE.high - RANGE.low) / 2
+    guesses = RANGE.low + half + half * np.clip(features.astype(float) @ parameters[0], -1, 1)
+    assert of_target(parameters, rows, RANGE) == {
+        "r_squared": pytest.approx(metrics.r2_score(values, guesses), abs=1e-6),
+        "mean_absolute_error": pytest.approx(metrics.mean_absolute_error(values, guesses), rel=1e-6),
+        "evaluated_on": 5000,
+    }
+
+
+def test_metrics_of_labels_count_each_and_all_of_a_row() -> None:
+    """Of three rows with two labels each, five of six are right, and two rows in all."""
+    features, labels = np.array([[1, 0], [0, 1], [-1, 0], [0, 0]], np.float32), np.array([1, 2, 2, 3], np.int32)
+    parameters = np.array([[2.0, -1.0], [-1.0, -1.0]])  # says: 01, 00, 10, and nothing of the null row
+    assert of_labels(parameters, [(features, labels)]) == {
+        "label_accuracy": 5 / 6,
+        "exact_match": 2 / 3,
+        "evaluated_on": 3,
+    }
+    assert of_labels(parameters, [(features[3:], labels[3:])]) == {"evaluated_on": 0}
+
+
+def test_where_all_targets_are_one_there_is_no_share_explained(random_rows: Rows) -> None:
+    """Where nobody differs from the mean, R^2 would divide by nothing; the error is still measured."""
+    features, _ = random_rows(50, 4)
+    rows = [(features, RANGE.labels(np.full(50, 70.0)))]
+    assert of_target(np.zeros((1, 4)), rows, RANGE) == {
+        "mean_absolute_error": pytest.approx(10.0, rel=1e-6),
+        "evaluated_on": 50,
+    }
 
 
 def test_predicting_does_not_need_torch() -> None:

@@ -14,7 +14,7 @@ def test_origin_is_zero_and_shaped_like_the_model(num_classes: int, rows: int) -
     assert start.dtype == np.float64
 
 
-def test_one_class_is_refused() -> None:
-    """There is nothing to learn about a single class."""
-    with pytest.raises(ValueError, match="num_classes=1 >= 2"):
-        origin(num_classes=1, num_features=4)
+def test_no_class_is_refused() -> None:
+    """There is nothing to learn about no class and no target."""
+    with pytest.raises(ValueError, match="num_classes=0 >= 1"):
+        origin(num_classes=0, num_features=4)

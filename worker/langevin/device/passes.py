@@ -13,6 +13,10 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from lethe.encoding.targets import UNIT
+from lethe.proof.mechanism import Objective
+from worker.langevin.losses import LOGISTIC, Loss
+
 _MOST_BLOCK_ROWS = 2**17  # a block's sum is in float32
 _BLOCK_NUMBERS = {"cpu": 2**19, "cuda": 2**24}  # of a block of rows: one that stays in cache; one worth six launches
 
@@ -33,14 +37,15 @@ class Pass(Protocol):
         """Overwrite every buffer."""
 
 
-def over(rows: Tensor, labels: Tensor, num_classes: int) -> Pass:
-    """The quickest pass over these rows: fused for two classes on a GPU where Triton works, else by blocks."""
-    if rows.is_cuda and num_classes == 2 and _triton_works():
+def over(rows: Tensor, labels: Tensor, num_classes: int, loss: Loss = LOGISTIC) -> Pass:
+    """The quickest pass over these rows: fused for the logistic loss of two classes on a GPU where Triton works, else
+    by blocks."""
+    if rows.is_cuda and num_classes == 2 and loss == LOGISTIC and _triton_works():
         from worker.langevin.device import kernel  # it imports Triton, which comes with torch's CUDA builds only
 
         if rows.shape[1] <= kernel.MAX_WIDTH:
             return Fused(rows, labels, programs=kernel.num_programs(rows.device))
-    return Blocked(rows, labels, num_classes)
+    return Blocked(rows, labels, num_classes, loss)
 
 
 class Fused:
@@ -67,16 +72,19 @@ class Fused:
 class Blocked:
     """Matrix products, a block of rows at a time: two reads of a block that does not stay in the device's cache."""
 
-    def __init__(self, rows: Tensor, labels: Tensor, num_classes: int) -> None:
+    def __init__(self, rows: Tensor, labels: Tensor, num_classes: int, loss: Loss = LOGISTIC) -> None:
+        self._loss = loss
         self._rows, self._labels = rows, labels.unsqueeze(1)
         num_rows, width = rows.shape
         self._block_rows = min(num_rows, _MOST_BLOCK_ROWS, max(1, _BLOCK_NUMBERS[rows.device.type] // width))
         self._classes = torch.arange(num_classes, dtype=torch.int32, device=rows.device)
-        self.weights = rows.new_zeros(1 if num_classes == 2 else num_classes, width)
+        self.weights = rows.new_zeros(loss.weight_rows(num_classes), width)
         self.total = torch.zeros_like(self.weights, dtype=torch.float64)
         self._share = torch.zeros_like(self.weights)
         self._scores, self._residuals = rows.new_zeros(2, self._block_rows, len(self.weights))
         self._hits = torch.zeros(self._block_rows, num_classes, dtype=torch.bool, device=rows.device)
+        has_labels = loss.objective is Objective.MULTILABEL_LOGISTIC_REGRESSION
+        self._masked = self._classes.new_zeros(self._block_rows if has_labels else 0, num_classes)
 
     def run(self, here: slice = _ALL) -> None:
         self.total.zero_()
@@ -84,20 +92,34 @@ class Blocked:
         for start in range(0, len(rows), self._block_rows):
             block = rows[start : start + self._block_rows]  # (b, width)
             scores = torch.mm(block, self.weights.t(), out=self._scores[: len(block)])  # (b, 1) or (b, C)
-            residuals = self._subtract_labels(scores, labels[start : start + self._block_rows])
+            residuals = self._slopes(scores, labels[start : start + self._block_rows])
             self.total.add_(torch.mm(residuals.t(), block, out=self._share))
 
     def clear(self) -> None:
-        for buffer in (self.weights, self.total, self._share, self._scores, self._residuals, self._hits):
+        for buffer in (self.weights, self.total, self._share, self._scores, self._residuals, self._hits, self._masked):
             buffer.zero_()
 
-    def _subtract_labels(self, scores: Tensor, labels: Tensor) -> Tensor:
-        """Probabilities less the one-hot label  # (b, 1) or (b, C)"""
+    def _slopes(self, scores: Tensor, labels: Tensor) -> Tensor:
+        """The slopes of the losses, those of the cross-entropy probabilities less the one-hot label  # (b, 1) or
+        (b, C)"""
         residuals: Tensor = self._residuals[: len(scores)]
         hits = self._hits[: len(scores)]
-        if len(self.weights) == 1:
+        if self._loss.objective.is_regression:
+            torch.sub(scores, labels, alpha=1 / UNIT, out=residuals)
+            if self._loss.width is not None:
+                residuals.clamp_(-self._loss.width, self._loss.width)
+        elif self._loss.width is not None:
+            torch.mul(labels, -2, out=residuals).add_(1)  # -y
+            scores.mul_(residuals).add_(1).div_(self._loss.width).clamp_(0, 1)
+            residuals.mul_(scores)
+        elif len(self.weights) == 1:
             torch.sigmoid(scores, out=residuals)
             residuals.sub_(labels)
+        elif self._loss.objective is Objective.MULTILABEL_LOGISTIC_REGRESSION:
+            torch.sigmoid(scores, out=residuals)
+            masked = torch.bitwise_and(labels, 1 << self._classes, out=self._masked[: len(scores)])
+            torch.ne(masked, 0, out=hits)
+            residuals.add_(hits, alpha=-1)
         else:
             torch.softmax(scores, 1, out=residuals)
             torch.eq(labels, self._classes, out=hits)

@@ -15,6 +15,7 @@ from worker.audit.lanes import Push
 from worker.langevin.device import passes
 from worker.langevin.device.keystream import DeviceNoise, FillsNoise
 from worker.langevin.device.walk import Walk
+from worker.langevin.losses import LOGISTIC, Loss
 from worker.langevin.schedule import Schedule
 from worker.langevin.step import State
 
@@ -37,12 +38,13 @@ class DeviceRows:
         labels: NDArray[np.int32],  # (n,)
         *,
         num_classes: int,
+        loss: Loss = LOGISTIC,
         device: torch.device,
         slots: Sequence[slice] | None = None,
     ) -> None:
         """`slots`: disjoint ranges, the rows that are there; None for all."""
         self._device, self._width = device, features.shape[1]
-        self._source, self._num_classes = (features, labels), num_classes
+        self._source, self._num_classes, self._loss = (features, labels), num_classes, loss
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
         self._open((slice(0, len(features)),) if slots is None else tuple(slots))
 
@@ -126,7 +128,7 @@ class DeviceRows:
             try:
                 self._rows = torch.empty(num_rows, columns, dtype=torch.float32, device=self._device)
                 self._labels = torch.empty(num_rows, dtype=torch.int32, device=self._device)
-                self._pass = passes.over(self._rows, self._labels, self._num_classes)
+                self._pass = passes.over(self._rows, self._labels, self._num_classes, self._loss)
             except torch.OutOfMemoryError as error:
                 raise MemoryError(
                     f"{num_rows} rows of {columns} float32 columns do not fit on {self._device}: choose a device with "

@@ -1,0 +1,322 @@
+"""Models of a number, of two classes by a hinge, and of several labels: uploaded, learned, asked, forgotten."""
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from typing import Any, get_args
+
+import httpx
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+from joserfc.jwk import KeySet
+
+from app.access.service import DEFAULT_TENANT
+from app.accounting import anchors
+from app.installations import Installation
+from lethe import verification
+from lethe.contract import models as contract
+from lethe.proof.mechanism import Objective
+from tests.conftest import npz
+
+Make = Callable[..., dict[str, Any]]
+Get = Callable[[str], Any]
+Refused = Callable[..., dict[str, Any]]
+SCHEMA = {
+    "columns": {
+        "person": {"role": "subject"},
+        "age": {"kind": "numeric", "min": 0, "max": 100},
+        "visits": {"kind": "numeric", "min": 0, "max": 10},
+        "cost": {"role": "target", "min": 0, "max": 400, "outside": "clip"},
+    }
+}
+RANGE = json.dumps({"min": -2, "max": 2, "outside": "clip"})
+
+
+def table(*, people: int = 200, seed: int = 0, first: int = 0) -> bytes:
+    """A file of people whose cost depends on their age and visits, and on chance a little."""
+    generator = np.random.default_rng(seed)
+    age, visits = generator.integers(0, 101, people), generator.integers(0, 11, people)
+    cost = 3 * age + 8 * visits + generator.normal(scale=5, size=people)
+    written = io.StringIO()
+    lines = csv.writer(written)
+    lines.writerow(["person", "age", "visits", "cost"])
+    for row in range(people):
+        lines.writerow([f"p{first + row}", age[row], visits[row], f"{cost[row]:.2f}"])
+    return written.getvalue().encode()
+
+
+@pytest.fixture
+def uploaded(gateway: TestClient) -> Callable[..., httpx.Response]:
+    def send(content: bytes | None = None, schema: Any = SCHEMA) -> httpx.Response:
+        form = {"name": "costs", "schema": json.dumps(schema)}
+        return gateway.post("/v1/datasets", data=form, files={"file": ("costs.csv", content or table())})
+
+    return send
+
+
+@pytest.fixture
+def costs(uploaded: Callable[..., httpx.Response]) -> dict[str, Any]:
+    """A dataset with a target."""
+    answer = uploaded()
+    assert answer.status_code == 201, answer.text
+    made: dict[str, Any] = answer.json()
+    return made
+
+
+def test_a_number_is_learned_predicted_and_forgotten(
+    gateway: TestClient,
+    installation: Installation,
+    uploaded: Callable[..., httpx.Response],
+    costs: dict[str, Any],
+    new_model: Make,
+    forget: Make,
+    get: Get,
+    work: Callable[[], int],
+) -> None:
+    """From the table to the certificate: what is learned is measured and predicted in the units of the target, and the
+    certificate of somebody who was forgotten verifies with the public key alone."""
+    assert (costs["num_classes"], costs["classes"]) == (0, [])
+    assert costs["target"] == {"min": 0, "max": 400, "outside": "clip"}
+    held_out = uploaded(table(seed=1, first=1000)).json()
+    settings = {"l2": 0.003, "noise_scale": 0.002, "evaluation_dataset_id": held_out["id"]}
+    model = new_model(costs["id"], **settings)
+    assert (model["objective"], model["mechanism"]["num_classes"]) == ("huber_regression", 1)
+    assert model["mechanism"]["gradient_bound"] == model["mechanism"]["loss_width"] == 0.2
+    work()
+    metrics = get(f"/models/{model['id']}")["metrics"]
+    assert metrics["r_squared"] > 0.9
+    assert 3 < metrics["mean_absolute_error"] < 30
+    assert metrics["evaluated_on"] == 200
+
+    records = [{"age": 20, "visits": 1}, {"age": 90, "visits": 9}]
+    predicted = gateway.post(f"/v1/models/{model['id']}/predictions", json={"records": records}).json()
+    low, high = (one["value"] for one in predicted["predictions"])
+    assert 0 <= low < 150 < 250 < high <= 400
+    assert predicted["predictions"] == [{"value": low}, {"value": high}]
+
+    request = forget("p7")
+    work()
+    [certificate] = get(f"/deletion-requests/{request['id']}/certificate")["certificates"]
+    verdict = verification.verify(certificate["jws"], gateway.get("/.well-known/jwks.json").json())
+    mechanism = verdict.statement["evidence"]["mechanism"]
+    assert (mechanism["objective"], mechanism["loss_width"]) == ("huber_regression", 0.2)
+    assert verdict.statement["audit"]["findings"] == []
+    after = get(f"/models/{model['id']}")
+    assert (after["live_version"], after["metrics"]["r_squared"] > 0.9) == (2, True)
+    keys = KeySet([installation.keys.signing_key])
+    with installation.database.reading() as session:
+        assert anchors.verify_tenant(session, keys, tenant_id=DEFAULT_TENANT).report.entries == 2
+
+
+@pytest.mark.parametrize(
+    ("asked", "bound"),
+    [({"objective": "least_squares", "radius": 2.0}, 3.0), ({"objective": "huber_regression", "loss_width": 0.1}, 0.1)],
+)
+def test_the_constants_of_what_was_asked_for_are_shown(
+    costs: dict[str, Any], new_model: Make, forget: Make, get: Get, work: Callable[[], int], asked: Any, bound: float
+) -> None:
+    """M of least squares follows from the radius, M of Huber from its width; both forget, and pass their audits."""
+    model = new_model(costs["id"], l2=0.05, **asked)
+    assert model["mechanism"]["gradient_bound"] == bound
+    assert ("loss_width" in model["mechanism"]) == ("loss_width" in asked)
+    forget("p3")
+    work()
+    assert get(f"/models/{model['id']}")["status"] == "live"
+
+
+def test_the_objectives_of_the_contract_are_those_of_the_proof() -> None:
+    """The contract knows nothing of the proof, and names what it proves."""
+    assert list(get_args(contract.Objective)) == [one.value for one in Objective]
+
+
+def test_an_audit_of_a_regression_is_one_of_its_steps(
+    gateway: TestClient, costs: dict[str, Any], new_model: Make, get: Get, work: Callable[[], int]
+) -> None:
+    """Canaries are learned and forgotten by the mechanism of a regression as by any other."""
+    model = new_model(costs["id"], audit={"lanes": 64, "chains": 2})
+    work()
+    assert gateway.post(f"/v1/models/{model['id']}/audit").status_code == 202
+    work()
+    assert get(f"/models/{model['id']}")["audit"]["last"]["findings"] == []
+
+
+def test_rows_that_are_added_have_targets_too(
+    gateway: TestClient, costs: dict[str, Any], new_model: Make, forget: Make, get: Get, work: Callable[[], int]
+) -> None:
+    """Rows for slots of forgotten people are encoded as the dataset is."""
+    model = new_model(costs["id"])
+    work()
+    forget("p1")
+    work()
+    more = table(people=1, seed=2, first=500)
+    answer = gateway.post(f"/v1/datasets/{costs['id']}/records", files={"file": ("more.csv", more)})
+    assert answer.status_code == 202, answer.text
+    work()
+    assert get(f"/datasets/{costs['id']}")["num_records"] == 200
+    assert get(f"/models/{model['id']}")["live_version"] == 3
+
+
+def test_vectors_learn_a_target_in_a_range_that_is_told(
+    gateway: TestClient, new_model: Make, get: Get, work: Callable[[], int]
+) -> None:
+    """An npz file has numbers for y where the form has their range, and predictions are in it."""
+    x = np.random.default_rng(0).normal(size=(60, 3))
+    buffer = io.BytesIO()
+    np.savez(buffer, x=x, y=x[:, 0], subject=np.array([f"p{row}" for row in range(60)]))
+    files = {"file": ("people.npz", buffer.getvalue())}
+    answer = gateway.post("/v1/datasets", data={"name": "vectors", "target": RANGE}, files=files)
+    assert answer.status_code == 201, answer.text
+    assert answer.json()["target"] == {"min": -2, "max": 2, "outside": "clip"}
+    model = new_model(answer.json()["id"])
+    work()
+    predicted = gateway.post(f"/v1/models/{model['id']}/predictions", json={"records": [[9, 0, 0], [-9, 0, 0]]}).json()
+    high, low = (one["value"] for one in predicted["predictions"])
+    assert -2 <= low < high <= 2
+
+
+@pytest.mark.parametrize(
+    ("form", "path"),
+    [
+        ({}, "classes"),
+        ({"target": RANGE, "classes": '["a", "b"]'}, "target"),
+        ({"target": "0 to 5"}, "target"),
+        ({"target": '{"min": 5, "max": 0}'}, "target.max"),
+        ({"target": '{"min": 0, "max": 5, "unit": "m"}'}, "target.unit"),
+    ],
+)
+def test_a_range_that_cannot_be_used_is_refused(
+    gateway: TestClient, refused: Refused, form: dict[str, str], path: str
+) -> None:
+    """Vectors have classes or the range of a target, not both and not neither, and what is wrong is named."""
+    answer = gateway.post("/v1/datasets", data={"name": "v"} | form, files={"file": ("v.npz", npz())})
+    assert path in {fault["path"] for fault in refused(answer, 422, "schema_invalid")["errors"]}
+
+
+def test_a_schema_says_the_range_itself(gateway: TestClient, refused: Refused) -> None:
+    """A range beside a schema is refused: there would be two."""
+    form = {"name": "costs", "schema": json.dumps(SCHEMA), "target": RANGE}
+    answer = gateway.post("/v1/datasets", data=form, files={"file": ("costs.csv", table())})
+    assert [fault["path"] for fault in refused(answer, 422, "schema_invalid")["errors"]] == ["target"]
+
+
+@pytest.mark.parametrize(
+    ("of_target", "asked", "said", "expected"),
+    [
+        (True, {"objective": "logistic_regression"}, "has a target, which logistic", "huber_regression, least_squares"),
+        (True, {"objective": "smoothed_hinge"}, "has a target", "huber_regression, least_squares"),
+        (
+            False,
+            {"objective": "huber_regression"},
+            "has two classes, which huber",
+            "logistic_regression, smoothed_hinge",
+        ),
+        (False, {"objective": "least_squares"}, "has two classes", "logistic_regression, smoothed_hinge"),
+        (False, {"objective": "multilabel_logistic_regression"}, "has two classes", "logistic_regression"),
+        (False, {"loss_width": 0.5}, "logistic_regression has no width", "none"),
+        (True, {"objective": "least_squares", "loss_width": 0.5}, "least_squares has no width", "none"),
+    ],
+)
+def test_an_objective_of_something_else_is_refused(
+    gateway: TestClient,
+    costs: dict[str, Any],
+    new_dataset: Make,
+    refused: Refused,
+    of_target: bool,
+    asked: dict[str, Any],
+    said: str,
+    expected: str,
+) -> None:
+    """What a dataset has is what can be learned from it; the refusal names the field and says what would do."""
+    dataset = costs if of_target else new_dataset()
+    answer = gateway.post("/v1/models", json={"name": "m", "dataset_id": dataset["id"]} | asked)
+    problem = refused(answer, 422, "precondition_failed")
+    [fault] = problem["errors"]
+    assert (said in problem["detail"], fault["path"] in asked, expected in fault["message"]) == (True, True, True)
+
+
+def test_a_target_is_not_measured_on_classes(
+    gateway: TestClient, costs: dict[str, Any], new_dataset: Make, refused: Refused
+) -> None:
+    """An evaluation dataset has the same target, with the same range."""
+    body = {"name": "m", "dataset_id": costs["id"], "evaluation_dataset_id": new_dataset(first=1000)["id"]}
+    assert "target" in refused(gateway.post("/v1/models", json=body), 422, "precondition_failed")["detail"]
+
+
+# --- two classes by a hinge ------------------------------------------------------------------------------------------
+
+
+def test_a_hinge_learns_two_classes(
+    gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
+) -> None:
+    """A smoothed hinge is learned, measured, and forgets; it answers with labels, and claims no probabilities."""
+    dataset, held_out = new_dataset(rows=300), new_dataset(rows=100, seed=1, first=900)
+    model = new_model(
+        dataset["id"], objective="smoothed_hinge", l2=0.01, loss_width=0.5, evaluation_dataset_id=held_out["id"]
+    )
+    assert model["mechanism"]["smoothness"] == 2.01
+    request = forget("p5")
+    work()
+    assert get(f"/models/{model['id']}")["metrics"]["accuracy"] > 0.7
+    records = [[1.0, 0.0, 0.0], [-1.0, 0.0, 0.0]]
+    predicted = gateway.post(f"/v1/models/{model['id']}/predictions", json={"records": records}).json()
+    assert {one["label"] for one in predicted["predictions"]} <= {"0", "1"}
+    assert [one["probabilities"] for one in predicted["predictions"]] == [None, None]
+    [certificate] = get(f"/deletion-requests/{request['id']}/certificate")["certificates"]
+    assert certificate["statement"]["evidence"]["mechanism"]["loss_width"] == 0.5
+
+
+def test_a_hinge_has_two_classes(gateway: TestClient, new_dataset: Make, refused: Refused) -> None:
+    """Of three classes a hinge is refused by name, and told what would do."""
+    body = {"name": "m", "dataset_id": new_dataset(classes=3)["id"], "objective": "smoothed_hinge"}
+    said = refused(gateway.post("/v1/models", json=body), 422, "precondition_failed")["detail"]
+    assert "has 3 classes, which smoothed_hinge does not learn" in said
+
+
+# --- several labels --------------------------------------------------------------------------------------------------
+
+
+def test_several_labels_are_learned_predicted_and_forgotten(
+    gateway: TestClient, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
+) -> None:
+    """A record has any of the labels of its schema, or none; each is learned and predicted by itself, what is measured
+    says how often each and all are right, and the audit of a run and one that is asked for find nothing."""
+    columns = {"age": SCHEMA["columns"]["age"], "likes": {"role": "labels", "values": ["tea", "jazz", "chess"]}}
+    schema = {"columns": columns | {"person": {"role": "subject"}}}
+
+    def upload(seed: int, first: int) -> dict[str, Any]:
+        ages = np.random.default_rng(seed).integers(0, 101, 150)
+        rows = [f"p{first + row},{age},{likes(age)}" for row, age in enumerate(ages)]
+        files = {"file": ("likes.csv", "\n".join(["person,age,likes", *rows]).encode())}
+        answer = gateway.post("/v1/datasets", data={"name": "likes", "schema": json.dumps(schema)}, files=files)
+        assert answer.status_code == 201, answer.text
+        made: dict[str, Any] = answer.json()
+        return made
+
+    def likes(age: int) -> str:
+        return "; ".join([*(["tea"] if age > 40 else []), *(["jazz"] if age < 70 else [])])
+
+    dataset, held_out = upload(0, 0), upload(1, 1000)
+    assert (dataset["classes"], dataset["target"]) == (["tea", "jazz", "chess"], None)
+    model = new_model(dataset["id"], l2=0.001, noise_scale=0.003, evaluation_dataset_id=held_out["id"])
+    mechanism = model["mechanism"]
+    assert (mechanism["objective"], mechanism["num_parameters"]) == ("multilabel_logistic_regression", 6)
+    assert mechanism["gradient_bound"] == pytest.approx(3**0.5)
+    work()
+    request = forget("p7")
+    work()
+    found = get(f"/models/{model['id']}")
+    assert found["live_version"] == 2
+    assert found["metrics"]["label_accuracy"] > 0.85
+    assert 0.6 < found["metrics"]["exact_match"] <= found["metrics"]["label_accuracy"]
+    asked = {"records": [{"age": 5}, {"age": 95}]}
+    young, old = gateway.post(f"/v1/models/{model['id']}/predictions", json=asked).json()["predictions"]
+    assert (young["labels"], old["labels"]) == (["jazz"], ["tea"])
+    assert list(old["probabilities"]) == ["tea", "jazz", "chess"]
+    [certificate] = get(f"/deletion-requests/{request['id']}/certificate")["certificates"]
+    verdict = verification.verify(certificate["jws"], gateway.get("/.well-known/jwks.json").json())
+    assert verdict.statement["audit"]["findings"] == []
+    assert gateway.post(f"/v1/models/{model['id']}/audit").status_code == 202
+    work()
+    assert get(f"/models/{model['id']}")["audit"]["last"]["findings"] == []

@@ -1,0 +1,285 @@
+"""The losses of one score beyond the logistic: their constants, what is refused, and the documents that state them."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import optimize
+
+from lethe.proof import accountant
+from lethe.proof.accountant import Run
+from lethe.proof.errors import DomainError, PreconditionError
+from lethe.proof.mechanism import (
+    Mechanism,
+    Objective,
+    farthest_minimiser,
+    gradient_bound,
+    num_weight_rows,
+    smoothness,
+)
+from lethe.theorems import calibration
+from tests.tables import each
+
+HUBER, SQUARES, HINGE = Objective.HUBER_REGRESSION, Objective.LEAST_SQUARES, Objective.SMOOTHED_HINGE
+LABELS = Objective.MULTILABEL_LOGISTIC_REGRESSION
+WIDTHS = st.floats(1e-3, 1e3)
+
+
+def classes_of(objective: Objective) -> int:
+    return 2 if objective in (HINGE, LABELS) else 1
+
+
+def width_of(objective: Objective, width: float = 0.5) -> float | None:
+    return width if objective.has_width else None
+
+
+def mechanism(objective: Objective, **changed: Any) -> Mechanism:
+    settings = {"num_slots": 100, "l2": 0.05, "step_size": 0.5, "noise_scale": 0.1, "radius": 4.0, "learn_steps": 50}
+    of_loss = {"num_classes": classes_of(objective), "loss_width": width_of(objective)}
+    return Mechanism(objective=objective, **settings | of_loss | changed)
+
+
+def loss(objective: Objective, score: Any, y: Any, width: float) -> Any:
+    """As the textbook writes it; for the hinge y is -1 or 1."""
+    if objective is HINGE:
+        z = y * score
+        return np.where(z >= 1, 0, np.where(z <= 1 - width, 1 - z - width / 2, (1 - z) ** 2 / (2 * width)))
+    residual = np.abs(score - y)
+    square = residual**2 / 2
+    return square if objective is SQUARES else np.where(residual <= width, square, width * residual - width**2 / 2)
+
+
+# --- constants -------------------------------------------------------------------------------------------------------
+
+
+@each("objective", [HUBER, SQUARES, HINGE])
+def test_no_slope_or_curvature_exceeds_the_constants_and_both_are_attained(objective):
+    """At every score in the ball and every target, the slope of the loss is at most M and its curvature at most L - l2,
+    and somewhere they are that."""
+    made = mechanism(objective)
+    scores = np.linspace(-made.radius, made.radius, 16_001)  # 1/2000 apart: |w.x| <= R
+    steepest = curved = 0.0
+    for y in (-1.0, 1.0) if objective is HINGE else np.linspace(-1, 1, 9):
+        losses = loss(objective, scores, y, 0.5)
+        slopes = np.diff(losses) / np.diff(scores)
+        steepest = max(steepest, float(np.abs(slopes).max()))
+        curved = max(curved, float((np.diff(slopes) / np.diff(scores)[1:]).max()))
+    assert 0.999 * made.gradient_bound <= steepest <= made.gradient_bound * (1 + 1e-9)
+    assert curved == pytest.approx(made.smoothness - made.l2, rel=1e-6)
+
+
+def test_constants_in_closed_form():
+    """Huber has M = h, least squares R + 1, the hinge 1; L is 1 + l2, for the hinge 1/width + l2; m is l2."""
+    for objective, bound, curvature in ((HUBER, 0.5, 1.0), (SQUARES, 5.0, 1.0), (HINGE, 1.0, 2.0)):
+        made = mechanism(objective)
+        found = (made.gradient_bound, made.smoothness, made.strong_convexity)
+        assert found == (bound, curvature + 0.05, 0.05)
+        assert num_weight_rows(made.num_classes) == 1
+
+
+def test_without_a_ball_no_gradient_of_least_squares_is_bounded():
+    """Where no radius is told, M of least squares is infinite."""
+    assert gradient_bound(SQUARES, 1) == math.inf
+
+
+def test_labels_have_the_constants_of_their_logistic_losses():
+    """C labels have M = sqrt(C) and L = 1/4 + l2: at random scores no gradient is longer, and no curvature larger, and
+    both are attained. Two labels have two weight vectors."""
+    made = mechanism(LABELS, num_classes=5)
+    assert (made.gradient_bound, made.smoothness) == (math.sqrt(5), 0.3)
+    assert (num_weight_rows(2, LABELS), num_weight_rows(5, LABELS)) == (2, 5)
+    generator = np.random.default_rng(0)
+    longest = curved = 0.0
+    for scale in np.repeat([0.01, 1.0, 30.0], 500):
+        p, has = 1 / (1 + np.exp(-scale * generator.normal(size=5))), generator.integers(0, 2, 5)
+        longest = max(longest, float(np.linalg.norm(p - has)))  # |x| = 1
+        curved = max(curved, float((p * (1 - p)).max()))
+    assert 0.99 * made.gradient_bound < longest <= made.gradient_bound
+    assert 0.999 * 0.25 < curved <= made.smoothness - made.l2
+
+
+@given(
+    objective=st.sampled_from([HUBER, SQUARES, HINGE]),
+    seed=st.integers(0, 2**32 - 1),
+    log_l2=st.floats(-3, 1),
+    width=st.floats(0.01, 10),
+)
+def test_the_default_ball_holds_the_minimiser(objective, seed, log_l2, width):
+    """Whatever the rows and their targets, what minimises f is no farther from 0 than the default radius."""
+    generator, l2 = np.random.default_rng(seed), 10.0**log_l2
+    rows = generator.normal(size=(generator.integers(1, 4), 2))
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    y = generator.choice([-1.0, 1.0], len(rows))
+
+    def value(w: Any) -> float:
+        return float(loss(objective, rows @ w, y, width).mean() + l2 / 2 * w @ w)
+
+    found = optimize.minimize(value, np.zeros(2), method="Nelder-Mead", options={"xatol": 1e-9, "fatol": 1e-15})
+    farthest = farthest_minimiser(objective, classes_of(objective), l2, loss_width=width_of(objective, width))
+    assert np.linalg.norm(found.x) <= farthest * (1 + 1e-6)
+
+
+@given(
+    objective=st.sampled_from([HUBER, SQUARES, HINGE]),
+    width=WIDTHS,
+    scores=st.tuples(st.floats(-4, 4), st.floats(-4, 4)),
+    y=st.floats(-1, 1),
+)
+def test_losses_are_convex_and_smooth_and_their_slope_is_bounded(objective, width, scores, y):
+    """Between any two scores of the ball a loss rises by at most M times their distance, and lies between its tangent
+    and the parabola of curvature L - l2 above it."""
+    y = math.copysign(1.0, y) if objective is HINGE else y
+    here, there = scores
+    classes, of_loss = classes_of(objective), width_of(objective, width)
+    most = gradient_bound(objective, classes, radius=4.0, loss_width=of_loss)
+    curvature = smoothness(objective, classes, 0.0, loss_width=of_loss)
+    step = 1e-6 * min(1.0, width)
+    slope = (loss(objective, here + step, y, width) - loss(objective, here - step, y, width)) / (2 * step)
+    rise, away = float(loss(objective, there, y, width) - loss(objective, here, y, width)), there - here
+    rounding = 1e-7 * (1 + most + 1 / step * 1e-14 + curvature * step * 1e7)
+    assert abs(rise) <= most * abs(away) + rounding
+    assert slope * away - rounding * (1 + abs(away)) <= rise
+    assert rise <= slope * away + curvature / 2 * away**2 + rounding * (1 + abs(away))
+
+
+# --- what is refused -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("objective", "changed", "said"),
+    [
+        (HUBER, {"num_classes": 2}, "num_classes=2 == 1"),
+        (SQUARES, {"num_classes": 2}, "num_classes=2 == 1"),
+        (SQUARES, {"num_classes": True}, "num_classes=True == 1"),
+        (HINGE, {"num_classes": 3}, "num_classes=3 == 2"),
+        (LABELS, {"num_classes": 1}, "num_classes=1"),
+        (LABELS, {"num_classes": 32}, "num_classes=32 <= 31"),
+        (LABELS, {"loss_width": 1.0}, "no loss_width for multilabel"),
+        (Objective.LOGISTIC_REGRESSION, {"num_classes": 1}, "num_classes=1"),
+        (HUBER, {"loss_width": None}, "a loss_width for huber_regression"),
+        (SQUARES, {"loss_width": 1.0}, "no loss_width for least_squares"),
+        (Objective.LOGISTIC_REGRESSION, {"loss_width": 1.0, "num_classes": 2}, "no loss_width for logistic"),
+        (HUBER, {"loss_width": 0.0}, "loss_width=0.0 > 0"),
+        (HUBER, {"loss_width": math.nan}, "loss_width"),
+        (HINGE, {"loss_width": math.inf}, "loss_width"),
+    ],
+)
+def test_a_loss_of_other_settings_is_refused(objective, changed, said):
+    """Classes where there is a target, a width that is missing, not one, or of no use, are refused by name."""
+    with pytest.raises(DomainError, match=said):
+        mechanism(objective, **changed)
+
+
+# --- as a document ---------------------------------------------------------------------------------------------------
+
+
+TODAY = {
+    "objective": "logistic_regression",
+    "num_slots": 100,
+    "num_classes": 2,
+    "l2": 0.05,
+    "step_size": 2.0,
+    "noise_scale": 0.1,
+    "radius": 20.0,
+    "learn_steps": 50,
+    "grid": 0.0,
+    "num_parameters": 1,
+    "batch_size": 100,
+    "cool_down": 1,
+    "gradient_bound": 1.0,
+    "strong_convexity": 0.05,
+    "smoothness": 0.3,
+    "contraction": 0.9000000000000009,
+    "step_variance": 0.04000000000000001,
+    "num_batches": 1,
+}
+"""A mechanism as releases before these losses stated it, in ledgers and certificates."""
+
+
+def test_a_document_from_before_is_read_and_written_as_it_is():
+    """What stored mechanisms, ledgers and certificates of classes state is what they have always stated."""
+    assert Mechanism.from_json(TODAY).to_json() == TODAY
+    assert list(Mechanism.from_json(TODAY).to_json()) == list(TODAY)
+
+
+@each("objective", [HUBER, SQUARES, HINGE, LABELS])
+def test_it_survives_its_document(objective):
+    """A mechanism read from its own document is the same, and states a width if its loss has one."""
+    made = mechanism(objective)
+    assert Mechanism.from_json(made.to_json()) == made
+    assert ("loss_width" in made.to_json()) == objective.has_width
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        TODAY | {"loss_width": None},
+        mechanism(HUBER).to_json() | {"loss_width": None},
+        {name: said for name, said in mechanism(HUBER).to_json().items() if name != "gradient_bound"},
+    ],
+)
+def test_a_document_with_a_gap_is_refused(document):
+    """A width of null is no way to say that there is none."""
+    with pytest.raises(PreconditionError, match="mechanism_of_format"):
+        Mechanism.from_json(document)
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"loss_width": 0.25}, PreconditionError),  # another M follows
+        ({"objective": "least_squares"}, DomainError),
+        ({"objective": "logistic_regression"}, DomainError),
+        ({"radius": 5.0}, None),
+    ],
+)
+def test_constants_of_a_document_follow_from_its_loss(change, error):
+    """A document with another width, or of another loss, is refused; M of Huber does not depend on the radius."""
+    document = mechanism(HUBER).to_json() | change
+    if error is None:
+        assert Mechanism.from_json(document).gradient_bound == 0.5
+        return
+    with pytest.raises(error):
+        Mechanism.from_json(document)
+
+
+def test_constants_of_least_squares_follow_from_its_ball():
+    """A document of least squares with another radius than that of its M is refused."""
+    with pytest.raises(PreconditionError, match="gradient_bound"):
+        Mechanism.from_json(mechanism(SQUARES).to_json() | {"radius": 3.0})
+
+
+# --- defaults --------------------------------------------------------------------------------------------------------
+
+
+def default(objective: Objective, **asked: Any) -> Mechanism:
+    given = {"num_slots": 10_000, "num_classes": classes_of(objective), "epsilon": 1.0, "delta": 1e-5}
+    return calibration.mechanism_for(objective=objective, **given | asked)
+
+
+@each("objective", [HUBER, SQUARES, HINGE, LABELS])
+def test_by_default_one_record_can_be_forgotten(objective):
+    """With no setting at all there is a mechanism, and a run that brings one record to the target."""
+    made = default(objective)
+    learned = accountant.replay(made, [Run(steps=made.learn_steps)])
+    steps = calibration.least_steps(learned, records=1, epsilon=1.0, delta=1e-5, at_most=10 * made.learn_steps)
+    assert 1 <= steps < made.learn_steps
+    assert made.step_size == 2 / (made.smoothness + made.l2)
+
+
+def test_default_balls_are_those_of_the_proof():
+    """Least squares have the radius 1/sqrt(l2), Huber the smaller of that and h/l2, the hinge 1/l2."""
+    found: Callable[[Objective], float] = lambda objective: default(objective, l2=0.01).radius  # noqa: E731
+    assert [found(HUBER), found(SQUARES), found(HINGE)] == pytest.approx([10.0, 10.0, 100.0])
+    assert default(HUBER, l2=0.01, loss_width=0.05).radius == pytest.approx(5.0)
+    assert default(SQUARES, l2=4.0).radius == pytest.approx(0.25)
+
+
+def test_a_smaller_ball_moves_least_squares_less():
+    """One record's share of a step of least squares is eta (R + 1) / b."""
+    small, large = (default(SQUARES, radius=radius) for radius in (2.0, 9.0))
+    assert large.gradient_bound / small.gradient_bound == pytest.approx(10 / 3)

@@ -1,0 +1,259 @@
+"""The losses of one score beyond the logistic: gradients, whichever pass sums them, and what they are learned to."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import optimize
+
+from lethe.encoding.targets import UNIT
+from lethe.proof.mechanism import Mechanism, Objective
+from tests.worker.langevin.conftest import SilentNoise
+from tests.worker.langevin.test_device import Replayed
+from worker.audit.gradient import differs
+from worker.langevin import chain
+from worker.langevin.device import DeviceRows, choose
+from worker.langevin.gradient import BLOCK_ROWS, Rows
+from worker.langevin.losses import Loss
+from worker.langevin.schedule import Schedule
+from worker.langevin.step import State, projected_noisy_step
+
+RandomRows = Callable[..., tuple[Any, Any]]
+HUBER, SQUARES, HINGE, LABELS = (
+    Loss(Objective.HUBER_REGRESSION, 0.4),
+    Loss(Objective.LEAST_SQUARES),
+    Loss(Objective.SMOOTHED_HINGE, 0.5),
+    Loss(Objective.MULTILABEL_LOGISTIC_REGRESSION),
+)
+every_loss = pytest.mark.parametrize("loss", [HUBER, SQUARES, HINGE, LABELS])
+ROUNDING = 1e-5
+
+
+def classes_of(loss: Loss) -> int:
+    """Three labels: an odd number, which the kernel fills up."""
+    return {HINGE: 2, LABELS: 3}.get(loss, 1)
+
+
+def gradient_bound_of(loss: Loss) -> float:
+    return min(1.0, loss.width or 1.0)
+
+
+def parameters_of(loss: Loss, num_features: int, scale: float = 1.0, seed: int = 1) -> Any:
+    rows = loss.weight_rows(classes_of(loss))
+    return torch.from_numpy(scale * np.random.default_rng(seed).standard_normal((rows, num_features)))
+
+
+def labelled(loss: Loss, num_rows: int, num_features: int, seed: int = 0) -> tuple[Any, Any]:
+    """Rows of norm 1, and labels that depend on them a little."""
+    generator = np.random.default_rng(seed)
+    features = generator.standard_normal((num_rows, num_features))
+    features *= (1 - 2**-20) / np.linalg.norm(features, axis=1, keepdims=True)
+    y = np.clip(features[:, 0] + 0.3 * generator.standard_normal(num_rows), -1, 1)
+    labels = (y > 0) if loss is HINGE else np.rint(y * UNIT)
+    if loss is LABELS:
+        labels = (y > 0) + 2 * (y > 0.3) + 4 * generator.integers(0, 2, num_rows)
+    return features.astype(np.float32), labels.astype(np.int32)
+
+
+def losses(loss: Loss, scores: Any, labels: Any) -> Any:
+    """As the textbook writes them, of torch's double precision; `scores` (n, 1), or (n, C) of labels."""
+    if loss is LABELS:
+        has = torch.from_numpy(labels[:, None] >> np.arange(3) & 1).double()
+        return torch.nn.functional.binary_cross_entropy_with_logits(scores, has, reduction="none").sum(dim=1)
+    scores = scores[:, 0]
+    if loss.objective is Objective.SMOOTHED_HINGE:
+        z = (2 * torch.from_numpy(labels).double() - 1) * scores
+        bend = (1 - z) ** 2 / (2 * loss.width)
+        return torch.where(z >= 1, 0.0, torch.where(z <= 1 - loss.width, 1 - z - loss.width / 2, bend))
+    residuals = scores - torch.from_numpy(labels).double() / UNIT
+    if loss.width is None:
+        return residuals**2 / 2
+    return torch.nn.functional.huber_loss(residuals, torch.zeros_like(residuals), delta=loss.width, reduction="none")
+
+
+def gradient_of(loss: Loss, parameters: torch.Tensor, features: Any, labels: Any) -> torch.Tensor:
+    with Rows(features, labels, num_classes=classes_of(loss), loss=loss) as rows:
+        return rows.gradient(parameters)
+
+
+@every_loss
+def test_gradient_agrees_with_automatic_differentiation(loss: Loss) -> None:
+    """Over several blocks the gradient is the derivative of the textbook loss, in the kernel and on the device, and
+    numpy's second gradient is the same."""
+    features, labels = labelled(loss, 2 * BLOCK_ROWS + 17, 12)
+    parameters = parameters_of(loss, 12, 2.0).requires_grad_()
+    scores = torch.from_numpy(features).double() @ parameters.T
+    (expected,) = torch.autograd.grad(losses(loss, scores, labels).sum(), parameters)
+    at = parameters.detach()
+    ours = gradient_of(loss, at, features, labels)
+    torch.testing.assert_close(ours, expected, rtol=ROUNDING, atol=ROUNDING * len(features))
+    with DeviceRows(features, labels, num_classes=classes_of(loss), loss=loss, device=torch.device("cpu")) as rows:
+        torch.testing.assert_close(rows.gradient(at), ours, rtol=ROUNDING, atol=ROUNDING * len(features))
+    seen = {"features": features, "labels": labels, "objective": loss.objective, "loss_width": loss.width}
+    assert not differs(ours.numpy(), at.numpy(), bound=1.0, **seen)
+    assert differs(ours.numpy() + 0.1 * features[0], at.numpy(), bound=1.0, **seen)
+
+
+@pytest.mark.parametrize("loss", [HUBER, SQUARES, HINGE])
+def test_a_close_fit_to_rows_that_are_alike_is_no_fault(loss: Loss) -> None:
+    """Where every row is the same, and its score is what it should be, the gradient is the rounding of scores alone,
+    and adds up instead of cancelling; it is still rounding."""
+    features = np.tile(labelled(loss, 1, 20)[0], (300_000, 1))
+    at, score = np.random.default_rng(6).normal(size=(1, 20)) * 9, 0.75 if loss is HINGE else 0.3
+    wide = features[0].astype(float)
+    at += (score - at @ wide) * wide / (wide @ wide)
+    labels = np.full(300_000, 1 if loss is HINGE else round(0.3 * UNIT), np.int32)
+    ours = gradient_of(loss, torch.from_numpy(at), features, labels)
+    seen = {"features": features, "labels": labels, "objective": loss.objective, "loss_width": loss.width}
+    assert not differs(ours.numpy(), at, bound=gradient_bound_of(loss), **seen)
+
+
+@every_loss
+def test_null_rows_contribute_exactly_nothing(loss: Loss) -> None:
+    """The gradient over null rows is zero, whatever their labels say."""
+    features, labels = labelled(loss, 50, 8)
+    parameters = parameters_of(loss, 8, 3.0)
+    assert not gradient_of(loss, parameters, np.zeros_like(features), labels).any()
+    features[17] = 0
+    before = gradient_of(loss, parameters, features, labels)
+    labels[17] = 0
+    assert torch.equal(gradient_of(loss, parameters, features, labels), before)
+
+
+@settings(deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1), radius=st.floats(0.01, 100), loss=st.sampled_from([HUBER, SQUARES, HINGE, LABELS])
+)
+def test_no_record_pulls_harder_than_its_bound(seed: int, radius: float, loss: Loss) -> None:
+    """In the ball of radius R one row of norm 1 pulls by at most h, R + 1, 1, or the square root of three labels."""
+    features, labels = labelled(loss, 1, 3, seed)
+    parameters = parameters_of(loss, 3, seed=seed)
+    parameters *= radius / torch.linalg.vector_norm(parameters)
+    pull = float(torch.linalg.vector_norm(gradient_of(loss, parameters, features, labels)))
+    bound = {HUBER: 0.4, SQUARES: radius + 1, HINGE: 1.0, LABELS: 3**0.5}[loss]
+    assert pull <= bound * (1 + 1e-6)
+
+
+@pytest.mark.parametrize(("loss", "bound"), [(HUBER, 0.4), (SQUARES, 10.0), (HINGE, 1.0)])
+def test_bounds_on_the_pull_are_attained(loss: Loss, bound: float) -> None:
+    """A row along weights of norm 9, whose target is the farthest away, pulls as hard as any may."""
+    row, label = np.array([[1.0, 0.0]], np.float32), np.array([0 if loss is HINGE else -UNIT], np.int32)
+    pull = gradient_of(loss, torch.tensor([[9.0, 0.0]], dtype=torch.float64), row, label)
+    assert pull.numpy() == pytest.approx(np.array([[bound, 0.0]]), rel=ROUNDING)
+
+
+def test_labels_that_are_all_wrong_pull_by_the_root_of_their_number() -> None:
+    """A row that has none of three labels, and is sure to have all, pulls by the square root of 3."""
+    row, label = np.array([[1.0, 0.0]], np.float32), np.array([0], np.int32)
+    pull = gradient_of(LABELS, torch.tensor([[90.0, 0.0]] * 3, dtype=torch.float64), row, label)
+    assert float(torch.linalg.vector_norm(pull)) == pytest.approx(3**0.5, rel=ROUNDING)
+
+
+def test_two_labels_have_a_score_each() -> None:
+    """Two labels are learned as two, which two classes are not; each by itself as the logistic loss of two classes."""
+    features, labels = labelled(LABELS, 500, 6)
+    parameters = parameters_of(LABELS, 6)[:2].contiguous()
+    with Rows(features, labels & 3, num_classes=2, loss=LABELS) as rows:
+        together = rows.gradient(parameters)
+    for label in range(2):
+        with Rows(features, labels >> label & 1, num_classes=2) as rows:
+            torch.testing.assert_close(together[[label]], rows.gradient(parameters[[label]]), rtol=1e-5, atol=1e-3)
+
+
+@pytest.mark.parametrize("label", [-1, 8])
+def test_a_label_that_is_not_there_is_refused(label: int) -> None:
+    """A set of three labels is one of eight."""
+    row = np.array([[1.0, 0.0]], np.float32)
+    with pytest.raises(ValueError, match="2\\^num_classes"):
+        gradient_of(LABELS, torch.zeros(3, 2, dtype=torch.float64), row, np.array([label], np.int32))
+
+
+@every_loss
+def test_what_is_no_number_stays_none(loss: Loss) -> None:
+    """Weights that are not numbers give a gradient that is none, and is not cut off at the bound."""
+    features, labels = labelled(loss, 40, 4)
+    parameters = parameters_of(loss, 4) * float("nan")
+    assert gradient_of(loss, parameters, features, labels).isnan().all()
+
+
+@pytest.mark.parametrize("label", [UNIT + 1, -UNIT - 1, 2**31 - 1])
+def test_a_target_beyond_one_is_refused(label: int) -> None:
+    """A stored target that is not between -1 and 1 is no label, where rows are opened and where they are read."""
+    row = np.array([[1.0, 0.0]], np.float32)
+    with pytest.raises(ValueError, match="between -1 and 1"):
+        gradient_of(HUBER, torch.zeros(1, 2, dtype=torch.float64), row, np.array([label], np.int32))
+
+
+@pytest.mark.parametrize("device", [pytest.param("cpu"), pytest.param("cuda", marks=pytest.mark.gpu)])
+@every_loss
+def test_steps_on_a_device_are_those_of_the_chain(loss: Loss, device: str) -> None:
+    """With the same noise, 60 steps over batches end where the CPU's steps end, to 1e-6 (float32 products)."""
+    features, labels = labelled(loss, 700, 9)
+    ran = {"loss": loss, "num_classes": classes_of(loss)}
+    settings: dict[str, Any] = {"l2": 0.05, "step_size": 0.5, "noise_scale": 0.2, "radius": 20.0}
+    start, schedule = State(parameters=parameters_of(loss, 9), steps_done=0), Schedule(num_slots=700, steps=60)
+    with DeviceRows(features, labels, device=choose(device), **ran) as rows:
+        there = rows.advance(
+            start, steps=60, schedule=schedule, noise=Replayed(9), on_progress=lambda steps_done: None, **settings
+        )
+    here, noise = start, Replayed(9)
+    with Rows(features, labels, **ran) as host:
+        for _ in range(60):
+            here = projected_noisy_step(noise, here, rows=host, num_slots=700, **settings)
+    np.testing.assert_allclose(there.parameters.numpy(), here.parameters.numpy(), atol=1e-6)
+
+
+# --- what is learned -------------------------------------------------------------------------------------------------
+
+
+def learned(loss: Loss, features: Any, labels: Any, *, l2: float, device: str = "cpu") -> Any:
+    """Where the steps of a mechanism lead without noise: to the minimiser  # (1, d) or (C, d)"""
+    settings = {"num_slots": len(features), "l2": l2, "noise_scale": 0.1, "radius": 5.0, "learn_steps": 2000}
+    mechanism = Mechanism(
+        objective=loss.objective,
+        num_classes=classes_of(loss),
+        loss_width=loss.width,
+        step_size=0.5,
+        num_parameters=features.shape[1],
+        **settings,
+    )
+    ran = chain.run(
+        mechanism=mechanism,
+        features=features,
+        labels=labels,
+        initial=np.zeros((loss.weight_rows(classes_of(loss)), features.shape[1])),
+        steps=2000,
+        noise=SilentNoise(),
+        on_progress=lambda steps_done: None,
+        threads=1,
+        device=device,
+    )
+    return ran.parameters
+
+
+def test_least_squares_learn_ridge_regression() -> None:
+    """Without noise the steps end at (X'X/n + l2 I)^-1 X'y/n, null rows among the rows."""
+    features, labels = labelled(SQUARES, 300, 5)
+    features[::7] = 0
+    x, y = features.astype(float), labels / UNIT
+    expected = np.linalg.solve(x.T @ x / 300 + 0.05 * np.eye(5), x.T @ y / 300)
+    np.testing.assert_allclose(learned(SQUARES, features, labels, l2=0.05)[0], expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("loss", [HUBER, HINGE, LABELS])
+def test_others_learn_what_minimises_their_objective(loss: Loss) -> None:
+    """Without noise the steps end where scipy finds the least of f."""
+    features, labels = labelled(loss, 300, 5)
+    rows = torch.from_numpy(features).double()
+
+    def value(w: Any) -> float:
+        scores = rows @ torch.from_numpy(w).reshape(-1, 5).T
+        return float(losses(loss, scores, labels).mean() + 0.05 / 2 * (w @ w))
+
+    found = learned(loss, features, labels, l2=0.05)
+    expected = optimize.minimize(value, np.zeros(found.size), method="BFGS", options={"gtol": 1e-9}).x
+    np.testing.assert_allclose(found.ravel(), expected, atol=1e-5)

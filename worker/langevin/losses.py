@@ -1,0 +1,40 @@
+"""The loss of a row, as the passes over rows need it: the labels that it takes, and its kind."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lethe.encoding.targets import UNIT
+from lethe.proof.mechanism import Mechanism, Objective, num_weight_rows, require_loss
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """`width`: where the loss has one."""
+
+    objective: Objective = Objective.LOGISTIC_REGRESSION
+    width: float | None = None
+
+    @classmethod
+    def of(cls, mechanism: Mechanism) -> "Loss":
+        return cls(mechanism.objective, mechanism.loss_width)
+
+    def weight_rows(self, num_classes: int) -> int:
+        """Raises ValueError where the loss is not one of so many classes (1: a target)."""
+        require_loss(self.objective, num_classes, self.width)
+        return num_weight_rows(num_classes, self.objective)
+
+    def require_labels(self, labels: NDArray[np.int32], num_classes: int) -> None:
+        """Raises ValueError for labels that are none."""
+        if self.objective.is_regression:
+            if labels.min() < -UNIT or labels.max() > UNIT:
+                raise ValueError("Expected a target between -1 and 1")
+        elif self.objective is Objective.MULTILABEL_LOGISTIC_REGRESSION:
+            if labels.min() < 0 or labels.max() >= 2**num_classes:
+                raise ValueError("Expected 0 <= label < 2^num_classes")
+        elif labels.min() < 0 or labels.max() >= num_classes:
+            raise ValueError("Expected 0 <= label < num_classes")
+
+
+LOGISTIC = Loss()
