@@ -40,8 +40,6 @@ from rich.progress import track
 from rich.table import Table
 
 from app import installations
-from app.accounting import ledger
-from app.accounting.verify import verify
 from app.config import Settings
 from app.db.tables import LedgerEntry, Version
 from app.main import create_app
@@ -50,6 +48,8 @@ from lethe.proof import accountant, guarantees
 from lethe.proof.accountant import Chain, Run
 from lethe.proof.mechanism import Mechanism, Objective
 from lethe.theorems import calibration, evaluate
+from lethe.verification.chains import GENESIS, canonical, link_hash
+from lethe.verification.ledgers import FORMAT, chain_numbers, verify
 from worker import runner
 
 RESULTS = Path(__file__).parent / "results"
@@ -191,11 +191,11 @@ def replay_milliseconds() -> tuple[float, float]:
     versions: list[Version] = []
     bodies = story(ENTRIES // 10)
     for number in range(10):
-        model_id, previous = f"mdl_{number}", ledger.GENESIS
+        model_id, previous = f"mdl_{number}", GENESIS
         for sequence, template in enumerate(bodies, start=1):
             body = template.replace('"mdl_x"', f'"{model_id}"')
             entry = LedgerEntry(model_id=model_id, sequence=sequence, body=body, previous_hash=previous)
-            entry.hash = previous = ledger.entry_hash(previous, body)
+            entry.hash = previous = link_hash(previous, body)
             entries.append(entry)
             versions.append(Version(model_id=model_id, number=sequence, weights_sha256=f"{sequence:064x}"))
     gc.collect()
@@ -230,9 +230,9 @@ def story(entries: int) -> list[str]:
             chain = accountant.advance(chain, run)
         found = guarantees.of_chain(chain, last_run=run, delta=DELTA)
         bodies.append(
-            ledger.canonical(
+            canonical(
                 {
-                    "format": ledger.FORMAT,
+                    "format": FORMAT,
                     "model_id": "mdl_x",
                     "sequence": sequence,
                     "kind": "unlearn" if sequence > 1 else "learn",
@@ -246,7 +246,7 @@ def story(entries: int) -> list[str]:
                     "records": run.records,
                     "requests": [{"id": f"dr_{sequence:024d}", "records": run.records}],
                     "weights_sha256": f"{sequence:064x}",
-                    "chain": ledger.chain_numbers(chain),
+                    "chain": chain_numbers(chain),
                     "guarantees": [guarantee.to_json() for guarantee in found],
                     "theorem": accountant.THEOREM,
                     "recorded_at": "2026-01-01T00:00:00+00:00",

@@ -9,8 +9,8 @@ import pyarrow.csv
 from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 
-from app.rows.encoding import Features, Labels
-from app.rows.schema import parse_schema
+from lethe.encoding.rows import Features, Labels
+from lethe.encoding.schema import parse_schema
 
 ADULT = Path(__file__).parent.parent / "examples" / "adult"
 

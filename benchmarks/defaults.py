@@ -19,14 +19,14 @@ import numpy as np
 from rich.progress import track
 from sklearn.linear_model import LogisticRegression
 
-from app.rows.encoding import Features, Labels, encode_vectors
 from benchmarks import data, page
+from lethe.encoding.rows import Features, Labels, encode_vectors
 from lethe.proof import accountant, conversion
 from lethe.proof.accountant import Run
 from lethe.proof.mechanism import Adjacency, Mechanism
 from lethe.theorems import calibration
 from worker.langevin import chain
-from worker.langevin.evaluate import accuracy
+from worker.langevin.evaluate import of_classes
 from worker.langevin.init import origin
 from worker.langevin.noise import SystemNoise
 
@@ -160,7 +160,7 @@ def learned(mechanism: Mechanism, train: Rows, test: Rows, seed: int) -> float:
         noise=SystemNoise(),
         on_progress=lambda steps_done: None,
     ).parameters
-    return accuracy(parameters, *test, mechanism.num_classes)[0]
+    return float(of_classes(parameters, [test], mechanism.num_classes)["accuracy"])
 
 
 def fitted(mechanism: Mechanism, train: Rows, test: Rows, seed: int) -> float:

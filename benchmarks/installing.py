@@ -18,7 +18,14 @@ from rich.progress import track
 from rich.table import Table
 
 ROOT = Path(__file__).parents[1]
-ASKED = ("lethe-sdk", "lethe-sdk[verify]", "lethe-sdk[cli]", "lethe-sdk[verify,cli]", "mlflow-skinny")
+ASKED = (
+    "lethe-sdk",
+    "lethe-sdk[verify]",
+    "lethe-sdk[tables]",
+    "lethe-sdk[cli]",
+    "lethe-sdk[verify,cli]",
+    "mlflow-skinny",
+)
 
 
 def main() -> None:

@@ -42,16 +42,16 @@ from app.catalogue import datasets
 from app.config import Settings
 from app.db import Actor
 from app.deletion import suppression
-from app.rows import ingest
-from app.rows.schema import parse_schema
+from app.rows import batches, ingest
 from app.rows.shuffle import Shuffle
 from app.rows.uploads import Suppressed, Upload
 from app.vault import spool
 from app.vault.sealing import Sealed
 from benchmarks import page
+from lethe.encoding.schema import parse_schema
 
 FEATURES = 60
-KINDS: tuple[ingest.Kind, ...] = ("csv", "parquet", "npz")
+KINDS: tuple[batches.Kind, ...] = ("csv", "parquet", "npz")
 CLASSES = ("no", "yes")
 _BESIDE = "sealing, in threads"
 _AT_ONCE = 100_000
@@ -80,7 +80,7 @@ def main() -> None:
     page.write("uploading", written, page.SCRATCH if arguments.quick else page.RESULTS)
 
 
-def _measured(rows: int, kind: ingest.Kind) -> dict[str, Any]:
+def _measured(rows: int, kind: batches.Kind) -> dict[str, Any]:
     """Of one file, which is gone afterwards."""
     folder = Path(tempfile.mkdtemp(prefix="lethe-bench-"))
     try:

@@ -111,7 +111,7 @@ def cpu_seconds() -> float:
 
 
 def new_model(client: TestClient, seed: int, *, lanes: int) -> str:
-    """The dataset of a model that is as the service makes it by default, but for its lanes."""
+    """The dataset of a model that is as the service makes it by default, but for its lanes, and with l2 = 1/n."""
     features, buffer = random_rows(1000, 20, seed), io.BytesIO()
     people = np.char.add("p", np.arange(1000).astype(str))
     np.savez(buffer, x=features, y=(features[:, 0] > 0).astype(np.int32), subject=people)
@@ -120,7 +120,7 @@ def new_model(client: TestClient, seed: int, *, lanes: int) -> str:
         data=_FORM,
         files={"file": ("people.npz", buffer.getvalue())},
     ).json()
-    asked = {"name": "model", "dataset_id": dataset["id"], "audit": {"lanes": lanes}}
+    asked = {"name": "model", "dataset_id": dataset["id"], "l2": 1e-3, "audit": {"lanes": lanes}}
     client.post("/v1/models", json=asked).raise_for_status()
     found: str = dataset["id"]
     return found

@@ -20,12 +20,12 @@ Row = dict[str, Any]
 
 
 def planned(rows: int, columns: int, classes: int, **batches: int) -> tuple[Mechanism, dict[str, AuditPlan]]:
-    """The service's mechanism, its learning run, and the run that forgets the first record; of `batches`, or where
-    every step reads all rows."""
-    delta, parameters = rows**-1.1, num_weight_rows(classes) * columns
+    """The service's mechanism, with l2 = max(1/n, 2.5e-4), its learning run, and the run that forgets the first record;
+    of `batches`, or where every step reads all rows."""
+    delta, parameters, l2 = rows**-1.1, num_weight_rows(classes) * columns, max(1 / rows, 2.5e-4)
     read = batches or {"batch_size": rows, "cool_down": 1}
     mechanism = calibration.mechanism_for(
-        num_slots=rows, num_classes=classes, num_parameters=parameters, epsilon=1.0, delta=delta, **read
+        num_slots=rows, num_classes=classes, num_parameters=parameters, epsilon=1.0, delta=delta, l2=l2, **read
     )
     learned = accountant.replay(mechanism, [accountant.Run(steps=mechanism.learn_steps)])
     steps = planner.forget(learned, records=1, epsilon=1.0, delta=delta).steps

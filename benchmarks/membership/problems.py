@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from app.rows.encoding import Features, Labels, encode_vectors
 from benchmarks import data
+from lethe.encoding.rows import Features, Labels, encode_vectors
 from lethe.proof import accountant
 from lethe.proof.accountant import Chain, Run
 from lethe.proof.mechanism import Mechanism

@@ -20,7 +20,7 @@ from benchmarks.paper import steps
 from benchmarks.paper.printed import BATCHES, EPSILONS, MNIST, REMOVED, SIGMA, Problem
 from lethe.proof.mechanism import Mechanism
 from worker.langevin import chain
-from worker.langevin.evaluate import accuracy
+from worker.langevin.evaluate import of_classes
 from worker.langevin.init import origin
 from worker.langevin.noise import SystemNoise
 
@@ -117,7 +117,7 @@ class Bench:
         return features, self.data.train[1]
 
     def share(self, model: Any) -> float:
-        return accuracy(model, *self.data.test, 2)[0]
+        return float(of_classes(model, [self.data.test], 2)["accuracy"])
 
     def of(self, models: Iterable[Any]) -> Row:
         """Mean and standard deviation of their accuracy."""

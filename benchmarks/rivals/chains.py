@@ -231,7 +231,7 @@ def all_rows(setting: Setting) -> NoisyChain:
 
 def as_shipped(setting: Setting) -> NoisyChain:
     """With the regularisation that the service chooses when nobody says, instead of the one all others share."""
-    mechanism = ours_at(setting, l2=calibration.default_l2(setting.num_slots))
+    mechanism = ours_at(setting, l2=calibration.default_l2(setting.num_slots, setting.epsilon))
     return _planned("langevin_shipped", "Langevin, ours as shipped", setting, mechanism)
 
 

@@ -22,7 +22,6 @@ from benchmarks.rivals import chains, descent, refits
 from benchmarks.rivals.problems import Problem
 from benchmarks.rivals.removal import CertifiedRemoval
 from benchmarks.rivals.rival import Rival, Rows, State
-from lethe.theorems import calibration
 
 GROUP = 20
 FAMILY_ERROR = 0.05
@@ -51,9 +50,9 @@ class Compared:
 
 
 def grouped(problem: Problem) -> Problem:
-    """With the service's regularisation; who asks are the row that a plain fit gets most wrong, and those of its label
+    """With l2 = 1/n; who asks are the row that a plain fit gets most wrong, and those of its label
     that are nearest to it."""
-    rows, l2 = problem.train, calibration.default_l2(len(problem.train))
+    rows, l2 = problem.train, 1 / len(problem.train)
     weights, _ = refits.fitted(rows, l2)
     worst = int(np.argmin(margins([weights], rows)[0]))
     alike = np.flatnonzero(rows.labels == rows.labels[worst])

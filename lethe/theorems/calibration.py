@@ -12,7 +12,15 @@ from dataclasses import replace
 from lethe.proof import accountant, conversion
 from lethe.proof.accountant import Chain, Exposure, Run
 from lethe.proof.errors import LARGEST_COUNT, DomainError, InfeasibleError, require_count
-from lethe.proof.mechanism import Adjacency, Mechanism, Objective, finest_grid, gradient_bound, smoothness
+from lethe.proof.mechanism import (
+    Adjacency,
+    Mechanism,
+    Objective,
+    farthest_minimiser,
+    finest_grid,
+    require_loss,
+    smoothness,
+)
 
 MOST_HEADROOM = 2.0
 """With the default noise no record's stationary mu is more than this many times the target's (`docs/decisions`)."""
@@ -20,21 +28,27 @@ UNFELT_NOISE = 0.1
 """Standard deviation of a logit up to which noise costs no accuracy: the least there is by default."""
 FELT_NOISE = 0.35
 """Standard deviation of a logit from which noise costs accuracy: where the target asks for more, headroom is given."""
+TARGET_SHARE = 0.5
+"""Ratio of the noise that a target feels, which is between -1 and 1, to that which a logit feels."""
+DEFAULT_WIDTHS = {Objective.HUBER_REGRESSION: 0.2, Objective.SMOOTHED_HINGE: 1.0}
 INITIAL_DISTANCE = 1e-6
 """Learning runs until the distance to the minimiser has contracted below this fraction of what it was."""
 LEAST_BATCH = 100
 MOST_COOL_DOWN = 256
 
 
-def default_l2(num_slots: int) -> float:
-    """max(1/n0, 2.5e-4): the fewer rows, the more they need to be held together against the noise.
+def default_l2(num_slots: int, epsilon: float, objective: Objective = Objective.LOGISTIC_REGRESSION) -> float:
+    """max(2/(n0 epsilon), 2.5e-4), of epsilon from 0.05 to 2: the fewer rows and the stricter the target, the more they
+    need to be held together against the noise. For regressions max(1/n0, 2.5e-4): what shrinks them is felt at once.
 
-    Chosen once, on Adult and random parts of it (`benchmarks/defaults.py`); the floor bounds the steps of learning.
+    Chosen once, on public tables of 134 to 32,561 rows (`benchmarks/defaults.py`); the floor bounds the steps of
+    learning.
 
-    >>> default_l2(1000), default_l2(1_000_000)
-    (0.001, 0.00025)
+    >>> default_l2(1000, 1.0), default_l2(1000, 8.0), default_l2(1_000_000, 1.0)
+    (0.002, 0.001, 0.00025)
     """
-    return max(1 / num_slots, 2.5e-4)
+    held = 1.0 if objective.is_regression else 2 / min(max(epsilon, 0.05), 2.0)
+    return max(held / num_slots, 2.5e-4)
 
 
 def default_batch_size(num_slots: int) -> int:
@@ -50,6 +64,8 @@ def mechanism_for(
     *,
     num_slots: int,
     num_classes: int,
+    objective: Objective = Objective.LOGISTIC_REGRESSION,
+    loss_width: float | None = None,
     num_parameters: int | None = None,
     epsilon: float,
     delta: float,
@@ -61,18 +77,20 @@ def mechanism_for(
     batch_size: int | None = None,
     cool_down: int | None = None,
 ) -> Mechanism:
-    """A mechanism for logistic regression, with defaults that are functions of public constants alone.
+    """A mechanism, with defaults that are functions of public constants alone.
 
+    - `loss_width`: `DEFAULT_WIDTHS`, where the loss has one.
     - `batch_size`: `default_batch_size(num_slots)`.
     - `cool_down`: one pass, `MOST_COOL_DOWN` steps at most.
-    - `l2`: `default_l2(num_slots)`.
+    - `l2`: `default_l2(num_slots, epsilon, objective)`.
     - `step_size`: 2 / (L + m), the least contraction there is.
-    - `radius`: M / m, a ball that holds the minimiser whatever the data (|grad f(0)| <= M, f m-strongly convex).
+    - `radius`: `farthest_minimiser`, a ball that holds the minimiser whatever the data.
     - `learn_steps`: least T with c^T <= 1e-6, of what the start is away from the minimiser, but one pass and the
       cool-down at least.
     - `noise_scale`: such that one record's stationary mu, s / (1 - c^B) / spread, is that of the target (epsilon,
-      delta); but the spread sqrt(nu^2 / (1 - c^2)), which is that of a logit, is `UNFELT_NOISE` at least, and no more
-      than `FELT_NOISE` unless mu would be more than `MOST_HEADROOM` times the target's.
+      delta); but the spread sqrt(nu^2 / (1 - c^2)), which is that of a score, is `UNFELT_NOISE` at least, and no more
+      than `FELT_NOISE` unless mu would be more than `MOST_HEADROOM` times the target's; of a regression, both times
+      `TARGET_SHARE`.
     - `grid`: `finest_grid`, if it is told `num_parameters`.
 
     Raises `DomainError`, `PreconditionError`.
@@ -81,22 +99,24 @@ def mechanism_for(
     >>> m.num_batches, m.cool_down, m.learn_steps, round(m.contraction, 6), round(m.noise_scale, 5)
     (99, 99, 6915, 0.998004, 0.00553)
     """
-    objective = Objective.LOGISTIC_REGRESSION
-    if num_slots < 1 or num_classes < 2:
-        raise DomainError(f"Expected num_slots={num_slots} >= 1 and num_classes={num_classes} >= 2")
-    m = default_l2(num_slots) if l2 is None else l2
+    if num_slots < 1:
+        raise DomainError(f"Expected num_slots={num_slots} >= 1")
+    width = DEFAULT_WIDTHS.get(objective) if loss_width is None else loss_width
+    require_loss(objective, num_classes, width)
+    m = default_l2(num_slots, epsilon, objective) if l2 is None else l2
     if not (math.isfinite(m) and m > 0):
         raise DomainError(f"Expected l2={m} > 0 and finite")
-    bound = gradient_bound(objective, num_classes)
+    farthest = farthest_minimiser(objective, num_classes, m, loss_width=width)
     size = default_batch_size(num_slots) if batch_size is None else batch_size
     draft = Mechanism(
         objective=objective,
         num_slots=num_slots,
         num_classes=num_classes,
         l2=m,
-        step_size=2 / (smoothness(objective, num_classes, m) + m) if step_size is None else step_size,
-        noise_scale=max(1.0, bound / m) if noise_scale is None else noise_scale,
-        radius=bound / m if radius is None else radius,
+        loss_width=width,
+        step_size=2 / (smoothness(objective, num_classes, m, loss_width=width) + m) if step_size is None else step_size,
+        noise_scale=max(1.0, farthest) if noise_scale is None else noise_scale,
+        radius=farthest if radius is None else radius,
         learn_steps=cool_down or 1 if learn_steps is None else learn_steps,
         batch_size=size,
         cool_down=1 if cool_down is None else cool_down,
@@ -109,7 +129,8 @@ def mechanism_for(
         draft = replace(draft, cool_down=min(draft.num_batches, MOST_COOL_DOWN, draft.learn_steps))
     if noise_scale is None:
         influence = draft.sensitivity(Adjacency.ZERO_OUT) / -math.expm1(draft.num_batches * math.log1p(-gap))
-        spread = _default_spread(influence / conversion.gdp_mu(epsilon=epsilon, delta=delta))
+        unit = TARGET_SHARE if objective.is_regression else 1.0
+        spread = unit * _default_spread(influence / conversion.gdp_mu(epsilon=epsilon, delta=delta) / unit)
         draft = replace(draft, noise_scale=spread * math.sqrt(gap * (2 - gap) / (2 * draft.step_size)))
     if num_parameters is not None:
         grid = finest_grid(noise_std=draft.least_noise_std, radius=draft.radius)
@@ -139,7 +160,7 @@ def least_steps(chain: Chain, *, records: int, epsilon: float, delta: float, at_
 
     Edge cases: raises `InfeasibleError` if `at_most` steps do not reach it.
 
-    >>> m = mechanism_for(num_slots=1000, num_classes=2, epsilon=1.0, delta=1e-5)
+    >>> m = mechanism_for(num_slots=1000, num_classes=2, epsilon=1.0, delta=1e-5, l2=1e-3)
     >>> chain = accountant.replay(m, [Run(steps=m.learn_steps)])
     >>> least_steps(chain, records=1, epsilon=1.0, delta=1e-5, at_most=m.learn_steps)
     88
@@ -172,7 +193,7 @@ def schedule(chain: Chain, *, batches: Iterable[int], epsilon: float, delta: flo
 
     Edge cases: raises `InfeasibleError` if a batch would take more than `at_most` steps.
 
-    >>> m = mechanism_for(num_slots=1000, num_classes=2, epsilon=1.0, delta=1e-5)
+    >>> m = mechanism_for(num_slots=1000, num_classes=2, epsilon=1.0, delta=1e-5, l2=1e-3)
     >>> chain = accountant.replay(m, [Run(steps=m.learn_steps)])
     >>> [sum(schedule(chain, batches=b, epsilon=1.0, delta=1e-5, at_most=10**6)) for b in ([1] * 8, [4] * 2, [8])]
     [1075, 539, 349]
@@ -192,7 +213,7 @@ def least_epsilon(chain: Chain, *, records: int, steps: int, delta: float) -> fl
 
     Edge cases: K = 0 tells what unlearning is for; 0 if the chain has forgotten enough for `delta` alone.
 
-    >>> m = mechanism_for(num_slots=1000, num_classes=2, epsilon=1.0, delta=1e-5)
+    >>> m = mechanism_for(num_slots=1000, num_classes=2, epsilon=1.0, delta=1e-5, l2=1e-3)
     >>> chain = accountant.replay(m, [Run(steps=m.learn_steps)])
     >>> [round(least_epsilon(chain, records=1, steps=steps, delta=1e-5), 6) for steps in (0, 86, 87)]
     [2.111909, 1.009323, 1.000529]
@@ -212,7 +233,7 @@ def most_records(chain: Chain, *, steps: int, epsilon: float, delta: float) -> i
     Edge cases: 0 if there is no room for one. Raises `InfeasibleError` if what was deleted before misses the target
     even so.
 
-    >>> m = mechanism_for(num_slots=1000, num_classes=2, epsilon=1.0, delta=1e-5)
+    >>> m = mechanism_for(num_slots=1000, num_classes=2, epsilon=1.0, delta=1e-5, l2=1e-3)
     >>> chain = accountant.replay(m, [Run(steps=m.learn_steps)])
     >>> [most_records(chain, steps=steps, epsilon=1.0, delta=1e-5) for steps in (1, 87, 348)]
     [0, 0, 7]
@@ -236,7 +257,7 @@ def least_noise(mechanism: Mechanism, *, records: int, steps: int, epsilon: floa
 
     Edge cases: raises `PreconditionError` where float64 cannot carry so little noise beside the radius.
 
-    >>> m = mechanism_for(num_slots=1000, num_classes=2, epsilon=1.0, delta=1e-5)
+    >>> m = mechanism_for(num_slots=1000, num_classes=2, epsilon=1.0, delta=1e-5, l2=1e-3)
     >>> [round(least_noise(m, records=1, steps=steps, epsilon=1.0, delta=1e-5) / m.noise_scale, 6) for steps in (1, 87)]
     [1.945502, 1.000482]
     """
@@ -266,7 +287,7 @@ def releases_left(
 
     Edge cases: 0 if there is no room for one; 2^53 at most. Raises `InfeasibleError` if the budget is exceeded already.
 
-    >>> m = mechanism_for(num_slots=1000, num_classes=2, epsilon=1.0, delta=1e-5)
+    >>> m = mechanism_for(num_slots=1000, num_classes=2, epsilon=1.0, delta=1e-5, l2=1e-3)
     >>> learned = [Exposure(mechanism=m, records=1, releases=((m.learn_steps, 1),))]
     >>> [releases_left(learned, m, records=1, steps=87, epsilon=epsilon, delta=1e-5) for epsilon in (3.0, 10.0)]
     [2, 38]

@@ -3,7 +3,7 @@ import pytest
 from sklearn.metrics import log_loss
 
 from benchmarks.membership import problems, remembered
-from worker.langevin.evaluate import accuracy
+from worker.langevin.evaluate import of_classes
 
 ROWS = problems.digits(seed=1).test
 PARAMETERS = np.concatenate([np.random.default_rng(1).normal(size=(4, 65)), np.zeros((1, 65))])
@@ -11,7 +11,7 @@ PARAMETERS = np.concatenate([np.random.default_rng(1).normal(size=(4, 65)), np.z
 
 def test_accuracy_is_the_workers() -> None:
     """The mean accuracy is that of the worker's own evaluation, also of a model that is undecided everywhere."""
-    each = [accuracy(model[None, :], ROWS.features, ROWS.labels, 2)[0] for model in PARAMETERS]
+    each = [of_classes(model[None, :], [(ROWS.features, ROWS.labels)], 2)["accuracy"] for model in PARAMETERS]
     found = remembered.of(PARAMETERS, ROWS)
     assert (found.accuracy, found.accuracy_std) == pytest.approx((np.mean(each), np.std(each, ddof=1)))
 

@@ -1,0 +1,33 @@
+"""What docs/evidence/accuracy.md claims."""
+
+import pytest
+
+from benchmarks import accuracy, page
+
+PAGE = (page.EVIDENCE / "accuracy.md").read_text()
+RESULTS = page.read("accuracy")
+
+
+@pytest.mark.parametrize("name", accuracy.printed(RESULTS))
+def test_the_page_holds_the_tables_of_the_results(name: str) -> None:
+    """Each table of the page is the one that the stored results make."""
+    assert accuracy.printed(RESULTS)[name] in PAGE
+
+
+def test_what_is_planned_is_what_the_planner_says_today() -> None:
+    """Passes of learning and of a request are those of today's defaults."""
+    for row in RESULTS["tables"]:
+        settings = {"num_slots": row["rows"], "num_classes": row["classes"]}
+        mechanism = accuracy.made(**settings, epsilon=accuracy.EPSILONS[0])
+        assert row["learn_passes"] == mechanism.learn_steps / mechanism.num_batches
+        steps = accuracy.request_steps(mechanism, accuracy.EPSILONS[0])
+        assert row["request_passes"] == steps / mechanism.num_batches
+
+
+@pytest.mark.soak
+def test_a_small_table_comes_out_as_it_is_stored() -> None:
+    """Today's model of one table is as accurate as the page says, within six deviations and two points."""
+    name, problem = next(iter(accuracy.tables(None, quick=True)))
+    right, _ = accuracy.learned(problem(0), accuracy.EPSILONS[0])
+    [stored] = [row["accuracy"]["epsilon 1"] for row in RESULTS["tables"] if row["name"] == name]
+    assert abs(right - stored[0]) < 6 * stored[1] + 0.02
