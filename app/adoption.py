@@ -11,14 +11,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import sqlalchemy as sa
-from joserfc import jws
-from joserfc.errors import JoseError
-from joserfc.jwk import KeySet
 
 from app import signing
 from app.errors import SignatureUnverifiable
 from app.keys import KeyEncryptionFile, KeyEncryptionKeyLost, Keys, Wrapping
 from lethe.contract.problems import InstallationMismatch
+from lethe.verification.signatures import signed_payload
 
 _SOME = 20
 _BLOCK_ROWS = 4096
@@ -177,12 +175,4 @@ def _verify(connection: sa.Connection, keys: Keys) -> bool:
     for table, column in (("certificates", "issued_at"), ("audit_checkpoints", "signed_at")):
         query = sa.text(f"SELECT jws FROM {table} ORDER BY {column} DESC LIMIT :some")  # noqa: S608  two constants
         newest += connection.scalars(query, {"some": _SOME})
-    return _holds(_is_signed(one, public) for one in newest)
-
-
-def _is_signed(compact_jws: str, public: KeySet) -> bool:
-    try:
-        jws.deserialize_compact(compact_jws, public, algorithms=[signing.ALGORITHM])
-    except (JoseError, ValueError):
-        return False
-    return True
+    return _holds(signed_payload(one, public) is not None for one in newest)

@@ -46,6 +46,9 @@ class Settings(BaseSettings):
         le=3650,
         description="How long it remembers: longer than the oldest backup that anybody would restore; default: ever.",
     )
+    backup_days: float = Field(
+        7.0, gt=0, le=3650, description="The last backup is late after so many days; the overview says so."
+    )
     metrics_port: int | None = Field(
         None,
         ge=0,

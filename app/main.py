@@ -21,6 +21,7 @@ from app.api import (
     certificates,
     curves,
     datasets,
+    decisions,
     deletion_requests,
     docs,
     document,
@@ -139,6 +140,7 @@ _DRP = "/drp/v1"
 _ROUTERS = (
     batches.router,
     deletion_requests.router,  # what is called most is matched first
+    decisions.router,
     datasets.router,
     additions.router,
     models.router,

@@ -6,7 +6,7 @@ from fastapi import APIRouter
 from sqlalchemy.orm import Session
 
 from app import signing
-from app.accounting import budgets, earlier, repository, service, verify
+from app.accounting import budgets, earlier, repository, service
 from app.api.calls import Call, number_in
 from app.api.certificates import joint_to_response
 from app.api.gateway import serves
@@ -39,6 +39,7 @@ from lethe.contract.problems import LedgerCorrupt, RequestUnknown
 from lethe.proof import accountant, guarantees
 from lethe.proof.accountant import Chain, Exposure
 from lethe.proof.guarantees import Guarantee, Notion
+from lethe.verification import ledgers
 
 router = APIRouter()
 
@@ -92,7 +93,7 @@ def verify_ledger(call: Call, model_id: str) -> LedgerVerdictOut:
         entries = repository.all_entries(session, model_id=model_id)
         keys, tenant_id = signing.published(call.installation.keys), call.caller.tenant_id
         try:
-            report = verify.verify(
+            report = ledgers.verify(
                 entries,
                 repository.all_versions(session, model_id=model_id),
                 vouched=earlier.vouched_in(session, keys, tenant_id=tenant_id),

@@ -7,7 +7,7 @@ from joserfc.jwk import KeySet
 
 from app.api.calls import Call, number_in
 from app.api.gateway import serves
-from app.audit import repository, verify
+from app.audit import repository
 from app.audit.chains import AUDIT
 from app.db.tables import AuditEntry
 from app.errors import AuditCorrupt
@@ -51,7 +51,7 @@ def verify_audit_log(call: Call) -> AuditVerdictOut:
         entries = repository.all_entries(session, tenant_id=tenant_id)
         signed = repository.all_checkpoints(session, AUDIT, tenant_id=tenant_id)
         try:
-            chain = verify.verify(tenant_id, entries, signed, KeySet([call.installation.keys.signing_key]))
+            chain = AUDIT.verify(tenant_id, entries, signed, KeySet([call.installation.keys.signing_key]))
         except AuditCorrupt as error:
             return AuditVerdictOut(
                 valid=False, entries=None, checkpoints=None, signed=None, head=None, fault=error.detail

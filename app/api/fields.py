@@ -8,9 +8,9 @@ from fastapi import Request
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from app.rows.values import is_name
-from app.spelling import expected
 from lethe.contract.problems import FieldError, InputInvalid
+from lethe.contract.spelling import expected
+from lethe.encoding.values import is_name
 
 _LONGEST_SHOWN = 60
 

@@ -7,10 +7,10 @@ from joserfc.jwk import KeySet
 from app.accounting import anchors, exports
 from app.api.calls import Call
 from app.api.gateway import serves
-from app.audit.chains import GENESIS
 from lethe.contract import ledger as contract
 from lethe.contract.ledger import LedgerHeadOut, TenantLedgerVerdictOut
 from lethe.contract.problems import LedgerCorrupt
+from lethe.verification.chains import GENESIS
 
 router = APIRouter()
 

@@ -25,10 +25,10 @@ from sklearn.linear_model import LogisticRegression
 
 from app.config import Settings
 from app.rows import ingest
-from app.rows.schema import parse_schema
 from lethe import Client
 from lethe.contract.models import ModelOut
 from lethe.contract.runs import RunOut
+from lethe.encoding.schema import parse_schema
 from lethe.errors import Gone, Problem
 from lethe.proof import accountant, guarantees
 from lethe.proof.guarantees import Evidence, Notion

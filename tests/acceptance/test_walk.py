@@ -8,9 +8,9 @@ import pytest
 from fastapi.testclient import TestClient
 
 from app.accounting import repository as accounting_repository
-from app.accounting import verify
 from app.installations import Installation
 from lethe import verification
+from lethe.verification import ledgers
 from tests.stored import rows_of, slots_of
 
 Make = Callable[..., dict[str, Any]]
@@ -71,5 +71,5 @@ def test_a_person_is_forgotten(
     assert second.status_code == 200
     assert second.content != first
     with installation.database.reading() as session:
-        report = verify.verify(accounting_repository.all_entries(session), accounting_repository.all_versions(session))
+        report = ledgers.verify(accounting_repository.all_entries(session), accounting_repository.all_versions(session))
     assert report.entries == 2

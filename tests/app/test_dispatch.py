@@ -98,6 +98,7 @@ def test_ringing_without_a_broker_is_quick_and_quiet(capfd: pytest.CaptureFixtur
     assert "dispatch.bell_not_rung" in said
 
 
+@pytest.mark.soak
 def test_ringing_a_silent_broker_ends(capfd: pytest.CaptureFixture[str]) -> None:
     """A broker that accepts connections and never answers holds its caller for less than 5 s."""
     with socket.socket() as silent:

@@ -85,15 +85,14 @@ def test_an_empty_database_beside_a_full_data_folder(settings: Settings, new_url
 @pytest.mark.parametrize(
     "command",
     [
-        (LETHE, "serve"),
-        (LETHE, "serve-accounting"),
-        (LETHE, "migrate"),
-        (LETHE, "up"),
-        (LETHE, "rotate-key"),
-        (sys.executable, "-m", "worker", "w"),
-        (LETHE.with_name("celery"), *CELERY_WORKER[1:]),
+        pytest.param((LETHE, "serve"), id="serve"),
+        pytest.param((LETHE, "serve-accounting"), id="serve-accounting", marks=pytest.mark.soak),
+        pytest.param((LETHE, "migrate"), id="migrate"),
+        pytest.param((LETHE, "up"), id="up", marks=pytest.mark.soak),
+        pytest.param((LETHE, "rotate-key"), id="rotate-key"),
+        pytest.param((sys.executable, "-m", "worker", "w"), id="worker"),
+        pytest.param((LETHE.with_name("celery"), *CELERY_WORKER[1:]), id="celery", marks=pytest.mark.soak),
     ],
-    ids=["serve", "serve-accounting", "migrate", "up", "rotate-key", "worker", "celery"],
 )
 def test_commands_end_in_one_sentence(
     installation: Installation, tmp_path: Path, command: tuple[str | Path, ...]
@@ -306,6 +305,7 @@ def test_what_was_opened_to_others_is_closed(settings: Settings, capfd: pytest.C
     assert (said.out + said.err).count("installation.closed_to_others") == len(opened)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("revision", ["0001", "0004"])
 def test_a_database_from_before_the_first_release(installation: Installation, new_url: str, revision: str) -> None:
     """A database that no release made ends in a sentence."""

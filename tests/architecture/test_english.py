@@ -51,7 +51,7 @@ ALLOWED = {
         "app/deletion/callbacks.py": "the column",
         "app/deletion/retention_repository.py": "the column",
         "app/operations/periodic_jobs.py": "the column",
-        "app/spelling.py": "letters of the alphabet",
+        "lethe/contract/spelling.py": "letters of the alphabet",
         "app/webhooks/claims.py": "the column",
         "app/webhooks/service.py": "the column",
     },

@@ -21,7 +21,9 @@ from tests.faults import processes
 ROOT = Path(__file__).parents[2]
 
 CALLER = """
+import json
 import sys
+from pathlib import Path
 
 import app  # the customer's own
 
@@ -37,13 +39,17 @@ with Client(sys.argv[1], sys.argv[2]) as client:
     request = client.deletion_requests.wait(request.id, timeout_seconds=120)
     [certificate] = client.deletion_requests.certificates(request.id)
     jwks = client.certificates.public_keys()
+    Path("ledger.jsonl").write_bytes(b"".join(client.ledger.export()))
+    Path("ledger.jsonl.jwks.json").write_text(json.dumps(jwks))
 
 assert not {"numpy", "scipy"} & sys.modules.keys(), "only numbers need these"
 
-from lethe.verification import verify
+from lethe.verification import verify, verify_ledger
 
 verdict = verify(certificate.jws, jwks)
 assert verdict.valid and verdict.statement["request"]["id"] == request.id
+recomputed = verify_ledger(Path("ledger.jsonl"), jwks)
+assert (recomputed.report.entries, recomputed.signed) == (2, 2)
 assert not {"worker", "migrations", "fastapi", "sqlalchemy", "torch"} & sys.modules.keys()
 print(f"{verdict.guarantees[0].epsilon:.6g}")
 """
@@ -122,9 +128,9 @@ def test_neither_takes_a_name_that_others_use(wheels: dict[str, Path]) -> None:
 def test_a_customer_with_an_app_of_their_own(
     tmp_path: Path, environment: Callable[..., Path], settings: Settings, admin_key: str
 ) -> None:
-    """In an empty environment, beside a package `app`, the SDK makes a whole request and verifies its certificate with
-    nothing of the server; numpy and scipy are loaded for the numbers alone."""
-    python = environment("verify")
+    """In an empty environment, beside a package `app`, the SDK makes a whole request and verifies its certificate and
+    the ledger with nothing of the server; numpy and scipy are loaded for the numbers alone. So does its command."""
+    python = environment("verify", "cli")
     ours = tmp_path / "project"
     (ours / "app").mkdir(parents=True)
     (ours / "app" / "__init__.py").write_text('whose = "customer"\n')
@@ -142,6 +148,16 @@ def test_a_customer_with_an_app_of_their_own(
         )
     assert done.returncode == 0, done.stderr
     assert float(done.stdout) > 0
+    command = [python, "-I", "-c", "from lethe.cli import main; main()", "ledger", "verify", "ledger.jsonl"]
+    done = subprocess.run(command, cwd=ours, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("valid  2 entries of 1 models\n")
+    exported = (ours / "ledger.jsonl").read_text()
+    (ours / "ledger.jsonl").write_text(exported.replace('\\"records\\":1', '\\"records\\":0', 1))
+    done = subprocess.run(command, cwd=ours, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: ledger_corrupt: ")
+    assert done.stderr.count("\n") == 1
 
 
 @pytest.mark.soak

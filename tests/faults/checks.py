@@ -7,10 +7,9 @@ import numpy as np
 import sqlalchemy as sa
 from joserfc.jwk import KeySet
 
-from app.accounting import certificates, verify
+from app.accounting import certificates
 from app.accounting import repository as accounting_repository
 from app.audit import repository as audit_repository
-from app.audit import verify as audit_verify
 from app.audit.chains import AUDIT
 from app.db.tables import (
     Certificate,
@@ -29,6 +28,7 @@ from app.deletion.suppression import ANYWHERE
 from app.installations import Installation
 from lethe import verification
 from lethe.contract.sets import EventKind
+from lethe.verification import ledgers
 from tests.stored import rows_of
 
 
@@ -37,11 +37,11 @@ def assert_all_done_once(installation: Installation) -> None:
     logs whole, and who asked is not taken in again."""
     with installation.database.reading() as session:
         assert set(session.scalars(sa.select(Run.status))) <= {"published", "abandoned", "failed"}
-        verify.verify(accounting_repository.all_entries(session), accounting_repository.all_versions(session))
+        ledgers.verify(accounting_repository.all_entries(session), accounting_repository.all_versions(session))
         for tenant_id in audit_repository.tenant_ids(session):
             entries = audit_repository.all_entries(session, tenant_id=tenant_id)
             signed_heads = audit_repository.all_checkpoints(session, AUDIT, tenant_id=tenant_id)
-            audit_verify.verify(tenant_id, entries, signed_heads, KeySet([installation.keys.signing_key]))
+            AUDIT.verify(tenant_id, entries, signed_heads, KeySet([installation.keys.signing_key]))
 
         requests = list(session.scalars(sa.select(DeletionRequest)))
         assert {request.status for request in requests} <= {"completed"}

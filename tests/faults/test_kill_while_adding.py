@@ -84,6 +84,7 @@ def test_worker_killed_while_adding(
 @pytest.mark.parametrize(
     "hop", ["claimed", "about to edit", "rows written beside", "about to destroy the batch", "confirmed"]
 )
+@pytest.mark.soak
 def test_a_worker_sleeps_while_it_adds(
     hop: str, settings: Settings, installation: Installation, waiting: dict[str, Any], get: Get, work: Callable[[], int]
 ) -> None:

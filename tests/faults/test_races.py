@@ -238,6 +238,7 @@ def test_a_lost_bell_delays_no_longer_than_a_poll(
     assert_all_done_once(installation)
 
 
+@pytest.mark.soak
 def test_a_bell_rung_too_often_changes_nothing(
     settings: Settings, installation: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get
 ) -> None:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from app.rows import encoding
+from lethe.encoding import rows as encoding
 from tests.forensics import forms
 from tests.forensics.forms import Patterns
 

@@ -213,6 +213,7 @@ def test_an_idle_worker_outlives_a_restart(
     assert_all_done_once(installation)
 
 
+@pytest.mark.soak
 def test_lethe_up_outlives_an_outage(
     settings: Settings, mortal: Server, installation: Installation, admin_key: str
 ) -> None:

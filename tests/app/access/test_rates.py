@@ -146,6 +146,7 @@ def test_gateways_share_their_counts(limited: Limited, server: processes.Redis, 
         assert 0 < client.ttl("lethe:calls:1000:key_1") <= 120
 
 
+@pytest.mark.soak
 @pytest.mark.redis
 @pytest.mark.parametrize("failure", ["killed", "silent"])
 def test_a_dead_redis_slows_nobody(limited: Limited, server: processes.Redis, failure: str) -> None:

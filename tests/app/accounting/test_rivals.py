@@ -10,6 +10,7 @@ from app.accounting import rivals
 from app.accounting.rivals import Ask, Rival
 from lethe.proof import accountant
 from lethe.proof.accountant import Run
+from lethe.proof.mechanism import Objective
 from lethe.theorems import calibration, evaluate
 
 DELTA = 1e-5
@@ -19,6 +20,20 @@ CHAIN = accountant.replay(MECHANISM, [Run(steps=MECHANISM.learn_steps)])
 
 def compared(*, records: int = 1, epsilon: float = 1.0, delta: float = DELTA) -> dict[str, Rival]:
     return {rival.name: rival for rival in rivals.compare(CHAIN, Ask(records=records, epsilon=epsilon, delta=delta))}
+
+
+def test_what_needs_gradients_bounded_everywhere_has_no_number_for_least_squares() -> None:
+    """Least squares have bounded gradients in the ball alone: a theorem about steps that leave it is refused by name,
+    and those about projected steps are not."""
+    made = calibration.mechanism_for(
+        objective=Objective.LEAST_SQUARES, num_slots=5000, num_classes=1, num_parameters=9, epsilon=1.0, delta=DELTA
+    )
+    chain = accountant.replay(made, [Run(steps=made.learn_steps)])
+    rows = {rival.name: rival for rival in rivals.compare(chain, Ask(records=1, epsilon=1.0, delta=DELTA))}
+    refused = rows["data_deletion"].refused
+    assert (rows["data_deletion"].steps, refused and refused.name) == (None, "loss_lipschitz")
+    assert rows["lethe"].steps
+    assert rows["langevin_unlearning"].steps
 
 
 def test_our_row_is_the_plan() -> None:

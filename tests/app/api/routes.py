@@ -33,6 +33,8 @@ NEEDS = {
     "GET /v1/deletion-requests/{request_id}/certificate": Scope.ACCOUNTING_READ,
     "GET /v1/deletion-requests/{request_id}/lineage": Scope.ACCOUNTING_READ,
     "POST /v1/deletion-requests/{request_id}/cancel": Scope.REQUESTS_WRITE,
+    "GET /v1/deletion-requests:count": Scope.REQUESTS_READ,
+    "POST /v1/deletion-requests:decide": Scope.ADMIN,
     "POST /v1/deletion-requests/{request_id}/approve": Scope.ADMIN,
     "POST /v1/deletion-requests/{request_id}/reject": Scope.ADMIN,
     "POST /v1/deletion-requests/{request_id}/extend": Scope.ADMIN,

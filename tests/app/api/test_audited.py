@@ -9,7 +9,8 @@ import pytest
 from fastapi.testclient import TestClient
 from joserfc.jwk import KeySet
 
-from app.audit import repository, verify
+from app.audit import repository
+from app.audit.chains import AUDIT
 from app.db import Actor
 from app.installations import Installation
 from app.unlearning import queue
@@ -72,6 +73,7 @@ def _delete(path: Callable[[There], str]) -> Callable[[There], httpx.Request]:
 _KEY = {"name": "app", "scopes": ["models:read"]}
 _ISSUER = {"issuer": "https://login.example", "audience": "lethe", "jwks": {"keys": [JWK]}}
 _AGENT = {"agent_id": "agent", "name": "Agent", "verify_key": ED25519}
+_APPROVAL = {"decision": "approve", "status": "in_review", "made_before": "2100-01-01T00:00:00Z"}
 CALLS: Calls = {
     "POST /v1/datasets": _post("/v1/datasets", data=FORM, files={"file": ("people.npz", npz())}),
     "POST /v1/datasets/{dataset_id}/records": _post(
@@ -92,6 +94,9 @@ CALLS: Calls = {
     ),
     "POST /v1/deletion-requests.csv": _post(
         "/v1/deletion-requests.csv", content="subject_id\np1\n", headers={"Content-Type": "text/csv"}
+    ),
+    "POST /v1/deletion-requests:decide": _post(
+        lambda there: there.request() and "/v1/deletion-requests:decide", json=_APPROVAL
     ),
     "POST /v1/deletion-requests/{request_id}/cancel": _post(lambda there: there.request() + "/cancel"),
     "POST /v1/deletion-requests/{request_id}/approve": _post(lambda there: there.request() + "/approve"),
@@ -207,7 +212,7 @@ def test_what_a_caller_changes_or_looks_up_is_recorded(
     assert entries[0]["sequence"] > before
     assert {entry["actor"] for entry in entries if entry["sequence"] > before} == {key_id}
     with installation.database.reading() as session:
-        verify.verify(by.tenant_id, repository.all_entries(session, tenant_id=by.tenant_id), [], KeySet([]))
+        AUDIT.verify(by.tenant_id, repository.all_entries(session, tenant_id=by.tenant_id), [], KeySet([]))
 
 
 def test_a_look_is_recorded_without_whom_it_was_at(there: There, gateway: TestClient) -> None:

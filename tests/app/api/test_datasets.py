@@ -48,8 +48,24 @@ def test_an_npz_upload_becomes_a_dataset(
     facts = {"name": "people", "num_records": 20, "num_slots": 20, "num_features": 3, "num_subjects": 10}
     assert created == created | facts | {"num_classes": 2, "classes": ["0", "1"], "schema": None, "revision": 0}
     assert len(bytes.fromhex(created["digest"])) == 32
+    assert created.pop("warnings") == []
     assert get(f"/datasets/{created['id']}") == created
     assert get("/datasets")["items"] == [created]
+
+
+def test_an_npz_file_may_have_a_schema(upload: Callable[..., httpx.Response], npz_of: Callable[..., bytes]) -> None:
+    """With a schema the arrays of an npz file are its columns, scaled as it says; rows that lose what they say when
+    each is scaled come with a warning that names the column and the remedy."""
+    x = {"kind": "vector", "length": 3, "center": [0.0, 0.0, 1000.0], "scale": [1.0, 1.0, 10.0], "clip": 3.0}
+    columns = {"x": x, "y": {"role": "label", "values": ["0", "1"]}, "subject": {"role": "subject"}}
+    large = np.random.default_rng(0).normal(size=(20, 3)) * [1, 1, 10] + [0, 0, 1000]
+    created = upload(npz_of(x=large), schema=json.dumps({"columns": columns}), classes=None).json()
+    assert created["schema"]["columns"]["x"] == x | {"unknown": "error"}
+    assert (created["num_features"], created["classes"], created["warnings"]) == (3, ["0", "1"], [])
+    (warning,) = upload(npz_of(x=large)).json()["warnings"]
+    assert "nearly parallel" in warning
+    assert "x[2] outweighs the rest" in warning
+    assert "state center and scale" in warning
 
 
 def parquet(text: str) -> bytes:
@@ -92,7 +108,11 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
     "a header without rows": (csv_with(CSV[CSV.index("\n") :], "\n"), "dataset_unusable", ""),
     "no schema": ({"content": CSV.encode(), "filename": "rows.csv"}, "schema_invalid", "schema"),
     "a schema that is not JSON": (csv_with("", "") | {"schema": "{"}, "schema_invalid", "schema"),
-    "an npz file with a schema": ({"schema": json.dumps(SCHEMA)}, "schema_invalid", "schema"),
+    "an npz file that is not what its schema says": (
+        {"schema": json.dumps(SCHEMA), "classes": None},
+        "input_invalid",
+        "age",
+    ),
     "no classes": ({"classes": ""}, "schema_invalid", "classes"),
     "classes that are no list": ({"classes": '{"0": "no"}'}, "schema_invalid", "classes"),
     "one class alone": ({"classes": '["no"]'}, "schema_invalid", "classes"),

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
-from app import spelling
+from lethe.contract import spelling
 from tests.conftest import CLASSES, FORM, npz
 from tests.tables import each
 

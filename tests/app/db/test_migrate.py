@@ -16,12 +16,12 @@ from sqlalchemy.orm import Session
 from app import installations
 from app.access import service as access
 from app.access.service import DEFAULT_TENANT
-from app.accounting import anchors, ledger
-from app.audit.chains import GENESIS, link_hash
+from app.accounting import anchors
 from app.db import Database, migrate, now
 from app.db.tables import Checkpoint, Dataset, LedgerEntry, LedgerLink, Model, Moment, Table, Tenant
 from app.installations import Installation
 from app.operations import periodic_jobs
+from lethe.verification.chains import GENESIS, canonical, link_hash
 from tests.faults.processes import LETHE, environment_of
 
 Make = Callable[..., dict[str, Any]]
@@ -249,9 +249,9 @@ def _as_of_before(installation: Installation) -> None:
         session.scalars(sa.select(Dataset)).one().lost_models = lost
         entry, link = session.scalars(sa.select(LedgerEntry)).one(), session.scalars(sa.select(LedgerLink)).one()
         said = {"format": "lethe-ledger/1", "mechanism": model.mechanism}
-        entry.body = ledger.canonical(json.loads(entry.body) | said)
+        entry.body = canonical(json.loads(entry.body) | said)
         entry.hash = link_hash(GENESIS, entry.body)
-        link.body = ledger.canonical(json.loads(link.body) | {"hash": entry.hash})
+        link.body = canonical(json.loads(link.body) | {"hash": entry.hash})
         link.hash = link_hash(GENESIS, link.body)
         session.execute(sa.delete(Checkpoint).where(Checkpoint.log == "ledger"))
         session.commit()
