@@ -7,6 +7,7 @@ from pydantic import Field, FiniteFloat
 
 from lethe.contract.fields import Answer, Body, Name, PageOut, Paging, Positive, example
 from lethe.contract.guarantees import GuaranteeOut, TargetOut
+from lethe.contract.networks import PublicNetworkOut
 from lethe.contract.operation import Resource, of_one, of_two
 from lethe.contract.problems import (
     AdaptiveBudgetSpent,
@@ -104,6 +105,11 @@ class MechanismOut(Answer):
     num_classes: int = Field(description="1: a target.")
     loss_width: float | None = Field(
         default=None, description="Where the objective has one.", exclude_if=lambda width: width is None
+    )
+    network: PublicNetworkOut | None = Field(
+        default=None,
+        description="The public network whose features the rows are, where there is one.",
+        exclude_if=lambda network: network is None,
     )
     l2: float
     strong_convexity: float

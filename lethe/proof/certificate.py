@@ -4,7 +4,7 @@ from collections import Counter
 from itertools import accumulate
 from typing import Any
 
-from lethe.proof import accountant, conversion, guarantees, target, wellformed
+from lethe.proof import accountant, conversion, guarantees, network, target, wellformed
 from lethe.proof.accountant import Exposure
 from lethe.proof.audit import Observed
 from lethe.proof.errors import PreconditionError, PrivacyError
@@ -102,7 +102,7 @@ def statement(
         "guarantees": [guarantee.stated() for guarantee in evidence.guarantees()],
         "audit": observed and observed.to_json(evidence.mechanism, delta=evidence.delta),
         "invariants": INVARIANTS,
-        "limits": LIMITS,
+        "limits": limits(evidence),
         "ledger": ledger,
     }
     check(document)
@@ -127,7 +127,7 @@ def check(document: dict[str, Any]) -> list[Guarantee]:
         for stated, guarantee in zip(document["guarantees"], recomputed, strict=True):
             guarantees.confirm("guarantees", stated=stated, recomputed=guarantee.stated())
         guarantees.confirm("evidence", stated=document["evidence"], recomputed=evidence.to_json())
-        _check_complete(document)
+        _check_complete(document, evidence)
         _check_consistent(document, evidence)
         _check_audit(document["audit"], document["run"], evidence)
     except PrivacyError:
@@ -156,14 +156,21 @@ def check_limits(found: list[Guarantee], *, max_epsilon: float | None, max_delta
                 )
 
 
-def _check_complete(document: dict[str, Any]) -> None:
+def limits(evidence: Evidence) -> list[str]:
+    """The limits of a statement: those of all, and one for each public network that a model of the evidence rests on,
+    the network of its own model first."""
+    others = (exposure.mechanism.network for _, exposure in sorted(evidence.exposures.items()))
+    return [*LIMITS, *network.rests_on([evidence.mechanism.network, *others])]
+
+
+def _check_complete(document: dict[str, Any], evidence: Evidence) -> None:
     """Nothing is missing, nothing was added, and what the format fixes is as the format has it."""
     if document.keys() != _PARTS:
         raise PreconditionError("statement_complete", f"Expected the parts {sorted(_PARTS)}")
     wellformed.check("the statement", {name: document[name] for name in _ALONE}, _ALONE)
     for part, fields in _FIELDS.items():
         wellformed.check(part, document[part], fields)
-    for part, fixed in {"invariants": INVARIANTS, "limits": LIMITS}.items():
+    for part, fixed in {"invariants": INVARIANTS, "limits": limits(evidence)}.items():
         if document[part] != fixed:
             raise PreconditionError(f"{part}_of_format", f"Expected the {part} of {FORMAT}")
 

@@ -5,7 +5,7 @@ numbers. Only public facts go in: the objective, sizes, and settings; never a st
 """
 
 import math
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from functools import cached_property, lru_cache
 from typing import Any
@@ -18,6 +18,7 @@ from lethe.proof.errors import (
     require_nonnegative,
     require_positive,
 )
+from lethe.proof.network import PublicNetwork
 
 
 class Objective(StrEnum):
@@ -75,7 +76,8 @@ class Mechanism:
     `step_size` eta > 0, `noise_scale` sigma > 0, `radius` R > 0 of the ball about the origin, `l2` > 0, `num_slots` n0
     >= 1 (public and fixed when the dataset is created: deleting writes the null record into a slot), `num_classes` C >=
     2 (2 for the hinge, 1 for a regression; of labels `MOST_LABELS` at most), `loss_width` > 0 of the Huber loss and of
-    the hinge, None of any other, `learn_steps` T >= 1. `grid` g: any step, the last of a run among them, may round its
+    the hinge, None of any other, `learn_steps` T >= 1. `network`: the public one whose features the rows are, None
+    where rows are records as they came. `grid` g: any step, the last of a run among them, may round its
     mean and its noisy result, before the projection, to multiples of g in each of `num_parameters` d >= 1 coordinates;
     a power of two, or 0 for no rounding at all.
 
@@ -98,6 +100,7 @@ class Mechanism:
     batch_size: int = 0
     cool_down: int = 1
     loss_width: float | None = None
+    network: PublicNetwork | None = None
 
     def __post_init__(self) -> None:
         require_count(1, num_slots=self.num_slots, learn_steps=self.learn_steps, num_parameters=self.num_parameters)
@@ -211,9 +214,11 @@ class Mechanism:
                 return 2 * unit
 
     def to_json(self) -> dict[str, Any]:
-        """The settings, and the constants that follow from them (which `from_json` recomputes and compares). Of the
-        `loss_width` a loss that has none says nothing."""
-        settings = {name: value for name, value in asdict(self).items() if value is not None}
+        """The settings, and the constants that follow from them (which `from_json` recomputes and compares). A
+        `loss_width` or a `network` that is none is not stated."""
+        settings = {name: getattr(self, name) for name in _SETTINGS if getattr(self, name) is not None}
+        if self.network is not None:
+            settings["network"] = self.network.to_json()
         return settings | {name: getattr(self, name) for name in _DERIVED}
 
     @classmethod
@@ -226,12 +231,13 @@ class Mechanism:
         stated = [*(name for name in _SETTINGS if name not in _OF_SOME or document.get(name) is not None), *_DERIVED]
         if document.keys() != set(stated):
             raise PreconditionError("mechanism_of_format", f"Expected a mechanism to state {', '.join(stated)}")
-        return _stated(**document)
+        network = {"network": PublicNetwork.from_json(document["network"])} if "network" in document else {}
+        return _stated(**document | network)
 
 
 _SETTINGS = tuple(field.name for field in fields(Mechanism))
-_OF_SOME = ("loss_width",)
-"""Settings that some objectives have, and documents of others do not state."""
+_OF_SOME = ("loss_width", "network")
+"""Settings that some mechanisms have, and documents of others do not state."""
 _DERIVED = ("gradient_bound", "strong_convexity", "smoothness", "contraction", "step_variance", "num_batches")
 
 

@@ -1,0 +1,94 @@
+"""The public network in a mechanism: stated where there is one, and in every certificate that rests on it."""
+
+import dataclasses
+import json
+from typing import Any
+
+import pytest
+
+from lethe.proof import certificate
+from lethe.proof.accountant import Exposure
+from lethe.proof.errors import DomainError, PreconditionError
+from lethe.proof.mechanism import Mechanism
+from lethe.proof.network import PublicNetwork
+from tests.lethe.proof import test_certificate
+from tests.lethe.proof.test_certificate import MECHANISM, RELEASES
+
+NETWORK = PublicNetwork(sha256="ab" * 32, licence="Apache-2.0", opset=17)
+TANGENT = PublicNetwork(
+    sha256="cd" * 32, licence="MIT", opset=20, dp_ledger="https://example.org/l", layers=("a", "b"), least_norm=0.5
+)
+
+
+def on(network: PublicNetwork | None) -> Mechanism:
+    return dataclasses.replace(MECHANISM, network=network)
+
+
+def statement(own: PublicNetwork | None, other: PublicNetwork | None = None) -> dict[str, Any]:
+    """A certificate of a model on `own`; the person's rows fed a model on `other` too."""
+    exposures = {
+        "mdl_1": Exposure(mechanism=on(own), records=2, releases=RELEASES),
+        "mdl_2": Exposure(mechanism=on(other), records=1, releases=((50, 1),)),
+    }
+    return test_certificate.statement(test_certificate.evidence(mechanism=on(own), exposures=exposures), audited=False)
+
+
+@pytest.mark.parametrize("network", [NETWORK, TANGENT])
+def test_it_survives_its_document(network):
+    """A mechanism on a network is the same when it is read from its JSON, and another one than that without."""
+    document = json.loads(json.dumps(on(network).to_json()))
+    assert Mechanism.from_json(document) == on(network)
+    assert on(network) != on(None)
+    assert on(None).to_json() == {name: said for name, said in document.items() if name != "network"}
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"sha256": "AB" * 32}, DomainError),
+        ({"licence": " "}, DomainError),
+        ({"licence": "MIT\nand more"}, DomainError),
+        ({"opset": 0}, DomainError),
+        ({"opset": True}, DomainError),
+        ({"dp_ledger": ""}, DomainError),
+        ({"layers": ["a", "a"]}, DomainError),
+        ({"layers": []}, DomainError),  # a least norm without layers
+        ({"layers": "ab"}, PreconditionError),
+        ({"least_norm": 0.0}, DomainError),
+        ({"least_norm": float("nan")}, DomainError),
+        ({"least_norm": 1}, PreconditionError),
+        ({"weights": "x"}, PreconditionError),
+    ],
+)
+def test_a_document_that_cannot_be_is_refused(change, error):
+    """A network with another field, or a value that it cannot have, is no part of a mechanism."""
+    document = on(TANGENT).to_json()
+    with pytest.raises(error):
+        Mechanism.from_json(document | {"network": document["network"] | change})
+
+
+def test_a_network_of_null_is_refused():
+    """A network of null is no way to say that there is none."""
+    with pytest.raises(PreconditionError):
+        Mechanism.from_json(on(None).to_json() | {"network": None})
+
+
+def test_a_certificate_says_that_it_rests_on_the_network():
+    """A certificate has a limit that names the network by its digest, or the network's own ledger."""
+    of_records, of_features, of_both = statement(None), statement(NETWORK), statement(NETWORK, TANGENT)
+    assert of_records["limits"] == certificate.LIMITS
+    (said,) = of_features["limits"][len(certificate.LIMITS) :]
+    assert "ab" * 32 in said
+    assert "never having learned from this person" in said
+    assert of_both["limits"] == [*of_features["limits"], TANGENT.rests_on]
+    assert "https://example.org/l" in TANGENT.rests_on
+    assert "never" not in TANGENT.rests_on
+
+
+@pytest.mark.parametrize("put", [[], [TANGENT.rests_on], [NETWORK.rests_on.replace("never ", "")]])
+def test_a_certificate_that_hides_the_network_is_refused(put):
+    """Whoever verifies offline refuses a statement whose limits say less than its mechanism."""
+    document = statement(NETWORK)
+    certificate.check(document)
+    with pytest.raises(PreconditionError, match="limits_of_format"):
+        certificate.check(document | {"limits": [*certificate.LIMITS, *put]})
