@@ -1,4 +1,4 @@
-"""Advice on a run that came to nothing: what that means, and what to do about it, as docs/operations.md says it."""
+"""Advice on a run that failed: what that means, and what to do about it, as docs/operations.md says it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -63,7 +63,7 @@ _ADVICE: Mapping[str, Advice] = {
         todo="Compare the versions of gateway and worker; report it.",
     ),
     "audit_failed": Advice(
-        means="The audit of the run refuted what it was to certify. Nothing was certified or published.",
+        means="The canary test of the run refuted what it was to certify. Nothing was certified or published.",
         todo="The page of the run says by what. It runs again; if that fails too, run nothing on that machine.",
     ),
     "adaptive_budget_spent": Advice(

@@ -53,7 +53,8 @@ def in_words(audit: AuditOut) -> AuditInWords:
     return AuditInWords(
         audit=audit,
         wrong=[_REFUTES.get(finding, finding) for finding in audit.findings],
-        what=f"{guesses.members:,} of {lanes:,} lanes carried a canary, {worth}. {when}",
+        what=f"{count(guesses.members, 'canary', 'canaries')}, {worth}, and "
+        f"{count(guesses.nonmembers, 'control')}. {when}",
         guessed=f"Told to be there: {guesses.true_positives:,} of {guesses.members:,} canaries that were, and "
         f"{guesses.false_positives:,} of {guesses.nonmembers:,} that were not.",
         squares=squares,
@@ -82,11 +83,12 @@ def between(audit: AuditOut) -> str:
 def of_certified_run(audit: AuditOut) -> str:
     """Text that an audit adds to a certificate of the run that it was of."""
     whose = "of a record still in the data" if audit.notion == Notion.RELEASE else "of a record at its worst"
+    guesses = audit.guesses
     return (
-        f"An audit attacked the run: canaries were in {audit.guesses.members:,} of {audit.lanes:,} lanes beside it. It "
-        f"proves that {whose} at least ε = {at_least(audit.epsilon_lower_bound, 3)} is left, which of a run that is "
-        f"right is wrong once in {1 / audit.error:,.0f} times at most; certified is ε ≤ {at_most(audit.epsilon, 3)} "
-        "for any one."
+        f"A canary test attacked the run with {count(guesses.members, 'canary', 'canaries')} and "
+        f"{count(guesses.nonmembers, 'control')}. It proves that {whose} at least "
+        f"ε = {at_least(audit.epsilon_lower_bound, 3)} is left, which of a run that is right is wrong once in "
+        f"{1 / audit.error:,.0f} times at most; certified is ε ≤ {at_most(audit.epsilon, 3)} for any one."
     )
 
 

@@ -30,7 +30,7 @@ def _of_workers(numbers: OverviewOut) -> Iterator[Danger]:
         why = "has given a sign of life for a minute: nobody is being forgotten now. Start one, or look at its log."
         yield Danger(what="No worker", why=why, path=f"{ROOT}/runs")
     elif numbers.workers == "failing":
-        yield Danger(what="The last runs", why="all came to nothing.", path=f"{ROOT}/runs?status=unresolved")
+        yield Danger(what="The last runs", why="all failed.", path=f"{ROOT}/runs?status=unresolved")
     silent = [host.name for host in numbers.hosts if host.workers == "silent"]
     if silent and numbers.workers != "silent":
         why = f"of {len(numbers.hosts):,} with workers gave no sign of life for a minute: {', '.join(silent)}."
@@ -64,7 +64,7 @@ def _of_models(numbers: OverviewOut) -> Iterator[Danger]:
 def _of_the_rest(numbers: OverviewOut, at: datetime.datetime) -> Iterator[Danger]:
     if numbers.failed_runs:
         total = sum(numbers.failed_runs.values())
-        why = f"came to nothing, and no later one made good: {_by_number(numbers.failed_runs)}."
+        why = f"failed, and no later run made good for them: {_by_number(numbers.failed_runs)}."
         yield Danger(what=count(total, "run"), why=why, path=f"{ROOT}/runs?status=unresolved")
     dead = numbers.undelivered.get(DeliveryStatus.DEAD, 0)
     if dead:

@@ -19,6 +19,7 @@ from starlette.types import Scope
 
 from app.api import problems, uploads
 from app.dashboard import faults, wording
+from app.dashboard.terms import TERMS
 from lethe.contract.problems import InputInvalid, NotFound, Problem, RateLimited, Unauthenticated
 
 ROOT = "/admin"
@@ -46,7 +47,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     found.globals |= {"asset": asset, "count": wording.count, "grounds": wording.REJECTION_GROUNDS, "root": ROOT}
-    found.globals["percent"] = wording.percent
+    found.globals |= {"percent": wording.percent, "terms": TERMS}
     for shown in (
         wording.at_least,
         wording.at_most,

@@ -1,4 +1,4 @@
-"""Runs and workers: what is done now, what came to nothing and why, and whether anybody is there to do it."""
+"""Runs and workers: what is done now, which runs failed and why, and which workers are alive."""
 
 import datetime
 from collections.abc import Iterable
@@ -27,7 +27,7 @@ ModelId = Annotated[str, Query(pattern="^[a-z0-9_]{0,40}$")]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """Runs that came to nothing for the same reason."""
+    """Runs that failed for the same reason."""
 
     error_code: str
     count: int
@@ -95,12 +95,12 @@ def _listed(context: RequestContext, status: Wanted, model_id: str, cursor: str 
         "unresolved": is_unresolved,
         "model_id": model_id or None,
     }
-    vain: list[RunOut] = []
+    ended: list[RunOut] = []
     for ending in ("failed", "abandoned"):
-        vain += context.ask(runs.list_runs, status=ending, limit=_MOST_FAILURES).items
+        ended += context.ask(runs.list_runs, status=ending, limit=_MOST_FAILURES).items
     return {
         "found": context.ask(runs.list_runs, **wanted, limit=_PER_PAGE, cursor=cursor),
-        "failures": failures(vain),
+        "failures": failures(ended),
         "numbers": context.ask(overview.get_overview) if context.may(overview.get_overview) else None,
         "query": {name: value for name, value in query.items() if value},
         "cursor": cursor,

@@ -52,7 +52,7 @@ STATES: Mapping[str, State] = {
     "published": State(label="Published", tone="good"),
     "abandoned": State(label="Abandoned", tone="warn"),
     "erased": State(label="Erased", tone="good"),
-    # audits
+    # canary tests
     "passed": State(label="Passed", tone="good"),
     "refused": State(label="Refused", tone="bad"),
     # workers
@@ -94,7 +94,7 @@ RUN_KINDS: Mapping[str, str] = {
     "relearn": "Relearning",
     "erase": "Erasing",
     "add": "Adding rows",
-    "audit": "Auditing",
+    "audit": "Canary test",
 }
 
 

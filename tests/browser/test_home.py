@@ -50,12 +50,12 @@ def test_a_gateway_that_hangs(officer: Visitor) -> None:
     """A gateway that takes a call and answers nothing is told about within seconds, and what is typed is not sent into
     the void."""
     officer.opens("/admin/requests")
-    officer.page.get_by_label("Whom").fill("somebody")
+    officer.page.get_by_label("Data subject").fill("somebody")
     os.kill(officer.site.gateway.process.pid, signal.SIGSTOP)
     try:
         officer.page.get_by_role("button", name="Search").click()
         expect(officer.page.get_by_text("The gateway does not answer.")).to_be_visible(timeout=9_000)
-        expect(officer.page.get_by_label("Whom")).to_have_value("somebody")
+        expect(officer.page.get_by_label("Data subject")).to_have_value("somebody")
     finally:
         os.kill(officer.site.gateway.process.pid, signal.SIGCONT)
 

@@ -91,7 +91,7 @@ def test_a_session_of_another_key(officer: Visitor) -> None:
     made = officer.site.api.post("/v1/api-keys", json={"name": "ml", "scopes": ["models:read"]}).json()
     officer.opens("/admin/requests")
     officer.page.context.clear_cookies()
-    officer.page.get_by_label("Whom").fill("somebody")
+    officer.page.get_by_label("Data subject").fill("somebody")
     officer.page.keyboard.press("Enter")
     officer.page.get_by_label("API key").fill(made["key"])
     officer.page.keyboard.press("Enter")

@@ -47,7 +47,7 @@ def test_finding_a_person(officer: Visitor) -> None:
     made = officer.site.forget("ann@example.com", identity_verified=False)
     officer.site.forget("bob@example.com")
     officer.opens("/admin/requests")
-    officer.page.get_by_label("Whom").fill("ann@example.com")
+    officer.page.get_by_label("Data subject").fill("ann@example.com")
     officer.page.get_by_role("button", name="Search").click()
     expect(officer.page.get_by_role("link", name=re.compile("^dr_"))).to_have_text([made])
     assert "ann" not in officer.page.url

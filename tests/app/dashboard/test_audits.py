@@ -36,7 +36,7 @@ def test_a_run_that_passed(officer: Browser, model: str, get: Get) -> None:
     found = get(f"/models/{model}")["audit"]
     numbers = audits.between(AuditOut(**found["last"]))
     page = officer.get("/admin").text
-    assert re.search(r"<b>1</b>\s*<span>Last audits passed</span>", page)
+    assert re.search(r"<b>1</b>\s*<span>Canary tests passed</span>", page)
     assert ">Passed<" in page
     assert ">Passed<" in officer.get("/admin/models").text
     page = officer.get(f"/admin/models/{model}").text
@@ -60,11 +60,11 @@ def test_a_run_that_was_refused(
         changed = {**(run.audit or {}), "findings": [finding]}
         session.execute(sa.update(Run).where(Run.id == run_id).values(audit=changed, error_code="audit_failed"))
     page = officer.get(f"/admin/runs/{run_id}").text
-    assert "The audit refuted the run." in page
+    assert "The canary test refuted the run." in page
     assert audits._REFUTES[finding] in page
     assert "run nothing on that machine" in page
     page = officer.get("/admin").text
-    assert re.search(r"<b>1</b>\s*<span>Last audits refused</span>", page)
+    assert re.search(r"<b>1</b>\s*<span>Canary tests refused</span>", page)
     assert "refute a run" in page
     assert ">Refused<" in officer.get(f"/admin/models/{model}").text
 
@@ -74,15 +74,15 @@ def test_an_audit_from_before_there_was_a_schedule(
 ) -> None:
     """What was not looked at is left out of the page of an old run, and is null in what the API says."""
     run_id = get(f"/models/{model}")["audit"]["last_run_id"]
-    assert "<dt>Schedule</dt>" in officer.get(f"/admin/runs/{run_id}").text
+    assert ">Schedule</button>" in officer.get(f"/admin/runs/{run_id}").text
     with installation.database.writing(by=by) as session:
         run = session.get_one(Run, run_id)
         before = {name: value for name, value in (run.audit or {}).items() if name != "visits"}
         session.execute(sa.update(Run).where(Run.id == run_id).values(audit=before))
     page = officer.get(f"/admin/runs/{run_id}").text
-    assert "<dt>Forgetting</dt>" in page
+    assert ">Forgetting</button>" in page
     assert "256 are to be expected" in page
-    assert "<dt>Schedule</dt>" not in page
+    assert ">Schedule</button>" not in page
     assert get(f"/runs/{run_id}")["audit"]["visits"] is None
 
 
@@ -99,15 +99,15 @@ def test_how_far_chance_went_is_said_in_standard_deviations(freedom: int) -> Non
 def test_asking_for_an_audit(officer: Browser, model: str, get: Get, work: Work) -> None:
     """The button has the mechanism audited, and the page says so until it is done."""
     path = f"/admin/models/{model}"
-    assert "Audit it" in officer.get(path).text
+    assert "Run a canary test" in officer.get(path).text
     answer = officer.post(f"{path}/audit")
     assert answer.status_code == 303
     page = officer.get(answer.headers["location"]).text
-    assert "will be audited as soon as a worker is free" in page
-    assert "Another was asked for" in page
+    assert "begins as soon as a worker is free" in page
+    assert "Another was requested" in page
     assert work() == 1
-    assert "Another was asked for" not in officer.get(path).text
-    assert "Auditing" in officer.get("/admin/runs").text
+    assert "Another was requested" not in officer.get(path).text
+    assert "Canary test" in officer.get("/admin/runs").text
     assert get(f"/models/{model}")["live_version"] == 2
 
 
@@ -118,11 +118,11 @@ def test_without_audits(
     dataset = new_dataset()["id"]
     none, some = (new_model(dataset, audit={"lanes": lanes})["id"] for lanes in (0, 8))
     work()
-    assert "Audit it" not in officer.get(f"/admin/models/{none}").text
-    assert "Last audit<" not in officer.get(f"/admin/models/{none}").text
-    assert "Audit it" in officer.get(f"/admin/models/{some}").text
+    assert "Run a canary test" not in officer.get(f"/admin/models/{none}").text
+    assert "Last canary test<" not in officer.get(f"/admin/models/{none}").text
+    assert "Run a canary test" in officer.get(f"/admin/models/{some}").text
     reader = somebody_with(Scope.MODELS_READ)
-    assert "Audit it" not in reader.get(f"/admin/models/{some}").text
+    assert "Run a canary test" not in reader.get(f"/admin/models/{some}").text
     assert reader.post(f"/admin/models/{some}/audit").status_code == 403
 
 
@@ -145,7 +145,7 @@ def test_no_number_is_rounded_in_our_favour() -> None:
     refused = audit.model_copy(update={"epsilon_lower_bound": 1.05, "findings": ["guarantee"]})
     assert audits.between(refused) == "ε ≤ 0.934"
     assert audits.of_certified_run(audit) == (
-        "An audit attacked the run: canaries were in 1 of 2 lanes beside it. It proves that of a record at its worst "
+        "A canary test attacked the run with 1 canary and 1 control. It proves that of a record at its worst "
         "at least ε = 0.612 is left, which of a run that is right is wrong once in 3,000,000 times at most; certified "
         "is ε ≤ 0.934 for any one."
     )

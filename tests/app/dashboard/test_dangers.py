@@ -66,13 +66,13 @@ def test_each_danger_says_how_much_and_why() -> None:
         "2,000 requests are due within 7 days.",
         "2 models could not be learned, and are not tried again by themselves.",
         "1 model had the last canary test refute a run, which published nothing.",
-        "3 runs came to nothing, and no later one made good: 2 × audit_failed, 1 × worker_lost.",
+        "3 runs failed, and no later run made good for them: 2 × audit_failed, 1 × worker_lost.",
         "1 webhook delivery is given up: the receiver was not reached for three days.",
         "3 webhook deliveries did not arrive yet, and will be tried again.",
         "The last backup was finished 9 days ago.",
     ]
     assert said(workers="silent")[0].startswith("No worker has given a sign of life")
-    assert said(workers="failing") == ["The last runs all came to nothing."]
+    assert said(workers="failing") == ["The last runs all failed."]
     assert said(backups=BackupsOut(last_at=None, is_late=True)) == ["No backup was ever made."]
 
 
@@ -112,7 +112,7 @@ def test_every_number_leads_to_what_it_counts(
         "Completed": 1,
         "Models in service": 2,
         "With people still in them": 2,
-        "Last audits passed": 2,
+        "Canary tests passed": 2,
         "Failed runs not made good": 1,
         "Webhooks undelivered": 1,
     }

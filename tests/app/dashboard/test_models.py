@@ -133,7 +133,7 @@ def test_what_a_key_may_not_see(somebody_with: SomebodyWith, learned: dict[str, 
     reader = somebody_with(Scope.MODELS_READ)
     page = reader.get(path).text
     assert "Versions" in page
-    for hidden in ("What was left, step by step", "Verify now", "What if more people asked?", "Learn again"):
+    for hidden in ("Residual influence, step by step", "Verify now", "What if more people asked?", "Learn again"):
         assert hidden not in page
     assert reader.get(f"{path}/curve").status_code == 403
     assert reader.post(f"{path}/ledger/verify").status_code == 403
@@ -164,7 +164,7 @@ def test_a_model_is_retired(
     page = officer.get(answer.headers["location"]).text
     assert "The model is retired." in page
     assert "Nothing is left of its weights." in page
-    assert not [button for button in ("Retire it", "Learn it again", "Audit it") if button in page]
+    assert not [button for button in ("Retire it", "Learn it again", "Run a canary test") if button in page]
     assert "Retired" in officer.get("/admin/models").text
     dataset = f"/admin/datasets/{learned['dataset_id']}"
     assert "Retire it" in officer.get(dataset).text

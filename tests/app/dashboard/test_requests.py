@@ -225,7 +225,7 @@ def test_what_an_audit_adds_to_a_certificate(officer: Browser, gateway: TestClie
     [found] = gateway.get(f"/v1/deletion-requests/{forgotten['id']}/certificate").json()["certificates"]
     audit = found["statement"]["audit"]
     page = html.unescape(officer.get(f"/admin/requests/{forgotten['id']}").text)
-    assert f"canaries were in {audit['guesses']['members']} of {audit['lanes']} lanes beside it." in page
+    assert f"attacked the run with {audit['guesses']['members']} " in page
     assert f"ε ≤ {at_most(audit['epsilon'], 3)}" in audits.of_certified_run(AuditOut(**audit))
     assert audits.of_certified_run(AuditOut(**audit)) in page
     certificate = CertificateOut.model_validate(found)

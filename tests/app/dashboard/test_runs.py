@@ -83,7 +83,7 @@ def test_a_run_that_is_not_there(officer: Browser) -> None:
 def test_numbers_are_for_those_who_may_see_them(somebody_with: Callable[..., Browser]) -> None:
     """Whoever may read models alone sees the runs, and nothing of the requests that wait."""
     page = somebody_with(Scope.MODELS_READ).get("/admin/runs").text
-    assert "What came to nothing" in page
+    assert "Failed runs" in page
     assert "Oldest waiting" not in page
 
 

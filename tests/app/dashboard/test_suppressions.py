@@ -42,6 +42,6 @@ def test_who_may_lift(somebody_with: Callable[..., Browser], forgotten: dict[str
     reader = somebody_with(Scope.REQUESTS_READ)
     page = reader.get("/admin/suppressions").text
     assert forgotten["id"] in page
-    assert "Take them in again" not in page
+    assert "Lift suppression" not in page
     assert reader.post("/admin/suppressions/lift", subject_id="ann@example.org").status_code == 403
     assert len(get("/suppressions")["items"]) == 1
