@@ -17,6 +17,7 @@ from app.api import (
     document,
     ledger,
     operations,
+    plans,
     pressure,
     previews,
     problems,
@@ -26,7 +27,15 @@ from app.api.middleware import BodyLimit, CallLog, Headers, KeyFirst, allow_orig
 from app.config import Settings
 from app.operations.service import Metrics
 
-_ROUTERS = (accounting.router, ledger.router, curves.router, previews.router, bounds.router, certificates.router)
+_ROUTERS = (
+    accounting.router,
+    ledger.router,
+    curves.router,
+    previews.router,
+    plans.router,
+    bounds.router,
+    certificates.router,
+)
 DESCRIPTION = (
     """How much of anybody is left in the models, what the next request will take, and every theorem behind it."""
 )

@@ -1,7 +1,7 @@
 """`client.accounting`: how much of anybody is left, and what forgetting would take. The gateway answers, and the
 accounting service alone."""
 
-from lethe.contract import accounting, bounds, curves, previews
+from lethe.contract import accounting, bounds, curves, plans, previews
 from lethe.methods import H, Resource, call, pages
 
 
@@ -14,6 +14,7 @@ class Accounting(Resource[H]):
     trajectory = pages(curves.TRAJECTORY)
     preview = call(previews.PREVIEW)
     rivals = call(previews.RIVALS)
+    plan = call(plans.PLAN)
     evaluate = call(bounds.EVALUATE)
     sweep = call(bounds.SWEEP)
     bounds = pages(bounds.BOUNDS)

@@ -1,5 +1,7 @@
 """The mechanism that a model of a dataset has: settled before it learns, by public facts alone."""
 
+from typing import Any
+
 from app.catalogue import datasets
 from app.db.tables import Dataset
 from lethe.contract.problems import FieldError, PreconditionFailed, TargetUnreachable
@@ -8,7 +10,8 @@ from lethe.proof import accountant
 from lethe.proof.accountant import Run
 from lethe.proof.errors import InfeasibleError, PrivacyError
 from lethe.proof.mechanism import Mechanism, Objective, num_weight_rows
-from lethe.theorems import calibration
+from lethe.theorems import calibration, costs
+from lethe.theorems.costs import Cost
 
 
 def default_delta(dataset: Dataset) -> float:
@@ -37,17 +40,9 @@ def of(
     Raises `PreconditionFailed` when the mechanism has no guarantee, or its objective is not one of what the dataset
     has; `TargetUnreachable` when a single deletion could not be brought to (epsilon, delta) within `max_steps`.
     """
-    chosen = _objective(dataset, objective)
-    if loss_width is not None and not chosen.has_width:
-        raise _refused(f"The loss of {chosen} has no width.", loss_width="expected none")
-    num_classes = 1 if dataset.target else len(dataset.classes)
     try:
         mechanism = calibration.mechanism_for(
-            num_slots=dataset.num_slots,
-            num_classes=num_classes,
-            objective=chosen,
-            loss_width=loss_width,
-            num_parameters=num_weight_rows(num_classes, chosen) * (dataset.num_features + 1),  # the bias
+            **_problem(dataset, objective, loss_width),
             epsilon=epsilon,
             delta=delta,
             l2=l2,
@@ -69,6 +64,46 @@ def of(
     except ArithmeticError as error:
         raise PreconditionFailed("A setting is too large or too small to compute with.") from error
     return mechanism
+
+
+def costs_of(
+    dataset: Dataset, *, objective: str | None, loss_width: float | None, l2: float | None
+) -> tuple[Objective, list[Cost]]:
+    """The objective of a model by default but for what is asked for, and its costs, by epsilon and then
+    by l2.
+
+    Raises `PreconditionFailed`.
+    """
+    problem, delta = _problem(dataset, objective, loss_width), default_delta(dataset)
+    chosen = problem["objective"]
+    try:
+        found = [
+            costs.of(
+                calibration.mechanism_for(**problem, epsilon=epsilon, delta=delta, l2=one), epsilon=epsilon, delta=delta
+            )
+            for epsilon in costs.EPSILONS
+            for one in ([l2] if l2 else costs.around(dataset.num_slots, epsilon, chosen))
+        ]
+    except PrivacyError as error:
+        raise PreconditionFailed(str(error)) from error
+    except ArithmeticError as error:
+        raise PreconditionFailed("A setting is too large or too small to compute with.") from error
+    return chosen, found
+
+
+def _problem(dataset: Dataset, objective: str | None, loss_width: float | None) -> dict[str, Any]:
+    """The part of a mechanism that follows from its dataset and its objective. Raises `PreconditionFailed`."""
+    chosen = _objective(dataset, objective)
+    if loss_width is not None and not chosen.has_width:
+        raise _refused(f"The loss of {chosen} has no width.", loss_width="expected none")
+    num_classes = 1 if dataset.target else len(dataset.classes)
+    return {
+        "num_slots": dataset.num_slots,
+        "num_classes": num_classes,
+        "objective": chosen,
+        "loss_width": loss_width,
+        "num_parameters": num_weight_rows(num_classes, chosen) * (dataset.num_features + 1),  # the bias
+    }
 
 
 def _objective(dataset: Dataset, asked: str | None) -> Objective:

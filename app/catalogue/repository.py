@@ -105,6 +105,14 @@ def versions(session: Session, *, model_id: str, limit: int, cursor: str | None)
     return page(session, query, Version.published_at, Version.id, limit=limit, cursor=cursor)
 
 
+def versions_from(session: Session, *, dataset_id: str, limit: int) -> list[tuple[Model, Version, Run]]:
+    """The last versions of all models that learn from a dataset, newest first, with the runs that made them."""
+    query = sa.select(Model, Version, Run).join(Version, Version.model_id == Model.id)
+    query = query.join(Run, Run.id == Version.run_id).where(Model.dataset_id == dataset_id)
+    query = query.order_by(Version.published_at.desc(), Version.id.desc()).limit(limit)
+    return [(model, version, run) for model, version, run in session.execute(query)]
+
+
 def exports(session: Session, *, model_id: str, version: int | None, limit: int, cursor: str | None) -> Page[Export]:
     query = sa.select(Export).where(Export.model_id == model_id)
     if version is not None:

@@ -13,7 +13,7 @@ from app.accounting.runtime_estimates import RuntimeEstimate
 from app.api import datasets, models, previews, problems
 from app.catalogue import datasets as registered
 from app.catalogue import mechanisms
-from app.dashboard import numbers, pages, wording
+from app.dashboard import numbers, pages, plans, wording
 from app.dashboard.pages import ROOT
 from app.dashboard.request_context import Form, RequestContext, TheContext
 from app.dashboard.requests import checked, text
@@ -105,10 +105,11 @@ def _form(
     context: RequestContext, written: dict[str, str], *, is_preview: bool = False, error: Problem | None = None
 ) -> Response:
     known = context.ask(datasets.list_datasets, limit=_MOST_DATASETS).items
-    outlook, wrong = None, error
+    outlook, drawing, wrong = None, None, error
     if known and error is None:
         try:
-            outlook = _outlook(context, {"dataset_id": known[0].id} | written)
+            asked = _unnamed({"dataset_id": known[0].id} | written)
+            outlook, drawing = _outlook(context, asked), plans.of_new(context, asked)
         except Problem as refusal:
             wrong = refusal
     template = "models/outlook.html" if is_preview and pages.is_fragment(context.request) else "models/new.html"
@@ -121,6 +122,7 @@ def _form(
         faults={one.path.rpartition(".")[2]: one.message for one in wrong.errors} if wrong else {},
         error=wrong,
         outlook=outlook,
+        drawing=drawing,
     )
 
 
@@ -129,9 +131,13 @@ def _title(dataset: DatasetOut) -> str:
     return f"{dataset.name} ({dataset.num_slots:,} rows, {learned})"
 
 
-def _outlook(context: RequestContext, written: dict[str, str]) -> Outlook:
-    """The outlook of a model that is not named yet. Raises what making it would raise."""
-    asked = _asked({"name": "new"} | {name: value for name, value in written.items() if value})
+def _unnamed(written: dict[str, str]) -> ModelIn:
+    """A model that is not named yet. Raises `InputInvalid`."""
+    return _asked({"name": "new"} | {name: value for name, value in written.items() if value})
+
+
+def _outlook(context: RequestContext, asked: ModelIn) -> Outlook:
+    """Raises what making the model would raise."""
     with context.call.reading() as session:
         dataset = registered.get(session, asked.dataset_id)
         measured = runtime_estimates.of_dataset(session, dataset.id)

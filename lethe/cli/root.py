@@ -5,11 +5,11 @@ from importlib.metadata import entry_points
 
 import typer
 
-from lethe.cli import account, administration, learning, lists, proofs, requests, tables
+from lethe.cli import account, administration, learning, lists, plans, proofs, requests, tables
 from lethe.cli.derived import GROUPS, derive_the_rest
 from lethe.cli.output import new_group
 
-BY_HAND = (account, administration, learning, lists, proofs, requests, tables)
+BY_HAND = (account, administration, learning, lists, plans, proofs, requests, tables)
 """Each adds its commands to the groups when it is imported."""
 
 PLUGINS = "lethe.commands"

@@ -23,12 +23,9 @@ from lethe.encoding.rows import Schema
 from lethe.encoding.schema import parse_schema
 from lethe.encoding.spread import Spread
 from lethe.frames import Frame
-from lethe.proof import accountant
-from lethe.proof.accountant import Run
-from lethe.proof.errors import InfeasibleError
 from lethe.proof.mechanism import Mechanism, num_weight_rows
 from lethe.tables.reading import columns_of
-from lethe.theorems import calibration
+from lethe.theorems import calibration, costs
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0)
 HELD_OUT = 0.25
@@ -36,7 +33,6 @@ _CHAINS = 8
 """Noisy models that are learned side by side; their mean accuracy is told."""
 _MOST_PRODUCTS = 2e11
 """Multiplications of one plan: some seconds; a chain that takes more of them is cut short."""
-_MOST_STEPS = 10**7
 
 Floats = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.int32]
@@ -55,14 +51,15 @@ class ColumnSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """One setting: accuracy on rows that were held out, of the noisy model and of one without noise, and how many
-    passes over the rows learning takes, and a request by itself; None where the target is out of reach."""
+    """One setting: accuracy on rows that were held out, of the noisy model and of one without noise; the rest as
+    `lethe.theorems.costs.Cost` has it."""
 
     epsilon: float
     delta: float
     l2: float
     accuracy: float
     accuracy_without_noise: float
+    noise: float
     learn_passes: float
     request_passes: float | None
 
@@ -136,7 +133,7 @@ def preview(
         plans=tuple(
             problem.plan(epsilon, one, delta or float(len(train) ** -1.1), random)
             for epsilon in epsilons
-            for one in l2 or (share * calibration.default_l2(len(train), epsilon) for share in (0.25, 1, 4))
+            for one in l2 or costs.around(len(train), epsilon)
         ),
     )
 
@@ -171,13 +168,9 @@ class _Problem:
             self._minimisers[l2] = self._minimiser(l2)
         exact = self._minimisers[l2]
         return Plan(
-            epsilon=epsilon,
-            delta=delta,
-            l2=l2,
+            **asdict(costs.of(mechanism, epsilon=epsilon, delta=delta)),
             accuracy=float(np.mean([self._accuracy(one) for one in self._noisy(mechanism, exact, random)])),
             accuracy_without_noise=self._accuracy(exact),
-            learn_passes=mechanism.learn_steps / mechanism.num_batches,
-            request_passes=_request_passes(mechanism, epsilon, delta),
         )
 
     def _minimiser(self, l2: float) -> Floats:
@@ -230,15 +223,6 @@ def _pull(scores: Floats, labels: Labels) -> Floats:
         probabilities, targets = softmax(scores, axis=-1), np.arange(scores.shape[-1]) == labels[:, np.newaxis]
     pull: Floats = probabilities - targets
     return pull
-
-
-def _request_passes(mechanism: Mechanism, epsilon: float, delta: float) -> float | None:
-    learned = accountant.replay(mechanism, [Run(steps=mechanism.learn_steps)])
-    try:
-        steps = calibration.least_steps(learned, records=1, epsilon=epsilon, delta=delta, at_most=_MOST_STEPS)
-    except InfeasibleError:
-        return None
-    return steps / mechanism.num_batches
 
 
 def _scikit_learn(features: Floats, labels: Labels, train: Any, test: Any) -> float | None:

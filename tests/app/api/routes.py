@@ -56,6 +56,7 @@ NEEDS = {
     "GET /v1/accounting/models/{model_id}/trajectory": Scope.ACCOUNTING_READ,
     "GET /v1/accounting/models/{model_id}/rivals": Scope.ACCOUNTING_READ,
     "GET /v1/accounting/datasets/{dataset_id}": Scope.ACCOUNTING_READ,
+    "GET /v1/accounting/datasets/{dataset_id}/plan": Scope.ACCOUNTING_READ,
     "GET /v1/accounting/deletion-requests/{request_id}": Scope.ACCOUNTING_READ,
     "POST /v1/accounting/preview": Scope.ACCOUNTING_READ,
     "GET /v1/ledger/head": Scope.ACCOUNTING_READ,

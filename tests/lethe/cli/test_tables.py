@@ -21,6 +21,12 @@ def test_a_schema_is_proposed_and_a_table_tried_out(lethe: Lethe, tmp_path: Path
     assert "scikit-learn, logistic regression: 97." in shown.out
     [plan] = lethe(*tried, "--json").json["plans"]
     assert (plan["epsilon"], plan["l2"]) == (2.0, 0.01)
+    planned = lethe("model", "plan", str(path), *tried[3:], "--epsilon", "8")
+    assert (planned.code, planned.err) == (0, "")
+    assert "Bars are from" in planned.out
+    assert "█" * 12 in planned.out
+    refused(lethe("model", "plan", str(path)), "input_invalid")
+    refused(lethe("model", "plan", "--dataset", "ds_1", "--epsilon", "1"), "input_invalid")
 
 
 def test_a_preview_without_a_schema_that_is_one(lethe: Lethe, tmp_path: Path) -> None:

@@ -1,0 +1,56 @@
+"""`/accounting/datasets/{id}/plan`: what a model would cost at each epsilon, and what those there are have reached."""
+
+from collections.abc import Iterator
+
+from fastapi import APIRouter
+
+from app.api.calls import Call
+from app.api.gateway import serves
+from app.catalogue import datasets, mechanisms, repository
+from app.db.mechanisms import stored_mechanism
+from app.db.tables import Model, Run, Version
+from lethe.contract import plans as contract
+from lethe.contract.plans import CostOut, MeasuredOut, PlanOut, PlanQuery
+from lethe.contract.sets import VersionStatus
+
+router = APIRouter()
+
+_MOST_VERSIONS = 100
+_METRICS = ("accuracy", "label_accuracy", "r_squared")
+"""The first that a version has is the one that a plan shows."""
+
+
+@serves(router, contract.PLAN)
+def get_plan(call: Call, dataset_id: str, query: PlanQuery) -> PlanOut:
+    with call.reading() as session:
+        dataset = datasets.get(session, dataset_id)
+        objective, found = mechanisms.costs_of(
+            dataset, objective=query.objective, loss_width=query.loss_width, l2=query.l2
+        )
+        published = repository.versions_from(session, dataset_id=dataset.id, limit=_MOST_VERSIONS)
+        measured = [one for row in published for one in _measured(*row)]
+    return PlanOut(
+        dataset_id=dataset_id,
+        objective=objective,
+        costs=[CostOut.model_validate(cost, from_attributes=True) for cost in found],
+        measured=measured,
+    )
+
+
+def _measured(model: Model, version: Version, run: Run) -> Iterator[MeasuredOut]:
+    """The version as it was measured; nothing where it was not."""
+    mechanism = stored_mechanism(model.mechanism)
+    for metric in [name for name in _METRICS if name in version.metrics][:1]:
+        yield MeasuredOut(
+            model_id=model.id,
+            name=model.name,
+            version=version.number,
+            live=version.status == VersionStatus.LIVE,
+            kind=run.kind,
+            epsilon=model.epsilon,
+            l2=mechanism.l2,
+            passes=run.steps_total / mechanism.num_batches,
+            metric=metric,
+            value=version.metrics[metric],
+            published_at=version.published_at,
+        )

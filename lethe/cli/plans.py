@@ -1,0 +1,139 @@
+"""`lethe model plan`: accuracy against epsilon against passes, of a file on this machine or of a dataset's models."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Column, Table
+
+from lethe.cli.derived import GROUPS
+from lethe.cli.gateway import Key, Url, connect
+from lethe.cli.output import console, show
+from lethe.contract.plans import PlanOut
+from lethe.contract.problems import FieldError, InputInvalid, SchemaInvalid
+
+_WIDTH = 12
+_EIGHTHS = " ▏▎▍▌▋▊▉"
+_UNITS = "learn, request: passes over the rows; noise: of a score, its standard deviation at most."
+
+
+@GROUPS["models"].app.command("plan")
+def model_plan(
+    file: Annotated[
+        Path | None,
+        typer.Argument(exists=True, dir_okay=False, show_default=False, help="Rows: .csv, .parquet or .npz"),
+    ] = None,
+    schema: Annotated[
+        Path | None, typer.Option(exists=True, dir_okay=False, help="The public schema (JSON) of FILE")
+    ] = None,
+    dataset: Annotated[str | None, typer.Option(help="In place of FILE: the id of a dataset of the gateway")] = None,
+    epsilon: Annotated[list[float] | None, typer.Option(help="Targets to try with FILE; may be given again")] = None,
+    l2: Annotated[
+        list[float] | None, typer.Option(help="Regularisation to try; with FILE it may be given again")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON")] = False,
+    url: Url = None,
+    key: Key = None,
+) -> None:
+    """Show accuracy against epsilon against passes over the rows, before a model is made.
+
+    Of FILE, accuracy is measured on this machine, on rows that are held out, and nothing is sent: it is about the
+    people in the file, so keep it to yourself. Of a dataset, accuracy is that of the versions of its models on their
+    evaluation data, and its rows are not read. Noise and passes follow from public numbers alone.
+    """
+    if file is not None and schema is not None and dataset is None:
+        plans = _tried(file, schema, epsilon, l2)
+        show({"plans": plans}) if as_json else _print_tried(plans)
+    elif dataset is not None and file is None and schema is None:
+        if epsilon or len(l2 or []) > 1:
+            raise InputInvalid(
+                "Targets are tried with FILE alone, and one l2 with a dataset.",
+                [FieldError("epsilon", "expected FILE")],
+            )
+        with connect(url, key) as client:
+            found = client.accounting.plan(dataset, l2=l2[0] if l2 else None)
+        show(found) if as_json else _print_plan(found)
+    else:
+        raise InputInvalid(
+            "Name a FILE and its --schema, or a --dataset.", [FieldError("file", "expected one of them")]
+        )
+
+
+def _tried(file: Path, schema: Path, epsilon: list[float] | None, l2: list[float] | None) -> list[dict[str, Any]]:
+    from lethe.tables import preview
+    from lethe.theorems import costs
+
+    try:
+        document = json.loads(schema.read_text())
+    except ValueError:
+        raise SchemaInvalid(f"{schema} is not JSON.") from None
+    with console.status("Fitting models"):
+        found = preview(file, schema=document, epsilons=epsilon or costs.EPSILONS, l2=l2)
+    plans: list[dict[str, Any]] = found.to_json()["plans"]
+    return plans
+
+
+def _print_tried(plans: list[dict[str, Any]]) -> None:
+    table = Table("epsilon", "l2", "accuracy", Column(no_wrap=True), "no noise", "noise", "learn", "request")
+    low, high = _ends([plan["accuracy"] for plan in plans])
+    for plan in plans:
+        table.add_row(
+            f"{plan['epsilon']:g}",
+            f"{plan['l2']:.2g}",
+            f"{plan['accuracy']:.2%}",
+            bar_of(plan["accuracy"], low, high),
+            f"{plan['accuracy_without_noise']:.2%}",
+            f"{plan['noise']:.2f}",
+            f"{plan['learn_passes']:.1f}",
+            _passes(plan["request_passes"]),
+        )
+    console.print(table)
+    console.print(f"Bars are from {low:.1%} to {high:.1%}. {_UNITS}")
+
+
+def _print_plan(plan: PlanOut) -> None:
+    table = Table("epsilon", "l2", "noise", "learn", "request")
+    for cost in plan.costs:
+        table.add_row(
+            f"{cost.epsilon:g}",
+            f"{cost.l2:.2g}",
+            f"{cost.noise:.2f}",
+            f"{cost.learn_passes:.1f}",
+            _passes(cost.request_passes),
+        )
+    console.print(table)
+    console.print(_UNITS)
+    if not plan.measured:
+        console.print("No model of this dataset has been measured on evaluation data: accuracy is not known.")
+        return
+    reached = Table("model", "version", "epsilon", "l2", "passes", plan.measured[0].metric, Column(no_wrap=True))
+    low, high = _ends([one.value for one in plan.measured])
+    for one in sorted(plan.measured, key=lambda one: (one.epsilon, one.model_id, one.version)):
+        reached.add_row(
+            one.name,
+            f"{one.version}{' live' if one.live else ''}",
+            f"{one.epsilon:g}",
+            f"{one.l2:.2g}",
+            f"{one.passes:.1f}",
+            f"{one.value:.2%}",
+            bar_of(one.value, low, high),
+        )
+    console.print(reached)
+
+
+def bar_of(value: float, low: float, high: float) -> str:
+    """A bar of eighths of a character, empty at `low` and full at `high`."""
+    eighths = round((value - low) / (high - low) * _WIDTH * 8) if high > low else _WIDTH * 8
+    whole, part = divmod(eighths, 8)
+    return "█" * whole + _EIGHTHS[part].strip()
+
+
+def _ends(values: list[float]) -> tuple[float, float]:
+    """The ends of bars: the highest value, and below the lowest a tenth of what is between."""
+    low, high = min(values), max(values)
+    return max(0.0, low - (high - low) / 10), high
+
+
+def _passes(found: float | None) -> str:
+    return "out of reach" if found is None else f"{found:.1f}"
