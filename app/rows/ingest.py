@@ -150,7 +150,7 @@ def _read_csv(file: io.RawIOBase, schema: Schema) -> Iterator[Batch]:
         records = _records(lines_read)
         line, header = next(records, (1, []))
         _check_columns(header, schema, f"line {line}, ")
-        most = batch_rows(len(header) + schema.num_features)
+        most = batch_rows(len(header) + schema.num_held)
         while rows := _some(records, lines_read, most):
             lines = [line for line, _ in rows]
             faults = Faults.in_file(lines)
@@ -216,7 +216,7 @@ def _read_parquet(file: io.RawIOBase, schema: Schema, max_bytes: int) -> Iterato
             opened = pq.ParquetFile(
                 stream, metadata=metadata, read_dictionary=texts, pre_buffer=False, buffer_size=_PIECE
             )
-        most = batch_rows(len(schema.used) + schema.num_features)
+        most = batch_rows(len(schema.used) + schema.num_held)
         batches = opened.iter_batches(batch_size=most, columns=list(schema.used), use_threads=False)
         line = 1
         while True:

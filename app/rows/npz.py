@@ -64,7 +64,7 @@ def read_table(file: io.RawIOBase, schema: Schema, folder: Path, max_bytes: int)
             _expect(name, array, what[name], (moderate or array.dtype.kind in "iufb") and array.shape == shape)
         check_size(encoded_bytes(num_rows[0], schema.num_features), max_bytes)
         used = [found[name] for name in schema.used]
-        for first_line, values in _pieces(archive, used, folder, len(used) + schema.num_features):
+        for first_line, values in _pieces(archive, used, folder, len(used) + schema.num_held):
             columns = dict(zip(schema.used, values, strict=True))
             yield of_schema(schema.encode_labelled(columns, range(first_line, first_line + len(values[0]))))
 

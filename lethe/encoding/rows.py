@@ -20,6 +20,7 @@ from lethe.contract.spelling import expected
 from lethe.encoding import values
 from lethe.encoding.columns import EDITION, Column, DateTime, Edition, Vector, of_booleans
 from lethe.encoding.faults import MAX_FAULTS, Faults, refuse
+from lethe.encoding.random_features import RandomFeatures
 from lethe.encoding.targets import Target
 from lethe.encoding.values import LONGEST_NAME, Values, is_subject
 
@@ -50,7 +51,8 @@ class Labelled:
 class Schema:
     """The meaning of every column. Features come in the order of their names: a JSON object has no order of its own.
     `label`: the column of the label, or of the `target` where there are no classes. `separator`: between the labels of
-    a record that may have several of the classes, or none; stored as a bit for each."""
+    a record that may have several of the classes, or none; stored as a bit for each. `random`: features made of all
+    those of the columns, which take their place."""
 
     features: tuple[Column, ...]
     label: str
@@ -60,15 +62,27 @@ class Schema:
     subject: str | None = None
     ignored: tuple[str, ...] = ()
     edition: Edition = EDITION
+    random: RandomFeatures | None = None
 
     @property
     def num_features(self) -> int:
         """The encoded width without the bias."""
+        return self.random.features if self.random else self._width
+
+    @property
+    def num_held(self) -> int:
+        """Number of features that there are of a row while it is encoded."""
+        return self._width + (self.random.features if self.random else 0)
+
+    @property
+    def _width(self) -> int:
         return sum(column.width for column in self.features)
 
     @property
     def places(self) -> dict[str, slice]:
-        """The features of each column."""
+        """The features of each column; random ones are of none."""
+        if self.random:
+            return {"random_features": slice(0, self.random.features)}
         ends = np.cumsum([0, *(column.width for column in self.features)]).tolist()
         return {column.name: slice(*place) for column, place in zip(self.features, pairwise(ends), strict=True)}
 
@@ -179,7 +193,12 @@ class Schema:
         columns[self.label] = self._label_to_json()
         if self.subject is not None:
             columns[self.subject] = {"role": "subject"}
-        return {"encoding": self.edition, "columns": columns | {name: {"role": "ignored"} for name in self.ignored}}
+        random = {"random_features": self.random.to_json()} if self.random else {}
+        return {
+            "encoding": self.edition,
+            **random,
+            "columns": columns | {name: {"role": "ignored"} for name in self.ignored},
+        }
 
     def _features(
         self, columns: Mapping[str, Values], faults: Faults
@@ -187,7 +206,9 @@ class Schema:
         names = [column.name for column in self.features]
         refuse(SchemaInvalid, [FieldError(f"column {name}", "is missing") for name in names if name not in columns])
         encoded = [column.encode(columns[column.name], faults) for column in self.features]
-        return np.hstack([features for features, _ in encoded]), np.array([count for _, count in encoded])
+        features = np.hstack([features for features, _ in encoded])
+        num_unknown = np.array([count for _, count in encoded])
+        return self.random.of(features) if self.random else features, num_unknown
 
 
 def encode_vectors(x: npt.ArrayLike, *, first_line: int | None = None) -> Features:

@@ -9,12 +9,12 @@ from lethe.contract.spelling import expected, nearest
 from lethe.encoding.columns import EDITION, MAX_UNKNOWN, Column, Edition
 from lethe.encoding.faults import refuse
 from lethe.encoding.rows import MAX_CLASSES, MAX_FEATURES, Schema
-from lethe.encoding.specs import OF_KIND, READERS, Spec, names_in, share
+from lethe.encoding.specs import OF_KIND, READERS, Spec, names_in, random_in, share
 from lethe.encoding.targets import Target
 from lethe.encoding.values import LONGEST_NAME, is_name
 from lethe.proof.mechanism import MOST_LABELS
 
-_KEYS = ("columns", "encoding", "max_unknown")
+_KEYS = ("columns", "encoding", "max_unknown", "random_features")
 _OF_ROLE = {
     "label": ("role", "values"),
     "labels": ("role", "values", "separator"),
@@ -96,6 +96,7 @@ def parse_schema(document: object, *, classes: tuple[str, ...] | None = None) ->
         faults.append(FieldError("columns", f"expected at most {MAX_FEATURES} features of all columns together"))
     if len(labels) > MAX_CLASSES:
         faults.append(FieldError("columns", f"expected at most {MAX_CLASSES} labels"))
+    random = random_in(document.get("random_features"), sum(column.width for column in features), faults)
     refuse(SchemaInvalid, faults)
     return Schema(
         features=tuple(features),
@@ -106,6 +107,7 @@ def parse_schema(document: object, *, classes: tuple[str, ...] | None = None) ->
         subject=next(iter(roles["subject"]), None),
         ignored=tuple(roles["ignored"]),
         edition=edition,
+        random=random,
     )
 
 

@@ -25,6 +25,13 @@ from lethe.encoding.columns import (
     Unknown,
     Vector,
 )
+from lethe.encoding.random_features import (
+    MOST_FEATURES,
+    MOST_INPUTS,
+    MOST_SEED,
+    MOST_WEIGHTS,
+    RandomFeatures,
+)
 from lethe.encoding.rows import MAX_FEATURES
 from lethe.encoding.values import LONGEST_NAME, is_name
 
@@ -205,6 +212,31 @@ def share(path: str, spec: dict[str, object], default: float, faults: list[Field
     if not 0 <= share <= 1:
         faults.append(FieldError(path, "expected a share of the rows, a number from 0 to 1"))
     return share
+
+
+def random_in(document: object, inputs: int, faults: list[FieldError]) -> RandomFeatures | None:
+    """Random features of so many features of columns, as a schema states them; None if it states nothing."""
+    if document is None:
+        return None
+    path = "random_features"
+    if not isinstance(document, dict) or set(document) - {"features", "seed", "scale"}:
+        faults.append(FieldError(path, 'expected an object, such as {"features": 500, "seed": 1}, or with a "scale"'))
+        return None
+    features, seed = document.get("features"), document.get("seed")
+    if type(features) is not int or not 1 <= features <= MOST_FEATURES:
+        faults.append(FieldError(f"{path}.features", f"expected a whole number from 1 to {MOST_FEATURES}"))
+        return None
+    if type(seed) is not int or not 0 <= seed < MOST_SEED:
+        faults.append(FieldError(f"{path}.seed", "expected a whole number from 0 to 2^53 - 1"))
+        return None
+    scale = number_in(document.get("scale", 1 / math.sqrt(max(inputs, 1))))
+    if not 1e-6 <= scale <= 1e6:
+        faults.append(FieldError(f"{path}.scale", "expected a number from 1e-6 to 1e6"))
+    if inputs > MOST_INPUTS or inputs * features > MOST_WEIGHTS:
+        limits = f"{MOST_INPUTS} features of columns, and {MOST_WEIGHTS} for both numbers multiplied"
+        faults.append(FieldError(path, f"expected at most {limits}"))
+        return None
+    return RandomFeatures(features=features, seed=seed, scale=scale)
 
 
 def names_in(path: str, found: object, at_least: int, faults: list[FieldError]) -> tuple[str, ...]:

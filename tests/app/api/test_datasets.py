@@ -84,6 +84,24 @@ def test_a_table_is_read_by_its_schema(upload: Callable[..., httpx.Response], fi
     assert created["schema"]["columns"].keys() == SCHEMA["columns"].keys()
 
 
+def test_random_features_are_learned_from(
+    upload: Callable[..., httpx.Response],
+    gateway: TestClient,
+    new_model: Callable[..., dict[str, Any]],
+    work: Callable[[], int],
+) -> None:
+    """Rows of random features are learned like others, and records to predict become the same by the stored schema."""
+    random = SCHEMA | {"random_features": {"features": 20, "seed": 9}}
+    created = upload(CSV.encode(), filename="rows.csv", schema=json.dumps(random)).json()
+    assert created["num_features"] == 20
+    assert created["schema"]["random_features"]["scale"] == pytest.approx(3**-0.5)
+    model = new_model(created["id"], noise_scale=1e-3, learn_steps=2000, l2=0.01)
+    work()
+    ann, bob = ({"age": age, "work": work} for age, work in ((31, "state"), (42, "private")))
+    answer = gateway.post(f"/v1/models/{model['id']}/predictions", json={"records": [ann, bob]}).json()
+    assert [one["label"] for one in answer["predictions"]] == ["low", "high"]
+
+
 def test_classes_are_those_that_were_declared(upload: Callable[..., httpx.Response]) -> None:
     """The classes of an npz file are those of its form, and a schema that does not list the labels takes them too."""
     assert upload(classes='["no", "yes"]').json()["classes"] == ["no", "yes"]
