@@ -25,6 +25,11 @@ class DatasetTooLarge(Problem):
     title = "The rows of a dataset do not fit in the memory that a run may use"
 
 
+class SecondMomentExceeded(Problem):
+    code = "second_moment_exceeded"
+    title = "The rows of a batch exceed the second moment that the mechanism states"
+
+
 class AuditCorrupt(Problem):
     code = "audit_corrupt"
     title = "The audit log does not verify"

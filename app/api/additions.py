@@ -40,7 +40,7 @@ def add_records(
 ) -> JSONResponse:
     with call.reading() as session:
         dataset = datasets.get(session, dataset_id)
-        datasets.require_kept(dataset)
+        additions.require_open(session, dataset)
     kind = _kind(file, dataset)
     once = uploads.with_file(call.installation, once, file=file, parts=(suppressed,))
     with call.reading() as session:

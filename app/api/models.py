@@ -80,6 +80,7 @@ def create_model(call: Call, body: ModelIn, once: Once) -> JSONResponse:
             delta=body.target.delta,
             objective=body.objective,
             loss_width=body.loss_width,
+            second_moment=body.second_moment,
             weakest=weakest(call.caller.policy, num_slots=dataset.num_slots),
             l2=body.l2,
             noise_scale=body.noise_scale,

@@ -20,7 +20,7 @@ from app.rows.batches import Batch
 from app.rows.references import References
 from app.rows.row_store import RowStore
 from app.rows.uploads import Suppressed, Upload, take_in
-from lethe.contract.problems import AdditionUnknown, DatasetFull, FieldError, InputInvalid
+from lethe.contract.problems import AdditionUnknown, DatasetFull, FieldError, InputInvalid, PreconditionFailed
 from lethe.contract.sets import AdditionStatus
 
 
@@ -68,12 +68,22 @@ def stage(rows: RowStore, dataset: Dataset, upload: Upload, *, num_free: int, su
     )
 
 
+def require_open(session: Session, dataset: Dataset) -> None:
+    """Raises `DatasetRetired`, and `PreconditionFailed` for a dataset with a model whose batches keep to a second
+    moment: rows that came could exceed it, and the model could never be learned again."""
+    datasets.require_kept(dataset)
+    if found := repository.bounded_models(session, dataset_id=dataset.id):
+        raise PreconditionFailed(
+            f"Model {found[0].id} states a second_moment, which more rows could exceed: retire it first."
+        )
+
+
 def register(session: Session, *, dataset: Dataset, staged: Staged) -> Addition:
     """Promise free slots, chosen at random, to the rows of a batch, and the rows to the dataset.
 
-    Raises `DatasetFull`, `DatasetRetired`.
+    Raises `DatasetFull`, and what `require_open` raises.
     """
-    datasets.require_kept(dataset)
+    require_open(session, dataset)
     num_records = len(staged.subject_refs)
     is_free = np.ones(dataset.num_slots, dtype=np.bool_)
     is_free[np.fromiter(rows_repository.taken_slots(session, dataset_id=dataset.id), dtype=np.int64)] = False

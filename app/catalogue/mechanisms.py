@@ -33,6 +33,7 @@ def of(
     learn_steps: int | None,
     batch_size: int | None,
     cool_down: int | None,
+    second_moment: float | None,
     max_steps: int,
 ) -> Mechanism:
     """As it was asked for, and by default where it was not.
@@ -52,6 +53,7 @@ def of(
             learn_steps=learn_steps,
             batch_size=batch_size,
             cool_down=cool_down,
+            second_moment=second_moment,
         )
         if mechanism.learn_steps > max_steps:
             raise InfeasibleError(f"Expected learn_steps={mechanism.learn_steps} <= {max_steps}: raise l2")

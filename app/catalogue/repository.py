@@ -41,6 +41,12 @@ def waiting_additions(session: Session, *, dataset_id: str) -> list[Addition]:
     return [one for one in staged_additions(session, dataset_id=dataset_id) if one.status == AdditionStatus.PENDING]
 
 
+def bounded_models(session: Session, *, dataset_id: str) -> list[Model]:
+    """Models of a dataset whose mechanism states a second moment, and that are not retired."""
+    query = sa.select(Model).where(Model.dataset_id == dataset_id, Model.retired_at.is_(None))
+    return [model for model in session.scalars(query) if model.mechanism.get("second_moment") is not None]
+
+
 def datasets_apart_from(session: Session, *, dataset_id: str) -> list[Dataset]:
     """Datasets with which a dataset shares nobody: those that its models are measured on, and those that are learned
     from by models that are measured on it. A model that was retired is neither any more, and their rows may be gone."""

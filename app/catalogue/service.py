@@ -45,6 +45,7 @@ def create_model(
     learn_steps: int | None,
     batch_size: int | None,
     cool_down: int | None,
+    second_moment: float | None,
     max_requests: int | None,
     max_wait_seconds: int,
     audit_lanes: int,
@@ -64,6 +65,11 @@ def create_model(
         raise PreconditionFailed(
             "The evaluation dataset must have the same features, and classes or target, as the dataset."
         )
+    if second_moment is not None and repository.waiting_additions(session, dataset_id=dataset.id):
+        raise PreconditionFailed(
+            "Rows wait to be added to this dataset: make a model with second_moment once they are in it.",
+            [FieldError("second_moment", "expected none while rows wait")],
+        )
     delta = mechanisms.default_delta(dataset) if delta is None else delta
     _check_target(epsilon, delta, weakest)
     mechanism = mechanisms.of(
@@ -79,6 +85,7 @@ def create_model(
         learn_steps=learn_steps,
         batch_size=batch_size,
         cool_down=cool_down,
+        second_moment=second_moment,
         max_steps=max_steps,
     )
     model = Model(

@@ -56,6 +56,10 @@ _ADVICE: Mapping[str, Advice] = {
         todo="Set LETHE_ROWS_MEMORY_BYTES to more, on a machine that has it, or make the model with a smaller batch "
         "size.",
     ),
+    "second_moment_exceeded": Advice(
+        means="The rows of a batch exceed the second moment that the model's mechanism states. Nothing was learned.",
+        todo="Make the model with a larger second moment, or with none.",
+    ),
     "FileNotFoundError": _NO_ACCESS,
     "PermissionError": _NO_ACCESS,
     "run_differs_from_plan": Advice(

@@ -29,7 +29,17 @@ from lethe.proof.mechanism import Mechanism
 router = pages.new_router()
 
 _MOST_DATASETS = 500
-_SETTINGS = ("loss_width", "l2", "noise_scale", "step_size", "radius", "learn_steps", "batch_size", "cool_down")
+_SETTINGS = (
+    "loss_width",
+    "l2",
+    "noise_scale",
+    "step_size",
+    "radius",
+    "learn_steps",
+    "batch_size",
+    "cool_down",
+    "second_moment",
+)
 """The settings of the mechanism: each has a default."""
 _IN_ITS_PART = {
     "epsilon": "target",
@@ -155,6 +165,7 @@ def _outlook(context: RequestContext, asked: ModelIn) -> Outlook:
         learn_steps=asked.learn_steps,
         batch_size=asked.batch_size,
         cool_down=asked.cool_down,
+        second_moment=asked.second_moment,
         max_steps=context.call.installation.settings.max_steps,
     )
     learned = accountant.replay(mechanism, [Run(steps=mechanism.learn_steps)])

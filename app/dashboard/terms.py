@@ -137,6 +137,10 @@ TERMS: Mapping[str, Term] = {
         label="Cool-down",
         says="The last steps of a run, over which the step size falls so that the weights settle.",
     ),
+    "second_moment": Term(
+        label="Second moment of a batch",
+        says="A public bound on how far the rows of a batch point the same way, checked when they are learned.",
+    ),
     "loss_width": Term(
         label="Width of the loss",
         says="The residual or margin at which the loss turns from a curve into a line.",

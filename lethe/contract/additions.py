@@ -14,6 +14,7 @@ from lethe.contract.problems import (
     DatasetUnusable,
     EvaluationOverlaps,
     IdempotencyConflict,
+    PreconditionFailed,
     RowInvalid,
     SchemaInvalid,
     SubjectSuppressed,
@@ -60,6 +61,7 @@ ADD = of_one(
             SchemaInvalid,
             RowInvalid,
             DatasetUnusable,
+            PreconditionFailed,
         ),
         does="Add rows for slots of forgotten people: encoded as the dataset is, by its schema. Its models learn "
         "again from scratch; the number of its slots stays what it is.",

@@ -88,6 +88,11 @@ class ModelIn(Body):
     cool_down: Annotated[int, Field(ge=1)] | None = Field(
         default=None, description="The last steps of a run, over which the step size falls."
     )
+    second_moment: Annotated[float, Field(gt=0, le=1)] | None = Field(
+        default=None,
+        description="A public bound on the largest eigenvalue of the second moment of each batch's rows: learning "
+        "takes that share of the steps, about, is refused where a batch exceeds it, and no rows can be added any more.",
+    )
     target: TargetIn = Field(default_factory=TargetIn)
     evaluation_dataset_id: str | None = None
     batching: BatchingIn = Field(default_factory=BatchingIn)
@@ -110,6 +115,9 @@ class MechanismOut(Answer):
         default=None,
         description="The public network whose features the rows are, where there is one.",
         exclude_if=lambda network: network is None,
+    )
+    second_moment: float | None = Field(
+        default=None, description="Where one was stated.", exclude_if=lambda bound: bound is None
     )
     l2: float
     strong_convexity: float

@@ -344,7 +344,16 @@ def _following(mechanism: Mechanism, run: Run) -> Mechanism:
     made = run.mechanism
     if made is None:
         return mechanism
-    for name in ("objective", "num_slots", "num_classes", "num_parameters", "batch_size", "l2", "radius"):
+    for name in (
+        "objective",
+        "num_slots",
+        "num_classes",
+        "num_parameters",
+        "batch_size",
+        "l2",
+        "radius",
+        "second_moment",
+    ):
         was, now = getattr(mechanism, name), getattr(made, name)
         if was != now:
             raise PreconditionError("same_problem", f"Expected {name}={now} to be {was}, as in the run before")

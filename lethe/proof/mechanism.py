@@ -79,10 +79,11 @@ class Mechanism:
     the hinge, None of any other, `learn_steps` T >= 1. `network`: the public one whose features the rows are, None
     where rows are records as they came. `grid` g: any step, the last of a run among them, may round its
     mean and its noisy result, before the projection, to multiples of g in each of `num_parameters` d >= 1 coordinates;
-    a power of two, or 0 for no rounding at all.
+    a power of two, or 0 for no rounding at all. `second_moment` Lambda, 0 < Lambda <= 1: a public bound on the largest
+    eigenvalue of (1/b) sum x x^T over the rows of each batch, None for the 1 that rows of norm <= 1 have anyway.
 
     Assumptions: rows have norm <= 1 (checked at ingestion and again before each run), every parameter is regularised,
-    and the contraction is below 1.
+    the contraction is below 1, and each batch keeps to Lambda (checked when it is learned, `second-moment.md`).
 
     Raises `DomainError` for a number out of range, `PreconditionError` when no contraction or no usable noise is left.
     """
@@ -101,6 +102,7 @@ class Mechanism:
     cool_down: int = 1
     loss_width: float | None = None
     network: PublicNetwork | None = None
+    second_moment: float | None = None
 
     def __post_init__(self) -> None:
         require_count(1, num_slots=self.num_slots, learn_steps=self.learn_steps, num_parameters=self.num_parameters)
@@ -116,6 +118,13 @@ class Mechanism:
             raise DomainError(
                 f"Expected cool_down={self.cool_down} <= learn_steps={self.learn_steps} and <= {LONGEST_COOL_DOWN}"
             )
+        if self.second_moment is not None:
+            require_second_moment(self.second_moment)
+            if self.learn_steps < self.num_batches:
+                raise PreconditionError(
+                    "every_batch_checked",
+                    f"Expected learn_steps={self.learn_steps} >= {self.num_batches} batches: learning checks them all",
+                )
         if not self.slowest_contraction < 1:
             raise PreconditionError(
                 "contraction_below_one",
@@ -156,7 +165,13 @@ class Mechanism:
     @cached_property
     def smoothness(self) -> float:
         """L of the objective, which is attained."""
-        return smoothness(self.objective, self.num_classes, self.l2, loss_width=self.loss_width)
+        return smoothness(
+            self.objective,
+            self.num_classes,
+            self.l2,
+            loss_width=self.loss_width,
+            second_moment=self.second_moment,
+        )
 
     @cached_property
     def contraction(self) -> float:
@@ -215,7 +230,7 @@ class Mechanism:
 
     def to_json(self) -> dict[str, Any]:
         """The settings, and the constants that follow from them (which `from_json` recomputes and compares). A
-        `loss_width` or a `network` that is none is not stated."""
+        setting that is none is not stated."""
         settings = {name: getattr(self, name) for name in _SETTINGS if getattr(self, name) is not None}
         if self.network is not None:
             settings["network"] = self.network.to_json()
@@ -236,7 +251,7 @@ class Mechanism:
 
 
 _SETTINGS = tuple(field.name for field in fields(Mechanism))
-_OF_SOME = ("loss_width", "network")
+_OF_SOME = ("loss_width", "network", "second_moment")
 """Settings that some mechanisms have, and documents of others do not state."""
 _DERIVED = ("gradient_bound", "strong_convexity", "smoothness", "contraction", "step_variance", "num_batches")
 
@@ -311,19 +326,42 @@ def gradient_bound(
             return radius + 1
 
 
-def smoothness(objective: Objective, num_classes: int, l2: float, *, loss_width: float | None = None) -> float:
+def smoothness(
+    objective: Objective,
+    num_classes: int,
+    l2: float,
+    *,
+    loss_width: float | None = None,
+    second_moment: float | None = None,
+) -> float:
     """L of the regularised objective on rows of norm <= 1: p(1-p) <= 1/4, diag(p) - pp^T <= 1/2; the curvature of a
-    parabola of height 1 over the width of the hinge, and of that of a target."""
+    parabola of height 1 over the width of the hinge, and of that of a target. Times `second_moment`, where the rows of
+    each batch keep to that bound."""
     require_loss(objective, num_classes, loss_width)
+    return _curvature(objective, num_classes, loss_width) * require_second_moment(second_moment) + l2
+
+
+def _curvature(objective: Objective, num_classes: int, loss_width: float | None) -> float:
+    """beta: how fast the slope of a row's loss changes with its score."""
     match objective:
         case Objective.LOGISTIC_REGRESSION:
-            return (0.25 if num_classes == 2 else 0.5) + l2
+            return 0.25 if num_classes == 2 else 0.5
         case Objective.MULTILABEL_LOGISTIC_REGRESSION:
-            return 0.25 + l2
+            return 0.25
         case Objective.SMOOTHED_HINGE:
-            return 1 / _width(loss_width) + l2
+            return 1 / _width(loss_width)
         case Objective.HUBER_REGRESSION | Objective.LEAST_SQUARES:
-            return 1 + l2
+            return 1.0
+
+
+def require_second_moment(second_moment: float | None) -> float:
+    """The bound, 1 where there is none. Raises `DomainError` unless 0 < bound <= 1."""
+    if second_moment is None:
+        return 1.0
+    require_positive(second_moment=second_moment)
+    if second_moment > 1:
+        raise DomainError(f"Expected second_moment={second_moment} <= 1")
+    return second_moment
 
 
 def farthest_minimiser(objective: Objective, num_classes: int, l2: float, *, loss_width: float | None = None) -> float:

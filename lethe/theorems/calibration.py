@@ -76,6 +76,7 @@ def mechanism_for(
     learn_steps: int | None = None,
     batch_size: int | None = None,
     cool_down: int | None = None,
+    second_moment: float | None = None,
 ) -> Mechanism:
     """A mechanism, with defaults that are functions of public constants alone.
 
@@ -85,6 +86,7 @@ def mechanism_for(
     - `l2`: `default_l2(num_slots, epsilon, objective)`.
     - `step_size`: 2 / (L + m), the least contraction there is.
     - `radius`: `farthest_minimiser`, a ball that holds the minimiser whatever the data.
+    - `second_moment`: none; stated, it makes L less and the step size larger.
     - `learn_steps`: least T with c^T <= 1e-6, of what the start is away from the minimiser, but one pass and the
       cool-down at least.
     - `noise_scale`: such that one record's stationary mu, s / (1 - c^B) / spread, is that of the target (epsilon,
@@ -107,6 +109,7 @@ def mechanism_for(
     if not (math.isfinite(m) and m > 0):
         raise DomainError(f"Expected l2={m} > 0 and finite")
     farthest = farthest_minimiser(objective, num_classes, m, loss_width=width)
+    steepest = smoothness(objective, num_classes, m, loss_width=width, second_moment=second_moment)
     size = default_batch_size(num_slots) if batch_size is None else batch_size
     draft = Mechanism(
         objective=objective,
@@ -114,12 +117,13 @@ def mechanism_for(
         num_classes=num_classes,
         l2=m,
         loss_width=width,
-        step_size=2 / (smoothness(objective, num_classes, m, loss_width=width) + m) if step_size is None else step_size,
+        step_size=2 / (steepest + m) if step_size is None else step_size,
         noise_scale=max(1.0, farthest) if noise_scale is None else noise_scale,
         radius=farthest if radius is None else radius,
-        learn_steps=cool_down or 1 if learn_steps is None else learn_steps,
+        learn_steps=max(cool_down or 1, num_slots // size) if learn_steps is None else learn_steps,
         batch_size=size,
         cool_down=1 if cool_down is None else cool_down,
+        second_moment=second_moment,
     )
     gap = 1 - draft.contraction
     if learn_steps is None:

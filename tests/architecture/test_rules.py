@@ -123,6 +123,7 @@ NEVER_A_CALLERS_FAULT = {
     errors.AlreadyRunning,
     errors.DatabaseUnreadable,
     errors.DatasetTooLarge,
+    errors.SecondMomentExceeded,
     errors.AddressInUse,
     errors.FolderExposed,
     errors.SignatureUnverifiable,

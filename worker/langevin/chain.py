@@ -20,6 +20,7 @@ from worker.langevin.device import DeviceRows, choose
 from worker.langevin.losses import Loss
 from worker.langevin.noise import Noise
 from worker.langevin.schedule import Schedule
+from worker.langevin.second_moment import Kept
 from worker.langevin.step import State, no_lanes, projected_noisy_step
 from worker.langevin.window import Show, Shown
 
@@ -62,7 +63,8 @@ def run(
     the count only. Iterates are overwritten as soon as the next one exists, the last when it is handed over or the run
     fails. The `lanes` take the same steps, for the run's audit. Of the rows nothing is read but what the steps read;
     with `show` they come into memory as they are needed. Raises ValueError, naming the condition, if the input is not
-    what the guarantee assumes, and `AuditFailed` if the gradient is not that of the rows.
+    what the guarantee assumes, `SecondMomentExceeded` if a batch exceeds that of the mechanism, and `AuditFailed` if
+    the gradient is not that of the rows.
     """
     num_classes, step_size, radius = mechanism.num_classes, mechanism.step_size, mechanism.radius
     loss = Loss.of(mechanism)
@@ -71,6 +73,7 @@ def run(
     seen = Shown(features, labels, num_classes=num_classes, loss=loss, schedule=schedule, show=show)
     window = seen.look(0)
     assert window is not None
+    kept = Kept(mechanism, schedule, features)
     _require_initial(initial, (loss.weight_rows(num_classes), features.shape[1]), radius)
 
     with _opened(
@@ -84,6 +87,7 @@ def run(
                 if moved := seen.look(state.steps_done):
                     window = moved
                     rows.look(window.slots)
+                kept.require(until=window.until)
                 before, step = state, schedule.step(state.steps_done)
                 there = min(window.until, steps - 1) - before.steps_done  # the last step is the host's
                 if isinstance(rows, DeviceRows) and there > 0:

@@ -308,6 +308,13 @@ def too_little_memory(w: World, _model_id: str) -> None:
     w.installation.rows._most_bytes = 1
 
 
+def exceeded(w: World) -> str:
+    """What the run of a model ended with whose batches exceed what it states."""
+    w.model_id(second_moment=0.01)
+    w.work()
+    return str(w.done("GET", "/runs")["items"][0]["error_code"])
+
+
 def busy_dataset(w: World) -> str:
     """What a recheck is told while a run is at work."""
     dataset_id = w.dataset_id()
@@ -599,6 +606,7 @@ REACHED: dict[str, Callable[[World], str]] = {
     "audit_failed": refuted,
     "dataset_damaged": partial(failed, damage=damaged_rows),
     "dataset_too_large": partial(failed, damage=too_little_memory),
+    "second_moment_exceeded": exceeded,
     "dataset_busy": busy_dataset,
     "ledger_corrupt": forged_ledger,
     "ledger_restored": restored_ledger,

@@ -1,0 +1,55 @@
+"""Models that state a second moment, through the gateway."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from tests.conftest import npz
+
+Make = Callable[..., dict[str, Any]]
+Get = Callable[[str], Any]
+Work = Callable[[], int]
+Refused = Callable[..., dict[str, Any]]
+
+
+def test_a_model_that_states_one(
+    gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Work, refused: Refused
+) -> None:
+    """It learns in fewer steps and forgets with a certificate that states the bound and verifies; rows can be added
+    again only when it is retired."""
+    dataset = new_dataset(rows=300, features=6)["id"]
+    model = new_model(dataset, second_moment=0.9)
+    assert model["mechanism"]["learn_steps"] < new_model(dataset)["mechanism"]["learn_steps"]
+    work()
+    assert get(f"/models/{model['id']}")["live_version"] == 1
+    request = forget("p3")["id"]
+    work()
+    certificates = get(f"/deletion-requests/{request}/certificate")["certificates"]
+    stated = [one["statement"]["evidence"]["mechanism"].get("second_moment") for one in certificates]
+    assert sorted(stated, key=str) == [0.9, None]
+    verdicts = [gateway.post("/v1/certificates:verify", json={"jws": one["jws"]}) for one in certificates]
+    assert [verdict.status_code for verdict in verdicts] == [200, 200]
+    row = {"file": ("p.npz", npz(rows=2, features=6, first=900))}
+    refused(gateway.post(f"/v1/datasets/{dataset}/records", files=row), 422, "precondition_failed")
+    assert gateway.delete(f"/v1/models/{model['id']}").status_code == 200
+    free = gateway.post(
+        f"/v1/datasets/{dataset}/records", files={"file": ("p.npz", npz(rows=2, features=6, first=900))}
+    )
+    assert free.json()["code"] == "dataset_full"  # one place, two rows: not the bound any more
+
+
+def test_rows_that_exceed_it_are_not_learned(new_dataset: Make, new_model: Make, get: Get, work: Work) -> None:
+    """No version is published of a model whose batches exceed what it states, and the run says so."""
+    model = new_model(new_dataset()["id"], second_moment=0.05)
+    work()
+    assert get(f"/models/{model['id']}")["live_version"] is None
+    assert get("/runs")["items"][0]["error_code"] == "second_moment_exceeded"
+
+
+@pytest.mark.parametrize("wrong", [0, -0.5, 1.5])
+def test_what_is_no_bound(new_dataset: Make, gateway: TestClient, refused: Refused, wrong: float) -> None:
+    """A bound is above 0 and at most 1."""
+    body = {"name": "m", "dataset_id": new_dataset()["id"], "second_moment": wrong}
+    refused(gateway.post("/v1/models", json=body), 422, "input_invalid")

@@ -1,0 +1,72 @@
+"""The check of batches against the second moment that a mechanism states."""
+
+import numpy as np
+import pytest
+
+from app.errors import SecondMomentExceeded
+from lethe.proof.mechanism import Mechanism
+from lethe.theorems import calibration
+from worker.langevin import chain
+from worker.langevin.init import origin
+from worker.langevin.noise import SystemNoise
+from worker.langevin.second_moment import largest
+
+ROWS, COLUMNS = 300, 4
+
+
+def made(bound: float | None) -> Mechanism:
+    return calibration.mechanism_for(
+        num_slots=ROWS, num_classes=2, epsilon=1.0, delta=1e-4, l2=0.05, batch_size=100, second_moment=bound
+    )
+
+
+def spread() -> np.ndarray:
+    """Rows that point every way, of length 1 but for rounding."""
+    rows = np.random.default_rng(0).normal(size=(ROWS, COLUMNS))
+    return np.asarray(0.999 * rows / np.linalg.norm(rows, axis=1, keepdims=True), dtype=np.float32)
+
+
+def run(bound: float | None, features: np.ndarray, *, first_step: int = 0) -> chain.Ran:
+    mechanism = made(bound)
+    return chain.run(
+        mechanism=mechanism,
+        features=features,
+        labels=np.zeros(ROWS, dtype=np.int32),
+        initial=origin(num_classes=2, num_features=COLUMNS),
+        first_step=first_step,
+        steps=mechanism.learn_steps,
+        noise=SystemNoise(),
+        on_progress=lambda steps_done: None,
+    )
+
+
+@pytest.mark.parametrize("shape", [(7, 3), (3, 7), (5, 5), (1, 1)])
+def test_it_is_the_largest_eigenvalue(shape: tuple[int, int]) -> None:
+    """It is the square of the largest singular value over the number of rows, rounded up."""
+    rows = np.random.default_rng(1).normal(size=shape).astype(np.float32)
+    exact = np.linalg.norm(rows.astype(np.float64), 2) ** 2 / len(rows)
+    assert exact <= largest(rows) <= exact * (1 + 1e-8)
+
+
+def test_a_batch_that_exceeds_it_is_refused() -> None:
+    """One batch of three whose rows point one way ends the run before any of its steps is kept; without a bound, or
+    with one that holds, it runs."""
+    features = spread()
+    worst = max(largest(features[start : start + 100]) for start in (0, 100, 200))
+    run(worst, features)
+    with pytest.raises(SecondMomentExceeded):
+        run(worst * 0.999, features)
+    features[200:] = features[200]
+    with pytest.raises(SecondMomentExceeded):
+        run(worst, features)
+    run(None, features)
+
+
+def test_null_rows_lower_it() -> None:
+    """Rows that become null exceed no bound that they kept to, wherever they are; a run that goes on does not check."""
+    features = spread()
+    worst = max(largest(features[start : start + 100]) for start in (0, 100, 200))
+    features[::3] = 0
+    run(worst, features)
+    features[:] = features[1]
+    run(worst, features, first_step=5)
