@@ -32,13 +32,13 @@ from app.vault import weights
 from lethe.contract import models as contract
 from lethe.contract.fields import PageOut, Paging
 from lethe.contract.guarantees import GuaranteeOut, TargetOut
+from lethe.contract.mechanisms import MechanismOut
 from lethe.contract.models import (
     AuditingOut,
     BatchingOut,
     ExportOut,
     ExportsQuery,
     LabelsOut,
-    MechanismOut,
     ModelIn,
     ModelOut,
     ModelsQuery,
@@ -81,6 +81,7 @@ def create_model(call: Call, body: ModelIn, once: Once) -> JSONResponse:
             objective=body.objective,
             loss_width=body.loss_width,
             second_moment=body.second_moment,
+            class_weights=body.class_weights,
             weakest=weakest(call.caller.policy, num_slots=dataset.num_slots),
             l2=body.l2,
             noise_scale=body.noise_scale,

@@ -34,6 +34,7 @@ def of(
     batch_size: int | None,
     cool_down: int | None,
     second_moment: float | None,
+    class_weights: dict[str, float] | None,
     max_steps: int,
 ) -> Mechanism:
     """As it was asked for, and by default where it was not.
@@ -54,6 +55,7 @@ def of(
             batch_size=batch_size,
             cool_down=cool_down,
             second_moment=second_moment,
+            class_weights=_weights(dataset, class_weights),
         )
         if mechanism.learn_steps > max_steps:
             raise InfeasibleError(f"Expected learn_steps={mechanism.learn_steps} <= {max_steps}: raise l2")
@@ -91,6 +93,19 @@ def costs_of(
     except ArithmeticError as error:
         raise PreconditionFailed("A setting is too large or too small to compute with.") from error
     return chosen, found
+
+
+def _weights(dataset: Dataset, asked: dict[str, float] | None) -> tuple[float, ...] | None:
+    """A weight for each class, in their order, the largest 1. Raises `PreconditionFailed` for a name that is none."""
+    if not asked:
+        return None
+    if dataset.target or datasets.has_labels(dataset):
+        raise _refused("Only a dataset with classes has class_weights.", class_weights="expected none")
+    for name in asked:
+        if name not in dataset.classes:
+            raise _refused("There is no such class.", class_weights=expected(tuple(dataset.classes), found=name))
+    weights = [asked.get(name, 1.0) for name in dataset.classes]
+    return tuple(weight / max(weights) for weight in weights)
 
 
 def _problem(dataset: Dataset, objective: str | None, loss_width: float | None) -> dict[str, Any]:

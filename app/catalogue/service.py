@@ -46,6 +46,7 @@ def create_model(
     batch_size: int | None,
     cool_down: int | None,
     second_moment: float | None,
+    class_weights: dict[str, float] | None,
     max_requests: int | None,
     max_wait_seconds: int,
     audit_lanes: int,
@@ -86,6 +87,7 @@ def create_model(
         batch_size=batch_size,
         cool_down=cool_down,
         second_moment=second_moment,
+        class_weights=class_weights,
         max_steps=max_steps,
     )
     model = Model(

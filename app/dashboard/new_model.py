@@ -166,6 +166,7 @@ def _outlook(context: RequestContext, asked: ModelIn) -> Outlook:
         batch_size=asked.batch_size,
         cool_down=asked.cool_down,
         second_moment=asked.second_moment,
+        class_weights=asked.class_weights,
         max_steps=context.call.installation.settings.max_steps,
     )
     learned = accountant.replay(mechanism, [Run(steps=mechanism.learn_steps)])

@@ -137,6 +137,10 @@ TERMS: Mapping[str, Term] = {
         label="Cool-down",
         says="The last steps of a run, over which the step size falls so that the weights settle.",
     ),
+    "class_weights": Term(
+        label="Weights of the classes",
+        says="Public factors of the losses of rows by their class, in the order of the classes, the largest 1.",
+    ),
     "second_moment": Term(
         label="Second moment of a batch",
         says="A public bound on how far the rows of a batch point the same way, checked when they are learned.",

@@ -7,7 +7,7 @@ from pydantic import Field, FiniteFloat
 
 from lethe.contract.fields import Answer, Body, Name, PageOut, Paging, Positive, example
 from lethe.contract.guarantees import GuaranteeOut, TargetOut
-from lethe.contract.networks import PublicNetworkOut
+from lethe.contract.mechanisms import MechanismOut
 from lethe.contract.operation import Resource, of_one, of_two
 from lethe.contract.problems import (
     AdaptiveBudgetSpent,
@@ -93,6 +93,11 @@ class ModelIn(Body):
         description="A public bound on the largest eigenvalue of the second moment of each batch's rows: learning "
         "takes that share of the steps, about, is refused where a batch exceeds it, and no rows can be added any more.",
     )
+    class_weights: dict[str, Positive] | None = Field(
+        default=None,
+        description="Of the losses of rows, by the name of their class; 1 for others. All are divided by the largest: "
+        "no row counts more than it would without.",
+    )
     target: TargetIn = Field(default_factory=TargetIn)
     evaluation_dataset_id: str | None = None
     batching: BatchingIn = Field(default_factory=BatchingIn)
@@ -102,38 +107,6 @@ class ModelIn(Body):
 class ProgressOut(Answer):
     steps_done: int
     steps_total: int
-
-
-class MechanismOut(Answer):
-    objective: str
-    num_slots: int
-    num_classes: int = Field(description="1: a target.")
-    loss_width: float | None = Field(
-        default=None, description="Where the objective has one.", exclude_if=lambda width: width is None
-    )
-    network: PublicNetworkOut | None = Field(
-        default=None,
-        description="The public network whose features the rows are, where there is one.",
-        exclude_if=lambda network: network is None,
-    )
-    second_moment: float | None = Field(
-        default=None, description="Where one was stated.", exclude_if=lambda bound: bound is None
-    )
-    l2: float
-    strong_convexity: float
-    smoothness: float
-    gradient_bound: float
-    step_size: float
-    contraction: float
-    noise_scale: float
-    step_variance: float
-    radius: float
-    grid: float
-    num_parameters: int
-    learn_steps: int
-    batch_size: int
-    num_batches: int
-    cool_down: int
 
 
 class BatchingOut(Answer):

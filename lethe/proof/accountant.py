@@ -353,6 +353,7 @@ def _following(mechanism: Mechanism, run: Run) -> Mechanism:
         "l2",
         "radius",
         "second_moment",
+        "class_weights",
     ):
         was, now = getattr(mechanism, name), getattr(made, name)
         if was != now:

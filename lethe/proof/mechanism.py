@@ -81,6 +81,7 @@ class Mechanism:
     mean and its noisy result, before the projection, to multiples of g in each of `num_parameters` d >= 1 coordinates;
     a power of two, or 0 for no rounding at all. `second_moment` Lambda, 0 < Lambda <= 1: a public bound on the largest
     eigenvalue of (1/b) sum x x^T over the rows of each batch, None for the 1 that rows of norm <= 1 have anyway.
+    `class_weights` v, 0 < v_c <= 1 and the largest 1: public factors of the losses of rows by their class; None for 1.
 
     Assumptions: rows have norm <= 1 (checked at ingestion and again before each run), every parameter is regularised,
     the contraction is below 1, and each batch keeps to Lambda (checked when it is learned, `second-moment.md`).
@@ -103,6 +104,7 @@ class Mechanism:
     loss_width: float | None = None
     network: PublicNetwork | None = None
     second_moment: float | None = None
+    class_weights: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
         require_count(1, num_slots=self.num_slots, learn_steps=self.learn_steps, num_parameters=self.num_parameters)
@@ -125,6 +127,8 @@ class Mechanism:
                     "every_batch_checked",
                     f"Expected learn_steps={self.learn_steps} >= {self.num_batches} batches: learning checks them all",
                 )
+        if self.class_weights is not None:
+            require_class_weights(self.objective, self.num_classes, self.class_weights)
         if not self.slowest_contraction < 1:
             raise PreconditionError(
                 "contraction_below_one",
@@ -234,6 +238,8 @@ class Mechanism:
         settings = {name: getattr(self, name) for name in _SETTINGS if getattr(self, name) is not None}
         if self.network is not None:
             settings["network"] = self.network.to_json()
+        if self.class_weights is not None:
+            settings["class_weights"] = list(self.class_weights)
         return settings | {name: getattr(self, name) for name in _DERIVED}
 
     @classmethod
@@ -246,12 +252,16 @@ class Mechanism:
         stated = [*(name for name in _SETTINGS if name not in _OF_SOME or document.get(name) is not None), *_DERIVED]
         if document.keys() != set(stated):
             raise PreconditionError("mechanism_of_format", f"Expected a mechanism to state {', '.join(stated)}")
-        network = {"network": PublicNetwork.from_json(document["network"])} if "network" in document else {}
-        return _stated(**document | network)
+        read: dict[str, Any] = {}
+        if "network" in document:
+            read["network"] = PublicNetwork.from_json(document["network"])
+        if "class_weights" in document:
+            read["class_weights"] = tuple(document["class_weights"])
+        return _stated(**document | read)
 
 
 _SETTINGS = tuple(field.name for field in fields(Mechanism))
-_OF_SOME = ("loss_width", "network", "second_moment")
+_OF_SOME = ("loss_width", "network", "second_moment", "class_weights")
 """Settings that some mechanisms have, and documents of others do not state."""
 _DERIVED = ("gradient_bound", "strong_convexity", "smoothness", "contraction", "step_variance", "num_batches")
 
@@ -302,6 +312,18 @@ def require_loss(objective: Objective, num_classes: int, loss_width: float | Non
         raise DomainError(f"Expected {'a' if objective.has_width else 'no'} loss_width for {objective}")
     if loss_width is not None:
         require_positive(loss_width=loss_width)
+
+
+def require_class_weights(objective: Objective, num_classes: int, weights: tuple[float, ...]) -> None:
+    """Raises `DomainError` unless there is one for each class, above 0 and at most 1, and the largest is 1."""
+    if objective not in (Objective.LOGISTIC_REGRESSION, Objective.SMOOTHED_HINGE):
+        raise DomainError(f"Expected no class_weights for {objective}, which has no classes")
+    if len(weights) != num_classes:
+        raise DomainError(f"Expected {num_classes} class_weights, not {len(weights)}")
+    for weight in weights:
+        require_positive(class_weight=weight)
+    if max(weights) != 1:
+        raise DomainError(f"Expected the largest of class_weights to be 1, not {max(weights)}")
 
 
 def gradient_bound(

@@ -29,6 +29,7 @@ def differs(
     bound: float,
     objective: Objective = Objective.LOGISTIC_REGRESSION,
     loss_width: float | None = None,
+    class_weights: tuple[float, ...] | None = None,
 ) -> bool:
     """Return True if `ours` is not the sum of the records' gradients at `parameters`, computed here in double
     precision throughout. `bound`: on one record's gradient. What it needed on the way is overwritten."""
@@ -39,6 +40,8 @@ def differs(
         x = rows[: len(features[block])]
         x[:] = features[block]
         residuals = _residuals(x @ parameters.T, labels[block], objective, loss_width)
+        if class_weights is not None:
+            residuals *= np.array(class_weights)[labels[block]][:, None]
         theirs += residuals.T @ x
         present = x.any(axis=1)
         lengths, records = lengths + float(np.linalg.norm(residuals, axis=1) @ present), records + int(present.sum())

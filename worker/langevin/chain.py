@@ -165,6 +165,7 @@ def _require_gradient(
         bound=min(mechanism.gradient_bound, math.sqrt(2)),  # no record of a fit by least squares comes near to theirs
         objective=mechanism.objective,
         loss_width=mechanism.loss_width,
+        class_weights=mechanism.class_weights,
     )
     ours.zero_()
     if other:

@@ -3,7 +3,8 @@
 Logistic loss for two classes (one weight vector), softmax cross-entropy for more. With probabilities p and the one-hot
 label y, the gradient of one record x is (p - y) x: its norm is at most ||x|| for two classes, sqrt(2) ||x|| for more.
 Of labels each has its own logistic loss. Any other loss is one of a single score, and its gradient is the loss's slope
-there, times x. The null row's is exactly 0, whatever its label. Nothing is ever clipped.
+there, times x. Where classes have weights, a record's is that of its class times as much. The null row's is exactly 0,
+whatever its label. Nothing is ever clipped.
 
 The rows are read where they lie, once, eight at a time, by compiled loops (`kernels.py`), in as many threads as pay.
 They are cut into shares, whose number depends on their size alone; each share has a sum of its own, and these are added
@@ -80,6 +81,7 @@ class Rows:
         features, labels = np.asarray(features), np.asarray(labels)
         _require(features, labels, threads)
         self._loss, self._kernel = loss, _kernel(loss)
+        self._factors = np.array(loss.class_weights or (), dtype=np.float32)
         self._num_classes, self._shape = num_classes, (loss.weight_rows(num_classes), features.shape[1])
         self._features, self._labels = features, labels
         self._parts: dict[tuple[int | None, int | None], tuple[_Part, _Part]] = {}  # of batches that were read
@@ -151,10 +153,11 @@ class Rows:
         rows = part.features, part.labels, part.bounds, first, last, self._shape[1], part.ahead
         scores, sums = self._scores[number], self._sums[number]
         if self._shape[0] == 1:
-            kernels.one_score(*rows, *self._kernel, self._weights, scores, sums, part.totals)
+            kernels.one_score(*rows, *self._kernel, self._factors, self._weights, scores, sums, part.totals)
         else:
             grid = scores.reshape(ROWS, -1)
-            kernels.many_scores(*rows, self._kernel[0], self._num_classes, self._weights, grid, sums, part.totals)
+            kernel = self._kernel[0], self._num_classes, self._factors
+            kernels.many_scores(*rows, *kernel, self._weights, grid, sums, part.totals)
 
     def __enter__(self) -> Self:
         return self

@@ -162,6 +162,7 @@ def _pulls(loss: Any, loss_width: Any, labels: Any, block: Any, scores: Any) -> 
         _SIZE,
         types.float32,
         _FEATURES,
+        _FEATURES,
         _FLOATS,
         _FLOATS,
         _TOTALS,
@@ -177,6 +178,7 @@ def one_score(
     ahead: Any,
     loss: Any,
     loss_width: Any,
+    factors: Any,
     weights: Any,
     scores: Any,
     sums: Any,
@@ -184,7 +186,7 @@ def one_score(
 ) -> None:
     """Add to each of `totals`, from the first share to before the last, the sum of rows, each times the slope of its
     loss at its score: sigmoid(score) - label; that of the hinge; score - target, no farther than `loss_width` from 0,
-    which may be infinite.
+    which may be infinite; times the factor of its label, where there are `factors`  # (2,) or (0,)
 
     rows (m * width + LANES - 1 or more,), labels (m,), bounds (shares + 1,), weights (width,), scores (ROWS,),
     sums (width, padded to LANES), totals (shares, width). Rows are prefetched `ahead` rows before their turn, 0: never.
@@ -204,6 +206,9 @@ def one_score(
                             _prefetch(rows, start + ahead * width + j)
                     scores[row] = _dot(rows, start, weights, width)
                 _pulls(loss, loss_width, labels, block, scores)
+                if factors.size:
+                    for row in range(np.uintp(ROWS)):
+                        scores[row] *= factors[np.uintp(labels[block + row])]
                 _add_rows(rows, block * width, width, scores, sums, padded)
             for j in range(width):
                 totals[share, j] += sums[j]
@@ -330,6 +335,7 @@ def _label_by_label(scores: Any, classes: Any, labels: Any, block: Any) -> None:
         _SIZE,
         _SIZE,
         _FEATURES,
+        _FEATURES,
         _SCORES,
         _FLOATS,
         _TOTALS,
@@ -345,6 +351,7 @@ def many_scores(
     ahead: Any,
     loss: Any,
     classes: Any,
+    factors: Any,
     weights: Any,
     scores: Any,
     sums: Any,
@@ -355,7 +362,8 @@ def many_scores(
 
     As `one_score`, but for an even number of classes, the last of which may be there to make it even: weights
     (even * width,), scores (ROWS, even padded to LANES), sums (even * padded,), totals (shares, classes * width); each
-    label is at least 0 and below `classes`, or 2^`classes`. Rows are prefetched a block ahead.
+    label is at least 0 and below `classes`, or 2^`classes`; factors (classes,) or (0,). Rows are prefetched a block
+    ahead.
     """
     even = classes + classes % np.uintp(2)
     padded = np.uintp(sums.shape[0]) // even
@@ -379,6 +387,10 @@ def many_scores(
                     _label_by_label(scores, classes, labels, block)
                 else:
                     _softmax(scores, classes, labels, block)
+                if factors.size:
+                    for row in range(np.uintp(ROWS)):
+                        for c in range(classes):
+                            scores[row, c] *= factors[np.uintp(labels[block + row])]
                 for c in range(np.uintp(0), even, np.uintp(2)):
                     _add_rows_to_pair(rows, start, width, scores, c, sums, c * padded, padded)
             for c in range(classes):

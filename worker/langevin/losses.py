@@ -11,14 +11,15 @@ from lethe.proof.mechanism import Mechanism, Objective, num_weight_rows, require
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """`width`: where the loss has one."""
+    """`width`: where the loss has one. `class_weights`: factors of a row's loss by its class, where there are any."""
 
     objective: Objective = Objective.LOGISTIC_REGRESSION
     width: float | None = None
+    class_weights: tuple[float, ...] | None = None
 
     @classmethod
     def of(cls, mechanism: Mechanism) -> "Loss":
-        return cls(mechanism.objective, mechanism.loss_width)
+        return cls(mechanism.objective, mechanism.loss_width, mechanism.class_weights)
 
     def weight_rows(self, num_classes: int) -> int:
         """Raises ValueError where the loss is not one of so many classes (1: a target)."""

@@ -83,6 +83,8 @@ class Blocked:
         self._share = torch.zeros_like(self.weights)
         self._scores, self._residuals = rows.new_zeros(2, self._block_rows, len(self.weights))
         self._hits = torch.zeros(self._block_rows, num_classes, dtype=torch.bool, device=rows.device)
+        self._factors = rows.new_tensor(loss.class_weights or ())
+        self._factor = rows.new_zeros(self._block_rows if loss.class_weights else 0)
         has_labels = loss.objective is Objective.MULTILABEL_LOGISTIC_REGRESSION
         self._masked = self._classes.new_zeros(self._block_rows if has_labels else 0, num_classes)
 
@@ -93,10 +95,14 @@ class Blocked:
             block = rows[start : start + self._block_rows]  # (b, width)
             scores = torch.mm(block, self.weights.t(), out=self._scores[: len(block)])  # (b, 1) or (b, C)
             residuals = self._slopes(scores, labels[start : start + self._block_rows])
+            if len(self._factors):
+                of_rows = labels[start : start + self._block_rows, 0]
+                residuals.mul_(torch.index_select(self._factors, 0, of_rows, out=self._factor[: len(block)])[:, None])
             self.total.add_(torch.mm(residuals.t(), block, out=self._share))
 
     def clear(self) -> None:
-        for buffer in (self.weights, self.total, self._share, self._scores, self._residuals, self._hits, self._masked):
+        of_rows = (self._scores, self._residuals, self._hits, self._masked, self._factor)
+        for buffer in (self.weights, self.total, self._share, *of_rows):
             buffer.zero_()
 
     def _slopes(self, scores: Tensor, labels: Tensor) -> Tensor:

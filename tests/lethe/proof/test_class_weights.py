@@ -1,0 +1,45 @@
+"""Public weights of classes: what a mechanism takes, and that no constant changes."""
+
+from dataclasses import replace
+
+import pytest
+
+from lethe.proof.errors import DomainError
+from lethe.proof.mechanism import Mechanism, Objective
+from lethe.theorems import calibration
+
+
+def made(weights: tuple[float, ...] | None, **changed: object) -> Mechanism:
+    asked = {"num_slots": 500, "num_classes": 3, "epsilon": 1.0, "delta": 1e-5, "class_weights": weights}
+    return calibration.mechanism_for(**asked | changed)  # type: ignore[arg-type]
+
+
+def test_constants_are_those_of_the_heaviest_class() -> None:
+    """With the largest weight 1 no row moves a step further and no step is steeper, so every constant stays; the
+    mechanism states the weights, and comes back from its document."""
+    weighted, plain = made((0.2, 1.0, 0.7)), made(None)
+    assert replace(weighted, class_weights=None) == plain
+    assert (weighted.gradient_bound, weighted.smoothness) == (plain.gradient_bound, plain.smoothness)
+    document = weighted.to_json()
+    assert document["class_weights"] == [0.2, 1.0, 0.7]
+    assert Mechanism.from_json(document) == weighted
+    assert "class_weights" not in plain.to_json()
+    with pytest.raises(DomainError):
+        Mechanism.from_json(document | {"class_weights": [0.2, 1.5, 0.7]})
+
+
+@pytest.mark.parametrize(
+    "wrong", [(1.0, 1.0), (0.5, 0.5, 0.5), (1.0, 2.0, 1.0), (1.0, 0.0, 1.0), (1.0, float("nan"), 1.0)]
+)
+def test_what_are_no_weights_is_refused(wrong: tuple[float, ...]) -> None:
+    """There is one for each class, above 0, and the largest is 1."""
+    with pytest.raises(DomainError):
+        made(wrong)
+
+
+def test_what_has_no_classes_has_no_weights() -> None:
+    """A target, or several labels a record, take none."""
+    with pytest.raises(DomainError):
+        made((1.0,), num_classes=1, objective=Objective.HUBER_REGRESSION)
+    with pytest.raises(DomainError):
+        made((1.0, 0.5, 0.5), objective=Objective.MULTILABEL_LOGISTIC_REGRESSION)
