@@ -73,6 +73,15 @@ class Settings(BaseSettings):
         3600.0, gt=0, description="How often the head of an audit log that has grown is signed."
     )
     max_upload_bytes: int = Field(1 << 30, gt=0, description="Largest upload that is accepted (413 above it).")
+    max_network_bytes: int = Field(
+        256 * 2**20, gt=0, description="Largest ONNX file of a public network that is accepted."
+    )
+    network_memory_bytes: int = Field(
+        4 * 2**30, gt=0, description="Most memory of the process in which a public network runs."
+    )
+    network_seconds: float = Field(
+        60.0, gt=0, le=3600, description="How long a public network may take for a batch of 32 rows."
+    )
     max_steps: int = Field(1_000_000, gt=0, description="Most steps that one run may take.")
     max_requests_per_run: int = Field(500, gt=0, description="Most deletion requests that one run coalesces.")
     workers: int = Field(

@@ -47,6 +47,13 @@ def ensure() -> None:
         telemetry.logger().warning("memory.not_locked", advice=_NOT_LOCKED)
 
 
+def bare_environment() -> dict[str, str]:
+    """The environment for a process that runs what others made: the allocator's settings and where programs are, and
+    none of the passwords that may be in the rest."""
+    names = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", *OVERWRITING)
+    return {name: os.environ[name] for name in names if name in os.environ}
+
+
 def harden() -> bool:
     """No core dumps; on Linux no debugger of another process, and nothing in swap. Whether that last is so.
 

@@ -17,6 +17,7 @@ from lethe.ledger import Ledger
 from lethe.lineage import Lineage
 from lethe.methods import H
 from lethe.models import AsyncModels, Models
+from lethe.networks import Networks
 from lethe.overview import Overview
 from lethe.runs import Runs
 from lethe.suppressions import Suppressions
@@ -28,6 +29,7 @@ class _Resources(Generic[H]):
     def __init__(self, http: H) -> None:
         self._http = http
         self.datasets = Datasets(http)
+        self.networks = Networks(http)
         self.accounting = Accounting(http)
         self.ledger = Ledger(http)
         self.runs = Runs(http)

@@ -12,11 +12,13 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from app.db.tables import Moment, Table
+from app.db.tables import Moment, NetworkPiece, Table
 from app.errors import BackupDamaged
 
 _LINES = 2000
 """Lines of a piece, at most."""
+_LINES_OF = {NetworkPiece.__tablename__: 4}
+"""Lines of a piece where a line is long."""
 
 
 def _stored(table: sa.Table) -> sa.Table:
@@ -37,9 +39,10 @@ def pieces(session: Session, table: sa.Table) -> Iterator[bytes]:
     """All rows of a table: in each piece a line that names the columns, then a line for each row. There is one at
     least."""
     names = _line([column.name for column in table.columns])
-    found = session.connection().execute(sa.select(table), execution_options={"yield_per": _LINES})
+    lines = _LINES_OF.get(table.name, _LINES)
+    found = session.connection().execute(sa.select(table), execution_options={"yield_per": lines})
     yield names
-    for rows in found.partitions(_LINES):
+    for rows in found.partitions(lines):
         yield names + b"".join(_line([_written(value) for value in row]) for row in rows)
 
 

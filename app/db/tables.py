@@ -142,14 +142,50 @@ class DashboardSession(Table):
     expires_at: Mapped[datetime.datetime] = mapped_column(index=True)
 
 
+class Network(Owned, Table):
+    """A public network: an ONNX file that learned from none of the people here, named by its `sha256`. `provenance`:
+    what it was trained on; `dp_ledger`: where its own account of differential privacy is. `parameters`: `name` and
+    `shape` of each; `batch_size`: of the rows that it is run on."""
+
+    __tablename__ = "networks"
+    id: Mapped[str] = mapped_column(primary_key=True)
+    name: Mapped[str]
+    sha256: Mapped[str]
+    size: Mapped[int] = mapped_column(sa.BigInteger)
+    licence: Mapped[str]
+    provenance: Mapped[str]
+    dp_ledger: Mapped[str | None]
+    opset: Mapped[int]
+    input_shape: Mapped[list[int]] = mapped_column(sa.JSON)
+    output_size: Mapped[int]
+    num_parameters: Mapped[int] = mapped_column(sa.BigInteger)
+    parameters: Mapped[list[dict[str, Any]]] = mapped_column(sa.JSON)
+    batch_size: Mapped[int]
+    created_at: Mapped[datetime.datetime]
+    __table_args__ = (
+        sa.Index(None, "tenant_id", "created_at", "id"),
+        sa.UniqueConstraint("tenant_id", "sha256"),
+    )
+
+
+class NetworkPiece(Table):
+    """A piece of the file of a network, in its place."""
+
+    __tablename__ = "network_pieces"
+    network_id: Mapped[str] = mapped_column(sa.ForeignKey("networks.id"), primary_key=True)
+    place: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    content: Mapped[bytes]
+
+
 _IS_DAMAGED = sa.text("damaged_at IS NOT NULL")
 
 
 class Dataset(Owned, Table):
-    """`classes`: what labels stand for, or none where they are numbers in the range of a `target`
-    (`lethe.encoding.targets`). `revision` counts batches of edits: rows at revision r lack everybody erased at or
-    before r, and hold everybody added at or before r. `references_check`: a keyed hash of the id under the key that the
-    references of its people were made with, so that another key is told from people who are not held;
+    """`network_id`: of the public network whose features its rows are, if there is one. `classes`: what labels stand
+    for, or none where they are numbers in the range of a `target` (`lethe.encoding.targets`). `revision` counts batches
+    of edits: rows at revision r lack everybody erased at or before r, and hold everybody added at or before r.
+    `references_check`: a keyed hash of the id under the key that the references of its people were made with, so that
+    another key is told from people who are not held;
     `records_have_checks`: each of its records carries a check value of its own, so that one without is damaged too;
     `num_rows`: how many of its rows are not null; `records_verified_at`, `records_verified_to`: when all of them were
     verified last, and up to which slot they are since (None: none). `lost_models`: what models published that a
@@ -163,6 +199,7 @@ class Dataset(Owned, Table):
     id: Mapped[str] = mapped_column(primary_key=True)
     name: Mapped[str]
     schema: Mapped[dict[str, Any] | None]
+    network_id: Mapped[str | None]
     classes: Mapped[list[str]]
     target: Mapped[dict[str, Any] | None] = mapped_column(sa.JSON(none_as_null=True))
     lost_models: Mapped[dict[str, Any]] = mapped_column(default=dict)

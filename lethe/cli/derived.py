@@ -25,6 +25,7 @@ from lethe import (
     ledger,
     lineage,
     models,
+    networks,
     overview,
     runs,
     suppressions,
@@ -57,6 +58,7 @@ GROUPS = {
     attribute: Group(name, resource, new_group(does))
     for attribute, name, resource, does in (
         ("datasets", "dataset", datasets.Datasets, "Rows that models learn from."),
+        ("networks", "network", networks.Networks, "Public networks, by whose features models are learned."),
         ("models", "model", models.Models, "Models that can forget."),
         ("runs", "run", runs.Runs, "What workers did and are doing."),
         ("deletion_requests", "request", deletion_requests.DeletionRequests, "People who ask to be forgotten."),
@@ -79,6 +81,7 @@ GROUPS = {
 
 _VERBS = {
     "datasets.upload": "create",
+    "networks.upload": "create",
     "deletion_requests.create": "submit",
     "deletion_requests.proof": "certificate",
     "accounting.deletion_request": "request",

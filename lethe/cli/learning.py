@@ -9,7 +9,7 @@ from lethe.cli.derived import GROUPS, Asked, derive, made
 from lethe.cli.gateway import Key, Url, connect
 from lethe.cli.options import Shape
 from lethe.cli.output import bar, console, in_words, show
-from lethe.contract import additions, datasets
+from lethe.contract import additions, datasets, networks
 from lethe.contract.models import ModelOut
 from lethe.deletion_requests import DeletionRequests
 from lethe.methods import makes
@@ -58,6 +58,41 @@ def dataset_create(
             idempotency_key=idempotency_key,
         )
     show(created)
+
+
+@GROUPS["networks"].app.command("create")
+@makes(networks.UPLOAD)
+def network_create(
+    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="The network: .onnx, its weights in it")],
+    licence: Annotated[str, typer.Option(help="An SPDX expression, or the name of a text")],
+    provenance: Annotated[str, typer.Option(help="What it was trained on, in words")],
+    name: Annotated[str | None, typer.Option(help="Default: the file's name")] = None,
+    dp_ledger: Annotated[
+        str | None, typer.Option(help="Where its own account of differential privacy is, if it learned from people")
+    ] = None,
+    idempotency_key: Repeatable = None,
+    url: Url = None,
+    key: Key = None,
+) -> None:
+    """Register a public network."""
+    with connect(url, key) as client, console.status(f"Uploading {file.name}"):
+        created = client.networks.upload(
+            file,
+            name=name,
+            licence=licence,
+            provenance=provenance,
+            dp_ledger=dp_ledger,
+            idempotency_key=idempotency_key,
+        )
+    show(created)
+
+
+derive(
+    "networks.list",
+    line=lambda found: (
+        f"{found.id}  {found.output_size:>6} features  {found.num_parameters:>12} parameters  {found.name}"
+    ),
+)
 
 
 def _range(written: str | None) -> dict[str, float] | None:

@@ -120,6 +120,16 @@ class RowInvalid(InputInvalid):
     title = "A row of the upload cannot be encoded"
 
 
+class NetworkInvalid(InputInvalid):
+    code = "network_invalid"
+    title = "The file is no network that is taken"
+
+
+class NetworkFailed(InputInvalid):
+    code = "network_failed"
+    title = "A network took more memory or time than it may"
+
+
 class MessageEarly(InputInvalid):
     code = "message_early"
     title = "The signed message is not valid yet"
@@ -276,6 +286,11 @@ class DeliveryUnknown(NotFound):
     title = "There is no such delivery to a receiver"
 
 
+class NetworkUnknown(NotFound):
+    code = "network_unknown"
+    title = "There is no such network"
+
+
 class IssuerUnknown(NotFound):
     code = "issuer_unknown"
     title = "There is no such issuer"
@@ -372,6 +387,16 @@ class DatasetFull(Conflict):
 class SecretNotPresent(Conflict):
     code = "secret_not_present"
     title = "The webhook secret named is not the present one"
+
+
+class NetworkExists(Conflict):
+    code = "network_exists"
+    title = "This network is there"
+
+
+class NetworkInUse(Conflict):
+    code = "network_in_use"
+    title = "A dataset or a model stands on this network"
 
 
 class IssuerExists(Conflict):

@@ -16,6 +16,7 @@ from app.installations import Installation
 from app.unlearning import queue
 from tests.app.api.routes import NEEDS
 from tests.app.api.test_authorisation import ED25519, JWK, delivered, one_row
+from tests.app.encoders import nets
 from tests.conftest import FORM, npz
 from worker import runner
 
@@ -130,6 +131,8 @@ CALLS: Calls = {
         lambda there: f"/v1/webhook-deliveries/{delivered(there.installation, 'dr_0')}/replay"
     ),
     "POST /v1/webhook-secret/rotate": _post("/v1/webhook-secret/rotate", json={"generation": 1}),
+    "POST /v1/networks": _post("/v1/networks", data=nets.FORM, files={"file": ("net.onnx", nets.linear())}),
+    "DELETE /v1/networks/{network_id}": _delete(lambda there: f"/v1/networks/{_network(there)}"),
     "POST /v1/agents": _post("/v1/agents", json=_AGENT),
     "DELETE /v1/agents/{id}": _delete(lambda there: f"/v1/agents/{there.made('/agents', **_AGENT)}"),
 }
@@ -148,6 +151,11 @@ LOOKS: Calls = {
     "GET /v1/suppressions": _get(lambda there: "/v1/suppressions?subject_id=p1"),
 }
 """A call of each route that tells who is there, or gives out what cannot be taken back."""
+
+
+def _network(there: There) -> str:
+    answer = there.client.post("/v1/networks", data=nets.FORM, files={"file": ("net.onnx", nets.linear())})
+    return str(answer.json()["id"])
 
 
 def _dataset(there: There) -> str:

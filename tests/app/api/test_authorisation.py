@@ -24,6 +24,7 @@ from app.installations import Installation
 from app.main import create_app
 from lethe.contract.sets import Scope
 from tests.app.api.routes import NEEDS, OPEN_TO_ALL
+from tests.app.encoders import nets
 from tests.conftest import FORM
 from tests.tables import each
 from worker import runner
@@ -126,6 +127,7 @@ def world(set_up_once: Path, tmp_path_factory: pytest.TempPathFactory, npz_of: C
             "run_id": owed["run_id"],
             "key_id": made("/api-keys", json={"name": "spare", "scopes": ["models:read"]})["id"],
             "tenant_id": DEFAULT_TENANT,
+            "network_id": made("/networks", data=nets.FORM, files={"file": ("net.onnx", nets.linear())})["id"],
             "issuer_id": made("/identity-issuers", json=issuer)["id"],
             "id": made("/agents", json={"agent_id": "agent", "name": "Agent", "verify_key": ED25519})["id"],
             "name": "no-bound",

@@ -34,6 +34,7 @@ from lethe.contract.problems import Gone, Malformed, NotAllowed, Problem, Refuse
 from lethe.contract.sets import Scope
 from tests.app.api.test_drp import Agent
 from tests.app.deletion import people
+from tests.app.encoders import nets
 from tests.conftest import CLASSES, npz
 from tests.faults import processes
 from tests.stored import flipped
@@ -519,6 +520,26 @@ def defect(w: World) -> str:
     return w.code("GET", f"/models/{model_id}")
 
 
+def network(gateway: TestClient, content: bytes) -> str:
+    """The code of the problem with which a network is answered; empty if it is taken."""
+    answer = gateway.post("/v1/networks", data=nets.FORM, files={"file": ("net.onnx", content)})
+    return str(answer.json().get("code", ""))
+
+
+def network_without_memory(w: World) -> str:
+    settings = w.settings.model_copy(update={"network_memory_bytes": 1})
+    with TestClient(create_app(settings), raise_server_exceptions=False, headers=w.gateway.headers) as gateway:
+        return network(gateway, nets.linear())
+
+
+def network_in_use(w: World) -> str:
+    """A network is deleted of which the rows of a dataset are on record as features."""
+    network(w.gateway, nets.linear())
+    [found] = w.done("GET", "/networks")["items"]
+    w.behind(f"UPDATE datasets SET network_id = '{found['id']}' WHERE id = '{w.dataset_id()}'")
+    return w.code("DELETE", f"/networks/{found['id']}")
+
+
 REACHED: dict[str, Callable[[World], str]] = {
     "internal_error": defect,
     # malformed input
@@ -530,6 +551,8 @@ REACHED: dict[str, Callable[[World], str]] = {
     "message_expired": partial(with_agent, **moments(issued=-2, expires=-1)),
     "dataset_unusable": lambda w: w.upload(b"age,y\n1,a\n2,a\n", "people.csv", schema=json.dumps(CSV_SCHEMA)),
     "upload_too_large": lambda w: w.code("POST", "/lineage", headers={"Content-Length": str(2**40)}, content=b"{}"),
+    "network_invalid": lambda w: network(w.gateway, b"PK no network"),
+    "network_failed": network_without_memory,
     "work_exceeded": lambda w: w.code("POST", "/accounting/bounds/alg6_K_list", json={"params": MUCH_WORK}),
     "headers_too_large": lambda w: raw(w, b"GET / HTTP/1.1\r\nX: " + b"a" * 40_000),
     "request_timed_out": lambda w: raw(w, b"GET / HTTP/1.1\r\n"),
@@ -556,6 +579,7 @@ REACHED: dict[str, Callable[[World], str]] = {
     "agent_unknown": partial(unknown, path="/agents/agt_0", method="DELETE"),
     "tenant_unknown": partial(unknown, path="/tenants/ten_0"),
     "bound_unknown": lambda w: w.code("POST", "/accounting/bounds/none", json={"params": {}}),
+    "network_unknown": partial(unknown, path="/networks/net_0"),
     "dataset_unknown": partial(unknown, path="/datasets/ds_0"),
     "addition_unknown": lambda w: w.code("GET", f"/datasets/{w.dataset_id()}/additions/add_0"),
     "subject_unknown": lambda w: w.code("GET", f"/datasets/{w.dataset_id()}/subjects/nobody"),
@@ -584,6 +608,8 @@ REACHED: dict[str, Callable[[World], str]] = {
         "POST", f"/datasets/{w.dataset_id()}/records", files={"file": ("more.npz", npz(rows=4, seed=1))}
     ),
     "secret_not_present": lambda w: w.code("POST", "/webhook-secret/rotate", json={"generation": 3}),
+    "network_exists": lambda w: network(w.gateway, nets.linear()) or network(w.gateway, nets.linear()),
+    "network_in_use": network_in_use,
     "issuer_exists": lambda w: w.twice(
         "/identity-issuers", {"issuer": "https://login.example", "audience": "lethe", "jwks": {"keys": [JWK]}}
     ),

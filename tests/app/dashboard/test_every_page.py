@@ -12,6 +12,7 @@ from app.dashboard import site
 from app.installations import Installation
 from tests.app.api.test_authorisation import delivered
 from tests.app.dashboard.browsing import Browser
+from tests.app.encoders import nets
 
 Make = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
@@ -37,10 +38,12 @@ def ids(
     work()
     forget("p2", identity_verified=False)
     gateway.get(f"/v1/models/{model}/versions/2/weights")
+    network = gateway.post("/v1/networks", data=nets.FORM, files={"file": ("net.onnx", nets.linear())}).json()
     [asked] = get(f"/deletion-requests/{request}")["models"]
     return {
         "dataset_id": dataset,
         "model_id": model,
+        "network_id": network["id"],
         "request_id": request,
         "certificate_id": asked["certificate_id"],
         "run_id": get("/runs")["items"][0]["id"],

@@ -1,0 +1,78 @@
+"""Small networks as ONNX files, right and wrong."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from onnx import TensorProto, helper, numpy_helper
+
+FORM = {"name": "small", "licence": "CC0-1.0", "provenance": "Nothing: its numbers were drawn at random."}
+WIDTH, OUT = 6, 4
+WEIGHTS = np.random.default_rng(3).normal(size=(WIDTH, OUT)).astype(np.float32)
+
+
+def onnx_file(
+    nodes: Sequence[Any],
+    *,
+    batch: Any = "batch",
+    kind: int = TensorProto.FLOAT,
+    shape: Sequence[Any] = (WIDTH,),
+    out: Sequence[Any] = ("batch", OUT),
+    inputs: int = 1,
+    weights: Any = WEIGHTS,
+    opset: int = 17,
+    domains: Sequence[tuple[str, int]] = (),
+) -> bytes:
+    """A file with these nodes from `x` to `y`, and `w`."""
+    names = ["x", "x2", "x3"][:inputs]
+    graph = helper.make_graph(
+        list(nodes),
+        "net",
+        [helper.make_tensor_value_info(name, kind, [batch, *shape]) for name in names],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, list(out))],
+        [numpy_helper.from_array(weights, "w")],
+    )
+    opsets = [helper.make_opsetid("", opset), *(helper.make_opsetid(*one) for one in domains)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=9)
+    content: bytes = model.SerializeToString()
+    return content
+
+
+def node(kind: str, inputs: str = "x w", output: str = "y", **attributes: Any) -> Any:
+    return helper.make_node(kind, inputs.split(), [output], **attributes)
+
+
+def linear(scale: float = 1.0) -> bytes:
+    """y = relu(x W)"""
+    return onnx_file([node("MatMul", "x w", "h"), node("Relu", "h")], weights=scale * WEIGHTS)
+
+
+def logarithm() -> bytes:
+    """y = log(2 + x W): NaN where a number of x W is below -2"""
+    two = numpy_helper.from_array(np.float32(12.0))
+    return onnx_file(
+        [
+            node("MatMul", "x w", "h"),
+            helper.make_node("Constant", [], ["two"], value=two),
+            node("Add", "h two", "s"),
+            node("Log", "s"),
+        ]
+    )
+
+
+def slow(size: int = 9000) -> bytes:
+    """y = x W, after a product of two large matrices that are nobody's"""
+    shape = numpy_helper.from_array(np.array([size, size], np.int64))
+    return onnx_file(
+        [
+            helper.make_node("Constant", [], ["shape"], value=shape),
+            helper.make_node("ReduceSum", ["x"], ["sum"], keepdims=0),
+            node("Expand", "sum shape", "a"),
+            node("MatMul", "a a", "b"),
+            helper.make_node("ReduceMean", ["b"], ["c"], keepdims=0),
+            node("Mul", "c c", "d"),
+            node("MatMul", "x w", "h"),
+            node("Sub", "d d", "zero"),
+            node("Add", "h zero"),
+        ]
+    )
