@@ -32,6 +32,7 @@ def model_plan(
     l2: Annotated[
         list[float] | None, typer.Option(help="Regularisation to try; with FILE it may be given again")
     ] = None,
+    second_moment: Annotated[float | None, typer.Option(help="With FILE: the bound that models state, up to 1")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON")] = False,
     url: Url = None,
     key: Key = None,
@@ -43,10 +44,10 @@ def model_plan(
     evaluation data, and its rows are not read. Noise and passes follow from public numbers alone.
     """
     if file is not None and schema is not None and dataset is None:
-        plans = _tried(file, schema, epsilon, l2)
+        plans = _tried(file, schema, epsilon, l2, second_moment)
         show({"plans": plans}) if as_json else _print_tried(plans)
     elif dataset is not None and file is None and schema is None:
-        if epsilon or len(l2 or []) > 1:
+        if epsilon or second_moment or len(l2 or []) > 1:
             raise InputInvalid(
                 "Targets are tried with FILE alone, and one l2 with a dataset.",
                 [FieldError("epsilon", "expected FILE")],
@@ -60,7 +61,9 @@ def model_plan(
         )
 
 
-def _tried(file: Path, schema: Path, epsilon: list[float] | None, l2: list[float] | None) -> list[dict[str, Any]]:
+def _tried(
+    file: Path, schema: Path, epsilon: list[float] | None, l2: list[float] | None, second_moment: float | None
+) -> list[dict[str, Any]]:
     from lethe.tables import preview
     from lethe.theorems import costs
 
@@ -69,7 +72,7 @@ def _tried(file: Path, schema: Path, epsilon: list[float] | None, l2: list[float
     except ValueError:
         raise SchemaInvalid(f"{schema} is not JSON.") from None
     with console.status("Fitting models"):
-        found = preview(file, schema=document, epsilons=epsilon or costs.EPSILONS, l2=l2)
+        found = preview(file, schema=document, epsilons=epsilon or costs.EPSILONS, l2=l2, second_moment=second_moment)
     plans: list[dict[str, Any]] = found.to_json()["plans"]
     return plans
 

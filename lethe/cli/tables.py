@@ -23,6 +23,7 @@ def dataset_preview(
     schema: Annotated[Path, typer.Option(exists=True, dir_okay=False, help="The public schema (JSON)")],
     epsilon: Annotated[list[float] | None, typer.Option(help="Targets to try; may be given again")] = None,
     l2: Annotated[list[float] | None, typer.Option(help="Regularisation to try; may be given again")] = None,
+    second_moment: Annotated[float | None, typer.Option(help="The bound that models state, up to 1")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON")] = False,
 ) -> None:
     """Try a table out on this machine: how its rows look once encoded, and what accuracy and forgetting would cost.
@@ -37,7 +38,7 @@ def dataset_preview(
     except ValueError:
         raise SchemaInvalid(f"{schema} is not JSON.") from None
     with console.status("Fitting models"):
-        found = preview(file, schema=document, epsilons=epsilon or EPSILONS, l2=l2)
+        found = preview(file, schema=document, epsilons=epsilon or EPSILONS, l2=l2, second_moment=second_moment)
     if as_json:
         show(found.to_json())
     else:
@@ -78,6 +79,7 @@ def _print(found: "Preview") -> None:
     for one in found.columns:
         columns.add_row(one.name, one.kind, str(one.num_features), f"{one.unknown:.1%}", f"{one.clipped:.1%}")
     console.print(columns)
+    console.print(f"largest second moment of a batch: {found.second_moment:.2f}")
     for warning in found.warnings:
         console.print(f"warning: {warning}")
     if found.scikit_learn is not None:

@@ -17,12 +17,13 @@ import numpy.typing as npt
 from scipy.optimize import minimize
 from scipy.special import expit, log_softmax, softmax
 
-from lethe.contract.problems import DatasetUnusable, FieldError, SchemaInvalid
+from lethe.contract.problems import DatasetUnusable, FieldError, PreconditionFailed, SchemaInvalid
 from lethe.encoding.faults import refuse
 from lethe.encoding.rows import Schema
 from lethe.encoding.schema import parse_schema
 from lethe.encoding.spread import Spread
 from lethe.frames import Frame
+from lethe.proof.errors import PrivacyError
 from lethe.proof.mechanism import Mechanism, num_weight_rows
 from lethe.tables.reading import columns_of
 from lethe.theorems import calibration, costs
@@ -66,7 +67,8 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
-    """`lengths`: of the rows before each is scaled to norm 1, the 5th, 50th and 95th of a hundred. `scikit_learn`: the
+    """`lengths`: of the rows before each is scaled to norm 1, the 5th, 50th and 95th of a hundred. `second_moment`:
+    the largest eigenvalue of the second moment of any batch, of batches drawn at random. `scikit_learn`: the
     accuracy of its logistic regression, tuned, on the same features; None where it is not installed."""
 
     num_rows: int
@@ -74,6 +76,7 @@ class Preview:
     held_out: int
     columns: tuple[ColumnSeen, ...]
     lengths: tuple[float, float, float]
+    second_moment: float
     warnings: tuple[str, ...]
     majority: float
     scikit_learn: float | None
@@ -90,14 +93,15 @@ def preview(
     epsilons: Sequence[float] = EPSILONS,
     l2: Sequence[float] | None = None,
     delta: float | None = None,
+    second_moment: float | None = None,
     seed: int = 0,
 ) -> Preview:
     """Encode a table by the schema, and fit and measure models of it, all in this process.
 
     `l2`: the default for so many rows, a quarter of it and four times it, unless others are asked for; `delta`:
-    1 / n^1.1 as by default. `seed`: of the split and the noise.
+    1 / n^1.1 as by default; `second_moment`: the bound that the models state. `seed`: of the split and the noise.
 
-    Raises `SchemaInvalid`, `RowInvalid` and `DatasetUnusable` as the gateway would.
+    Raises `SchemaInvalid`, `RowInvalid`, `DatasetUnusable` and `PreconditionFailed` as the gateway would.
     """
     parsed = parse_schema(schema)
     if parsed.target or parsed.separator:
@@ -127,11 +131,12 @@ def preview(
         held_out=len(test),
         columns=tuple(_seen(parsed, columns, found.num_unknown.tolist(), num_rows)),
         lengths=(low, middle, high),
+        second_moment=problem.second_moment(),
         warnings=tuple(Spread.of(raw).warnings(parsed.places)),
         majority=float(np.bincount(found.labels[test]).max() / len(test)),
         scikit_learn=_scikit_learn(raw, found.labels, train, test),
         plans=tuple(
-            problem.plan(epsilon, one, delta or float(len(train) ** -1.1), random)
+            problem.plan(epsilon, one, delta or float(len(train) ** -1.1), second_moment, random)
             for epsilon in epsilons
             for one in l2 or costs.around(len(train), epsilon)
         ),
@@ -160,10 +165,29 @@ class _Problem:
         self._num_classes = num_classes
         self._minimisers: dict[float, Floats] = {}
 
-    def plan(self, epsilon: float, l2: float, delta: float, random: np.random.Generator) -> Plan:
-        mechanism = calibration.mechanism_for(
-            num_slots=len(self._rows), num_classes=self._num_classes, epsilon=epsilon, delta=delta, l2=l2
+    def second_moment(self) -> float:
+        """The largest eigenvalue of (1/b) sum x x^T over the rows of any batch of the default size."""
+        num_batches = len(self._rows) // calibration.default_batch_size(len(self._rows))
+        batches = np.array_split(self._rows, num_batches)
+        products = (x @ x.T if len(x) < x.shape[1] else x.T @ x for x in batches)
+        return max(
+            float(np.linalg.eigvalsh(product)[-1]) / len(x) for product, x in zip(products, batches, strict=True)
         )
+
+    def plan(
+        self, epsilon: float, l2: float, delta: float, second_moment: float | None, random: np.random.Generator
+    ) -> Plan:
+        try:
+            mechanism = calibration.mechanism_for(
+                num_slots=len(self._rows),
+                num_classes=self._num_classes,
+                epsilon=epsilon,
+                delta=delta,
+                l2=l2,
+                second_moment=second_moment,
+            )
+        except PrivacyError as error:
+            raise PreconditionFailed(f"{error}.") from error
         if l2 not in self._minimisers:
             self._minimisers[l2] = self._minimiser(l2)
         exact = self._minimisers[l2]

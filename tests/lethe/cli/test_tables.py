@@ -25,6 +25,7 @@ def test_a_schema_is_proposed_and_a_table_tried_out(lethe: Lethe, tmp_path: Path
     assert (planned.code, planned.err) == (0, "")
     assert "Bars are from" in planned.out
     assert "█" * 12 in planned.out
+    refused(lethe("model", "plan", str(path), *tried[3:], "--second-moment", "2"), "precondition_failed")
     refused(lethe("model", "plan", str(path)), "input_invalid")
     refused(lethe("model", "plan", "--dataset", "ds_1", "--epsilon", "1"), "input_invalid")
 
