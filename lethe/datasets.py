@@ -31,14 +31,16 @@ class NewRows(Upload):
 
     `classes`: the names of the classes, in the order of the labels 0, 1, ...: for npz without a schema, and where the
     schema does not list the values of the label. `target`: for npz without a schema whose y are numbers, their public
-    range, {"min": 0, "max": 100}. `suppressed`: what to do about rows of people who asked to be forgotten. Refused,
-    they raise `SubjectSuppressed`. `adaptive_epsilon`, `adaptive_delta`: the dataset's budget, fixed for good.
+    range, {"min": 0, "max": 100}. `network_id`: the public network whose features of these
+    numbers are the rows. `suppressed`: what to do about rows of people who asked to be forgotten. Refused, they raise
+    `SubjectSuppressed`. `adaptive_epsilon`, `adaptive_delta`: the dataset's budget, fixed for good.
     """
 
     name: str | None = None
     schema: Mapping[str, Any] | Path | None = None
     classes: Sequence[str] | None = None
     target: Mapping[str, Any] | None = None
+    network_id: str | None = None
     suppressed: Literal["refuse", "skip"] = "refuse"
     adaptive_epsilon: Positive | None = None
     adaptive_delta: Annotated[float, Field(gt=0, lt=1)] | None = None
@@ -53,6 +55,7 @@ class NewRows(Upload):
             else self.schema and json.dumps(self.schema),
             "classes": None if self.classes is None else json.dumps(list(self.classes)),
             "target": None if self.target is None else json.dumps(self.target),
+            "network_id": self.network_id,
             "adaptive_epsilon": self.adaptive_epsilon,
             "adaptive_delta": self.adaptive_delta,
         }

@@ -50,21 +50,23 @@ def add_records(
     if answer:
         return respond(answer)
     schema = schemas.stored(dataset.schema) if dataset.schema else None
-    staged = additions.stage(
-        call.installation.rows,
-        dataset,
-        uploads.upload(
-            call,
-            file=file,
-            kind=kind,
-            schema=schema,
-            classes=tuple(dataset.classes),
-            target=datasets.target_of(dataset),
-            few_rows=_FEW_ROWS,
-        ),
-        num_free=num_free,
-        suppressed=uploads.suppressed(call, dataset_id, skip=suppressed == "skip"),
-    )
+    with uploads.network_of(call, dataset.network_id, schema=schema) as features_of:
+        staged = additions.stage(
+            call.installation.rows,
+            dataset,
+            uploads.upload(
+                call,
+                file=file,
+                kind=kind,
+                schema=schema,
+                classes=tuple(dataset.classes),
+                target=datasets.target_of(dataset),
+                few_rows=_FEW_ROWS,
+                features_of=features_of,
+            ),
+            num_free=num_free,
+            suppressed=uploads.suppressed(call, dataset_id, skip=suppressed == "skip"),
+        )
 
     def register(session: Session) -> Answer:
         if _to_compare(session, call, dataset, staged) != compared:

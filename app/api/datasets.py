@@ -69,6 +69,13 @@ def create_dataset(
         ),
     ] = None,
     adaptive_delta: Annotated[float | None, Form(gt=0, lt=1)] = None,
+    network_id: Annotated[
+        str | None,
+        Form(
+            description="A public network: its features of the numbers that the schema makes of a record, or of the "
+            "vectors of an npz file, are the rows."
+        ),
+    ] = None,
     suppressed: uploads.WhatOfSuppressed = "refuse",
 ) -> JSONResponse:
     budget = _budget(adaptive_epsilon, adaptive_delta)
@@ -79,24 +86,28 @@ def create_dataset(
     parsed = _schema(kind, text, names, of_vectors)
     declared = parsed.classes if parsed else names or ()
     parts = (name, text or "", classes or "", suppressed, repr(budget), *(() if target is None else (target,)))
+    parts += () if network_id is None else ("network", network_id)
     once = uploads.with_file(call.installation, once, file=file, parts=parts)
     with call.reading() as session:
         answer = idempotency.replay(session, once)
         began = now(session)
     if answer:
         return respond(answer)
-    encoded = datasets.encode(
-        call.installation.rows,
-        uploads.upload(
-            call,
-            file=file,
-            kind=kind,
-            schema=parsed,
-            classes=declared,
-            target=parsed.target if parsed else of_vectors,
-        ),
-        suppressed=uploads.suppressed(call, suppression.ANYWHERE, skip=suppressed == "skip"),
-    )
+    with uploads.network_of(call, network_id, schema=parsed) as features_of:
+        encoded = datasets.encode(
+            call.installation.rows,
+            uploads.upload(
+                call,
+                file=file,
+                kind=kind,
+                schema=parsed,
+                classes=declared,
+                target=parsed.target if parsed else of_vectors,
+                features_of=features_of,
+            ),
+            suppressed=uploads.suppressed(call, suppression.ANYWHERE, skip=suppressed == "skip"),
+            network_id=network_id,
+        )
 
     def register(session: Session) -> Answer:
         if access.subject_rule_of(session, call.caller.tenant_id) != call.caller.policy.subject_rule:
@@ -176,6 +187,7 @@ def to_response(session: Session, dataset: Dataset) -> DatasetOut:
         num_classes=len(dataset.classes),
         classes=dataset.classes,
         target=TargetRangeOut(**dataset.target) if dataset.target else None,
+        network_id=dataset.network_id,
         num_subjects=rows_repository.count_subjects(session, dataset_id=dataset.id),
         revision=dataset.revision,
         digest=dataset.digest,

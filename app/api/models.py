@@ -22,10 +22,12 @@ from app.catalogue import service as catalogue
 from app.catalogue.evaluation import Comparison
 from app.catalogue.prediction import label_probabilities, probabilities, scores
 from app.db.tables import Dataset, Model, Version
+from app.encoders import running
 from app.errors import WeightsUnreadable
 from app.operations import retirement as retired
 from app.operations import standings
 from app.operations.standings import ModelStanding
+from app.rows.batches import NOT_FINITE
 from app.unlearning import retirement, waiting
 from app.unlearning.waiting import Waiting
 from app.vault import weights
@@ -54,9 +56,10 @@ from lethe.contract.problems import FieldError, InputInvalid, WeightsDestroyed
 from lethe.contract.runs import AuditOut
 from lethe.contract.sets import ModelStatus, Scope
 from lethe.encoding import schema as schemas
-from lethe.encoding.rows import encode_vectors
+from lethe.encoding.rows import checked_vectors, unit_rows
 from lethe.proof.mechanism import Objective
 
+_MOST_FAULTS = 10
 router = APIRouter()
 
 Number = Annotated[int, Path(ge=1, le=2**31 - 1)]
@@ -244,7 +247,7 @@ def list_exports(call: Call, model_id: str, query: ExportsQuery) -> PageOut[Expo
 @serves(router, contract.PREDICT)
 def predict(call: Call, model_id: str, body: PredictionsIn) -> PredictionsOut:
     model, dataset, version, content = _live(call, model_id)
-    features = _encode(dataset, body.records)
+    features = _encode(call, dataset, body.records)
     parameters = weights.from_safetensors(content)
     if target := datasets.target_of(dataset):
         values = target.values(scores(parameters, features)[:, 0]).tolist()
@@ -343,14 +346,34 @@ def _version(version: Version) -> VersionOut:
     )
 
 
-def _encode(dataset: Dataset, records: list[dict[str, Any] | list[float]]) -> np.ndarray[Any, np.dtype[np.float32]]:
-    """The records as the dataset's rows were encoded. Raises `InputInvalid`."""
+def _encode(
+    call: Call, dataset: Dataset, records: list[dict[str, Any] | list[float]]
+) -> np.ndarray[Any, np.dtype[np.float32]]:
+    """The records as the dataset's rows were encoded. Raises `InputInvalid`, `NetworkFailed`."""
+    if dataset.network_id is None:
+        return unit_rows(_raw(dataset, records, dataset.num_features))
+    with call.reading() as session:
+        network = running.opened(session, call.installation.settings, dataset.network_id)
+    raw = _raw(dataset, records, network.input_size)
+    with network.started() as encoder:
+        features = encoder.encode(raw)
+    wrong = np.flatnonzero(~np.isfinite(features).all(axis=1)).tolist()
+    if wrong:
+        faults = [FieldError(f"records.{place}", NOT_FINITE) for place in wrong[:_MOST_FAULTS]]
+        raise InputInvalid("The network computes numbers that are not finite.", faults)
+    return unit_rows(features.astype(np.float64))
+
+
+def _raw(
+    dataset: Dataset, records: list[dict[str, Any] | list[float]], num_numbers: int
+) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """The numbers of each record, before its row is scaled; without a schema, so many. Raises `InputInvalid`."""
     if dataset.schema is not None:
         schema = schemas.stored(dataset.schema)
         if not schema.takes_vectors and not all(isinstance(record, dict) for record in records):
             raise InputInvalid("Send each record as an object of columns.", [FieldError("records", "expected objects")])
-        return schema.encode_records(records)
-    if not all(isinstance(record, list) and len(record) == dataset.num_features for record in records):
-        expected = f"expected vectors of {dataset.num_features} numbers"
+        return schema.raw_records(records)
+    if not all(isinstance(record, list) and len(record) == num_numbers for record in records):
+        expected = f"expected vectors of {num_numbers} numbers"
         raise InputInvalid(f"This dataset has no schema: {expected}.", [FieldError("records", expected)])
-    return encode_vectors([record for record in records if isinstance(record, list)])
+    return checked_vectors([record for record in records if isinstance(record, list)])

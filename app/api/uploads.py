@@ -5,12 +5,15 @@ and gone when the call ends. The framework would spool it in clear.
 """
 
 import hashlib
-from collections.abc import AsyncGenerator, Callable, Collection, Coroutine
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO, Literal, cast
 
+import numpy as np
 from fastapi import Form, HTTPException, Request, Response, UploadFile
 from fastapi.routing import APIRoute
+from numpy.typing import NDArray
 from python_multipart.multipart import parse_options_header
 from starlette.datastructures import FormData, Headers
 from starlette.formparsers import MultiPartException, MultiPartParser
@@ -19,11 +22,14 @@ from app.access.idempotency import Once
 from app.api.calls import Call
 from app.config import Settings
 from app.deletion import suppression
+from app.encoders import running
 from app.installations import Installation
 from app.rows import batches
+from app.rows.batches import FeaturesOf
 from app.rows.uploads import Suppressed, Upload
 from app.vault import spool
 from app.vault.spool import Spool
+from lethe.contract.problems import FieldError, InputInvalid, SchemaInvalid
 from lethe.encoding.rows import Schema
 from lethe.encoding.targets import Target
 
@@ -102,6 +108,7 @@ def upload(
     classes: tuple[str, ...],
     target: Target | None = None,
     few_rows: int = 0,
+    features_of: FeaturesOf | None = None,
 ) -> Upload:
     """The rows of the file, of the caller's people."""
     return Upload(
@@ -114,7 +121,34 @@ def upload(
         subject_refs=call.subject_refs,
         max_bytes=_UNPACKED * call.installation.settings.max_upload_bytes,
         few_rows=few_rows,
+        features_of=features_of,
     )
+
+
+@contextmanager
+def network_of(call: Call, network_id: str | None, *, schema: Schema | None) -> Iterator[FeaturesOf | None]:
+    """The network of a dataset at work until the block ends, if it has one.
+
+    Raises `NetworkUnknown`, `SchemaInvalid` where the schema makes other numbers than the network takes; what it is
+    given raises `InputInvalid` where the vectors of a file are of another length, and `NetworkFailed`.
+    """
+    if network_id is None:
+        yield None
+        return
+    with call.reading() as session:
+        network = running.opened(session, call.installation.settings, network_id)
+    expected = f"expected {network.input_size} numbers of a row, which the network takes"
+    if schema is not None and (schema.random is not None or schema.num_features != network.input_size):
+        raise SchemaInvalid("The schema does not fit the network.", [FieldError("schema", expected)])
+
+    with network.started() as encoder:
+
+        def features_of(raw: NDArray[np.float64]) -> NDArray[np.floating[Any]]:
+            if raw.shape[1] != network.input_size:
+                raise InputInvalid("The vectors do not fit the network.", [FieldError("x", expected)])
+            return encoder.encode(raw)
+
+        yield features_of
 
 
 def suppressed(call: Call, dataset_id: str, *, skip: bool) -> Suppressed:

@@ -8,6 +8,7 @@ from app.audit import service as audit
 from app.catalogue import repository
 from app.db import actor, now
 from app.db.tables import Dataset, new_id
+from app.encoders import service as encoders
 from app.rows import damage, ingest, records
 from app.rows import repository as rows_repository
 from app.rows.references import References
@@ -19,6 +20,7 @@ from lethe.encoding import schema as schemas
 from lethe.encoding.rows import Schema
 from lethe.encoding.targets import Target
 from lethe.proof.budget import Budget
+from lethe.proof.network import PublicNetwork
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +31,7 @@ class Encoded:
     schema: Schema | None
     classes: list[str]
     target: Target | None
+    network_id: str | None
     num_features: int
     num_slots: int
     root: str
@@ -37,8 +40,9 @@ class Encoded:
     warnings: list[str]  # for its sender
 
 
-def encode(rows: RowStore, upload: Upload, *, suppressed: Suppressed) -> Encoded:
+def encode(rows: RowStore, upload: Upload, *, suppressed: Suppressed, network_id: str | None = None) -> Encoded:
     """Read an upload into the row store, each row into a slot that says nothing of where it stood in the file.
+    `network_id`: of the network that the upload names as `features_of`.
 
     Raises `SchemaInvalid`, `RowInvalid`, `DatasetUnusable`, `InputInvalid` or `SubjectSuppressed`; then nothing is left
     on disk.
@@ -54,18 +58,23 @@ def encode(rows: RowStore, upload: Upload, *, suppressed: Suppressed) -> Encoded
         schema=upload.schema,
         classes=list(upload.classes),
         target=upload.target,
+        network_id=network_id,
         num_features=writer.num_columns - 1,
         num_slots=writer.num_slots,
         root=writer.root,
         subject_refs=taken.subject_refs,
         num_suppressed=taken.num_suppressed,
-        warnings=taken.spread.warnings(_places(upload.schema, writer.num_columns - 1)) if taken.spread else [],
+        warnings=taken.spread.warnings(_places(upload, writer.num_columns - 1)) if taken.spread else [],
     )
 
 
-def _places(schema: Schema | None, num_features: int) -> dict[str, slice]:
-    """The features of each column; without a schema, each number of the vectors by its place."""
-    return schema.places if schema else {f"x[{place}]": slice(place, place + 1) for place in range(num_features)}
+def _places(upload: Upload, num_features: int) -> dict[str, slice]:
+    """The features of each column; without a schema, each number of the vectors by its place, and of a network each
+    feature."""
+    if upload.schema and not upload.features_of:
+        return upload.schema.places
+    name = "feature" if upload.features_of else "x"
+    return {f"{name}[{place}]": slice(place, place + 1) for place in range(num_features)}
 
 
 def register(session: Session, *, name: str, encoded: Encoded, adaptive_budget: Budget | None = None) -> Dataset:
@@ -76,6 +85,7 @@ def register(session: Session, *, name: str, encoded: Encoded, adaptive_budget: 
         tenant_id=actor(session).tenant_id,
         name=name,
         schema=encoded.schema.to_json() if encoded.schema else None,
+        network_id=encoded.network_id and encoders.get(session, encoded.network_id).id,  # it may have gone meanwhile
         classes=encoded.classes,
         target=encoded.target and encoded.target.to_json(),
         num_features=encoded.num_features,
@@ -113,6 +123,11 @@ def require_kept(dataset: Dataset) -> None:
 def target_of(dataset: Dataset) -> Target | None:
     """The range of what is learned; None where that is a class."""
     return Target.from_json(dataset.target) if dataset.target else None
+
+
+def network_of(session: Session, dataset: Dataset) -> PublicNetwork | None:
+    """The network as mechanisms name it whose features the rows are, if there is one. Raises `NetworkUnknown`."""
+    return encoders.named(encoders.get(session, dataset.network_id)) if dataset.network_id else None
 
 
 def has_labels(dataset: Dataset) -> bool:

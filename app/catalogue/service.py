@@ -1,6 +1,7 @@
 """Models and their versions: create, relearn, publish, retire, destroy."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -90,6 +91,7 @@ def create_model(
         class_weights=class_weights,
         max_steps=max_steps,
     )
+    mechanism = replace(mechanism, network=datasets.network_of(session, dataset))
     model = Model(
         id=new_id("mdl"),
         tenant_id=actor(session).tenant_id,
@@ -239,6 +241,7 @@ def destroy(store: WeightStore, version_ids: Iterable[str]) -> list[str]:
 def _same_shape(one: Dataset, other: Dataset) -> bool:
     return (
         schema.is_same(one.schema, other.schema)
+        and one.network_id == other.network_id
         and one.num_features == other.num_features
         and one.classes == other.classes
         and one.target == other.target

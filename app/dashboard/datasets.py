@@ -33,7 +33,7 @@ class _Written(BaseModel):
 
 
 _BUDGET = ("adaptive_epsilon", "adaptive_delta")
-_WRITTEN = ("name", "classes", "target", *_BUDGET)
+_WRITTEN = ("name", "classes", "target", "network_id", *_BUDGET)
 
 
 @router.get("/datasets")
@@ -64,6 +64,7 @@ def upload_dataset(context: TheContext, form: Form) -> Response:
             columns=_chosen(form, "schema"),
             classes=_classes(written["classes"]),
             target=_target(written["target"]),
+            network_id=written["network_id"] or None,
             suppressed=_what_of_suppressed(form),
         )
     except Problem as error:

@@ -1,19 +1,24 @@
 """Batches of encoded rows, and limits that every kind of file is read within."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from lethe.contract.problems import FieldError, InputInvalid, Problem, UploadTooLarge
-from lethe.encoding.rows import Features, Labelled, Labels
+from lethe.encoding.faults import Faults
+from lethe.encoding.rows import Features, Labelled, Labels, unit_rows
 from lethe.encoding.spread import Spread
 
 Kind: TypeAlias = Literal["csv", "parquet", "npz"]
 
+FeaturesOf: TypeAlias = Callable[[npt.NDArray[np.float64]], npt.NDArray[np.floating[Any]]]
+"""A public network: (b, d) numbers of b rows in, (b, k) features of them out, each row's of that row alone."""
+
+NOT_FINITE = "expected features that are finite numbers, once the network has computed them"
 BATCH_ROWS = 8192
 BATCH_VALUES = 2**21  # features, or fields of a csv file; fewer rows make a batch when they are wide
 MAX_BYTES = 4 * 2**30  # that a file unpacks to; and that its rows take, encoded
@@ -24,12 +29,15 @@ LONGEST_SHOWN = 60  # characters of a column's name
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
     """Encoded rows, their labels and whose they are. `num_unknown`: in how many of them each feature column of the
-    schema is missing or unknown; `spread`: of their features before each was scaled."""
+    schema is missing or unknown; `spread`: of their features before each was scaled, which are `raw`; `lines`: where
+    they stand in the file."""
 
     features: Features  # (b, d + 1)
     labels: Labels  # (b,)
     subjects: list[str | None]
     spread: Spread
+    raw: npt.NDArray[np.float64]  # (b, d)
+    lines: Sequence[int]
     num_unknown: npt.NDArray[np.int64] | None = None
 
 
@@ -42,14 +50,26 @@ def batch_rows(num_values: int) -> int:
     return max(1, min(BATCH_ROWS, BATCH_VALUES // num_values))
 
 
-def of_schema(rows: Labelled) -> Batch:
+def of_schema(rows: Labelled, lines: Sequence[int]) -> Batch:
     return Batch(
         features=rows.features,
         labels=rows.labels,
         subjects=rows.subjects,
         spread=Spread.of(rows.raw),
+        raw=rows.raw,
+        lines=lines,
         num_unknown=rows.num_unknown,
     )
+
+
+def through(batch: Batch, features_of: FeaturesOf) -> Batch:
+    """The batch with features that a network makes of its raw ones, each row scaled as any other. Raises `RowInvalid`
+    for rows of which it makes a number that is not finite."""
+    features = np.asarray(features_of(batch.raw), np.float64)
+    faults = Faults.in_file(batch.lines)
+    faults.mark("", ~np.isfinite(features).all(axis=1), NOT_FINITE)
+    faults.refuse()
+    return replace(batch, features=unit_rows(features), spread=Spread.of(features))
 
 
 @contextmanager

@@ -157,7 +157,7 @@ def _read_csv(file: io.RawIOBase, schema: Schema) -> Iterator[Batch]:
             faults.mark("", [len(fields) != len(header) for _, fields in rows], f"expected {len(header)} fields")
             faults.refuse()
             columns = dict(zip(header, zip(*(fields for _, fields in rows), strict=True), strict=True))
-            yield of_schema(schema.encode_labelled(columns, lines))
+            yield of_schema(schema.encode_labelled(columns, lines), lines)
 
 
 def _some(records: Iterator[tuple[int, list[str]]], lines: "_Lines", most: int) -> list[tuple[int, list[str]]]:
@@ -227,7 +227,7 @@ def _read_parquet(file: io.RawIOBase, schema: Schema, max_bytes: int) -> Iterato
                 batch.validate(full=True)
                 columns = {name: batch.column(name) for name in schema.used}
             lines = range(line, line + batch.num_rows)
-            yield of_schema(schema.encode_labelled(columns, lines))
+            yield of_schema(schema.encode_labelled(columns, lines), lines)
             line += batch.num_rows
 
 

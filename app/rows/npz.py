@@ -66,7 +66,8 @@ def read_table(file: io.RawIOBase, schema: Schema, folder: Path, max_bytes: int)
         used = [found[name] for name in schema.used]
         for first_line, values in _pieces(archive, used, folder, len(used) + schema.num_held):
             columns = dict(zip(schema.used, values, strict=True))
-            yield of_schema(schema.encode_labelled(columns, range(first_line, first_line + len(values[0]))))
+            lines = range(first_line, first_line + len(values[0]))
+            yield of_schema(schema.encode_labelled(columns, lines), lines)
 
 
 def _of_array(vector: Vector | None) -> str:
@@ -123,6 +124,8 @@ def _encoded(
         labels=learned.labels(y) if isinstance(learned, Target) else y.astype("<i4"),
         subjects=subjects,
         spread=Spread.of(vectors),
+        raw=vectors,
+        lines=range(first_line, first_line + len(vectors)),
     )
 
 

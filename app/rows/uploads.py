@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from app.rows import batches, ingest
-from app.rows.batches import Batch
+from app.rows.batches import Batch, FeaturesOf
 from app.rows.blocks import RowWriter
 from app.rows.references import TYPE, References, Refs, packed
 from app.rows.shuffle import Rows, Shuffle
@@ -30,7 +30,7 @@ class Upload:
     """A file of rows, read once. `classes`: what its labels stand for, as was declared, and none of a `target`;
     `folder`: where what must be unpacked is spooled; `subject_refs` makes references of subject ids, one of each;
     `max_bytes`: of what the file unpacks to, and of its rows; `few_rows`: of fewer, nothing is concluded from how many
-    of them are unknown."""
+    of them are unknown; `features_of`: the public network whose features the rows are, if there is one."""
 
     file: io.RawIOBase
     folder: Path
@@ -41,6 +41,7 @@ class Upload:
     target: Target | None = None
     max_bytes: int = batches.MAX_BYTES
     few_rows: int = 0
+    features_of: FeaturesOf | None = None
 
     @property
     def has_classes(self) -> bool:
@@ -139,7 +140,7 @@ def _joined(batch: Batch, references: Refs) -> Rows:
 
 
 def _read(upload: Upload) -> Iterator[Batch]:
-    return ingest.read(
+    read = ingest.read(
         upload.file,
         kind=upload.kind,
         schema=upload.schema,
@@ -148,6 +149,10 @@ def _read(upload: Upload) -> Iterator[Batch]:
         folder=upload.folder,
         max_bytes=upload.max_bytes,
     )
+    if upload.features_of is None:
+        return read
+    features_of = upload.features_of
+    return (batches.through(batch, features_of) for batch in read)
 
 
 def _kept(references: Sequence[str | None], suppressed: Suppressed) -> npt.NDArray[np.bool_]:

@@ -35,6 +35,9 @@ def dataset_create(
     target: Annotated[
         str | None, typer.Option(metavar="MIN,MAX", help="Range of the numbers y of an .npz file, instead of classes")
     ] = None,
+    network: Annotated[
+        str | None, typer.Option(metavar="ID", help="The public network whose features of these numbers are the rows")
+    ] = None,
     skip_suppressed: Skip = False,
     adaptive_epsilon: Annotated[
         float | None, typer.Option(help="With --adaptive-delta: what all versions may ever tell about one row, fixed")
@@ -52,6 +55,7 @@ def dataset_create(
             schema=schema,
             classes=classes.split(",") if classes is not None else None,
             target=_range(target),
+            network_id=network,
             suppressed="skip" if skip_suppressed else "refuse",
             adaptive_epsilon=adaptive_epsilon,
             adaptive_delta=adaptive_delta,

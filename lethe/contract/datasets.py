@@ -14,6 +14,8 @@ from lethe.contract.problems import (
     DatasetUnknown,
     DatasetUnusable,
     IdempotencyConflict,
+    NetworkFailed,
+    NetworkUnknown,
     RowInvalid,
     SchemaInvalid,
     SubjectSuppressed,
@@ -56,6 +58,7 @@ class DatasetOut(Answer):
     num_classes: int
     classes: list[str]
     target: TargetRangeOut | None = Field(default=None, description="Of what is learned where there are no classes.")
+    network_id: str | None = Field(default=None, description="The public network whose features the rows are.")
     num_subjects: int
     revision: int = Field(description="Batches of erasures and of added rows so far.")
     digest: str = Field(
@@ -89,7 +92,16 @@ UPLOAD = _DATASETS.operation(
     gives=NewDatasetOut,
     status=201,
     keyed=True,
-    problems=(UploadTooLarge, IdempotencyConflict, SubjectSuppressed, SchemaInvalid, RowInvalid, DatasetUnusable),
+    problems=(
+        UploadTooLarge,
+        IdempotencyConflict,
+        SubjectSuppressed,
+        SchemaInvalid,
+        RowInvalid,
+        DatasetUnusable,
+        NetworkUnknown,
+        NetworkFailed,
+    ),
     does="Encode the rows by the public schema alone, scale each to norm <= 1, and keep nothing else of the file.",
 )
 LIST = _DATASETS.operation(

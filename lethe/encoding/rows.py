@@ -171,6 +171,10 @@ class Schema:
 
     def encode_records(self, records: Sequence[object]) -> Features:
         """Rows for records to predict; label, subject and ignored columns may be there and are not looked at."""
+        return unit_rows(self.raw_records(records))
+
+    def raw_records(self, records: Sequence[object]) -> npt.NDArray[np.float64]:
+        """The features (n, num_features) of records, before each row gets its bias and is scaled."""
         faults = Faults.in_records()
         if self.takes_vectors:
             name = self.features[0].name
@@ -186,7 +190,7 @@ class Schema:
         columns = {column.name: [record.get(column.name) for record in dicts] for column in self.features}
         features, _ = self._features(columns, faults)
         faults.refuse()
-        return unit_rows(features)
+        return features
 
     def to_json(self) -> dict[str, object]:
         columns: dict[str, object] = {column.name: column.to_json() for column in self.features}
