@@ -31,6 +31,8 @@ from lethe.proof.errors import PrivacyError
 from lethe.proof.network import PublicNetwork
 
 _ZIP, _PICKLE = b"PK", b"\x80"
+_ONNX = b"\x08"
+"""The first byte of a file: the tag of its version, which is field 1 and comes first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +62,10 @@ def examine(content: bytes, *, limits: Limits, most_bytes: int) -> Examined:
             "The file is a pickle or a zip (.pt, .pth, .pkl), which may hold code that runs when it is opened; export"
             " the network to ONNX (torch.onnx.export).",
             [FieldError("file", "expected an ONNX file")],
+        )
+    if not content.startswith(_ONNX):  # needs no process to be seen
+        raise NetworkInvalid(
+            "The file is no ONNX file; export the network to ONNX again.", [FieldError("file", "expected an ONNX file")]
         )
     with process.examined(content, limits) as encoder:
         facts = encoder.facts
