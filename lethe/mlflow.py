@@ -108,6 +108,8 @@ def register(
         if model.live_version is None:
             raise NotServable("not_live", f"Model {model_id} has no version yet.")
         version = client.models.version(model_id, model.live_version)
+        if version.held:
+            raise NotServable("held", f"Version {version.number} misses the quality gate of its model.")
         found = registry.version_of(version) or registry.add(version, _content(client, model, version))
         proofs = _proofs(client, version, jwks=jwks)
         serving = client.models.serving(model_id, weights_sha256=version.weights_sha256)

@@ -4,7 +4,7 @@ import time
 
 import anyio
 
-from lethe.contract import models, runs, serving
+from lethe.contract import exports, gates, models, runs, serving
 from lethe.contract.models import ModelOut
 from lethe.contract.runs import RunOut, RunQuery
 from lethe.contract.sets import RunKind, RunStatus
@@ -12,7 +12,7 @@ from lethe.http import AsyncHttp, Http, Options
 from lethe.methods import H, Keyed, Resource, call, call_one, pages
 from lethe.waiting import Progress, Watch
 
-_SETTLED = ("live", "failed", "cancelled", "retired")
+_SETTLED = ("live", "degraded", "held", "failed", "cancelled", "retired")
 
 
 class _NewModel(models.ModelIn, Keyed):
@@ -26,10 +26,14 @@ class _Models(Resource[H]):
     audit = call_one(models.AUDIT, Keyed)
     relearn = call_one(models.RELEARN, Keyed)
     retire = call(models.RETIRE)
+    update = call(gates.UPDATE)
+    remove_gate = call(gates.REMOVE_GATE)
+    release = call(gates.RELEASE)
+    remedies = call(gates.REMEDIES)
     versions = pages(models.VERSIONS)
     version = call(models.VERSION)
     weights = call(models.WEIGHTS)
-    exports = pages(models.EXPORTS)
+    exports = pages(exports.EXPORTS)
     serving = call(serving.SERVING)
     predictions = call(models.PREDICT)
 

@@ -299,7 +299,8 @@ def _evaluate(installation: Installation, claimed: Claimed, ran: Ran) -> dict[st
                 return evaluate.of_target(ran.parameters, found, target)
             if ran.mechanism.objective is Objective.MULTILABEL_LOGISTIC_REGRESSION:
                 return evaluate.of_labels(ran.parameters, found)
-            return evaluate.of_classes(ran.parameters, found, ran.mechanism.num_classes)
+            is_probable = ran.mechanism.objective is Objective.LOGISTIC_REGRESSION
+            return evaluate.of_classes(ran.parameters, found, ran.mechanism.num_classes, is_probable=is_probable)
         except DatasetDamaged as error:
             with installation.database.writing() as session:
                 damage.record(session, error)

@@ -10,8 +10,8 @@ from app.deletion import lineage
 from app.deletion import service as deletion
 from app.deletion.lineage import FirstWithout, Lineage, ModelLineage
 from lethe.contract import lineage as contract
+from lethe.contract.exports import ExportOut
 from lethe.contract.lineage import CarryingVersionOut, DatasetLineageOut, FirstWithoutOut, LineageOut, ModelLineageOut
-from lethe.contract.models import ExportOut
 from lethe.contract.subjects import SubjectIn
 
 router = APIRouter()

@@ -17,7 +17,7 @@ from app.accounting import service as accounting
 from app.api import evaluations
 from app.api.calls import Call, accepted, respond
 from app.api.gateway import serves
-from app.catalogue import datasets, evaluation, exports, repository
+from app.catalogue import datasets, evaluation, exports, quality, repository
 from app.catalogue import service as catalogue
 from app.catalogue.evaluation import Comparison
 from app.catalogue.prediction import label_probabilities, probabilities, scores
@@ -31,15 +31,15 @@ from app.rows.batches import NOT_FINITE
 from app.unlearning import retirement, waiting
 from app.unlearning.waiting import Waiting
 from app.vault import weights
+from lethe.contract import exports as exports_contract
 from lethe.contract import models as contract
+from lethe.contract.exports import ExportOut, ExportsQuery
 from lethe.contract.fields import PageOut, Paging
 from lethe.contract.guarantees import GuaranteeOut, TargetOut
 from lethe.contract.mechanisms import MechanismOut
 from lethe.contract.models import (
     AuditingOut,
     BatchingOut,
-    ExportOut,
-    ExportsQuery,
     LabelsOut,
     ModelIn,
     ModelOut,
@@ -53,6 +53,7 @@ from lethe.contract.models import (
     WaitingOut,
 )
 from lethe.contract.problems import FieldError, InputInvalid, WeightsDestroyed
+from lethe.contract.quality import QualityOut
 from lethe.contract.runs import AuditOut
 from lethe.contract.sets import ModelStatus, Scope
 from lethe.encoding import schema as schemas
@@ -97,6 +98,7 @@ def create_model(call: Call, body: ModelIn, once: Once) -> JSONResponse:
             max_wait_seconds=body.batching.max_wait_seconds,
             audit_lanes=body.audit.lanes,
             audit_chains=body.audit.chains,
+            gate=body.quality,
             max_steps=call.installation.settings.max_steps,
         )
         mechanism = catalogue.mechanism_of(model)
@@ -162,6 +164,10 @@ def _is_in(danger: str | None, standing: ModelStanding) -> bool:
             return standing.has_failed
         case "audit_refused":
             return standing.refused is True
+        case "degraded":
+            return standing.degraded
+        case "held":
+            return standing.held
         case _:
             return True
 
@@ -233,7 +239,7 @@ def get_weights(call: Call, model_id: str, number: Number) -> Response:
     return Response(content, media_type="application/octet-stream", headers=headers)
 
 
-@serves(router, contract.EXPORTS)
+@serves(router, exports_contract.EXPORTS)
 def list_exports(call: Call, model_id: str, query: ExportsQuery) -> PageOut[ExportOut]:
     with call.reading() as session:
         catalogue.get_model(session, model_id)
@@ -304,7 +310,7 @@ def _model(session: Session, model: Model, waits: Waiting | None) -> ModelOut:
         dataset_id=model.dataset_id,
         evaluation_dataset_id=model.evaluation_dataset_id,
         objective=model.mechanism["objective"],
-        status=ModelStatus.UNLEARNING if run and version else model.status,
+        status=_status(model, version, is_running=run is not None),
         live_version=model.live_version,
         progress=ProgressOut(steps_done=run.steps_done, steps_total=run.steps_total) if run else None,
         mechanism=MechanismOut(**catalogue.mechanism_of(model).to_json()),
@@ -320,10 +326,35 @@ def _model(session: Session, model: Model, waits: Waiting | None) -> ModelOut:
         guarantee=[GuaranteeOut(**guarantee.stated()) for guarantee in guarantees] if guarantees else None,
         waiting=WaitingOut.model_validate(waits, from_attributes=True) if waits else None,
         metrics=version.metrics if version else {},
+        quality=_quality(model, version),
         error_code=model.error_code,
         created_at=model.created_at,
         retired_at=model.retired_at,
         destroyed_at=model.destroyed_at,
+    )
+
+
+def _status(model: Model, version: Version | None, *, is_running: bool) -> str:
+    if version is None:
+        return model.status
+    if is_running:
+        return ModelStatus.UNLEARNING
+    if version.held:
+        return ModelStatus.HELD
+    return ModelStatus.DEGRADED if version.degraded else model.status
+
+
+def _quality(model: Model, version: Version | None) -> QualityOut | None:
+    gate = quality.gate_of(model)
+    if gate is None:
+        return None
+    return QualityOut(
+        metric=gate.metric,
+        threshold=gate.threshold,
+        on_breach=gate.on_breach,
+        value=quality.value_of(gate.metric, version.metrics) if version else None,
+        is_met=not version.degraded if version else None,
+        held=version is not None and version.held,
     )
 
 
@@ -341,6 +372,8 @@ def _version(version: Version) -> VersionOut:
         run_id=version.run_id,
         weights_sha256=version.weights_sha256,
         metrics=version.metrics,
+        degraded=version.degraded,
+        held=version.held,
         published_at=version.published_at,
         destroyed_at=version.destroyed_at,
     )

@@ -66,6 +66,8 @@ def _counted(models: Sequence[ModelStanding]) -> ModelsCountOut:
         failed=sum(one.has_failed for one in models),
         audits_passed=sum(one.refused is False for one in models),
         audits_refused=sum(one.refused is True for one in models),
+        degraded=sum(one.degraded for one in models),
+        held=sum(one.held for one in models),
     )
 
 

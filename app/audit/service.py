@@ -9,11 +9,11 @@ from sqlalchemy.orm import Session
 
 from app.audit import repository
 from app.audit.chains import entry_hash, hash_of_entry
-from app.db import actor, bulk, now
+from app.db import Actor, actor, bulk, now
 from app.db.tables import AuditEntry
 from lethe.verification.chains import GENESIS
 
-__all__ = ["GENESIS", "SERVICE", "Deed", "entry_hash", "record", "record_all"]
+__all__ = ["GENESIS", "SERVICE", "Deed", "actor_of", "entry_hash", "record", "record_all"]
 SERVICE = "lethe"
 """The actor where nobody asked: the service itself, on its schedule."""
 
@@ -27,6 +27,12 @@ class Deed:
     action: str
     object_id: str
     detail: Mapping[str, Any] = field(default_factory=dict)
+
+
+def actor_of(session: Session) -> str:
+    """The actor of a change: the caller, or the service itself."""
+    by: Actor | None = session.info.get("actor")
+    return by.name if by else SERVICE
 
 
 def record(session: Session, action: str, object_id: str, **detail: Any) -> None:

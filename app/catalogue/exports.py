@@ -3,6 +3,7 @@
 from sqlalchemy.orm import Session
 
 from app.audit import service as audit
+from app.catalogue import quality
 from app.catalogue import service as catalogue
 from app.db import actor, now
 from app.db.tables import Export, new_id
@@ -13,11 +14,12 @@ from lethe.contract.sets import VersionStatus
 def note(session: Session, *, model_id: str, number: int) -> Export:
     """Note that the session's actor gets the weights of a version, before it does.
 
-    Raises `ModelUnknown`, `VersionUnknown`; `WeightsDestroyed` for a version that is no longer in service.
+    Raises `ModelUnknown`, `VersionUnknown`; `WeightsDestroyed` for a version that is no longer in service; `ModelHeld`.
     """
     version = catalogue.get_version(session, model_id=model_id, number=number)
     if version.status != VersionStatus.LIVE:
         raise WeightsDestroyed(f"Version {number} was superseded while it was read; its weights are not handed out.")
+    quality.require_served(version)
     by = actor(session)
     export = Export(
         id=new_id("exp"),

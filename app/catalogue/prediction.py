@@ -6,6 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+MOST_RANKED = 64
+"""Classes up to which it is measured how well scores rank rows."""
+
 
 def scores(parameters: NDArray[np.float64], features: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
     """The scores w.x of rows (n, d) under weights (c, d)  # (n, c)"""

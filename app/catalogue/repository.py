@@ -90,6 +90,13 @@ def live_version(session: Session, model: Model) -> Version | None:
     return version(session, model_id=model.id, number=model.live_version)
 
 
+def degraded_versions(session: Session) -> dict[str, bool]:
+    """By the id of each model in service whose live version misses its quality gate: whether that is held back."""
+    query = sa.select(Version.model_id, Version.held).join(Model, Model.id == Version.model_id)
+    live = sa.and_(Model.retired_at.is_(None), Version.number == Model.live_version, Version.degraded)
+    return dict(iter(session.execute(query.where(live))))
+
+
 def version(session: Session, *, model_id: str, number: int) -> Version | None:
     return session.scalars(
         sa.select(Version).where(Version.model_id == model_id, Version.number == number)

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from app import telemetry
 from app.audit import service as audit
-from app.catalogue import datasets, mechanisms, repository
+from app.catalogue import datasets, mechanisms, quality, repository
 from app.db import actor, now
 from app.db.mechanisms import stored_mechanism
 from app.db.tables import Dataset, Model, Run, Version, new_id
@@ -23,6 +23,7 @@ from lethe.contract.problems import (
     VersionUnknown,
     WeightsDestroyed,
 )
+from lethe.contract.quality import QualityIn
 from lethe.contract.sets import ModelStatus, RunKind, VersionStatus
 from lethe.encoding import schema
 from lethe.proof.mechanism import Mechanism
@@ -52,6 +53,7 @@ def create_model(
     max_wait_seconds: int,
     audit_lanes: int,
     audit_chains: int,
+    gate: QualityIn | None,
     max_steps: int,
 ) -> Model:
     """Freeze the mechanism and ask for the first learning run. `weakest`: the epsilon and delta that the target may
@@ -105,6 +107,7 @@ def create_model(
         max_wait_seconds=max_wait_seconds,
         audit_lanes=audit_lanes,
         audit_chains=audit_chains,
+        quality=quality.stored_gate(gate, mechanism, is_evaluated=evaluation_dataset is not None),
         status=ModelStatus.LEARNING,
         wanted=RunKind.LEARN,
         created_at=now(session),
@@ -191,7 +194,8 @@ def mechanism_of(model: Model) -> Mechanism:
 def publish_version(
     session: Session, *, run: Run, model: Model, weights_sha256: str, metrics: dict[str, Any]
 ) -> Version:
-    """Put the run's version in service and retire the one before it, in the caller's transaction."""
+    """Put the run's version in service, unless its gate holds it back, and retire the one before it either way, in the
+    caller's transaction."""
     previous = repository.live_version(session, model)
     if previous:
         previous.status = VersionStatus.RETIRED
@@ -207,6 +211,7 @@ def publish_version(
         published_at=now(session),
     )
     session.add(version)
+    quality.judge(session, model, version)
     model.live_version, model.status = version.number, ModelStatus.LIVE
     model.attempts, model.deaths, model.not_before, model.error_code = 0, 0, None, None
     if run.kind != RunKind.UNLEARN:
@@ -215,12 +220,18 @@ def publish_version(
 
 
 def read_weights(store: WeightStore, version: Version) -> bytes:
-    """The safetensors bytes of the version in service. Raises `WeightsDestroyed` for any other."""
+    """The safetensors bytes of the version in service. Raises `WeightsDestroyed` for any other, `ModelHeld`."""
+    require_live(version)
+    quality.require_served(version)
+    return store.get(version.id)
+
+
+def require_live(version: Version) -> None:
+    """Raises `WeightsDestroyed`."""
     if version.status != VersionStatus.LIVE:
         raise WeightsDestroyed(
             f"Version {version.number} was superseded; its weights are gone, and with them whoever was forgotten since."
         )
-    return store.get(version.id)
 
 
 def destroy(store: WeightStore, version_ids: Iterable[str]) -> list[str]:

@@ -60,6 +60,18 @@ def _of_models(numbers: OverviewOut) -> Iterator[Danger]:
         why = "had the last canary test refute a run, which published nothing."
         yield Danger(what=count(models.audits_refused, "model"), why=why, path=f"{ROOT}/models?danger=audit_refused")
 
+    if models.held:
+        why = "missed the quality gate and is not served: release the version, or learn again."
+        if models.held > 1:
+            why = "missed their quality gates and are not served: release the versions, or learn again."
+        yield Danger(what=count(models.held, "model"), why=why, path=f"{ROOT}/models?danger=held")
+    served = models.degraded - models.held
+    if served > 0:
+        why = (
+            "is served although it misses the quality gate." if served == 1 else "are served below their quality gates."
+        )
+        yield Danger(what=count(served, "model"), why=why, path=f"{ROOT}/models?danger=degraded", tone="warn")
+
 
 def _of_the_rest(numbers: OverviewOut, at: datetime.datetime) -> Iterator[Danger]:
     if numbers.failed_runs:

@@ -20,7 +20,7 @@ _NEWEST = 5
 """Versions and copies that a model's own page names; the others are a click away."""
 
 Order = Literal["newest", "risk"]
-Wanted = Literal["", "waiting", "failed", "audit_refused"]
+Wanted = Literal["", "waiting", "failed", "audit_refused", "degraded", "held"]
 Done = Literal["", "made", "relearn", "audit", "retired"]
 
 ASKS: dict[str, str] = {

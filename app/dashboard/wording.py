@@ -46,6 +46,8 @@ STATES: Mapping[str, State] = {
     "learning": State(label="Learning", tone="active"),
     "live": State(label="Live", tone="good"),
     "unlearning": State(label="Unlearning", tone="active"),
+    "degraded": State(label="Degraded", tone="warn"),
+    "held": State(label="Held back", tone="bad"),
     "failed": State(label="Failed", tone="bad"),
     "retired": State(label="Retired", tone="quiet"),
     "destroyed": State(label="Destroyed", tone="quiet"),

@@ -276,8 +276,9 @@ class Model(Owned, Table):
     versions that were published and that a restored backup does not know. `attempts`, `deaths`: runs since the last
     version that failed by themselves, and whose worker died. `max_requests`, `max_wait_seconds`: how many requests
     wait for each other before a run, at most, and for how long. `audit_lanes`: of each run's audit, 0 for none;
-    `audit_chains`: how many times as many of one that is asked for; `audit_asked_at`: of one that waits. `retired_at`:
-    it learns and forgets no more; `destroyed_at`: nothing is left of its weights."""
+    `audit_chains`: how many times as many of one that is asked for; `audit_asked_at`: of one that waits. `quality`: its
+    gate, a `metric`, `threshold` and `on_breach` (None: there is none). `retired_at`: it learns and forgets no more;
+    `destroyed_at`: nothing is left of its weights."""
 
     __tablename__ = "models"
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -292,6 +293,7 @@ class Model(Owned, Table):
     audit_lanes: Mapped[int] = mapped_column(default=256, server_default="256")
     audit_chains: Mapped[int] = mapped_column(default=16, server_default="16")
     audit_asked_at: Mapped[datetime.datetime | None]
+    quality: Mapped[dict[str, Any] | None] = mapped_column(sa.JSON(none_as_null=True))
     lost_releases: Mapped[list[int]] = mapped_column(sa.JSON, default=list)
     status: Mapped[str]
     wanted: Mapped[str | None]
@@ -307,6 +309,8 @@ class Model(Owned, Table):
 
 
 class Version(Table):
+    """`degraded`: it missed the quality gate that it was judged by last; `held`: it is kept from serving for that."""
+
     __tablename__ = "versions"
     id: Mapped[str] = mapped_column(primary_key=True)
     model_id: Mapped[str] = mapped_column(sa.ForeignKey("models.id"))
@@ -316,6 +320,8 @@ class Version(Table):
     revision: Mapped[int]
     weights_sha256: Mapped[str]
     metrics: Mapped[dict[str, Any]]
+    degraded: Mapped[bool] = mapped_column(default=False, server_default=sa.false())
+    held: Mapped[bool] = mapped_column(default=False, server_default=sa.false())
     published_at: Mapped[datetime.datetime]
     destroyed_at: Mapped[datetime.datetime | None]
     __table_args__ = (sa.UniqueConstraint("model_id", "number"),)

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from app.audit import service as audit
 from app.audit.service import Deed
-from app.db import Actor, bulk, now
+from app.db import bulk, now
 from app.db.tables import DeletionRequest, RequestEvent
 from app.deletion import callbacks, status
 from app.webhooks.payload import Announcement
@@ -105,15 +105,9 @@ def note(
     verb: str | None = None,
 ) -> None:
     """Tell of something that happened to a request, whose status is by now what it is afterwards."""
-    by, moment = actor_of(session), at or now(session)
+    by, moment = audit.actor_of(session), at or now(session)
     change = Change(request=request, kind=kind, status=request.status, actor=by, at=moment, facts=facts, verb=verb)
     tell(session, [change])
-
-
-def actor_of(session: Session) -> str:
-    """The actor of a change: the caller, or the service itself."""
-    by: Actor | None = session.info.get("actor")
-    return by.name if by else audit.SERVICE
 
 
 def _announcement(change: Change) -> Announcement:

@@ -8,6 +8,7 @@ import datetime
 
 from sqlalchemy.orm import Session
 
+from app.audit import service as audit
 from app.db import now
 from app.db.tables import DeletionRequest
 from app.deletion import acceptance, deadlines, history, lookup, repository, retention, status
@@ -34,7 +35,7 @@ def approve(session: Session, request: DeletionRequest, *, policy: Policy) -> No
     if request.status in (RequestStatus.ACCEPTED, RequestStatus.RUNNING, RequestStatus.COMPLETED):
         return
     status.check(request.status, RequestStatus.ACCEPTED)
-    at, by = now(session), history.actor_of(session)
+    at, by = now(session), audit.actor_of(session)
     new = Submitted(actor=by, request=request, erasures=[], models=[], changes=[])
     if request.paused_at is not None:
         deletion.run_on(request, at=at)
@@ -113,7 +114,7 @@ def alert(session: Session, horizon: datetime.timedelta, *, limit: int = 500) ->
         is_overdue = request.deadline <= at
         request.alerted = ClockState.OVERDUE if is_overdue else ClockState.AT_RISK
         kind = EventKind.OVERDUE if is_overdue else EventKind.AT_RISK
-        by = history.actor_of(session)
+        by = audit.actor_of(session)
         changes.append(Change(request=request, kind=kind, status=request.status, actor=by, at=at))
     history.tell(session, changes)
     return len(changes)

@@ -25,6 +25,7 @@ from sqlalchemy.orm import Session
 from app import heartbeat, telemetry
 from app.backup import verification
 from app.backup.verification import Found
+from app.catalogue import repository as catalogue_repository
 from app.config import Settings
 from app.db import now
 from app.db.tables import Run
@@ -220,6 +221,9 @@ class Metrics:
         self._damaged = Gauge(
             "lethe_datasets_damaged", "Datasets that no run touches until they are put right", registry=registry
         )
+        self._degraded = Gauge(
+            "lethe_models_degraded", "Models whose live version misses its quality gate", ["served"], registry=registry
+        )
         self._free = Gauge("lethe_data_free_bytes", "Free on the data folder's file system", registry=registry)
         self._runs = Counter("lethe_runs", "Runs that ended, ever", ["kind", "status"], registry=registry)
         self._steps = Counter("lethe_run_steps", "Steps of published runs, ever", ["kind"], registry=registry)
@@ -252,6 +256,9 @@ class Metrics:
                 self._reported.set(repository.reported_open(session, at=now(session)))
                 self._count_runs(session)
                 self._damaged.set(rows_repository.count_damaged(session))
+                held = [*catalogue_repository.degraded_versions(session).values()]
+                self._degraded.labels("no").set(sum(held))
+                self._degraded.labels("yes").set(len(held) - sum(held))
         except (SQLAlchemyError, Unavailable) as error:
             telemetry.logger().error("operations.database_unavailable", error=type(error).__name__)
             self._up.set(0)
@@ -286,7 +293,7 @@ class Metrics:
                 gauge.labels(tenant_id).set(sum(getattr(some, what) for some in of_it))
 
     def _clear(self) -> None:
-        for gauge in (self._requests, self._at_risk, self._overdue, *self._of_tenants.values()):
+        for gauge in (self._degraded, self._requests, self._at_risk, self._overdue, *self._of_tenants.values()):
             gauge.clear()
 
     def _count_runs(self, session: Session) -> None:

@@ -22,7 +22,8 @@ class ModelStanding:
     """`people`: who asked to be forgotten and are in the live version like everybody else; `due_at`: the earliest
     deadline of a request that waits for the model; `load`: the `unlearning` epsilon of the live version, as it was
     published, in units of its target; `failed_runs`: that no later one made good; `refused`: whether the last audit
-    refuted its run (None: there was none)."""
+    refuted its run (None: there was none); `degraded`, `held`: the live version misses its quality gate, and is kept
+    from serving for that."""
 
     model: Model
     people: int
@@ -30,6 +31,8 @@ class ModelStanding:
     load: float
     failed_runs: int
     refused: bool | None
+    degraded: bool
+    held: bool
 
     @property
     def has_failed(self) -> bool:
@@ -49,6 +52,7 @@ def of_models(session: Session) -> list[ModelStanding]:
         model_id: ledger.epsilon_of(entry) for model_id, entry in accounting_repository.last_entries(session).items()
     }
     refused = repository.last_audits_refused(session)
+    judged = catalogue_repository.degraded_versions(session)
     failed: Counter[str | None] = Counter()
     for model_id, _, count in repository.unresolved_runs(session):
         failed[model_id] += count
@@ -64,6 +68,8 @@ def of_models(session: Session) -> list[ModelStanding]:
                 load=epsilons.get(model.id, 0.0) / model.epsilon,
                 failed_runs=failed[model.id],
                 refused=refused.get(model.id),
+                degraded=model.id in judged,
+                held=judged.get(model.id, False),
             )
         )
     return sorted(found, key=lambda standing: standing.rank)

@@ -41,7 +41,7 @@ def of_model(
     deadline = repository.first_deadline_owed(session, model) if model.live_version else None
     refusal = _refusal(version, is_overdue=deadline is not None and deadline <= at)
     until = min(filter(None, (at + _LONGEST, deadline)))
-    waits = refusal in (ServingRefusal.NOT_LIVE, ServingRefusal.FORGETTING_OVERDUE)
+    waits = refusal in (ServingRefusal.NOT_LIVE, ServingRefusal.HELD, ServingRefusal.FORGETTING_OVERDUE)
     return Serving(
         model_id=model.id,
         version=version.number if version else None,
@@ -67,6 +67,8 @@ def _refusal(version: Version | None, *, is_overdue: bool) -> ServingRefusal | N
     if version is None:
         return ServingRefusal.NOT_LIVE
     match version.status:
+        case VersionStatus.LIVE if version.held:
+            return ServingRefusal.HELD
         case VersionStatus.LIVE:
             return ServingRefusal.FORGETTING_OVERDUE if is_overdue else None
         case VersionStatus.DESTROYED:

@@ -4,8 +4,8 @@ import datetime
 
 from pydantic import Field
 
+from lethe.contract.exports import ExportOut
 from lethe.contract.fields import Answer
-from lethe.contract.models import ExportOut
 from lethe.contract.operation import Resource, of_one
 from lethe.contract.problems import RequestUnknown
 from lethe.contract.sets import Scope

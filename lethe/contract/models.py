@@ -16,6 +16,7 @@ from lethe.contract.problems import (
     EvaluationOverlaps,
     IdempotencyConflict,
     InputInvalid,
+    ModelHeld,
     ModelInUse,
     ModelNotLive,
     ModelRetired,
@@ -26,6 +27,7 @@ from lethe.contract.problems import (
     VersionUnknown,
     WeightsDestroyed,
 )
+from lethe.contract.quality import QualityIn, QualityOut
 from lethe.contract.runs import AuditOut
 from lethe.contract.sets import Scope, WaitReason
 
@@ -102,6 +104,7 @@ class ModelIn(Body):
     evaluation_dataset_id: str | None = None
     batching: BatchingIn = Field(default_factory=BatchingIn)
     audit: AuditIn = Field(default_factory=AuditIn)
+    quality: QualityIn | None = Field(default=None, description="What every version must reach. Default: no gate.")
 
 
 class ProgressOut(Answer):
@@ -145,7 +148,7 @@ class ModelOut(Answer):
     dataset_id: str
     evaluation_dataset_id: str | None
     objective: str
-    status: str = Field(description="learning, live, unlearning, failed, cancelled or retired")
+    status: str = Field(description="learning, live, unlearning, degraded, held, failed, cancelled or retired")
     live_version: int | None
     progress: ProgressOut | None
     mechanism: MechanismOut
@@ -160,10 +163,8 @@ class ModelOut(Answer):
         description="Those whose rows are not erased yet. null: there is no version that could carry them, or the key "
         "has not the scope accounting:read."
     )
-    metrics: dict[str, Any] = Field(
-        description="On the evaluation dataset: `accuracy`; of several labels `label_accuracy`, and `exact_match` of "
-        "all of them; of a target `r_squared` and, in its units, `mean_absolute_error`; `evaluated_on` so many rows."
-    )
+    metrics: dict[str, Any] = Field(description="On the evaluation dataset: docs/quality.md. `evaluated_on`: rows.")
+    quality: QualityOut | None = Field(description="null: the model has no quality gate.")
     error_code: str | None
     created_at: datetime.datetime
     retired_at: datetime.datetime | None = Field(description="It learns and forgets no more.")
@@ -174,6 +175,8 @@ class VersionOut(Answer):
     model_id: str
     number: int
     status: str = Field(description="live, retired or destroyed")
+    degraded: bool = Field(description="It misses the quality gate that it was judged by last.")
+    held: bool = Field(description="It is kept from serving for that.")
     run_id: str
     weights_sha256: str
     metrics: dict[str, Any]
@@ -208,29 +211,16 @@ class PredictionsOut(Answer):
     )
 
 
-class ExportOut(Answer):
-    """Weights that were handed out."""
-
-    id: str
-    version: int
-    api_key_id: str
-    at: datetime.datetime
-
-
-class ExportsQuery(Paging):
-    version: Annotated[int | None, Field(ge=1, le=2**31 - 1)] = None
-
-
 class ModelsQuery(Paging):
     order: Literal["newest", "risk"] = Field(
         default="newest",
         description="risk: those in service alone, by the nearest deadline of anybody who waits for them, then by most "
         "epsilon for their target, then by most failed runs. Needs the scope accounting:read.",
     )
-    danger: Literal["waiting", "failed", "audit_refused"] | None = Field(
+    danger: Literal["waiting", "failed", "audit_refused", "degraded", "held"] | None = Field(
         default=None,
-        description="Only those in service that the overview counts so: they carry people who asked to be forgotten, "
-        "could not be learned, or had their last audit refute a run. Needs the scope accounting:read.",
+        description="Only those in service that the overview counts so: they carry people who asked, could not be "
+        "learned, failed their last audit or their quality gate. Needs the scope accounting:read.",
     )
 
 
@@ -346,21 +336,9 @@ WEIGHTS = of_two(
         "/{model_id}/versions/{number}/weights",
         scope=Scope.MODELS_READ,
         gives=bytes,
-        problems=(ModelUnknown, VersionUnknown, WeightsDestroyed),
+        problems=(ModelUnknown, VersionUnknown, WeightsDestroyed, ModelHeld),
         does="The live version as safetensors: one tensor `parameters`, a row per class or label (one row for two "
         "classes, or for a target), bias last. That it was handed out is noted: a copy outside is never unlearned.",
-    )
-)
-EXPORTS = of_one(
-    _MODELS.operation(
-        "list_exports",
-        "GET",
-        "/{model_id}/exports",
-        scope=Scope.MODELS_READ,
-        query=ExportsQuery,
-        gives=PageOut[ExportOut],
-        problems=(ModelUnknown,),
-        does="Who was handed which weights, and when, newest first.",
     )
 )
 PREDICT = of_one(
@@ -372,8 +350,7 @@ PREDICT = of_one(
         takes=PredictionsIn,
         gives=PredictionsOut,
         idempotent=True,
-        problems=(ModelUnknown, ModelNotLive, ModelRetired, InputInvalid),
-        does="What the live version says about records: objects by column name, or vectors where the dataset has "
-        "no schema.",
+        problems=(ModelUnknown, ModelNotLive, ModelRetired, ModelHeld, InputInvalid),
+        does="What the live version says about records: objects by column name; vectors where there is no schema.",
     )
 )

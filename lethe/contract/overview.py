@@ -27,6 +27,8 @@ class ModelsCountOut(Answer):
     failed: int = Field(description="Those that could not be learned, and are not tried again by themselves.")
     audits_passed: int = Field(description="Those of which nothing refuted the last run that was audited.")
     audits_refused: int = Field(description="Those whose last audit refuted its run.")
+    degraded: int = Field(description="Those whose live version misses their quality gate.")
+    held: int = Field(description="Those of them that are not served for that.")
 
 
 class BackupsOut(Answer):

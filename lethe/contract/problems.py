@@ -409,6 +409,11 @@ class ModelNotLive(Conflict):
     title = "The model has no live version yet"
 
 
+class ModelHeld(Conflict):
+    code = "model_held"
+    title = "The live version is held back from serving"
+
+
 class ModelInUse(Conflict):
     code = "model_in_use"
     title = "The model is still needed"

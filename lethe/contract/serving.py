@@ -16,7 +16,9 @@ class ServingOut(Answer):
     version: int | None
     weights_sha256: str | None
     may_serve: bool
-    reason: str | None = Field(description="Why not: not_live, forgetting_overdue, superseded or weights_destroyed")
+    reason: str | None = Field(
+        description="Why not: not_live, held, forgetting_overdue, superseded or weights_destroyed"
+    )
     certified: bool = Field(description="Everybody whose request was accepted has been forgotten by this version.")
     valid_until: datetime.datetime | None = Field(
         description="Until when it may be served without asking again: an hour at most, and no accepted request is due "

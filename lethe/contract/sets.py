@@ -121,6 +121,10 @@ class ModelStatus(ClosedSet):
     LIVE = "live"
     UNLEARNING = "unlearning"
     """Answered of a live one while a run of it is under way, and never stored."""
+    DEGRADED = "degraded"
+    """Answered of a live one whose version misses its quality gate, and never stored."""
+    HELD = "held"
+    """Answered of a live one whose version is held back from serving, and never stored."""
     FAILED = "failed"
     CANCELLED = "cancelled"
     RETIRED = "retired"
@@ -151,6 +155,31 @@ class VersionStatus(ClosedSet):
     LIVE = "live"
     RETIRED = "retired"
     DESTROYED = "destroyed"
+
+
+class Metric(ClosedSet):
+    """A number that is measured on evaluation data, and that a quality gate may go by."""
+
+    ACCURACY = "accuracy"
+    AUC = "auc"
+    LOG_LOSS = "log_loss"
+    CALIBRATION_ERROR = "calibration_error"
+    LABEL_ACCURACY = "label_accuracy"
+    EXACT_MATCH = "exact_match"
+    R_SQUARED = "r_squared"
+    MEAN_ABSOLUTE_ERROR = "mean_absolute_error"
+
+    @property
+    def less_is_better(self) -> bool:
+        return self in (Metric.LOG_LOSS, Metric.CALIBRATION_ERROR, Metric.MEAN_ABSOLUTE_ERROR)
+
+
+class OnBreach(ClosedSet):
+    """The fate of a version that misses its gate. Either way it forgets, and replaces the one before."""
+
+    PUBLISH_DEGRADED = "publish_degraded"
+    HOLD = "hold"
+    """It is kept from serving until somebody releases it, or a later version meets the gate."""
 
 
 class AdditionStatus(ClosedSet):
@@ -215,6 +244,8 @@ class DamageKind(ClosedSet):
 
 class ServingRefusal(ClosedSet):
     NOT_LIVE = "not_live"
+    HELD = "held"
+    """It misses its quality gate, and nobody has released it."""
     FORGETTING_OVERDUE = "forgetting_overdue"
     SUPERSEDED = "superseded"
     WEIGHTS_DESTROYED = "weights_destroyed"

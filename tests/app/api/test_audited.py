@@ -74,6 +74,7 @@ def _delete(path: Callable[[There], str]) -> Callable[[There], httpx.Request]:
 _KEY = {"name": "app", "scopes": ["models:read"]}
 _ISSUER = {"issuer": "https://login.example", "audience": "lethe", "jwks": {"keys": [JWK]}}
 _AGENT = {"agent_id": "agent", "name": "Agent", "verify_key": ED25519}
+_GATE = {"metric": "accuracy", "threshold": 2.0, "on_breach": "hold"}
 _APPROVAL = {"decision": "approve", "status": "in_review", "made_before": "2100-01-01T00:00:00Z"}
 CALLS: Calls = {
     "POST /v1/datasets": _post("/v1/datasets", data=FORM, files={"file": ("people.npz", npz())}),
@@ -84,6 +85,13 @@ CALLS: Calls = {
         "POST", "/v1/models", json={"name": "m", "l2": 0.05, "dataset_id": _dataset(there)}
     ),
     "POST /v1/models/{model_id}/audit": _post(lambda there: f"/v1/models/{_live_model(there)}/audit"),
+    "PATCH /v1/models/{model_id}": lambda there: there.client.build_request(
+        "PATCH", f"/v1/models/{_measured_model(there)}", json={"quality": _GATE}
+    ),
+    "DELETE /v1/models/{model_id}/gate": _delete(lambda there: f"/v1/models/{_measured_model(there, gate=_GATE)}/gate"),
+    "POST /v1/models/{model_id}/versions/{number}/release": _post(
+        lambda there: f"/v1/models/{_measured_model(there, gate=_GATE)}/versions/1/release"
+    ),
     "DELETE /v1/models/{model_id}": _delete(lambda there: f"/v1/models/{there.new_model()}"),
     "DELETE /v1/datasets/{dataset_id}": _delete(lambda there: f"/v1/datasets/{_dataset(there)}"),
     "POST /v1/datasets/{dataset_id}/recheck": _post(lambda there: f"/v1/datasets/{_dataset(there)}/recheck"),
@@ -172,6 +180,16 @@ def _dataset_with_room(there: There) -> str:
 
 def _live_model(there: There) -> str:
     model_id = there.new_model()
+    _work(there)
+    return model_id
+
+
+def _measured_model(there: There, *, gate: dict[str, Any] | None = None) -> str:
+    """A live model that is measured on other people than it learned from, and misses its gate if it has one."""
+    files = {"file": ("more.npz", npz(seed=1, first=1000))}
+    measured = there.client.post("/v1/datasets", data=FORM, files=files).json()["id"]
+    asked = {"name": "m", "l2": 0.05, "dataset_id": _dataset(there), "evaluation_dataset_id": measured, "quality": gate}
+    model_id = there.made("/models", **asked)
     _work(there)
     return model_id
 

@@ -33,6 +33,7 @@ Refused = Callable[..., dict[str, Any]]
 ED25519 = "11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo="
 JWK = {"kty": "OKP", "crv": "Ed25519", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo", "kid": "1"}
 BODIES: dict[str, dict[str, Any]] = {
+    "PATCH /v1/models/{model_id}": {"quality": {"metric": "accuracy", "threshold": 0.5}},
     "POST /v1/models/{model_id}/predictions": {"records": [[0.1, 0.2, 0.3]]},
     "POST /v1/deletion-requests/{request_id}/reject": {"ground": "legal_claims", "explanation": "a claim"},
     "POST /v1/deletion-requests/{request_id}/extend": {"reason": "much to do"},

@@ -497,6 +497,15 @@ def raw(w: World, said: bytes) -> str:
         return str(json.loads(answer.partition(b"\r\n\r\n")[2])["code"])
 
 
+def held(w: World) -> str:
+    """A model whose version misses its gate."""
+    measured = w.dataset_id(name="measured", seed=1, first=1000)
+    gate = {"metric": "accuracy", "threshold": 2.0, "on_breach": "hold"}
+    model_id = w.model_id(evaluation_dataset_id=measured, quality=gate)
+    w.work()
+    return model_id
+
+
 def waited_for(w: World) -> str:
     """A model that somebody waits for."""
     model_id = w.live()
@@ -613,6 +622,7 @@ REACHED: dict[str, Callable[[World], str]] = {
     "issuer_exists": lambda w: w.twice(
         "/identity-issuers", {"issuer": "https://login.example", "audience": "lethe", "jwks": {"keys": [JWK]}}
     ),
+    "model_held": lambda w: w.code("POST", f"/models/{held(w)}/predictions", json={"records": [[0, 0, 0]]}),
     "model_in_use": lambda w: w.code("DELETE", f"/models/{waited_for(w)}"),
     "model_retired": lambda w: w.code("POST", f"/models/{retired(w, 'models', w.model_id())}/relearn"),
     "dataset_in_use": lambda w: w.code("DELETE", f"/datasets/{w.new_model(w.dataset_id())['dataset_id']}"),

@@ -130,6 +130,8 @@ def test_models_in_danger(
         "failed": 1,
         "audits_passed": 1,
         "audits_refused": 0,
+        "degraded": 0,
+        "held": 0,
     }
     for danger, found in (("waiting", [late]), ("failed", [calm]), ("audit_refused", [])):
         assert [one["id"] for one in get(f"/models?danger={danger}")["items"]] == [one["id"] for one in found]

@@ -64,14 +64,53 @@ def test_accuracy_counts_the_rows_that_are_guessed_right(random_rows: Rows) -> N
     parameters = np.random.default_rng(1).standard_normal((3, 4))
     expected = float(((features.astype(float) @ parameters.T).argmax(axis=1) == labels).mean())
     found = of_classes(parameters, [(features[:8192], labels[:8192]), (features[8192:], labels[8192:])], 3)
-    assert found == {"accuracy": pytest.approx(expected), "evaluated_on": 10_000}
+    assert (found["accuracy"], found["evaluated_on"]) == (pytest.approx(expected), 10_000)
+
+
+@pytest.mark.parametrize("num_classes", [2, 5])
+def test_auc_and_log_loss_are_those_of_scikit_learn(random_rows: Rows, num_classes: int) -> None:
+    """The area under the curve is scikit-learn's to within the error that is stated, and that is small; the log loss is
+    to rounding, also where a probability underflows."""
+    features, labels = random_rows(5000, 4, num_classes)
+    parameters = np.random.default_rng(1).standard_normal((1 if num_classes == 2 else num_classes, 4))
+    for scale in (1.0, 1000.0):
+        found = of_classes(scale * parameters, [(features, labels)], num_classes)
+        chances = probabilities(scale * parameters, features, num_classes)
+        if scale == 1.0:
+            target = chances[:, 1] if num_classes == 2 else chances
+            area = metrics.roc_auc_score(labels, target, multi_class="ovr")
+            assert found["auc"] == pytest.approx(area, abs=found["auc_error"] + 1e-12)
+            assert 0 < found["auc_error"] < 1e-3
+            assert found["log_loss"] == pytest.approx(metrics.log_loss(labels, chances), rel=1e-9)
+        assert np.isfinite([*found.values()]).all()
+
+
+def test_rows_that_tie_count_half() -> None:
+    """Weights that say nothing rank nobody: the area is 1/2, and it may be anything."""
+    features, labels = np.ones((10, 2), np.float32), np.arange(10, dtype=np.int32) % 2
+    found = of_classes(np.zeros((1, 2)), [(features, labels)], 2)
+    assert (found["auc"], found["auc_error"], found["log_loss"]) == (0.5, 0.5, pytest.approx(np.log(2)))
+    assert "auc" not in of_classes(np.zeros((1, 2)), [(features[:1], labels[:1])], 2)  # there is one class alone
+
+
+def test_calibration_error_is_how_far_shares_are_from_probabilities() -> None:
+    """Of 0.9 said ten times and 0.6 said ten times, right eight and six times, the error is half of 0.1."""
+    logits = np.repeat([np.log(9), np.log(1.5)], 10)
+    labels = np.array([1] * 8 + [0] * 2 + [1] * 6 + [0] * 4, np.int32)
+    features = np.column_stack((logits, np.ones(20))).astype(np.float32)
+    found = of_classes(np.array([[1.0, 0.0]]), [(features, labels)], 2)
+    assert found["calibration_error"] == pytest.approx(0.05, abs=1e-6)
+    assert found.keys() - of_classes(np.array([[1.0, 0.0]]), [(features, labels)], 2, is_probable=False).keys() == {
+        "log_loss",
+        "calibration_error",
+    }
 
 
 def test_accuracy_of_two_classes_follows_the_sign_of_the_score() -> None:
     """For two classes a positive score is a guess of class 1, a negative one of class 0."""
     features, labels = np.array([[1, 0], [-1, 0], [0.5, 0], [-0.5, 0]], np.float32), np.array([1, 0, 0, 0], np.int32)
     found = of_classes(np.array([[3.0, 1.0]]), [(features, labels)], 2)
-    assert found == {"accuracy": 0.75, "evaluated_on": 4}
+    assert (found["accuracy"], found["evaluated_on"]) == (0.75, 4)
 
 
 def test_metrics_leave_out_null_rows(random_rows: Rows) -> None:
@@ -111,11 +150,15 @@ def test_metrics_of_labels_count_each_and_all_of_a_row() -> None:
     """Of three rows with two labels each, five of six are right, and two rows in all."""
     features, labels = np.array([[1, 0], [0, 1], [-1, 0], [0, 0]], np.float32), np.array([1, 2, 2, 3], np.int32)
     parameters = np.array([[2.0, -1.0], [-1.0, -1.0]])  # says: 01, 00, 10, and nothing of the null row
-    assert of_labels(parameters, [(features, labels)]) == {
-        "label_accuracy": 5 / 6,
-        "exact_match": 2 / 3,
-        "evaluated_on": 3,
-    }
+    found = of_labels(parameters, [(features, labels)])
+    assert (found["label_accuracy"], found["exact_match"], found["evaluated_on"]) == (5 / 6, 2 / 3, 3)
+    has = np.array([[1, 0], [0, 1], [0, 1]])
+    chances = 1 / (1 + np.exp(-features[:3].astype(float) @ parameters.T))
+    assert found["log_loss"] == pytest.approx(
+        np.mean([metrics.log_loss(*one) for one in zip(has.T, chances.T, strict=True)])
+    )
+    assert found["auc"] == pytest.approx(metrics.roc_auc_score(has, chances), abs=found["auc_error"] + 1e-12)
+    assert found["calibration_error"] == pytest.approx(np.abs(has - chances).mean(), abs=0.2)
     assert of_labels(parameters, [(features[3:], labels[3:])]) == {"evaluated_on": 0}
 
 

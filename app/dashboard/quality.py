@@ -1,0 +1,81 @@
+"""The quality of a model: its gate, what that holds back, and what would help."""
+
+from typing import Literal
+
+from fastapi import Response
+
+from app.api import models, problems, quality
+from app.dashboard import numbers, pages
+from app.dashboard.pages import ROOT
+from app.dashboard.request_context import Form, RequestContext, TheContext
+from app.dashboard.requests import checked, text
+from app.dashboard.wording import words
+from lethe.contract.gates import ModelChangeIn
+from lethe.contract.models import ModelOut
+from lethe.contract.problems import Problem
+from lethe.contract.sets import Metric, OnBreach
+
+router = pages.new_router()
+
+Done = Literal["", "set", "removed", "released"]
+_ON_BREACH = [(OnBreach.PUBLISH_DEGRADED, "Serve it, and say so"), (OnBreach.HOLD, "Hold it back from serving")]
+
+
+@router.get("/models/{model_id}/quality")
+def show_quality(context: TheContext, model_id: str, done: Done = "") -> Response:
+    """The gate of a model and what its live version reaches."""
+    return _page(context, model_id, done=done)
+
+
+@router.post("/models/{model_id}/quality")
+def set_gate(context: TheContext, model_id: str, form: Form) -> Response:
+    """Set or replace the gate; or say at which field the form is wrong."""
+    context.require(quality.update_model)
+    asked = {
+        "metric": text(form, "metric"),
+        "threshold": numbers.of_field(text(form, "threshold")),
+        "on_breach": text(form, "on_breach"),
+    }
+    try:
+        context.ask(quality.update_model, model_id=model_id, body=checked(ModelChangeIn, quality=asked))
+    except Problem as error:
+        return _page(context, model_id, error=error)
+    return _back(model_id, "set")
+
+
+@router.post("/models/{model_id}/quality/remove")
+def remove_gate(context: TheContext, model_id: str) -> Response:
+    """Judge the model's versions no more."""
+    context.ask(quality.remove_gate, model_id=model_id)
+    return _back(model_id, "removed")
+
+
+@router.post("/models/{model_id}/versions/{number}/release")
+def release_version(context: TheContext, model_id: str, number: models.Number) -> Response:
+    """Serve what is held back."""
+    context.ask(quality.release_version, model_id=model_id, number=number)
+    return _back(model_id, "released")
+
+
+def _back(model_id: str, done: Done) -> Response:
+    return pages.see(f"{ROOT}/models/{model_id}/quality", done=done)
+
+
+def _page(context: RequestContext, model_id: str, *, done: Done = "", error: Problem | None = None) -> Response:
+    model = context.ask(models.get_model, model_id=model_id)
+    return context.page(
+        "models/quality.html",
+        status=problems.status_of(type(error)) if error else 200,
+        model=model,
+        metrics=[(metric.value, words(metric)) for metric in _offered(model)],
+        on_breach=[(kind.value, said) for kind, said in _ON_BREACH],
+        remedies=None if model.retired_at else context.ask(quality.list_remedies, model_id=model_id),
+        may_change=context.may(quality.update_model) and not model.retired_at,
+        error=error,
+        done=done,
+    )
+
+
+def _offered(model: ModelOut) -> list[Metric]:
+    """The metrics of the live version; all, where it has none."""
+    return [metric for metric in Metric if metric in model.metrics] or list(Metric)

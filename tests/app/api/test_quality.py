@@ -1,0 +1,151 @@
+"""Quality gates over HTTP, with a real worker: what misses one is held back, and forgets all the same."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from lethe.contract.sets import Scope
+
+Make = Callable[..., dict[str, Any]]
+Get = Callable[[str], Any]
+Refused = Callable[..., dict[str, Any]]
+Work = Callable[[], int]
+
+OUT_OF_REACH = {"metric": "accuracy", "threshold": 1.5, "on_breach": "hold"}
+WITHIN_REACH = {"metric": "accuracy", "threshold": 0.0, "on_breach": "hold"}
+RECORDS = {"records": [[0.1, 0.2, 0.3]]}
+
+
+@pytest.fixture
+def gated(new_dataset: Make, new_model: Make) -> Callable[[dict[str, Any] | None], str]:
+    """Ask for a model with a gate, measured on other people than it learns from; returns its id."""
+
+    def create(quality: dict[str, Any] | None) -> str:
+        measured = new_dataset(name="measured", seed=1, first=1000)["id"]
+        model = new_model(new_dataset()["id"], evaluation_dataset_id=measured, quality=quality)
+        return str(model["id"])
+
+    return create
+
+
+def actions(get: Get, model_id: str) -> list[str]:
+    """What the audit log says about the gate of a model, the first first."""
+    found = [one for one in get(f"/audit-log?object_id={model_id}")["items"] if one["action"] != "model.created"]
+    return [one["action"] for one in reversed(found)]
+
+
+def test_what_misses_its_gate_is_held_and_forgets(
+    gateway: TestClient, gated: Callable[..., str], forget: Make, get: Get, refused: Refused, work: Work
+) -> None:
+    """A held version hands out no predictions and no weights, while the people who asked are forgotten by it with
+    certificates, and the version before it is destroyed; released, it is served; the next one is judged anew."""
+    model_id = gated(OUT_OF_REACH)
+    work()
+    model = get(f"/models/{model_id}")
+    assert (model["status"], model["live_version"], model["quality"]["held"]) == ("held", 1, True)
+    assert (model["quality"]["is_met"], model["quality"]["value"]) == (False, model["metrics"]["accuracy"])
+    said = refused(gateway.post(f"/v1/models/{model_id}/predictions", json=RECORDS), 409, "model_held")["detail"]
+    assert f"/v1/models/{model_id}/versions/1/release" in said
+    refused(gateway.get(f"/v1/models/{model_id}/versions/1/weights"), 409, "model_held")
+    serving = get(f"/models/{model_id}/serving")
+    assert (serving["may_serve"], serving["reason"]) == (False, "held")
+    assert get(f"/models/{model_id}/exports")["items"] == []
+
+    request = forget("p1")
+    work()
+    done = get(f"/deletion-requests/{request['id']}")
+    assert (done["status"], done["models"][0]["version"]) == ("completed", 2)
+    assert get(f"/deletion-requests/{request['id']}/certificate")
+    first, second = get(f"/models/{model_id}/versions/1"), get(f"/models/{model_id}/versions/2")
+    assert (first["status"], second["status"], second["held"]) == ("destroyed", "live", True)
+    counted = get("/overview")["models"]
+    assert (counted["degraded"], counted["held"]) == (1, 1)
+    assert [one["id"] for one in get("/models?danger=held")["items"]] == [model_id]
+    metrics = gateway.get("/metrics").text
+    assert 'lethe_models_degraded{served="no"} 1.0' in metrics
+
+    assert gateway.post(f"/v1/models/{model_id}/versions/1/release").json()["code"] == "weights_destroyed"
+    released = gateway.post(f"/v1/models/{model_id}/versions/2/release").json()
+    assert (released["status"], released["quality"]["held"]) == ("degraded", False)
+    assert gateway.post(f"/v1/models/{model_id}/predictions", json=RECORDS).status_code == 200
+    assert gateway.get(f"/v1/models/{model_id}/versions/2/weights").status_code == 200
+    forget("p2")
+    work()
+    assert get(f"/models/{model_id}")["status"] == "held"
+    assert actions(get, model_id) == [
+        *("version.degraded", "version.held") * 2,
+        "version.released",
+        "model.weights_exported",
+        *("version.degraded", "version.held"),
+    ]
+    entries = [one for one in get("/audit-log")["items"] if one["action"].startswith("version.")]
+    assert all(one["detail"].keys() == {"version"} for one in entries)  # no value: the log is never erased
+
+
+def test_a_gate_is_changed_while_a_version_is_live(
+    gateway: TestClient, gated: Callable[..., str], get: Get, work: Work
+) -> None:
+    """A gate that is set, replaced or removed judges the live version at once."""
+    model_id = gated(None)
+    work()
+    place = f"/v1/models/{model_id}"
+    assert (get(f"/models/{model_id}")["status"], get(f"/models/{model_id}")["quality"]) == ("live", None)
+    softly = OUT_OF_REACH | {"on_breach": "publish_degraded"}
+    for gate, status in ((softly, "degraded"), (OUT_OF_REACH, "held"), (WITHIN_REACH, "live"), (OUT_OF_REACH, "held")):
+        assert gateway.patch(place, json={"quality": gate}).json()["status"] == status
+        assert get(f"/models/{model_id}/versions/1")["degraded"] is (status != "live")
+    assert gateway.delete(f"{place}/gate").json()["status"] == "live"
+    assert gateway.post(f"{place}/predictions", json=RECORDS).status_code == 200
+
+
+def test_what_was_not_measured_misses_the_gate(
+    gateway: TestClient, gated: Callable[..., str], forget: Make, get: Get, refused: Refused, work: Work
+) -> None:
+    """When somebody of the evaluation data is forgotten, what was measured is dropped, and a gate that is set then is
+    missed; a version that is measured anew meets it."""
+    model_id = gated(None)
+    work()
+    forget("p1000")
+    work()
+    assert get(f"/models/{model_id}")["metrics"] == {}
+    found = gateway.patch(f"/v1/models/{model_id}", json={"quality": WITHIN_REACH}).json()
+    assert (found["status"], found["quality"]["value"]) == ("held", None)
+    gateway.post(f"/v1/models/{model_id}/relearn")
+    work()
+    found = get(f"/models/{model_id}")
+    assert (found["status"], found["live_version"], found["quality"]["is_met"]) == ("live", 2, True)
+
+
+def test_a_gate_that_could_never_be_met_or_told_is_refused(
+    gateway: TestClient, live: dict[str, Any], gated: Callable[..., str], refused: Refused
+) -> None:
+    """Thresholds are finite numbers, metrics those of the task, and there are data to measure on."""
+    place = f"/v1/models/{gated(None)}"
+    refused(gateway.patch(place, json={"quality": OUT_OF_REACH | {"metric": "r_squared"}}), 422, "precondition_failed")
+    infinite = json.dumps({"quality": OUT_OF_REACH | {"threshold": float("inf")}})
+    sent = gateway.patch(place, content=infinite, headers={"Content-Type": "application/json"})
+    refused(sent, 422, "input_invalid")
+    refused(gateway.patch(place, json={"quality": None}), 422, "input_invalid")
+    refused(gateway.patch(f"/v1/models/{live['id']}", json={"quality": OUT_OF_REACH}), 422, "precondition_failed")
+
+
+def test_remedies_say_what_each_takes(gateway: TestClient, live: dict[str, Any], get: Get) -> None:
+    """Of a model there are remedies with their passes; of one that is retired, none."""
+    found = get(f"/models/{live['id']}/remedies")
+    assert {one["kind"] for one in found["remedies"]} == {"relearn", "more_slots", "l2"}
+    assert all(one["learn_passes"] >= one["request_passes"] > 0 for one in found["remedies"])
+    gateway.delete(f"/v1/models/{live['id']}")
+    assert gateway.get(f"/v1/models/{live['id']}/remedies").json()["code"] == "model_retired"
+
+
+def test_only_engineers_change_gates(
+    gateway: TestClient, live: dict[str, Any], key_with: Callable[..., dict[str, str]], refused: Refused
+) -> None:
+    """A key that only reads models sets no gate, and releases nothing."""
+    key = key_with(Scope.MODELS_READ)
+    place = f"/v1/models/{live['id']}"
+    refused(gateway.patch(place, json={"quality": OUT_OF_REACH}, headers=key), 403, "scope_missing")
+    refused(gateway.post(f"{place}/versions/1/release", headers=key), 403, "scope_missing")
