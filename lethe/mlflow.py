@@ -32,6 +32,7 @@ _SERVED = (
     "encoding/*.py",
     "proof/errors.py",
     "proof/mechanism.py",
+    "proof/network.py",
     "mlflow_pyfunc.py",
 )
 """The modules that travel inside a model."""
