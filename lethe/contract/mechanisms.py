@@ -15,7 +15,7 @@ class MechanismOut(Answer):
     )
     network: PublicNetworkOut | None = Field(
         default=None,
-        description="The public network whose features the rows are, where there is one.",
+        description="The public network whose features the rows are, or whose tangent the model is.",
         exclude_if=lambda network: network is None,
     )
     second_moment: float | None = Field(

@@ -19,6 +19,16 @@ from lethe.contract.problems import (
 from lethe.contract.sets import Scope
 
 
+class LinearisationOut(Answer):
+    """The weights in which a tangent model is linear, and how each row's Jacobian in them is scaled."""
+
+    layers: list[str]
+    rank: int = Field(description="Of what is learned of each weight; 0: the whole of it.")
+    seed: int = Field(description="Of the factors that are not learned, where the rank is above 0.")
+    least_norm: float = Field(description="No row's Jacobian is divided by less.")
+    offset: bool = Field(description="The scores of the network itself are added.")
+
+
 class PublicNetworkOut(Answer):
     """The network that a model stands on: its guarantees count nothing that the network itself learned."""
 
@@ -26,8 +36,7 @@ class PublicNetworkOut(Answer):
     licence: str
     opset: int
     dp_ledger: str | None = Field(description="Where its own account of differential privacy is.")
-    layers: list[str] = Field(description="Parameters in which a tangent model is linear; none: it encodes rows.")
-    least_norm: float = Field(description="The least norm by which a row's Jacobian is divided; 0 without layers.")
+    linearisation: LinearisationOut | None = Field(description="Of a tangent model; null: the network encodes rows.")
 
 
 class ParameterOut(Answer):
@@ -48,6 +57,7 @@ class NetworkOut(Answer):
     output_size: int = Field(description="Features of a row.")
     num_parameters: int
     parameters: list[ParameterOut] = Field(description="Each float32 initializer of the file.")
+    operators: list[str] = Field(description="Of ONNX, that it is made of.")
     batch_size: int = Field(description="Rows that it is run on at a time: 1 where rounding depends on the neighbours.")
     created_at: datetime.datetime
 

@@ -41,6 +41,10 @@ class Objective(StrEnum):
         return self in (Objective.HUBER_REGRESSION, Objective.LEAST_SQUARES)
 
     @property
+    def is_logistic(self) -> bool:
+        return self in (Objective.LOGISTIC_REGRESSION, Objective.MULTILABEL_LOGISTIC_REGRESSION)
+
+    @property
     def has_width(self) -> bool:
         """Its loss has a `loss_width`."""
         return self in (Objective.HUBER_REGRESSION, Objective.SMOOTHED_HINGE)
@@ -76,12 +80,13 @@ class Mechanism:
     `step_size` eta > 0, `noise_scale` sigma > 0, `radius` R > 0 of the ball about the origin, `l2` > 0, `num_slots` n0
     >= 1 (public and fixed when the dataset is created: deleting writes the null record into a slot), `num_classes` C >=
     2 (2 for the hinge, 1 for a regression; of labels `MOST_LABELS` at most), `loss_width` > 0 of the Huber loss and of
-    the hinge, None of any other, `learn_steps` T >= 1. `network`: the public one whose features the rows are, None
-    where rows are records as they came. `grid` g: any step, the last of a run among them, may round its
-    mean and its noisy result, before the projection, to multiples of g in each of `num_parameters` d >= 1 coordinates;
-    a power of two, or 0 for no rounding at all. `second_moment` Lambda, 0 < Lambda <= 1: a public bound on the largest
-    eigenvalue of (1/b) sum x x^T over the rows of each batch, None for the 1 that rows of norm <= 1 have anyway.
-    `class_weights` v, 0 < v_c <= 1 and the largest 1: public factors of the losses of rows by their class; None for 1.
+    the hinge, None of any other, `learn_steps` T >= 1. `network`: the public one whose features the rows are, or whose
+    tangent the model is; None where rows are records as they came. `grid` g: any step, the last of a run among them,
+    may round its mean and its noisy result, before the projection, to multiples of g in each of `num_parameters` d >= 1
+    coordinates; a power of two, or 0 for no rounding at all. `second_moment` Lambda, 0 < Lambda <= 1: a public bound on
+    the largest eigenvalue of (1/b) sum x x^T over the rows of each batch, None for the 1 that rows of norm <= 1 have
+    anyway. `class_weights` v, 0 < v_c <= 1 and the largest 1: public factors of the losses of rows by their class; None
+    for 1.
 
     Assumptions: rows have norm <= 1 (checked at ingestion and again before each run), every parameter is regularised,
     the contraction is below 1, and each batch keeps to Lambda (checked when it is learned, `second-moment.md`).
@@ -109,6 +114,8 @@ class Mechanism:
     def __post_init__(self) -> None:
         require_count(1, num_slots=self.num_slots, learn_steps=self.learn_steps, num_parameters=self.num_parameters)
         require_loss(self.objective, self.num_classes, self.loss_width)
+        if self.is_tangent and not (self.objective.is_logistic and self.second_moment is None):
+            raise DomainError(f"Expected no linearisation for {self.objective}, nor with a second_moment")
         require_positive(l2=self.l2, step_size=self.step_size, noise_scale=self.noise_scale, radius=self.radius)
         require_nonnegative(grid=self.grid)
         if self.batch_size == 0 and type(self.batch_size) is int:
@@ -160,6 +167,11 @@ class Mechanism:
     def gradient_bound(self) -> float:
         """M: no record's loss gradient is longer, anywhere in the ball."""
         return gradient_bound(self.objective, self.num_classes, radius=self.radius, loss_width=self.loss_width)
+
+    @property
+    def is_tangent(self) -> bool:
+        """It moves weights of its network, around those that it has."""
+        return self.network is not None and self.network.linearisation is not None
 
     @property
     def strong_convexity(self) -> float:

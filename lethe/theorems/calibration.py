@@ -21,6 +21,7 @@ from lethe.proof.mechanism import (
     require_loss,
     smoothness,
 )
+from lethe.proof.network import PublicNetwork
 
 MOST_HEADROOM = 2.0
 """With the default noise no record's stationary mu is more than this many times the target's (`docs/decisions`)."""
@@ -78,6 +79,7 @@ def mechanism_for(
     cool_down: int | None = None,
     second_moment: float | None = None,
     class_weights: tuple[float, ...] | None = None,
+    network: PublicNetwork | None = None,
 ) -> Mechanism:
     """A mechanism, with defaults that are functions of public constants alone.
 
@@ -96,6 +98,7 @@ def mechanism_for(
       than `FELT_NOISE` unless mu would be more than `MOST_HEADROOM` times the target's; of a regression, both times
       `TARGET_SHARE`.
     - `grid`: `finest_grid`, if it is told `num_parameters`.
+    - `network`: none.
 
     Raises `DomainError`, `PreconditionError`.
 
@@ -127,6 +130,7 @@ def mechanism_for(
         cool_down=1 if cool_down is None else cool_down,
         second_moment=second_moment,
         class_weights=class_weights,
+        network=network,
     )
     gap = 1 - draft.contraction
     if learn_steps is None:

@@ -9,14 +9,15 @@ import pytest
 from lethe.proof import certificate
 from lethe.proof.accountant import Exposure
 from lethe.proof.errors import DomainError, PreconditionError
-from lethe.proof.mechanism import Mechanism
-from lethe.proof.network import PublicNetwork
+from lethe.proof.mechanism import Mechanism, Objective
+from lethe.proof.network import Linearisation, PublicNetwork
 from tests.lethe.proof import test_certificate
 from tests.lethe.proof.test_certificate import MECHANISM, RELEASES
 
 NETWORK = PublicNetwork(sha256="ab" * 32, licence="Apache-2.0", opset=17)
+MOVED = Linearisation(layers=("a", "b"), rank=4, seed=7, least_norm=0.5, offset=False)
 TANGENT = PublicNetwork(
-    sha256="cd" * 32, licence="MIT", opset=20, dp_ledger="https://example.org/l", layers=("a", "b"), least_norm=0.5
+    sha256="cd" * 32, licence="MIT", opset=20, dp_ledger="https://example.org/l", linearisation=MOVED
 )
 
 
@@ -51,13 +52,18 @@ def test_it_survives_its_document(network):
         ({"opset": 0}, DomainError),
         ({"opset": True}, DomainError),
         ({"dp_ledger": ""}, DomainError),
-        ({"layers": ["a", "a"]}, DomainError),
-        ({"layers": []}, DomainError),  # a least norm without layers
-        ({"layers": "ab"}, PreconditionError),
-        ({"least_norm": 0.0}, DomainError),
-        ({"least_norm": float("nan")}, DomainError),
-        ({"least_norm": 1}, PreconditionError),
         ({"weights": "x"}, PreconditionError),
+        ({"linearisation": {}}, PreconditionError),
+        ({"linearisation": MOVED.to_json() | {"layers": ["a", "a"]}}, DomainError),
+        ({"linearisation": MOVED.to_json() | {"layers": []}}, DomainError),
+        ({"linearisation": MOVED.to_json() | {"layers": "ab"}}, PreconditionError),
+        ({"linearisation": MOVED.to_json() | {"rank": -1}}, DomainError),
+        ({"linearisation": MOVED.to_json() | {"rank": True}}, DomainError),
+        ({"linearisation": MOVED.to_json() | {"seed": 0.5}}, DomainError),
+        ({"linearisation": MOVED.to_json() | {"least_norm": 0.0}}, DomainError),
+        ({"linearisation": MOVED.to_json() | {"least_norm": float("nan")}}, DomainError),
+        ({"linearisation": MOVED.to_json() | {"least_norm": 1}}, PreconditionError),
+        ({"linearisation": MOVED.to_json() | {"offset": 1}}, DomainError),
     ],
 )
 def test_a_document_that_cannot_be_is_refused(change, error):
@@ -65,6 +71,19 @@ def test_a_document_that_cannot_be_is_refused(change, error):
     document = on(TANGENT).to_json()
     with pytest.raises(error):
         Mechanism.from_json(document | {"network": document["network"] | change})
+
+
+@pytest.mark.parametrize(
+    ("objective", "num_classes", "width"),
+    [(Objective.LEAST_SQUARES, 1, None), (Objective.HUBER_REGRESSION, 1, 0.2), (Objective.SMOOTHED_HINGE, 2, 1.0)],
+)
+def test_a_tangent_model_learns_classes_or_labels(objective, num_classes, width):
+    """A tangent model of an objective whose constants its page does not prove is refused."""
+    mechanism = dataclasses.replace(
+        on(NETWORK), objective=objective, num_classes=num_classes, loss_width=width, step_size=0.1
+    )
+    with pytest.raises(DomainError, match="linearisation"):
+        dataclasses.replace(mechanism, network=TANGENT)
 
 
 def test_a_network_of_null_is_refused():
