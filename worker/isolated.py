@@ -87,9 +87,10 @@ def run(
     audit: AuditPlan | None = None,
     on_progress: Callable[[int], None],
     on_opened: Callable[[], None] = lambda: None,
+    network: bytes | None = None,
 ) -> Ran:
     """Take `steps` noisy steps from `initial`, to which `first_step` others of its chain have led. With an `audit` its
-    lanes take part in the run.
+    lanes take part in the run. `network`: the file of the one that a tangent model's mechanism names.
 
     `threads`: CPU threads at most; None for all that this process may use. `on_progress` is told the count, about
     twenty times a second; until it returns the run stands still, and it ends the run by raising, as does `on_opened`,
@@ -127,6 +128,7 @@ def run(
         with contextlib.suppress(OSError):  # it has ended, which is heard next
             child.connection.send_bytes(json.dumps(told).encode())
             child.connection.send_bytes(np.ascontiguousarray(initial).data)
+            child.connection.send_bytes(network or b"")
         answer = _answer(child.connection, on_progress, show)
         content = _received(child.connection)
     if answer["records"] != records:
@@ -146,8 +148,9 @@ def main(connection: Connection, rows: int) -> None:
     try:
         told = json.loads(connection.recv_bytes())
         initial = np.frombuffer(bytearray(connection.recv_bytes())).reshape(told["shape"])
+        network = connection.recv_bytes()
         mechanism = Mechanism.from_json(told["mechanism"])
-        ran = _run(told, mechanism, initial, rows, show=_asking(connection), on_progress=_news(connection))
+        ran = _run(told, mechanism, initial, rows, network, show=_asking(connection), on_progress=_news(connection))
         answer = {
             "first_step": ran.first_step,
             "steps": ran.steps,
@@ -168,6 +171,7 @@ def _run(
     mechanism: Mechanism,
     initial: NDArray[np.float64],
     rows: int,
+    network: bytes,
     *,
     show: Callable[[int], Window],
     on_progress: Callable[[int], None],
@@ -190,6 +194,7 @@ def _run(
         threads=told["threads"],
         lanes=lanes.of(mechanism, AuditPlan(**told["audit"])) if told["audit"] else None,
         show=show,
+        network=network,
     )
 
 

@@ -4,9 +4,10 @@ import contextlib
 import functools
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
+import numpy as np
 from sqlalchemy.exc import OperationalError
 
 from app import telemetry, tracing
@@ -14,6 +15,7 @@ from app.accounting.certificates import sha256
 from app.backup import tombstones, verification
 from app.backup.journal import Release
 from app.catalogue import datasets
+from app.encoders import service as encoders
 from app.errors import AuditFailed, LeaseLost, RunDiffersFromPlan
 from app.installations import Installation
 from app.operations import periodic_jobs
@@ -28,10 +30,11 @@ from app.vault import weights
 from lethe.contract.problems import DatasetDamaged, Problem, Unavailable
 from lethe.contract.sets import RunKind
 from lethe.proof.audit import Observed
-from lethe.proof.mechanism import Mechanism, Objective
+from lethe.proof.mechanism import Mechanism, Objective, num_weight_rows
 from worker import isolated, shadow, windows
 from worker.isolated import ChainFailed, Ran
-from worker.langevin import evaluate, init
+from worker.langevin import evaluate, init, tangent
+from worker.langevin.evaluate import Rows
 
 
 def run_next(installation: Installation, *, worker: str, deletions_only: bool = False) -> bool:
@@ -256,15 +259,12 @@ def _run_chain(
     installation: Installation, claimed: Claimed, mechanism: Mechanism, root: str, holder: "Lease | _GivesWay"
 ) -> Ran:
     """In a process of its own: none of its iterates but the last is ever in this one."""
+    network = _network(installation, mechanism)
     with installation.rows.open(claimed.dataset_id, root) as rows:
         if claimed.parent_version_id is not None:
             initial = weights.from_safetensors(installation.weights.get(claimed.parent_version_id))
         else:
-            initial = init.origin(
-                num_classes=mechanism.num_classes,
-                num_features=rows.shape.num_columns,
-                objective=mechanism.objective,
-            )
+            initial = init.origin_of(mechanism, rows.shape.num_columns)
         return isolated.run(
             mechanism,
             rows=rows,
@@ -276,7 +276,16 @@ def _run_chain(
             audit=claimed.audit,
             on_progress=holder.progressed,
             on_opened=holder.opened,
+            network=network,
         )
+
+
+def _network(installation: Installation, mechanism: Mechanism) -> bytes | None:
+    """The file of the network that the model moves weights of, if it does. Raises `DatabaseDamaged`."""
+    if mechanism.network is None or not mechanism.is_tangent:
+        return None
+    with installation.database.reading() as session:
+        return encoders.content_by(session, mechanism.network.sha256)
 
 
 def _evaluate(installation: Installation, claimed: Claimed, ran: Ran) -> dict[str, Any]:
@@ -293,14 +302,18 @@ def _evaluate(installation: Installation, claimed: Claimed, ran: Ran) -> dict[st
             target = datasets.target_of(datasets.get(session, dataset_id)) if root else None
         if root is None:
             return {}
-        found = ((block.features, block.labels) for block in installation.rows.read(dataset_id, root))
+        found: Iterable[Rows] = ((block.features, block.labels) for block in installation.rows.read(dataset_id, root))
+        parameters = ran.parameters
+        if network := _network(installation, ran.mechanism):
+            found = tangent.scored(ran.mechanism, network, parameters, found)
+            parameters = np.eye(num_weight_rows(ran.mechanism.num_classes, ran.mechanism.objective))
         try:
             if target:
-                return evaluate.of_target(ran.parameters, found, target)
+                return evaluate.of_target(parameters, found, target)
             if ran.mechanism.objective is Objective.MULTILABEL_LOGISTIC_REGRESSION:
-                return evaluate.of_labels(ran.parameters, found)
+                return evaluate.of_labels(parameters, found)
             is_probable = ran.mechanism.objective is Objective.LOGISTIC_REGRESSION
-            return evaluate.of_classes(ran.parameters, found, ran.mechanism.num_classes, is_probable=is_probable)
+            return evaluate.of_classes(parameters, found, ran.mechanism.num_classes, is_probable=is_probable)
         except DatasetDamaged as error:
             with installation.database.writing() as session:
                 damage.record(session, error)

@@ -52,7 +52,7 @@ def _ran(
 ) -> Tensor:
     rows, classes = mechanism.num_batches, min(2, mechanism.num_classes)
     ran = chain.run(
-        mechanism=replace(mechanism, num_slots=rows, batch_size=1, num_classes=classes, num_parameters=1),
+        mechanism=replace(mechanism, num_slots=rows, batch_size=1, num_classes=classes, num_parameters=1, network=None),
         features=np.zeros((rows, 1), np.float32),  # of a null row the gradient is 0
         labels=np.zeros(rows, np.int32),
         initial=init.origin(num_classes=classes, num_features=1, objective=mechanism.objective),

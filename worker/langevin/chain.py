@@ -13,15 +13,16 @@ from torch import Tensor
 from app.errors import AuditFailed
 from lethe.proof.audit import Observed
 from lethe.proof.mechanism import Mechanism
-from worker.audit.gradient import differs
+from worker.audit.gradient import TOLERANCE, differs
 from worker.audit.lanes import Lanes
-from worker.langevin import gradient
+from worker.langevin import gradient, init
 from worker.langevin.device import DeviceRows, choose
 from worker.langevin.losses import Loss
 from worker.langevin.noise import Noise
 from worker.langevin.schedule import Schedule
 from worker.langevin.second_moment import Kept
 from worker.langevin.step import State, no_lanes, projected_noisy_step
+from worker.langevin.tangent import TangentRows
 from worker.langevin.window import Show, Shown
 
 
@@ -52,6 +53,7 @@ def run(
     threads: int | None = None,
     lanes: Lanes | None = None,
     show: Show | None = None,
+    network: bytes | None = None,
 ) -> Ran:
     """Take `steps` noisy steps of the `mechanism` from `initial`. Learning starts at the origin, unlearning at the live
     version. `first_step`: how many steps the chain has taken before, which says what batch is next.
@@ -62,9 +64,10 @@ def run(
     `on_progress(steps_done)` is called after every step, on a GPU every few, and stops the run by raising; it is told
     the count only. Iterates are overwritten as soon as the next one exists, the last when it is handed over or the run
     fails. The `lanes` take the same steps, for the run's audit. Of the rows nothing is read but what the steps read;
-    with `show` they come into memory as they are needed. Raises ValueError, naming the condition, if the input is not
-    what the guarantee assumes, `SecondMomentExceeded` if a batch exceeds that of the mechanism, and `AuditFailed` if
-    the gradient is not that of the rows.
+    with `show` they come into memory as they are needed. A tangent model needs its `network`, the bytes of the file
+    that its mechanism names; all its steps are the host's, whatever the device of the network. Raises ValueError,
+    naming the condition, if the input is not what the guarantee assumes, `SecondMomentExceeded` if a batch exceeds that
+    of the mechanism, and `AuditFailed` if the gradient is not that of the rows.
     """
     num_classes, step_size, radius = mechanism.num_classes, mechanism.step_size, mechanism.radius
     loss = Loss.of(mechanism)
@@ -74,11 +77,9 @@ def run(
     window = seen.look(0)
     assert window is not None
     kept = Kept(mechanism, schedule, features)
-    _require_initial(initial, (loss.weight_rows(num_classes), features.shape[1]), radius)
+    _require_initial(initial, init.shape(mechanism, features.shape[1]), radius)
 
-    with _opened(
-        features, labels, num_classes=num_classes, loss=loss, device=device, threads=threads, slots=window.slots
-    ) as rows:
+    with _opened(mechanism, features, labels, device, threads, window.slots, network) as rows:
         settings: dict[str, Any] = {"l2": mechanism.l2, "noise_scale": mechanism.noise_scale, "radius": radius}
         start, push = (lanes.start(noise), lanes.push) if lanes else (no_lanes(), None)
         state = State(parameters=torch.tensor(initial), steps_done=0, lanes=start)
@@ -131,24 +132,25 @@ def run(
 
 
 def _opened(
+    mechanism: Mechanism,
     features: NDArray[np.float32],
     labels: NDArray[np.int32],
-    *,
-    num_classes: int,
-    loss: Loss,
     device: str,
     threads: int | None,
     slots: Sequence[slice],
-) -> gradient.Rows | DeviceRows:
+    network: bytes | None,
+) -> gradient.Rows | DeviceRows | TangentRows:
     """The rows where the device can read them fastest."""
-    chosen = choose(device)
+    chosen, loss, num_classes = choose(device), Loss.of(mechanism), mechanism.num_classes
+    if mechanism.is_tangent:
+        return TangentRows(features, labels, mechanism=mechanism, network=network or b"", device=chosen)
     if chosen.type == "cpu":
         return gradient.Rows(features, labels, num_classes=num_classes, loss=loss, threads=threads)
     return DeviceRows(features, labels, num_classes=num_classes, loss=loss, device=chosen, slots=slots)
 
 
 def _require_gradient(
-    rows: gradient.Rows | DeviceRows,
+    rows: gradient.Rows | DeviceRows | TangentRows,
     parameters: NDArray[np.float64],
     features: NDArray[np.float32],
     labels: NDArray[np.int32],
@@ -156,17 +158,22 @@ def _require_gradient(
     here: slice,
 ) -> None:
     """Raises `AuditFailed` if what the run took for the gradient of its last batch is not that of these rows."""
-    ours = rows.gradient(torch.from_numpy(parameters), here)
-    other = differs(
-        ours.numpy(),
-        parameters,
-        features=features[here],
-        labels=labels[here],
-        bound=min(mechanism.gradient_bound, math.sqrt(2)),  # no record of a fit by least squares comes near to theirs
-        objective=mechanism.objective,
-        loss_width=mechanism.loss_width,
-        class_weights=mechanism.class_weights,
-    )
+    at = torch.from_numpy(parameters)
+    ours = rows.gradient(at, here)
+    bound = min(mechanism.gradient_bound, math.sqrt(2))  # no record of a fit by least squares comes near to theirs
+    if isinstance(rows, TangentRows):
+        other = rows.differs(ours, at, here, bound=TOLERANCE * bound)
+    else:
+        other = differs(
+            ours.numpy(),
+            parameters,
+            features=features[here],
+            labels=labels[here],
+            bound=bound,
+            objective=mechanism.objective,
+            loss_width=mechanism.loss_width,
+            class_weights=mechanism.class_weights,
+        )
     ours.zero_()
     if other:
         raise AuditFailed("The gradient that ran is not that of the rows.")
