@@ -33,6 +33,7 @@ _SERVED = (
     "proof/errors.py",
     "proof/mechanism.py",
     "proof/network.py",
+    "tangents/*.py",
     "mlflow_pyfunc.py",
 )
 """The modules that travel inside a model."""
@@ -168,10 +169,11 @@ def _proofs(client: Client, version: VersionOut, *, jwks: dict[str, Any] | None)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Content:
-    """The content of a version: its weights, and what its records mean."""
+    """The content of a version: its weights, what its records mean, and the network whose tangent it is."""
 
     weights: bytes
     about: dict[str, Any]
+    network: bytes | None
 
 
 def _content(client: Client, model: ModelOut, version: VersionOut) -> _Content:
@@ -182,13 +184,26 @@ def _content(client: Client, model: ModelOut, version: VersionOut) -> _Content:
     if model.mechanism.network is not None:
         raise NotServable("of_network", "The model stands on a public network, which copies have not; predict there.")
     target = dataset.target and {"min": dataset.target.min, "max": dataset.target.max}
+    stated = model.mechanism.network
+    linearisation = stated and stated.linearisation
     about = {
         "objective": model.objective,
         "classes": list(dataset.classes),
         "target": target,
         "schema": dataset.schema_,
+        "linearisation": linearisation and linearisation.model_dump(),
     }
-    return _Content(weights=weights, about=about)
+    return _Content(weights=weights, about=about, network=_network(client, model) if linearisation else None)
+
+
+def _network(client: Client, model: ModelOut) -> bytes:
+    """The file of the network that a model stands on."""
+    assert model.mechanism.network is not None
+    wanted = model.mechanism.network.sha256
+    for found in client.networks.list():
+        if found.sha256 == wanted and hashlib.sha256(content := client.networks.file(found.id)).hexdigest() == wanted:
+            return content
+    raise NotServable("network_unknown", f"The network of SHA-256 {wanted} is not there.")
 
 
 class _Registry:
@@ -335,6 +350,8 @@ def _as_mlflow(content: _Content) -> Iterator[Path]:
         data.mkdir()
         (data / "parameters.safetensors").write_bytes(content.weights)
         (data / "model.json").write_text(json.dumps(content.about))
+        if content.network is not None:
+            (data / "network.onnx").write_bytes(content.network)
         _copy_code(code)
         folder = Path(scratch) / _FOLDER
         mlflow.pyfunc.save_model(
@@ -342,7 +359,7 @@ def _as_mlflow(content: _Content) -> Iterator[Path]:
             loader_module=f"{_CODE}.mlflow_pyfunc",
             data_path=str(data),
             code_paths=[str(code)],
-            pip_requirements=["numpy", "safetensors"],
+            pip_requirements=["numpy", "safetensors", *(["onnx", "torch"] if content.network is not None else [])],
         )
         yield folder
 

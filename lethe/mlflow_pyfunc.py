@@ -1,12 +1,12 @@
-"""The model that MLflow loads: its weights and its public encoding.
+"""The model that MLflow loads: its weights and its public encoding, and the network whose tangent it is.
 
 This file travels inside every model that `lethe.mlflow` registers, with the modules that it imports, under a name of
-their own: to serve the model takes numpy and nothing of Lethe. It predicts as `app.catalogue.prediction` does; a
-test holds them together.
+their own: to serve the model takes numpy and nothing of Lethe; a tangent model takes torch and onnx too. It predicts as
+`app.catalogue.prediction` does; a test holds them together.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,30 +18,41 @@ from lethe.encoding.rows import encode_vectors
 from lethe.encoding.schema import stored
 
 
-def _load_pyfunc(path: str) -> "Linear":
+def _load_pyfunc(path: str) -> "Served":
     """Load a model for MLflow, which calls this."""
     from safetensors.numpy import load_file
 
     folder = Path(path)
     about = json.loads((folder / "model.json").read_text())
     parameters = load_file(folder / "parameters.safetensors")["parameters"]
-    return Linear(parameters, **about)
+    if linearisation := about.pop("linearisation"):
+        from lethe.proof.network import Linearisation
+        from lethe.tangents import rows
+        from lethe.tangents.graph import Graph
+        from lethe.tangents.model import Tangent
+
+        num_scores = 1 if len(about["classes"]) == 2 else len(about["classes"])
+        graph = Graph((folder / "network.onnx").read_bytes())
+        tangent = Tangent(graph, Linearisation.from_json(linearisation), num_scores=num_scores)
+        return Served(lambda encoded: rows.scores(tangent, parameters, encoded), **about)
+    return Served(lambda encoded: linear_scores(parameters, encoded), **about)
 
 
-class Linear:
-    """`classes` of what is learned, or the range of its `target`. `schema`: of the dataset, where records are objects
-    by column name; None where they are vectors."""
+class Served:
+    """`scores`: from rows (n, d) to their scores (n, 1) or (n, C); ValueError for another d. `classes` of what is
+    learned, or the range of its `target`. `schema`: of the dataset, where records are objects by column name; None
+    where they are vectors."""
 
     def __init__(
         self,
-        parameters: NDArray[np.float64],
+        scores: Callable[[NDArray[np.float32]], NDArray[np.float64]],
         *,
         objective: str,
         classes: Sequence[str],
         target: Mapping[str, float] | None,
         schema: Mapping[str, Any] | None,
     ) -> None:
-        self._parameters = parameters
+        self._scores = scores
         self._objective = objective
         self._classes = list(classes)
         self._target = target
@@ -53,7 +64,7 @@ class Linear:
         `records`: a data frame, a list of objects or vectors, or an array (n, d). Raises `ValueError`, which names a
         place and quotes nothing, for records that the model was not made for.
         """
-        scores = np.einsum("nd,cd->nc", self._encoded(records).astype(np.float64, order="C"), self._parameters)
+        scores = self._scores(self._encoded(records))
         if self._target is not None:
             low, high = self._target["min"], self._target["max"]
             values = low + (np.clip(scores[:, 0], -1, 1) + 1) / 2 * (high - low)
@@ -82,9 +93,14 @@ class Linear:
                 rows = self._schema.encode_records([_plain(one) for one in objects])
         except Problem as problem:
             raise ValueError(problem.line) from None
-        if rows.shape[1] != self._parameters.shape[1]:
-            raise ValueError(f"Expected vectors of {self._parameters.shape[1] - 1} finite numbers")
         return rows
+
+
+def linear_scores(parameters: NDArray[np.float64], rows: NDArray[np.float32]) -> NDArray[np.float64]:
+    """The scores w.x of rows (n, d) under weights (c, d)  # (n, c)"""
+    if rows.shape[1] != parameters.shape[1]:
+        raise ValueError(f"Expected vectors of {parameters.shape[1] - 1} finite numbers")
+    return np.asarray(np.einsum("nd,cd->nc", rows.astype(np.float64, order="C"), parameters))
 
 
 def _plain(record: Any) -> Any:

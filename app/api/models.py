@@ -21,8 +21,10 @@ from app.catalogue import datasets, evaluation, exports, quality, repository
 from app.catalogue import service as catalogue
 from app.catalogue.evaluation import Comparison
 from app.catalogue.prediction import label_probabilities, probabilities, scores
+from app.catalogue.tangents import linearised
 from app.db.tables import Dataset, Model, Version
 from app.encoders import running
+from app.encoders import service as encoders
 from app.errors import WeightsUnreadable
 from app.operations import retirement as retired
 from app.operations import standings
@@ -52,7 +54,7 @@ from lethe.contract.models import (
     VersionOut,
     WaitingOut,
 )
-from lethe.contract.problems import FieldError, InputInvalid, WeightsDestroyed
+from lethe.contract.problems import FieldError, InputInvalid, TangentServedElsewhere, WeightsDestroyed
 from lethe.contract.quality import QualityOut
 from lethe.contract.runs import AuditOut
 from lethe.contract.sets import ModelStatus, Scope
@@ -75,6 +77,7 @@ def create_model(call: Call, body: ModelIn, once: Once) -> JSONResponse:
         if _to_compare(session, call, body) != compared:
             raise evaluations.came_or_went()
         dataset = datasets.get(session, body.dataset_id)
+        network = encoders.get(session, body.tangent.network_id) if body.tangent else None
         model = catalogue.create_model(
             session,
             name=body.name,
@@ -100,6 +103,7 @@ def create_model(call: Call, body: ModelIn, once: Once) -> JSONResponse:
             audit_chains=body.audit.chains,
             gate=body.quality,
             max_steps=call.installation.settings.max_steps,
+            tangent=linearised(dataset, network, body.tangent) if network and body.tangent else None,
         )
         mechanism = catalogue.mechanism_of(model)
         budgets.require_room(session, dataset, mechanism, steps=mechanism.learn_steps)
@@ -253,6 +257,11 @@ def list_exports(call: Call, model_id: str, query: ExportsQuery) -> PageOut[Expo
 @serves(router, contract.PREDICT)
 def predict(call: Call, model_id: str, body: PredictionsIn) -> PredictionsOut:
     model, dataset, version, content = _live(call, model_id)
+    if catalogue.mechanism_of(model).is_tangent:
+        raise TangentServedElsewhere(
+            f"Model {model_id} goes through a network, which the gateway does not run: serve it with lethe.mlflow, or"
+            " compute its scores with lethe.tangents."
+        )
     features = _encode(call, dataset, body.records)
     parameters = weights.from_safetensors(content)
     if target := datasets.target_of(dataset):

@@ -10,6 +10,7 @@ from lethe.proof import accountant
 from lethe.proof.accountant import Run
 from lethe.proof.errors import InfeasibleError, PrivacyError
 from lethe.proof.mechanism import Mechanism, Objective, num_weight_rows
+from lethe.proof.network import PublicNetwork
 from lethe.theorems import calibration, costs
 from lethe.theorems.costs import Cost
 
@@ -36,15 +37,16 @@ def of(
     second_moment: float | None,
     class_weights: dict[str, float] | None,
     max_steps: int,
+    tangent: tuple[PublicNetwork, int] | None = None,
 ) -> Mechanism:
-    """As it was asked for, and by default where it was not.
+    """As it was asked for, and by default where it was not. `tangent`: of which network, in how many parameters.
 
     Raises `PreconditionFailed` when the mechanism has no guarantee, or its objective is not one of what the dataset
     has; `TargetUnreachable` when a single deletion could not be brought to (epsilon, delta) within `max_steps`.
     """
     try:
         mechanism = calibration.mechanism_for(
-            **_problem(dataset, objective, loss_width),
+            **_problem(dataset, objective, loss_width) | _of_tangent(tangent),
             epsilon=epsilon,
             delta=delta,
             l2=l2,
@@ -121,6 +123,10 @@ def _problem(dataset: Dataset, objective: str | None, loss_width: float | None) 
         "loss_width": loss_width,
         "num_parameters": num_weight_rows(num_classes, chosen) * (dataset.num_features + 1),  # the bias
     }
+
+
+def _of_tangent(tangent: tuple[PublicNetwork, int] | None) -> dict[str, Any]:
+    return {"network": tangent[0], "num_parameters": tangent[1]} if tangent else {}
 
 
 def _objective(dataset: Dataset, asked: str | None) -> Objective:

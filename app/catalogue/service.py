@@ -27,6 +27,7 @@ from lethe.contract.quality import QualityIn
 from lethe.contract.sets import ModelStatus, RunKind, VersionStatus
 from lethe.encoding import schema
 from lethe.proof.mechanism import Mechanism
+from lethe.proof.network import PublicNetwork
 
 
 def create_model(
@@ -55,6 +56,7 @@ def create_model(
     audit_chains: int,
     gate: QualityIn | None,
     max_steps: int,
+    tangent: tuple[PublicNetwork, int] | None,
 ) -> Model:
     """Freeze the mechanism and ask for the first learning run. `weakest`: the epsilon and delta that the target may
     have at most.
@@ -92,6 +94,7 @@ def create_model(
         second_moment=second_moment,
         class_weights=class_weights,
         max_steps=max_steps,
+        tangent=tangent,
     )
     mechanism = replace(mechanism, network=datasets.network_of(session, dataset))
     model = Model(

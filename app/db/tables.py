@@ -160,6 +160,7 @@ class Network(Owned, Table):
     output_size: Mapped[int]
     num_parameters: Mapped[int] = mapped_column(sa.BigInteger)
     parameters: Mapped[list[dict[str, Any]]] = mapped_column(sa.JSON)
+    operators: Mapped[list[str]] = mapped_column(sa.JSON)
     batch_size: Mapped[int]
     created_at: Mapped[datetime.datetime]
     __table_args__ = (

@@ -131,6 +131,7 @@ def _examined(content: bytes, network: Network) -> dict[str, Any]:
         "input_shape": network.graph.input_shape,
         "output_size": first.shape[1],
         "num_parameters": network.graph.num_parameters,
+        "operators": network.graph.operators,
         "parameters": [{"name": name, "shape": shape} for name, shape in network.graph.parameters],
         "batch_size": BATCH_ROWS if is_exact else 1,
     }

@@ -163,13 +163,14 @@ class Refused(Exception):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Graph:
     """A network as its file declares it. `input_shape`: of one row; `parameters`: name and shape of each
-    float32 initializer."""
+    float32 initializer; `operators`: each that it has, once."""
 
     opset: int
     input_name: str
     input_shape: tuple[int, ...]
     output_name: str
     parameters: tuple[tuple[str, tuple[int, ...]], ...]
+    operators: tuple[str, ...]
 
     @property
     def num_parameters(self) -> int:
@@ -197,6 +198,7 @@ def parse(content: bytes) -> Graph:
         input_shape=shape,
         output_name=_output(model.graph),
         parameters=_parameters(model.graph),
+        operators=tuple(sorted({node.op_type for node in model.graph.node})),
     )
 
 

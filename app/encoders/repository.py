@@ -17,6 +17,11 @@ def by_sha256(session: Session, sha256: str) -> Network | None:
     return session.scalars(sa.select(Network).where(Network.sha256 == sha256)).one_or_none()
 
 
+def any_with(session: Session, sha256: str) -> Network | None:
+    """A network with this file, for a session that sees those of all tenants."""
+    return session.scalars(sa.select(Network).where(Network.sha256 == sha256).order_by(Network.id).limit(1)).first()
+
+
 def networks(session: Session, *, limit: int, cursor: str | None) -> Page[Network]:
     return page(session, sa.select(Network), Network.created_at, Network.id, limit=limit, cursor=cursor)
 

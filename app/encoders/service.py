@@ -98,6 +98,7 @@ def register(
         output_size=facts["output_size"],
         num_parameters=facts["num_parameters"],
         parameters=facts["parameters"],
+        operators=facts["operators"],
         batch_size=facts["batch_size"],
         created_at=now(session),
     )
@@ -126,6 +127,15 @@ def content_of(session: Session, row: Network) -> bytes:
             f"The file of network {row.id} is not the one on record (its SHA-256 differs); restore a backup."
         )
     return content
+
+
+def content_by(session: Session, sha256: str) -> bytes:
+    """The file of this SHA-256, for a worker, which works for all tenants. Raises `NetworkUnknown`, and as
+    `content_of`."""
+    row = repository.any_with(session, sha256)
+    if row is None:
+        raise NetworkUnknown(f"There is no network of SHA-256 {sha256}; restore a backup.")
+    return content_of(session, row)
 
 
 def named(row: Network) -> PublicNetwork:

@@ -21,7 +21,9 @@ from lethe.contract.problems import (
     ModelNotLive,
     ModelRetired,
     ModelUnknown,
+    NetworkUnknown,
     PreconditionFailed,
+    TangentServedElsewhere,
     TargetTooWeak,
     TargetUnreachable,
     VersionUnknown,
@@ -63,6 +65,21 @@ class AuditIn(Body):
     )
 
 
+class TangentIn(Body):
+    """The weights of a public network that the model moves, to first order."""
+
+    network_id: str = Field(description="A network whose input are the features of the dataset.")
+    layers: Annotated[list[str], Field(min_length=1, max_length=10_000)] = Field(
+        description="Names of weights that it has."
+    )
+    rank: Annotated[int, Field(ge=0, le=2**31 - 1)] = Field(
+        default=0, description="Learn a factor of so many columns of each weight, with the other drawn; 0: all of it."
+    )
+    seed: Annotated[int, Field(ge=0, le=2**63 - 1)] = Field(default=0, description="Of the factors that are drawn.")
+    least_norm: Positive = Field(default=1e-6, description="No row's Jacobian is divided by less.")
+    offset: bool = Field(default=True, description="Add the scores of the network as it is.")
+
+
 class ModelIn(Body):
     model_config = example(name="churn", dataset_id="ds_6f1c", l2=0.01, target={"epsilon": 1.0})
 
@@ -101,6 +118,9 @@ class ModelIn(Body):
         "no row counts more than it would without.",
     )
     target: TargetIn = Field(default_factory=TargetIn)
+    tangent: TangentIn | None = Field(
+        default=None, description="Learn to move weights of a public network; default: a linear model."
+    )
     evaluation_dataset_id: str | None = None
     batching: BatchingIn = Field(default_factory=BatchingIn)
     audit: AuditIn = Field(default_factory=AuditIn)
@@ -237,6 +257,7 @@ CREATE = _MODELS.operation(
     problems=(
         DatasetUnknown,
         DatasetRetired,
+        NetworkUnknown,
         AdaptiveBudgetSpent,
         PreconditionFailed,
         TargetUnreachable,
@@ -350,7 +371,7 @@ PREDICT = of_one(
         takes=PredictionsIn,
         gives=PredictionsOut,
         idempotent=True,
-        problems=(ModelUnknown, ModelNotLive, ModelRetired, ModelHeld, InputInvalid),
+        problems=(ModelUnknown, ModelNotLive, ModelRetired, ModelHeld, InputInvalid, TangentServedElsewhere),
         does="What the live version says about records: objects by column name; vectors where there is no schema.",
     )
 )

@@ -286,6 +286,11 @@ class DeliveryUnknown(NotFound):
     title = "There is no such delivery to a receiver"
 
 
+class TangentServedElsewhere(Conflict):
+    code = "tangent_served_elsewhere"
+    title = "The gateway does not run the network of this model"
+
+
 class NetworkUnknown(NotFound):
     code = "network_unknown"
     title = "There is no such network"

@@ -11,14 +11,21 @@ from typing import Any
 import numpy as np
 import pytest
 import sqlalchemy as sa
+from safetensors.numpy import load
 
 from app.config import Settings
 from app.db.tables import DeletionRequest
 from app.installations import Installation
 from app.keys import Keys
 from lethe import Client, verification
+from lethe.encoding.rows import encode_vectors
 from lethe.errors import CertificateInvalid
 from lethe.mlflow import CopiesLeftBehind, NameTaken, NotServable, Registered, register
+from lethe.proof.network import Linearisation
+from lethe.tangents.graph import Graph
+from lethe.tangents.model import Tangent
+from lethe.tangents.rows import scores
+from tests.lethe.tangents.networks import exported
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # MLflow's own
 
@@ -221,6 +228,32 @@ def test_records_by_column_name_are_predicted(
     for records in ([{"age": 5}], pandas.DataFrame({"age": [5]})):
         [found] = loaded.predict(records)
         assert (found["label"], found["probabilities"]) == (expected.label, pytest.approx(expected.probabilities))
+
+
+def test_a_tangent_model_travels_with_its_network(
+    client: Client, store: Store, work: Work, people: Path, tmp_path: Path
+) -> None:
+    """A model of a network's weights is loaded with the network beside them, and its labels are those of its scores."""
+    import torch
+
+    with np.load(people) as arrays:
+        rows = arrays["x"][:20]
+    content = exported(torch.nn.Sequential(torch.nn.Linear(rows.shape[1], 1)), rows.shape[1])
+    (tmp_path / "small.onnx").write_bytes(content)
+    network = client.networks.upload(tmp_path / "small.onnx", licence="CC0-1.0", provenance="Drawn numbers.")
+    dataset = client.datasets.upload(people, classes=["0", "1"])
+    moved = {"network_id": network.id, "layers": ["0.weight", "0.bias"]}
+    model = client.models.create(name="churn", dataset_id=dataset.id, l2=0.05, tangent=moved)
+    work()
+    follow(client, store, model.id)
+    parameters = load(client.models.weights(model.id, 1))["parameters"]
+    tangent = Tangent(Graph(content), Linearisation(layers=("0.weight", "0.bias")), num_scores=1)
+    expected = scores(tangent, parameters, encode_vectors(rows))[:, 0]
+    found = store.load(ALIAS).predict(rows)
+    chances = np.array([one["probabilities"]["1"] for one in found])
+    np.testing.assert_allclose(np.log(chances / (1 - chances)), expected, rtol=1e-3, atol=1e-5)
+    with pytest.raises(ValueError, match="Expected vectors"):
+        store.load(ALIAS).predict(rows[:, :2])
 
 
 class Keeping(http.server.BaseHTTPRequestHandler):

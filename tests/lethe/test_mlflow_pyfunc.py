@@ -1,6 +1,7 @@
 """What travels inside a registered model encodes and predicts as the gateway does."""
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from lethe.contract.problems import InputInvalid, Problem
 from lethe.encoding.rows import encode_vectors
 from lethe.encoding.schema import stored
 from lethe.encoding.targets import Target
-from lethe.mlflow_pyfunc import Linear
+from lethe.mlflow_pyfunc import Served, linear_scores
 
 SCHEMA: dict[str, Any] = {
     "encoding": 2,
@@ -43,6 +44,10 @@ VALUES = st.one_of(
 NAMES = st.sampled_from([*SCHEMA["columns"], "other"])
 
 
+def linear(parameters: Any, **about: Any) -> Served:
+    return Served(partial(linear_scores, parameters), **about)
+
+
 def expected(document: dict[str, Any], records: list[dict[str, Any]]) -> list[dict[str, float]] | None:
     schema = stored(document)
     try:
@@ -55,7 +60,7 @@ def expected(document: dict[str, Any], records: list[dict[str, Any]]) -> list[di
 
 def found(document: dict[str, Any], records: Any) -> list[dict[str, float]] | None:
     parameters = PARAMETERS[:, : stored(document).num_features + 1]
-    model = Linear(parameters, **OF_CLASSES, schema=document)
+    model = linear(parameters, **OF_CLASSES, schema=document)
     try:
         return [one["probabilities"] for one in model.predict(records)]
     except ValueError:
@@ -91,14 +96,14 @@ def test_what_tools_write_is_read_as_the_gateway_reads_it(document: dict[str, An
 def test_an_edition_that_is_unknown_is_refused() -> None:
     """A model by later rules is not predicted with these."""
     with pytest.raises(Problem, match="encoding: expected 2"):
-        Linear(PARAMETERS, **OF_CLASSES, schema=SCHEMA | {"encoding": 3})
+        linear(PARAMETERS, **OF_CLASSES, schema=SCHEMA | {"encoding": 3})
 
 
 @given(st.lists(st.lists(st.floats(), min_size=3, max_size=3), min_size=1, max_size=3))
 def test_vectors_are_read_as_the_gateway_reads_them(vectors: list[list[float]]) -> None:
     """Without a schema: finite vectors of the right width get the same probabilities, all others are refused."""
     parameters = np.array([[0.5, -1.0, 2.0, 0.25]])
-    model = Linear(parameters, **OF_CLASSES | {"classes": ["0", "1"]}, schema=None)
+    model = linear(parameters, **OF_CLASSES | {"classes": ["0", "1"]}, schema=None)
     if not all(math.isfinite(number) for vector in vectors for number in vector):
         with pytest.raises(ValueError, match="expected a finite number"):
             model.predict(vectors)
@@ -114,14 +119,14 @@ def test_values_of_a_target_are_those_of_the_gateway(vector: list[float]) -> Non
     parameters, target = np.array([[0.5, -1.0, 2.0, 0.25]]), Target(low=20.0, high=140.0)
     about = {"objective": "huber_regression", "classes": [], "target": {"min": 20.0, "max": 140.0}, "schema": None}
     expected = target.values(scores(parameters, encode_vectors([vector]))[:, 0]).tolist()
-    assert Linear(parameters, **about).predict([vector]) == [{"value": value} for value in expected]
+    assert linear(parameters, **about).predict([vector]) == [{"value": value} for value in expected]
     assert 20 <= expected[0] <= 140
 
 
 def test_a_hinge_has_labels_without_probabilities() -> None:
     """A score that is no logit is given out as no probability."""
     about = {"objective": "smoothed_hinge", "classes": ["no", "yes"], "target": None, "schema": None}
-    found = Linear(np.array([[1.0, 0.0]]), **about).predict([[2.0], [-2.0]])
+    found = linear(np.array([[1.0, 0.0]]), **about).predict([[2.0], [-2.0]])
     assert found == [{"label": "yes", "probabilities": None}, {"label": "no", "probabilities": None}]
 
 
@@ -130,7 +135,7 @@ def test_labels_are_those_of_the_gateway() -> None:
     about = {"objective": "multilabel_logistic_regression", "classes": ["a", "b", "c"], "target": None, "schema": None}
     vectors = [[1.0, -2.0, 0.5], [0.0, 3.0, -1.0]]
     chances = label_probabilities(PARAMETERS[:, :4], encode_vectors(vectors))
-    found = Linear(PARAMETERS[:, :4], **about).predict(vectors)
+    found = linear(PARAMETERS[:, :4], **about).predict(vectors)
     assert [list(one["probabilities"].values()) for one in found] == chances.tolist()
     assert [one["labels"] for one in found] == [
         [n for n, c in zip("abc", row, strict=True) if c > 0.5] for row in chances
@@ -140,7 +145,7 @@ def test_labels_are_those_of_the_gateway() -> None:
 def test_a_refusal_names_the_place_and_quotes_nothing() -> None:
     """What was sent is not in the error: it may be about a person."""
     good = {"age": 5, "work": "a"}
-    model = Linear(PARAMETERS, **OF_CLASSES, schema=SCHEMA)
+    model = linear(PARAMETERS, **OF_CLASSES, schema=SCHEMA)
     for records, place in (
         ([good, good | {"age": 777}], "records.1.age"),
         ([good | {"work": "777"}], "records.0.work"),

@@ -17,6 +17,7 @@ from typing import Any
 import httpx
 import pytest
 import sqlalchemy as sa
+import torch
 from fastapi.testclient import TestClient
 
 from app import installations, key_checks
@@ -37,6 +38,7 @@ from tests.app.deletion import people
 from tests.app.encoders import nets
 from tests.conftest import CLASSES, npz
 from tests.faults import processes
+from tests.lethe.tangents.networks import exported
 from tests.stored import flipped
 from tests.tables import at_length
 from worker import runner
@@ -549,6 +551,17 @@ def network_in_use(w: World) -> str:
     return w.code("DELETE", f"/networks/{found['id']}")
 
 
+def tangent_predicted(w: World) -> str:
+    """Predictions are asked of a model that moves weights of a network."""
+    dataset = w.new_dataset()
+    content = exported(torch.nn.Sequential(torch.nn.Linear(dataset["num_features"], 1)), dataset["num_features"])
+    network(w.gateway, content)
+    [found] = w.done("GET", "/networks")["items"]
+    made = w.new_model(dataset["id"], tangent={"network_id": found["id"], "layers": ["0.weight"]}, l2=0.1)
+    w.work()
+    return w.code("POST", f"/models/{made['id']}/predictions", json={"records": [[0.0] * dataset["num_features"]]})
+
+
 REACHED: dict[str, Callable[[World], str]] = {
     "internal_error": defect,
     # malformed input
@@ -619,6 +632,7 @@ REACHED: dict[str, Callable[[World], str]] = {
     "secret_not_present": lambda w: w.code("POST", "/webhook-secret/rotate", json={"generation": 3}),
     "network_exists": lambda w: network(w.gateway, nets.linear()) or network(w.gateway, nets.linear()),
     "network_in_use": network_in_use,
+    "tangent_served_elsewhere": tangent_predicted,
     "issuer_exists": lambda w: w.twice(
         "/identity-issuers", {"issuer": "https://login.example", "audience": "lethe", "jwks": {"keys": [JWK]}}
     ),
