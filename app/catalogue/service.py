@@ -96,7 +96,8 @@ def create_model(
         max_steps=max_steps,
         tangent=tangent,
     )
-    mechanism = replace(mechanism, network=datasets.network_of(session, dataset))
+    if encoder := datasets.network_of(session, dataset):
+        mechanism = replace(mechanism, network=encoder)
     model = Model(
         id=new_id("mdl"),
         tenant_id=actor(session).tenant_id,
