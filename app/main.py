@@ -40,6 +40,7 @@ from app.api import (
     previews,
     problems,
     quality,
+    request_previews,
     runs,
     scraping,
     serving,
@@ -144,6 +145,7 @@ _ROUTERS = (
     batches.router,
     deletion_requests.router,  # what is called most is matched first
     decisions.router,
+    request_previews.router,
     datasets.router,
     additions.router,
     networks.router,

@@ -11,7 +11,7 @@ from lethe import batches
 from lethe.arguments import checked
 from lethe.batches import NewRequest
 from lethe.contract import batches as many
-from lethe.contract import decisions, deletion_requests, runs
+from lethe.contract import decisions, deletion_requests, request_previews, runs
 from lethe.contract.batches import BatchItemOut, BatchOut
 from lethe.contract.certificates import CertificateOut
 from lethe.contract.deletion_requests import (
@@ -50,6 +50,7 @@ class _DeletionRequests(Resource[H]):
     decide = call(decisions.DECIDE)
     get = call(deletion_requests.GET)
     events = pages(deletion_requests.EVENTS)
+    preview = call(request_previews.PREVIEW)
     cancel = call(deletion_requests.CANCEL)
     approve = call(deletion_requests.APPROVE)
     reject = call(deletion_requests.REJECT)

@@ -5,8 +5,9 @@ from typing import Any, Literal
 
 from fastapi import Response
 
-from app.api import deletion_requests, models, problems
+from app.api import deletion_requests, models, problems, request_previews
 from app.dashboard import pages
+from app.dashboard.case import next_step, waits
 from app.dashboard.certificates import in_words
 from app.dashboard.pages import ROOT
 from app.dashboard.request_context import Form, RequestContext, TheContext
@@ -30,7 +31,7 @@ _ENDPOINTS: dict[Decision, Callable[..., DeletionRequestOut]] = {
 
 
 @router.get("/requests/{request_id}")
-def show_request(context: TheContext, request_id: str, done: Decision | None = None) -> Response:
+def show_request(context: TheContext, request_id: str, done: Decision | Literal["made"] | None = None) -> Response:
     """Everything about one request."""
     return context.page("requests/one.html", **_found(context, request_id), done=done, error=None, moved_on=False)
 
@@ -41,6 +42,13 @@ def live_request(context: TheContext, request_id: str, offered: str = "") -> Res
     found = _found(context, request_id)
     moved_on = set(offered.split(",")) - {""} != found["offered"]
     return context.page("requests/live.html", **found, moved_on=moved_on)
+
+
+@router.get("/requests/{request_id}/preview")
+def preview_request(context: TheContext, request_id: str) -> Response:
+    """Show what a request that waits would erase, at what cost, and why it waits."""
+    found = context.ask(request_previews.preview_deletion_request, request_id=request_id)
+    return context.page("requests/preview.html", preview=found, sentences=[waits(one) for one in found.models])
 
 
 @router.post("/requests/{request_id}/{decision}")
@@ -80,6 +88,8 @@ def _found(context: RequestContext, request_id: str) -> dict[str, Any]:
         "certificates": [in_words(one) for one in proof.certificates] if proof else [],
         "joint": proof and proof.joint,
         "nothing_held": proof and proof.nothing_held,
+        "next_step": next_step(found, zone=context.caller.policy.time_zone, may_reply=proof is not None),
+        "may_preview": context.may(request_previews.preview_deletion_request),
         "may_see_models": context.may(models.get_model),
         "offered": {one for one in _sensible(found) if context.may(_ENDPOINTS[one])},
     }

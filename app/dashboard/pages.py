@@ -53,6 +53,7 @@ def environment() -> Environment:
         wording.at_most,
         wording.duration,
         wording.given,
+        wording.happened,
         wording.left,
         wording.legal,
         wording.moment,

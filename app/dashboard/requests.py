@@ -28,7 +28,7 @@ router = pages.new_router()
 M = TypeVar("M", bound=BaseModel)
 _PER_PAGE = 50
 _MOST_FOUND = 500
-_SOUGHT = {"subject_id": "subject id", "subject_sha256": "SHA-256 of the subject id", "external_id": "external id"}
+_SOUGHT = {"subject_id": "subject id", "subject_sha256": "SHA-256 of the subject id", "external_id": "case number"}
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 """First characters of a cell that a spreadsheet computes instead of showing it."""
 
@@ -220,6 +220,7 @@ def _list(
         statuses=[("", "Any"), *((status.value, state(status).label) for status in RequestStatus)],
         regulations=[("", "Any"), *((name, regulation(name)) for name in known)],
         searches=[(name, sentence(what)) for name, what in _SOUGHT.items()],
+        may_enter=context.may(deletion_requests.create_deletion_request),
         may_decide=context.may(deletion_requests.approve_deletion_request),
         matching=None if sought else _matching(context, found, query),
     )

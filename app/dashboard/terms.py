@@ -87,6 +87,10 @@ TERMS: Mapping[str, Term] = {
         label="Steps",
         says="One step reads one batch of rows, moves the weights against the gradient and adds noise.",
     ),
+    "passes": Term(
+        label="Passes",
+        says="The work of a run in readings of the whole dataset: its steps, over the steps that read every row once.",
+    ),
     "rows_nulled": Term(
         label="Rows nulled",
         says="The rows that were replaced by empty ones, and whose keys were destroyed, before this run began.",

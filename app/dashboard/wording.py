@@ -9,10 +9,10 @@ from zoneinfo import ZoneInfo
 
 from markupsafe import Markup
 
-from lethe.contract.deletion_requests import ClockOut
+from lethe.contract.deletion_requests import ClockOut, RequestEventOut
 from lethe.contract.guarantees import GuaranteeOut
 from lethe.contract.models import WaitingOut, WaitOut
-from lethe.contract.sets import ClockState, RejectionGround, WaitReason
+from lethe.contract.sets import ClockState, EventKind, RejectionGround, WaitReason
 
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -110,6 +110,23 @@ WAITS: Mapping[WaitReason, str] = {
     WaitReason.BUDGET_SPENT: "wait for room in the dataset's budget",
     WaitReason.DAMAGED: "wait until damaged rows are repaired",
 }
+
+
+EVENTS: Mapping[EventKind, str] = {
+    EventKind.RECEIVED: "The request was received",
+    EventKind.IN_REVIEW: "It waits for a decision",
+    EventKind.ACCEPTED: "It was accepted: the rows are to be erased",
+    EventKind.RUNNING: "A worker took it up, to erase the rows and make the models forget",
+    EventKind.COMPLETED: "Completed: rows are erased, and every model has forgotten",
+    EventKind.REJECTED: "It was rejected",
+    EventKind.CANCELLED: "It was cancelled",
+}
+"""What happened, of events that say no more than their kind."""
+
+
+def happened(event: RequestEventOut) -> str:
+    """An event as a sentence."""
+    return sentence(event.detail) if event.detail else EVENTS.get(event.kind, state(event.status).label)
 
 
 def state(name: str) -> State:

@@ -196,6 +196,16 @@ def count_records_of(session: Session, *, dataset_id: str, subject_ref: str) -> 
     return session.scalars(query).one()
 
 
+def count_unclaimed(session: Session, *, subject_refs: Collection[str]) -> dict[str, int]:
+    """Rows of a person that no request has claimed, by the id of their dataset."""
+    query = (
+        sa.select(Record.dataset_id, sa.func.count())
+        .where(Record.subject_ref.in_(subject_refs), Record.erasure_id.is_(None))
+        .group_by(Record.dataset_id)
+    )
+    return {row[0]: row[1] for row in session.execute(query)}
+
+
 def is_any_run_on(session: Session, *, dataset_id: str) -> bool:
     """Return True if a run may be writing rows of the dataset."""
     running = sa.exists().where(Run.dataset_id == dataset_id, Run.status == RunStatus.RUNNING)

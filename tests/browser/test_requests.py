@@ -73,7 +73,15 @@ def test_from_the_review_to_the_proof(officer: Visitor, worker: Child) -> None:
     page.get_by_text("Reject …").click()
     officer.shows("request-rejecting")
     page.get_by_text("Reject …").click()
-    page.get_by_role("button", name="Approve").click()
+    expect(page.get_by_role("heading", name="case-1")).to_be_visible()
+    expect(page.get_by_text("waits for the decision")).to_be_visible()
+    page.get_by_role("button", name="Approve …").press("Enter")
+    expect(page.get_by_role("button", name="Go back")).to_be_focused()
+    officer.shows("request-approving")
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("button", name="Approve the request")).to_be_hidden()
+    page.get_by_role("button", name="Approve …").press("Enter")
+    page.get_by_role("button", name="Approve the request").press("Enter")
     expect(page.get_by_text("The request is approved.")).to_be_visible()
     expect(page.get_by_role("heading", name=re.compile("has forgotten this person"))).to_be_visible(timeout=120_000)
     expect(page.get_by_text("<b>urgent</b>")).to_be_visible()
@@ -90,6 +98,26 @@ def test_from_the_review_to_the_proof(officer: Visitor, worker: Child) -> None:
     with page.expect_download() as download:
         page.get_by_role("link", name="Download as JSON").click()
     assert download.value.suggested_filename.startswith("crt_")
+    page.get_by_role("link", name="Prepare the reply").press("Enter")
+    page.get_by_role("link", name="Deutsch").press("Enter")
+    expect(page.get_by_text("Sehr geehrte Damen und Herren,")).to_be_visible()
+    officer.shows("request-reply")
+
+
+def test_entering_a_letter(officer: Visitor) -> None:
+    """An officer enters a request that came by letter without touching the pointer, and is told what comes next."""
+    page = officer.page
+    officer.opens("/admin/requests")
+    page.get_by_role("link", name="Enter a request").press("Enter")
+    page.get_by_label("Data subject").press_sequentially("ann@example.com")
+    page.get_by_label("Case number").press_sequentially("2026-0815")
+    officer.shows("request-new")
+    page.get_by_role("combobox", name="Identity").press("ArrowDown")
+    page.get_by_role("button", name="Enter the request").press("Enter")
+    expect(page.get_by_text("The request is entered.")).to_be_visible()
+    expect(page.get_by_role("heading", name="2026-0815")).to_be_visible()
+    expect(page.get_by_text("establish who the person is")).to_be_visible()
+    assert "ann@" not in page.content()
 
 
 def test_a_request_that_is_not_there(officer: Visitor) -> None:

@@ -159,6 +159,15 @@
     else if (!form.inert && form.ariaBusy !== "true") { form.inert = true; whenHeard(form, event.submitter); }
   }, true);
 
+  /* Dialogs are opened and closed by the browser itself; here for those that do not know how yet. */
+  if (!("command" in HTMLButtonElement.prototype)) {
+    document.addEventListener("click", (event) => {
+      const button = event.target.closest("[commandfor]");
+      const found = button && document.getElementById(button.getAttribute("commandfor"));
+      if (found) button.getAttribute("command") === "close" ? found.close() : found.showModal();
+    });
+  }
+
   /* --- copying, and choosing many --- */
 
   document.addEventListener("click", async (event) => {

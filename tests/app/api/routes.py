@@ -41,6 +41,7 @@ NEEDS = {
     "GET /v1/deletion-requests/{request_id}/events": Scope.REQUESTS_READ,
     "GET /v1/deletion-requests/{request_id}/certificate": Scope.ACCOUNTING_READ,
     "GET /v1/deletion-requests/{request_id}/lineage": Scope.ACCOUNTING_READ,
+    "GET /v1/deletion-requests/{request_id}/preview": Scope.ACCOUNTING_READ,
     "POST /v1/deletion-requests/{request_id}/cancel": Scope.REQUESTS_WRITE,
     "GET /v1/deletion-requests:count": Scope.REQUESTS_READ,
     "POST /v1/deletion-requests:decide": Scope.ADMIN,

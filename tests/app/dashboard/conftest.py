@@ -12,10 +12,17 @@ from lethe.contract.sets import Scope
 from tests.app.dashboard.browsing import Browser
 
 
+def _beside(gateway: TestClient) -> TestClient:
+    """A client with cookies of its own, in the event loop in which the gateway runs."""
+    client = TestClient(gateway.app, raise_server_exceptions=False)
+    client.portal = gateway.portal
+    return client
+
+
 @pytest.fixture
 def browser(gateway: TestClient, admin_key: str) -> Browser:
     """Not logged in yet, and with an admin's key at hand; the gateway is called by nobody else with its cookies."""
-    return Browser(client=TestClient(gateway.app, raise_server_exceptions=False), key=admin_key)
+    return Browser(client=_beside(gateway), key=admin_key)
 
 
 @pytest.fixture
@@ -33,7 +40,7 @@ def somebody_with(gateway: TestClient, installation: Installation, by: Actor) ->
         key = access.new_key()
         with installation.database.writing(by=by) as session:
             access.add_key(session, name="test", key=key, scopes=scopes)
-        browser = Browser(client=TestClient(gateway.app, raise_server_exceptions=False), key=key)
+        browser = Browser(client=_beside(gateway), key=key)
         assert browser.log_in().status_code == 303
         return browser
 

@@ -161,7 +161,7 @@ def test_pausing(officer: Browser, forget: Make) -> None:
 def test_an_open_page_says_that_the_request_moved_on(officer: Browser, forget: Make) -> None:
     """A page that offers what cannot be decided any more says so; its own forms are left as they are."""
     path = f"/admin/requests/{forget('p1', identity_verified=False)['id']}"
-    [live] = re.findall(r'hx-get="(/admin/requests/[^"]*)"', officer.get(path).text)
+    [live] = re.findall(r'hx-get="(/admin/requests/[^"]*/live[^"]*)"', officer.get(path).text)
     assert "has changed" not in officer.get(live).text
     officer.post(f"{path}/cancel")
     assert "has changed" in officer.get(live).text

@@ -1,0 +1,146 @@
+"""A request as a case: named, entered by hand, with the next step, what it erases, and a reply to the person."""
+
+import datetime
+import html
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from app.dashboard import replies
+from app.dashboard.case import waits
+from lethe.contract.deletion_requests import DeletionRequestOut
+from lethe.contract.request_previews import ModelToForgetOut
+from lethe.contract.sets import Scope, WaitReason
+from tests.app.dashboard.browsing import Browser
+
+Make = Callable[..., dict[str, Any]]
+Get = Callable[[str], Any]
+ENTERED = {"subject_id": "p1", "regulation": "gdpr", "identity_verified": "no", "came_by": "letter"}
+
+
+def test_a_letter_becomes_a_case(officer: Browser, get: Get, new_dataset: Make) -> None:
+    """A form makes the request that an application would have made, from the day on which the letter came; the case has
+    the file's number as its title, and no page has whom it is about."""
+    new_dataset()
+    received = datetime.datetime.now(datetime.UTC).date() - datetime.timedelta(days=3)
+    form = ENTERED | {"external_id": "2026-0815", "received": received.isoformat(), "ground": "objection"}
+    answer = officer.post("/admin/requests/new", **form)
+    assert answer.status_code == 303
+    page = officer.get(answer.headers["location"]).text
+    assert "<h1>2026-0815</h1>" in page
+    assert "The request is entered." in page
+    assert "establish who the person is" in page
+    [made] = get("/deletion-requests")["items"]
+    assert made["submitted_at"].startswith(received.isoformat())
+    assert (made["ground"], made["metadata"], made["status"]) == ("objection", {"came_by": "letter"}, "in_review")
+    assert ">2026-0815</a>" in officer.get("/admin/requests").text
+    assert ">2026-0815</a>" in officer.get("/admin").text
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"subject_id": ""}, "Data subject"),
+        ({"received": "yesterday"}, "received"),
+        ({"received": "2999-01-01"}, "expected a past time"),
+        ({"regulation": "none_such"}, "regulation"),
+    ],
+)
+def test_what_cannot_be_entered(officer: Browser, get: Get, wrong: dict[str, str], said: str) -> None:
+    """A form that is not whole is shown again with what is wrong, and with what was written; nothing is made."""
+    answer = officer.post("/admin/requests/new", **ENTERED | {"external_id": "kept"} | wrong)
+    assert answer.status_code == 422
+    assert 'value="kept"' in answer.text
+    assert get("/deletion-requests")["items"] == []
+
+
+def test_who_enters_nothing(somebody_with: Callable[..., Browser]) -> None:
+    """A key that may only read is offered no form, and is refused."""
+    reader = somebody_with(Scope.REQUESTS_READ)
+    assert "Enter a request" not in reader.get("/admin/requests").text
+    assert reader.get("/admin/requests/new").status_code == 403
+    assert reader.post("/admin/requests/new", **ENTERED).status_code == 403
+
+
+def test_what_approving_erases_is_shown_before(
+    officer: Browser, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]
+) -> None:
+    """The case asks for a confirmation, and says which rows, which version and what cost."""
+    new_model(new_dataset()["id"])
+    work()
+    made = forget("p1", identity_verified=False)
+    path = f"/admin/requests/{made['id']}"
+    page = officer.get(path).text
+    assert f'hx-get="{path}/preview"' in page
+    assert "it cannot be undone" in page.lower()
+    shown = officer.get(f"{path}/preview").text
+    assert "version 1" in shown
+    assert "waits for the decision" in shown
+    assert "They cannot be brought back" in shown
+
+
+def _model(**of: Any) -> ModelToForgetOut:
+    known: dict[str, Any] = {
+        **{"model_id": "mdl_1", "name": "m", "version": 1, "rows": 1, "kind": "unlearn", "steps": 10, "passes": 0.1},
+        **{"seconds": 7.0, "reason": None, "waiting": 150, "batch": 200, "until": None},
+    }
+    return ModelToForgetOut(**known | of)
+
+
+def test_why_a_request_waits_in_words() -> None:
+    """A batch says how full it is, when it runs at the latest, and how long a run takes; every reason has words."""
+    until = datetime.datetime(2026, 12, 3, tzinfo=datetime.UTC)
+    said = waits(_model(reason=WaitReason.BATCH, until=until))
+    assert "waits for a batch: 150 of 200 requests so far, at the latest <time" in said
+    assert said.endswith("; a run takes about 7 s")
+    assert len({waits(_model(reason=reason)) for reason in WaitReason}) == len(WaitReason)
+
+
+@pytest.mark.parametrize("language", replies.LANGUAGES)
+def test_the_reply(
+    officer: Browser, gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int],
+    language: str,
+) -> None:  # fmt: skip
+    """In each language it says what was done and how often an attacker is right, as the certificate has it; why a
+    request was rejected; and that nothing was held. While there is nothing to tell it is not there."""
+    new_model(new_dataset()["id"])
+    work()
+    done, none = forget("p1", external_id="case-7"), forget("stranger")
+    work()
+    letter = replies.LETTERS[language]  # type: ignore[index]
+    found = gateway.get(f"/v1/deletion-requests/{done['id']}/certificate").json()["certificates"][0]
+    page = html.unescape(officer.get(f"/admin/requests/{done['id']}/reply?language={language}").text)
+    assert letter.subject.format(case="case-7") in page
+    assert letter.forgotten.split("{completed}")[1] in page
+    assert found["id"] in page
+    assert f'lang="{language}"' in page
+    page = html.unescape(officer.get(f"/admin/requests/{none['id']}/reply?language={language}").text)
+    assert letter.nothing_held.split("{completed}")[1] in page
+    waits = forget("p2", identity_verified=False)
+    path = f"/admin/requests/{waits['id']}"
+    assert officer.get(f"{path}/reply").status_code == 404
+    officer.post(f"{path}/reject", ground="legal_claims", explanation="<b>A claim</b> is before court.")
+    page = officer.get(f"{path}/reply?language={language}").text
+    assert "&lt;b&gt;A claim&lt;/b&gt; is before court." in page
+    assert html.escape(letter.complaint, quote=False) in page.replace("&#39;", "'")
+
+
+def test_the_reply_is_for_who_may_know(somebody_with: Callable[..., Browser], forget: Make, new_dataset: Make) -> None:
+    """A key that may not learn whether anything was held sees no reply, which says so."""
+    new_dataset()
+    done = forget("stranger")
+    reader = somebody_with(Scope.REQUESTS_READ)
+    assert reader.get(f"/admin/requests/{done['id']}/reply").status_code == 403
+    assert "Prepare the reply" not in reader.get(f"/admin/requests/{done['id']}").text
+
+
+def test_replies_say_nothing_of_an_outcome_that_is_not_known() -> None:
+    """A completed request without an outcome has no reply that claims one."""
+    at = datetime.datetime(2026, 11, 1, tzinfo=datetime.UTC)
+    unknown = DeletionRequestOut.model_construct(
+        id="dr_1", status="completed", outcome=None, submitted_at=at, completed_at=at, extended_due_at=None
+    )
+    with pytest.raises(ValueError, match="not a valid Outcome"):
+        replies.written(unknown, "en", zone="UTC")
