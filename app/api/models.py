@@ -147,17 +147,17 @@ def _in_danger(call: Call, query: ModelsQuery) -> PageOut[ModelOut]:
         found = [one for one in standings.of_models(session) if _is_in(query.danger, one)]
         if query.order == "newest":
             found.sort(key=lambda one: (one.model.created_at, one.model.id), reverse=True)
-        models = [one.model for one in found]
         begins = 0
         if query.cursor is not None:
-            ids = [model.id for model in models]
+            ids = [one.model.id for one in found]
             if query.cursor not in ids:
                 message = "Expected the next_cursor of an earlier page"
                 raise InputInvalid(message, [FieldError("cursor", message)])
             begins = ids.index(query.cursor) + 1
-        shown = models[begins : begins + query.limit]
-        is_more = begins + query.limit < len(models)
-        return PageOut(items=_to_response(session, call, shown), next_cursor=shown[-1].id if is_more else None)
+        shown = found[begins : begins + query.limit]
+        is_more = begins + query.limit < len(found)
+        items = [_model(session, one.model, one.waiting) for one in shown]
+        return PageOut(items=items, next_cursor=shown[-1].model.id if is_more else None)
 
 
 def _is_in(danger: str | None, standing: ModelStanding) -> bool:

@@ -40,7 +40,7 @@ def _reply(request: DeletionRequestOut) -> Markup:
 
 
 def waits(model: ModelToForgetOut) -> Markup:
-    """Why a model has not forgotten yet, and when it will have at the latest."""
+    """The reason why a model has not forgotten yet, and when it will have at the latest."""
     run = f"; a run takes about {duration(model.seconds)}" if model.seconds is not None else ""
     until = Markup(", at the latest {}").format(moment(model.until)) if model.until else Markup("")
     match model.reason:

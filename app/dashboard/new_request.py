@@ -1,4 +1,4 @@
-"""A request that came by letter or by phone, entered by hand."""
+"""A request that came by post or by phone, entered by hand."""
 
 import datetime
 import json

@@ -27,7 +27,7 @@ LANGUAGES: Mapping[Language, str] = {"en": "English", "de": "Deutsch", "fr": "Fr
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Letter:
+class Wording:
     """The sentences of a reply in one language; `{...}` is filled in. `months`: from January on; `day`: a date."""
 
     subject: str
@@ -46,8 +46,8 @@ class Letter:
     day: str
 
 
-LETTERS: Mapping[Language, Letter] = {
-    "en": Letter(
+WORDINGS: Mapping[Language, Wording] = {
+    "en": Wording(
         subject="Your request to be forgotten: case {case}",
         greeting="Dear Sir or Madam,",
         received="we received your request on {received}.",
@@ -67,7 +67,7 @@ LETTERS: Mapping[Language, Letter] = {
         months="January February March April May June July August September October November December",
         day="{day} {month} {year}",
     ),
-    "de": Letter(
+    "de": Wording(
         subject="Ihr Antrag auf Löschung: Vorgang {case}",
         greeting="Sehr geehrte Damen und Herren,",
         received="Ihr Antrag ist am {received} bei uns eingegangen.",
@@ -90,7 +90,7 @@ LETTERS: Mapping[Language, Letter] = {
         months="Januar Februar März April Mai Juni Juli August September Oktober November Dezember",
         day="{day}. {month} {year}",
     ),
-    "fr": Letter(
+    "fr": Wording(
         subject="Votre demande d'effacement : dossier {case}",
         greeting="Madame, Monsieur,",
         received="nous avons reçu votre demande le {received}.",
@@ -125,20 +125,20 @@ def show_reply(context: TheContext, request_id: str, language: Language = "en") 
     paragraphs = written(request, language, zone=context.caller.policy.time_zone)
     if not paragraphs:
         raise NotFound("There is nothing to tell the person yet.")
-    letter = LETTERS[language]
+    wording = WORDINGS[language]
     return context.page(
         "requests/reply.html",
         request=request,
         language=language,
         languages=LANGUAGES,
-        letter=letter,
-        subject=letter.subject.format(case=request.external_id or request.id),
+        wording=wording,
+        subject=wording.subject.format(case=request.external_id or request.id),
         paragraphs=paragraphs,
-        proofs=[line for one in certificates if (line := in_words(one, letter))],
+        proofs=[line for one in certificates if (line := in_words(one, wording))],
     )
 
 
-def may_be_told(request: DeletionRequestOut) -> bool:
+def has_news(request: DeletionRequestOut) -> bool:
     """Return True if there is something to tell the person."""
     is_over = request.status in (RequestStatus.COMPLETED, RequestStatus.REJECTED)
     return is_over or (request.extended_due_at is not None and request.status != RequestStatus.CANCELLED)
@@ -146,37 +146,37 @@ def may_be_told(request: DeletionRequestOut) -> bool:
 
 def written(request: DeletionRequestOut, language: Language, *, zone: str) -> list[str]:
     """The paragraphs between greeting and proof; none while there is nothing to tell. Dates are those of `zone`."""
-    letter = LETTERS[language]
-    if not may_be_told(request):
+    wording = WORDINGS[language]
+    if not has_news(request):
         return []
 
     def day(at: datetime.datetime | None) -> str:
         if at is None:
             return "…"
         there = at.astimezone(ZoneInfo(zone))
-        return letter.day.format(day=there.day, month=letter.months.split()[there.month - 1], year=there.year)
+        return wording.day.format(day=there.day, month=wording.months.split()[there.month - 1], year=there.year)
 
-    paragraphs = [letter.received.format(received=day(request.submitted_at))]
+    paragraphs = [wording.received.format(received=day(request.submitted_at))]
     if request.status == RequestStatus.COMPLETED:
         told = {
-            Outcome.FORGOTTEN: letter.forgotten,
-            Outcome.NOTHING_HELD: letter.nothing_held,
-            Outcome.TARGET_WIDENED: letter.widened,
+            Outcome.FORGOTTEN: wording.forgotten,
+            Outcome.NOTHING_HELD: wording.nothing_held,
+            Outcome.TARGET_WIDENED: wording.widened,
         }
         done = told[Outcome(request.outcome or "")]
         return [*paragraphs, done.format(completed=day(request.completed_at))]
     if request.status == RequestStatus.REJECTED:
         why = (request.rejection and request.rejection.explanation) or "…"
-        return [*paragraphs, letter.rejected.format(explanation=why), letter.complaint]
+        return [*paragraphs, wording.rejected.format(explanation=why), wording.complaint]
     why = request.extension_reason or "…"
-    return [*paragraphs, letter.extended.format(due=day(request.extended_due_at), explanation=why)]
+    return [*paragraphs, wording.extended.format(due=day(request.extended_due_at), explanation=why)]
 
 
-def in_words(certificate: CertificateOut, letter: Letter) -> str | None:
+def in_words(certificate: CertificateOut, wording: Wording) -> str | None:
     """A certificate in a sentence; None for one of an earlier format, which is not read."""
     if certificate.statement["format"] != FORMAT:
         return None
     guarantees = [guarantee_of(one) for one in certificate.statement["guarantees"]]
     deletion = next(one for one in guarantees if one.notion == Notion.DELETION)
     accuracy = at_most(100 * deletion.best_attacker_accuracy, 3)
-    return letter.certificate.format(id=certificate.id, accuracy=accuracy)
+    return wording.certificate.format(id=certificate.id, accuracy=accuracy)

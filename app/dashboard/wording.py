@@ -121,7 +121,7 @@ EVENTS: Mapping[EventKind, str] = {
     EventKind.REJECTED: "It was rejected",
     EventKind.CANCELLED: "It was cancelled",
 }
-"""What happened, of events that say no more than their kind."""
+"""Sentences of events that say no more than their kind."""
 
 
 def happened(event: RequestEventOut) -> str:

@@ -109,7 +109,7 @@ def test_the_reply(
     work()
     done, none = forget("p1", external_id="case-7"), forget("stranger")
     work()
-    letter = replies.LETTERS[language]  # type: ignore[index]
+    letter = replies.WORDINGS[language]  # type: ignore[index]
     found = gateway.get(f"/v1/deletion-requests/{done['id']}/certificate").json()["certificates"][0]
     page = html.unescape(officer.get(f"/admin/requests/{done['id']}/reply?language={language}").text)
     assert letter.subject.format(case="case-7") in page
