@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Error, Page, expect, sync_playwright
 
 from app.config import Settings
 from tests.conftest import classes_of, npz
@@ -123,13 +123,22 @@ class Visitor:
 
     def shows(self, name: str | None = None, *, at: str = "body") -> None:
         """The page is as it should be, on every screen; its part `at` becomes the picture `name` of the tour."""
-        self.page.wait_for_load_state()
-        faults = self.faults()
+        faults = self._at_rest(self.faults)
         assert not faults, faults
-        assert self.overflows() == []
+        assert self._at_rest(self.overflows) == []
         assert self.complaints == []
         if name:
             self.is_pictured(name, at=at)
+
+    def _at_rest(self, examine: Callable[[], list[str]]) -> list[str]:
+        """What is found of the page once no click before leads away from it any more."""
+        while True:
+            self.page.wait_for_load_state()
+            try:
+                return examine()
+            except Error as error:
+                if "navigation" not in error.message:
+                    raise
 
     def is_pictured(self, name: str, *, at: str = "body", width: int = 1160, height: int = 540) -> None:
         """With LETHE_TOUR=1, what the page shows from `at` on becomes the picture `name` of the tour."""
