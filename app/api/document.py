@@ -15,6 +15,7 @@ TAGS = {
     "Certificates": "What was signed about a forgetting, and whether it holds.",
     "Datasets": "The rows of people.",
     "Models": "What was learned from them, its versions, and what it says.",
+    "Networks": "Public networks, whose features rows are, or whose weights models move.",
     "Runs": "What the workers did and are doing.",
     "Lineage": "Which models, versions and copies a person's rows fed.",
     "Suppressions": "Who asked to be forgotten, and is not taken in again.",
