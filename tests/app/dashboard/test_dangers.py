@@ -30,7 +30,7 @@ SAFE = OverviewOut(
     workers="alive",
     worker_seen_at=AT,
     hosts=[],
-    models=ModelsCountOut(total=3, waiting=1, failed=0, audits_passed=3, audits_refused=0),
+    models=ModelsCountOut(total=3, waiting=1, failed=0, degraded=0, held=0, audits_passed=3, audits_refused=0),
     failed_runs={},
     undelivered={},
     backups=BackupsOut(last_at=AT, is_late=False),
@@ -50,7 +50,7 @@ def test_what_is_safe_is_no_danger() -> None:
 def test_each_danger_says_how_much_and_why() -> None:
     """A sentence names the number, and the reason where there is one; the worst comes first."""
     seen = HostOut(name="blue", workers="alive", seen_at=AT), HostOut(name="green", workers="silent", seen_at=AT)
-    models = SAFE.models.model_copy(update={"failed": 2, "audits_refused": 1})
+    models = SAFE.models.model_copy(update={"failed": 2, "audits_refused": 1, "degraded": 3, "held": 1})
     found = said(
         overdue=1,
         at_risk=2000,
@@ -66,6 +66,8 @@ def test_each_danger_says_how_much_and_why() -> None:
         "2,000 requests are due within 7 days.",
         "2 models could not be learned, and are not tried again by themselves.",
         "1 model had the last canary test refute a run, which published nothing.",
+        "1 model missed the quality gate and is not served: release the version, or learn again.",
+        "2 models are served below their quality gates.",
         "3 runs failed, and no later run made good for them: 2 × audit_failed, 1 × worker_lost.",
         "1 webhook delivery is given up: the receiver was not reached for three days.",
         "3 webhook deliveries did not arrive yet, and will be tried again.",

@@ -31,8 +31,8 @@ BOTH = pytest.mark.parametrize("plan", [LEARNING, FORGETTING], ids=["learning", 
 def computing(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Where steps are taken; CPU tensors stand for a device."""
 
-    def opened(features: Any, labels: Any, *, num_classes: int, **_: Any) -> DeviceRows:
-        return DeviceRows(features, labels, num_classes=num_classes, device=choose("cpu"))
+    def opened(mechanism: Mechanism, features: Any, labels: Any, *_: Any) -> DeviceRows:
+        return DeviceRows(features, labels, num_classes=mechanism.num_classes, device=choose("cpu"))
 
     if request.param != "cpu":
         monkeypatch.setattr(chain, "_opened", opened)
