@@ -88,3 +88,15 @@ def test_every_command_of_dev_is_explained() -> None:
 def test_theorems_are_counted() -> None:
     """docs/accounting.md says how many theorems the calculator has."""
     assert f"evaluates {len(CALCULATOR)} theorems" in (DOCS / "accounting.md").read_text()
+
+
+def test_the_lines_of_each_room_are_about_those_on_the_page() -> None:
+    """docs/architecture.md names every room of the house, each with its lines to within a fifth."""
+    said = dict(re.findall(r"^\| `([\w/]+)` \| ([\d,]+) \|", (DOCS / "architecture.md").read_text(), re.MULTILINE))
+    rooms = {"worker", "migrations"}
+    for top in ("app", "lethe"):
+        rooms |= {f"{top}/{file.parent.name}" for file in (ROOT / top).glob("*/*.py")}
+    assert said.keys() == rooms
+    for room, number in said.items():
+        lines = sum(len(file.read_text().splitlines()) for file in (ROOT / room).rglob("*.py"))
+        assert abs(int(number.replace(",", "")) - lines) <= lines / 5, (room, lines)
