@@ -99,6 +99,7 @@ _NAMES = {
     "datasets": "dataset_id",
     "additions": "addition_id",
     "models": "model_id",
+    "networks": "network_id",
     "deletion-requests": "request_id",
     "certificate": "certificate_id",
     "runs": "run_id",

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import load
 
 from lethe import verification
+from tests.app.encoders import nets
 from tests.app.webhooks import servers as receivers
 from tests.faults.processes import wait_until
 from tests.forensics import captured, deployments, forms, person, protocols, search
@@ -67,11 +68,15 @@ class Life:
         return answer.json()
 
     def learn(self) -> None:
-        """The person is uploaded in three files, and a model learns from each."""
+        """The person is uploaded in three files, and once more by way of a network; a model learns from each."""
         self.call("PATCH", "/tenant", json={"policy": POLICY})
         table = person.among_others(self.somebody)
-        for kind, written in UPLOADS.items():
-            self.datasets[kind] = self._upload("/datasets", kind, written(table), name=kind)["id"]
+        uploaded = {
+            kind: self._upload("/datasets", kind, written(table), name=kind) for kind, written in UPLOADS.items()
+        }
+        uploaded["network"] = self._upload("/datasets", "npz", table.npz(), name="network", network_id=self._network())
+        for kind, dataset in uploaded.items():
+            self.datasets[kind] = dataset["id"]
             asked = {"name": kind, "dataset_id": self.datasets[kind]} | LEARNED
             self.models[kind] = self.call("POST", "/models", json=asked, expect=202)["id"]
         self.all_live()
@@ -92,7 +97,8 @@ class Life:
         record = dict(zip(person.COLUMNS, map(float, self.somebody.rows[0]), strict=True))
         self.call("POST", f"/models/{self.models['csv']}/predictions", json={"records": [record]})
         vectors = {"records": self.somebody.rows.tolist()}
-        self.call("POST", f"/models/{self.models['npz']}/predictions", json=vectors)
+        for kind in ("npz", "network"):
+            self.call("POST", f"/models/{self.models[kind]}/predictions", json=vectors)
         with self.installation.client() as client:
             found = client.get(
                 f"/v1/datasets/{self.datasets['npz']}/subjects/{urllib.parse.quote(self.somebody.subject_id)}"
@@ -213,10 +219,21 @@ class Life:
     def _upload(self, path: str, kind: str, content: bytes, *, expect: int = 201, **form: str) -> Any:
         files = {"file": (f"{self.somebody.file_name}.{kind}", content)}
         described = {"schema": person.schema()} if kind != "npz" else {"classes": person.CLASSES}
-        once = {"Idempotency-Key": f"{self.somebody.idempotency_key} {kind} {path}"}
+        once = {"Idempotency-Key": f"{self.somebody.idempotency_key} {form.get('name', kind)} {path}"}
         return self.call(
             "POST", path, data=form | (described if form else {}), files=files, headers=once, expect=expect
         )
+
+    def _network(self) -> str:
+        """The id of a public network whose features are the numbers themselves."""
+        same = nets.onnx_file(
+            [nets.node("MatMul")],
+            shape=(person.NUM_FEATURES,),
+            out=("batch", person.NUM_FEATURES),
+            weights=np.eye(person.NUM_FEATURES, dtype=np.float32),
+        )
+        made = self.call("POST", "/networks", data=nets.FORM, files={"file": ("same.onnx", same)}, expect=201)
+        return str(made["id"])
 
     def _additions(self) -> list[str]:
         found = self.call("GET", f"/datasets/{self.datasets['csv']}/additions")["items"]

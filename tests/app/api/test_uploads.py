@@ -95,7 +95,7 @@ def test_a_form_of_many_parts_is_refused(gateway: TestClient, parts: int) -> Non
 def test_every_form_is_spooled(settings: Settings) -> None:
     """No endpoint takes a form but by way of a spool."""
     forms = [route for route in _endpoints(create_app(settings).routes) if _takes_form(route)]
-    assert sorted(route.path for route in forms) == ["/datasets", "/datasets/{dataset_id}/records"]
+    assert sorted(route.path for route in forms) == ["/datasets", "/datasets/{dataset_id}/records", "/networks"]
     assert all(isinstance(route, uploads.SpooledRoute) for route in forms)
 
 

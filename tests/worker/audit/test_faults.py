@@ -159,7 +159,7 @@ class Stale:
     def resident(self, patch: pytest.MonkeyPatch) -> None:
         """The steps read an old copy, and all else what there is now."""
         opened = chain._opened
-        patch.setattr(chain, "_opened", lambda x, y, **named: opened(self._features, self._labels, **named))
+        patch.setattr(chain, "_opened", lambda made, x, y, *rest: opened(made, self._features, self._labels, *rest))
 
 
 def _assert_open(installation: Installation, get: Get, model_id: str, request_id: str, code: str) -> None:
