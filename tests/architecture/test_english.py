@@ -47,7 +47,7 @@ RETIRED = {
 ALLOWED = {
     "letter": {
         "app/api/webhook_deliveries.py": "the column",
-        "app/db/tables.py": "the column of webhook_deliveries, whose name is in databases and backups",
+        "app/db/tables/webhooks.py": "the column of webhook_deliveries, whose name is in databases and backups",
         "app/deletion/callbacks.py": "the column",
         "app/deletion/retention_repository.py": "the column",
         "app/operations/periodic_jobs.py": "the column",

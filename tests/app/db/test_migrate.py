@@ -61,7 +61,7 @@ def test_an_upgrade_of_what_is_current_changes_nothing(installation: Installatio
 
 
 def test_the_tables_are_what_the_migrations_make(database: Database) -> None:
-    """The schema in `tables.py` and the migrated one do not differ."""
+    """The schema in `app.db.tables` and the migrated one do not differ."""
     migrate.upgrade(database.engine)
     with database.engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True})

@@ -1,0 +1,78 @@
+"""The installation, its tenants, their API keys, and sessions of the dashboard."""
+
+import datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Mapped, mapped_column
+
+from app.db.tables.table import Owned, Table
+
+
+class InstallationIdentity(Table):
+    """The identity of the database's installation: one line, from the first start on. `check_values`: of each key of
+    the installation, by its name, which tell it from any other and say nothing about it (`app.key_checks`); of the
+    key-encryption key both, while it is changed."""
+
+    __tablename__ = "installation_identity"
+    id: Mapped[str] = mapped_column(primary_key=True)
+    check_values: Mapped[dict[str, Any]]
+    created_at: Mapped[datetime.datetime]
+
+
+class Tenant(Table):
+    """An organisation. `policy`: how it handles requests (`app.access.policy`); `webhook_generation`: which of its
+    webhook secrets is the present one, since `webhook_rotated_at` (None: from the beginning)."""
+
+    __tablename__ = "tenants"
+    id: Mapped[str] = mapped_column(primary_key=True)
+    name: Mapped[str] = mapped_column(unique=True)
+    policy: Mapped[dict[str, Any]]
+    webhook_generation: Mapped[int] = mapped_column(default=1)
+    webhook_rotated_at: Mapped[datetime.datetime | None]
+    created_at: Mapped[datetime.datetime]
+    __table_args__ = (sa.Index(None, "created_at", "id"),)
+
+
+class ApiKey(Owned, Table):
+    """`calls_per_minute`: None for the installation's limit; `expires_at`: None for never. `line_id`: the first key of
+    those that each replaced the one before; None for that one itself. `own_requests_only`: of requests it sees those
+    of its line alone."""
+
+    __tablename__ = "api_keys"
+    id: Mapped[str] = mapped_column(primary_key=True)
+    name: Mapped[str]
+    key_hash: Mapped[str] = mapped_column(unique=True)
+    scopes: Mapped[list[str]]
+    calls_per_minute: Mapped[int | None]
+    line_id: Mapped[str | None]
+    own_requests_only: Mapped[bool] = mapped_column(default=False, server_default=sa.false())
+    created_at: Mapped[datetime.datetime]
+    expires_at: Mapped[datetime.datetime | None]
+    last_used_at: Mapped[datetime.datetime | None]
+    revoked_at: Mapped[datetime.datetime | None]
+    __table_args__ = (sa.Index(None, "tenant_id", "created_at", "id"),)
+
+
+class IdempotentAnswer(Table):
+    """The first answer to a creating POST, given again to the same call. `name`: a keyed hash of the API key and the
+    Idempotency-Key."""
+
+    __tablename__ = "idempotent_answers"
+    name: Mapped[str] = mapped_column(primary_key=True)
+    fingerprint: Mapped[str]
+    status: Mapped[int]
+    location: Mapped[str | None]
+    answer: Mapped[dict[str, Any]]
+    created_at: Mapped[datetime.datetime] = mapped_column(index=True)
+
+
+class DashboardSession(Table):
+    """Somebody who logged in to the dashboard with an API key. `token_hash`: of what their browser keeps."""
+
+    __tablename__ = "dashboard_sessions"
+    token_hash: Mapped[str] = mapped_column(primary_key=True)
+    api_key_id: Mapped[str] = mapped_column(sa.ForeignKey("api_keys.id"))
+    opened_at: Mapped[datetime.datetime]
+    seen_at: Mapped[datetime.datetime] = mapped_column(index=True)
+    expires_at: Mapped[datetime.datetime] = mapped_column(index=True)
