@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # it takes seconds to import, and few need it
 _FOLDER = "model"
 _CODE = "lethe_served"
 _SERVED = (
-    "contract/problems.py",
+    "contract/problems/*.py",
     "contract/sets.py",
     "contract/spelling.py",
     "encoding/*.py",
