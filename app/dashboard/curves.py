@@ -24,7 +24,7 @@ _INFLUENCES = ("of everybody forgotten", "of one who stays", "noise (standard de
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawing:
-    """A curve as `dashboard.js` draws it, and as the table behind it says it: oldest run first."""
+    """A curve as `curves.js` draws it, and as the table behind it says it: oldest run first."""
 
     segments: list[SegmentOut]
     epsilons: dict[str, Any]
