@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from lethe.proof import conversion
+from lethe.proof import renyi
 from lethe.proof.accountant import Chain
 from lethe.proof.errors import PreconditionError, PrivacyError
 from lethe.proof.guarantees import REFERENCE_PROCESS, Notion
@@ -159,7 +159,7 @@ def _data_deletion(mechanism: Mechanism, ask: Ask) -> tuple[int, float]:
         raise PreconditionError("loss_lipschitz", "Expected gradients that are bounded outside of the ball too")
     deviation = math.sqrt(-2 * math.log(ask.delta))
     mu = 2 * ask.epsilon / (math.sqrt(deviation**2 + 2 * ask.epsilon) + deviation)
-    order = conversion.gaussian_epsilon_mironov(mu=mu, delta=ask.delta).order
+    order = renyi.gaussian_epsilon_mironov(mu=mu, delta=ask.delta).order
     smoothness = mechanism.smoothness
     step_size = (1 - 1e-9) / smoothness
     asked = {

@@ -1,4 +1,4 @@
-"""From mu-GDP and from Renyi divergence to (epsilon, delta).
+"""From mu-GDP to (epsilon, delta); from Renyi divergence: `lethe.proof.renyi`.
 
 Two laws P, Q are (epsilon, delta)-indistinguishable when P(O) <= e^epsilon Q(O) + delta for every event O, and with P
 and Q swapped. The conversions act on one direction; from a two-sided hypothesis they give a two-sided result.
@@ -33,35 +33,23 @@ top, so that a returned epsilon or delta is never below the truth and a returned
 
 References: J. Dong, A. Roth, W. Su, "Gaussian differential privacy", JRSS B 84 (2022), arXiv 1905.02383, Corollary
 2.13. B. Balle, Y.-X. Wang, "Improving the Gaussian mechanism for differential privacy", ICML 2018, Theorem 8.
-C. Canonne, G. Kamath, T. Steinke, "The discrete Gaussian for differential privacy", NeurIPS 2020, Proposition 12.
-I. Mironov, "Renyi differential privacy", CSF 2017, Proposition 3.
 """
 
 import math
-import sys
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Protocol
 
-from scipy.optimize import brentq
 from scipy.special import erfcx, erfinv, ndtr, ndtri
 
 from lethe.proof.errors import (
-    InfeasibleError,
-    require_divergence,
     require_fraction,
     require_nonnegative,
-    require_order,
 )
+from lethe.proof.rounding import ROUNDING, up
 
 _MARGIN = 1e-9  # relative to delta and to 1 - delta: an inverse gives away this much, a direct evaluation half of it
-_ROUNDING = 2.0**-49  # more than the rounding of any of the short sums and products below, relative to their terms
 _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 _SQRT_HALF = math.sqrt(0.5)
 _SQRT_HALF_PI = math.sqrt(0.5 * math.pi)
-
-
-# --- the Gaussian curve ----------------------------------------------------------------------------------------------
 
 
 def gdp_log_delta(*, epsilon: float, mu: float) -> float:
@@ -81,9 +69,9 @@ def gdp_log_delta(*, epsilon: float, mu: float) -> float:
     if mu == 0:
         return -math.inf
     ratio = min(epsilon / mu, 1e100)
-    x = ratio - mu / 2 - _ROUNDING * (ratio + mu / 2)
+    x = ratio - mu / 2 - ROUNDING * (ratio + mu / 2)
     log_delta, _ = _log_delta(x, mu)
-    return min(log_delta * (1 - _ROUNDING) - _MARGIN / 2 * math.expm1(log_delta), 0.0)
+    return min(log_delta * (1 - ROUNDING) - _MARGIN / 2 * math.expm1(log_delta), 0.0)
 
 
 def gdp_delta(*, epsilon: float, mu: float) -> float:
@@ -139,7 +127,7 @@ def gdp_epsilon(*, mu: float, delta: float) -> float:
         return log_delta - target, -elasticity * _mills(x + mu)
 
     x = _newton(-float(ndtri(delta)), gap, tolerance)
-    return _up(mu * (x + mu / 2))
+    return up(mu * (x + mu / 2))
 
 
 def gdp_epsilon_below(*, mu: float, delta: float) -> float:
@@ -213,7 +201,7 @@ def gdp_mu(*, epsilon: float, delta: float) -> float:
     mu = _mu_at(x, epsilon)
     if epsilon <= 1e12:
         mu = _newton(max(mu, math.sqrt(8) * float(erfinv(delta))), gap, tolerance)
-    return math.nextafter(mu * (1 - _ROUNDING), 0.0)
+    return math.nextafter(mu * (1 - ROUNDING), 0.0)
 
 
 def _log_delta(x: float, mu: float) -> tuple[float, float]:
@@ -263,163 +251,7 @@ def _newton(start: float, gap: Callable[[float], tuple[float, float]], tolerance
     for _ in range(100):
         value, slope = gap(at)
         step = value / slope
-        if abs(value) <= tolerance or abs(step) <= _ROUNDING / 2 * abs(at):
+        if abs(value) <= tolerance or abs(step) <= ROUNDING / 2 * abs(at):
             return at
         at -= step
     raise ArithmeticError(f"Newton's method from {start} has not converged")  # no input is known that leads here
-
-
-# --- Renyi divergence ------------------------------------------------------------------------------------------------
-#
-# Common to the conversions below. Symbols: order > 1; divergence in [0, inf] and epsilon >= 0, in nats; 0 < delta < 1;
-# mu >= 0. An infinite divergence means that no bound is known: it gives epsilon = inf or delta = 1.
-# Assumptions: D_order(P || Q) <= divergence; for the Gaussian ones D_alpha(P || Q) <= alpha mu^2/2 for every alpha > 1.
-# Formal Guarantee: P(O) <= e^epsilon Q(O) + delta for every event O. Rounded up.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AtOrder:
-    """An epsilon and the Renyi order that attains it."""
-
-    epsilon: float
-    order: float
-
-
-class Conversion(Protocol):
-    """From the divergence of one order to epsilon: `renyi_to_epsilon_cks` or `renyi_to_epsilon_mironov`."""
-
-    def __call__(self, *, order: float, divergence: float, delta: float) -> float: ...
-
-
-def renyi_to_epsilon_mironov(*, order: float, divergence: float, delta: float) -> float:
-    """epsilon = divergence + log(1/delta) / (order - 1). For comparison: `renyi_to_epsilon_cks` is never larger.
-
-    Edge cases: divergence = 0 means P = Q and gives 0.
-
-    Reference: Mironov 2017, Proposition 3.
-
-    >>> round(renyi_to_epsilon_mironov(order=2.0, divergence=0.1, delta=1e-5), 9)
-    11.612925465
-    """
-    require_order(order=order)
-    require_divergence(divergence=divergence)
-    require_fraction(delta=delta)
-    return _sum_rounded_up(divergence, -math.log(delta) / (order - 1)) if divergence else 0.0
-
-
-def renyi_to_epsilon_cks(*, order: float, divergence: float, delta: float) -> float:
-    """epsilon = divergence + log((order - 1)/order) - (log delta + log order) / (order - 1), or 0 if that is negative.
-
-    Edge cases: divergence = 0 means P = Q and gives 0.
-
-    Reference: Canonne, Kamath, Steinke 2020, Proposition 12.
-
-    >>> round(renyi_to_epsilon_cks(order=2.0, divergence=0.1, delta=1e-5), 9)
-    10.226631104
-    """
-    require_order(order=order)
-    require_divergence(divergence=divergence)
-    require_fraction(delta=delta)
-    excess = order - 1
-    terms = (divergence, -math.log1p(1 / excess), -math.log(delta) / excess, -math.log(order) / excess)
-    return max(_sum_rounded_up(*terms), 0.0) if divergence else 0.0
-
-
-def renyi_to_delta_cks(*, order: float, divergence: float, epsilon: float) -> float:
-    """delta = e^((order - 1)(divergence - epsilon)) / (order - 1) * (1 - 1/order)^order, or 1 if that is larger.
-
-    Edge cases: divergence = 0 means P = Q and gives 0. A value too small for a float becomes the least positive one.
-
-    Reference: Canonne, Kamath, Steinke 2020, Proposition 12.
-
-    >>> round(renyi_to_delta_cks(order=8.0, divergence=1.0, epsilon=2.0), 14)
-    4.476153908e-05
-    """
-    require_order(order=order)
-    require_divergence(divergence=divergence)
-    require_nonnegative(epsilon=epsilon)
-    excess = order - 1
-    exponent = max(excess * (divergence - epsilon), -1e300)
-    log_delta = _sum_rounded_up(exponent, -math.log(excess), -order * math.log1p(1 / excess))
-    return math.nextafter(math.exp(min(log_delta, 0.0)), 1.0) if divergence else 0.0
-
-
-def gaussian_epsilon_mironov(*, mu: float, delta: float) -> AtOrder:
-    """The least `renyi_to_epsilon_mironov` on the curve alpha mu^2/2: mu^2/2 + mu sqrt(2 log(1/delta)).
-
-    Edge cases: mu = 0 gives 0 at the order infinity.
-
-    Reference: Mironov 2017, Proposition 3; the order is 1 + sqrt(2 log(1/delta)) / mu.
-
-    >>> round(gaussian_epsilon_mironov(mu=0.3, delta=1 / 11982).epsilon, 3)
-    1.345
-    """
-    require_nonnegative(mu=mu)
-    require_fraction(delta=delta)
-    if mu == 0:
-        return AtOrder(epsilon=0.0, order=math.inf)
-    deviation = math.sqrt(-2 * math.log(delta))
-    return AtOrder(epsilon=_up(mu * (mu / 2 + deviation)), order=1 + deviation / mu)
-
-
-def gaussian_epsilon_cks(*, mu: float, delta: float) -> AtOrder:
-    """The least `renyi_to_epsilon_cks` on the curve alpha mu^2/2.
-
-    Its derivative in alpha, mu^2/2 + (log delta + log alpha) / (alpha - 1)^2, has one root. With l = log(1/delta) and
-    a = alpha - 1 it is the root of (mu a)^2/2 + log(1 + a) = l, between min(sqrt(l)/mu, l)/2 and 2 sqrt(l)/mu.
-
-    Edge cases: mu = 0 gives 0 at the order infinity; any other mu below 1e-100 gives what 1e-100 gives.
-
-    Reference: Canonne, Kamath, Steinke 2020, Proposition 12.
-
-    >>> round(gaussian_epsilon_cks(mu=0.3, delta=1 / 11982).epsilon, 3)
-    1.073
-    """
-    require_nonnegative(mu=mu)
-    require_fraction(delta=delta)
-    if mu == 0:
-        return AtOrder(epsilon=0.0, order=math.inf)
-    mu = max(mu, 1e-100)
-    loss = -math.log(delta)
-    low, high = math.log(min(math.sqrt(loss) / mu, loss) / 2), math.log(2 * math.sqrt(loss) / mu)
-    log_excess = brentq(lambda u: (mu * math.exp(u)) ** 2 / 2 + math.log1p(math.exp(u)) - loss, low, high)
-    order = max(1 + math.exp(log_excess), math.nextafter(1.0, 2.0))
-    return AtOrder(epsilon=renyi_to_epsilon_cks(order=order, divergence=order * mu * mu / 2, delta=delta), order=order)
-
-
-def epsilon_over_orders(
-    curve: Callable[[float], float], *, delta: float, conversion: Conversion = renyi_to_epsilon_cks
-) -> AtOrder:
-    """The least epsilon over all orders alpha of a Renyi curve, D_alpha(P || Q) <= curve(alpha).
-
-    Every order gives a valid epsilon, so the search can cost tightness only. It scans log(alpha - 1) over [-14, 28] in
-    steps of 1/4, then halves the step around the best order; that is the minimum if epsilon has one valley there.
-
-    Edge cases: the curve may be inf where no bound is known; if it is so everywhere, InfeasibleError.
-
-    Reference: that of `conversion`.
-
-    >>> round(epsilon_over_orders(lambda alpha: 0.045 * alpha, delta=1 / 11982).epsilon, 3)
-    1.073
-    """
-    require_fraction(delta=delta)
-
-    def epsilon_at(log_excess: float) -> float:
-        order = 1 + math.exp(log_excess)
-        divergence = curve(order) or sys.float_info.min  # a curve that underflows is not zero
-        return conversion(order=order, divergence=divergence, delta=delta)
-
-    best = min((quarters / 4 for quarters in range(-56, 113)), key=epsilon_at)
-    for halvings in range(3, 28):
-        best = min((best, best - 2.0**-halvings, best + 2.0**-halvings), key=epsilon_at)
-    if math.isinf(epsilon_at(best)):
-        raise InfeasibleError("Expected curve finite at some order in [1.000001, 1e12]")
-    return AtOrder(epsilon=epsilon_at(best), order=1 + math.exp(best))
-
-
-def _up(value: float) -> float:
-    return math.nextafter(value * (1 + _ROUNDING), math.inf)
-
-
-def _sum_rounded_up(*terms: float) -> float:
-    return math.fsum(terms) + _ROUNDING * sum(map(abs, terms))

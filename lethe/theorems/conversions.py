@@ -1,11 +1,12 @@
-"""Between Renyi divergence, Gaussian differential privacy and (epsilon, delta): see `lethe.proof.conversion`."""
+"""Between Renyi divergence, Gaussian differential privacy and (epsilon, delta): see `lethe.proof.conversion` and
+`lethe.proof.renyi`."""
 
 import math
 
 import numpy as np
 from scipy.optimize import brentq, minimize_scalar
 
-from lethe.proof import conversion
+from lethe.proof import conversion, renyi
 from lethe.theorems.bound import Outputs, bound
 from lethe.theorems.symbols import Delta, Divergence, Epsilon, EpsilonTarget, Mu, Order, Sided, Slope
 
@@ -31,7 +32,7 @@ _CURVE = {"eps": "least epsilon over all orders, nats", "alpha": "the order that
     outputs=_EPS_SIDED,
 )
 def rdp_to_dp_mironov(alpha: Order, rho: Divergence, delta: Delta, sided: Sided = "one") -> Outputs:
-    return {"eps": conversion.renyi_to_epsilon_mironov(order=alpha, divergence=rho, delta=delta), "sided": sided}
+    return {"eps": renyi.renyi_to_epsilon_mironov(order=alpha, divergence=rho, delta=delta), "sided": sided}
 
 
 @bound(
@@ -43,7 +44,7 @@ def rdp_to_dp_mironov(alpha: Order, rho: Divergence, delta: Delta, sided: Sided 
     outputs=_EPS_SIDED,
 )
 def rdp_to_dp_cks(alpha: Order, rho: Divergence, delta: Delta, sided: Sided = "one") -> Outputs:
-    return {"eps": conversion.renyi_to_epsilon_cks(order=alpha, divergence=rho, delta=delta), "sided": sided}
+    return {"eps": renyi.renyi_to_epsilon_cks(order=alpha, divergence=rho, delta=delta), "sided": sided}
 
 
 @bound(
@@ -55,7 +56,7 @@ def rdp_to_dp_cks(alpha: Order, rho: Divergence, delta: Delta, sided: Sided = "o
     outputs={"delta": "delta, in [0, 1]"},
 )
 def rdp_delta_cks(alpha: Order, rho: Divergence, eps: Epsilon) -> Outputs:
-    return {"delta": conversion.renyi_to_delta_cks(order=alpha, divergence=rho, epsilon=eps)}
+    return {"delta": renyi.renyi_to_delta_cks(order=alpha, divergence=rho, epsilon=eps)}
 
 
 @bound(
@@ -68,7 +69,7 @@ def rdp_delta_cks(alpha: Order, rho: Divergence, eps: Epsilon) -> Outputs:
 )
 def rdp_delta_single_order_optimal(alpha: Order, rho: Divergence, eps: Epsilon) -> Outputs:
     """The coins allowed form a convex set, so the largest p is concave in q, and so is the gain p - e^eps q."""
-    above = conversion.renyi_to_delta_cks(order=alpha, divergence=rho, epsilon=eps)
+    above = renyi.renyi_to_delta_cks(order=alpha, divergence=rho, epsilon=eps)
     budget = (alpha - 1) * rho + 1e-14  # past the rounding of the constraint, which is 0 at p = q
     relaxed = budget - alpha * (eps + math.log1p(1 / (alpha - 1)))  # log q, were 1 - p and 1 - q ignored
     top = -max(rho, eps, 1e-12)  # above it p = 1 is allowed, and the gain falls with q, or is negative
@@ -102,7 +103,7 @@ def rdp_delta_single_order_optimal(alpha: Order, rho: Divergence, eps: Epsilon) 
     outputs=_CURVE,
 )
 def rdp_linear_mironov(tau: Slope, delta: Delta) -> Outputs:
-    at = conversion.gaussian_epsilon_mironov(mu=math.sqrt(2 * tau), delta=delta)
+    at = renyi.gaussian_epsilon_mironov(mu=math.sqrt(2 * tau), delta=delta)
     return {"eps": at.epsilon, "alpha": at.order}
 
 
@@ -114,7 +115,7 @@ def rdp_linear_mironov(tau: Slope, delta: Delta) -> Outputs:
     outputs=_CURVE,
 )
 def rdp_linear_cks(tau: Slope, delta: Delta) -> Outputs:
-    at = conversion.gaussian_epsilon_cks(mu=math.sqrt(2 * tau), delta=delta)
+    at = renyi.gaussian_epsilon_cks(mu=math.sqrt(2 * tau), delta=delta)
     return {"eps": at.epsilon, "alpha": at.order}
 
 

@@ -6,23 +6,13 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from lethe.proof import conversion
-from lethe.proof.errors import DomainError, InfeasibleError
+from lethe.proof import conversion, renyi
+from lethe.proof.errors import DomainError
+from tests.lethe.proof.ranges import MNIST_DELTA, deltas, epsilons, mus, powers_of_ten
 from tests.tables import each
 
-MNIST_DELTA = 1 / 11982
+pytestmark = pytest.mark.usefixtures("digits")
 NAN_INF_NEGATIVE = [math.nan, math.inf, -math.inf, -0.1]
-
-
-def powers_of_ten(low: float, high: float) -> st.SearchStrategy[float]:
-    return st.floats(low, high).map(lambda exponent: 10.0**exponent)
-
-
-mus = powers_of_ten(-6, 3)
-epsilons = st.just(0.0) | powers_of_ten(-12, 6)
-deltas = powers_of_ten(-300, -0.31) | powers_of_ten(-9, -0.01) | powers_of_ten(-15, -0.31).map(lambda rest: 1 - rest)
-orders = powers_of_ten(-6, 6).map(lambda excess: 1 + excess)
-divergences = powers_of_ten(-9, 3)
 
 
 def exact(epsilon: float, mu: float) -> tuple[mpmath.mpf, mpmath.mpf]:
@@ -37,12 +27,6 @@ def given_away(epsilon: float, mu: float, delta: float) -> float:
     """How far the exact delta lies below `delta`, relative to delta and to 1 - delta; negative if it lies above."""
     given = mpmath.mpf(delta)
     return float((given - exact(epsilon, mu)[0]) / (given * (1 - given)))
-
-
-@pytest.fixture(autouse=True)
-def _digits():
-    with mpmath.workdps(80):
-        yield
 
 
 # --- the Gaussian curve: closed forms and published numbers ----------------------------------------------------------
@@ -73,8 +57,8 @@ def test_identical_laws_cost_nothing():
     assert conversion.gdp_delta(epsilon=0.0, mu=0.0) == conversion.gdp_delta(epsilon=1.0, mu=0.0) == 0.0
     assert conversion.gdp_log_delta(epsilon=1.0, mu=0.0) == -math.inf
     assert conversion.gdp_epsilon(mu=0.0, delta=1e-300) == 0.0
-    assert conversion.gaussian_epsilon_cks(mu=0.0, delta=1e-5) == conversion.AtOrder(epsilon=0.0, order=math.inf)
-    assert conversion.gaussian_epsilon_mironov(mu=0.0, delta=1e-5) == conversion.AtOrder(epsilon=0.0, order=math.inf)
+    assert renyi.gaussian_epsilon_cks(mu=0.0, delta=1e-5) == renyi.AtOrder(epsilon=0.0, order=math.inf)
+    assert renyi.gaussian_epsilon_mironov(mu=0.0, delta=1e-5) == renyi.AtOrder(epsilon=0.0, order=math.inf)
 
 
 @pytest.mark.parametrize(
@@ -111,8 +95,8 @@ def test_mu_of_example_vectors(epsilon, delta, mu):
 @pytest.mark.parametrize(("mu", "mironov", "cks", "gdp"), [(0.3, 1.345, 1.073, 0.965), (0.05, 0.218, 0.147, 0.129)])
 def test_three_conversions_of_one_mu(mu, mironov, cks, gdp):
     """At delta = 1/11982 the three conversions give the published numbers."""
-    assert round(conversion.gaussian_epsilon_mironov(mu=mu, delta=MNIST_DELTA).epsilon, 3) == mironov
-    assert round(conversion.gaussian_epsilon_cks(mu=mu, delta=MNIST_DELTA).epsilon, 3) == cks
+    assert round(renyi.gaussian_epsilon_mironov(mu=mu, delta=MNIST_DELTA).epsilon, 3) == mironov
+    assert round(renyi.gaussian_epsilon_cks(mu=mu, delta=MNIST_DELTA).epsilon, 3) == cks
     assert round(conversion.gdp_epsilon(mu=mu, delta=MNIST_DELTA), 3) == gdp
 
 
@@ -175,8 +159,8 @@ def test_extremes_of_the_floats():
     assert conversion.gdp_epsilon(mu=1e155, delta=0.5) == conversion.gdp_epsilon(mu=1.7e308, delta=0.5) == math.inf
     assert 0 < conversion.gdp_mu(epsilon=0.0, delta=5e-324) <= 5e-324 * math.sqrt(2 * math.pi)
     assert conversion.gdp_mu(epsilon=1.7e308, delta=1e-5) == pytest.approx(math.sqrt(2) * math.sqrt(1.7e308), rel=1e-9)
-    assert conversion.gaussian_epsilon_cks(mu=5e-324, delta=5e-324).epsilon < 1e-90
-    assert conversion.gaussian_epsilon_cks(mu=1e150, delta=0.1).epsilon == pytest.approx(5e299)
+    assert renyi.gaussian_epsilon_cks(mu=5e-324, delta=5e-324).epsilon < 1e-90
+    assert renyi.gaussian_epsilon_cks(mu=1e150, delta=0.1).epsilon == pytest.approx(5e299)
 
 
 # --- the Gaussian curve: laws ----------------------------------------------------------------------------------------
@@ -248,110 +232,9 @@ def test_delta_is_monotone(mu, epsilon, factor):
 @given(mu=mus, delta=deltas)
 def test_exact_beats_renyi_and_cks_beats_mironov(mu, delta):
     """The exact epsilon is at most CKS's, which is at most Mironov's."""
-    cks = conversion.gaussian_epsilon_cks(mu=mu, delta=delta).epsilon
+    cks = renyi.gaussian_epsilon_cks(mu=mu, delta=delta).epsilon
     assert conversion.gdp_epsilon(mu=mu, delta=delta) <= cks
-    assert cks <= conversion.gaussian_epsilon_mironov(mu=mu, delta=delta).epsilon
-
-
-# --- Renyi divergence ------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("order", "divergence", "delta", "mironov", "cks"),
-    [
-        (2.0, 0.1, 1e-5, 11.612925465, 10.2266311039),
-        (16.5, 0.02, MNIST_DELTA, 0.625881342106, 0.382499025066),
-        (1.25, 0.3, 1e-5, 46.3517018599, 43.8496897422),
-    ],
-)
-def test_one_order_to_epsilon(order, divergence, delta, mironov, cks):
-    """Both conversions of one order agree with independently computed values to ten digits."""
-    at = {"order": order, "divergence": divergence, "delta": delta}
-    assert conversion.renyi_to_epsilon_mironov(**at) == pytest.approx(mironov, rel=1e-10)
-    assert conversion.renyi_to_epsilon_cks(**at) == pytest.approx(cks, rel=1e-10)
-
-
-@pytest.mark.parametrize(
-    ("order", "divergence", "epsilon", "delta"),
-    [(8.0, 1.0, 2.0, 4.47615390753e-05), (4.0, 0.2, 0.5, 0.0428803938008), (2.0, 0.05, 0.3, 0.194700195768)],
-)
-def test_one_order_to_delta(order, divergence, epsilon, delta):
-    """delta of one order agrees with independently computed values to ten digits."""
-    found = conversion.renyi_to_delta_cks(order=order, divergence=divergence, epsilon=epsilon)
-    assert found == pytest.approx(delta, rel=1e-10)
-
-
-@pytest.mark.parametrize(
-    ("tau", "delta", "mironov", "cks"),
-    [
-        (0.001, 1e-5, (0.215596602629, 108.298301314), (0.157335393161, 85.0793723337)),
-        (0.125, 1e-6, (2.75326088488, 11.5130435395), (2.41909317687, 10.5737700604)),
-        (2.0, 1e-9, (14.8757961577, 4.21894903943), (14.1501475539, 4.10729000829)),
-    ],
-)
-def test_gaussian_curve_at_its_best_order(tau, delta, mironov, cks):
-    """On the curve tau * alpha both conversions find the least epsilon and the order that attains it."""
-    mu = math.sqrt(2 * tau)
-    for found, expected in [
-        (conversion.gaussian_epsilon_mironov(mu=mu, delta=delta), mironov),
-        (conversion.gaussian_epsilon_cks(mu=mu, delta=delta), cks),
-    ]:
-        assert (found.epsilon, found.order) == pytest.approx(expected, rel=1e-9)
-
-
-@given(order=orders, divergence=divergences, delta=deltas)
-def test_one_order_is_rounded_up(order, divergence, delta):
-    """No conversion of one order is below its formula, nor above it by more than rounding."""
-    a, rho, d = mpmath.mpf(order), mpmath.mpf(divergence), mpmath.mpf(delta)
-    mironov = rho - mpmath.log(d) / (a - 1)
-    cks = max(rho + mpmath.log((a - 1) / a) - mpmath.log(d * a) / (a - 1), mpmath.mpf(0))
-    at = {"order": order, "divergence": divergence, "delta": delta}
-    scale = 1e-14 * (mironov + mpmath.log(a) / (a - 1) + mpmath.log(a / (a - 1)))
-    assert 0 <= conversion.renyi_to_epsilon_mironov(**at) - mironov <= scale
-    assert 0 <= conversion.renyi_to_epsilon_cks(**at) - cks <= scale
-    assert conversion.renyi_to_epsilon_cks(**at) <= conversion.renyi_to_epsilon_mironov(**at)
-
-
-@given(order=orders, divergence=divergences, delta=powers_of_ten(-100, -1))
-def test_delta_and_epsilon_of_one_order_are_inverse(order, divergence, delta):
-    """The delta at the epsilon of one order is the delta one started from, or less where epsilon is 0."""
-    epsilon = conversion.renyi_to_epsilon_cks(order=order, divergence=divergence, delta=delta)
-    back = conversion.renyi_to_delta_cks(order=order, divergence=divergence, epsilon=epsilon)
-    assert back <= delta * (1 + 1e-5)
-    assert epsilon == 0 or back >= delta * (1 - 1e-5)
-
-
-@pytest.mark.parametrize("order", [1 + 2**-52, 2.0, 1e12])
-def test_divergence_zero_and_unknown(order):
-    """A divergence of zero costs nothing at any order; an unknown one, infinity, guarantees nothing."""
-    for convert in (conversion.renyi_to_epsilon_cks, conversion.renyi_to_epsilon_mironov):
-        assert convert(order=order, divergence=0.0, delta=1e-5) == 0.0
-        assert convert(order=order, divergence=math.inf, delta=1e-5) == math.inf
-    assert conversion.renyi_to_delta_cks(order=order, divergence=0.0, epsilon=0.0) == 0.0
-    assert conversion.renyi_to_delta_cks(order=order, divergence=math.inf, epsilon=1.0) == 1.0
-
-
-@pytest.mark.parametrize("mu", [1e-3, 0.3, 30.0])
-@pytest.mark.parametrize("delta", [1e-12, MNIST_DELTA])
-def test_search_over_orders_finds_the_closed_forms(mu, delta):
-    """On the Gaussian curve the general search finds what the special functions find, between any two grid points."""
-    for conversion_of_one, special in [
-        (conversion.renyi_to_epsilon_cks, conversion.gaussian_epsilon_cks),
-        (conversion.renyi_to_epsilon_mironov, conversion.gaussian_epsilon_mironov),
-    ]:
-        found = conversion.epsilon_over_orders(lambda a: a * mu**2 / 2, delta=delta, conversion=conversion_of_one)
-        expected = special(mu=mu, delta=delta)
-        assert found.epsilon == pytest.approx(expected.epsilon, rel=1e-12)
-        assert found.order == pytest.approx(expected.order, rel=1e-4)
-
-
-def test_search_over_orders_respects_where_the_curve_ends():
-    """Where a curve is infinite beyond some order the search stays below it; if it is so everywhere, it refuses."""
-    found = conversion.epsilon_over_orders(lambda a: 0.001 * a if a <= 20 else math.inf, delta=1e-5)
-    assert found.order == pytest.approx(20, rel=1e-6)
-    assert found.order <= 20
-    with pytest.raises(InfeasibleError, match="finite at some order"):
-        conversion.epsilon_over_orders(lambda a: math.inf, delta=1e-5)
+    assert cks <= renyi.gaussian_epsilon_mironov(mu=mu, delta=delta).epsilon
 
 
 # --- refusals --------------------------------------------------------------------------------------------------------
@@ -369,11 +252,11 @@ PARAMETERS = [
     (conversion.gdp_log_delta, ("epsilon", "mu")),
     (conversion.gdp_epsilon, ("mu", "delta")),
     (conversion.gdp_mu, ("epsilon", "delta")),
-    (conversion.renyi_to_epsilon_mironov, ("order", "divergence", "delta")),
-    (conversion.renyi_to_epsilon_cks, ("order", "divergence", "delta")),
-    (conversion.renyi_to_delta_cks, ("order", "divergence", "epsilon")),
-    (conversion.gaussian_epsilon_mironov, ("mu", "delta")),
-    (conversion.gaussian_epsilon_cks, ("mu", "delta")),
+    (renyi.renyi_to_epsilon_mironov, ("order", "divergence", "delta")),
+    (renyi.renyi_to_epsilon_cks, ("order", "divergence", "delta")),
+    (renyi.renyi_to_delta_cks, ("order", "divergence", "epsilon")),
+    (renyi.gaussian_epsilon_mironov, ("mu", "delta")),
+    (renyi.gaussian_epsilon_cks, ("mu", "delta")),
 ]
 
 
@@ -387,12 +270,3 @@ def test_numbers_out_of_range_are_refused(convert, parameters, wrong, value):
     convert(**arguments)
     with pytest.raises(DomainError, match=f"{wrong}={value}"):
         convert(**arguments | {wrong: value})
-
-
-@pytest.mark.parametrize("value", [math.nan, -1e-9])
-def test_a_curve_that_is_no_divergence_is_refused(value):
-    """A curve that is NaN or negative at one order raises DomainError, however good its other orders are."""
-    with pytest.raises(DomainError, match="divergence="):
-        conversion.epsilon_over_orders(lambda a: value if a > 1e6 else 0.001 * a, delta=1e-5)
-    with pytest.raises(DomainError, match="delta="):
-        conversion.epsilon_over_orders(lambda a: 0.001 * a, delta=1.0)
