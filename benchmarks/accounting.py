@@ -46,7 +46,8 @@ from app.main import create_app
 from app.unlearning import planner
 from lethe.proof import accountant, guarantees
 from lethe.proof.accountant import Chain, Run
-from lethe.proof.mechanism import Mechanism, Objective
+from lethe.proof.losses import Objective
+from lethe.proof.mechanism import Mechanism
 from lethe.theorems import calibration, evaluate
 from lethe.verification.chains import GENESIS, canonical, link_hash
 from lethe.verification.ledgers import FORMAT, chain_numbers, verify

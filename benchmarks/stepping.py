@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from lethe.proof.mechanism import Mechanism, Objective, finest_grid
+from lethe.proof.losses import Objective
+from lethe.proof.mechanism import Mechanism, finest_grid
 from worker.langevin import chain
 from worker.langevin.noise import SystemNoise
 

@@ -27,7 +27,8 @@ from lethe.encoding.schema import parse_schema
 from lethe.encoding.targets import UNIT, Target
 from lethe.proof import accountant
 from lethe.proof.accountant import Run
-from lethe.proof.mechanism import Mechanism, Objective
+from lethe.proof.losses import Objective
+from lethe.proof.mechanism import Mechanism
 from lethe.theorems import calibration
 from worker.langevin import chain
 from worker.langevin.evaluate import of_target

@@ -31,6 +31,7 @@ _SERVED = (
     "contract/spelling.py",
     "encoding/*.py",
     "proof/errors.py",
+    "proof/losses.py",
     "proof/mechanism.py",
     "proof/network.py",
     "tangents/*.py",

@@ -30,7 +30,8 @@ from app.vault import weights
 from lethe.contract.problems import DatasetDamaged, Problem, Unavailable
 from lethe.contract.sets import RunKind
 from lethe.proof.audit import Observed
-from lethe.proof.mechanism import Mechanism, Objective, num_weight_rows
+from lethe.proof.losses import Objective, num_weight_rows
+from lethe.proof.mechanism import Mechanism
 from worker import isolated, shadow, windows
 from worker.isolated import ChainFailed, Ran
 from worker.langevin import evaluate, init, tangent

@@ -13,7 +13,8 @@ from lethe.proof import renyi
 from lethe.proof.accountant import Chain
 from lethe.proof.errors import PreconditionError, PrivacyError
 from lethe.proof.guarantees import REFERENCE_PROCESS, Notion
-from lethe.proof.mechanism import Adjacency, Mechanism, Objective
+from lethe.proof.losses import Objective
+from lethe.proof.mechanism import Adjacency, Mechanism
 from lethe.theorems import CALCULATOR, Bound, calibration, evaluate
 from lethe.theorems.sweep import Refusal, refusal
 

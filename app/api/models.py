@@ -60,7 +60,7 @@ from lethe.contract.runs import AuditOut
 from lethe.contract.sets import ModelStatus, Scope
 from lethe.encoding import schema as schemas
 from lethe.encoding.rows import checked_vectors, unit_rows
-from lethe.proof.mechanism import Objective
+from lethe.proof.losses import Objective
 
 _MOST_FAULTS = 10
 router = APIRouter()

@@ -9,7 +9,8 @@ from lethe.contract.spelling import expected
 from lethe.proof import accountant
 from lethe.proof.accountant import Run
 from lethe.proof.errors import InfeasibleError, PrivacyError
-from lethe.proof.mechanism import Mechanism, Objective, num_weight_rows
+from lethe.proof.losses import Objective, num_weight_rows
+from lethe.proof.mechanism import Mechanism
 from lethe.proof.network import PublicNetwork
 from lethe.theorems import calibration, costs
 from lethe.theorems.costs import Cost

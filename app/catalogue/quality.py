@@ -20,7 +20,8 @@ from lethe.contract.problems import FieldError, ModelHeld, PreconditionFailed
 from lethe.contract.quality import QualityIn
 from lethe.contract.sets import Metric, OnBreach
 from lethe.contract.spelling import expected
-from lethe.proof.mechanism import Mechanism, Objective
+from lethe.proof.losses import Objective
+from lethe.proof.mechanism import Mechanism
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

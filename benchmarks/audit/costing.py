@@ -19,7 +19,8 @@ from app.config import Settings
 from app.main import create_app
 from benchmarks.audit.plans import DEFAULT, SHAPES, Row, planned
 from lethe.proof.audit import AuditPlan, Observed
-from lethe.proof.mechanism import Mechanism, num_weight_rows
+from lethe.proof.losses import num_weight_rows
+from lethe.proof.mechanism import Mechanism
 from worker import isolated, runner, shadow
 from worker.audit import lanes
 from worker.langevin import chain

@@ -6,7 +6,8 @@ from typing import Any
 from app.unlearning import planner
 from lethe.proof import accountant
 from lethe.proof.audit import AuditPlan
-from lethe.proof.mechanism import Mechanism, num_weight_rows
+from lethe.proof.losses import num_weight_rows
+from lethe.proof.mechanism import Mechanism
 from lethe.theorems import calibration
 
 LANES = (64, 256, 1024, 4096)

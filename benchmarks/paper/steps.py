@@ -34,7 +34,8 @@ from benchmarks.paper.printed import (
 )
 from lethe.proof import accountant
 from lethe.proof.accountant import Chain, Run
-from lethe.proof.mechanism import Mechanism, Objective, smoothness
+from lethe.proof.losses import Objective, smoothness
+from lethe.proof.mechanism import Mechanism
 from lethe.theorems import calibration, evaluate
 
 RADIUS = 1000.0

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.proof.mechanism import Objective, gradient_bound, num_weight_rows, smoothness
+from lethe.proof.losses import Objective, gradient_bound, num_weight_rows, smoothness
 from worker.langevin.noise import SystemNoise
 
 Weights = NDArray[np.float64]

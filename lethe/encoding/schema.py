@@ -12,7 +12,7 @@ from lethe.encoding.rows import MAX_CLASSES, MAX_FEATURES, Schema
 from lethe.encoding.specs import OF_KIND, READERS, Spec, names_in, random_in, share
 from lethe.encoding.targets import Target
 from lethe.encoding.values import LONGEST_NAME, is_name
-from lethe.proof.mechanism import MOST_LABELS
+from lethe.proof.losses import MOST_LABELS
 
 _KEYS = ("columns", "encoding", "max_unknown", "random_features")
 _OF_ROLE = {

@@ -309,7 +309,7 @@ def compact(mechanism: Mechanism, runs: Sequence[Run]) -> tuple[int, list[Run]]:
     history with a run more begins where the one before began. Whatever it was, `imported` covers it: any point of
     the ball, compared with any other. A history of several mechanisms is left as it is.
 
-    >>> from lethe.proof.mechanism import Objective
+    >>> from lethe.proof.losses import Objective
     >>> m = Mechanism(objective=Objective.LOGISTIC_REGRESSION, num_slots=100, num_classes=2, l2=1.0, step_size=0.5,
     ...               noise_scale=1.0, radius=1.0, learn_steps=9)
     >>> left_out, rest = compact(m, [Run(steps=9)] * CUT + [Run(steps=70, records=1), Run(steps=80, records=2)])

@@ -89,7 +89,8 @@ def adaptive(exposures: Mapping[str, Exposure], budgets: Mapping[str, Budgeted])
     Raises `PreconditionError` if a budget is exceeded, names a model that the records did not feed or that is under
     another budget too.
 
-    >>> from lethe.proof.mechanism import Mechanism, Objective
+    >>> from lethe.proof.losses import Objective
+    >>> from lethe.proof.mechanism import Mechanism
     >>> m = Mechanism(objective=Objective.LOGISTIC_REGRESSION, num_slots=1000, num_classes=2, l2=0.05, step_size=2.0,
     ...               noise_scale=0.1, radius=20.0, learn_steps=50)
     >>> seen = {"a": Exposure(mechanism=m, records=1, releases=((50, 1),))}

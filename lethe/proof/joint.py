@@ -45,7 +45,8 @@ def of(evidences: Mapping[str, Evidence]) -> Joint:
 
     Raises `DomainError` for no model.
 
-    >>> from lethe.proof.mechanism import Mechanism, Objective
+    >>> from lethe.proof.losses import Objective
+    >>> from lethe.proof.mechanism import Mechanism
     >>> from lethe.proof.accountant import Run
     >>> m = Mechanism(objective=Objective.LOGISTIC_REGRESSION, num_slots=1000, num_classes=2, l2=0.05, step_size=2.0,
     ...               noise_scale=0.1, radius=20.0, learn_steps=50)

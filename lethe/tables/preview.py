@@ -24,7 +24,8 @@ from lethe.encoding.schema import parse_schema
 from lethe.encoding.spread import Spread
 from lethe.frames import Frame
 from lethe.proof.errors import PrivacyError
-from lethe.proof.mechanism import Mechanism, num_weight_rows
+from lethe.proof.losses import num_weight_rows
+from lethe.proof.mechanism import Mechanism
 from lethe.tables.reading import columns_of
 from lethe.theorems import calibration, costs
 

@@ -12,15 +12,8 @@ from dataclasses import replace
 from lethe.proof import accountant, conversion
 from lethe.proof.accountant import Chain, Exposure, Run
 from lethe.proof.errors import LARGEST_COUNT, DomainError, InfeasibleError, require_count
-from lethe.proof.mechanism import (
-    Adjacency,
-    Mechanism,
-    Objective,
-    farthest_minimiser,
-    finest_grid,
-    require_loss,
-    smoothness,
-)
+from lethe.proof.losses import Objective, farthest_minimiser, require_loss, smoothness
+from lethe.proof.mechanism import Adjacency, Mechanism, finest_grid
 from lethe.proof.network import PublicNetwork
 
 MOST_HEADROOM = 2.0

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from lethe.proof import accountant
 from lethe.proof.accountant import Run
 from lethe.proof.errors import InfeasibleError
-from lethe.proof.mechanism import Mechanism, Objective
+from lethe.proof.losses import Objective
+from lethe.proof.mechanism import Mechanism
 from lethe.theorems import calibration
 
 EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)

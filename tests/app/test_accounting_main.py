@@ -12,7 +12,8 @@ from app import accounting_main, installations
 from app.config import Settings
 from app.db.tables import Model
 from lethe.proof import accountant, conversion
-from lethe.proof.mechanism import Mechanism, Objective
+from lethe.proof.losses import Objective
+from lethe.proof.mechanism import Mechanism
 
 Make = Callable[..., dict[str, Any]]
 

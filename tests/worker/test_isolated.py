@@ -21,7 +21,8 @@ from app.config import Settings
 from app.db.tables import Run
 from app.installations import Installation
 from app.rows.opened import Rows, held_in_memory
-from lethe.proof.mechanism import Mechanism, Objective
+from lethe.proof.losses import Objective
+from lethe.proof.mechanism import Mechanism
 from tests.faults import processes
 from tests.faults.checks import assert_all_done_once
 from tests.faults.processes import wait_until

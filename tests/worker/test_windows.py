@@ -11,7 +11,8 @@ import pytest
 from app.errors import DatasetTooLarge, RunDiffersFromPlan
 from app.rows.manifest import BLOCK_ROWS, Shape
 from app.rows.opened import Rows, held_in_memory
-from lethe.proof.mechanism import Mechanism, Objective
+from lethe.proof.losses import Objective
+from lethe.proof.mechanism import Mechanism
 from tests.tables import each
 from tests.worker.langevin.conftest import ReplayableNoise
 from worker import isolated, windows

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.encoding.targets import UNIT
-from lethe.proof.mechanism import Objective
+from lethe.proof.losses import Objective
 
 TOLERANCE = 0.05
 """Share of the most that one record may contribute: a missing or an extra one shows unless it hardly contributes at

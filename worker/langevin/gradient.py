@@ -28,7 +28,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lethe.proof.mechanism import Objective
+from lethe.proof.losses import Objective
 from worker.langevin import kernels
 from worker.langevin.kernels import LANES, ROWS
 from worker.langevin.losses import LOGISTIC, Loss

@@ -8,7 +8,8 @@ first state that is released is nevertheless random, because a run takes at leas
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.proof.mechanism import Mechanism, Objective, num_weight_rows
+from lethe.proof.losses import Objective, num_weight_rows
+from lethe.proof.mechanism import Mechanism
 
 
 def shape(mechanism: Mechanism, num_columns: int) -> tuple[int, int]:

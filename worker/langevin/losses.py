@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.encoding.targets import UNIT
-from lethe.proof.mechanism import Mechanism, Objective, num_weight_rows, require_loss
+from lethe.proof.losses import Objective, num_weight_rows, require_loss
+from lethe.proof.mechanism import Mechanism
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,8 @@ import torch.nn.functional as nn
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lethe.proof.mechanism import Mechanism, Objective
+from lethe.proof.losses import Objective
+from lethe.proof.mechanism import Mechanism
 from lethe.tangents import rows
 from lethe.tangents.graph import Graph
 from lethe.tangents.model import Tangent

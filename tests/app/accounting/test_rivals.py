@@ -10,7 +10,7 @@ from app.accounting import rivals
 from app.accounting.rivals import Ask, Rival
 from lethe.proof import accountant
 from lethe.proof.accountant import Run
-from lethe.proof.mechanism import Objective
+from lethe.proof.losses import Objective
 from lethe.theorems import calibration, evaluate
 
 DELTA = 1e-5

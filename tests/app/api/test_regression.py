@@ -17,7 +17,7 @@ from app.accounting import anchors
 from app.installations import Installation
 from lethe import verification
 from lethe.contract import models as contract
-from lethe.proof.mechanism import Objective
+from lethe.proof.losses import Objective
 from tests.conftest import npz
 
 Make = Callable[..., dict[str, Any]]

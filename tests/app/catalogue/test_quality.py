@@ -9,7 +9,8 @@ from app.catalogue.quality import Gate, measured, stored_gate
 from lethe.contract.problems import PreconditionFailed
 from lethe.contract.quality import QualityIn
 from lethe.contract.sets import Metric, OnBreach
-from lethe.proof.mechanism import Mechanism, Objective
+from lethe.proof.losses import Objective
+from lethe.proof.mechanism import Mechanism
 from lethe.theorems.calibration import mechanism_for
 
 

@@ -13,7 +13,8 @@ from lethe.proof import accountant, conversion
 from lethe.proof.accountant import Chain, Exposure, Run
 from lethe.proof.errors import DomainError
 from lethe.proof.lookback import Lookback
-from lethe.proof.mechanism import Adjacency, Mechanism, Objective
+from lethe.proof.losses import Objective
+from lethe.proof.mechanism import Adjacency, Mechanism
 
 MNIST = 11982  # records of the digits 3 and 8, the experiment of Chien et al. (2024)
 CONVERGED = 5000

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from lethe.proof import accountant, conversion
 from lethe.proof.accountant import Exposure, Run
 from lethe.proof.errors import DomainError
-from lethe.proof.mechanism import Adjacency, Mechanism, Objective
+from lethe.proof.losses import Objective
+from lethe.proof.mechanism import Adjacency, Mechanism
 from tests.tables import each
 
 

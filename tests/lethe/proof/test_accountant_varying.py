@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from lethe.proof import accountant
 from lethe.proof.accountant import Run
 from lethe.proof.errors import PreconditionError
-from lethe.proof.mechanism import Adjacency, Mechanism, Objective
+from lethe.proof.losses import Objective
+from lethe.proof.mechanism import Adjacency, Mechanism
 from tests.lethe.proof.paths import Step, calls, pulled_mu, quadratic_mu, worst_slopes
 
 FIRST = Mechanism(

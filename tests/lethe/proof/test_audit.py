@@ -15,7 +15,8 @@ from scipy import special, stats
 from lethe.proof import audit, conversion
 from lethe.proof.audit import AuditPlan, Guesses, Observed
 from lethe.proof.errors import LARGEST_COUNT, DomainError
-from lethe.proof.mechanism import Adjacency, Mechanism, Objective
+from lethe.proof.losses import Objective
+from lethe.proof.mechanism import Adjacency, Mechanism
 from lethe.theorems import calibration
 from tests.tables import each
 

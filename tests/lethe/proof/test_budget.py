@@ -11,7 +11,8 @@ from lethe.proof import accountant, budget, conversion
 from lethe.proof.accountant import Exposure
 from lethe.proof.budget import Budget, Budgeted
 from lethe.proof.errors import DomainError, PreconditionError
-from lethe.proof.mechanism import Mechanism, Objective
+from lethe.proof.losses import Objective
+from lethe.proof.mechanism import Mechanism
 
 MECHANISM = Mechanism(
     objective=Objective.LOGISTIC_REGRESSION,

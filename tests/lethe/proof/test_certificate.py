@@ -10,7 +10,8 @@ from lethe.proof.accountant import Exposure, Run
 from lethe.proof.audit import AuditPlan, Guesses, Observed
 from lethe.proof.errors import PreconditionError, PrivacyError
 from lethe.proof.guarantees import Evidence
-from lethe.proof.mechanism import Mechanism, Objective
+from lethe.proof.losses import Objective
+from lethe.proof.mechanism import Mechanism
 from tests.lethe.proof import lanes
 from tests.tables import each
 

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from lethe.proof.errors import DomainError
-from lethe.proof.mechanism import Mechanism, Objective
+from lethe.proof.losses import Objective
+from lethe.proof.mechanism import Mechanism
 from lethe.theorems import calibration
 
 

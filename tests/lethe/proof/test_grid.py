@@ -11,7 +11,8 @@ from scipy import stats
 from lethe.proof import accountant, conversion
 from lethe.proof.accountant import Exposure, Run
 from lethe.proof.errors import DomainError, PreconditionError
-from lethe.proof.mechanism import Adjacency, Mechanism, Objective, finest_grid
+from lethe.proof.losses import Objective
+from lethe.proof.mechanism import Adjacency, Mechanism, finest_grid
 from lethe.theorems import calibration
 from tests.tables import each
 

@@ -11,7 +11,8 @@ from lethe.proof import accountant, conversion, guarantees
 from lethe.proof.accountant import Exposure, Run
 from lethe.proof.errors import DomainError, PreconditionError
 from lethe.proof.guarantees import Evidence, Notion
-from lethe.proof.mechanism import Adjacency, Mechanism, Objective
+from lethe.proof.losses import Objective
+from lethe.proof.mechanism import Adjacency, Mechanism
 
 MECHANISM = Mechanism(
     objective=Objective.LOGISTIC_REGRESSION,

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from lethe.proof import accountant, lookback
 from lethe.proof.accountant import Exposure, Run
 from lethe.proof.errors import DomainError
-from lethe.proof.mechanism import Adjacency, Mechanism, Objective
+from lethe.proof.losses import Objective
+from lethe.proof.mechanism import Adjacency, Mechanism
 from lethe.theorems import evaluate
 from tests.lethe.proof.paths import Step, calls, pulled_mu, quadratic_mu, worst_slopes
 

@@ -13,14 +13,8 @@ from scipy import optimize
 from lethe.proof import accountant
 from lethe.proof.accountant import Run
 from lethe.proof.errors import DomainError, PreconditionError
-from lethe.proof.mechanism import (
-    Mechanism,
-    Objective,
-    farthest_minimiser,
-    gradient_bound,
-    num_weight_rows,
-    smoothness,
-)
+from lethe.proof.losses import Objective, farthest_minimiser, gradient_bound, num_weight_rows, smoothness
+from lethe.proof.mechanism import Mechanism
 from lethe.theorems import calibration
 from tests.tables import each
 

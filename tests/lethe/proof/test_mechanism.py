@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lethe.proof.errors import DomainError, PreconditionError
-from lethe.proof.mechanism import MIN_RELATIVE_NOISE, Adjacency, Mechanism, Objective
+from lethe.proof.losses import Objective
+from lethe.proof.mechanism import MIN_RELATIVE_NOISE, Adjacency, Mechanism
 from tests.tables import each
 
 NOT_POSITIVE_REALS = [0.0, -0.1, math.nan, math.inf, -math.inf, True, 10**400]

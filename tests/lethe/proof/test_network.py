@@ -9,7 +9,8 @@ import pytest
 from lethe.proof import certificate
 from lethe.proof.accountant import Exposure
 from lethe.proof.errors import DomainError, PreconditionError
-from lethe.proof.mechanism import Mechanism, Objective
+from lethe.proof.losses import Objective
+from lethe.proof.mechanism import Mechanism
 from lethe.proof.network import Linearisation, PublicNetwork
 from tests.lethe.proof import test_certificate
 from tests.lethe.proof.test_certificate import MECHANISM, RELEASES

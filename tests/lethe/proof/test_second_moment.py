@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from lethe.proof import accountant
 from lethe.proof.accountant import Run
 from lethe.proof.errors import DomainError, PreconditionError
-from lethe.proof.mechanism import Mechanism, Objective, smoothness
+from lethe.proof.losses import Objective, smoothness
+from lethe.proof.mechanism import Mechanism
 from lethe.theorems import calibration
 
 BOUND = 0.4

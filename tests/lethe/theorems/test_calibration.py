@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from lethe.proof import accountant, conversion
 from lethe.proof.accountant import Chain, Exposure, Run
 from lethe.proof.errors import DomainError, InfeasibleError, PreconditionError
-from lethe.proof.mechanism import Adjacency, Mechanism, Objective
+from lethe.proof.losses import Objective
+from lethe.proof.mechanism import Adjacency, Mechanism
 from lethe.theorems import calibration
 
 MNIST = 11982

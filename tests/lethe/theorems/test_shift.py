@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from lethe.proof import accountant
 from lethe.proof.accountant import Run
 from lethe.proof.errors import DomainError, NotionError, PreconditionError
-from lethe.proof.mechanism import Adjacency, Mechanism, Objective
+from lethe.proof.losses import Objective
+from lethe.proof.mechanism import Adjacency, Mechanism
 from lethe.theorems import evaluate
 from tests.lethe.proof.paths import Step, pulled_mu
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from lethe.proof.audit import AuditPlan
-from lethe.proof.mechanism import Mechanism, Objective, finest_grid
+from lethe.proof.losses import Objective
+from lethe.proof.mechanism import Mechanism, finest_grid
 from worker.audit import lanes
 from worker.langevin import chain
 from worker.langevin.noise import Noise, SystemNoise

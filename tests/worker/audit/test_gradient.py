@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from lethe.proof.mechanism import Objective, gradient_bound
+from lethe.proof.losses import Objective, gradient_bound
 from worker.audit.gradient import differs
 from worker.langevin.gradient import Rows
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from lethe.proof.mechanism import Mechanism, Objective
+from lethe.proof.losses import Objective
+from lethe.proof.mechanism import Mechanism
 
 
 class SilentNoise:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from lethe.proof.mechanism import Objective
+from lethe.proof.losses import Objective
 from worker.audit.gradient import differs
 from worker.langevin.device import DeviceRows
 from worker.langevin.gradient import BLOCK_ROWS, Rows

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from lethe.proof.mechanism import num_weight_rows
+from lethe.proof.losses import num_weight_rows
 from worker.langevin.init import origin
 
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from scipy import optimize
 
 from lethe.encoding.targets import UNIT
-from lethe.proof.mechanism import Mechanism, Objective
+from lethe.proof.losses import Objective
+from lethe.proof.mechanism import Mechanism
 from tests.worker.langevin.conftest import SilentNoise
 from tests.worker.langevin.test_device import Replayed
 from worker.audit.gradient import differs

@@ -10,7 +10,8 @@ import torch
 
 from app.errors import AuditFailed
 from lethe.encoding.rows import encode_vectors
-from lethe.proof.mechanism import Mechanism, Objective
+from lethe.proof.losses import Objective
+from lethe.proof.mechanism import Mechanism
 from lethe.proof.network import Linearisation, PublicNetwork
 from tests.lethe.tangents.networks import exported, perceptron
 from tests.worker.langevin.conftest import mechanism_of

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from lethe.encoding.targets import UNIT
-from lethe.proof.mechanism import Objective
+from lethe.proof.losses import Objective
 from worker.langevin.losses import LOGISTIC, Loss
 
 _MOST_BLOCK_ROWS = 2**17  # a block's sum is in float32
