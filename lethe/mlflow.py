@@ -182,11 +182,11 @@ def _content(client: Client, model: ModelOut, version: VersionOut) -> _Content:
     if hashlib.sha256(weights).hexdigest() != version.weights_sha256:
         raise CertificateInvalid(f"The weights are not those of version {version.number}.")
     dataset = client.datasets.get(model.dataset_id)
-    if model.mechanism.network is not None:
-        raise NotServable("of_network", "The model stands on a public network, which copies have not; predict there.")
-    target = dataset.target and {"min": dataset.target.min, "max": dataset.target.max}
     stated = model.mechanism.network
     linearisation = stated and stated.linearisation
+    if stated and not linearisation:
+        raise NotServable("of_network", "The model stands on a public network, which copies have not; predict there.")
+    target = dataset.target and {"min": dataset.target.min, "max": dataset.target.max}
     about = {
         "objective": model.objective,
         "classes": list(dataset.classes),
