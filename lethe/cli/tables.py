@@ -1,8 +1,9 @@
 """Commands about tables on this machine: nothing of them is sent anywhere."""
 
 import json
+import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
@@ -48,26 +49,74 @@ def dataset_preview(
 @GROUPS["datasets"].app.command("infer")
 def dataset_infer(
     file: Here,
-    label: Annotated[str, typer.Option(help="The column that is predicted")],
+    label: Annotated[str | None, typer.Option(help="The column of classes that is predicted")] = None,
+    labels: Annotated[str | None, typer.Option(help="In its place: the column of several labels")] = None,
+    target: Annotated[str | None, typer.Option(help="In its place: the column of numbers")] = None,
+    separator: Annotated[str, typer.Option(help="Between several labels")] = ";",
     subject: Annotated[str | None, typer.Option(help="The column that says whose a row is")] = None,
+    ranges: Annotated[
+        list[str] | None,
+        typer.Option("--range", help="NAME=MIN..MAX, numbers or dates that you state; may be repeated"),
+    ] = None,
+    names: Annotated[
+        list[str] | None, typer.Option("--values", help="NAME=ONE,OTHER: values that you state; may be repeated")
+    ] = None,
     public: Annotated[
         bool, typer.Option("--public", help="Confirm that nobody in FILE may ever ask to be forgotten")
     ] = False,
 ) -> None:
-    """Propose a schema from a public sample, to be looked through and edited.
+    """Propose a schema from a public sample, or from ranges that you state, to be looked through and edited.
 
     A schema is public and stays when people are forgotten. So it is read from a sample of nobody who may ask: a
-    published or made-up table with the same columns.
+    published or made-up table with the same columns. Of a column that you state nothing is read; where all are stated,
+    FILE may be the people's own.
     """
     from lethe.tables import infer
 
-    if not public:
-        raise InputInvalid(
-            "A schema stays when people are forgotten: confirm with --public that nobody in this file may ask to be, "
-            "or write the schema by hand.",
-            [FieldError("public", "expected --public")],
-        )
-    show(infer(file, label=label, subject=subject))
+    stated = {name: _range(name, said) for name, said in _pairs("range", ranges)}
+    stated |= {
+        name: {"kind": "categorical", "values": said.split(","), "unknown": "null"}
+        for name, said in _pairs("values", names)
+    }
+    if (learned := label or labels or target) in stated:
+        stated[str(learned)].pop("kind")
+        stated[str(learned)].pop("unknown", None)
+    found = infer(
+        file,
+        label=label,
+        labels=labels,
+        target=target,
+        separator=separator,
+        subject=subject,
+        stated=stated,
+        public=public,
+    )
+    show(found)
+    if ignored := [name for name, spec in found["columns"].items() if spec.get("role") == "ignored"]:
+        said = "they have one value, or values that no column of a schema takes"
+        typer.echo(f"warning: ignored: {', '.join(ignored)}; {said}", err=True)
+
+
+def _pairs(option: str, given: list[str] | None) -> list[tuple[str, str]]:
+    found = [one.partition("=") for one in given or []]
+    if not all(name and said for name, _, said in found):
+        raise InputInvalid(f"Expected --{option} with a name of a column.", [FieldError(option, "expected NAME=...")])
+    return [(name, said) for name, _, said in found]
+
+
+def _range(name: str, said: str) -> dict[str, Any]:
+    """A column of numbers, or of dates, between these ends."""
+    from lethe.encoding import values
+
+    ends = said.split("..")
+    for kind, read in (("numeric", values.numbers), ("datetime", values.seconds)):
+        found = read(ends).tolist()
+        if len(found) == 2 and all(map(math.isfinite, found)) and found[0] < found[1]:
+            low, high = found if kind == "numeric" else ends
+            return {"kind": kind, "min": low, "max": high, "outside": "clip"}
+    raise InputInvalid(
+        f"Column {name} has no range.", [FieldError("range", "expected NAME=MIN..MAX, two numbers or two dates")]
+    )
 
 
 def _print(found: "Preview") -> None:

@@ -191,6 +191,8 @@ def _of_arrow(values: Any, *, whole: bool = False) -> Sequence[object]:
         return [texts[place] for place in position]
     if isinstance(values, pa.StringArray | pa.LargeStringArray) and not whole:
         values = pc.if_else(pc.greater(pc.binary_length(values), 4 * LONGEST_NAME), _TOO_LONG, values)
+    if pa.types.is_timestamp(values.type) and values.type.unit == "ns":  # which Python's times have not
+        values = values.cast(pa.timestamp("us", values.type.tz), safe=False)
     found: list[object] = values.to_pylist()
     return found
 

@@ -30,6 +30,27 @@ def test_a_schema_is_proposed_and_a_table_tried_out(lethe: Lethe, tmp_path: Path
     refused(lethe("model", "plan", "--dataset", "ds_1", "--epsilon", "1"), "input_invalid")
 
 
+def test_a_schema_is_made_of_what_is_stated(lethe: Lethe, tmp_path: Path) -> None:
+    """With ranges and values of every column, nothing has to be public; a column that is left out, or a range that is
+    none, is refused by name; what is ignored is told."""
+    path = tmp_path / "rows.csv"
+    path.write_text("age,since,city,rent,who\n31,2020-01-02,Bonn,700,p1\n")
+    asked = ("dataset", "infer", str(path), "--target", "rent", "--subject", "who", "--range", "rent=0..4000")
+    stated = ("--range", "age=0..120", "--range", "since=2000-01-01..2030-01-01", "--values", "city=Bonn,Lyon")
+    assert lethe(*asked, *stated).json["columns"] == {
+        "rent": {"role": "target", "min": 0.0, "max": 4000.0, "outside": "clip"},
+        "age": {"kind": "numeric", "min": 0.0, "max": 120.0, "outside": "clip"},
+        "since": {"kind": "datetime", "min": "2000-01-01", "max": "2030-01-01", "outside": "clip"},
+        "city": {"kind": "categorical", "values": ["Bonn", "Lyon"], "unknown": "null"},
+        "who": {"role": "subject"},
+    }
+    refused(lethe(*asked, *stated[:4]), "input_invalid")
+    for wrong in ("age", "age=9..1", "age=9", "age=a..b"):
+        refused(lethe(*asked, "--range", wrong, "--public"), "input_invalid")
+    shown = lethe(*asked, "--public")
+    assert "warning: ignored: age, since, city" in shown.err
+
+
 def test_a_preview_without_a_schema_that_is_one(lethe: Lethe, tmp_path: Path) -> None:
     """A schema that is not JSON ends in one line."""
     (tmp_path / "rows.csv").write_text("x,y\n1,a\n")

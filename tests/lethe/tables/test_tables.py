@@ -1,6 +1,9 @@
 """Tables on the caller's machine: frames and files are one and the same, schemas are proposed, dry runs come true."""
 
+import datetime
 import json
+from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +137,74 @@ def test_a_schema_is_proposed() -> None:
     assert parse_schema({"columns": columns}).encode(columns_of(table)).shape[0] == rows
     with pytest.raises(InputInvalid, match="no column for the label"):
         infer(table, label="z")
+
+
+@pytest.mark.parametrize("library", [pd.DataFrame, pl.DataFrame, pa.table])
+def test_types_of_frames_are_found(library: Callable[..., Frame]) -> None:
+    """Dates, times, decimals and lists are found to be what they are in any library, with values missing too; what no
+    schema takes is ignored."""
+    days = [datetime.date(2020, 1, 1 + place) for place in range(30)]
+    moments = [datetime.datetime.combine(day, datetime.time(5, 6, 7, 8)) for day in days]
+    rows = {
+        "day": days,
+        "at": moments,
+        "since": [None, *days[1:]],
+        "price": [Decimal(f"{place}.5") for place in range(30)],
+        "rooms": [Decimal(place % 3) for place in range(30)],
+        "e": [None, *([float(place), 1.0] for place in range(1, 30))],
+        "tags": [["a"], ["b"]] * 15,
+        "lasted": [datetime.timedelta(days=place) for place in range(30)],
+        "nothing": [None] * 30,
+        "y": [place * 1.5 for place in range(30)],
+    }
+    frame = library(rows)
+    columns = infer(frame, target="y")["columns"]
+    january = {"kind": "datetime", "min": "2020-01-01", "max": "2020-01-31", "outside": "clip"}
+    assert columns["day"] == columns["at"] == january
+    assert columns["since"] == january | {"min": "2020-01-02", "unknown": "null"}
+    assert columns["price"] == {"kind": "standard", "center": 15.0, "scale": 11.0}
+    assert columns["rooms"] == {"kind": "categorical", "values": ["0", "1", "2"], "unknown": "null"}
+    assert (columns["e"]["kind"], columns["e"]["length"]) == ("vector", 2)
+    assert [name for name, spec in columns.items() if spec == {"role": "ignored"}] == ["tags", "lasted", "nothing"]
+    assert columns["y"] == {"role": "target", "min": 0.0, "max": 44.0, "outside": "clip"}
+    present = {name: spec for name, spec in columns.items() if name != "e"}
+    assert parse_schema({"columns": present}).encode_labelled(columns_of(frame), range(30)).labels.shape == (30,)
+
+
+def test_what_is_learned_is_proposed_too() -> None:
+    """Several labels are listed one by one; a range is that of the sample, rounded outwards; a column without names, or
+    a target with gaps, is refused, and so is more than one of them."""
+    table = pd.DataFrame(
+        {"x": range(20), "topics": ["a;b", "b", "", "c; a"] * 5, "rent": [123.4, 987.6] * 10, "gap": [1.0, None] * 10}
+    )
+    said = {"role": "labels", "values": ["a", "b", "c"], "separator": ";"}
+    assert infer(table, labels="topics")["columns"]["topics"] == said
+    said = {"role": "target", "min": 120.0, "max": 990.0, "outside": "clip"}
+    assert infer(table, target="rent")["columns"]["rent"] == said
+    with pytest.raises(InputInvalid, match="not a number in each row"):
+        infer(table, target="gap")
+    with pytest.raises(InputInvalid, match="no names"):
+        infer(table.assign(topics=None), label="topics")
+    for given in ({}, {"label": "x", "target": "rent"}):
+        with pytest.raises(InputInvalid, match="learns one column"):
+            infer(table, **given)
+
+
+def test_of_a_column_that_is_stated_nothing_is_read() -> None:
+    """Where all columns are stated the schema is the same whatever the rows are; where one is not, it is named."""
+    stated = {"x": {"kind": "numeric", "min": 0, "max": 9, "outside": "clip"}, "y": {"values": ["no", "yes"]}}
+    given: dict[str, Any] = {"label": "y", "subject": "who", "stated": stated, "public": False}
+    table = pd.DataFrame({"x": [1, 2000], "y": ["no", "7319"], "who": ["p1", "p2"]})
+    schema = infer(table, **given)
+    assert schema == infer(table.iloc[:0], **given)
+    assert schema["columns"] == stated | {
+        "y": {"role": "label", "values": ["no", "yes"]},
+        "who": {"role": "subject"},
+    }
+    with pytest.raises(InputInvalid, match="state each column: z"):
+        infer(table.assign(z=1), **given)
+    with pytest.raises(InputInvalid, match="no column for the stated"):
+        infer(table, label="y", stated={"w": {"role": "ignored"}})
 
 
 def test_a_preview_says_what_accuracy_costs() -> None:
