@@ -44,8 +44,8 @@ def model_plan(
     evaluation data, and its rows are not read. Noise and passes follow from public numbers alone.
     """
     if file is not None and schema is not None and dataset is None:
-        plans = _tried(file, schema, epsilon, l2, second_moment)
-        show({"plans": plans}) if as_json else _print_tried(plans)
+        tried = _tried(file, schema, epsilon, l2, second_moment)
+        show(tried) if as_json else _print_tried(tried["plans"], tried["metric"].replace("_", " "))
     elif dataset is not None and file is None and schema is None:
         if epsilon or second_moment or len(l2 or []) > 1:
             raise InputInvalid(
@@ -63,7 +63,7 @@ def model_plan(
 
 def _tried(
     file: Path, schema: Path, epsilon: list[float] | None, l2: list[float] | None, second_moment: float | None
-) -> list[dict[str, Any]]:
+) -> dict[str, Any]:
     from lethe.tables import preview
     from lethe.theorems import costs
 
@@ -73,12 +73,11 @@ def _tried(
         raise SchemaInvalid(f"{schema} is not JSON.") from None
     with console.status("Fitting models"):
         found = preview(file, schema=document, epsilons=epsilon or costs.EPSILONS, l2=l2, second_moment=second_moment)
-    plans: list[dict[str, Any]] = found.to_json()["plans"]
-    return plans
+    return {name: found.to_json()[name] for name in ("metric", "plans")}
 
 
-def _print_tried(plans: list[dict[str, Any]]) -> None:
-    table = Table("epsilon", "l2", "accuracy", Column(no_wrap=True), "no noise", "noise", "learn", "request")
+def _print_tried(plans: list[dict[str, Any]], metric: str) -> None:
+    table = Table("epsilon", "l2", metric, Column(no_wrap=True), "no noise", "noise", "learn", "request")
     low, high = _ends([plan["accuracy"] for plan in plans])
     for plan in plans:
         table.add_row(
@@ -127,7 +126,7 @@ def _print_plan(plan: PlanOut) -> None:
 
 def bar_of(value: float, low: float, high: float) -> str:
     """A bar of eighths of a character, empty at `low` and full at `high`."""
-    eighths = round((value - low) / (high - low) * _WIDTH * 8) if high > low else _WIDTH * 8
+    eighths = round(max(0.0, value - low) / (high - low) * _WIDTH * 8) if high > low else _WIDTH * 8
     whole, part = divmod(eighths, 8)
     return "█" * whole + _EIGHTHS[part].strip()
 

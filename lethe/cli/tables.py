@@ -15,6 +15,8 @@ from lethe.contract.problems import FieldError, InputInvalid, SchemaInvalid
 if TYPE_CHECKING:
     from lethe.tables import Preview
 
+_MOST_SHOWN = 12
+"""Features of the row that is shown."""
 Here = Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="Rows: .csv, .parquet or .npz")]
 
 
@@ -22,6 +24,7 @@ Here = Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="Rows: .
 def dataset_preview(
     file: Here,
     schema: Annotated[Path, typer.Option(exists=True, dir_okay=False, help="The public schema (JSON)")],
+    objective: Annotated[str | None, typer.Option(help="Default: that of a model of such a dataset")] = None,
     epsilon: Annotated[list[float] | None, typer.Option(help="Targets to try; may be given again")] = None,
     l2: Annotated[list[float] | None, typer.Option(help="Regularisation to try; may be given again")] = None,
     second_moment: Annotated[float | None, typer.Option(help="The bound that models state, up to 1")] = None,
@@ -39,7 +42,14 @@ def dataset_preview(
     except ValueError:
         raise SchemaInvalid(f"{schema} is not JSON.") from None
     with console.status("Fitting models"):
-        found = preview(file, schema=document, epsilons=epsilon or EPSILONS, l2=l2, second_moment=second_moment)
+        found = preview(
+            file,
+            schema=document,
+            objective=objective,
+            epsilons=epsilon or EPSILONS,
+            l2=l2,
+            second_moment=second_moment,
+        )
     if as_json:
         show(found.to_json())
     else:
@@ -120,20 +130,31 @@ def _range(name: str, said: str) -> dict[str, Any]:
 
 
 def _print(found: "Preview") -> None:
+    metric = found.metric.replace("_", " ")
     console.print(
-        f"{found.num_rows} rows, {found.num_features} features; of {found.held_out} rows held out, "
-        f"{found.majority:.1%} are of the largest class"
+        f"{found.num_rows} rows, {found.num_features} features; of {found.held_out} rows held out: to say the same of "
+        f"all has the {metric} {found.majority:.1%}"
     )
     columns = Table("column", "kind", "features", "unknown", "clipped")
     for one in found.columns:
         columns.add_row(one.name, one.kind, str(one.num_features), f"{one.unknown:.1%}", f"{one.clipped:.1%}")
     console.print(columns)
+    low, middle, high = found.lengths
+    console.print(
+        f"lengths of rows before they are scaled to 1: 90 % from {low:.3g} to {high:.3g}, half below {middle:.3g}"
+    )
+    shown = [f"{name}[{place}] {number:.3f}" for name, place, number in found.row[:-1]][:_MOST_SHOWN]
+    more = len(found.row) - 1 - len(shown)
+    rest = f", and {more} more" if more else ""
+    console.print(
+        f"a row of middle length, encoded: {', '.join(shown)}{rest}; bias {found.row[-1][2]:.3f}", markup=False
+    )
     console.print(f"largest second moment of a batch: {found.second_moment:.2f}")
     for warning in found.warnings:
         console.print(f"warning: {warning}")
     if found.scikit_learn is not None:
-        console.print(f"scikit-learn, logistic regression: {found.scikit_learn:.2%}")
-    plans = Table("l2", "epsilon", "accuracy", "without noise", "passes to learn", "passes of a request")
+        console.print(f"scikit-learn, {found.scikit_learn_model}: {found.scikit_learn:.2%}")
+    plans = Table("l2", "epsilon", metric, "without noise", "passes to learn", "passes of a request")
     for plan in found.plans:
         passes = "out of reach" if plan.request_passes is None else f"{plan.request_passes:.1f}"
         plans.add_row(

@@ -17,7 +17,10 @@ def test_a_schema_is_proposed_and_a_table_tried_out(lethe: Lethe, tmp_path: Path
     tried = ("dataset", "preview", str(path), "--schema", str(schema), "--epsilon", "2", "--l2", "0.01")
     shown = lethe(*tried)
     assert (shown.code, shown.err) == (0, "")
-    assert "178 rows, 13 features; of 44 rows held out" in shown.out
+    assert "178 rows, 13 features; of 44 rows held out: to say the same of all has the accuracy" in shown.out
+    assert "lengths of rows before they are scaled to 1: 90 % from" in shown.out
+    assert "a row of middle length, encoded: alcalinity_of_ash[0] " in shown.out
+    assert ", and 1 more; bias 0." in shown.out
     assert "scikit-learn, logistic regression: 97." in shown.out
     [plan] = lethe(*tried, "--json").json["plans"]
     assert (plan["epsilon"], plan["l2"]) == (2.0, 0.01)

@@ -2,6 +2,7 @@
 
 import datetime
 import json
+import math
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -13,13 +14,15 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from sklearn.datasets import load_breast_cancer, load_wine
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
 
 from app.rows import ingest
-from lethe.contract.problems import DatasetUnusable, InputInvalid, RowInvalid, SchemaInvalid
+from lethe.contract.problems import DatasetUnusable, InputInvalid, PreconditionFailed, RowInvalid, SchemaInvalid
 from lethe.encoding.schema import parse_schema
 from lethe.frames import Frame, to_parquet
+from lethe.proof.losses import Objective
 from lethe.tables import infer, preview
+from lethe.tables.fitting import Learned
 from lethe.tables.reading import columns_of
 
 ROWS: dict[str, list[Any]] = {
@@ -230,6 +233,57 @@ def test_a_preview_says_what_accuracy_costs() -> None:
     assert json.loads(json.dumps(found.to_json()))["num_rows"] == 178
 
 
+def test_a_preview_of_a_target() -> None:
+    """A target is measured by r squared beside regressions of scikit-learn, and noise of least squares costs more."""
+    table = load_diabetes(as_frame=True, scaled=False).frame
+    given: dict[str, Any] = {"schema": infer(table, target="target"), "epsilons": (8.0,), "l2": (0.02,)}
+    found = preview(table, **given)
+    assert (found.objective, found.metric, found.majority) == ("huber_regression", "r_squared", 0.0)
+    assert found.scikit_learn_model in ("ridge regression", "Huber regression")
+    assert 0.4 < (found.scikit_learn or 0) < 0.6
+    [plan] = found.plans
+    assert plan.accuracy_without_noise == pytest.approx(found.scikit_learn, abs=0.05)
+    assert plan.accuracy == pytest.approx(found.scikit_learn, abs=0.05)
+    [squares] = preview(table, objective="least_squares", **given).plans
+    assert squares.accuracy_without_noise == pytest.approx(found.scikit_learn, abs=0.05)
+    assert squares.accuracy < plan.accuracy
+    low, middle, high = found.lengths
+    assert 1 < low < middle < high
+    assert sum(number**2 for _, _, number in found.row) == pytest.approx(1, abs=1e-5)
+    assert [name for name, _, _ in found.row] == [*sorted(set(table.columns) - {"target"}), "bias"]
+
+
+def test_a_preview_of_several_labels() -> None:
+    """Several labels are measured over all of them, beside a logistic regression for each."""
+    random = np.random.default_rng(0)
+    x = random.normal(size=(400, 4))
+    has = x @ random.normal(size=(4, 3)) + 0.3 * random.normal(size=(400, 3)) > 0.5
+    topics = [";".join(name for name, there in zip("abc", row, strict=True) if there) for row in has]
+    table = pd.DataFrame(x, columns=["x0", "x1", "x2", "x3"]).assign(topics=topics)
+    found = preview(table, schema=infer(table, labels="topics"), epsilons=(8.0,), l2=(0.01,))
+    assert (found.objective, found.metric) == ("multilabel_logistic_regression", "label_accuracy")
+    assert found.scikit_learn_model == "a logistic regression for each label"
+    assert 0.5 < found.majority < 0.7 < 0.85 < (found.scikit_learn or 0)
+    [plan] = found.plans
+    assert plan.accuracy == pytest.approx(found.scikit_learn, abs=0.03)
+
+
+@pytest.mark.parametrize("objective", Objective)
+@pytest.mark.parametrize("width", [0.5, math.inf])
+def test_the_loss_of_a_preview_is_that_of_its_slope(objective: Objective, width: float) -> None:
+    """The slope of each loss is the difference quotient of it, at scores on all its parts."""
+    random = np.random.default_rng(1)
+    scores = random.normal(size=(40, 3 if objective is Objective.MULTILABEL_LOGISTIC_REGRESSION else 1))
+    labels = random.integers(0, 8 if scores.shape[1] > 1 else 2, 40).astype(np.int32)
+    learned = Learned.of(objective, labels * (2**21 if objective.is_regression else 1), scores.shape[1])
+    if math.isinf(width) and objective is Objective.SMOOTHED_HINGE:
+        return
+    step = 1e-6 * random.normal(size=scores.shape)
+    change = learned.loss(scores + step, width) - learned.loss(scores - step, width)
+    expected = 2 * float((learned.pull(scores, width) * step).sum() / len(scores))
+    assert change == pytest.approx(expected, rel=1e-3, abs=1e-12)
+
+
 def test_a_preview_warns_of_raw_columns() -> None:
     """Ranges that leave rows nearly parallel are warned of by the column that outweighs the rest, before any upload."""
     table = load_breast_cancer(as_frame=True).frame
@@ -243,14 +297,11 @@ def test_a_preview_refuses_what_the_gateway_would() -> None:
     """A schema that is none, a row out of range and a column mostly unknown are refused alike."""
     table = pd.DataFrame({"x": [1.0, 2.0, 300.0, 4.0], "y": ["a", "b", "a", "b"]})
     label = {"role": "label", "values": ["a", "b"]}
-    with pytest.raises(SchemaInvalid, match="one label for each row"):
-        preview(
-            table,
-            schema={"columns": {"x": {"role": "target", "min": 0, "max": 9}, "y": {"kind": "hashed", "features": 2}}},
-        )
     numeric = {"kind": "numeric", "min": 0, "max": 1000}
     with pytest.raises(SchemaInvalid, match="column z: is missing"):
         preview(table, schema={"columns": {"x": numeric, "y": label, "z": {"role": "subject"}}})
+    with pytest.raises(PreconditionFailed, match="does not learn what the schema has"):
+        preview(table, schema={"columns": {"x": numeric, "y": label}}, objective="least_squares")
     with pytest.raises(DatasetUnusable, match="no rows"):
         preview(table.iloc[:0], schema={"columns": {"x": numeric, "y": label}})
     for column, error in (

@@ -1,0 +1,200 @@
+"""Models of a part of a table's rows, learned as the gateway would learn them, and measured on the other part."""
+
+import math
+from dataclasses import asdict, dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import minimize
+from scipy.special import expit, log_softmax, softmax
+
+from lethe.contract.problems import PreconditionFailed
+from lethe.encoding.targets import UNIT
+from lethe.proof.errors import PrivacyError
+from lethe.proof.losses import Objective, num_weight_rows
+from lethe.proof.mechanism import Mechanism
+from lethe.theorems import calibration, costs
+
+_CHAINS = 8
+"""Noisy models that are learned side by side; their mean accuracy is told."""
+_MOST_PRODUCTS = 2e11
+"""Multiplications of one plan: some seconds; a chain that takes more of them is cut short."""
+
+Floats = npt.NDArray[np.float64]
+Labels = npt.NDArray[np.int32]
+Places = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """One setting: accuracy (the metric of the preview) on rows that were held out, of the noisy model and of one
+    without noise; the rest as `lethe.theorems.costs.Cost` has it."""
+
+    epsilon: float
+    delta: float
+    l2: float
+    accuracy: float
+    accuracy_without_noise: float
+    noise: float
+    learn_passes: float
+    request_passes: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """The values that rows are to be given: the class of each (n, 1), the labels that it has (n, C), or its target from
+    -1 to 1 (n, 1); and how models of them are measured."""
+
+    objective: Objective
+    num_classes: int
+    values: Floats
+
+    @classmethod
+    def of(cls, objective: Objective, labels: Labels, num_classes: int) -> "Learned":
+        """Of labels as a dataset stores them."""
+        found = labels[:, np.newaxis].astype(np.int64)
+        if objective is Objective.MULTILABEL_LOGISTIC_REGRESSION:
+            return cls(objective, num_classes, (found >> np.arange(num_classes) & 1).astype(np.float64))
+        return cls(objective, num_classes, found / (UNIT if objective.is_regression else 1.0))
+
+    @property
+    def metric(self) -> str:
+        """The name that the gateway has for it."""
+        if self.objective.is_regression:
+            return "r_squared"
+        several = self.objective is Objective.MULTILABEL_LOGISTIC_REGRESSION
+        return "label_accuracy" if several else "accuracy"
+
+    def at(self, places: Places) -> "Learned":
+        return Learned(self.objective, self.num_classes, self.values[places])
+
+    def share(self, guessed: Floats) -> float:
+        """The metric of guesses that are of the same shape as the values."""
+        if self.objective.is_regression:
+            apart = float(np.square(self.values - self.values.mean()).sum())
+            return 1 - float(np.square(np.clip(guessed, -1, 1) - self.values).sum()) / apart if apart else 0.0
+        return float((guessed == self.values).mean())
+
+    def share_of_scores(self, scores: Floats) -> float:
+        if self.objective.is_regression:
+            return self.share(scores)
+        if scores.shape[1] > 1 and self.metric == "accuracy":
+            return self.share(scores.argmax(axis=1)[:, np.newaxis].astype(np.float64))
+        return self.share((scores > 0).astype(np.float64))
+
+    def majority(self) -> float:
+        """The metric of whoever says the same of every row, and knows these."""
+        if self.objective.is_regression:
+            return self.share(np.full_like(self.values, self.values.mean()))
+        if self.metric == "label_accuracy":
+            has = self.values.mean(axis=0)
+            return float(np.maximum(has, 1 - has).mean())
+        return float(np.bincount(self.values[:, 0].astype(np.int64)).max() / len(self.values))
+
+    def loss(self, scores: Floats, width: float) -> float:
+        """The mean loss of rows of these scores  # (n, 1) or (n, C)"""
+        match self.objective:
+            case Objective.LOGISTIC_REGRESSION if scores.shape[1] > 1:
+                found = -np.take_along_axis(log_softmax(scores, axis=1), self.values.astype(np.int64), axis=1)
+            case Objective.LOGISTIC_REGRESSION | Objective.MULTILABEL_LOGISTIC_REGRESSION:
+                found = np.logaddexp(0, (1 - 2 * self.values) * scores)
+            case Objective.SMOOTHED_HINGE:
+                short = 1 - (2 * self.values - 1) * scores
+                found = np.where(short < width, np.maximum(short, 0) ** 2 / (2 * width), short - width / 2)
+            case Objective.HUBER_REGRESSION | Objective.LEAST_SQUARES:
+                off = np.abs(scores - self.values)
+                bent = np.minimum(off, width)
+                found = bent * (off - bent / 2)
+        return float(found.sum() / len(scores))
+
+    def pull(self, scores: Floats, width: float) -> Floats:
+        """The derivative of each row's loss by its scores  # (..., n, 1) or (..., n, C)"""
+        match self.objective:
+            case Objective.LOGISTIC_REGRESSION if scores.shape[-1] > 1:
+                found = softmax(scores, axis=-1) - (np.arange(scores.shape[-1]) == self.values)
+            case Objective.LOGISTIC_REGRESSION | Objective.MULTILABEL_LOGISTIC_REGRESSION:
+                found = expit(scores) - self.values
+            case Objective.SMOOTHED_HINGE:
+                signs = 2 * self.values - 1
+                found = -signs * np.clip((1 - signs * scores) / width, 0, 1)
+            case Objective.HUBER_REGRESSION | Objective.LEAST_SQUARES:
+                found = np.clip(scores - self.values, -width, width)
+        return np.asarray(found, dtype=np.float64)
+
+
+class Problem:
+    """Rows of norm <= 1 and what they are to be given, cut in two."""
+
+    def __init__(self, rows: Floats, learned: Learned, train: Places, test: Places) -> None:
+        self._rows, self._learned = rows[train], learned.at(train)
+        self._test_rows, self._test_learned = rows[test], learned.at(test)
+        self._minimisers: dict[tuple[float, float], Floats] = {}
+
+    def second_moment(self) -> float:
+        """The largest eigenvalue of (1/b) sum x x^T over the rows of any batch of the default size."""
+        num_batches = len(self._rows) // calibration.default_batch_size(len(self._rows))
+        batches = np.array_split(self._rows, num_batches)
+        products = (x @ x.T if len(x) < x.shape[1] else x.T @ x for x in batches)
+        return max(
+            float(np.linalg.eigvalsh(product)[-1]) / len(x) for product, x in zip(products, batches, strict=True)
+        )
+
+    def plan(
+        self, epsilon: float, l2: float, delta: float, second_moment: float | None, random: np.random.Generator
+    ) -> Plan:
+        """Raises `PreconditionFailed` where there is no such mechanism."""
+        try:
+            mechanism = calibration.mechanism_for(
+                num_slots=len(self._rows),
+                num_classes=self._learned.num_classes,
+                objective=self._learned.objective,
+                epsilon=epsilon,
+                delta=delta,
+                l2=l2,
+                second_moment=second_moment,
+            )
+        except PrivacyError as error:
+            raise PreconditionFailed(f"{error}.") from error
+        width = math.inf if mechanism.loss_width is None else mechanism.loss_width
+        if (l2, width) not in self._minimisers:
+            self._minimisers[l2, width] = self._minimiser(l2, width)
+        exact = self._minimisers[l2, width]
+        return Plan(
+            **asdict(costs.of(mechanism, epsilon=epsilon, delta=delta)),
+            accuracy=float(np.mean([self._accuracy(one) for one in self._noisy(mechanism, exact, width, random)])),
+            accuracy_without_noise=self._accuracy(exact),
+        )
+
+    def _minimiser(self, l2: float, width: float) -> Floats:
+        shape = (num_weight_rows(self._learned.num_classes, self._learned.objective), self._rows.shape[1])
+
+        def objective(flat: Floats) -> tuple[float, Floats]:
+            weights = flat.reshape(shape)
+            scores = self._rows @ weights.T
+            gradient = self._learned.pull(scores, width).T @ self._rows / len(self._rows) + l2 * weights
+            return self._learned.loss(scores, width) + l2 / 2 * float(flat @ flat), gradient.ravel()
+
+        found: Floats = minimize(objective, np.zeros(shape).ravel(), jac=True, method="L-BFGS-B").x
+        return found.reshape(shape)
+
+    def _noisy(self, mechanism: Mechanism, start: Floats, width: float, random: np.random.Generator) -> Floats:
+        """The iterates to which the mechanism's steps lead from the start  # (chains, 1 or C, d)"""
+        per_step = _CHAINS * start.size * mechanism.batch_size * 2
+        steps = int(min(mechanism.learn_steps, max(mechanism.num_batches, _MOST_PRODUCTS / per_step)))
+        weights = np.broadcast_to(start, (_CHAINS, *start.shape)).copy()
+        batches = np.array_split(np.arange(len(self._rows)), mechanism.num_batches)
+        for step in range(steps):
+            batch = batches[step % len(batches)]
+            rows = self._rows[batch]
+            share = min(1.0, (steps - step) / mechanism.cool_down)
+            scores = np.einsum("nd,kcd->knc", rows, weights, optimize=True)
+            pull = self._learned.at(batch).pull(scores, width)
+            gradient = np.einsum("knc,nd->kcd", pull, rows, optimize=True) / len(rows) + mechanism.l2 * weights
+            weights -= mechanism.step_size * share * gradient
+            weights += random.normal(scale=math.sqrt(mechanism.step_variance * share), size=weights.shape)
+            far = np.linalg.norm(weights, axis=(1, 2), keepdims=True) / mechanism.radius
+            weights /= np.maximum(far, 1.0)
+        return weights
+
+    def _accuracy(self, weights: Floats) -> float:
+        return self._test_learned.share_of_scores(self._test_rows @ weights.T)

@@ -1,0 +1,64 @@
+"""The models that scikit-learn fits to the same features: what there is to be had without forgetting."""
+
+import importlib.util
+import warnings
+from typing import Any
+
+import numpy as np
+
+from lethe.tables.fitting import Floats, Learned, Places
+
+_FOLDS = 3
+
+
+def scikit_learn(features: Floats, learned: Learned, train: Places, test: Places) -> tuple[str, float] | None:
+    """The tuned model that suits what is learned, and its metric on the test rows; None where scikit-learn is not
+    installed, or there is nothing to tell apart.
+
+    Of a target, ridge or Huber regression, whichever is better in cross-validation on the train rows; of several
+    labels, a logistic regression for each; else one.
+    """
+    if importlib.util.find_spec("sklearn") is None or np.ptp(learned.values[train], axis=0).max() == 0:
+        return None
+    from sklearn.exceptions import ConvergenceWarning
+
+    held_out = learned.at(test)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # a candidate of a search: the others stand
+        if learned.objective.is_regression:
+            name, model = _regression(features[train], learned.values[train, 0])
+            return name, held_out.share(model.predict(features[test])[:, np.newaxis])
+        guessed = [
+            _logistic(features[train], learned.values[train, one], features[test])
+            for one in range(learned.values.shape[1])
+        ]
+    name = "logistic regression" if len(guessed) == 1 else "a logistic regression for each label"
+    return name, held_out.share(np.stack(guessed, axis=1))
+
+
+def _regression(features: Floats, target: Floats) -> tuple[str, Any]:
+    from sklearn.linear_model import HuberRegressor, Ridge
+    from sklearn.model_selection import GridSearchCV
+
+    found = {
+        "ridge regression": GridSearchCV(Ridge(), {"alpha": [0.01, 0.1, 1, 10, 100]}, cv=_FOLDS),
+        "Huber regression": GridSearchCV(HuberRegressor(max_iter=500), {"alpha": [1e-4, 1, 100]}, cv=_FOLDS),
+    }
+    if len(target) < 2 * _FOLDS:
+        return "ridge regression", Ridge().fit(features, target)
+    for one in found.values():
+        one.fit(features, target)
+    return max(found.items(), key=lambda one: float(one[1].best_score_))
+
+
+def _logistic(features: Floats, classes: Floats, others: Floats) -> Floats:
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import GridSearchCV
+
+    counts = np.unique(classes, return_counts=True)[1]
+    if len(counts) == 1:
+        return np.full(len(others), classes[0])
+    model: Any = LogisticRegression(max_iter=2000)
+    if counts.min() >= _FOLDS:
+        model = GridSearchCV(model, {"C": [0.01, 0.1, 1, 10, 100]}, cv=_FOLDS)
+    return np.asarray(model.fit(features, classes).predict(others), dtype=np.float64)
