@@ -12,7 +12,7 @@ from lethe.http import AsyncHttp, Http, Options
 from lethe.methods import H, Keyed, Resource, call, call_one, pages
 from lethe.waiting import Progress, Watch
 
-_SETTLED = ("live", "degraded", "held", "failed", "cancelled", "retired")
+_SETTLED = ("live", "testing", "degraded", "held", "failed", "cancelled", "retired")
 
 
 class _NewModel(models.ModelIn, Keyed):

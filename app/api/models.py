@@ -57,7 +57,7 @@ from lethe.contract.models import (
 from lethe.contract.problems import FieldError, InputInvalid, TangentServedElsewhere, WeightsDestroyed
 from lethe.contract.quality import QualityOut
 from lethe.contract.runs import AuditOut
-from lethe.contract.sets import ModelStatus, Scope
+from lethe.contract.sets import ModelStatus, RunKind, Scope
 from lethe.encoding import schema as schemas
 from lethe.encoding.rows import checked_vectors, unit_rows
 from lethe.proof.losses import Objective
@@ -319,7 +319,7 @@ def _model(session: Session, model: Model, waits: Waiting | None) -> ModelOut:
         dataset_id=model.dataset_id,
         evaluation_dataset_id=model.evaluation_dataset_id,
         objective=model.mechanism["objective"],
-        status=_status(model, version, is_running=run is not None),
+        status=_status(model, version, run.kind if run else None),
         live_version=model.live_version,
         progress=ProgressOut(steps_done=run.steps_done, steps_total=run.steps_total) if run else None,
         mechanism=MechanismOut(**catalogue.mechanism_of(model).to_json()),
@@ -343,14 +343,20 @@ def _model(session: Session, model: Model, waits: Waiting | None) -> ModelOut:
     )
 
 
-def _status(model: Model, version: Version | None, *, is_running: bool) -> str:
+def _status(model: Model, version: Version | None, running: str | None) -> str:
+    """`running`: the kind of the run under way, if there is one. A test leaves the version as it is: what is wrong with
+    that comes first."""
     if version is None:
         return model.status
-    if is_running:
+    if running == RunKind.UNLEARN:
         return ModelStatus.UNLEARNING
+    if running is not None and running != RunKind.AUDIT:
+        return ModelStatus.RELEARNING
     if version.held:
         return ModelStatus.HELD
-    return ModelStatus.DEGRADED if version.degraded else model.status
+    if version.degraded:
+        return ModelStatus.DEGRADED
+    return ModelStatus.TESTING if running else model.status
 
 
 def _quality(model: Model, version: Version | None) -> QualityOut | None:

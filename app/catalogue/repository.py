@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from app.db.paging import Page, page
 from app.db.tables import Addition, Dataset, Export, Model, Run, Version
-from lethe.contract.sets import AdditionStatus, RunKind, RunStatus, VersionStatus
+from lethe.contract.sets import AdditionStatus, RunStatus, VersionStatus
 
 _AT_ONCE = 10_000
 
@@ -157,8 +157,8 @@ def needed_version_ids(session: Session) -> set[str]:
 
 
 def running_run(session: Session, *, model_id: str) -> Run | None:
-    """The one that makes a version of the model."""
-    running = sa.select(Run).where(Run.model_id == model_id, Run.status == RunStatus.RUNNING, Run.kind != RunKind.AUDIT)
+    """The one that makes a version of the model, or tests it."""
+    running = sa.select(Run).where(Run.model_id == model_id, Run.status == RunStatus.RUNNING)
     return session.scalars(running).one_or_none()
 
 

@@ -46,6 +46,8 @@ STATES: Mapping[str, State] = {
     "learning": State(label="Learning", tone="active"),
     "live": State(label="Live", tone="good"),
     "unlearning": State(label="Unlearning", tone="active"),
+    "relearning": State(label="Learning again", tone="active"),
+    "testing": State(label="Canary test", tone="active"),
     "degraded": State(label="Degraded", tone="warn"),
     "held": State(label="Held back", tone="bad"),
     "failed": State(label="Failed", tone="bad"),

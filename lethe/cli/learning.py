@@ -194,7 +194,7 @@ def show_when_over(resource: Models | DeletionRequests, one: str) -> None:
     with bar() as progress:
         found = resource.wait(one, progress=progress)
     show(found)
-    if isinstance(found, ModelOut) and found.status not in ("live", "degraded"):
+    if isinstance(found, ModelOut) and found.status not in ("live", "testing", "degraded"):
         raise typer.Exit(1)
 
 

@@ -168,7 +168,10 @@ class ModelOut(Answer):
     dataset_id: str
     evaluation_dataset_id: str | None
     objective: str
-    status: str = Field(description="learning, live, unlearning, degraded, held, failed, cancelled or retired")
+    status: str = Field(
+        description="learning, live, unlearning, relearning, testing (a canary test is under way), degraded, held, "
+        "failed, cancelled or retired"
+    )
     live_version: int | None
     progress: ProgressOut | None
     mechanism: MechanismOut

@@ -171,7 +171,8 @@ def test_whoever_asks_to_be_forgotten_goes_before_an_audit(
 def test_a_request_that_comes_during_an_audit(
     installation: Installation, gateway: TestClient, live: dict[str, Any], forget: Make, get: Get, work: Work
 ) -> None:
-    """The model stays live; who asks meanwhile is next, also if the audit is cut off and has to be made again."""
+    """The model stays in service, and says that it is tested; who asks meanwhile is next, also if the audit is cut off
+    and has to be made again."""
     gateway.post(f"/v1/models/{live['id']}/audit")
     with installation.database.writing() as session:
         claimed = queue.claim(session, worker="test", lease_seconds=60, max_requests=10)
@@ -179,7 +180,7 @@ def test_a_request_that_comes_during_an_audit(
     assert (claimed.kind, claimed.slots_to_null) == ("audit", ())
     request = forget("p1")
     shown = get(f"/models/{live['id']}")
-    assert (shown["status"], shown["progress"]) == ("live", None)
+    assert (shown["status"], shown["progress"]["steps_done"]) == ("testing", 0)
     assert work() == 0
     with installation.database.writing() as session:
         unlearning.take_back(session, worker="test")

@@ -57,9 +57,15 @@ def test_a_model_is_learned_in_the_background(gateway: TestClient, new_dataset: 
 
 
 def test_progress_is_shown_while_a_worker_runs(
-    installation: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Work
+    installation: Installation,
+    gateway: TestClient,
+    new_dataset: Make,
+    new_model: Make,
+    forget: Make,
+    get: Get,
+    work: Work,
 ) -> None:
-    """While a run is under way its model shows how far it is, as learning at first and as unlearning later."""
+    """While a run is under way its model shows how far it is: learning at first, unlearning or relearning later."""
     model = new_model(new_dataset()["id"])
 
     def during_a_run() -> dict[str, Any]:
@@ -77,6 +83,9 @@ def test_progress_is_shown_while_a_worker_runs(
     work()
     forget("p1")
     assert during_a_run()["status"] == "unlearning"
+    work()
+    gateway.post(f"/v1/models/{model['id']}/relearn")
+    assert during_a_run()["status"] == "relearning"
 
 
 REFUSED: dict[str, tuple[str, int, str]] = {
