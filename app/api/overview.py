@@ -68,6 +68,7 @@ def _counted(models: Sequence[ModelStanding]) -> ModelsCountOut:
         audits_refused=sum(one.refused is True for one in models),
         degraded=sum(one.degraded for one in models),
         held=sum(one.held for one in models),
+        first_due_at=min((at for one in models if one.waiting and (at := one.waiting.first_due_at)), default=None),
     )
 
 

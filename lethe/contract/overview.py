@@ -29,6 +29,10 @@ class ModelsCountOut(Answer):
     audits_refused: int = Field(description="Those whose last audit refuted its run.")
     degraded: int = Field(description="Those whose live version misses their quality gate.")
     held: int = Field(description="Those of them that are not served for that.")
+    first_due_at: datetime.datetime | None = Field(
+        default=None,
+        description="The earliest deadline of anybody who asked and is in a live version; null: nobody is.",
+    )
 
 
 class BackupsOut(Answer):

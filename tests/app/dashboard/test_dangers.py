@@ -148,3 +148,17 @@ def test_the_worst_models_are_shown(
     assert len(set(re.findall(r'href="/admin/models/(mdl_[0-9a-f]+)"', home))) == 8
     assert "All 10 models in service" in home
     assert "1 model</a> could not be learned" in home
+
+
+def test_people_still_in_models_are_said_where_nothing_is_in_danger(
+    officer: Browser, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]
+) -> None:
+    """Where no deadline is near, the page says how many requests wait, in how many models people still are, and when
+    the first of them is due."""
+    new_model(new_dataset()["id"])
+    work()
+    made = forget("p1")
+    due = datetime.datetime.fromisoformat(made["due_at"])
+    page = html.unescape(re.sub(r"<[^>]+>", "", officer.get("/admin").text))
+    assert "1 request waits to be done; people who asked are still fully in 1 model, the first due" in page
+    assert f"the first due {due.day} {due:%b %Y} UTC." in page
