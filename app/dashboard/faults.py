@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 
 from app.dashboard.wording import sentence, words
@@ -44,7 +45,7 @@ _SENTENCES: Mapping[str, str] = {
 _OTHERWISE = "This is not what is expected here."
 
 
-def in_words(error: ValidationError) -> list[FieldError]:
+def in_words(error: ValidationError | RequestValidationError) -> list[FieldError]:
     """List the faults, each at its place; nothing of what was written."""
     return [FieldError(".".join(map(str, fault["loc"])) or "form", _sentence(fault)) for fault in error.errors()]
 

@@ -20,7 +20,7 @@ from starlette.types import Scope
 from app.api import problems, uploads
 from app.dashboard import faults, wording
 from app.dashboard.terms import TERMS
-from lethe.contract.problems import InputInvalid, NotFound, Problem, RateLimited, Unauthenticated
+from lethe.contract.problems import FieldError, InputInvalid, NotFound, Problem, RateLimited, Unauthenticated
 
 ROOT = "/admin"
 MOST_ONWARD = 500
@@ -182,9 +182,13 @@ def refused(request: Request, error: Problem) -> Response:
 
 
 def malformed(error: Any) -> InputInvalid:
-    """Name what a form or an address lacks, without what was sent."""
-    found = problems.faults(error)
-    return InputInvalid("This page was not asked for in a form that it knows.", found)
+    """Name what is wrong with an address, in words and without what was sent."""
+    found: dict[str, str] = {}
+    for fault in faults.in_words(error):  # of a choice of types each says what it lacks: the first is enough
+        name = fault.path.partition(".")[2] or fault.path
+        found.setdefault(name.partition(".")[0], fault.message)
+    faulty = [FieldError(name, message) for name, message in found.items()]
+    return InputInvalid("The address of this page has what the page does not know.", faulty)
 
 
 def _none() -> NotFound:

@@ -77,11 +77,14 @@ def test_a_page_that_is_not_there(officer: Browser, browser: Browser) -> None:
 
 
 def test_malformed_addresses(officer: Browser) -> None:
-    """A filter that does not exist is a page with 422, which repeats nothing of what was sent."""
+    """A filter that does not exist is a page with 422, which names it in words and repeats nothing of what was sent."""
     answer = officer.get("/admin/requests?status=<script>alert(1)</script>")
     assert answer.status_code == 422
     assert "alert(1)" not in answer.text
-    assert "status" in answer.text
+    assert '<strong title="status">Status:</strong> Choose one of the list.' in answer.text
+    answer = officer.get("/admin/requests?cursor=" + "x" * 501)
+    assert "Write at most 500 characters." in answer.text
+    assert "String should" not in answer.text
 
 
 def test_what_a_key_may_not_see(somebody_with: Callable[..., Browser]) -> None:
