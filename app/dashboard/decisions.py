@@ -45,10 +45,12 @@ def live_request(context: TheContext, request_id: str, offered: str = "") -> Res
 
 
 @router.get("/requests/{request_id}/preview")
-def preview_request(context: TheContext, request_id: str) -> Response:
-    """Show what a request that waits would erase, at what cost, and why it waits."""
+def preview_request(context: TheContext, request_id: str, deciding: bool = False) -> Response:
+    """Show what a request that waits would erase, at what cost, and why it waits; `deciding`: the page has a
+    confirmation, which says it in short."""
     found = context.ask(request_previews.preview_deletion_request, request_id=request_id)
-    return context.page("requests/preview.html", preview=found, sentences=[waits(one) for one in found.models])
+    sentences = [waits(one) for one in found.models]
+    return context.page("requests/preview.html", preview=found, sentences=sentences, deciding=deciding)
 
 
 @router.post("/requests/{request_id}/{decision}")

@@ -2,7 +2,7 @@
 "use strict";
 (() => {
   const formats = {
-    minute: new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" }),
+    minute: new Intl.DateTimeFormat(undefined, { year: "numeric", month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", timeZoneName: "short" }),
     day: new Intl.DateTimeFormat(undefined, { dateStyle: "medium" }),
   };
 

@@ -2,8 +2,10 @@
 
 import datetime
 import html
+import re
 from collections.abc import Callable
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from fastapi.testclient import TestClient
@@ -73,12 +75,31 @@ def test_what_approving_erases_is_shown_before(
     made = forget("p1", identity_verified=False)
     path = f"/admin/requests/{made['id']}"
     page = officer.get(path).text
-    assert f'hx-get="{path}/preview"' in page
+    assert page.index(f'hx-get="{path}/preview?deciding=true"') < page.index("Approve the request")
     assert "it cannot be undone" in page.lower()
+    part = officer.get(f"{path}/preview?deciding=true", **{"HX-Request": "true"}).text
+    in_short = re.sub(r"<[^>]+>", "", part[part.index('id="in-short"') :])
+    assert "It erases 1 row, and the live versions" in in_short
+    assert re.search(r"model, version 1: \d\S* passes, about \d", in_short)
     shown = officer.get(f"{path}/preview").text
+    assert "in-short" not in shown
     assert "version 1" in shown
     assert "waits for the decision" in shown
     assert "They cannot be brought back" in shown
+
+
+def test_the_day_of_completion_is_the_policys(
+    officer: Browser, gateway: TestClient, get: Get, forget: Make, work: Callable[[], int]
+) -> None:
+    """When a request was completed is said on the policy's clock, with its zone, as its other days are."""
+    policy = gateway.get("/v1/tenant").json()["policy"] | {"time_zone": "Pacific/Kiritimati"}
+    gateway.patch("/v1/tenant", json={"policy": policy}).raise_for_status()
+    made = forget("stranger")
+    completed = datetime.datetime.fromisoformat(get(f"/deletion-requests/{made['id']}")["completed_at"])
+    there = completed.astimezone(ZoneInfo("Pacific/Kiritimati"))
+    page = officer.get(f"/admin/requests/{made['id']}").text
+    said = re.sub(r"<[^>]+>", "", page[page.index("<dt>Completed") :])
+    assert said.startswith(f"Completed{there.day} {there:%b %Y} Pacific/Kiritimati")
 
 
 def _model(**of: Any) -> ModelToForgetOut:
