@@ -10,11 +10,12 @@ from pydantic import BaseModel
 from starlette.datastructures import FormData
 
 from app.api import decisions, problems
-from app.dashboard import pages
+from app.dashboard import filters, pages
+from app.dashboard.filters import Filters
 from app.dashboard.pages import ROOT
 from app.dashboard.request_context import Form, RequestContext, TheContext
-from app.dashboard.requests import CLOCKS, UNDECIDED, ByRegulation, Due, checked, filters_in, text, undecided
-from app.dashboard.wording import regulation, state
+from app.dashboard.requests import UNDECIDED, checked, text, undecided
+from app.dashboard.wording import regulation, state, words
 from lethe.contract.decisions import DecisionsIn
 from lethe.contract.fields import Moment
 from lethe.contract.problems import InputInvalid, Problem
@@ -29,7 +30,6 @@ _DUE = {"soon": "Due soon", "overdue": "Overdue", "paused": "Clock paused"}
 
 Decision = Literal["approve", "reject"]
 _ENDS: dict[Decision, str] = {"approve": "approved", "reject": "rejected"}
-Wanted = Literal["", "in_review", "accepted"]
 
 
 class _Seen(BaseModel):
@@ -41,9 +41,7 @@ class _Seen(BaseModel):
 @router.get("/requests/decide")
 def ask_about_all(
     context: TheContext,
-    status: Wanted = "",
-    regulation: ByRegulation = "",
-    due: Due = "",
+    query: Filters,
     before: Moment | None = None,
     done: Literal["", "approved", "rejected"] = "",
     decided: int = 0,
@@ -51,7 +49,6 @@ def ask_about_all(
 ) -> Response:
     """Say how many requests match, and ask what to decide. Those that come in later are not among them."""
     context.require(decisions.decide_deletion_requests)
-    query = {"status": status, "regulation": regulation, "due": due}
     told = {"done": done, "decided": decided, "refused": refused} if done else None
     return _asked(context, query, before or datetime.datetime.now(datetime.UTC), told=told)
 
@@ -60,7 +57,7 @@ def ask_about_all(
 def decide_about_all(context: TheContext, form: Form) -> Response:
     """Decide in many transactions, one after the other; what was decided before is not decided again."""
     decision: Decision = "reject" if text(form, "decision") == "reject" else "approve"
-    query, before = filters_in(form), checked(_Seen, before=text(form, "before")).before
+    query, before = filters.in_form(form), checked(_Seen, before=text(form, "before")).before
     try:
         decided, refused, is_done = _decide(context, decision, query, before, form)
     except InputInvalid as error:
@@ -76,7 +73,7 @@ def _decide(
 ) -> tuple[int, int, bool]:
     """Returns how many were decided, how many could not be, and True if nothing is left."""
     body: dict[str, Any] = {"decision": decision, "made_before": before, "limit": _AT_ONCE}
-    body |= {"regulation": query.get("regulation"), "clock": CLOCKS[query.get("due", "")]}
+    body |= filters.matching(query, zone=context.caller.policy.time_zone)
     if decision == "reject":
         body["rejection"] = {"ground": text(form, "ground"), "explanation": text(form, "explanation")}
     ends, decided, refused = time.monotonic() + _SECONDS, 0, 0
@@ -107,8 +104,8 @@ def _asked(
     return context.page(
         "requests/decide.html",
         status=problems.status_of(type(error)) if error else 200,
-        query={name: value for name, value in query.items() if value},
-        words=[_word(name, value) for name, value in _without_order(query).items() if value],
+        query=query,
+        words=[_word(name, value) for name, value in _without_order(query).items()],
         before=before,
         can_approve=counts.get("in_review", 0),
         can_reject=sum(counts.values()),
@@ -123,8 +120,10 @@ def _word(name: str, value: str) -> str:
             return state(value).label
         case "regulation":
             return regulation(value)
-        case _:
+        case "due":
             return _DUE[value]
+        case _:
+            return f"{words(name).lower()} {value}"
 
 
 def _without_order(query: dict[str, str]) -> dict[str, str]:

@@ -9,6 +9,7 @@ from app.api import audit_log, deletion_requests, models, overview, runs
 from app.dashboard import pages
 from app.dashboard.dangers import dangers
 from app.dashboard.request_context import RequestContext, TheContext
+from lethe.contract.overview import COUNTED
 
 router = pages.new_router()
 
@@ -45,6 +46,7 @@ def _found(context: RequestContext) -> dict[str, Any]:
     return {
         "at": at,
         "numbers": numbers,
+        "counted": COUNTED,
         "dangers": dangers(numbers, at=at, risk_days=risk_days) if numbers else [],
         "urgent": asked(deletion_requests.list_deletion_requests, order="deadline", limit=_MOST),
         "running": asked(runs.list_runs, status="running", limit=_MOST),

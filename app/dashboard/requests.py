@@ -4,19 +4,20 @@ import csv
 import datetime
 import io
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
-from fastapi import Query, Response
+from fastapi import Response
 from pydantic import BaseModel, ValidationError
 from starlette.datastructures import FormData
 
 from app.api import batches, decisions, deletion_requests, problems
-from app.api.calls import Cursor
-from app.api.deletion_requests import Order
-from app.dashboard import faults, pages
+from app.dashboard import faults, filters, pages
+from app.dashboard.filters import Filters
+from app.dashboard.lists import Place, ThePlace
 from app.dashboard.pages import ROOT
 from app.dashboard.request_context import Form, RequestContext, TheContext
 from app.dashboard.wording import regulation, sentence, state
+from lethe.contract.decisions import COUNTED
 from lethe.contract.deletion_requests import DeletionRequestOut, RejectionIn
 from lethe.contract.fields import PageOut
 from lethe.contract.problems import InputInvalid, Problem, ScopeMissing
@@ -26,7 +27,10 @@ from lethe.contract.subjects import SubjectIn
 router = pages.new_router()
 
 M = TypeVar("M", bound=BaseModel)
-_PER_PAGE = 50
+_MOST_CHOSEN = 200
+"""Requests on the longest page."""
+_EVER = datetime.datetime(9000, 1, 1, tzinfo=datetime.UTC)
+"""After every deadline: open requests alone are due before."""
 _MOST_FOUND = 500
 _SOUGHT = {"subject_id": "subject id", "subject_sha256": "SHA-256 of the subject id", "external_id": "case number"}
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
@@ -34,37 +38,26 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
 Undecided = Literal["in_review", "accepted"]
 UNDECIDED: tuple[Undecided, ...] = ("in_review", "accepted")
-ByStatus = RequestStatus | Literal[""]
-ByRegulation = Annotated[str, Query(pattern="^[a-z0-9_]{0,31}$")]
-Due = Literal["", "soon", "overdue", "paused"]
-CLOCKS: dict[str, str | None] = {"": None, "soon": "at_risk", "overdue": "overdue", "paused": "paused"}
 
 
 @router.get("/requests")
 def list_requests(
     context: TheContext,
-    status: ByStatus = "",
-    regulation: ByRegulation = "",
-    due: Due = "",
-    order: Order = "newest",
-    cursor: Cursor = None,
+    query: Filters,
+    place: ThePlace,
     done: Literal["", "approved", "rejected"] = "",
     decided: int = 0,
     refused: int = 0,
 ) -> Response:
     """A page of them. What is asked for is in the address: nothing about anybody."""
-    found = context.ask(
-        deletion_requests.list_deletion_requests,
-        status=status or None,
-        regulation=regulation or None,
-        clock=CLOCKS[due],
-        order=order,
-        limit=_PER_PAGE,
-        cursor=cursor,
-    )
-    query = {"status": status, "regulation": regulation, "due": due, "order": order}
     told = {"done": done, "decided": decided, "refused": refused} if done else None
-    return _list(context, found, query=query, cursor=cursor, told=told)
+    try:
+        found = _found(context, query, place)
+    except InputInvalid as error:
+        if not error.errors or error.errors[0].path == "cursor":
+            raise
+        return _list(context, PageOut(items=[], next_cursor=None), query=query, place=place, error=error)
+    return _list(context, found, query=query, place=place, total=_total(context, found, query, place), told=told)
 
 
 @router.post("/requests/search")
@@ -92,7 +85,7 @@ def decide_requests(context: TheContext, form: Form) -> Response:
         except InputInvalid as error:
             return _once_more(context, form, error)
     decided = refused = 0
-    for request_id in form.getlist("chosen")[:_PER_PAGE]:
+    for request_id in form.getlist("chosen")[:_MOST_CHOSEN]:
         try:
             context.ask(endpoint, request_id=str(request_id), **body)
             decided += 1
@@ -100,22 +93,16 @@ def decide_requests(context: TheContext, form: Form) -> Response:
             raise
         except Problem:
             refused += 1
-    return pages.see(f"{ROOT}/requests", **filters_in(form), done=done, decided=decided, refused=refused)
+    return pages.see(f"{ROOT}/requests", **filters.in_form(form), done=done, decided=decided, refused=refused)
 
 
 @router.get("/requests.csv")
-def export_requests(
-    context: TheContext, status: ByStatus = "", regulation: ByRegulation = "", due: Due = "", order: Order = "newest"
-) -> Response:
+def export_requests(context: TheContext, query: Filters) -> Response:
     """Send what the list shows, all pages of it, newest first; for a spreadsheet."""
-    ever = datetime.datetime(9000, 1, 1, tzinfo=datetime.UTC) if order == "deadline" else None
-    found = context.ask(
-        batches.export_deletion_requests,
-        status=status or None,
-        regulation=regulation or None,
-        clock=CLOCKS[due],
-        due_before=ever,
-    )
+    asked = filters.matching(query, zone=context.caller.policy.time_zone)
+    if query.get("order") == "deadline" and asked["due_before"] is None:
+        asked["due_before"] = _EVER
+    found = context.ask(batches.export_deletion_requests, status=query.get("status"), **asked)
     found.body_iterator = _without_formulas(found.body_iterator)
     return found
 
@@ -128,22 +115,10 @@ def text(form: FormData, name: str) -> str:
 
 def _once_more(context: RequestContext, form: FormData, error: InputInvalid) -> Response:
     """The list as it was, with what was chosen, and what is wrong with the decision."""
-    query = filters_in(form)
-    found = context.ask(
-        deletion_requests.list_deletion_requests,
-        status=query.get("status"),
-        regulation=query.get("regulation"),
-        clock=CLOCKS[query.get("due", "")],
-        order=query.get("order", "newest"),
-        limit=_PER_PAGE,
-    )
-    return _list(context, found, query=query, error=error, chosen=frozenset(map(str, form.getlist("chosen"))))
-
-
-def filters_in(form: FormData) -> dict[str, str]:
-    """Filters of the list from which a form was sent, as an address has them."""
-    found = {name: text(form, f"filter_{name}") for name in ("status", "regulation", "due", "order")}
-    return {name: value for name, value in found.items() if value}
+    query, place = filters.in_form(form), Place()
+    found, chosen = _found(context, query, place), frozenset(map(str, form.getlist("chosen")))
+    total = _total(context, found, query, place)
+    return _list(context, found, query=query, place=place, total=total, error=error, chosen=chosen)
 
 
 def checked(body: type[M], **fields: Any) -> M:
@@ -172,7 +147,30 @@ def _as_text(cell: str) -> str:
     return f"'{cell}" if cell.startswith(_FORMULA) else cell
 
 
-def _matching(context: RequestContext, found: PageOut[DeletionRequestOut], query: dict[str, str]) -> int | None:
+def _found(context: RequestContext, query: Mapping[str, str], place: Place) -> PageOut[DeletionRequestOut]:
+    return context.ask(
+        deletion_requests.list_deletion_requests,
+        **filters.matching(query, zone=context.caller.policy.time_zone),
+        status=query.get("status"),
+        order=query.get("order", "newest"),
+        limit=place.size,
+        cursor=place.cursor,
+    )
+
+
+def _total(
+    context: RequestContext, found: PageOut[DeletionRequestOut], query: Mapping[str, str], place: Place
+) -> int | None:
+    """Number of requests on all pages; None where one page has them all."""
+    if found.next_cursor is None and place.number == 1:
+        return None
+    asked = filters.matching(query, zone=context.caller.policy.time_zone)
+    if query.get("order") == "deadline" and asked["due_before"] is None:
+        asked["due_before"] = _EVER
+    return context.ask(decisions.count_deletion_requests, status=query.get("status"), **asked).count
+
+
+def _matching(context: RequestContext, found: PageOut[DeletionRequestOut], query: Mapping[str, str]) -> int | None:
     """Number of requests on all pages that an officer can decide about; None where one page has them all."""
     if found.next_cursor is None or not context.may(decisions.decide_deletion_requests):
         return None
@@ -182,14 +180,9 @@ def _matching(context: RequestContext, found: PageOut[DeletionRequestOut], query
 def undecided(context: RequestContext, query: Mapping[str, str], **sought: Any) -> dict[Undecided, int]:
     """Number of requests that match, by the statuses in which they can still be decided about."""
     wanted = query.get("status", "")
+    asked = filters.matching(query, zone=context.caller.policy.time_zone) | sought
     return {
-        status: context.ask(
-            decisions.count_deletion_requests,
-            status=status,
-            regulation=query.get("regulation") or None,
-            clock=CLOCKS[query.get("due", "")],
-            **sought,
-        ).count
+        status: context.ask(decisions.count_deletion_requests, status=status, **asked).count
         for status in UNDECIDED
         if wanted in ("", status)
     }
@@ -200,7 +193,8 @@ def _list(
     found: PageOut[DeletionRequestOut],
     *,
     query: dict[str, str],
-    cursor: str | None = None,
+    place: Place | None = None,
+    total: int | None = None,
     sought: str | None = None,
     told: dict[str, Any] | None = None,
     error: InputInvalid | None = None,
@@ -213,8 +207,9 @@ def _list(
         error=error,
         chosen=chosen,
         found=found,
-        query={name: value for name, value in query.items() if value},
-        cursor=cursor,
+        query=query,
+        place=place,
+        extent=place.extent(found, total, COUNTED, "request") if place else None,
         sought=sought,
         told=told,
         statuses=[("", "Any"), *((status.value, state(status).label) for status in RequestStatus)],

@@ -17,6 +17,8 @@ from app.deletion.views import View
 from lethe.contract.sets import ClockState, RequestStatus
 
 _FEW = 1000
+_EARLY = datetime.timedelta(hours=1)
+"""Callers' clocks may be ahead, so that something comes in before it was sent; never by so much."""
 
 _OPEN = these(OPEN)
 _SHOWN_BY_TIME = these([RequestStatus.ACCEPTED, RequestStatus.RUNNING, RequestStatus.COMPLETED])
@@ -25,9 +27,9 @@ _SHOWN_AS_ACCEPTED = these([RequestStatus.ACCEPTED, RequestStatus.RUNNING])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sought:
-    """Filters of requests; of several, those that satisfy all. `due_before`: open ones with an earlier deadline;
-    `clock`: open ones whose clock says so, at risk being those that are due within `horizon`; `made_before`: those that
-    came in earlier."""
+    """Filters of requests; of several, those that satisfy all. `received_from`, `received_before`: by their
+    `submitted_at`; `due_from`, `due_before`: open ones by their deadline; `clock`: open ones whose clock says so, at
+    risk being those that are due within `horizon`; `made_before`: those that came in earlier."""
 
     status: str | None = None
     subject_ref: str | None = None
@@ -36,10 +38,18 @@ class Sought:
     source: str | None = None
     regulation: str | None = None
     refers_to: str | None = None
+    received_from: datetime.datetime | None = None
+    received_before: datetime.datetime | None = None
+    due_from: datetime.datetime | None = None
     due_before: datetime.datetime | None = None
     clock: Literal["at_risk", "overdue", "paused"] | None = None
     horizon: datetime.timedelta = datetime.timedelta(0)
     made_before: datetime.datetime | None = None
+
+    @property
+    def is_of_open(self) -> bool:
+        """True if no request that has ended is sought."""
+        return self.due_from is not None or self.due_before is not None or self.clock is not None
 
 
 def requests(
@@ -48,7 +58,7 @@ def requests(
     """Those that are as described, in the eyes of the reader, newest first; `by_deadline`: open ones, the most urgent
     first."""
     filters = _filters(session, sought, view)
-    if by_deadline and sought.due_before is None and sought.clock is None:
+    if by_deadline and not sought.is_of_open:
         filters.append(_is_one_of(_OPEN, view))
     if sought.model_id is not None and not filters:
         return _requests_of_model(session, sought.model_id, limit=limit, cursor=cursor)
@@ -89,11 +99,18 @@ def _filters(session: Session, sought: Sought, view: View) -> list[sa.ColumnElem
         filters += [DeletionRequest.refers_to == sought.refers_to, same_person]
     if sought.made_before is not None:
         filters.append(DeletionRequest.created_at < sought.made_before)
+    if sought.received_from is not None:
+        filters.append(DeletionRequest.submitted_at >= sought.received_from)
+        filters.append(DeletionRequest.created_at >= sought.received_from - _EARLY)  # so that the list's index serves
+    if sought.received_before is not None:
+        filters.append(DeletionRequest.submitted_at < sought.received_before)
+    if sought.due_from is not None:
+        filters.append(DeletionRequest.deadline >= sought.due_from)
     if sought.due_before is not None:
         filters.append(DeletionRequest.deadline < sought.due_before)
     if sought.clock is not None:
         filters.append(_clock_says(sought, view))
-    if sought.due_before is not None or sought.clock is not None:
+    if sought.is_of_open:
         filters.append(_is_one_of(_OPEN, view))
     return filters
 

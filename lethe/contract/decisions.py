@@ -27,6 +27,9 @@ class DecisionsIn(Body):
     status: Literal["in_review", "accepted"] = Field(description="What is decided about; approve: in_review alone.")
     made_before: Moment = Field(description="Nothing is decided that came in later than whoever decides has seen.")
     regulation: RegulationName | None = None
+    received_from: Moment | None = None
+    received_before: Moment | None = None
+    due_from: Moment | None = None
     due_before: Moment | None = None
     clock: Literal["at_risk", "overdue", "paused"] | None = None
     limit: Annotated[int, Field(ge=1, le=200)] = Field(default=100, description="Most requests that this call decides.")

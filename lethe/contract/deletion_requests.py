@@ -179,6 +179,9 @@ class RequestFilter(Query):
     source: str | None = None
     regulation: str | None = None
     refers_to: str | None = None
+    received_from: Moment | None = Field(default=None, description="Requests with this submitted_at or a later one.")
+    received_before: Moment | None = Field(default=None, description="Requests with an earlier submitted_at.")
+    due_from: Moment | None = Field(default=None, description="Open requests with this deadline or a later one.")
     due_before: Moment | None = Field(default=None, description="Open requests with an earlier deadline.")
     clock: Literal["at_risk", "overdue", "paused"] | None = Field(
         default=None, description="Open requests whose clock says so: as the overview counts them."

@@ -9,7 +9,7 @@ from lethe.contract.fields import Answer
 from lethe.contract.operation import Resource
 from lethe.contract.sets import DeliveryStatus, Scope
 
-COUNTED = 10_000
+COUNTED = 100_000
 """Requests that ended in one way are counted up to here."""
 
 

@@ -27,6 +27,8 @@ def test_many_are_approved_batch_by_batch(gateway: TestClient, forget: Make, get
     asked = {"decision": "approve", "status": "in_review", "regulation": "gdpr", "made_before": before, "limit": 2}
     assert get("/deletion-requests:count?status=in_review")["count"] == 7
     assert get("/deletion-requests:count?regulation=ccpa")["count"] == 1
+    long_ago = asked | {"received_before": "2020-01-01T00:00:00Z"}
+    assert gateway.post("/v1/deletion-requests:decide", json=long_ago).json()["decided"] == 0
     decided, cursor = [], None
     while not decided or cursor:
         found = gateway.post("/v1/deletion-requests:decide", json=asked | {"cursor": cursor}).json()

@@ -561,7 +561,7 @@ def test_a_subject_by_its_hash(gateway: TestClient, live: dict[str, Any], get: G
 
 
 def test_more_of_what_requests_are_found_by(live: dict[str, Any], forget: Make, get: Get) -> None:
-    """Lists are narrowed by regulation, and to open requests that are due before a time."""
+    """Lists are narrowed by regulation, by when a request was received, and to open requests that are due then."""
     done = forget("stranger", regulation="ccpa")["id"]
     late = forget("p1", submitted_at="2020-01-01T00:00:00Z")["id"]
     other = forget("p2", regulation="ccpa")["id"]
@@ -572,6 +572,12 @@ def test_more_of_what_requests_are_found_by(live: dict[str, Any], forget: Make, 
     assert found("regulation=ccpa") == {done, other}
     assert found("due_before=2020-02-02T00:00:00Z") == {late}
     assert found("due_before=2999-01-01T00:00:00Z") == {late, other}
+    assert found("due_from=2020-02-02T00:00:00Z") == {other}
+    assert found("due_from=2020-01-31T00:00:00Z&due_before=2020-02-02T00:00:00Z") == {late}
+    assert found("received_from=2020-01-01T00:00:01Z") == {done, other}
+    assert found("received_from=2020-01-01T00:00:00Z") == {done, late, other}
+    assert found("received_before=2020-01-01T00:00:01Z") == {late}
+    assert get("/deletion-requests:count?received_from=2020-01-01T00:00:01Z")["count"] == 2
     assert found("source=somewhere") == set()
 
 

@@ -1,0 +1,74 @@
+"""Filters of the list of requests: in the address, as days of the policy, and as the API takes them."""
+
+import datetime
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+from zoneinfo import ZoneInfo
+
+from fastapi import Depends, Query
+from starlette.datastructures import FormData
+
+from app.api.deletion_requests import Order
+from lethe.contract.problems import FieldError, InputInvalid
+from lethe.contract.sets import RequestStatus
+
+ByStatus = RequestStatus | Literal[""]
+ByRegulation = Annotated[str, Query(pattern="^[a-z0-9_]{0,31}$")]
+Due = Literal["", "soon", "overdue", "paused"]
+Day = Annotated[str, Query(max_length=10)]
+CLOCKS: Mapping[str, str | None] = {"": None, "soon": "at_risk", "overdue": "overdue", "paused": "paused"}
+_DAYS = {
+    "received_from": ("received_from", 0),
+    "received_to": ("received_before", 1),
+    "due_from": ("due_from", 0),
+    "due_to": ("due_before", 1),
+}
+"""Fields of the page, each with the filter of the API and the days after that it means: the last day is within."""
+NAMES = ("status", "regulation", "due", *_DAYS, "order")
+
+
+def _filters(
+    status: ByStatus = "",
+    regulation: ByRegulation = "",
+    due: Due = "",
+    received_from: Day = "",
+    received_to: Day = "",
+    due_from: Day = "",
+    due_to: Day = "",
+    order: Order | Literal[""] = "",
+) -> dict[str, str]:
+    given = (str(status), regulation, due, received_from, received_to, due_from, due_to, order)
+    return {name: value for name, value in zip(NAMES, given, strict=True) if value}
+
+
+Filters = Annotated[dict[str, str], Depends(_filters)]
+"""Those that the address has, by the names it has for them."""
+
+
+def in_form(form: FormData) -> dict[str, str]:
+    """Filters of the list from which a form was sent, as an address has them."""
+    found = {name: form.get(f"filter_{name}") for name in NAMES}
+    return {name: value.strip() for name, value in found.items() if isinstance(value, str) and value.strip()}
+
+
+def matching(query: Mapping[str, str], *, zone: str) -> dict[str, Any]:
+    """What the API is asked for, but for the status and the order. `zone`: of the policy, whose days they are. Raises
+    `InputInvalid`."""
+    found: dict[str, Any] = {"regulation": query.get("regulation"), "clock": CLOCKS.get(query.get("due", ""))}
+    faults = []
+    for name, (wanted, days) in _DAYS.items():
+        try:
+            found[wanted] = _midnight(query[name], days, zone) if name in query else None
+        except ValueError:
+            faults.append(FieldError(name, "Write a date."))
+    if faults:
+        raise InputInvalid("Correct what is named.", faults)
+    return found
+
+
+def _midnight(day: str, days: int, zone: str) -> datetime.datetime:
+    """The beginning of the day that comes so many days after. Raises `ValueError`."""
+    found = datetime.date.fromisoformat(day) + datetime.timedelta(days=days)
+    if not 1971 <= found.year < 9000:
+        raise ValueError(day)
+    return datetime.datetime.combine(found, datetime.time(), ZoneInfo(zone))
