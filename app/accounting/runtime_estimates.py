@@ -1,5 +1,6 @@
-"""Runtime estimates of a model's runs: measured on its own past runs, or not known."""
+"""Runtime estimates of a model's runs: measured on its own past runs, or not known; and of a run under way."""
 
+import datetime
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +9,8 @@ from typing import Self
 from sqlalchemy.orm import Session
 
 from app.accounting import repository
-from app.db.tables import Model
+from app.db.tables import Model, Run
+from lethe.contract.sets import RunKind, RunStatus
 
 _RECENT = 20
 """Older runs may have had other machines."""
@@ -67,3 +69,22 @@ def of_dataset(session: Session, dataset_id: str) -> RuntimeEstimate | None:
         if found := of_model(session, model):
             return found
     return None
+
+
+def seconds_left(session: Session, run: Run, *, at: datetime.datetime) -> float | None:
+    """Seconds that a run under way still takes; None where nothing is known: it has reported no step, and its model has
+    no version that would tell.
+
+    The share of its steps that is done is judged by its own time, the rest by the model's past runs, where there are
+    any. The canaries of a run of kind `audit` are many more than those of others, so past runs say nothing of it.
+    """
+    if run.status != RunStatus.RUNNING or not run.steps_total:
+        return None
+    done = run.steps_done / run.steps_total
+    taken = max(0.0, (at - run.started_at).total_seconds())
+    model = session.get(Model, run.model_id) if run.model_id and run.kind != RunKind.AUDIT else None
+    estimate = of_model(session, model) if model else None
+    if estimate is None:
+        return taken * (1 - done) / done if done else None
+    in_all = taken + (1 - done) * estimate.seconds(run.steps_total) if done else estimate.seconds(run.steps_total)
+    return in_all * (1 - done)

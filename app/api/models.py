@@ -17,6 +17,7 @@ from app.accounting import service as accounting
 from app.api import evaluations
 from app.api.calls import Call, accepted, respond
 from app.api.gateway import serves
+from app.api.runs import progress
 from app.catalogue import datasets, evaluation, exports, quality, repository
 from app.catalogue import service as catalogue
 from app.catalogue.evaluation import Comparison
@@ -49,7 +50,6 @@ from lethe.contract.models import (
     PredictionOut,
     PredictionsIn,
     PredictionsOut,
-    ProgressOut,
     ValueOut,
     VersionOut,
     WaitingOut,
@@ -321,7 +321,7 @@ def _model(session: Session, model: Model, waits: Waiting | None) -> ModelOut:
         objective=model.mechanism["objective"],
         status=_status(model, version, run.kind if run else None),
         live_version=model.live_version,
-        progress=ProgressOut(steps_done=run.steps_done, steps_total=run.steps_total) if run else None,
+        progress=progress(session, run) if run else None,
         mechanism=MechanismOut(**catalogue.mechanism_of(model).to_json()),
         target=TargetOut(epsilon=model.epsilon, delta=model.delta),
         batching=BatchingOut(max_requests=model.max_requests, max_wait_seconds=model.max_wait_seconds),

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from fastapi import Response
 
-from app.api import deletion_requests, models, problems, request_previews
+from app.api import deletion_requests, problems, request_previews, runs
 from app.dashboard import pages
 from app.dashboard.case import next_step, waits
 from app.dashboard.certificates import in_words
@@ -84,7 +84,10 @@ def _found(context: RequestContext, request_id: str) -> dict[str, Any]:
     proof = None
     if context.may(deletion_requests.get_certificates):
         proof = context.ask(deletion_requests.get_certificates, request_id=request_id)
+    may_see_models = context.may(runs.get_run)
+    under_way = {one.run_id for one in found.models or () if one.run_id and one.status == "running" and may_see_models}
     return {
+        "under_way": {run_id: context.ask(runs.get_run, run_id=run_id) for run_id in sorted(under_way)},
         "request": found,
         "events": context.ask(deletion_requests.list_events, request_id=request_id).items,
         "certificates": [in_words(one) for one in proof.certificates] if proof else [],
@@ -92,7 +95,7 @@ def _found(context: RequestContext, request_id: str) -> dict[str, Any]:
         "nothing_held": proof and proof.nothing_held,
         "next_step": next_step(found, zone=context.caller.policy.time_zone, may_reply=proof is not None),
         "may_preview": context.may(request_previews.preview_deletion_request),
-        "may_see_models": context.may(models.get_model),
+        "may_see_models": may_see_models,
         "offered": {one for one in _sensible(found) if context.may(_ENDPOINTS[one])},
     }
 

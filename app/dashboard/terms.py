@@ -87,6 +87,10 @@ TERMS: Mapping[str, Term] = {
         label="Steps",
         says="One step reads one batch of rows, moves the weights against the gradient and adds noise.",
     ),
+    "expected_end": Term(
+        label="Expected end",
+        says="When the run is done if it goes on as it did so far and as the model's last runs did.",
+    ),
     "passes": Term(
         label="Passes",
         says="The work of a run in readings of the whole dataset: its steps, over the steps that read every row once.",

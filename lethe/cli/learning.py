@@ -204,6 +204,7 @@ derive(
     line=lambda found: (
         f"{found.id}  {found.kind:<7} {found.status:<9} {found.steps_done:>7} of {found.steps_total} steps"
         f"  {in_words(to_json(found.audit))}"
+        f"{'' if found.seconds_left is None else f'  about {found.seconds_left:,.0f} s left'}"
     ),
 )
 

@@ -128,8 +128,11 @@ class ModelIn(Body):
 
 
 class ProgressOut(Answer):
+    run_id: str
     steps_done: int
     steps_total: int
+    seconds_left: float | None = Field(description="As of the run.")
+    expected_at: datetime.datetime | None = Field(description="As of the run.")
 
 
 class BatchingOut(Answer):

@@ -63,6 +63,11 @@ class RunOut(Answer):
     worker: str
     started_at: datetime.datetime
     finished_at: datetime.datetime | None
+    seconds_left: float | None = Field(
+        description="How much longer a run under way takes, by its own pace and by the model's past runs. null: it has "
+        "ended, or nothing is known yet."
+    )
+    expected_at: datetime.datetime | None = Field(description="When it has ended by that; null as `seconds_left`.")
     error_code: str | None
     repeated: int = Field(description="Runs before it that ended for the same reason, and are not kept.")
     audit: AuditOut | None

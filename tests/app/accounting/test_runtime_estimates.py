@@ -1,5 +1,6 @@
 """How long runs take: a line through what was measured."""
 
+import datetime
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from app.accounting import runtime_estimates
 from app.accounting.runtime_estimates import RuntimeEstimate
-from app.db.tables import Model
+from app.db.tables import Model, Run
 from app.installations import Installation
 
 
@@ -52,3 +53,35 @@ def test_nothing_is_known_before_a_version(
     assert found is not None
     assert (found.runs, found.seconds_per_run) == (1, 0.0)
     assert found.seconds_per_step > 0
+
+
+def test_a_run_under_way_says_how_long_it_still_takes(
+    installation: Installation,
+    new_dataset: Callable[..., dict[str, Any]],
+    new_model: Callable[..., dict[str, Any]],
+    work: Callable[[], int],
+) -> None:
+    """Without past runs its own pace tells, once it has a step; with them they tell before, and ever less from then on;
+    of canary tests and of what has ended nothing is said."""
+    model = new_model(new_dataset()["id"])
+    began = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+    after_ten = began + datetime.timedelta(seconds=10)
+
+    def left(**about: Any) -> float | None:
+        run = Run(**({"kind": "learn", "status": "running", "model_id": model["id"], "steps_total": 100} | about))
+        run.started_at = began
+        with installation.database.reading() as session:
+            return runtime_estimates.seconds_left(session, run, at=after_ten)
+
+    assert left(steps_done=0) is None
+    assert left(steps_done=25) == 30
+    work()
+    with installation.database.reading() as session:
+        found = runtime_estimates.of_model(session, session.get_one(Model, model["id"]))
+    assert found is not None
+    assert left(steps_done=0) == found.seconds(100)
+    assert left(steps_done=75) == pytest.approx(0.25 * (10 + 0.25 * found.seconds(100)))
+    assert left(steps_done=100) == 0
+    assert left(steps_done=0, kind="audit") is None
+    assert left(steps_done=50, status="failed") is None
+    assert left(steps_done=0, steps_total=0) is None

@@ -74,9 +74,15 @@ def test_progress_is_shown_while_a_worker_runs(
             assert claimed
             unlearning.renew(session, run_id=claimed.run_id, steps_done=1, lease_seconds=60)
         shown: dict[str, Any] = get(f"/models/{model['id']}")
+        run = get(f"/runs/{claimed.run_id}")
         with installation.database.writing() as session:
             unlearning.take_back(session, worker="test")
-        assert shown["progress"] == {"steps_done": 1, "steps_total": claimed.steps}
+        progress = shown["progress"]
+        assert (progress["run_id"], progress["steps_done"]) == (claimed.run_id, 1)
+        assert progress["steps_total"] == claimed.steps
+        assert (progress["seconds_left"] > 0) == (claimed.steps > 1)
+        assert progress["expected_at"] is not None
+        assert run["seconds_left"] is not None
         return shown
 
     assert during_a_run()["status"] == "learning"

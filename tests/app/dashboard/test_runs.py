@@ -19,8 +19,8 @@ Make = Callable[..., dict[str, Any]]
 
 @pytest.fixture
 def model(new_dataset: Make, new_model: Make) -> dict[str, Any]:
-    """One that waits for a worker."""
-    return new_model(new_dataset()["id"])
+    """One that waits for a worker, with noise so small that forgetting takes steps."""
+    return new_model(new_dataset()["id"], noise_scale=0.02)
 
 
 def _claimed(installation: Installation) -> str:
@@ -46,10 +46,27 @@ def test_a_run_under_way(
     assert f"/admin/runs/{run_id}" in page
     assert "<code>blue</code>" in page
     assert "<progress" in officer.get(f"/admin/runs/{run_id}").text
+    assert "not known yet when it ends" in officer.get(f"/admin/runs/{run_id}").text
+    with installation.database.writing() as session:
+        unlearning.renew(session, run_id=run_id, steps_done=1, lease_seconds=60)
+    for path in ("/admin/runs", f"/admin/runs/{run_id}", f"/admin/models/{model['id']}"):
+        assert " left, until <time" in officer.get(path).text, path
     assert "Running" in officer.get(f"/admin/runs/{run_id}/live").text
     assert run_id in officer.get(f"/admin/runs/live?status=running&model_id={model['id']}").text
     assert "No run is like that" in officer.get("/admin/runs?status=published").text
     assert officer.get("/admin/runs?status=lost").status_code == 422
+
+
+def test_a_request_says_when_the_run_that_serves_it_is_done(
+    officer: Browser, installation: Installation, model: dict[str, Any], forget: Make, work: Callable[[], int]
+) -> None:
+    """While a model forgets somebody, the page of their request says when that run is expected to end."""
+    work()
+    request_id = forget("p1")["id"]
+    run_id = _claimed(installation)
+    page = officer.get(f"/admin/requests/{request_id}").text
+    assert run_id in page
+    assert " left, until <time" in page
 
 
 def test_a_run_that_failed(officer: Browser, installation: Installation, model: dict[str, Any]) -> None:
