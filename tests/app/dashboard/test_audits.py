@@ -151,3 +151,22 @@ def test_no_number_is_rounded_in_our_favour() -> None:
     )
     learned = audit.model_copy(update={"notion": "release"})
     assert "of a record still in the data at least ε = 0.612 is left" in audits.of_certified_run(learned)
+
+
+def test_canary_tests_over_time(
+    officer: Browser, model: str, get: Get, installation: Installation, by: Actor, new_model: Make
+) -> None:
+    """Every run's two epsilons are plotted and listed with its version; a run that was refuted is named before all."""
+    path = f"/admin/models/{model}/canary-tests"
+    assert f'hx-get="{path}"' in officer.get(f"/admin/models/{model}").text
+    page = officer.get(path).text
+    assert "None of 2 tests refutes its run." in page
+    assert "&#34;ticks&#34;: [[1, &#34;v1&#34;], [2, &#34;v2&#34;]]" in page
+    learned = next(run for run in get("/runs")["items"] if run["kind"] == "learn")
+    with installation.database.writing(by=by) as session:
+        changed = {**learned["audit"], "findings": ["noise"]}
+        session.execute(sa.update(Run).where(Run.id == learned["id"]).values(audit=changed))
+    page = officer.get(path).text
+    assert page.index("was refuted") < page.index(">Refused<") < page.index(">Passed<")
+    other = new_model(get(f"/models/{model}")["dataset_id"], name="untested", audit={"lanes": 0})
+    assert "No run was tested" in officer.get(f"/admin/models/{other['id']}/canary-tests").text
