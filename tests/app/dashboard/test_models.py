@@ -101,6 +101,40 @@ def test_versions_and_copies(
     assert "A copy outside is not unlearned" in found
 
 
+def test_two_versions_side_by_side(
+    officer: Browser,
+    somebody_with: SomebodyWith,
+    new_dataset: Make,
+    new_model: Make,
+    forget: Make,
+    get: Any,
+    work: Work,
+) -> None:
+    """Accuracy, every epsilon, passes and the canary test of two versions stand beside each other with the difference;
+    who may not read accounts sees no epsilon of theirs, and a version that never was is a 404."""
+    rows = new_dataset(rows=200)["id"]
+    measured = new_dataset(name="measured", rows=50, first=1000, seed=1)["id"]
+    model = new_model(rows, noise_scale=0.02, evaluation_dataset_id=measured)
+    work()
+    path = f"/admin/models/{model['id']}"
+    assert "versions/compare" not in officer.get(path).text
+    assert "Version 1" in officer.get(f"{path}/versions/compare").text
+    forget("p3")
+    work()
+    assert f'href="{path}/versions/compare"' in officer.get(path).text
+    page = officer.get(f"{path}/versions/compare").text
+    steps = [
+        get(f"/runs/{version['run_id']}")["steps_total"] for version in get(f"/models/{model['id']}/versions")["items"]
+    ]
+    assert f"−{steps[1] - steps[0]}" in page
+    for line in ("Accuracy", "ε, unlearning", "ε, release", "ε, adaptive", "Passes", "ε proved", "Quality gate"):
+        assert (line in page) == (line != "Quality gate"), line
+    assert "ε, unlearning" not in somebody_with(Scope.MODELS_READ).get(f"{path}/versions/compare").text
+    turned = officer.get(f"{path}/versions/compare?one=2&other=1").text
+    assert f"+{steps[1] - steps[0]}" in turned
+    assert officer.get(f"{path}/versions/compare?one=9").status_code == 404
+
+
 def test_learning_again(officer: Browser, learned: dict[str, Any], work: Work) -> None:
     """The button has the model learned again, and the page says that it will be."""
     answer = officer.post(f"/admin/models/{learned['id']}/relearn")
