@@ -17,7 +17,10 @@ from typing import TYPE_CHECKING, Any
 from lethe import mlflow_pyfunc, verification
 from lethe.client import Client
 from lethe.contract.models import ModelOut, VersionOut
+from lethe.contract.networks import NetworkOut
+from lethe.contract.problems import NetworkUnknown
 from lethe.errors import CertificateInvalid, Conflict, Problem
+from lethe.network_files import network_of
 
 if TYPE_CHECKING:  # it takes seconds to import, and few need it
     from mlflow.entities import Run
@@ -170,7 +173,7 @@ def _proofs(client: Client, version: VersionOut, *, jwks: dict[str, Any] | None)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Content:
-    """The content of a version: its weights, what its records mean, and the network whose tangent it is."""
+    """The content of a version: its weights, what its records mean, and the network that it stands on."""
 
     weights: bytes
     about: dict[str, Any]
@@ -184,8 +187,10 @@ def _content(client: Client, model: ModelOut, version: VersionOut) -> _Content:
     dataset = client.datasets.get(model.dataset_id)
     stated = model.mechanism.network
     linearisation = stated and stated.linearisation
-    if stated and not linearisation:
-        raise NotServable("of_network", "The model stands on a public network, which copies have not; predict there.")
+    encoder, network = None, None
+    if stated is not None:
+        found, network = _network(client, stated.sha256)
+        encoder = None if linearisation else {"sha256": found.sha256, "batch_size": found.batch_size}
     target = dataset.target and {"min": dataset.target.min, "max": dataset.target.max}
     about = {
         "objective": model.objective,
@@ -193,18 +198,17 @@ def _content(client: Client, model: ModelOut, version: VersionOut) -> _Content:
         "target": target,
         "schema": dataset.schema_,
         "linearisation": linearisation and linearisation.model_dump(),
+        "encoder": encoder,
     }
-    return _Content(weights=weights, about=about, network=_network(client, model) if linearisation else None)
+    return _Content(weights=weights, about=about, network=network)
 
 
-def _network(client: Client, model: ModelOut) -> bytes:
-    """The file of the network that a model stands on."""
-    assert model.mechanism.network is not None
-    wanted = model.mechanism.network.sha256
-    for found in client.networks.list():
-        if found.sha256 == wanted and hashlib.sha256(content := client.networks.file(found.id)).hexdigest() == wanted:
-            return content
-    raise NotServable("network_unknown", f"The network of SHA-256 {wanted} is not there.")
+def _network(client: Client, sha256: str) -> tuple[NetworkOut, bytes]:
+    """The network that a model stands on, and its file. Raises `NotServable`."""
+    try:
+        return network_of(client, sha256)
+    except NetworkUnknown as error:
+        raise NotServable(error.code, error.detail) from error
 
 
 class _Registry:
@@ -360,9 +364,15 @@ def _as_mlflow(content: _Content) -> Iterator[Path]:
             loader_module=f"{_CODE}.mlflow_pyfunc",
             data_path=str(data),
             code_paths=[str(code)],
-            pip_requirements=["numpy", "safetensors", *(["onnx", "torch"] if content.network is not None else [])],
+            pip_requirements=["numpy", "safetensors", *_to_run_the_network(content.about)],
         )
         yield folder
+
+
+def _to_run_the_network(about: dict[str, Any]) -> list[str]:
+    if about["linearisation"]:
+        return ["onnx", "torch"]
+    return ["onnxruntime"] if about["encoder"] else []
 
 
 def _copy_code(to: Path) -> None:

@@ -1,8 +1,8 @@
-"""The model that MLflow loads: its weights and its public encoding, and the network whose tangent it is.
+"""The model that MLflow loads: its weights and its public encoding, and the network that it stands on.
 
 This file travels inside every model that `lethe.mlflow` registers, with the modules that it imports, under a name of
-their own: to serve the model takes numpy and nothing of Lethe; a tangent model takes torch and onnx too. It predicts as
-`app.catalogue.prediction` does; a test holds them together.
+their own: to serve the model takes numpy and nothing of Lethe; a model on a network's features takes onnxruntime too, a
+tangent model torch and onnx. It predicts as `app.catalogue.prediction` does; a test holds them together.
 """
 
 import json
@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.contract.problems import Problem
-from lethe.encoding.rows import encode_vectors
+from lethe.encoding.networks import FeatureNetwork
+from lethe.encoding.rows import checked_vectors, unit_rows
 from lethe.encoding.schema import stored
 
 
@@ -25,7 +26,8 @@ def _load_pyfunc(path: str) -> "Served":
     folder = Path(path)
     about = json.loads((folder / "model.json").read_text())
     parameters = load_file(folder / "parameters.safetensors")["parameters"]
-    if linearisation := about.pop("linearisation"):
+    linearisation, encoder = about.pop("linearisation"), about.pop("encoder")
+    if linearisation:
         from lethe.proof.network import Linearisation
         from lethe.tangents import rows
         from lethe.tangents.graph import Graph
@@ -35,13 +37,16 @@ def _load_pyfunc(path: str) -> "Served":
         graph = Graph((folder / "network.onnx").read_bytes())
         tangent = Tangent(graph, Linearisation.from_json(linearisation), num_scores=num_scores)
         return Served(lambda encoded: rows.scores(tangent, parameters, encoded), **about)
+    if encoder:
+        about["network"] = FeatureNetwork((folder / "network.onnx").read_bytes(), **encoder)
     return Served(lambda encoded: linear_scores(parameters, encoded), **about)
 
 
 class Served:
     """`scores`: from rows (n, d) to their scores (n, 1) or (n, C); ValueError for another d. `classes` of what is
     learned, or the range of its `target`. `schema`: of the dataset, where records are objects by column name; None
-    where they are vectors."""
+    where they are vectors. `network`: that of which the rows are features; None where they are the numbers themselves.
+    """
 
     def __init__(
         self,
@@ -51,12 +56,14 @@ class Served:
         classes: Sequence[str],
         target: Mapping[str, float] | None,
         schema: Mapping[str, Any] | None,
+        network: FeatureNetwork | None = None,
     ) -> None:
         self._scores = scores
         self._objective = objective
         self._classes = list(classes)
         self._target = target
         self._schema = stored(dict(schema)) if schema else None
+        self._network = network
 
     def predict(self, records: Any, params: dict[str, Any] | None = None) -> list[dict[str, Any]]:
         """For each record its label and the probability of each class, its labels, or its value, as the gateway does.
@@ -87,13 +94,13 @@ class Served:
     def _encoded(self, records: Any) -> NDArray[np.float32]:
         try:
             if self._schema is None:
-                rows = encode_vectors(records)
+                raw = checked_vectors(records)
             else:
                 objects = records.to_dict("records") if hasattr(records, "to_dict") else records
-                rows = self._schema.encode_records([_plain(one) for one in objects])
+                raw = self._schema.raw_records([_plain(one) for one in objects])
         except Problem as problem:
             raise ValueError(problem.line) from None
-        return rows
+        return unit_rows(self._network.features(raw) if self._network else raw)
 
 
 def linear_scores(parameters: NDArray[np.float64], rows: NDArray[np.float32]) -> NDArray[np.float64]:

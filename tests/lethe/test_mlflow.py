@@ -25,6 +25,8 @@ from lethe.proof.network import Linearisation
 from lethe.tangents.graph import Graph
 from lethe.tangents.model import Tangent
 from lethe.tangents.rows import scores
+from tests.app.encoders import nets
+from tests.conftest import npz
 from tests.lethe.tangents.networks import exported
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # MLflow's own
@@ -254,6 +256,30 @@ def test_a_tangent_model_travels_with_its_network(
     np.testing.assert_allclose(np.log(chances / (1 - chances)), expected, rtol=1e-3, atol=1e-5)
     with pytest.raises(ValueError, match="Expected vectors"):
         store.load(ALIAS).predict(rows[:, :2])
+
+
+def test_a_model_of_features_travels_with_its_network(client: Client, store: Store, work: Work, tmp_path: Path) -> None:
+    """A model of a network's features says what the gateway says, whatever the length of its batches, with the network
+    beside its weights; beside another network it is not loaded."""
+    (tmp_path / "small.onnx").write_bytes(nets.linear())
+    (tmp_path / "people.npz").write_bytes(npz(features=nets.WIDTH, classes=3))
+    network = client.networks.upload(tmp_path / "small.onnx", licence="CC0-1.0", provenance="Drawn numbers.")
+    dataset = client.datasets.upload(tmp_path / "people.npz", classes=["a", "b", "c"], network_id=network.id)
+    model = client.models.create(name="churn", dataset_id=dataset.id, l2=0.05)
+    work()
+    follow(client, store, model.id)
+    records = np.random.default_rng(5).normal(size=(40, nets.WIDTH))
+    said = client.models.predictions(model.id, records=records.tolist()).predictions
+    loaded = store.load(ALIAS)
+    for rows in (records, records[37:]):
+        expected = [(one.label, one.probabilities) for one in said[-len(rows) :]]
+        assert [(one["label"], one["probabilities"]) for one in loaded.predict(rows)] == expected
+    with pytest.raises(ValueError, match="Expected vectors of 6"):
+        loaded.predict(records[:, :2])
+    [shipped] = (tmp_path / "artifacts").rglob("network.onnx")
+    shipped.write_bytes(nets.linear(2.0))
+    with pytest.raises(ValueError, match=f"not the one of SHA-256 {network.sha256}"):
+        store.load(ALIAS)
 
 
 class Keeping(http.server.BaseHTTPRequestHandler):
