@@ -32,7 +32,7 @@ _changes = 0
 
 
 _REQUESTS = frozenset({Scope.REQUESTS_READ, Scope.REQUESTS_WRITE})
-_OF_ALL = frozenset({Scope.ADMIN, Scope.AGENT, Scope.OPERATOR})
+_OF_ALL = frozenset({Scope.ADMIN, Scope.AGENT, Scope.OPERATOR, Scope.REQUESTS_REVIEW})
 """With these a key decides about everybody's requests, or about none, or has a rule of its own."""
 
 

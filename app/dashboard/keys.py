@@ -22,10 +22,11 @@ _PER_PAGE = 100
 _MEANS = {
     Scope.REQUESTS_READ: "read deletion requests",
     Scope.REQUESTS_WRITE: "make deletion requests, and cancel them",
+    Scope.REQUESTS_REVIEW: "approve, reject, extend and pause deletion requests",
     Scope.MODELS_READ: "read datasets, models, versions and runs; download weights; predict",
     Scope.MODELS_WRITE: "upload datasets, make models",
     Scope.ACCOUNTING_READ: "read accounts, certificates and lineage",
-    Scope.ADMIN: "all of that, and reviews, keys, policy and audit log",
+    Scope.ADMIN: "all of that, and keys, policy and audit log",
     Scope.METRICS_READ: "read how the installation does, for monitoring",
     Scope.OPERATOR: "make tenants; see the settings of the installation",
 }

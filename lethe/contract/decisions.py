@@ -59,7 +59,7 @@ DECIDE = _DECISIONS.operation(
     "decide_deletion_requests",
     "POST",
     "/deletion-requests:decide",
-    scope=Scope.ADMIN,
+    scope=Scope.REQUESTS_REVIEW,
     takes=DecisionsIn,
     gives=DecisionsOut,
     idempotent=True,

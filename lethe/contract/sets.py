@@ -36,6 +36,8 @@ class Scope(ClosedSet):
 
     REQUESTS_READ = "requests:read"
     REQUESTS_WRITE = "requests:write"
+    REQUESTS_REVIEW = "requests:review"
+    """Decide about requests: approve, reject, extend, pause."""
     MODELS_READ = "models:read"
     MODELS_WRITE = "models:write"
     ACCOUNTING_READ = "accounting:read"
