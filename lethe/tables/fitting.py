@@ -51,7 +51,7 @@ class Learned:
 
     @classmethod
     def of(cls, objective: Objective, labels: Labels, num_classes: int) -> "Learned":
-        """Of labels as a dataset stores them."""
+        """Read labels as a dataset stores them."""
         found = labels[:, np.newaxis].astype(np.int64)
         if objective is Objective.MULTILABEL_LOGISTIC_REGRESSION:
             return cls(objective, num_classes, (found >> np.arange(num_classes) & 1).astype(np.float64))
@@ -83,7 +83,7 @@ class Learned:
         return self.share((scores > 0).astype(np.float64))
 
     def majority(self) -> float:
-        """The metric of whoever says the same of every row, and knows these."""
+        """The metric of saying the same of every row, with these known."""
         if self.objective.is_regression:
             return self.share(np.full_like(self.values, self.values.mean()))
         if self.metric == "label_accuracy":

@@ -137,7 +137,7 @@ def _moments(moments: Any) -> dict[str, Any]:
 
 
 def _vector_of(lists: list[list[Any]]) -> dict[str, Any]:
-    """Of lists of one length. A schema takes no missing vector: an upload with one is refused by its line."""
+    """Describe lists of one length. A schema takes no missing vector: an upload with one is refused by its line."""
     vectors = values.vectors(lists, len(lists[0]))
     return _vector(vectors) if vectors.size and np.isfinite(vectors).all() else _IGNORED
 
