@@ -17,12 +17,14 @@ from fastapi.testclient import TestClient
 from onnx import TensorProto, helper
 
 from app.db.tables import NetworkPiece
-from app.encoders import process
+from app.encoders import child, graph, process
 from app.encoders.process import Limits
 from app.installations import Installation
+from app.main import create_app
 from lethe.contract.problems import NetworkFailed
 from tests.app.encoders import nets
 from tests.app.encoders.nets import WEIGHTS, node, onnx_file
+from tests.conftest import FORM, npz
 
 LIMITS = Limits(memory_bytes=4 * 2**30, seconds=60.0)
 ROWS = np.random.default_rng(5).normal(size=(70, nets.WIDTH))
@@ -121,6 +123,50 @@ def test_what_is_no_public_function_of_a_row_is_refused(gateway: TestClient, cas
     assert (answer.status_code, answer.json()["code"]) == (422, "network_invalid"), answer.text
     assert why in answer.json()["detail"]
     assert gateway.get("/v1/networks").json()["items"] == []
+
+
+def test_a_network_whose_runs_differ_is_refused() -> None:
+    """The examination runs a network twice itself, whatever the list of operators lets pass: one that adds drawn
+    numbers, and a file that computes other numbers than the one in hand, are refused."""
+    drawn = onnx_file([node("MatMul", output="h"), node("RandomNormalLike", "h", "r"), node("Add", "h r")])
+    named = graph.parse(nets.linear())  # of the same input and output
+    for content, network in (
+        (drawn, child.Network(drawn, named)),
+        (nets.linear(2.0), child.Network(nets.linear(), named)),
+    ):
+        with pytest.raises(graph.Refused, match="output changed between two runs"):
+            child._examined(content, network)
+    assert child._examined(nets.linear(), child.Network(nets.linear(), named))["output_size"] == nets.OUT
+
+
+def limited(gateway: TestClient, installation: Installation, **limits: Any) -> TestClient:
+    """The same installation with other limits, called with the same key."""
+    settings = installation.settings.model_copy(update=limits)
+    return TestClient(create_app(settings), raise_server_exceptions=False, headers=gateway.headers)
+
+
+def test_a_network_over_its_limits_is_refused_and_not_stored(
+    gateway: TestClient, installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A network that needs more memory, or more time, than it may have is refused by name over HTTP, and so is an
+    upload of rows that it would encode; neither is there afterwards."""
+    with limited(gateway, installation, network_memory_bytes=2**30) as poor:
+        answer = send(poor, nets.slow(60_000))
+    assert (answer.status_code, answer.json()["code"]) == (422, "network_failed"), answer.text
+    assert "more memory than 1073741824 bytes" in answer.json()["detail"]
+    assert gateway.get("/v1/networks").json()["items"] == []
+
+    made = send(gateway, nets.slow(400)).json()["id"]
+    rows = {"data": FORM | {"network_id": made}, "files": {"file": ("people.npz", npz(rows=40, features=nets.WIDTH))}}
+    with limited(gateway, installation, network_seconds=1e-4) as hasty:
+        answer = hasty.post("/v1/datasets", **rows)
+        assert (answer.status_code, answer.json()["code"]) == (422, "network_failed"), answer.text
+        assert "longer than 0.0001 seconds" in answer.json()["detail"]
+        monkeypatch.setattr(process, "_STARTS_WITHIN", 0.1)  # seconds in which no process starts
+        answer = send(hasty, nets.linear())
+        assert (answer.status_code, answer.json()["code"]) == (422, "network_failed"), answer.text
+    assert gateway.get("/v1/datasets").json()["items"] == []
+    assert [one["id"] for one in gateway.get("/v1/networks").json()["items"]] == [made]
 
 
 def test_texts_that_no_certificate_can_state_are_refused(gateway: TestClient) -> None:
