@@ -10,18 +10,22 @@ from starlette.datastructures import FormData
 from app.accounting import runtime_estimates
 from app.accounting import service as accounting
 from app.accounting.runtime_estimates import RuntimeEstimate
-from app.api import datasets, models, previews, problems
+from app.api import datasets, models, networks, previews, problems
 from app.catalogue import datasets as registered
-from app.catalogue import mechanisms
+from app.catalogue import mechanisms, quality
+from app.catalogue.tangents import linearised
 from app.dashboard import numbers, pages, plans, wording
 from app.dashboard.pages import ROOT
+from app.dashboard.quality import ON_BREACH
 from app.dashboard.request_context import Form, RequestContext, TheContext
 from app.dashboard.requests import checked, text
+from app.encoders import service as encoders
 from app.unlearning import planner
 from lethe.contract.datasets import DatasetOut
 from lethe.contract.models import ModelIn, Objective
 from lethe.contract.previews import OptionOut
 from lethe.contract.problems import Problem
+from lethe.contract.sets import Metric, OnBreach
 from lethe.proof import accountant
 from lethe.proof.accountant import Run
 from lethe.proof.mechanism import Mechanism
@@ -48,8 +52,12 @@ _IN_ITS_PART = {
     "max_wait_seconds": "batching",
     "lanes": "audit",
     "chains": "audit",
+    "threshold": "quality",
+    "rank": "tangent",
 }
-"""Fields that the API has in a part of their own."""
+"""Numbers that the API has in a part of their own."""
+_AT_FIELD = {"quality": "metric", "tangent": "network_id"}
+"""The field at which a fault of a whole part is shown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +116,27 @@ def _asked(written: dict[str, str]) -> ModelIn:
         if value is not None:
             part = fields.setdefault(_IN_ITS_PART[name], {}) if name in _IN_ITS_PART else fields
             part[name] = value
+    if lines := _lines(written, "class_weights"):
+        pairs = [line.rpartition("=") for line in lines]
+        fields["class_weights"] = {name.strip(): numbers.read(weight.strip()) for name, _, weight in pairs}
+    if written.get("metric") or "quality" in fields:
+        gate = {"metric": written.get("metric"), "on_breach": written.get("on_breach") or OnBreach.PUBLISH_DEGRADED}
+        fields["quality"] = fields.get("quality", {}) | gate
+    layers = _lines(written, "layers")
+    if written.get("network_id") or layers or "tangent" in fields:
+        moved = {"network_id": written.get("network_id") or None, "layers": layers}
+        fields["tangent"] = fields.get("tangent", {}) | moved
     return checked(ModelIn, **fields)
+
+
+def _lines(written: dict[str, str], name: str) -> list[str]:
+    return [line.strip() for line in written.get(name, "").splitlines() if line.strip()]
+
+
+def _field_of(path: str) -> str:
+    """The field that a path of the API is about: of a list or a map all have one."""
+    part, *rest = path.removeprefix("tangent.").removeprefix("quality.").split(".")
+    return part if part in ("class_weights", "layers") else _AT_FIELD.get(part, part) if not rest else rest[-1]
 
 
 def _form(
@@ -129,11 +157,22 @@ def _form(
         written=written,
         objectives=[("", "as the dataset has it"), *((one, wording.words(one)) for one in get_args(Objective))],
         datasets=[(one.id, _title(one)) for one in known],
-        faults={one.path.rpartition(".")[2]: one.message for one in wrong.errors} if wrong else {},
+        networks=_networks(context),
+        metrics=[("", "no gate"), *((one.value, wording.words(one)) for one in Metric)],
+        on_breach=ON_BREACH,
+        faults={_field_of(one.path): one.message for one in wrong.errors} if wrong else {},
         error=wrong,
         outlook=outlook,
         drawing=drawing,
     )
+
+
+def _networks(context: RequestContext) -> list[tuple[str, str]]:
+    """Those whose weights a model may move, where the caller may see them."""
+    if not context.may(networks.list_networks):
+        return []
+    known = context.ask(networks.list_networks, limit=_MOST_DATASETS).items
+    return [("", "none: a linear model"), *((one.id, f"{one.name} ({one.num_parameters:,} weights)") for one in known)]
 
 
 def _title(dataset: DatasetOut) -> str:
@@ -151,6 +190,8 @@ def _outlook(context: RequestContext, asked: ModelIn) -> Outlook:
     with context.call.reading() as session:
         dataset = registered.get(session, asked.dataset_id)
         measured = runtime_estimates.of_dataset(session, dataset.id)
+        network = encoders.get(session, asked.tangent.network_id) if asked.tangent else None
+        tangent = linearised(dataset, network, asked.tangent) if network and asked.tangent else None
     epsilon, delta = asked.target.epsilon, asked.target.delta or mechanisms.default_delta(dataset)
     mechanism = mechanisms.of(
         dataset,
@@ -167,8 +208,10 @@ def _outlook(context: RequestContext, asked: ModelIn) -> Outlook:
         cool_down=asked.cool_down,
         second_moment=asked.second_moment,
         class_weights=asked.class_weights,
+        tangent=tangent,
         max_steps=context.call.installation.settings.max_steps,
     )
+    quality.stored_gate(asked.quality, mechanism, is_evaluated=asked.evaluation_dataset_id is not None)
     learned = accountant.replay(mechanism, [Run(steps=mechanism.learn_steps)])
     return Outlook(
         delta=delta,

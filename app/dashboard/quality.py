@@ -18,7 +18,10 @@ from lethe.contract.sets import Metric, OnBreach
 router = pages.new_router()
 
 Done = Literal["", "set", "removed", "released"]
-_ON_BREACH = [(OnBreach.PUBLISH_DEGRADED, "Serve it, and say so"), (OnBreach.HOLD, "Hold it back from serving")]
+ON_BREACH = [
+    (OnBreach.PUBLISH_DEGRADED.value, "Serve it, and say so"),
+    (OnBreach.HOLD.value, "Hold it back from serving"),
+]
 
 
 @router.get("/models/{model_id}/quality")
@@ -68,7 +71,7 @@ def _page(context: RequestContext, model_id: str, *, done: Done = "", error: Pro
         status=problems.status_of(type(error)) if error else 200,
         model=model,
         metrics=[(metric.value, words(metric)) for metric in _offered(model)],
-        on_breach=[(kind.value, said) for kind, said in _ON_BREACH],
+        on_breach=ON_BREACH,
         remedies=None if model.retired_at else context.ask(quality.list_remedies, model_id=model_id),
         may_change=context.may(quality.update_model) and not model.retired_at,
         error=error,

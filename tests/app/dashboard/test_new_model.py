@@ -9,6 +9,8 @@ from fastapi.testclient import TestClient
 from app.dashboard.wording import at_most, number
 from lethe.contract.sets import Scope
 from tests.app.dashboard.browsing import Browser
+from tests.app.encoders.nets import FORM
+from tests.lethe.tangents.networks import exported, perceptron
 
 Make = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
@@ -55,6 +57,47 @@ def test_making_a_hinge(officer: Browser, new_dataset: Make, get: Get) -> None:
     refused = officer.post("/admin/models/new", name="costs", **chosen | {"objective": "least_squares"})
     assert refused.status_code == 422
     assert "one of logistic_regression, smoothed_hinge" in refused.text
+
+
+def test_making_a_model_with_weights_and_a_gate(officer: Browser, new_dataset: Make, get: Get) -> None:
+    """Class weights and a quality gate are those that the API would take; what is wrong stands at its field."""
+    dataset, measured = new_dataset(rows=200)["id"], new_dataset(rows=50, seed=2, first=500)["id"]
+    fields = {"name": "churn", "dataset_id": dataset, "evaluation_dataset_id": measured, "class_weights": "1 = 4\n"}
+    gate = {"metric": "auc", "threshold": "0.8", "on_breach": "hold"}
+    assert (
+        'id="class_weights-fault"' in officer.post("/admin/models/new", **fields | {"class_weights": "1 = much"}).text
+    )
+    assert 'id="class_weights-fault"' in officer.post("/admin/models/new", **fields | {"class_weights": "5"}).text
+    assert 'id="threshold-fault"' in officer.post("/admin/models/new", **fields | gate | {"threshold": "high"}).text
+    unmeasured = {name: value for name, value in fields.items() if name != "evaluation_dataset_id"}
+    for step in ("", "/preview"):
+        assert "needs evaluation data" in officer.post(f"/admin/models/new{step}", **unmeasured, **gate).text
+    assert get("/models")["items"] == []
+    assert "steps to learn" in officer.post("/admin/models/new/preview", **fields, **gate).text
+    assert officer.post("/admin/models/new", **fields, **gate).status_code == 303
+    [model] = get("/models")["items"]
+    assert model["mechanism"]["class_weights"] == [0.25, 1.0]
+    assert {name: model["quality"][name] for name in gate} == gate | {"threshold": 0.8}
+
+
+def test_making_a_tangent_model(officer: Browser, gateway: TestClient, new_dataset: Make, get: Get) -> None:
+    """A network, names of its weights and a rank make a tangent model; a name that it has not is refused at the
+    field."""
+    dataset = new_dataset(rows=200)
+    content = exported(perceptron(dataset["num_features"], 1), dataset["num_features"])
+    made = gateway.post("/v1/networks", data=FORM, files={"file": ("small.onnx", content)}).json()
+    fields = {"name": "churn", "dataset_id": dataset["id"], "network_id": made["id"], "rank": "2"}
+    assert "small (" in officer.get("/admin/models/new").text
+    for step in ("", "/preview"):
+        page = officer.post(f"/admin/models/new{step}", **fields, layers="0.wait").text
+        assert 'id="layers-fault"' in page
+        assert "did you mean 0.weight" in page
+    assert "steps to learn" in officer.post("/admin/models/new/preview", **fields, layers="0.weight").text
+    assert officer.post("/admin/models/new", **fields, layers="0.weight\n2.weight\n").status_code == 303
+    [model] = get("/models")["items"]
+    stated = model["mechanism"]["network"]
+    assert (stated["sha256"], stated["linearisation"]["rank"]) == (made["sha256"], 2)
+    assert stated["linearisation"]["layers"] == ["0.weight", "2.weight"]
 
 
 def test_what_it_would_take(
