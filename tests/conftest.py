@@ -74,6 +74,7 @@ ON_BOTH_DATABASES = (
     "app/rows/test_records.py",
     "faults/test_damaged_records.py",
     "faults/test_races.py",
+    "worker/test_lease.py",
     "worker/test_runner.py",
 )
 """Tests that run once on each database, below `tests`."""
@@ -93,6 +94,7 @@ WHERE_DATABASES_DIFFER = (
     "app/unlearning/test_queue.py",
     "app/webhooks/test_claims.py",
     "faults/test_races.py",
+    "worker/test_lease.py",
     "worker/test_runner.py",
 )
 """Of these, the tests of locks, of snapshots and of the statements that the databases plan or spell in their own ways,

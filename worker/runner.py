@@ -1,8 +1,6 @@
 """One run, from claim to published version: the only thing that the embedded loop and the Celery task call."""
 
-import contextlib
 import functools
-import math
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -16,13 +14,11 @@ from app.backup import tombstones, verification
 from app.backup.journal import Release
 from app.catalogue import datasets
 from app.encoders import service as encoders
-from app.errors import AuditFailed, LeaseLost, RunDiffersFromPlan
+from app.errors import AuditFailed, LeaseLost
 from app.installations import Installation
 from app.operations import periodic_jobs
-from app.periodic import Periodic
 from app.rows import damage
 from app.rows import repository as rows_repository
-from app.rows.blocks import Filling
 from app.unlearning import queue
 from app.unlearning import service as unlearning
 from app.unlearning.queue import Claimed
@@ -32,10 +28,11 @@ from lethe.contract.sets import RunKind
 from lethe.proof.audit import Observed
 from lethe.proof.losses import Objective, num_weight_rows
 from lethe.proof.mechanism import Mechanism
-from worker import isolated, shadow, windows
+from worker import edits, isolated, shadow
 from worker.isolated import ChainFailed, Ran
 from worker.langevin import evaluate, init, tangent
 from worker.langevin.evaluate import Rows
+from worker.lease import Lease
 
 
 def run_next(installation: Installation, *, worker: str, deletions_only: bool = False) -> bool:
@@ -123,7 +120,7 @@ def destroy_unneeded(installation: Installation) -> None:
 def _work(installation: Installation, claimed: Claimed, holder: "Lease | _GivesWay") -> None:
     verification.require_whole(installation)
     tombstones.record(installation)  # what is erased must be erased again if a backup brings it back
-    root = _edited(installation, claimed)
+    root = edits.edited(installation, claimed)
     if claimed.mechanism is None:
         with installation.database.writing() as session:
             unlearning.finish(session, run_id=claimed.run_id)
@@ -138,57 +135,6 @@ def _work(installation: Installation, claimed: Claimed, holder: "Lease | _GivesW
         metrics = _evaluate(installation, claimed, ran)
     with tracing.span("publish"):
         _publish(installation, claimed, ran, metrics)
-
-
-def _edited(installation: Installation, claimed: Claimed) -> str:
-    """The root of the rows that this run goes on with. People who came and have asked to be forgotten since end null.
-
-    First, where a run before this one was cut off, what it left is destroyed; before rows are learned it is looked for
-    in any case. What this run reads is opened once: where that is damaged, or what is to be edited, nothing is erased
-    either. The new root is put on record, the keys of what it replaces are destroyed, and only then is anybody said to
-    be erased.
-    """
-    with installation.rows.alone(claimed.dataset_id):  # a worker that lost its run has destroyed what it was about to
-        with installation.database.reading() as session:
-            unlearning.check_held(session, run_id=claimed.run_id)
-            was_cut_off = unlearning.was_any_run_cut_off(session, dataset_id=claimed.dataset_id)
-        if was_cut_off or claimed.kind in (RunKind.LEARN, RunKind.RELEARN):
-            installation.rows.settle(claimed.dataset_id, claimed.root)
-    if not (claimed.additions or claimed.erases):
-        return claimed.root
-    with tracing.span("verify"):
-        installation.rows.check(claimed.dataset_id, claimed.root, numbers=_read_by(claimed))
-    with tracing.span("edit"):
-        root = _edit(installation, claimed)
-    with installation.database.writing() as session:
-        unlearning.commit_rows(session, run_id=claimed.run_id, root=root)
-    with tracing.span("erase"):
-        installation.rows.destroy_replaced(claimed.dataset_id, before=claimed.root, after=root)
-        for addition in claimed.additions:
-            installation.rows.delete(addition.addition_id)
-    with installation.database.writing() as session:
-        unlearning.confirm_edited(session, run_id=claimed.run_id)
-    return root
-
-
-def _read_by(claimed: Claimed) -> tuple[range, ...]:
-    """The blocks that the steps of a run read."""
-    if claimed.mechanism is None or claimed.kind == RunKind.AUDIT:
-        return ()
-    return windows.read_by(claimed.mechanism, first_step=claimed.first_step, steps=claimed.steps)
-
-
-def _edit(installation: Installation, claimed: Claimed) -> str:
-    """A root under which the rows that came are in their slots, and those of people who are to be erased are null;
-    looked at once more, for that. Raises `RunDiffersFromPlan`."""
-    fillings = [
-        Filling(rows_id=one.addition_id, root=one.root, slots=one.slots) for one in claimed.additions if one.slots
-    ]
-    root = installation.rows.edit(claimed.dataset_id, claimed.root, fill=fillings, null=claimed.slots_to_null)
-    for block in installation.rows.read(claimed.dataset_id, root, holding=claimed.slots_to_null):
-        if not block.is_null(claimed.slots_to_null):
-            raise RunDiffersFromPlan(f"Run {claimed.run_id} erased other rows than it was to.")
-    return root
 
 
 def _audit(
@@ -319,63 +265,6 @@ def _evaluate(installation: Installation, claimed: Claimed, ran: Ran) -> dict[st
             with installation.database.writing() as session:
                 damage.record(session, error)
             return {}
-
-
-class Lease(Periodic):
-    """Keeps a run while a worker works on it: a heartbeat, at least every third of the lease, that reports progress.
-
-    A run that for `stall_seconds` has taken no step, nor opened a block for one, is let go: a disk or a GPU hangs,
-    another worker may not.
-    """
-
-    def __init__(self, installation: Installation, claimed: Claimed) -> None:
-        self._installation = installation
-        self._run_id = claimed.run_id
-        self._steps_done = 0
-        self._moved_at = math.inf  # before the first step there is no progress to miss
-        self._lost = False
-        super().__init__("lease", self._beat, seconds=min(installation.settings.lease_seconds / 3, 0.5))
-
-    def progressed(self, steps_done: int) -> None:
-        """Called many times a second. Raises `LeaseLost`, which kills the processes of a run that was taken away."""
-        if steps_done != self._steps_done or self._moved_at == math.inf:
-            self._steps_done, self._moved_at = steps_done, time.monotonic()
-        if self._lost:
-            raise LeaseLost(f"Run {self._run_id} was taken from this worker.")
-
-    def opened(self) -> None:
-        """Called for each block of rows that was opened: the run has not stood still. Raises as `progressed`."""
-        self._moved_at = time.monotonic()
-        if self._lost:
-            raise LeaseLost(f"Run {self._run_id} was taken from this worker.")
-
-    def renew(self) -> bool:
-        """Keep the run for another lease; False while the database does not answer. Raises `LeaseLost`."""
-        seconds = self._installation.settings.lease_seconds
-        try:
-            with self._installation.database.writing(exclusive=False) as session:
-                unlearning.renew(session, run_id=self._run_id, steps_done=self._steps_done, lease_seconds=seconds)
-        except LeaseLost:
-            self._lost = True
-            raise
-        except Exception as error:  # noqa: BLE001  the database may be back before the lease is over
-            telemetry.logger().warning("unlearning.heartbeat_missed", error=type(error).__name__)
-            return False
-        return True
-
-    def stand_still(self) -> None:
-        """Miss no progress until there is some again."""
-        self._moved_at = math.inf
-
-    def _beat(self) -> None:
-        if time.monotonic() - self._moved_at > self._installation.settings.stall_seconds:
-            telemetry.logger().error("unlearning.run_stalled", run_id=self._run_id)
-            self._lost = True
-        with contextlib.suppress(LeaseLost):
-            if not self._lost:
-                self.renew()
-        if self._lost:
-            self.stop()
 
 
 class _GivesWay:

@@ -22,7 +22,7 @@ from app.unlearning import queue
 from app.unlearning import service as unlearning
 from app.vault.sealing import Sealed
 from app.vault.weights import WeightStore
-from worker import isolated, runner
+from worker import isolated, lease, runner
 
 Act = Callable[[int], None]
 """Something that happens, given the worker's process id."""
@@ -161,7 +161,7 @@ def _with_writing(locked: Callable[..., Any]) -> Callable[..., Any]:
 INSTALL: dict[str, Callable[[Hop], None]] = {
     "heard": functools.partial(_before, runner, "destroy_unneeded"),
     "claim not committed": functools.partial(_after, queue, "claim"),
-    "claimed": functools.partial(_before, runner.Lease, "__enter__"),
+    "claimed": functools.partial(_before, lease.Lease, "__enter__"),
     "key of a new block put": functools.partial(_after, Sealed, "_put_key"),
     "new block put": functools.partial(_after, RowStore, "_put"),
     "rows written beside": functools.partial(_after, RowStore, "edit"),

@@ -1,6 +1,5 @@
 """A run from claim to published version, and what becomes of one that fails."""
 
-import dataclasses
 import os
 import time
 from collections.abc import Callable
@@ -13,7 +12,6 @@ from fastapi.testclient import TestClient
 
 from app.config import Settings
 from app.db.tables import Dataset, Model, Run
-from app.errors import LeaseLost
 from app.installations import Installation
 from app.unlearning import queue
 from app.unlearning import service as unlearning
@@ -22,7 +20,6 @@ from tests.faults.checks import assert_all_done_once
 from tests.faults.processes import wait_until
 from tests.stored import flipped, rows_of, slots_of
 from worker import runner
-from worker.runner import Lease
 
 Make = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
@@ -191,29 +188,6 @@ def test_a_model_that_never_learns(
     assert not rows_of(installation, dataset["id"]).features[slots].any()
 
 
-def test_a_lost_lease_stops_the_chain(installation: Installation, new_dataset: Make, new_model: Make, get: Get) -> None:
-    """Once its run was taken, a worker's next step raises `LeaseLost`, as soon as a heartbeat has told it."""
-    new_model(new_dataset()["id"])
-    with installation.database.writing() as session:
-        claimed = queue.claim(session, worker="w", lease_seconds=30, max_requests=10)
-    assert claimed
-    with Lease(installation, claimed) as lease:
-        lease.progressed(7)
-        wait_until(lambda: _newest_run(get)["steps_done"] == 7, seconds=60)
-        with installation.database.writing() as session:
-            assert unlearning.take_back(session, worker="w") == 1
-
-        def lost() -> bool:
-            try:
-                lease.progressed(8)
-            except LeaseLost:
-                return True
-            return False
-
-        wait_until(lost, seconds=60)
-    assert _newest_run(get)["status"] == "abandoned"
-
-
 def test_weights_of_dead_runs_and_old_versions_are_destroyed(
     installation: Installation, new_dataset: Make, new_model: Make, work: Callable[[], int]
 ) -> None:
@@ -266,29 +240,6 @@ def test_damaged_weights_are_never_continued(
     assert runner.run_next(installation, worker="w")
     assert get(f"/deletion-requests/{request['id']}")["status"] == "completed"
     assert [run["kind"] for run in get("/runs")["items"]] == ["relearn", "unlearn", "learn"]
-
-
-def test_a_run_that_stands_still_is_let_go(installation: Installation, new_dataset: Make, new_model: Make) -> None:
-    """A run whose steps stop for too long is given up by its worker, so that its lease runs out; one that moves is
-    kept."""
-    new_model(new_dataset()["id"])
-    with installation.database.writing() as session:
-        claimed = queue.claim(session, worker="w", lease_seconds=30, max_requests=500)
-    assert claimed is not None
-    impatient = installation.settings.model_copy(update={"stall_seconds": 3.0, "lease_seconds": 0.3})
-    with Lease(dataclasses.replace(installation, settings=impatient), claimed) as lease:
-        for steps in range(20):
-            lease.progressed(steps)
-            time.sleep(0.2)
-
-        def stopped() -> bool:
-            try:
-                lease.progressed(19)
-            except LeaseLost:
-                return True
-            return False
-
-        wait_until(stopped)
 
 
 def test_a_model_of_another_size_is_refused(

@@ -17,7 +17,7 @@ from app.unlearning import service as unlearning
 from app.unlearning.queue import Claimed
 from lethe.contract.problems import Problem
 from tests.lethe.proof import lanes
-from worker import runner
+from worker import edits
 
 Make = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
@@ -51,7 +51,7 @@ def claimed(installation: Installation, live: dict[str, Any], forget: Make) -> C
     with installation.database.writing() as session:
         run = queue.claim(session, worker="test", lease_seconds=60, max_requests=10)
     assert run
-    runner._edited(installation, run)
+    edits.edited(installation, run)
     return run
 
 

@@ -16,7 +16,7 @@ from lethe.contract.policy import Policy
 from lethe.contract.problems import DatasetUnknown, RequestUnknown
 from lethe.contract.sets import Regulation
 from tests.stored import slots_of
-from worker import runner
+from worker import edits
 
 Make = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
@@ -67,7 +67,7 @@ def test_a_model_that_never_learns_is_owed_nothing(
             session.get_one(Model, model["id"]).not_before = None  # without waiting for the pause between attempts
             run = queue.claim(session, worker="test", lease_seconds=60, max_requests=10)
         assert run
-        runner._edited(installation, run)
+        edits.edited(installation, run)
         with installation.database.writing() as session:
             unlearning.fail(session, run_id=run.run_id, error_code="weights_unreadable")
     assert (get(f"/models/{model['id']}")["status"], get(f"/models/{model['id']}")["error_code"]) == (

@@ -1,0 +1,66 @@
+"""A run that was taken away, or stands still, is let go."""
+
+import dataclasses
+import time
+from collections.abc import Callable
+from typing import Any
+
+from app.errors import LeaseLost
+from app.installations import Installation
+from app.unlearning import queue
+from app.unlearning import service as unlearning
+from tests.faults.processes import wait_until
+from worker.lease import Lease
+
+Make = Callable[..., dict[str, Any]]
+Get = Callable[[str], Any]
+
+
+def _newest_run(get: Get) -> Any:
+    return get("/runs")["items"][0]
+
+
+def test_a_lost_lease_stops_the_chain(installation: Installation, new_dataset: Make, new_model: Make, get: Get) -> None:
+    """Once its run was taken, a worker's next step raises `LeaseLost`, as soon as a heartbeat has told it."""
+    new_model(new_dataset()["id"])
+    with installation.database.writing() as session:
+        claimed = queue.claim(session, worker="w", lease_seconds=30, max_requests=10)
+    assert claimed
+    with Lease(installation, claimed) as lease:
+        lease.progressed(7)
+        wait_until(lambda: _newest_run(get)["steps_done"] == 7, seconds=60)
+        with installation.database.writing() as session:
+            assert unlearning.take_back(session, worker="w") == 1
+
+        def lost() -> bool:
+            try:
+                lease.progressed(8)
+            except LeaseLost:
+                return True
+            return False
+
+        wait_until(lost, seconds=60)
+    assert _newest_run(get)["status"] == "abandoned"
+
+
+def test_a_run_that_stands_still_is_let_go(installation: Installation, new_dataset: Make, new_model: Make) -> None:
+    """A run whose steps stop for too long is given up by its worker, so that its lease runs out; one that moves is
+    kept."""
+    new_model(new_dataset()["id"])
+    with installation.database.writing() as session:
+        claimed = queue.claim(session, worker="w", lease_seconds=30, max_requests=500)
+    assert claimed is not None
+    impatient = installation.settings.model_copy(update={"stall_seconds": 3.0, "lease_seconds": 0.3})
+    with Lease(dataclasses.replace(installation, settings=impatient), claimed) as lease:
+        for steps in range(20):
+            lease.progressed(steps)
+            time.sleep(0.2)
+
+        def stopped() -> bool:
+            try:
+                lease.progressed(19)
+            except LeaseLost:
+                return True
+            return False
+
+        wait_until(stopped)
