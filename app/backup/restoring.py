@@ -8,10 +8,8 @@ start.
 """
 
 import dataclasses
-import datetime
 import itertools
 import json
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,27 +17,26 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from app import folders, installations, key_checks
+from app import installations, key_checks
 from app.accounting import ledger
 from app.audit import checkpoints
 from app.audit import repository as audit_repository
 from app.audit import service as audit
 from app.audit.chains import AUDIT, CHAINS, LEDGER, Chain
-from app.backup import coverage, dump, repository, tombstones, verification
+from app.backup import coverage, destination, dump, repository, tombstones
 from app.backup.archive import Piece, Reader
-from app.backup.coverage import Standing
+from app.backup.contents import About, Pieces, about_of, last_name
 from app.backup.journal import Journal, Signed
-from app.backup.service import ABOUT, FORMAT, KEYS, MANIFEST, ROWS, TABLES, VAULT, Progress
+from app.backup.service import ABOUT, KEYS, MANIFEST, ROWS, TABLES, VAULT, Progress
 from app.catalogue import additions
 from app.config import Settings
-from app.db import Database, bulk, migrate, now
+from app.db import bulk, migrate, now
 from app.deletion import claims, restoration
 from app.deletion import repository as deletion_repository
 from app.deletion.restoration import Again, Remembered
-from app.errors import BackupDamaged, BackupRefused, DatabaseUnreadable
+from app.errors import BackupDamaged, BackupRefused
 from app.installations import Installation
 from app.key_checks import Identity
 from app.keys import KeyEncryptionFile, SubjectKey
@@ -47,21 +44,10 @@ from app.rows import repository as rows_repository
 from app.rows.manifest import BLOCK_ROWS
 from app.unlearning import retirement
 from app.unlearning import service as unlearning
-from app.vault.files import created, sync_folder, wipe_file
+from app.vault.files import sync_folder
 
 _ALL = 2**31 - 1
 _AT_ONCE = 500
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class About:
-    """The archive's statement about itself."""
-
-    id: str
-    created_at: datetime.datetime
-    version: str
-    schema: list[str]
-    tombstones: Standing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,19 +81,19 @@ def restore(
         raise BackupRefused(f"There is no key file {key_file}: without it nobody can open the backup.")
     with path.open("rb") as file:
         reader = Reader(file, KeyEncryptionFile(key_file))
-        pieces = _Pieces(reader)
-        about = _about(pieces.one(ABOUT))
-        _check_place(settings, remembered_in)
+        pieces = Pieces(reader)
+        about = about_of(pieces.one(ABOUT))
+        destination.check(settings, remembered_in)
         keys = list(pieces.of(KEYS))
         journal = _journal(remembered_in, keys, about)
-        _begin(settings)
+        destination.begin(settings)
         for piece in keys:
-            _write_key(settings.data_dir / "keys", piece)
+            destination.write_key(settings.data_dir / "keys", piece)
         installations.set_up_stores(settings)
         with installations.opened(settings, unfinished=True) as installation:
             migrate.upgrade(installation.database.engine)
             for piece in pieces.of(VAULT):
-                installation.vault.put_page(_last_name(piece), piece.content)
+                installation.vault.put_page(last_name(piece), piece.content)
             _load(installation, pieces, progress=progress)
             known = _check_keys(installation)
             requests, num_models = _forget(installation, journal, lost_versions=lost_versions)
@@ -126,113 +112,6 @@ def restore(
                 place.mark(known.id)
             _finish(installation, restored, journal)
     return restored
-
-
-class _Pieces:
-    """The pieces of an archive, which come in a known order."""
-
-    def __init__(self, reader: Reader) -> None:
-        self._pieces = iter(reader)
-        self._next = next(self._pieces, None)
-
-    def of(self, kind: str) -> Iterator[Piece]:
-        """Those of one kind, which come next."""
-        while self._next is not None and self._next.thing.partition("/")[0] == kind:
-            yield self._next
-            self._next = next(self._pieces, None)
-
-    def one(self, kind: str) -> Piece:
-        found = list(self.of(kind))
-        if len(found) != 1:
-            raise BackupDamaged("The archive does not hold what a backup holds.")
-        return found[0]
-
-
-def _about(piece: Piece) -> About:
-    found = json.loads(piece.content)
-    if (found["format"], found["schema"]) != (FORMAT, migrate.heads()):
-        raise BackupRefused(f"The backup was made by Lethe {found['version']}; restore it with that, then upgrade.")
-    created_at = datetime.datetime.fromisoformat(found["created_at"])
-    return About(
-        id=found["id"],
-        created_at=created_at,
-        version=found["version"],
-        schema=found["schema"],
-        tombstones=Standing.from_json(found["tombstones"]),
-    )
-
-
-def _check_place(settings: Settings, remembered_in: Path | None) -> None:
-    """Require that nothing is overwritten, and nobody overlooked, but for what a restore left that was cut off."""
-    own = settings.resolved_tombstones()
-    if remembered_in is not None and not remembered_in.exists():
-        raise BackupRefused(f"There are no tombstones at {remembered_in}.")
-    if own.exists() and (remembered_in is None or not own.samefile(remembered_in)):
-        raise BackupRefused(f"There are tombstones at {own}: restore with those, or move them away.")
-    if installations.unfinished(settings).exists():
-        return
-    ours = {path.resolve() for path in (own, *verification.files(settings))}
-    folders = {settings.data_dir} if settings.in_bucket else {settings.data_dir, settings.store_folder()}
-    for folder in folders:
-        if any(path.resolve() not in ours and not _is_empty_folder(path) for path in _entries(folder)):
-            raise BackupRefused(f"{folder} is not empty: a backup is restored where nothing is.")
-    if _tables(settings):
-        raise BackupRefused("The database is not empty: a backup is restored where nothing is.")
-
-
-def _entries(folder: Path) -> list[Path]:
-    return list(folder.iterdir()) if folder.exists() else []
-
-
-def _is_empty_folder(path: Path) -> bool:
-    """As a volume is that is mounted in a data folder."""
-    return path.is_dir() and not any(path.iterdir())
-
-
-def _tables(settings: Settings) -> list[str]:
-    """The tables of the database that the settings name: those of them that are ours."""
-    url = settings.resolved_database_url()
-    if url == Settings(data_dir=settings.data_dir).resolved_database_url() and not settings.data_dir.exists():
-        return []  # it is in there
-    database = Database(url)
-    try:
-        there = set(sa.inspect(database.engine).get_table_names())
-    except sa.exc.OperationalError as error:
-        raise DatabaseUnreadable(f"{error.orig}; is LETHE_DATABASE_URL right?") from error
-    finally:
-        database.close()
-    return sorted(there & dump.TABLES.keys())
-
-
-def _begin(settings: Settings) -> None:
-    """From here on nobody may serve; what an earlier try left goes."""
-    folders.make(settings.data_dir)
-    begun, own = installations.unfinished(settings), settings.resolved_tombstones()
-    if not begun.exists():
-        with created(begun):
-            pass
-        sync_folder(settings.data_dir)
-        return
-    if _tables(settings):
-        database = Database(settings.resolved_database_url())
-        try:
-            migrate.downgrade(database.engine)
-        finally:
-            database.close()
-    for path in _entries(settings.data_dir):
-        if path == begun or path.resolve() == own.resolve():
-            continue
-        for file in [path] if path.is_file() else [one for one in path.rglob("*") if one.is_file()]:
-            wipe_file(file)
-        shutil.rmtree(path, ignore_errors=True)
-
-
-def _write_key(folder: Path, piece: Piece) -> None:
-    path = folder.joinpath(*piece.thing.split("/")[1:])
-    folders.make(path.parent)
-    with created(path) as file:
-        file.write(piece.content)
-    sync_folder(path.parent)
 
 
 def _journal(remembered_in: Path | None, keys: list[Piece], about: About) -> Journal | None:
@@ -265,9 +144,9 @@ def _remembered(session: Session, journal: Journal) -> list[Remembered]:
     return list(found.values())
 
 
-def _load(installation: Installation, pieces: _Pieces, *, progress: Progress) -> None:
+def _load(installation: Installation, pieces: Pieces, *, progress: Progress) -> None:
     with installation.database.writing() as session:
-        tables = itertools.groupby(pieces.of(TABLES), key=_last_name)
+        tables = itertools.groupby(pieces.of(TABLES), key=last_name)
         for number, (name, of_table) in enumerate(tables):
             progress("tables", number, len(dump.TABLES))
             for piece in of_table:
@@ -311,13 +190,13 @@ def _forget(installation: Installation, journal: Journal | None, *, lost_version
     return requests, num_models
 
 
-def _write_rows(installation: Installation, pieces: _Pieces, *, progress: Progress) -> int:
+def _write_rows(installation: Installation, pieces: Pieces, *, progress: Progress) -> int:
     """Null where somebody's rows are claimed: they are not written to disk again."""
     with installation.database.reading() as session:
         stored = rows_repository.row_roots(session)
         retired = repository.rows_of_retired(session)
     total = len(stored)
-    for number, (rows_id, of_it) in enumerate(itertools.groupby(pieces.of(ROWS), key=_last_name)):
+    for number, (rows_id, of_it) in enumerate(itertools.groupby(pieces.of(ROWS), key=last_name)):
         progress("rows", number, total)
         if stored.pop(rows_id, None) is None:
             if rows_id in retired:
@@ -365,7 +244,7 @@ def _finish(installation: Installation, restored: Restored, journal: Journal | N
                 {chain.name: kept.get((tenant_id, chain.name)) for chain in CHAINS},
             )
     if journal is not None:
-        _bring(journal.path, installation.settings.resolved_tombstones())
+        destination.bring(journal.path, installation.settings.resolved_tombstones())
         tombstones.record_restored(installation, signed=signed)
         tombstones.record(installation)
     installations.unfinished(installation.settings).unlink()
@@ -412,18 +291,3 @@ def _lost(session: Session, chain: Chain, head: Signed | None) -> dict[str, Any]
         return None
     there = audit_repository.row(session, chain, tenant_id=head.tenant_id, sequence=head.sequence)
     return None if there is not None and there.hash == head.hash else {"sequence": head.sequence, "hash": head.hash}
-
-
-def _bring(journal: Path, own: Path) -> None:
-    if own.exists():  # the same
-        return
-    copied = own.with_name(f".{own.name}.next")
-    copied.unlink(missing_ok=True)
-    with created(copied) as file, journal.open("rb") as source:
-        shutil.copyfileobj(source, file)
-    copied.rename(own)
-    sync_folder(own.parent)
-
-
-def _last_name(piece: Piece) -> str:
-    return piece.thing.rpartition("/")[2]
