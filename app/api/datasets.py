@@ -24,8 +24,16 @@ from app.rows import batches, damage, ingest, records
 from app.rows import repository as rows_repository
 from app.unlearning import retirement
 from lethe.contract import datasets as contract
-from lethe.contract.datasets import AdaptiveBudgetOut, DamageOut, DatasetOut, NewDatasetOut, SubjectOut, TargetRangeOut
-from lethe.contract.fields import PageOut, Paging, Positive
+from lethe.contract.datasets import (
+    AdaptiveBudgetOut,
+    DamageOut,
+    DatasetOut,
+    DatasetsQuery,
+    NewDatasetOut,
+    SubjectOut,
+    TargetRangeOut,
+)
+from lethe.contract.fields import PageOut, Positive
 from lethe.contract.problems import FieldError, InputInvalid, Problem, SchemaInvalid, SubjectSuppressed
 from lethe.encoding.rows import Schema
 from lethe.encoding.schema import parse_classes, parse_schema, parse_target
@@ -131,9 +139,9 @@ def create_dataset(
 
 
 @serves(router, contract.LIST)
-def list_datasets(call: Call, query: Paging) -> PageOut[DatasetOut]:
+def list_datasets(call: Call, query: DatasetsQuery) -> PageOut[DatasetOut]:
     with call.reading() as session:
-        page = catalogue_repository.datasets(session, limit=query.limit, cursor=query.cursor)
+        page = catalogue_repository.datasets(session, name=query.name, limit=query.limit, cursor=query.cursor)
         return PageOut(items=[to_response(session, dataset) for dataset in page.items], next_cursor=page.next_cursor)
 
 

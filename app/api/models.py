@@ -122,7 +122,7 @@ def list_models(call: Call, query: ModelsQuery) -> PageOut[ModelOut]:
         call.caller.require(Scope.ACCOUNTING_READ)
         return _in_danger(call, query)
     with call.reading() as session:
-        page = repository.models(session, limit=query.limit, cursor=query.cursor)
+        page = repository.models(session, name=query.name, limit=query.limit, cursor=query.cursor)
         return PageOut(items=_to_response(session, call, page.items), next_cursor=page.next_cursor)
 
 
@@ -130,6 +130,8 @@ def _in_danger(call: Call, query: ModelsQuery) -> PageOut[ModelOut]:
     """A page of the models in service, ranked as they are now: `cursor` is the last model of the page before."""
     with call.reading() as session:
         found = [one for one in standings.of_models(session) if _is_in(query.danger, one)]
+        if query.name is not None:
+            found = [one for one in found if query.name.lower() in one.model.name.lower()]
         if query.order == "newest":
             found.sort(key=lambda one: (one.model.created_at, one.model.id), reverse=True)
         begins = 0

@@ -4,7 +4,7 @@ import datetime
 from collections.abc import Collection
 
 import sqlalchemy as sa
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from app.db.paging import Page, page
 from app.db.tables import Addition, Dataset, Export, Model, Run, Version
@@ -17,8 +17,14 @@ def dataset(session: Session, dataset_id: str) -> Dataset | None:
     return session.get(Dataset, dataset_id)
 
 
-def datasets(session: Session, *, limit: int, cursor: str | None) -> Page[Dataset]:
-    return page(session, sa.select(Dataset), Dataset.created_at, Dataset.id, limit=limit, cursor=cursor)
+def datasets(session: Session, *, name: str | None = None, limit: int, cursor: str | None) -> Page[Dataset]:
+    """Newest first; `name`: those whose name has it, in capitals or not."""
+    query = sa.select(Dataset) if name is None else sa.select(Dataset).where(_is_in(Dataset.name, name))
+    return page(session, query, Dataset.created_at, Dataset.id, limit=limit, cursor=cursor)
+
+
+def _is_in(column: InstrumentedAttribute[str], text: str) -> sa.ColumnElement[bool]:
+    return column.icontains(text, autoescape=True)
 
 
 def addition(session: Session, addition_id: str) -> Addition | None:
@@ -68,8 +74,10 @@ def model(session: Session, model_id: str) -> Model | None:
     return session.get(Model, model_id)
 
 
-def models(session: Session, *, limit: int, cursor: str | None) -> Page[Model]:
-    return page(session, sa.select(Model), Model.created_at, Model.id, limit=limit, cursor=cursor)
+def models(session: Session, *, name: str | None = None, limit: int, cursor: str | None) -> Page[Model]:
+    """Newest first; `name`: those whose name has it, in capitals or not."""
+    query = sa.select(Model) if name is None else sa.select(Model).where(_is_in(Model.name, name))
+    return page(session, query, Model.created_at, Model.id, limit=limit, cursor=cursor)
 
 
 def models_in_service(session: Session) -> list[Model]:

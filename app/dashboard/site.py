@@ -16,6 +16,7 @@ from app.dashboard import (
     datasets,
     decisions,
     deliveries,
+    find,
     home,
     keys,
     leaving_reasons,
@@ -44,6 +45,7 @@ from lethe.contract.problems import NotFound, Problem
 _PAGES = (
     login,
     home,
+    find,
     requests,
     bulk,
     new_request,

@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import ConfigDict, Field
 
-from lethe.contract.fields import Answer, PageOut, Paging
+from lethe.contract.fields import Answer, Name, PageOut, Paging
 from lethe.contract.operation import Resource, of_one, of_two
 from lethe.contract.problems import (
     DatasetBusy,
@@ -83,6 +83,10 @@ class SubjectOut(Answer):
     num_records: int
 
 
+class DatasetsQuery(Paging):
+    name: Name | None = Field(default=None, description="Only those whose name has this in it, in capitals or not.")
+
+
 _DATASETS = Resource("Datasets", "/v1/datasets")
 
 UPLOAD = _DATASETS.operation(
@@ -108,7 +112,7 @@ LIST = _DATASETS.operation(
     "list_datasets",
     "GET",
     scope=Scope.MODELS_READ,
-    query=Paging,
+    query=DatasetsQuery,
     gives=PageOut[DatasetOut],
     does="What is held, newest first.",
 )

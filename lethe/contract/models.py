@@ -238,6 +238,7 @@ class PredictionsOut(Answer):
 
 
 class ModelsQuery(Paging):
+    name: Name | None = Field(default=None, description="Only those whose name has this in it, in capitals or not.")
     order: Literal["newest", "risk"] = Field(
         default="newest",
         description="risk: those in service alone, by the nearest deadline of anybody who waits for them, then by most "
