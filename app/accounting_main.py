@@ -23,6 +23,7 @@ from app.api import (
     problems,
     scraping,
 )
+from app.api.compression import Compression
 from app.api.middleware import BodyLimit, CallLog, Headers, KeyFirst, allow_origins
 from app.config import Settings
 from app.operations.service import Metrics
@@ -74,6 +75,7 @@ def create_app(settings: Settings) -> FastAPI:
     for router in _ROUTERS:
         service.include_router(router, prefix="/v1")
     service.include_router(operations.router)
+    service.add_middleware(Compression)
     service.add_middleware(BodyLimit, max_bytes=settings.max_upload_bytes)
     service.add_middleware(pressure.Pressure)
     service.add_middleware(KeyFirst, guarded=[("", operations.router), *(("/v1", router) for router in _ROUTERS)])

@@ -51,6 +51,7 @@ from app.api import (
     webhook_deliveries,
 )
 from app.api.callbacks import dialects
+from app.api.compression import Compression
 from app.api.intake import Intake
 from app.api.middleware import BodyLimit, CallLog, Headers, KeyFirst, allow_origins
 from app.backup import verification
@@ -107,6 +108,7 @@ def create_app(settings: Settings) -> FastAPI:
     docs.install(gateway)
     problems.install(gateway)
     gateway.router.routes += _routes()
+    gateway.add_middleware(Compression)
     gateway.add_middleware(BodyLimit, max_bytes=settings.max_upload_bytes, answered=site.refused)
     gateway.add_middleware(pressure.Pressure)
     gateway.add_middleware(KeyFirst, guarded=_guarded())

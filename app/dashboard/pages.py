@@ -1,6 +1,7 @@
 """Making of pages: templates, the headers browsers obey, and a designed page for everything that goes wrong."""
 
 import functools
+import gzip
 import hashlib
 import importlib.resources
 import urllib.parse
@@ -10,6 +11,7 @@ from typing import Any
 
 import sqlalchemy.exc
 from fastapi import APIRouter, Request, Response
+from fastapi.concurrency import run_in_threadpool
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, RedirectResponse
 from fastapi.staticfiles import StaticFiles
@@ -18,6 +20,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import Scope
 
 from app.api import problems, uploads
+from app.api.compression import takes_gzip
 from app.dashboard import faults, wording
 from app.dashboard.terms import TERMS
 from lethe.contract.problems import FieldError, InputInvalid, NotFound, Problem, RateLimited, Unauthenticated
@@ -25,6 +28,10 @@ from lethe.contract.problems import FieldError, InputInvalid, NotFound, Problem,
 ROOT = "/admin"
 MOST_ONWARD = 500
 """The longest address that a login leads on to."""
+_WORTH_IT = 1024
+"""Bytes of a static file that is worth compressing."""
+_KEPT = ("Cache-Control", "ETag", "Last-Modified", "Vary")
+"""Headers of a static file in either form."""
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
@@ -81,8 +88,16 @@ def asset(name: str) -> str:
     return f"{ROOT}/static/{name}?{hashlib.sha256(content).hexdigest()[:12]}"
 
 
+@functools.cache
+def _compressed(name: str) -> bytes | None:
+    """A static file as gzip has it; None of what is not made of words, or too short for that."""
+    content = importlib.resources.files("app.dashboard").joinpath("static", name).read_bytes()
+    is_text = name.endswith((".css", ".js", ".svg"))
+    return gzip.compress(content, 9, mtime=0) if is_text and len(content) >= _WORTH_IT else None
+
+
 class Assets(StaticFiles):
-    """The static files of the dashboard."""
+    """The static files of the dashboard, each compressed once where the browser takes that."""
 
     def __init__(self) -> None:
         super().__init__(directory=str(importlib.resources.files("app.dashboard") / "static"))
@@ -91,7 +106,17 @@ class Assets(StaticFiles):
         answer = await super().get_response(path, scope)
         if answer.status_code == 200 and scope["query_string"]:
             answer.headers["Cache-Control"] = "public, max-age=31536000, immutable"
-        return answer
+        if answer.status_code != 200 or scope["method"] != "GET":
+            return answer
+        short = await run_in_threadpool(_compressed, path)
+        if short is None:
+            return answer
+        answer.headers["Vary"] = "Accept-Encoding"
+        answer.headers["ETag"] = f"W/{answer.headers['etag']}"  # the same file, in whichever form
+        if not takes_gzip(scope):
+            return answer
+        kept = {name: answer.headers[name] for name in _KEPT if name in answer.headers}
+        return Response(short, media_type=answer.media_type, headers=kept | {"Content-Encoding": "gzip"})
 
 
 def rendered(request: Request, template: str, /, *, status: int = 200, **shown: Any) -> HTMLResponse:

@@ -14,7 +14,7 @@ from fastapi.testclient import TestClient
 from app.api import operations, overview
 from app.api.gateway import operation_of
 from app.config import Settings
-from app.dashboard import site
+from app.dashboard import pages, site
 from app.installations import Installation
 from app.main import create_app
 from lethe.contract.sets import Scope
@@ -166,3 +166,28 @@ def test_pages_ask_what_the_api_asks() -> None:
 def test_pages_are_no_part_of_the_api(gateway: TestClient) -> None:
     """The document of the API describes none of them."""
     assert not [path for path in gateway.get("/openapi.json").json()["paths"] if path.startswith("/admin")]
+
+
+@pytest.mark.parametrize("name", ["dashboard.css", "dashboard.js", "vendor/htmx.min.js"])
+def test_static_files_are_compressed_once(browser: Browser, name: str) -> None:
+    """A browser that takes gzip gets a file so, one that does not gets it as it is; both keep it."""
+    asked = browser.get(pages.asset(name), **{"Accept-Encoding": "gzip"})
+    plain = browser.get(pages.asset(name), **{"Accept-Encoding": "identity"})
+    assert asked.headers["content-encoding"] == "gzip"
+    assert "content-encoding" not in plain.headers
+    assert asked.content == plain.content == (files("app.dashboard") / "static" / name).read_bytes()
+    assert int(asked.headers["content-length"]) < len(asked.content) / 2
+    for answer in (asked, plain):
+        assert answer.headers["vary"] == "Accept-Encoding"
+        assert "immutable" in answer.headers["cache-control"]
+        assert answer.headers["content-type"] == plain.headers["content-type"]
+    again = browser.get(pages.asset(name), **{"Accept-Encoding": "gzip", "If-None-Match": asked.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+
+
+@pytest.mark.parametrize("path", ["/admin", "/admin/requests", "/admin/live", "/admin/requests.csv"])
+def test_pages_are_not_compressed(officer: Browser, path: str) -> None:
+    """A page has the token of its forms beside words of its address: its length tells nothing about either."""
+    answer = officer.get(path, **{"Accept-Encoding": "gzip"})
+    assert answer.status_code == 200
+    assert "content-encoding" not in answer.headers
