@@ -31,6 +31,7 @@ __all__ = [
     "InputInvalid",
     "Malformed",
     "NotAllowed",
+    "NotExpressible",
     "NotFound",
     "Problem",
     "Refused",
@@ -62,4 +63,13 @@ class WaitTimedOut(Problem, TimeoutError):
 
     code = "wait_timed_out"
     title = "Still not done"
+    status = None
+
+
+class NotExpressible(Problem):
+    """The model, or the encoding of its rows, cannot be written as ONNX: `errors` names the columns. Nothing was handed
+    out."""
+
+    code = "not_expressible"
+    title = "The model cannot be written as ONNX"
     status = None

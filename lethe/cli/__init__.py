@@ -7,7 +7,15 @@ from pydantic import ValidationError
 
 from lethe.contract.problems import Problem
 
-_EXTRAS = {"typer": "cli", "rich": "cli", "numpy": "verify", "scipy": "verify", "pyarrow": "tables"}
+_EXTRAS = {
+    "typer": "cli",
+    "rich": "cli",
+    "numpy": "verify",
+    "scipy": "verify",
+    "pyarrow": "tables",
+    "onnx": "onnx",
+    "safetensors": "onnx",
+}
 """The extra of the distribution that each optional module is in."""
 
 

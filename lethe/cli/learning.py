@@ -1,5 +1,6 @@
 """Commands about datasets, models and runs that are more than a call and its answer."""
 
+import dataclasses
 from pathlib import Path
 from typing import Annotated
 
@@ -180,6 +181,22 @@ def model_wait(model_id: Id, url: Url = None, key: Key = None) -> None:
     """Wait, with a progress bar, until a model is live."""
     with connect(url, key) as client:
         show_when_over(client.models, model_id)
+
+
+@GROUPS["models"].app.command("export-onnx")
+def model_export_onnx(
+    model_id: Id,
+    to: Annotated[Path, typer.Argument(dir_okay=False, help="Where to write it")],
+    version: Annotated[int | None, typer.Option(help="Default: the live one")] = None,
+    url: Url = None,
+    key: Key = None,
+) -> None:
+    """Write a version as one ONNX file, from the columns of a record to its probabilities, which predicts as the
+    gateway does. The copy of its weights is noted like any other."""
+    from lethe import onnx
+
+    with connect(url, key) as client:
+        show(dataclasses.asdict(onnx.export(client, model_id, to, version=version)))
 
 
 @GROUPS["deletion_requests"].app.command("wait")

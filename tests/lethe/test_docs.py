@@ -38,7 +38,7 @@ def test_the_examples_print_what_is_printed_under_them(
                 assert words(printed.getvalue()) == words(block)
                 printed = io.StringIO()
                 compared += 1
-    assert compared == 5
+    assert compared == 6
 
 
 def test_every_method_is_listed() -> None:

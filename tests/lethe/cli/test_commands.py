@@ -1,6 +1,7 @@
 """The command line against a live gateway and a live worker; `certificate verify` with neither."""
 
 import base64
+import hashlib
 import json
 import os
 import re
@@ -48,7 +49,8 @@ def test_dataset_with_a_target(live: Lethe, people: Path) -> None:
 
 
 def test_a_model_from_creation_to_weights(live: Lethe, people: Path, tmp_path: Path) -> None:
-    """Creating a model waits until it is live; it is listed, shown, waited for, relearned, and its weights saved."""
+    """Creating a model waits until it is live; it is listed, shown, waited for, relearned, and its weights saved, alone
+    and in a file that predicts."""
     dataset = live("dataset", "create", people, "--classes", "0,1").json
     asked = ("--name", "mine", "--epsilon", "2", "--delta", "1e-4", "--l2", "0.05", "--noise-scale", "0.02")
     created = live("model", "create", dataset["id"], *asked).json
@@ -62,6 +64,9 @@ def test_a_model_from_creation_to_weights(live: Lethe, people: Path, tmp_path: P
     assert live("model", "wait", created["id"]).json["status"] == "live"
     assert live("model", "weights", created["id"], "2", tmp_path / "w").code == 0
     assert load((tmp_path / "w").read_bytes())["parameters"].shape == (1, 4)
+    written = live("model", "export-onnx", created["id"], tmp_path / "m.onnx").json
+    assert written["sha256"] == hashlib.sha256((tmp_path / "m.onnx").read_bytes()).hexdigest()
+    assert (written["version"], written["inputs"], written["output"]) == (2, ["x"], "probabilities")
     refused(live("model", "weights", created["id"], "1", tmp_path / "old"), "weights_destroyed")
 
 
