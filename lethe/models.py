@@ -4,7 +4,7 @@ import time
 
 import anyio
 
-from lethe.contract import exports, gates, models, runs, serving
+from lethe.contract import exports, gates, models, rehearsals, runs, serving
 from lethe.contract.models import ModelOut
 from lethe.contract.runs import RunOut, RunQuery
 from lethe.contract.sets import RunKind, RunStatus
@@ -16,6 +16,10 @@ _SETTLED = ("live", "testing", "degraded", "held", "failed", "cancelled", "retir
 
 
 class _NewModel(models.ModelIn, Keyed):
+    pass
+
+
+class _NewRehearsal(rehearsals.RehearsalIn, Keyed):
     pass
 
 
@@ -36,6 +40,9 @@ class _Models(Resource[H]):
     exports = pages(exports.EXPORTS)
     serving = call(serving.SERVING)
     predictions = call(models.PREDICT)
+    rehearse = call_one(rehearsals.ASK, _NewRehearsal)
+    rehearsal = call(rehearsals.GET)
+    rehearsals = pages(rehearsals.LIST)
 
 
 class Models(_Models[Http]):

@@ -43,7 +43,7 @@ def edited(installation: Installation, claimed: Claimed) -> str:
 
 def _read_by(claimed: Claimed) -> tuple[range, ...]:
     """The blocks that the steps of a run read."""
-    if claimed.mechanism is None or claimed.kind == RunKind.AUDIT:
+    if claimed.mechanism is None or claimed.kind in (RunKind.AUDIT, RunKind.REHEARSAL):
         return ()
     return windows.read_by(claimed.mechanism, first_step=claimed.first_step, steps=claimed.steps)
 

@@ -2,15 +2,16 @@
 
 What that process is told comes through its pipe: the mechanism, the shape of the rows, the iterate to start from. The
 rows are in memory that both processes map (`app/vault/memory.py`), as far as the next steps read them: when it needs
-others it asks for them. What it says goes through the pipe too: how many steps are done, at the end what ran and the
-last iterate, or the name of what went wrong. Noise is drawn in that process alone, where its key is made and dies.
+others it asks for them. What it says goes through the pipe too: how many steps are done, in a rehearsal the iterates at
+its checkpoints, at the end what ran and the last iterate, or the name of what went wrong. Noise is drawn in that
+process alone, where its key is made and dies.
 """
 
 import contextlib
 import json
 import mmap
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection
 from typing import Any
@@ -88,15 +89,18 @@ def run(
     on_progress: Callable[[int], None],
     on_opened: Callable[[], None] = lambda: None,
     network: bytes | None = None,
+    checkpoints: Sequence[int] = (),
+    on_checkpoint: Callable[[int, NDArray[np.float64]], None] = lambda steps_done, parameters: None,
 ) -> Ran:
     """Take `steps` noisy steps from `initial`, to which `first_step` others of its chain have led. With an `audit` its
     lanes take part in the run. `network`: the file of the one that a tangent model's mechanism names.
 
     `threads`: CPU threads at most; None for all that this process may use. `on_progress` is told the count, about
     twenty times a second; until it returns the run stands still, and it ends the run by raising, as does `on_opened`,
-    which is called after each block of rows that was opened for the next steps. When this returns or
-    raises, the run's process is gone. Raises `ChainFailed`; `DatasetTooLarge` where what a step reads may be more than
-    there is room for; `RunDiffersFromPlan` where the process has not counted the rows that it was to read.
+    which is called after each block of rows that was opened for the next steps. `checkpoints` and `on_checkpoint` are
+    those of `chain.run`. When this returns or raises, the run's process is gone. Raises `ChainFailed`;
+    `DatasetTooLarge` where what a step reads may be more than there is room for; `RunDiffersFromPlan` where the process
+    has not counted the rows that it was to read.
     """
     if mechanism.num_slots != rows.shape.num_slots:
         raise RunDiffersFromPlan("The dataset has another number of slots than the model's mechanism says.")
@@ -123,13 +127,14 @@ def run(
         "device": device,
         "audit": audit and asdict(audit),
         "threads": threads,
+        "checkpoints": list(checkpoints),
     }
     with _FORKER.start(rows.descriptor) as child:
         with contextlib.suppress(OSError):  # it has ended, which is heard next
             child.connection.send_bytes(json.dumps(told).encode())
             child.connection.send_bytes(np.ascontiguousarray(initial).data)
             child.connection.send_bytes(network or b"")
-        answer = _answer(child.connection, on_progress, show)
+        answer = _answer(child.connection, on_progress, show, on_checkpoint, initial.shape)
         content = _received(child.connection)
     if answer["records"] != records:
         raise RunDiffersFromPlan("The run read other rows than those that it was shown.")
@@ -150,7 +155,7 @@ def main(connection: Connection, rows: int) -> None:
         initial = np.frombuffer(bytearray(connection.recv_bytes())).reshape(told["shape"])
         network = connection.recv_bytes()
         mechanism = Mechanism.from_json(told["mechanism"])
-        ran = _run(told, mechanism, initial, rows, network, show=_asking(connection), on_progress=_news(connection))
+        ran = _run(told, mechanism, initial, rows, network, connection)
         answer = {
             "first_step": ran.first_step,
             "steps": ran.steps,
@@ -172,9 +177,7 @@ def _run(
     initial: NDArray[np.float64],
     rows: int,
     network: bytes,
-    *,
-    show: Callable[[int], Window],
-    on_progress: Callable[[int], None],
+    connection: Connection,
 ) -> chain.Ran:
     if initial.size != mechanism.num_parameters:
         raise RunDiffersFromPlan("The model has another number of parameters than its mechanism says.")
@@ -189,13 +192,26 @@ def _run(
         first_step=told["first_step"],
         steps=told["steps"],
         noise=SystemNoise(),
-        on_progress=on_progress,
+        on_progress=_news(connection),
         device=told["device"],
         threads=told["threads"],
         lanes=lanes.of(mechanism, AuditPlan(**told["audit"])) if told["audit"] else None,
-        show=show,
+        show=_asking(connection),
         network=network,
+        checkpoints=told["checkpoints"],
+        on_checkpoint=_sending(connection),
     )
+
+
+def _sending(connection: Connection) -> Callable[[int, NDArray[np.float64]], None]:
+    """Sends the iterate of a checkpoint, and overwrites it here."""
+
+    def reached(steps_done: int, parameters: NDArray[np.float64]) -> None:
+        connection.send_bytes(json.dumps({"checkpoint": steps_done}).encode())
+        connection.send_bytes(parameters.data)
+        parameters.fill(0)
+
+    return reached
 
 
 def _asking(connection: Connection) -> Callable[[int], Window]:
@@ -224,7 +240,11 @@ def _news(connection: Connection, *, seconds_between: float = _SECONDS_BETWEEN_N
 
 
 def _answer(
-    connection: Connection, on_progress: Callable[[int], None], show: Callable[[int], dict[str, Any]]
+    connection: Connection,
+    on_progress: Callable[[int], None],
+    show: Callable[[int], dict[str, Any]],
+    on_checkpoint: Callable[[int, NDArray[np.float64]], None],
+    shape: tuple[int, ...],
 ) -> dict[str, Any]:
     """Wait for the iterate that the run's process sends; until then show the process what it asks for. Raises
     `ChainFailed` as soon as it has failed."""
@@ -240,10 +260,22 @@ def _answer(
         match said:
             case {"show": int(asked_at)}:
                 _tell(connection, json.dumps(show(asked_at)).encode())
+            case {"checkpoint": int(reached)}:
+                on_checkpoint(reached, _received_into(connection, shape))
             case dict():
                 return said
             case int():
                 _tell(connection, b"")
+
+
+def _received_into(connection: Connection, shape: tuple[int, ...]) -> NDArray[np.float64]:
+    """An iterate that the run's process sends, which the receiver may overwrite."""
+    found = np.empty(shape)
+    try:
+        connection.recv_bytes_into(found.data.cast("B"))
+    except (EOFError, OSError):
+        raise ChainFailed(DIED) from None
+    return found
 
 
 def _tell(connection: Connection, content: bytes) -> None:

@@ -28,7 +28,7 @@ from lethe.contract.sets import RunKind
 from lethe.proof.audit import Observed
 from lethe.proof.losses import Objective, num_weight_rows
 from lethe.proof.mechanism import Mechanism
-from worker import edits, isolated, shadow
+from worker import edits, isolated, rehearsing, shadow
 from worker.isolated import ChainFailed, Ran
 from worker.langevin import evaluate, init, tangent
 from worker.langevin.evaluate import Rows
@@ -127,6 +127,17 @@ def _work(installation: Installation, claimed: Claimed, holder: "Lease | _GivesW
         return
     if claimed.kind == RunKind.AUDIT:
         _audit(installation, claimed, claimed.mechanism, on_progress=holder.progressed)
+        return
+    if claimed.kind == RunKind.REHEARSAL:
+        rehearsing.run(
+            installation,
+            claimed,
+            claimed.mechanism,
+            root,
+            network=_network(installation, claimed.mechanism),
+            on_progress=holder.progressed,
+            on_opened=holder.opened,
+        )
         return
     with tracing.span("steps"):
         ran = _run_chain(installation, claimed, claimed.mechanism, root, holder)

@@ -289,7 +289,7 @@ def _status(model: Model, version: Version | None, running: str | None) -> str:
         return model.status
     if running == RunKind.UNLEARN:
         return ModelStatus.UNLEARNING
-    if running is not None and running != RunKind.AUDIT:
+    if running is not None and running not in (RunKind.AUDIT, RunKind.REHEARSAL):
         return ModelStatus.RELEARNING
     if version.held:
         return ModelStatus.HELD

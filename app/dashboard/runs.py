@@ -118,7 +118,7 @@ def _found(context: RequestContext, run_id: str) -> dict[str, Any]:
         "run": run,
         "advice": advice(run.error_code) if run.error_code else None,
         "may_cancel": run.status == "running"
-        and run.kind in ("learn", "relearn", "audit")
+        and run.kind in ("learn", "relearn", "audit", "rehearsal")
         and context.may(runs.cancel_run),
         "in_words": audits.in_words(run.audit) if run.audit else None,
     }

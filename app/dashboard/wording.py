@@ -59,6 +59,9 @@ STATES: Mapping[str, State] = {
     # canary tests
     "passed": State(label="Passed", tone="good"),
     "refused": State(label="Refused", tone="bad"),
+    # rehearsals
+    "waiting": State(label="Waiting", tone="quiet"),
+    "outdated": State(label="Report gone", tone="quiet"),
     # workers
     "alive": State(label="Alive", tone="good"),
     "silent": State(label="Silent", tone="bad"),
@@ -99,6 +102,7 @@ RUN_KINDS: Mapping[str, str] = {
     "erase": "Erasing",
     "add": "Adding rows",
     "audit": "Canary test",
+    "rehearsal": "Rehearsal",
 }
 
 

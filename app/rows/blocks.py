@@ -34,6 +34,15 @@ class Block:
         """One that may be changed."""
         return replace(self, features=self.features.copy(), labels=self.labels.copy())
 
+    def without(self, slots: Sequence[int]) -> "Block":
+        """This block with the rows in those slots null, in a copy if any of them is here."""
+        here = self.positions(slots)
+        if not len(here):
+            return self
+        changed = self.copy()
+        changed.features[here], changed.labels[here] = 0, 0
+        return changed
+
     def count(self) -> int:
         """Number of rows that are not null."""
         return int(np.count_nonzero(self.features.any(axis=1)))

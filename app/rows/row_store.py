@@ -115,14 +115,15 @@ class RowStore:
         return self._manifest(rows_id, root).records
 
     @contextmanager
-    def open(self, rows_id: str, root: str) -> Iterator[Rows]:
-        """Rows none of which is in memory yet; what of them came there is overwritten when the block ends."""
+    def open(self, rows_id: str, root: str, *, without: Sequence[int] = ()) -> Iterator[Rows]:
+        """Rows none of which is in memory yet; what of them came there is overwritten when the block ends. Those in the
+        slots `without` come there as null rows, and stay what they are in the store."""
         manifest = self._manifest(rows_id, root)
         with Rows.empty(
             manifest.shape,
             records=manifest.records,
             most_bytes=self._most_bytes,
-            blocks=lambda numbers: self._numbered(rows_id, manifest, numbers),
+            blocks=lambda numbers: (one.without(without) for one in self._numbered(rows_id, manifest, numbers)),
         ) as rows:
             yield rows
 

@@ -8,9 +8,9 @@ from lethe.proof.audit import AuditPlan, Observed
 
 
 def planned(run: Run, model: Model) -> AuditPlan | None:
-    """None if the model's runs are not audited. An audit that was asked for has several chains of lanes, which start
-    at the origin."""
-    if not model.audit_lanes:
+    """None if the model's runs are not audited, or the run is a rehearsal's. An audit that was asked for has several
+    chains of lanes, which start at the origin."""
+    if not model.audit_lanes or run.kind == RunKind.REHEARSAL:
         return None
     if run.kind == RunKind.AUDIT:
         learned = catalogue.mechanism_of(model).learn_steps

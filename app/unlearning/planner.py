@@ -51,6 +51,12 @@ def audit(mechanism: Mechanism, *, epsilon: float, delta: float) -> Plan:
     return Plan(kind=RunKind.AUDIT, steps=steps, reason="asked for: canaries alone are learned and forgotten")
 
 
+def rehearsal(mechanism: Mechanism, *, forgetting: Plan) -> Plan:
+    """Forget on a scratch copy as `forgetting` would, and learn another from scratch."""
+    steps = forgetting.steps + mechanism.learn_steps
+    return Plan(kind=RunKind.REHEARSAL, steps=steps, reason="asked for: people drawn at random are forgotten on a copy")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
     """Batch after batch: the `runs` it takes, all their `steps`, the most of one, and what holds after the last."""

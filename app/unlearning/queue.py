@@ -17,10 +17,10 @@ from app.db.tables import Dataset, Model, Run, Version, new_id
 from app.deletion import claims
 from app.deletion import repository as deletion_repository
 from app.rows import damage, records
-from app.unlearning import audits, planner, repository, service
+from app.unlearning import audits, planner, repository, service, tests_repository
 from app.unlearning.planner import Plan
 from lethe.contract.problems import AdaptiveBudgetSpent, DatasetDamaged, Problem
-from lethe.contract.sets import RunKind, RunStatus
+from lethe.contract.sets import RehearsalStatus, RunKind, RunStatus
 from lethe.proof.audit import AuditPlan
 from lethe.proof.errors import PrivacyError
 from lethe.proof.mechanism import Mechanism
@@ -74,8 +74,8 @@ def claim(
         dataset = session.get_one(Dataset, due.dataset_id)
         try:
             with session.begin_nested():
-                if due.audit:
-                    return _claim_audit(session, dataset, worker=worker, lease_seconds=lease_seconds)
+                if due.test:
+                    return _claim_test(session, dataset, worker=worker, lease_seconds=lease_seconds)
                 claimed = _claim(
                     session,
                     dataset,
@@ -144,13 +144,36 @@ def _has_room(session: Session, dataset: Dataset, model: Model, plan: Plan) -> b
     return True
 
 
-def _claim_audit(session: Session, dataset: Dataset, *, worker: str, lease_seconds: float) -> Claimed:
-    """No row is taken: requests that wait for each other go on waiting."""
-    model = repository.model_to_audit(session, dataset_id=dataset.id)
-    assert model is not None
-    plan = planner.audit(catalogue.mechanism_of(model), epsilon=model.epsilon, delta=model.delta)
-    run = _begin(session, dataset, model, plan, live=None, records=0, worker=worker, lease_seconds=lease_seconds)
+def _claim_test(session: Session, dataset: Dataset, *, worker: str, lease_seconds: float) -> Claimed:
+    """An audit, or else a rehearsal. No row is taken: requests that wait for each other go on waiting."""
+    if model := tests_repository.model_to_audit(session, dataset_id=dataset.id):
+        plan = planner.audit(catalogue.mechanism_of(model), epsilon=model.epsilon, delta=model.delta)
+        run = _begin(session, dataset, model, plan, live=None, records=0, worker=worker, lease_seconds=lease_seconds)
+        return _claimed(session, run, dataset, model)
+    rehearsal = tests_repository.rehearsal_to_make(session, dataset_id=dataset.id)
+    assert rehearsal is not None
+    model = session.get_one(Model, rehearsal.model_id)
+    live = catalogue.get_live_version(session, model)
+    plan = _plan_rehearsal(session, model, records=rehearsal.people)[1]
+    run = _begin(session, dataset, model, plan, live=live, records=0, worker=worker, lease_seconds=lease_seconds)
+    rehearsal.status, rehearsal.run_id = RehearsalStatus.RUNNING, run.id
     return _claimed(session, run, dataset, model)
+
+
+def plan_rehearsal(session: Session, *, run_id: str, records: int) -> Plan:
+    """How a run would forget so many records more, now that it is known how many were drawn. Raises `LeaseLost`."""
+    service.check_held(session, run_id=run_id)
+    run = session.get_one(Run, run_id)
+    forgetting, plan = _plan_rehearsal(session, session.get_one(Model, run.model_id), records=records)
+    run.steps_total = plan.steps
+    return forgetting
+
+
+def _plan_rehearsal(session: Session, model: Model, *, records: int) -> tuple[Plan, Plan]:
+    """How the model would forget so many records more, and all that its rehearsal takes."""
+    records += accounting_repository.records_waiting_for(session, model)
+    forgetting = _plan(session, model, records=records)
+    return forgetting, planner.rehearsal(catalogue.mechanism_of(model), forgetting=forgetting)
 
 
 def _begin(
@@ -173,10 +196,10 @@ def _begin(
         dataset_id=dataset.id,
         model_id=model.id if model else None,
         revision=dataset.revision,
-        parent_version_id=live.id if live and plan.kind == RunKind.UNLEARN else None,
+        parent_version_id=live.id if live and plan.kind in (RunKind.UNLEARN, RunKind.REHEARSAL) else None,
         version_id=new_id("ver"),
         first_step=accounting_repository.chain_steps(session, model_id=model.id)
-        if model and plan.kind == RunKind.UNLEARN
+        if model and plan.kind in (RunKind.UNLEARN, RunKind.REHEARSAL)
         else 0,
         steps_total=plan.steps,
         steps_done=0,
@@ -192,7 +215,7 @@ def _begin(
 
 
 def _claimed(session: Session, run: Run, dataset: Dataset, model: Model | None) -> Claimed:
-    learns = run.kind in (RunKind.LEARN, RunKind.RELEARN, RunKind.AUDIT)
+    learns = run.kind in (RunKind.LEARN, RunKind.RELEARN, *repository.ASKED_FOR)
     return Claimed(
         run_id=run.id,
         kind=run.kind,

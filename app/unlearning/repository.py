@@ -9,11 +9,25 @@ from sqlalchemy.orm import Session, aliased
 
 from app.db.likely import usually
 from app.db.paging import Page, page
-from app.db.tables import CUT_OFF, OWED, Addition, Dataset, Erasure, Model, RequestModel, Run, Tenant, Version
+from app.db.tables import (
+    CUT_OFF,
+    OWED,
+    Addition,
+    Dataset,
+    Erasure,
+    Model,
+    Rehearsal,
+    RequestModel,
+    Run,
+    Tenant,
+    Version,
+)
 from app.unlearning import turns
 from app.unlearning.turns import Due, Standing
-from lethe.contract.sets import RunKind, RunStatus, VersionStatus
+from lethe.contract.sets import RehearsalStatus, RunKind, RunStatus, VersionStatus
 
+ASKED_FOR = (RunKind.AUDIT, RunKind.REHEARSAL)
+"""Runs that make no version, and that nothing else is made good by."""
 _LEARNING_MAY_WAIT = datetime.timedelta(days=30)
 
 
@@ -61,12 +75,12 @@ def last_audits_refused(session: Session) -> dict[str, bool]:
 
 def _is_unresolved() -> sa.ColumnElement[bool]:
     """A condition on runs: one came to nothing, and none of its model, or of its dataset without one, ended well later.
-    What was retired needs no run any more. An audit is made good by an audit alone."""
+    What was retired needs no run any more. An audit is made good by an audit alone, a rehearsal by a rehearsal."""
     later, model, dataset = aliased(Run), aliased(Model), aliased(Dataset)
     made_good = sa.and_(
         later.status == RunStatus.PUBLISHED,
         later.started_at > Run.started_at,
-        (later.kind == RunKind.AUDIT) == (Run.kind == RunKind.AUDIT),
+        sa.or_(later.kind == Run.kind, sa.and_(*(run.kind.not_in(ASKED_FOR) for run in (later, Run)))),
     )
     return sa.and_(
         Run.status.in_((RunStatus.FAILED, RunStatus.ABANDONED)),
@@ -160,7 +174,7 @@ def datasets_due(session: Session, *, at: datetime.datetime, deletions_only: boo
             tenant_id=due.tenant_id,
             deadline=_earlier(due.deadline, known.deadline),
             learning=_earlier(due.learning, known.learning),
-            audit=due.audit and known.audit,
+            test=due.test and known.test,
         )
     standings = _standings(session, tenant_ids={due.tenant_id for due in found.values()})
     return turns.in_turn(found.values(), standings, at=at)
@@ -188,10 +202,10 @@ def _due(
     for query in (requested, _UNCONFIRMED, behind):
         for dataset_id, tenant_id, deadline in session.execute(query.limit(limit), {"at": at}):
             yield Due(dataset_id=dataset_id, tenant_id=tenant_id, deadline=deadline)
-    for to_learn in () if deletions_only else (_TO_LEARN, _TO_ADD, _TO_LEARN_AGAIN, _TO_AUDIT):
+    for to_learn in () if deletions_only else (_TO_LEARN, _TO_ADD, _TO_LEARN_AGAIN, *_TO_TEST):
         for dataset_id, tenant_id, asked_at in session.execute(to_learn.limit(limit), {"at": at}):
-            learning, audit = asked_at + _LEARNING_MAY_WAIT, to_learn is _TO_AUDIT
-            yield Due(dataset_id=dataset_id, tenant_id=tenant_id, deadline=None, learning=learning, audit=audit)
+            learning, test = asked_at + _LEARNING_MAY_WAIT, to_learn in _TO_TEST
+            yield Due(dataset_id=dataset_id, tenant_id=tenant_id, deadline=None, learning=learning, test=test)
 
 
 _AT = sa.bindparam("at", type_=Run.started_at.type)
@@ -278,14 +292,17 @@ def _letting_wait() -> sa.Select[
     )
 
 
-def _to_audit() -> sa.Select[str, str, datetime.datetime]:
-    asked_at = sa.type_coerce(Model.audit_asked_at, Run.started_at.type)
-    query = sa.select(Dataset.id, Dataset.tenant_id, asked_at).join(Model, Model.dataset_id == Dataset.id)
-    return query.where(_FREE, asked_at.is_not(None))
+def _to_test() -> tuple[sa.Select[str, str, datetime.datetime], ...]:
+    """Datasets of models whose audit, and whose rehearsal, was asked for."""
+    audit = sa.type_coerce(Model.audit_asked_at, Run.started_at.type)
+    of_models = sa.select(Dataset.id, Dataset.tenant_id).join(Model, Model.dataset_id == Dataset.id).where(_FREE)
+    rehearsals = of_models.add_columns(Rehearsal.asked_at).join(Rehearsal, Rehearsal.model_id == Model.id)
+    waiting = Rehearsal.status == RehearsalStatus.WAITING
+    return of_models.add_columns(audit).where(audit.is_not(None)), rehearsals.where(waiting)
 
 
 _REQUESTED, _UNCONFIRMED, _BEHIND = _requested(), _unconfirmed(), _behind()
-_TO_LEARN, _TO_ADD, _TO_LEARN_AGAIN, _TO_AUDIT = _to_learn(), _to_add(), _to_learn_again(), _to_audit()
+_TO_LEARN, _TO_ADD, _TO_LEARN_AGAIN, _TO_TEST = _to_learn(), _to_add(), _to_learn_again(), _to_test()
 _LETTING_WAIT = _letting_wait()
 """Made once: making a statement anew takes longer than running it."""
 
@@ -378,18 +395,3 @@ def models_due(
     if deletions_only:
         query = query.where(_FORGETS)
     return [(model, version) for model, version in session.execute(query, {"at": at})]
-
-
-def model_to_audit(session: Session, *, dataset_id: str) -> Model | None:
-    """The model of a dataset whose audit was asked for first; also one whose runs fail, and wait to be tried again."""
-    query = sa.select(Model).where(Model.dataset_id == dataset_id, Model.audit_asked_at.is_not(None))
-    return session.scalars(query.order_by(Model.audit_asked_at, Model.id).limit(1)).first()
-
-
-def count_audits_lost(session: Session, model: Model) -> int:
-    """Number of times that the audit of a model has failed, or died with its worker, since it was asked for."""
-    lost = sa.and_(
-        Run.model_id == model.id, Run.kind == RunKind.AUDIT, Run.status.in_((RunStatus.FAILED, RunStatus.ABANDONED))
-    )
-    query = sa.select(sa.func.count()).select_from(Run).where(lost, Run.started_at >= model.audit_asked_at)
-    return session.scalars(query).one()

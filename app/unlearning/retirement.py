@@ -20,7 +20,7 @@ from app.deletion import claims
 from app.deletion import repository as deletion_repository
 from app.keys import Keys
 from app.rows import repository as rows_repository
-from app.unlearning import repository, service
+from app.unlearning import repository, service, tests_repository
 from lethe.contract.problems import AdaptiveBudgetSpent, DatasetInUse, ModelInUse, ModelUnknown
 from lethe.contract.sets import ModelStatus, RequestModelStatus, VersionStatus
 
@@ -103,6 +103,7 @@ def _retire(session: Session, model: Model) -> None:
     model.status, model.live_version, model.wanted, model.audit_asked_at = ModelStatus.RETIRED, None, None, None
     model.error_code, model.not_before = None, None
     model.retired_at = now(session)
+    tests_repository.drop_rehearsals(session, model_id=model.id)
 
 
 def _let_go(session: Session, dataset: Dataset) -> None:

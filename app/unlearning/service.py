@@ -24,7 +24,7 @@ from app.deletion import repository as deletion_repository
 from app.errors import AuditFailed, LeaseLost, RunDiffersFromPlan, WeightsUnreadable
 from app.keys import Keys
 from app.rows import damage
-from app.unlearning import audits, repository
+from app.unlearning import audits, rehearsals, repository, tests_repository
 from lethe.contract.problems import DatasetDamaged, RunNotCancellable, RunUnknown, WeightsDestroyed
 from lethe.contract.sets import ModelStatus, RunKind, RunStatus, VersionStatus
 from lethe.proof.audit import Observed
@@ -78,6 +78,7 @@ def confirm_edited(session: Session, *, run_id: str) -> None:
     additions.confirm_destroyed(session, dataset_id=dataset.id)
     if claims.confirm_erasures(session, dataset=dataset):
         catalogue_repository.forget_metrics(session, evaluation_dataset_id=dataset.id)
+        tests_repository.forget_reports(session, dataset_id=dataset.id)
     dataset.attempts, dataset.not_before = 0, None
 
 
@@ -114,6 +115,14 @@ def end_audit(session: Session, *, run_id: str, observed: Observed | None, error
     session.get_one(Model, run.model_id).audit_asked_at = None
     run.steps_done = run.steps_total
     _end(session, run, status=RunStatus.FAILED if error_code else RunStatus.PUBLISHED, error_code=error_code)
+
+
+def end_rehearsal(session: Session, *, run_id: str, report: dict[str, Any]) -> None:
+    """End a rehearsal with what it measured. Raises `LeaseLost`."""
+    run = _held(session, run_id)
+    rehearsals.complete(session, run, report)
+    run.steps_done = run.steps_total
+    _end(session, run, status=RunStatus.PUBLISHED)
 
 
 def _note(session: Session, run: Run, observed: Observed | None) -> None:
@@ -207,8 +216,8 @@ def fail(session: Session, *, run_id: str, error_code: str, observed: Observed |
     if run is None or run.status != RunStatus.RUNNING:
         return False
     _end(session, run, status=RunStatus.FAILED, error_code=error_code)
-    if run.kind == RunKind.AUDIT:
-        _audit_lost(session, run)
+    if run.kind in repository.ASKED_FOR:
+        _test_lost(session, run)
         return True
     _note(session, run, observed)
     claims.hand_back(session, run)
@@ -253,19 +262,21 @@ def cancel(session: Session, run: Run) -> None:
     """
     if run.status != RunStatus.RUNNING:
         raise RunNotCancellable(f"Run {run.id} has ended: it is {run.status}.")
-    if run.kind not in (RunKind.LEARN, RunKind.RELEARN, RunKind.AUDIT) or deletion_repository.request_models_of_run(
-        session, run_id=run.id
-    ):
+    if run.kind not in (
+        RunKind.LEARN,
+        RunKind.RELEARN,
+        *repository.ASKED_FOR,
+    ) or deletion_repository.request_models_of_run(session, run_id=run.id):
         raise RunNotCancellable(f"Run {run.id} honours deletion requests; nothing cancels it now.")
     model = session.get_one(Model, run.model_id)
-    if run.kind != RunKind.AUDIT and not _can_do_without(session, model):
+    if run.kind not in repository.ASKED_FOR and not _can_do_without(session, model):
         raise RunNotCancellable(
             f"Model {model.id} must learn again: rows were added, its weights are lost, or it was last accounted for "
             "in an earlier format. Retire it to end that "
             f"(DELETE /v1/models/{model.id})."
         )
     _stop(session, run)
-    if run.kind != RunKind.AUDIT:
+    if run.kind not in repository.ASKED_FOR:
         model.wanted, model.attempts, model.deaths, model.not_before, model.error_code = None, 0, 0, None, None
         _give_up(session, model, session.get_one(Dataset, run.dataset_id), status=ModelStatus.CANCELLED)
     audit.record(session, "run.cancelled", run.id, model_id=model.id)
@@ -282,6 +293,8 @@ def _stop(session: Session, run: Run) -> None:
     _end(session, run, status=RunStatus.CANCELLED)
     if run.kind == RunKind.AUDIT:
         session.get_one(Model, run.model_id).audit_asked_at = None
+    elif run.kind == RunKind.REHEARSAL:
+        rehearsals.cancel(session, run)
     else:
         claims.hand_back(session, run)
 
@@ -314,8 +327,8 @@ def _held(session: Session, run_id: str, *, lock: bool = True) -> Run:
 def abandon(session: Session, run: Run, *, error_code: str) -> None:
     """Take a run away from a worker that is silent or dead; what it was doing is thrown away."""
     _end(session, run, status=RunStatus.ABANDONED, error_code=error_code)
-    if run.kind == RunKind.AUDIT:
-        _audit_lost(session, run)
+    if run.kind in repository.ASKED_FOR:
+        _test_lost(session, run)
         return
     claims.hand_back(session, run)
     if run.model_id is not None:
@@ -327,11 +340,14 @@ def abandon(session: Session, run: Run, *, error_code: str) -> None:
             _give_up(session, model, session.get_one(Dataset, run.dataset_id))
 
 
-def _audit_lost(session: Session, run: Run) -> None:
-    """Let the audit be made again, but not for ever: what cut one off says nothing about the model."""
+def _test_lost(session: Session, run: Run) -> None:
+    """Let the audit or the rehearsal be made again, but not for ever: what cut one off says nothing about the model."""
+    if run.kind == RunKind.REHEARSAL:
+        rehearsals.lose(session, run, at_most=_PATIENCE)
+        return
     model = session.get_one(Model, run.model_id)
     session.flush()
-    if repository.count_audits_lost(session, model) >= _PATIENCE:
+    if tests_repository.count_audits_lost(session, model) >= _PATIENCE:
         model.audit_asked_at = None
 
 

@@ -13,14 +13,14 @@ _NEVER = datetime.datetime.min.replace(tzinfo=datetime.UTC)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Due:
     """A dataset with something to do. `deadline`: the earliest of the requests it would serve; None: there are none.
-    `learning`: when the first of its models that wait to learn should have done so, if any. `audit`: nothing but an
-    audit is to be done."""
+    `learning`: when the first of its models that wait to learn should have done so, if any. `test`: nothing but an
+    audit or a rehearsal is to be done."""
 
     dataset_id: str
     tenant_id: str
     deadline: datetime.datetime | None
     learning: datetime.datetime | None = None
-    audit: bool = False
+    test: bool = False
 
     @property
     def first(self) -> datetime.datetime:

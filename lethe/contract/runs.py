@@ -110,8 +110,8 @@ CANCEL = of_one(
         scope=Scope.MODELS_WRITE,
         gives=RunOut,
         problems=(RunUnknown, RunNotCancellable),
-        does="Stop a run that learns or audits; 409 for one that has ended, or that somebody waits for who asked to be "
-        "forgotten. What it computed is thrown away. A model without a version is `cancelled` then: relearn or retire "
-        "it.",
+        does="Stop a run that learns, audits or rehearses; 409 for one that has ended, or that somebody waits for who "
+        "asked to be forgotten. What it computed is thrown away. A model without a version is `cancelled` then: "
+        "relearn or retire it.",
     )
 )

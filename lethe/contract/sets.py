@@ -61,6 +61,8 @@ class RunKind(ClosedSet):
     """Rows came, and no model is to learn them."""
     AUDIT = "audit"
     """Asked for: canaries alone are learned and forgotten."""
+    REHEARSAL = "rehearsal"
+    """Asked for: people drawn at random are forgotten on a scratch copy, which is destroyed."""
 
 
 class RunStatus(ClosedSet):
@@ -68,6 +70,16 @@ class RunStatus(ClosedSet):
     PUBLISHED = "published"
     FAILED = "failed"
     ABANDONED = "abandoned"
+    CANCELLED = "cancelled"
+
+
+class RehearsalStatus(ClosedSet):
+    WAITING = "waiting"
+    RUNNING = "running"
+    COMPLETED = "completed"
+    OUTDATED = "outdated"
+    """Completed, and its report is gone: somebody was erased since whose row may have been measured."""
+    FAILED = "failed"
     CANCELLED = "cancelled"
 
 

@@ -54,6 +54,8 @@ def run(
     lanes: Lanes | None = None,
     show: Show | None = None,
     network: bytes | None = None,
+    checkpoints: Sequence[int] = (),
+    on_checkpoint: Callable[[int, NDArray[np.float64]], None] = lambda steps_done, parameters: None,
 ) -> Ran:
     """Take `steps` noisy steps of the `mechanism` from `initial`. Learning starts at the origin, unlearning at the live
     version. `first_step`: how many steps the chain has taken before, which says what batch is next.
@@ -65,7 +67,8 @@ def run(
     the count only. Iterates are overwritten as soon as the next one exists, the last when it is handed over or the run
     fails. The `lanes` take the same steps, for the run's audit. Of the rows nothing is read but what the steps read;
     with `show` they come into memory as they are needed. A tangent model needs its `network`, the bytes of the file
-    that its mechanism names; all its steps are the host's, whatever the device of the network. Raises ValueError,
+    that its mechanism names; all its steps are the host's, whatever the device of the network. After so many steps as
+    `checkpoints` says, ascending, `on_checkpoint` is given a copy of the iterate, its noise in it. Raises ValueError,
     naming the condition, if the input is not what the guarantee assumes, `SecondMomentExceeded` if a batch exceeds that
     of the mechanism, and `AuditFailed` if the gradient is not that of the rows.
     """
@@ -90,7 +93,8 @@ def run(
                     rows.look(window.slots)
                 kept.require(until=window.until)
                 before, step = state, schedule.step(state.steps_done)
-                there = min(window.until, steps - 1) - before.steps_done  # the last step is the host's
+                stop = next((one for one in checkpoints if one > before.steps_done), steps)
+                there = min(window.until, steps - 1, stop) - before.steps_done  # the last step is the host's
                 if isinstance(rows, DeviceRows) and there > 0:
                     state = rows.advance(
                         before,
@@ -102,6 +106,8 @@ def run(
                         **settings,
                     )
                     before.parameters.zero_()
+                    if state.steps_done in checkpoints:
+                        on_checkpoint(state.steps_done, state.parameters.numpy().copy())
                     continue
                 state = projected_noisy_step(
                     noise,
@@ -116,6 +122,8 @@ def run(
                 )
                 before.parameters.zero_()
                 on_progress(state.steps_done)
+                if state.steps_done in checkpoints:
+                    on_checkpoint(state.steps_done, state.parameters.numpy().copy())
             parameters = state.parameters.numpy().copy()
             _require_gradient(rows, parameters, features, labels, mechanism, schedule.step(steps - 1).rows)
             return Ran(

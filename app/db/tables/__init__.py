@@ -20,7 +20,7 @@ from app.db.tables.leaving import LeavingCount
 from app.db.tables.protocols import Agent
 from app.db.tables.rows import Addition, Dataset, Record
 from app.db.tables.table import Moment, Owned, Table, Text, new_id
-from app.db.tables.unlearning import CUT_OFF, OWED, Erasure, RequestModel, Run
+from app.db.tables.unlearning import CUT_OFF, OWED, Erasure, Rehearsal, RequestModel, Run
 from app.db.tables.webhooks import WebhookDelivery
 
 __all__ = [
@@ -49,6 +49,7 @@ __all__ = [
     "NetworkPiece",
     "Owned",
     "Record",
+    "Rehearsal",
     "RequestAlias",
     "RequestEvent",
     "RequestModel",

@@ -139,3 +139,30 @@ class Run(Owned, Table):
         sa.Index(None, "started_at", "id"),
         sa.Index(None, "tenant_id", "started_at", "id"),
     )
+
+
+class Rehearsal(Owned, Table):
+    """People drawn at random, so many, who are forgotten on a copy that nobody keeps. Nothing here says who they were.
+    `lost_runs`: how many of its runs came to nothing. `report`: what was measured, aggregates alone; none once somebody
+    was erased whose row may have been measured."""
+
+    __tablename__ = "rehearsals"
+    id: Mapped[str] = mapped_column(primary_key=True)
+    model_id: Mapped[str] = mapped_column(sa.ForeignKey("models.id"))
+    people: Mapped[int]
+    status: Mapped[str]
+    asked_at: Mapped[datetime.datetime]
+    run_id: Mapped[str | None]
+    lost_runs: Mapped[int] = mapped_column(default=0, server_default="0")
+    report: Mapped[dict[str, Any] | None] = mapped_column(sa.JSON(none_as_null=True))
+    error_code: Mapped[str | None]
+    finished_at: Mapped[datetime.datetime | None]
+    __table_args__ = (
+        sa.Index(None, "model_id", "asked_at", "id"),
+        sa.Index(
+            "ix_rehearsals_waiting",
+            "model_id",
+            sqlite_where=sa.text("status = 'waiting'"),
+            postgresql_where=sa.text("status = 'waiting'"),
+        ),
+    )

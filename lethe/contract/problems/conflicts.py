@@ -141,3 +141,13 @@ class RunNotCancellable(Conflict):
 class AgentExists(Conflict):
     code = "agent_exists"
     title = "There is an agent with this id"
+
+
+class RehearsalPending(Conflict):
+    code = "rehearsal_pending"
+    title = "A rehearsal of the model has not ended yet"
+
+
+class RehearsalTooLarge(Conflict):
+    code = "rehearsal_too_large"
+    title = "The rehearsal would forget more people than the dataset can spare"

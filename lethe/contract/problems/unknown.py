@@ -81,3 +81,8 @@ class CertificateUnknown(NotFound):
 class WeightsDestroyed(Gone):
     code = "weights_destroyed"
     title = "The weights of this version were destroyed"
+
+
+class RehearsalUnknown(NotFound):
+    code = "rehearsal_unknown"
+    title = "There is no such rehearsal"

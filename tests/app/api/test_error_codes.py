@@ -611,6 +611,7 @@ REACHED: dict[str, Callable[[World], str]] = {
     "delivery_unknown": partial(unknown, path="/webhook-deliveries/whd_0"),
     "issuer_unknown": partial(unknown, path="/identity-issuers/iss_0", method="DELETE"),
     "run_unknown": partial(unknown, path="/runs/run_0"),
+    "rehearsal_unknown": lambda w: w.code("GET", f"/models/{w.model_id()}/rehearsals/reh_0"),
     "certificate_unknown": partial(unknown, path="/certificates/crt_0"),
     "weights_destroyed": weights_destroyed,
     # what cannot be done now
@@ -636,6 +637,8 @@ REACHED: dict[str, Callable[[World], str]] = {
     "issuer_exists": lambda w: w.twice(
         "/identity-issuers", {"issuer": "https://login.example", "audience": "lethe", "jwks": {"keys": [JWK]}}
     ),
+    "rehearsal_pending": lambda w: w.twice(f"/models/{w.live()}/rehearsals", {"people": 10}),
+    "rehearsal_too_large": lambda w: w.code("POST", f"/models/{w.live()}/rehearsals", json={"people": 31}),
     "model_held": lambda w: w.code("POST", f"/models/{held(w)}/predictions", json={"records": [[0, 0, 0]]}),
     "model_in_use": lambda w: w.code("DELETE", f"/models/{waited_for(w)}"),
     "model_retired": lambda w: w.code("POST", f"/models/{retired(w, 'models', w.model_id())}/relearn"),

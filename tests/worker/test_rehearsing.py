@@ -1,0 +1,263 @@
+"""Rehearsals: people drawn at random are forgotten on a scratch copy, and nothing else is changed by it."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from fastapi.testclient import TestClient
+
+from app.db.tables import Dataset, Record, Rehearsal, Run, Table
+from app.installations import Installation
+from app.unlearning import rehearsals
+from app.unlearning import service as unlearning
+from worker import isolated
+
+Make = Callable[..., dict[str, Any]]
+Get = Callable[[str], Any]
+Work = Callable[[], int]
+
+
+@pytest.fixture
+def model(new_dataset: Make, new_model: Make, work: Work) -> dict[str, Any]:
+    """A live model of 120 people with two rows each, measured on 40 others."""
+    test = new_dataset("others", rows=40, seed=3, first=1000)
+    made = new_model(
+        new_dataset(rows=240, rows_each=2)["id"],
+        noise_scale=0.02,
+        evaluation_dataset_id=test["id"],
+        audit={"lanes": 64},
+    )
+    assert work() == 1
+    return made
+
+
+def rehearse(gateway: TestClient, model: dict[str, Any], people: int = 12) -> dict[str, Any]:
+    answer = gateway.post(f"/v1/models/{model['id']}/rehearsals", json={"people": people})
+    assert answer.status_code == 202, answer.text
+    made: dict[str, Any] = answer.json()
+    assert answer.headers["Location"] == f"/v1/models/{model['id']}/rehearsals/{made['id']}"
+    assert (made["status"], made["report"]) == ("waiting", None)
+    return made
+
+
+def state(installation: Installation, get: Get, model: dict[str, Any]) -> dict[str, Any]:
+    """Everything that a rehearsal must leave as it is."""
+    with installation.database.reading() as session:
+        digests = session.scalars(sa.select(Dataset.digest).order_by(Dataset.id)).all()
+        whose = session.execute(sa.select(Record.__table__)).all()
+    [version] = get(f"/models/{model['id']}/versions")["items"]
+    ledger = get(f"/accounting/models/{model['id']}/ledger")
+    weights = installation.weights.version_ids()
+    return {"rows": (digests, whose), "version": version, "ledger": ledger, "weights": weights}
+
+
+def test_a_rehearsal(
+    gateway: TestClient, installation: Installation, model: dict[str, Any], get: Get, work: Work
+) -> None:
+    """Its report has all three models on all three sets, the attack, what it took and the curve; the version, its
+    weights, the rows and the ledger are what they were."""
+    before = state(installation, get, model)
+    asked = rehearse(gateway, model)
+    assert work() == 1
+    assert state(installation, get, model) == before
+    found = get(f"/models/{model['id']}/rehearsals/{asked['id']}")
+    assert [one["id"] for one in get(f"/models/{model['id']}/rehearsals")["items"]] == [asked["id"]]
+    assert (found["status"], found["progress"], found["error_code"]) == ("completed", None, None)
+    report = found["report"]
+    assert (report["version"], report["way"]) == (1, "unlearn")
+    for name in ("before", "forgotten", "relearned"):
+        sets = report[name]["sets"]
+        assert [sets[one]["rows"] for one in ("forget", "retain", "test")] == [24, 216, 40]
+        assert all(0.5 < sets[one]["accuracy"] <= 1 and 0 < sets[one]["loss"] < 0.7 for one in sets)
+        assert 0 < report[name]["attack"]["auc"] < 1
+    ran = get("/runs")["items"][0]
+    assert (ran["id"], ran["kind"], ran["status"]) == (found["run_id"], "rehearsal", "published")
+    efforts = [report[name]["effort"] for name in ("forgotten", "relearned")]
+    assert sum(one["steps"] for one in efforts) == ran["steps_total"] == ran["steps_done"]
+    assert efforts[0]["steps"] < efforts[1]["steps"] == model["mechanism"]["learn_steps"]
+    assert all(one["seconds"] > 0 and one["passes"] > 0 for one in efforts)
+    after, again = (report[name]["sets"]["forget"] for name in ("forgotten", "relearned"))
+    assert abs(after["accuracy"] - again["accuracy"]) < 0.2
+    assert abs(after["loss"] - again["loss"]) < 0.15
+    curve = report["curve"]
+    assert 2 < len(curve) <= 21
+    assert [curve[0]["forget"], curve[-1]["retain"]] == [
+        report["before"]["sets"]["forget"],
+        report["forgotten"]["sets"]["retain"],
+    ]
+    steps = [one["steps"] for one in curve]
+    assert steps == sorted(set(steps))
+    assert (steps[0], steps[-1]) == (0, efforts[0]["steps"])
+    assert work() == 0
+
+
+def test_what_is_kept_names_nobody(
+    gateway: TestClient,
+    installation: Installation,
+    model: dict[str, Any],
+    work: Work,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """Copies never see the rows of the people who were drawn, and neither who they were nor where their rows are is in
+    the database or in the log."""
+    drawn: list[rehearsals.Drawn] = []
+    seen: list[int] = []
+    draw, run = rehearsals.draw, isolated.run
+
+    def drawing(session: Any, **named: Any) -> rehearsals.Drawn:
+        drawn.append(draw(session, **named))
+        return drawn[-1]
+
+    def running(*given: Any, **named: Any) -> isolated.Ran:
+        ran = run(*given, **named)
+        rows = named["rows"]
+        rows.show_all()
+        seen.append(int(rows.features[list(drawn[0].forget)].any()))
+        assert int(rows.features.any(axis=1).sum()) == 216
+        return ran
+
+    monkeypatch.setattr(rehearsals, "draw", drawing)
+    monkeypatch.setattr(isolated, "run", running)
+    with installation.database.reading() as session:
+        records = dict(iter(session.execute(sa.select(Record.slot, Record.subject_ref))))
+    rehearse(gateway, model)
+    assert work() == 1
+    assert seen == [0, 0]
+    [found] = drawn
+    refs = {records[slot] for slot in found.forget}
+    assert (len(refs), len(found.forget)) == (12, 24)
+    said = "".join(capfd.readouterr())
+    with installation.database.reading() as session:
+        for table in Table.metadata.sorted_tables:
+            if table.name not in ("records", "request_aliases", "suppressions"):
+                said += repr(session.execute(sa.select(table)).all())
+    assert not [ref for ref in refs if ref in said]
+    for slots in (list(found.forget), found.forget, list(found.retain)):
+        assert repr(slots)[1:-1] not in said
+
+
+def test_a_request_goes_first(gateway: TestClient, model: dict[str, Any], forget: Make, get: Get, work: Work) -> None:
+    """Where both wait, somebody is forgotten first; a report goes when somebody is erased afterwards."""
+    asked = rehearse(gateway, model)
+    forget("p3")
+    assert work() == 2
+    assert [run["kind"] for run in get("/runs")["items"]] == ["rehearsal", "unlearn", "learn"]
+    found = get(f"/models/{model['id']}/rehearsals/{asked['id']}")
+    assert found["report"]["version"] == 2
+    assert found["report"]["before"]["sets"]["retain"]["rows"] == 238 - 24
+    forget("p1003")  # of those on whom it was measured
+    work()
+    found = get(f"/models/{model['id']}/rehearsals/{asked['id']}")
+    assert (found["status"], found["report"]) == ("outdated", None)
+
+
+def test_nobody_who_asked_is_drawn(
+    gateway: TestClient,
+    installation: Installation,
+    new_dataset: Make,
+    new_model: Make,
+    forget: Make,
+    work: Work,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """People who asked to be forgotten and wait for others are neither drawn nor measured on."""
+    model = new_model(new_dataset(rows=30)["id"], noise_scale=0.02, batching={"max_wait_seconds": 86400})
+    assert work() == 1
+    for number in range(10):
+        forget(f"p{number}")
+    drawn: list[rehearsals.Drawn] = []
+    draw = rehearsals.draw
+    monkeypatch.setattr(rehearsals, "draw", lambda *given, **named: drawn.append(draw(*given, **named)) or drawn[-1])
+    rehearse(gateway, model, people=10)
+    with installation.database.reading() as session:
+        slots = set(session.scalars(sa.select(Record.slot)))
+    assert work() == 1
+    [found] = drawn
+    assert (len(found.forget), len(found.retain), found.test) == (10, 10, None)
+    assert len({*found.forget, *found.retain} & slots) == 20
+
+
+def test_one_that_comes_to_nothing(
+    gateway: TestClient,
+    installation: Installation,
+    model: dict[str, Any],
+    get: Get,
+    work: Work,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A run that dies leaves nothing and is tried again, three times; then the rehearsal has failed, and the model
+    goes on as it was."""
+    before = state(installation, get, model)
+    asked = rehearse(gateway, model)
+    again = gateway.post(f"/v1/models/{model['id']}/rehearsals", json={"people": 12})
+    assert (again.status_code, again.json()["code"]) == (409, "rehearsal_pending")
+
+    def died(*given: Any, **named: Any) -> isolated.Ran:
+        raise isolated.ChainFailed(isolated.DIED)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(isolated, "run", died)
+        assert work() == 3
+    found = get(f"/models/{model['id']}/rehearsals/{asked['id']}")
+    assert (found["status"], found["error_code"], found["report"]) == ("failed", isolated.DIED, None)
+    assert state(installation, get, model) == before
+    assert (get(f"/models/{model['id']}")["status"], get(f"/models/{model['id']}")["error_code"]) == ("live", None)
+
+
+def test_a_worker_that_dies(
+    gateway: TestClient, installation: Installation, model: dict[str, Any], get: Get, work: Work
+) -> None:
+    """A rehearsal whose worker died amid it is made again."""
+    from app.unlearning import queue
+
+    asked = rehearse(gateway, model)
+    with installation.database.writing() as session:
+        claimed = queue.claim(session, worker="dies", lease_seconds=30, max_requests=10)
+    assert claimed is not None
+    shown = get(f"/models/{model['id']}/rehearsals/{asked['id']}")
+    assert (shown["status"], shown["run_id"]) == ("running", claimed.run_id)
+    assert shown["progress"]["steps_total"] == claimed.steps
+    assert get(f"/models/{model['id']}")["status"] == "live"
+    with installation.database.writing() as session:
+        assert unlearning.take_back(session, worker="dies") == 1
+    assert work() == 1
+    found = get(f"/models/{model['id']}/rehearsals/{asked['id']}")
+    assert found["status"] == "completed"
+    with installation.database.reading() as session:
+        ended = session.execute(sa.select(Run.kind, Run.status).order_by(Run.started_at)).all()
+    assert [tuple(one) for one in ended] == [
+        ("learn", "published"),
+        ("rehearsal", "abandoned"),
+        ("rehearsal", "published"),
+    ]
+
+
+def test_what_ends_one(gateway: TestClient, installation: Installation, model: dict[str, Any], get: Get) -> None:
+    """Its run can be cancelled, and the model's retirement leaves no rehearsal behind."""
+    from app.unlearning import queue
+
+    asked = rehearse(gateway, model)
+    with installation.database.writing() as session:
+        claimed = queue.claim(session, worker="w", lease_seconds=30, max_requests=10)
+    assert claimed is not None
+    assert gateway.post(f"/v1/runs/{claimed.run_id}/cancel").json()["status"] == "cancelled"
+    assert get(f"/models/{model['id']}/rehearsals/{asked['id']}")["status"] == "cancelled"
+    rehearse(gateway, model)
+    assert gateway.delete(f"/v1/models/{model['id']}").status_code == 200
+    with installation.database.reading() as session:
+        assert session.scalars(sa.select(Rehearsal)).all() == []
+
+
+def test_what_is_refused(gateway: TestClient, new_dataset: Make, new_model: Make, work: Work) -> None:
+    """No rehearsal without a version, of more than half of the people or of too few, or of what is not there."""
+    model = new_model(new_dataset()["id"])
+    path = f"/v1/models/{model['id']}/rehearsals"
+    assert gateway.post(path, json={"people": 30}).json()["code"] == "model_not_live"
+    assert work() == 1
+    assert gateway.post(path, json={"people": 31}).json()["code"] == "rehearsal_too_large"
+    assert gateway.post(path, json={"people": 9}).json()["code"] == "input_invalid"
+    assert gateway.post("/v1/models/mdl_nothing/rehearsals", json={}).json()["code"] == "model_unknown"
+    assert gateway.get(f"{path}/reh_nothing").json()["code"] == "rehearsal_unknown"
+    assert gateway.post(path, json={"people": 30}).status_code == 202
