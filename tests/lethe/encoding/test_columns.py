@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lethe.contract.problems import InputInvalid, RowInvalid, SchemaInvalid
+from lethe.encoding import values
 from lethe.encoding.columns import LONGEST_TEXT, Column
 from lethe.encoding.faults import Faults
 from lethe.encoding.rows import Schema
@@ -91,6 +92,15 @@ def test_knots_follow_a_line(number: float) -> None:
     assert ((found >= 0) & (found <= 1)).all()
     assert math.isclose(found.sum(), 1)
     assert math.isclose(found @ knots, min(max(number, 0), 10), abs_tol=1e-12)
+
+
+def test_times_to_the_nanosecond() -> None:
+    """Times as pandas and parquet have them are read to the microsecond, as Python's, whatever else is installed."""
+    for zone in (None, "Europe/Berlin"):
+        column = pa.array([1_500_000_001, None], pa.timestamp("ns", zone))
+        assert values.seconds(column)[0] == 1.5
+        assert type(values.listed(column)[0]) is datetime.datetime
+        assert math.isnan(values.seconds(column)[1])
 
 
 def test_times() -> None:
