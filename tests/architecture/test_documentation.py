@@ -11,6 +11,7 @@ from lethe.theorems import CALCULATOR
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 LINK = re.compile(r"\]\(([^)#\s]+\.md)(?:#[^)]*)?\)")
+PATH = re.compile(r"`([\w./-]+/[\w.-]+\.py)\b[^`\n]*`")
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
 
 
@@ -83,6 +84,15 @@ def test_every_command_of_dev_is_explained() -> None:
     assert set(re.findall(r"^\| `\./dev ([a-z]+)", CONTRIBUTING, re.MULTILINE)) == there
     pages = [*ROOT.glob("*.md"), *DOCS.rglob("*.md")]
     assert set().union(*(commands(page.read_text()) for page in pages)) <= there
+
+
+@pytest.mark.parametrize(
+    "page", sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")]), ids=lambda page: str(page.relative_to(ROOT))
+)
+def test_pages_name_modules_that_are_there(page: Path) -> None:
+    """Each path of a module that a page names in backticks exists, but for the one that stands for any."""
+    named = set(PATH.findall(page.read_text())) - {"app/x/y.py", "tests/app/x/test_y.py"}
+    assert [path for path in sorted(named) if not (ROOT / path).exists()] == []
 
 
 def test_theorems_are_counted() -> None:
