@@ -62,7 +62,7 @@ class CeleryNotifier:
         try:
             self._celery.send_task(TASK, ignore_result=True)
         except Exception as error:  # noqa: BLE001  whatever the broker's client raises, the request is safe
-            telemetry.logger().warning("dispatch.bell_not_rung", error=type(error).__name__)
+            telemetry.logger().warning("dispatch.notification_failed", error=type(error).__name__)
 
 
 def notifier(settings: Settings) -> Notifier:

@@ -54,7 +54,7 @@ class Dispatcher:
         self._under_way: Counter[str] = Counter()
         self._finished: deque[tuple[Claimed, Outcome]] = deque()
         self._senders = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="webhooks")
-        self._working = Periodic("courier", self._work, seconds=_POLL_SECONDS).start()
+        self._working = Periodic("dispatcher", self._work, seconds=_POLL_SECONDS).start()
         service.listen(self._working.wake)
 
     def close(self) -> None:
