@@ -1,6 +1,7 @@
 """A data folder of revision 0001 does not say whose keys its database knows: they are tried on what is stored."""
 
 import hashlib
+import importlib
 import sqlite3
 import tarfile
 from pathlib import Path
@@ -14,11 +15,32 @@ from app.config import Settings
 from app.db.tables import Dataset, Record
 from app.rows import records
 from lethe.contract.problems import InstallationMismatch
+from lethe.proof import conversion
 from tests.app.test_installations import Changed
+from tests.tables import each
 
 FIXTURE = Path(__file__).with_name("data_folder_0001.tar.xz")
 VERSIONS = Path(__file__).parents[2] / "migrations" / "versions"
-SHA256 = "c1f7bc6b23813653820692d3d1fadd4fcd5f708304fb03ddca1203694cfe0a6e"
+SHA256 = {
+    "0001": "c1f7bc6b23813653820692d3d1fadd4fcd5f708304fb03ddca1203694cfe0a6e",
+    "0002": "a53f4abc9f3d7a26a9c7c7a3bf1cad6d51c9ee117b0724a7331271e6dbb546bb",
+    "0003": "6fd019eff125f59542e4c55a01a16368c1c67a5a08445f5bed10e01eea00bb9d",
+    "0004": "957633c0bf02620bf09ded01c034b8e323b495cf69d2560fc537fcbf250f1982",
+    "0005": "0af0ece4c18b19bfd51f975766bd741ef564bf54738cf144318de60d8633a1b5",
+    "0006": "bdf8c47558cedbbe265ad330b1d675575b551d4609b61e2087ef26deb2ee4ca0",
+    "0007": "f38a9835781bc09b56c11174917f6562b01b5a00f03bd664e72e24105717c9f5",
+    "0008": "ce515a0c352ce4047dc67cbda08c1a9a4022acce0a651d3b4d14b4809341a03c",
+    "0009": "4424e9e48d4673f5a58a2e04200c63818ce016336ce8cec9a39137b01bca34e1",
+    "0010": "b6a3be92cf300b9576340bc3962726a94e6cb28f163d7227018e1502f90f7200",
+    "0011": "a3ed43146e50e5879dad9810383f3c0fd33242e64cfe19b89743091d2b5150c1",
+    "0012": "6b69fd167380103be51aa903e14549cd1b3eb32b7d928404ba85ae0831401a98",
+    "0013": "a6d27b606c3ec5ea4fa6472f628d6fd289e248573d57d237a316dca7d90c55fd",
+    "0014": "f1ac95d8e8e03d3110e5c7da5b06c8fac1b7fbe911366b6a860bea3e149bb464",
+    "0015": "9db0a6e6b59dd433c57370f3b4e4adc5ebb2cf0ca5a5e3410b35dc6884300c59",
+    "0016": "ea9c985bc3fb55337cc530756cce384391e0a093814d5586f9ccfc61acdfe7f8",
+    "0017": "06861e48c1f7253c514c73893f65d0fbb5d0bb6ad5b2c7e636a3eaed46b2bb48",
+}
+"""Released revisions; one that is new is pinned when it is released."""
 
 
 @pytest.fixture
@@ -137,6 +159,15 @@ def test_killed_while_it_is_marked_it_goes_on(
 
 
 def test_what_was_released_stays_as_it_was() -> None:
-    """The first migration is never changed again: what data folders went through is what new ones go through."""
-    [first] = VERSIONS.glob("0001_*.py")
-    assert hashlib.sha256(first.read_bytes()).hexdigest() == SHA256
+    """A released migration is never changed again: what data folders went through is what new ones go through."""
+    files = {file.name[:4]: file for file in VERSIONS.glob("[0-9]*.py")}
+    found = {number: hashlib.sha256(files[number].read_bytes()).hexdigest() for number in SHA256}
+    assert found == SHA256
+
+
+@each("mu", [0.0, 1e-6, 0.01, 0.3, 1.0, 8.0, 40.0])
+@each("delta", [1e-12, 1e-5, 1 / 11982, 0.1, 0.9])
+def test_a_migration_keeps_its_formula(mu: float, delta: float) -> None:
+    """Revision 0005 rests on no code that may change, and computes what `lethe.proof.conversion` did."""
+    migration = importlib.import_module("migrations.versions.0005_what_is_signed")
+    assert migration._epsilon_below(mu, delta) == conversion.gdp_epsilon_below(mu=mu, delta=delta)
