@@ -1,0 +1,41 @@
+from typing import Any
+
+import numpy as np
+
+from lethe.proof import audit
+from lethe.proof.audit import AuditPlan, Guesses, Observed
+from lethe.proof.mechanism import Mechanism
+from lethe.theorems import calibration
+
+MECHANISM = calibration.mechanism_for(
+    num_slots=1000, num_classes=2, num_parameters=21, epsilon=1.0, delta=1e-5, batch_size=1000, cool_down=1
+)
+
+
+def guesses(true_positives: int, members: int, false_positives: int, nonmembers: int) -> Guesses:
+    return Guesses(
+        true_positives=true_positives, members=members, false_positives=false_positives, nonmembers=nonmembers
+    )
+
+
+# --- what a run showed -----------------------------------------------------------------------------------------------
+
+
+def seen(
+    plan: AuditPlan,
+    guessed: Guesses,
+    *,
+    squares: float,
+    drift: float = 0.0,
+    visits: float = 1.0,
+    made: Mechanism = MECHANISM,
+) -> Observed:
+    records = audit.law(made, plan).records
+    return Observed(plan=plan, records=records, guesses=guessed, squares=squares, drift=drift, visits=visits)
+
+
+def apart(plan: AuditPlan, numbers: Any) -> tuple[Any, Any]:
+    """Numbers of lanes less the mean of their group, and that mean  # (audits, lanes) each"""
+    group = np.tile(np.arange(plan.lanes // 2) % plan.groups, 2)
+    same = (group[:, None] == group) / np.bincount(group)[group]
+    return numbers - numbers @ same, numbers @ same
