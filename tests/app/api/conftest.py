@@ -11,13 +11,18 @@ import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
 from app.access import service as access
+from app.accounting.certificates import statement_in
 from app.db import Actor
 from app.db.tables import Dataset, DeletionRequest, Model
 from app.installations import Installation
+from app.unlearning import queue
+from app.unlearning import service as unlearning
+from app.unlearning.queue import Claimed
 from lethe.contract.sets import Scope
 from tests.conftest import CLASSES
 
 Make = Callable[..., dict[str, Any]]
+Get = Callable[[str], Any]
 
 
 @pytest.fixture(scope="session")
@@ -113,3 +118,51 @@ def stored(installation: Installation) -> Callable[[], dict[str, int]]:
 def nothing() -> dict[str, int]:
     """What `stored` says of an empty installation."""
     return {"datasets": 0, "models": 0, "deletion_requests": 0, "files": 0}
+
+
+@pytest.fixture
+def claim(installation: Installation) -> Callable[[], Claimed]:
+    """Take the next run as a worker does that then falls silent."""
+
+    def take() -> Claimed:
+        with installation.database.writing() as session:
+            claimed = queue.claim(session, worker="silent", lease_seconds=60, max_requests=10)
+        assert claimed
+        return claimed
+
+    return take
+
+
+@pytest.fixture
+def give_up(installation: Installation) -> Callable[[], None]:
+    """Hand back what the silent worker holds."""
+
+    def take_back() -> None:
+        with installation.database.writing() as session:
+            assert unlearning.take_back(session, worker="silent") == 1
+
+    return take_back
+
+
+@pytest.fixture
+def shown(get: Get) -> Make:
+    """A request as it is now."""
+    return lambda request: get(f"/deletion-requests/{request['id']}")
+
+
+@pytest.fixture
+def statuses(get: Get) -> Callable[[dict[str, Any]], list[str]]:
+    """What a request has been through."""
+    return lambda request: [event["status"] for event in get(f"/deletion-requests/{request['id']}/events")["items"]]
+
+
+@pytest.fixture
+def statements(get: Get) -> Callable[[dict[str, Any]], list[dict[str, Any]]]:
+    """The statements of a request's certificates."""
+
+    def of(request: dict[str, Any]) -> list[dict[str, Any]]:
+        found = get(f"/deletion-requests/{request['id']}/certificate")
+        assert found["request_id"] == request["id"]
+        return [statement_in(certificate["jws"]) for certificate in found["certificates"]]
+
+    return of

@@ -4,19 +4,13 @@ import hashlib
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
-from app.accounting.certificates import statement_in
 from app.db.tables import IdempotentAnswer
 from app.installations import Installation
-from app.unlearning import queue
-from app.unlearning import service as unlearning
 from app.unlearning.queue import Claimed
-from lethe.contract.policy import Policy
 from lethe.contract.sets import Scope
-from tests.app.deletion import people
 from tests.tables import each
 
 Make = Callable[..., dict[str, Any]]
@@ -25,54 +19,6 @@ Work = Callable[[], int]
 Refused = Callable[..., dict[str, Any]]
 
 PLACE = "/v1/deletion-requests"
-
-
-@pytest.fixture
-def claim(installation: Installation) -> Callable[[], Claimed]:
-    """Take the next run as a worker does that then falls silent."""
-
-    def take() -> Claimed:
-        with installation.database.writing() as session:
-            claimed = queue.claim(session, worker="silent", lease_seconds=60, max_requests=10)
-        assert claimed
-        return claimed
-
-    return take
-
-
-@pytest.fixture
-def give_up(installation: Installation) -> Callable[[], None]:
-    """Hand back what the silent worker holds."""
-
-    def take_back() -> None:
-        with installation.database.writing() as session:
-            assert unlearning.take_back(session, worker="silent") == 1
-
-    return take_back
-
-
-@pytest.fixture
-def shown(get: Get) -> Make:
-    """A request as it is now."""
-    return lambda request: get(f"/deletion-requests/{request['id']}")
-
-
-@pytest.fixture
-def statuses(get: Get) -> Callable[[dict[str, Any]], list[str]]:
-    """What a request has been through."""
-    return lambda request: [event["status"] for event in get(f"/deletion-requests/{request['id']}/events")["items"]]
-
-
-@pytest.fixture
-def statements(get: Get) -> Callable[[dict[str, Any]], list[dict[str, Any]]]:
-    """The statements of a request's certificates."""
-
-    def of(request: dict[str, Any]) -> list[dict[str, Any]]:
-        found = get(f"/deletion-requests/{request['id']}/certificate")
-        assert found["request_id"] == request["id"]
-        return [statement_in(certificate["jws"]) for certificate in found["certificates"]]
-
-    return of
 
 
 def test_a_request_is_accepted(gateway: TestClient, live: dict[str, Any], get: Get) -> None:
@@ -226,168 +172,6 @@ def test_strict_tells_an_admin_that_nothing_is_held(
     assert gateway.post(f"{PLACE}?strict=true", json={"subject_id": "p1"}).status_code == 202
 
 
-def test_two_requests_for_one_person(
-    installation: Installation,
-    live: dict[str, Any],
-    forget: Make,
-    shown: Make,
-    statements: Callable[..., list[dict[str, Any]]],
-    get: Get,
-    work: Work,
-) -> None:
-    """Both complete with one run, each with a certificate of its own, and the rows are nulled once."""
-    requests = [forget("p1"), forget("p1")]
-    assert work() == 1
-    certified = [statements(request)[0] for request in requests]
-    assert [shown(request)["outcome"] for request in requests] == ["forgotten", "forgotten"]
-    assert [statement["request"]["id"] for statement in certified] == [request["id"] for request in requests]
-    assert certified[0]["ledger"] == certified[1]["ledger"]
-    dataset = get(f"/datasets/{live['dataset_id']}")
-    assert (dataset["revision"], dataset["num_records"]) == (1, 59)
-
-
-def test_a_second_request_follows_an_erasure_under_way(
-    live: dict[str, Any],
-    forget: Make,
-    shown: Make,
-    statuses: Callable[..., list[str]],
-    statements: Callable[..., list[dict[str, Any]]],
-    get: Get,
-    claim: Callable[[], Claimed],
-    give_up: Callable[[], None],
-    work: Work,
-) -> None:
-    """A request that arrives when the rows are already claimed waits for the same run and gets its own certificate."""
-    first = forget("p1")
-    claim()
-    second = forget("p1")
-    assert (shown(first)["status"], second["status"]) == ("running", "accepted")
-    give_up()
-    assert shown(first)["status"] == "accepted"
-    assert work() == 1
-    assert statuses(first) == ["received", "accepted", "running", "accepted", "running", "running", "completed"]
-    for request in (first, second):
-        assert shown(request)["outcome"] == "forgotten"
-        assert statements(request)[0]["request"]["records"] == 1
-    assert get(f"/datasets/{live['dataset_id']}")["revision"] == 1
-
-
-def test_a_second_request_for_a_person_in_two_datasets(
-    new_dataset: Make,
-    new_model: Make,
-    forget: Make,
-    shown: Make,
-    claim: Callable[[], Claimed],
-    give_up: Callable[[], None],
-    work: Work,
-) -> None:
-    """A request that finds a person's rows claimed in one dataset and not in another completes for both."""
-    models = [new_model(new_dataset(seed=seed)["id"])["id"] for seed in range(2)]
-    work()
-    requests = [forget("p1")]
-    claim()
-    requests.append(forget("p1"))
-    give_up()
-    assert work() == 2
-    for request in map(shown, requests):
-        assert request["outcome"] == "forgotten"
-        assert {owed["model_id"] for owed in request["models"]} == set(models)
-        assert all(owed["certificate_id"] for owed in request["models"])
-
-
-@pytest.mark.parametrize("learning", ["waiting", "under way"])
-def test_a_request_while_the_model_is_learning(
-    new_dataset: Make,
-    new_model: Make,
-    forget: Make,
-    shown: Make,
-    statements: Callable[..., list[dict[str, Any]]],
-    claim: Callable[[], Claimed],
-    give_up: Callable[[], None],
-    work: Work,
-    learning: str,
-) -> None:
-    """A request waits for a model that has no version yet; the first one never saw the person, and says so."""
-    model = new_model(new_dataset()["id"])
-    if learning == "under way":
-        claim()
-    request = forget("p1")
-    assert request["status"] == "accepted"
-    assert request["estimate"]["models"][0]["kind"] == "learn"
-    if learning == "under way":
-        give_up()
-    assert work() == 1
-    [owed] = shown(request)["models"]
-    assert (owed["model_id"], owed["version"]) == (model["id"], 1)
-    [statement] = statements(request)
-    assert statement["evidence"]["steps_present"] == 0
-    assert statement["evidence"]["exposures"] == {}
-
-
-def test_a_person_in_two_datasets(
-    new_dataset: Make,
-    new_model: Make,
-    forget: Make,
-    shown: Make,
-    statements: Callable[..., list[dict[str, Any]]],
-    get: Get,
-    work: Work,
-) -> None:
-    """A request reaches every dataset and model that holds the person, and each certificate tells of both models."""
-    datasets = [new_dataset(seed=seed)["id"] for seed in range(2)]
-    models = {new_model(dataset)["id"] for dataset in datasets}
-    work()
-    request = forget("p1")
-    assert work() == 2
-    assert {owed["model_id"] for owed in shown(request)["models"]} == models
-    assert [set(statement["evidence"]["exposures"]) for statement in statements(request)] == [models, models]
-    assert [get(f"/datasets/{dataset}")["num_records"] for dataset in datasets] == [59, 59]
-
-
-def test_a_request_may_name_its_datasets(
-    gateway: TestClient, new_dataset: Make, forget: Make, get: Get, work: Work, refused: Refused
-) -> None:
-    """A person is forgotten only where the request says; a dataset that does not exist is a 404."""
-    kept, emptied = (new_dataset(seed=seed)["id"] for seed in range(2))
-    forget("p1", dataset_ids=[emptied, emptied])
-    assert work() == 1
-    assert [get(f"/datasets/{dataset}")["num_records"] for dataset in (kept, emptied)] == [60, 59]
-    refused(gateway.post(PLACE, json={"subject_id": "p1", "dataset_ids": [kept, "ds_0"]}), 404, "dataset_unknown")
-    assert len(get("/deletion-requests")["items"]) == 1
-
-
-def test_a_dataset_without_a_model(
-    new_dataset: Make, forget: Make, shown: Make, statements: Callable[..., list[Any]], get: Get, work: Work
-) -> None:
-    """Rows that no model learned from are erased, and the request completes without certificates."""
-    dataset = new_dataset()
-    request = forget("p1")
-    assert request["estimate"] == {"steps": 0, "models": []}
-    assert work() == 1
-    done = shown(request)
-    assert (done["status"], done["outcome"], done["models"]) == ("completed", "forgotten", [])
-    assert statements(request) == []
-    after = get(f"/datasets/{dataset['id']}")
-    assert after["num_records"] == 59
-    assert after["digest"] != dataset["digest"]
-    assert [run["kind"] for run in get("/runs")["items"]] == ["erase"]
-
-
-def test_requests_that_wait_together_are_served_together(
-    live: dict[str, Any], forget: Make, shown: Make, statements: Callable[..., list[dict[str, Any]]], work: Work
-) -> None:
-    """Several people are forgotten by one run, and each request has a certificate about its own record."""
-    requests = [forget(f"p{person}") for person in range(1, 5)]
-    assert work() == 1
-    runs = set()
-    for request in map(shown, requests):
-        [owed] = request["models"]
-        runs.add(owed["run_id"])
-        [statement] = statements(request)
-        assert (statement["request"]["id"], statement["request"]["records"]) == (request["id"], 1)
-    assert len(runs) == 1
-
-
 def test_a_request_is_cancelled_before_a_worker_takes_it(
     gateway: TestClient,
     live: dict[str, Any],
@@ -451,87 +235,6 @@ def test_an_unknown_request_is_not_found(gateway: TestClient, refused: Refused) 
     for path in ("", "/events", "/certificate"):
         refused(gateway.get(f"{PLACE}/dr_0{path}"), 404, "request_unknown")
     refused(gateway.post(f"{PLACE}/dr_0/cancel"), 404, "request_unknown")
-
-
-REVIEWED = Policy(auto_accept=False)
-
-
-@pytest.fixture
-def obey(installation: Installation) -> Callable[[Policy], None]:
-    """Make it the tenant's policy; before the first call, because a key is believed for a second."""
-
-    def write(policy: Policy) -> None:
-        with installation.database.writing() as session:
-            people.obey(session, policy)
-
-    return write
-
-
-def test_a_review(
-    gateway: TestClient,
-    obey: Callable[[Policy], None],
-    new_dataset: Make,
-    forget: Make,
-    shown: Make,
-    get: Get,
-    work: Work,
-) -> None:
-    """Where the policy says so, requests wait until an officer approves them, and are worked on then."""
-    obey(REVIEWED)
-    new_dataset()
-    request = forget("p1")
-    assert (request["status"], request["estimate"], request["models"]) == ("in_review", None, [])
-    assert work() == 0
-    approved = gateway.post(f"{PLACE}/{request['id']}/approve").json()
-    assert approved == approved | {"status": "accepted", "estimate": {"steps": 0, "models": []}}
-    assert work() == 1
-    done = shown(request)
-    assert (done["status"], done["outcome"], done["clock"]["state"]) == ("completed", "forgotten", "ended")
-    assert gateway.post(f"{PLACE}/{request['id']}/approve").json() == done
-    events = get(f"/deletion-requests/{request['id']}/events")["items"]
-    assert [event["status"] for event in events][:3] == ["received", "in_review", "accepted"]
-    assert {event["actor"] for event in events[:3]} == {get("/api-keys")["items"][0]["id"]}
-    assert events[-1]["actor"] == "lethe"
-
-
-def test_a_rejection(
-    gateway: TestClient, obey: Callable[[Policy], None], forget: Make, shown: Make, refused: Refused
-) -> None:
-    """An officer rejects a request on a ground of the law and says why; nothing else is a ground."""
-    obey(REVIEWED)
-    place = f"{PLACE}/{forget('p1')['id']}"
-    body = {"ground": "legal_claims", "explanation": "a lawsuit is pending"}
-    for wrong in ({"ground": "no_time"}, {"explanation": ""}):
-        refused(gateway.post(f"{place}/reject", json=body | wrong), 422, "input_invalid")
-    rejected = gateway.post(f"{place}/reject", json=body).json()
-    assert rejected == rejected | {"status": "rejected", "rejection": body}
-    assert gateway.post(f"{place}/reject", json=body).json()["status"] == "rejected"
-    refused(gateway.post(f"{place}/approve"), 409, "transition_forbidden")
-    refused(gateway.post(f"{place}/cancel"), 409, "transition_forbidden")
-
-
-def test_the_clock_of_a_request(gateway: TestClient, forget: Make, refused: Refused) -> None:
-    """A request whose sender is not sure who asks is paused; it runs again, may be extended once, and says how it
-    stands."""
-    request = forget("p1", identity_verified=False)
-    place = f"{PLACE}/{request['id']}"
-    assert (request["status"], request["clock"]["state"]) == ("in_review", "paused")
-    assert request["clock"]["paused_since"] == request["created_at"]
-    resumed = gateway.post(f"{place}/resume").json()
-    assert (resumed["clock"]["state"], resumed["clock"]["paused_since"]) == ("on_time", None)
-    assert resumed["due_at"] > request["due_at"]
-    assert gateway.post(f"{place}/pause", json={"reason": "identity"}).json()["clock"]["state"] == "paused"
-    refused(gateway.post(f"{place}/pause", json={"reason": "a holiday"}), 422, "input_invalid")
-    approved = gateway.post(f"{place}/approve").json()
-    assert approved["clock"]["state"] == "ended"  # nothing is held of the person
-    refused(gateway.post(f"{place}/extend", json={"reason": "so many"}), 409, "transition_forbidden")
-
-    other = f"{PLACE}/{forget('p2', regulation='ccpa', identity_verified=False)['id']}"
-    refused(gateway.post(f"{other}/pause", json={"reason": "identity"}), 409, "clock_runs_on")
-    extended = gateway.post(f"{other}/extend", json={"reason": "so many"}).json()
-    assert extended["clock"]["deadline"] == extended["extended_due_at"] > extended["due_at"]
-    assert (extended["extension_reason"], extended["clock"]["days_left"]) == ("so many", 89)
-    refused(gateway.post(f"{other}/extend", json={"reason": "so many"}), 409, "already_extended")
 
 
 def test_what_was_asked_about_before(

@@ -1,0 +1,176 @@
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from app.installations import Installation
+from app.unlearning.queue import Claimed
+
+Get = Callable[[str], Any]
+Make = Callable[..., dict[str, Any]]
+PLACE = "/v1/deletion-requests"
+Refused = Callable[..., dict[str, Any]]
+Work = Callable[[], int]
+
+
+def test_two_requests_for_one_person(
+    installation: Installation,
+    live: dict[str, Any],
+    forget: Make,
+    shown: Make,
+    statements: Callable[..., list[dict[str, Any]]],
+    get: Get,
+    work: Work,
+) -> None:
+    """Both complete with one run, each with a certificate of its own, and the rows are nulled once."""
+    requests = [forget("p1"), forget("p1")]
+    assert work() == 1
+    certified = [statements(request)[0] for request in requests]
+    assert [shown(request)["outcome"] for request in requests] == ["forgotten", "forgotten"]
+    assert [statement["request"]["id"] for statement in certified] == [request["id"] for request in requests]
+    assert certified[0]["ledger"] == certified[1]["ledger"]
+    dataset = get(f"/datasets/{live['dataset_id']}")
+    assert (dataset["revision"], dataset["num_records"]) == (1, 59)
+
+
+def test_a_second_request_follows_an_erasure_under_way(
+    live: dict[str, Any],
+    forget: Make,
+    shown: Make,
+    statuses: Callable[..., list[str]],
+    statements: Callable[..., list[dict[str, Any]]],
+    get: Get,
+    claim: Callable[[], Claimed],
+    give_up: Callable[[], None],
+    work: Work,
+) -> None:
+    """A request that arrives when the rows are already claimed waits for the same run and gets its own certificate."""
+    first = forget("p1")
+    claim()
+    second = forget("p1")
+    assert (shown(first)["status"], second["status"]) == ("running", "accepted")
+    give_up()
+    assert shown(first)["status"] == "accepted"
+    assert work() == 1
+    assert statuses(first) == ["received", "accepted", "running", "accepted", "running", "running", "completed"]
+    for request in (first, second):
+        assert shown(request)["outcome"] == "forgotten"
+        assert statements(request)[0]["request"]["records"] == 1
+    assert get(f"/datasets/{live['dataset_id']}")["revision"] == 1
+
+
+def test_a_second_request_for_a_person_in_two_datasets(
+    new_dataset: Make,
+    new_model: Make,
+    forget: Make,
+    shown: Make,
+    claim: Callable[[], Claimed],
+    give_up: Callable[[], None],
+    work: Work,
+) -> None:
+    """A request that finds a person's rows claimed in one dataset and not in another completes for both."""
+    models = [new_model(new_dataset(seed=seed)["id"])["id"] for seed in range(2)]
+    work()
+    requests = [forget("p1")]
+    claim()
+    requests.append(forget("p1"))
+    give_up()
+    assert work() == 2
+    for request in map(shown, requests):
+        assert request["outcome"] == "forgotten"
+        assert {owed["model_id"] for owed in request["models"]} == set(models)
+        assert all(owed["certificate_id"] for owed in request["models"])
+
+
+@pytest.mark.parametrize("learning", ["waiting", "under way"])
+def test_a_request_while_the_model_is_learning(
+    new_dataset: Make,
+    new_model: Make,
+    forget: Make,
+    shown: Make,
+    statements: Callable[..., list[dict[str, Any]]],
+    claim: Callable[[], Claimed],
+    give_up: Callable[[], None],
+    work: Work,
+    learning: str,
+) -> None:
+    """A request waits for a model that has no version yet; the first one never saw the person, and says so."""
+    model = new_model(new_dataset()["id"])
+    if learning == "under way":
+        claim()
+    request = forget("p1")
+    assert request["status"] == "accepted"
+    assert request["estimate"]["models"][0]["kind"] == "learn"
+    if learning == "under way":
+        give_up()
+    assert work() == 1
+    [owed] = shown(request)["models"]
+    assert (owed["model_id"], owed["version"]) == (model["id"], 1)
+    [statement] = statements(request)
+    assert statement["evidence"]["steps_present"] == 0
+    assert statement["evidence"]["exposures"] == {}
+
+
+def test_a_person_in_two_datasets(
+    new_dataset: Make,
+    new_model: Make,
+    forget: Make,
+    shown: Make,
+    statements: Callable[..., list[dict[str, Any]]],
+    get: Get,
+    work: Work,
+) -> None:
+    """A request reaches every dataset and model that holds the person, and each certificate tells of both models."""
+    datasets = [new_dataset(seed=seed)["id"] for seed in range(2)]
+    models = {new_model(dataset)["id"] for dataset in datasets}
+    work()
+    request = forget("p1")
+    assert work() == 2
+    assert {owed["model_id"] for owed in shown(request)["models"]} == models
+    assert [set(statement["evidence"]["exposures"]) for statement in statements(request)] == [models, models]
+    assert [get(f"/datasets/{dataset}")["num_records"] for dataset in datasets] == [59, 59]
+
+
+def test_a_request_may_name_its_datasets(
+    gateway: TestClient, new_dataset: Make, forget: Make, get: Get, work: Work, refused: Refused
+) -> None:
+    """A person is forgotten only where the request says; a dataset that does not exist is a 404."""
+    kept, emptied = (new_dataset(seed=seed)["id"] for seed in range(2))
+    forget("p1", dataset_ids=[emptied, emptied])
+    assert work() == 1
+    assert [get(f"/datasets/{dataset}")["num_records"] for dataset in (kept, emptied)] == [60, 59]
+    refused(gateway.post(PLACE, json={"subject_id": "p1", "dataset_ids": [kept, "ds_0"]}), 404, "dataset_unknown")
+    assert len(get("/deletion-requests")["items"]) == 1
+
+
+def test_a_dataset_without_a_model(
+    new_dataset: Make, forget: Make, shown: Make, statements: Callable[..., list[Any]], get: Get, work: Work
+) -> None:
+    """Rows that no model learned from are erased, and the request completes without certificates."""
+    dataset = new_dataset()
+    request = forget("p1")
+    assert request["estimate"] == {"steps": 0, "models": []}
+    assert work() == 1
+    done = shown(request)
+    assert (done["status"], done["outcome"], done["models"]) == ("completed", "forgotten", [])
+    assert statements(request) == []
+    after = get(f"/datasets/{dataset['id']}")
+    assert after["num_records"] == 59
+    assert after["digest"] != dataset["digest"]
+    assert [run["kind"] for run in get("/runs")["items"]] == ["erase"]
+
+
+def test_requests_that_wait_together_are_served_together(
+    live: dict[str, Any], forget: Make, shown: Make, statements: Callable[..., list[dict[str, Any]]], work: Work
+) -> None:
+    """Several people are forgotten by one run, and each request has a certificate about its own record."""
+    requests = [forget(f"p{person}") for person in range(1, 5)]
+    assert work() == 1
+    runs = set()
+    for request in map(shown, requests):
+        [owed] = request["models"]
+        runs.add(owed["run_id"])
+        [statement] = statements(request)
+        assert (statement["request"]["id"], statement["request"]["records"]) == (request["id"], 1)
+    assert len(runs) == 1
