@@ -1,9 +1,8 @@
-import datetime
 import io
 import json
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -16,74 +15,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.rows import ingest
-from app.rows.batches import BATCH_ROWS, Batch, Kind
+from app.rows.batches import BATCH_ROWS, Kind
 from lethe.contract.problems import DatasetUnusable, InputInvalid, Problem, RowInvalid, SchemaInvalid, UploadTooLarge
-from lethe.encoding.rows import Schema
 from lethe.encoding.schema import parse_schema
-from tests.tables import each
+from tests.app.rows.written import HEADER, SCHEMA, csv_file, everything, npz_file, parquet_file, read, refused
 
 ADULT = Path(__file__).parents[3] / "examples" / "adult"
-SCHEMA = parse_schema(
-    {
-        "columns": {
-            "age": {"kind": "numeric", "min": 0, "max": 100, "unknown": "null"},
-            "work": {"kind": "categorical", "values": ["none", "some"]},
-            "income": {"role": "label", "values": ["low", "high"]},
-            "person": {"role": "subject"},
-            "note": {"role": "ignored"},
-        }
-    }
-)
-CLASSES = ("low", "high")
-HEADER = "person,age,work,note,income\n"
 CSV = HEADER + "ann,25,some,,low\nbob,,none,a note,high\n"
 in_one_folder = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-
-
-def read(path: Path, kind: Kind, schema: Schema | None = SCHEMA, **limits: int) -> Iterator[Batch]:
-    with path.open("rb", buffering=0) as file:
-        yield from ingest.read(file, kind=kind, schema=schema, classes=CLASSES, folder=path.parent, **limits)
-
-
-def everything(path: Path, kind: Kind, schema: Schema | None = SCHEMA) -> tuple[Any, list[int], list[str | None]]:
-    batches = list(read(path, kind, schema))
-    assert all(len(batch.labels) <= BATCH_ROWS for batch in batches)
-    return (
-        np.vstack([batch.features for batch in batches]),
-        [label for batch in batches for label in batch.labels.tolist()],
-        [subject for batch in batches for subject in batch.subjects],
-    )
-
-
-def refused(path: Path, kind: Kind, error: type[InputInvalid], schema: Schema | None = SCHEMA) -> list[str]:
-    """The places at fault when the file is refused."""
-    with pytest.raises(error) as refusal:
-        list(read(path, kind, schema))
-    return [fault.path for fault in refusal.value.errors]
-
-
-def csv_file(folder: Path, text: str | bytes) -> Path:
-    path = folder / "rows.csv"
-    path.write_bytes(text.encode() if isinstance(text, str) else text)
-    return path
-
-
-def parquet_file(folder: Path, **columns: object) -> Path:
-    rows: dict[str, object] = {
-        "person": ["ann", "bob"],
-        "age": [25, None],
-        "work": ["some", "none"],
-        "note": [[1], [2, 3]],
-        "income": ["low", "high"],
-    }
-    pq.write_table(pa.table({**rows, **columns}), folder / "rows.parquet")
-    return folder / "rows.parquet"
-
-
-def npz_file(folder: Path, **arrays: Any) -> Path:
-    rows = {"x": np.array([[3.0, 4.0], [0.0, 1.0]]), "y": np.array([0, 1]), "subject": np.array(["ann", "bob"])}
-    np.savez_compressed(folder / "rows.npz", allow_pickle=True, **{**rows, **arrays})
-    return folder / "rows.npz"
 
 
 # --- what is read ----------------------------------------------------------------------------------------------------
@@ -316,88 +255,6 @@ def test_the_schema_goes_with_the_kind(tmp_path: Path) -> None:
     assert refused(csv_file(tmp_path, CSV), "csv", SchemaInvalid, None) == ["schema"]
     assert refused(parquet_file(tmp_path), "parquet", SchemaInvalid, None) == ["schema"]
     assert refused(npz_file(tmp_path), "npz", InputInvalid, SCHEMA)[0] in SCHEMA.declared
-
-
-EMBEDDED = parse_schema(
-    {
-        "columns": {
-            "e": {"kind": "vector", "length": 2, "center": 1, "scale": 2},
-            "since": {"kind": "datetime", "min": "2000-01-01", "max": "2000-01-05"},
-            "income": {"role": "label", "values": ["0", "1"]},
-            "person": {"role": "subject"},
-        }
-    }
-)
-VECTORS = [[1.0, 2.0], [3.0, 4.0]]
-DATES = ["2000-01-02", "2000-01-03"]
-
-
-def embedded(folder: Path, **columns: object) -> Path:
-    dates = [datetime.date.fromisoformat(day) for day in DATES]
-    rows: dict[str, object] = {"e": VECTORS, "since": dates, "income": [0, 1], "person": ["ann", "bob"]}
-    pq.write_table(pa.table(rows | columns), folder / "rows.parquet")
-    return folder / "rows.parquet"
-
-
-def test_vectors_and_times_agree_in_all_formats(tmp_path: Path) -> None:
-    """Embeddings and dates give the same rows from parquet, csv and npz."""
-    features, labels, subjects = everything(embedded(tmp_path), "parquet", EMBEDDED)
-    assert (labels, subjects) == ([0, 1], ["ann", "bob"])
-    text = "e,since,income,person\n" + "".join(
-        f'"{json.dumps(vector)}",{day},{place},{who}\n'
-        for vector, day, place, who in zip(VECTORS, DATES, (0, 1), ("ann", "bob"), strict=True)
-    )
-    arrays = {"e": np.array(VECTORS), "since": np.array(DATES), "income": np.array([0, 1]), "person": subjects}
-    np.savez(tmp_path / "rows.npz", **arrays)
-    for kind, path in (("csv", csv_file(tmp_path, text)), ("npz", tmp_path / "rows.npz")):
-        found = everything(path, kind, EMBEDDED)
-        np.testing.assert_array_equal(found[0], features)
-        assert found[1:] == (labels, subjects)
-    for lists in (pa.large_list(pa.float32()), pa.list_(pa.float64(), 2), pa.list_(pa.int8())):
-        found = everything(embedded(tmp_path, e=pa.array(VECTORS, lists)), "parquet", EMBEDDED)
-        np.testing.assert_array_equal(found[0], features)
-
-
-@each(
-    ("columns", "error"),
-    [
-        ({"e": [[1.0], [2.0, 3.0]]}, InputInvalid),
-        ({"e": [[1.0], [2.0, 3.0, 4.0]]}, RowInvalid),
-        ({"e": [[1.0, None], [2.0, 3.0]]}, RowInvalid),
-        ({"e": [None, [2.0, 3.0]]}, InputInvalid),
-        ({"e": [["a", "b"], ["c", "d"]]}, SchemaInvalid),
-        ({"e": [[[1.0, 2.0]], [[2.0, 3.0]]]}, SchemaInvalid),
-        ({"e": [1.0, 2.0]}, SchemaInvalid),
-        ({"since": [1.0, 2.0]}, SchemaInvalid),
-    ],
-)
-def test_lists_that_are_no_vectors_are_refused(tmp_path: Path, columns: Any, error: type[InputInvalid]) -> None:
-    """A list of another length, with a gap, of texts or of lists, and what is no list, is refused."""
-    with pytest.raises(error):
-        list(read(embedded(tmp_path, **columns), "parquet", EMBEDDED))
-
-
-@each(
-    "arrays",
-    [
-        {"e": np.ones((2, 3))},
-        {"e": np.ones(2)},
-        {"e": np.array([["a", "b"]] * 2)},
-        {"since": np.ones((2, 1))},
-        {"income": np.array([0, 1, 1])},
-        {"person": np.array([1 + 2j, 1])},
-    ],
-)
-def test_arrays_of_another_shape_are_refused(tmp_path: Path, arrays: Any) -> None:
-    """An array of an npz table that has another shape or type than its column is refused by its name."""
-    rows = {
-        "e": np.array(VECTORS),
-        "since": np.array(DATES),
-        "income": np.array([0, 1]),
-        "person": np.array(["a", "b"]),
-    }
-    np.savez(tmp_path / "rows.npz", **(rows | arrays))
-    assert refused(tmp_path / "rows.npz", "npz", InputInvalid, EMBEDDED)[0] in EMBEDDED.declared
 
 
 valid: dict[Kind, Callable[[Path], Path]] = {
