@@ -56,7 +56,7 @@ def _tables(settings: Settings) -> list[str]:
     return sorted(there & dump.TABLES.keys())
 
 
-def begin(settings: Settings) -> None:
+def claim(settings: Settings) -> None:
     """From here on nobody may serve; what an earlier try left goes."""
     folders.make(settings.data_dir)
     begun, own = installations.unfinished(settings), settings.resolved_tombstones()

@@ -86,7 +86,7 @@ def restore(
         destination.check(settings, remembered_in)
         keys = list(pieces.of(KEYS))
         journal = _journal(remembered_in, keys, about)
-        destination.begin(settings)
+        destination.claim(settings)
         for piece in keys:
             destination.write_key(settings.data_dir / "keys", piece)
         installations.set_up_stores(settings)
