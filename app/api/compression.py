@@ -1,7 +1,7 @@
 """Compression of answers: JSON of the API, where the caller takes gzip.
 
-Pages are left as they are. They hold the token of their forms beside words of their address, and whoever makes a
-browser ask for them with words of its own would learn the token from how long they become (BREACH). The API is asked
+Pages are left as they are. They hold the token of their forms beside words of their address, and somebody who
+makes a browser ask for them with such words would learn the token from how long they become (BREACH). The API is asked
 with a key that no browser adds by itself.
 """
 

@@ -52,8 +52,8 @@ def in_form(form: FormData) -> dict[str, str]:
 
 
 def matching(query: Mapping[str, str], *, zone: str) -> dict[str, Any]:
-    """What the API is asked for, but for the status and the order. `zone`: of the policy, whose days they are. Raises
-    `InputInvalid`."""
+    """The same filters for the API, but for the status and the order. `zone`: of the policy, whose days they are.
+    Raises `InputInvalid`."""
     found: dict[str, Any] = {"regulation": query.get("regulation"), "clock": CLOCKS.get(query.get("due", ""))}
     faults = []
     for name, (wanted, days) in _DAYS.items():

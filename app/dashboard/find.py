@@ -27,7 +27,7 @@ _PLACES: Mapping[str, str] = {
     "key": "keys",
     "whd": "deliveries",
 }
-"""By the letters that ids begin with."""
+"""By the beginnings of ids."""
 
 
 @router.post("/find")
