@@ -36,5 +36,6 @@ class Webhooks(Resource[H]):
     list = pages(webhook_deliveries.LIST)
     get = call(webhook_deliveries.GET)
     replay = call(webhook_deliveries.REPLAY)
+    replay_all = call(webhook_deliveries.REPLAY_ALL)
     secret = call(webhook_deliveries.SECRET)
     rotate_secret = call(webhook_deliveries.ROTATE_SECRET)

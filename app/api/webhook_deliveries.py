@@ -14,7 +14,15 @@ from lethe.contract import webhook_deliveries as contract
 from lethe.contract.fields import PageOut
 from lethe.contract.problems import DeliveryUnknown
 from lethe.contract.sets import DeliveryStatus, Scope
-from lethe.contract.webhook_deliveries import DeliveryOut, SecretOut, SecretRotationIn, SentOut, WebhookDeliveriesQuery
+from lethe.contract.webhook_deliveries import (
+    DeliveryOut,
+    RedeliveriesIn,
+    RedeliveriesOut,
+    SecretOut,
+    SecretRotationIn,
+    SentOut,
+    WebhookDeliveriesQuery,
+)
 
 router = APIRouter()
 
@@ -48,6 +56,13 @@ def replay_webhook_delivery(call: Call, delivery_id: str, response: Response) ->
         service.replay(session, row)
     response.headers["Location"] = f"/v1/webhook-deliveries/{row.id}"
     return _sent(row, call.caller)
+
+
+@serves(router, contract.REPLAY_ALL)
+def replay_webhook_deliveries(call: Call, body: RedeliveriesIn) -> RedeliveriesOut:
+    with call.writing() as session:
+        replayed, more = service.replay_all(session, **dict(body))
+    return RedeliveriesOut(replayed=replayed, more=more)
 
 
 @serves(router, contract.SECRET)

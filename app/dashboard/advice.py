@@ -1,4 +1,5 @@
-"""Advice on a run that failed: what that means, and what to do about it, as docs/operations.md says it."""
+"""Advice on a run or a delivery that failed: what that means, and what to do about it, as docs/operations.md and
+docs/webhooks.md say it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -91,3 +92,81 @@ _ADVICE: Mapping[str, Advice] = {
 
 def advice(error_code: str) -> Advice:
     return _ADVICE.get(error_code, _UNKNOWN)
+
+
+_TRIED_AGAIN = "It is tried again by itself, ten times in about three days; after that, send it again."
+_DELIVERY_ADVICE: Mapping[str, Advice] = {
+    "timeout": Advice(
+        means="The receiver did not answer in time.",
+        todo="Have it answer 2xx first and do the work afterwards, or allow more in LETHE_WEBHOOK_TIMEOUT_SECONDS.",
+    ),
+    "not_connected": Advice(
+        means="No connection could be made to the receiver's address.",
+        todo="See that the receiver runs and that no firewall stands between. " + _TRIED_AGAIN,
+    ),
+    "not_resolved": Advice(
+        means="The receiver's host name has no address.",
+        todo="Look for a mistake in the callback_url, or in the name servers of the gateway's host.",
+    ),
+    "refused_address": Advice(
+        means="The receiver's address is not public, and was not called.",
+        todo="Name its network in LETHE_WEBHOOK_ALLOWED_NETWORKS if that is right, and send it again.",
+    ),
+    "tls_failed": Advice(
+        means="The receiver's certificate is not trusted, has expired, or is for another name.",
+        todo="Renew the certificate; name a private authority in SSL_CERT_FILE.",
+    ),
+    "connection_lost": Advice(
+        means="The connection broke before the receiver had answered.",
+        todo="Read the log of the receiver or of the proxy before it. " + _TRIED_AGAIN,
+    ),
+    "answer_malformed": Advice(
+        means="The receiver's answer is not HTTP.", todo="See that the port of the callback_url is the right one."
+    ),
+    "answer_too_large": Advice(
+        means="The head of the receiver's answer is too long.", todo="Have it answer with a status and little else."
+    ),
+    "redirected": Advice(
+        means="The receiver answered that it is elsewhere. Redirects are not followed.",
+        todo="Make requests with the address that it leads to as callback_url.",
+    ),
+    "url_invalid": Advice(
+        means="The callback_url is no address that may be called.",
+        todo="Nothing more is tried. Make requests with an https address, without user name and password.",
+    ),
+    "internal_error": Advice(
+        means="Sending it failed here.", todo="Read the log line webhooks.sending_failed. " + _TRIED_AGAIN
+    ),
+    "http_401": Advice(
+        means="The receiver wants a login that webhooks do not have (401).",
+        todo="Have it verify the signature instead: docs/webhooks.md says how.",
+    ),
+    "http_403": Advice(
+        means="The receiver, or something before it, forbids the call (403).",
+        todo="Allow the gateway's address there; verify the signature rather than the sender.",
+    ),
+    "http_404": Advice(
+        means="The receiver has no such path (404).",
+        todo="Look for a mistake in the callback_url, or deploy the receiver.",
+    ),
+    "http_410": Advice(
+        means="The receiver wants nothing more (410). This tenant sends nothing to that address any more.",
+        todo="Nothing, if that is meant. A request that names the address again is sent there again.",
+    ),
+    "http_429": Advice(means="The receiver is called too often (429).", todo=_TRIED_AGAIN),
+}
+
+
+def delivery_advice(error_code: str) -> Advice:
+    """Advice on the code of a delivery's last attempt."""
+    found = _DELIVERY_ADVICE.get(error_code)
+    if found is not None:
+        return found
+    status = error_code.removeprefix("http_")
+    if status.startswith("5") and status != error_code:
+        return Advice(means=f"The receiver failed ({status}).", todo="Read its log. " + _TRIED_AGAIN)
+    if status.isdecimal():
+        return Advice(
+            means=f"The receiver refused it ({status}).", todo="Read its log: it has to answer 2xx. " + _TRIED_AGAIN
+        )
+    return Advice(means="It did not arrive.", todo=_TRIED_AGAIN)

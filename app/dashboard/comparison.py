@@ -112,7 +112,7 @@ def _metrics(model: ModelOut, one: Side, other: Side) -> Iterator[Line]:
             words(name),
             before.get(name),
             after.get(name),
-            shown=_percent if percents else _shown,
+            shown=_percent if percents else _spelled,
             unit=" points" if percents else "",
             factor=100 if percents else 1,
         )
@@ -163,7 +163,7 @@ def _seconds(run: RunOut) -> float | None:
     return (run.finished_at - run.started_at).total_seconds() if run.finished_at else None
 
 
-def _shown(value: Any) -> str:
+def _spelled(value: Any) -> str:
     return number(value) if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
 
 
@@ -176,7 +176,7 @@ def _line(
     one: Any,
     other: Any,
     *,
-    shown: Callable[[Any], str] = _shown,
+    shown: Callable[[Any], str] = _spelled,
     term: str | None = None,
     unit: str = "",
     factor: float = 1,

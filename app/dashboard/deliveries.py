@@ -8,17 +8,21 @@ from fastapi import Query, Response
 from app.api import problems, webhook_deliveries
 from app.api.calls import Cursor
 from app.dashboard import pages
+from app.dashboard.advice import delivery_advice
 from app.dashboard.pages import ROOT
 from app.dashboard.request_context import Form, TheContext
 from app.dashboard.requests import checked, text
 from app.dashboard.wording import state
 from lethe.contract.problems import Problem
 from lethe.contract.sets import DeliveryStatus
-from lethe.contract.webhook_deliveries import SecretRotationIn
+from lethe.contract.webhook_deliveries import RedeliveriesIn, SecretRotationIn
 
 router = pages.new_router()
 
 _PER_PAGE = 50
+_AT_ONCE = 1000
+_ENDED = {"undelivered": "dead", "dead": "dead", "gone": "gone", "delivered": "delivered"}
+"""The status of those deliveries that a filter shows and that can be sent again."""
 RequestId = Annotated[str, Query(pattern="^[a-z0-9_]{0,40}$")]
 
 
@@ -28,8 +32,10 @@ def list_deliveries(
     status: DeliveryStatus | Literal["", "undelivered"] = "",
     request_id: RequestId = "",
     cursor: Cursor = None,
+    replayed: Annotated[int | None, Query(ge=0)] = None,
+    more: bool = False,
 ) -> Response:
-    """A page of them, newest first."""
+    """A page of them, newest first. `replayed`: how many were just sent again; `more`: others are left."""
     found = context.ask(
         webhook_deliveries.list_webhook_deliveries,
         status=None if status == "undelivered" else status or None,
@@ -40,10 +46,30 @@ def list_deliveries(
     )
     query = {name: value for name, value in {"status": str(status), "request_id": request_id}.items() if value}
     statuses = [("", "Any"), ("undelivered", "Undelivered"), *((one.value, state(one).label) for one in DeliveryStatus)]
-    may_rotate = context.may(webhook_deliveries.get_webhook_secret)
     return context.page(
-        "deliveries/list.html", found=found, query=query, cursor=cursor, statuses=statuses, may_rotate=may_rotate
+        "deliveries/list.html",
+        found=found,
+        query=query,
+        cursor=cursor,
+        statuses=statuses,
+        may_rotate=context.may(webhook_deliveries.get_webhook_secret),
+        may_replay=status in _ENDED and context.may(webhook_deliveries.replay_webhook_deliveries),
+        at_once=_AT_ONCE,
+        why={one.error: delivery_advice(one.error) for one in found.items if one.error},
+        replayed=replayed,
+        more=more,
     )
+
+
+@router.post("/deliveries/send-again")
+def replay_deliveries(
+    context: TheContext, status: DeliveryStatus | Literal["undelivered"], request_id: RequestId = ""
+) -> Response:
+    """Send again what a filtered list shows, as far as it is over."""
+    body = checked(RedeliveriesIn, status=_ENDED.get(status, status), request_id=request_id or None, limit=_AT_ONCE)
+    done = context.ask(webhook_deliveries.replay_webhook_deliveries, body=body)
+    back = {"status": str(status)} | ({"request_id": request_id} if request_id else {})
+    return pages.see(f"{ROOT}/deliveries", **back, replayed=done.replayed, more=str(done.more).lower())
 
 
 @router.get("/deliveries/{delivery_id}")
@@ -53,7 +79,12 @@ def show_delivery(context: TheContext, delivery_id: str, done: Literal["", "repl
     is_over = delivery.status is not DeliveryStatus.PENDING
     may_replay = is_over and context.may(webhook_deliveries.replay_webhook_delivery)
     return context.page(
-        "deliveries/one.html", delivery=delivery, body=_legible(delivery.body), may_replay=may_replay, done=done
+        "deliveries/one.html",
+        delivery=delivery,
+        why=delivery_advice(delivery.error) if delivery.error else None,
+        body=_legible(delivery.body),
+        may_replay=may_replay,
+        done=done,
     )
 
 

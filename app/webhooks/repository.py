@@ -192,6 +192,18 @@ def ended(session: Session, *, before: datetime.datetime, limit: int) -> list[We
     return list(session.scalars(query.order_by(WebhookDelivery.ended_at).limit(limit)))
 
 
+def ended_so(
+    session: Session, *, status: str, request_id: str | None, ended_before: datetime.datetime | None, limit: int
+) -> list[WebhookDelivery]:
+    """The deliveries of one status, which is not pending, the oldest `limit` at most."""
+    query = sa.select(WebhookDelivery).where(WebhookDelivery.status == status)
+    if request_id is not None:
+        query = query.where(WebhookDelivery.request_id == request_id)
+    if ended_before is not None:
+        query = query.where(WebhookDelivery.ended_at < ended_before)
+    return list(session.scalars(query.order_by(WebhookDelivery.created_at, WebhookDelivery.id).limit(limit)))
+
+
 def drop(session: Session, *, delivery_ids: Collection[str]) -> None:
     """Drop these, but for those that are sent again."""
     these = WebhookDelivery.id.in_(delivery_ids)

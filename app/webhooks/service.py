@@ -78,6 +78,19 @@ def replay(session: Session, delivery: WebhookDelivery) -> None:
     _will_tell(session)
 
 
+def replay_all(
+    session: Session, *, status: str, request_id: str | None, ended_before: datetime.datetime | None, limit: int
+) -> tuple[int, bool]:
+    """Send again at most `limit` of the deliveries that ended so, the oldest first; return how many, and whether others
+    are left."""
+    found = repository.ended_so(
+        session, status=status, request_id=request_id, ended_before=ended_before, limit=limit + 1
+    )
+    for delivery in found[:limit]:
+        replay(session, delivery)
+    return len(found[:limit]), len(found) > limit
+
+
 def old(session: Session, *, keep: datetime.timedelta, limit: int) -> list[WebhookDelivery]:
     """Deliveries that ended so long ago that nobody sends them again (`limit` at most)."""
     return repository.ended(session, before=now(session) - keep, limit=limit)

@@ -1,11 +1,11 @@
 """Deliveries of webhooks, and replays of them; `/webhook-secret`: what they are signed with."""
 
 import datetime
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from lethe.contract.fields import Answer, Body, PageOut, Paging, Text
+from lethe.contract.fields import Answer, Body, Moment, PageOut, Paging, Text, example
 from lethe.contract.operation import Resource, of_one
 from lethe.contract.problems import DeliveryUnknown, SecretNotPresent
 from lethe.contract.sets import DeliveryStatus, Scope
@@ -27,6 +27,24 @@ class DeliveryOut(Answer):
 
 class SentOut(DeliveryOut):
     body: str | None = Field(description="What is sent, to the letter; for admins only.", repr=False)
+
+
+class RedeliveriesIn(Body):
+    model_config = example(status="dead", ended_before="2026-02-01T00:00:00Z")
+
+    status: Literal["dead", "gone", "delivered"]
+    request_id: Annotated[Text | None, Field(max_length=100)] = None
+    ended_before: Moment | None = Field(
+        default=None, description="Only those that ended earlier. Default: whenever they ended."
+    )
+    limit: Annotated[int, Field(ge=1, le=1000)] = Field(
+        default=500, description="Most deliveries that this call sends again."
+    )
+
+
+class RedeliveriesOut(Answer):
+    replayed: int
+    more: bool = Field(description="Others match still: repeat the call, with the same `ended_before`.")
 
 
 class SecretOut(Answer):
@@ -82,6 +100,15 @@ REPLAY = of_one(
         does="Send again, under the same id, what was delivered or given up. One that is still to be sent is left "
         "alone.",
     )
+)
+REPLAY_ALL = _WEBHOOK_DELIVERIES.operation(
+    "replay_webhook_deliveries",
+    "POST",
+    "/webhook-deliveries:replay",
+    scope=Scope.ADMIN,
+    takes=RedeliveriesIn,
+    gives=RedeliveriesOut,
+    does="Send again, each under its id, those that match, the oldest first; `limit` of them in one transaction.",
 )
 SECRET = _WEBHOOK_DELIVERIES.operation(
     "get_webhook_secret",

@@ -138,6 +138,10 @@ CALLS: Calls = {
     "POST /v1/webhook-deliveries/{delivery_id}/replay": _post(
         lambda there: f"/v1/webhook-deliveries/{delivered(there.installation, 'dr_0')}/replay"
     ),
+    "POST /v1/webhook-deliveries:replay": _post(
+        lambda there: delivered(there.installation, "dr_0") and "/v1/webhook-deliveries:replay",
+        json={"status": "delivered"},
+    ),
     "POST /v1/webhook-secret/rotate": _post("/v1/webhook-secret/rotate", json={"generation": 1}),
     "POST /v1/networks": _post("/v1/networks", data=nets.FORM, files={"file": ("net.onnx", nets.linear())}),
     "DELETE /v1/networks/{network_id}": _delete(lambda there: f"/v1/networks/{_network(there)}"),

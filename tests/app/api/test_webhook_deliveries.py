@@ -13,6 +13,7 @@ from app.db.tables import AuditEntry, WebhookDelivery
 from app.installations import Installation
 from lethe.contract.sets import Scope
 from lethe.proof import webhooks as signature
+from tests.app.api.test_authorisation import delivered
 from tests.app.webhooks import servers
 from tests.app.webhooks.servers import serving
 from tests.faults.processes import wait_until
@@ -79,6 +80,36 @@ def test_what_is_dead_is_listed_and_sent_again(
     refused(gateway.get("/v1/webhook-deliveries/whd_0"), 404, "delivery_unknown")
     refused(gateway.post("/v1/webhook-deliveries/whd_0/replay"), 404, "delivery_unknown")
     refused(gateway.get("/v1/webhook-deliveries?status=lost"), 422, "input_invalid")
+
+
+def test_what_is_over_is_sent_again_together(
+    gateway: TestClient, forget: Make, installation: Installation, refused: Refused
+) -> None:
+    """One call sends again what ended in one way, the oldest first, as many as it says, and tells that others are left;
+    what is pending, ended otherwise or later, or is another request's stays."""
+    requests = [forget(f"nobody{number}")["id"] for number in range(3)]
+    sent = [delivered(installation, request_id) for request_id in requests]
+    before = datetime.datetime.now(datetime.UTC).isoformat()
+
+    def replay(**body: Any) -> Any:
+        answer = gateway.post("/v1/webhook-deliveries:replay", json=body)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def over() -> list[str]:
+        items = gateway.get("/v1/webhook-deliveries").json()["items"]
+        return [item["id"] for item in items if item["ended_at"]][::-1]
+
+    assert replay(status="dead") == {"replayed": 0, "more": False}
+    assert replay(status="delivered", request_id="dr_0") == {"replayed": 0, "more": False}
+    assert replay(status="delivered", ended_before="2026-01-01T00:00:00Z") == {"replayed": 0, "more": False}
+    assert replay(status="delivered", request_id=requests[2]) == {"replayed": 1, "more": False}
+    assert over() == sent[:2]
+    assert replay(status="delivered", ended_before=before, limit=1) == {"replayed": 1, "more": True}
+    assert over() == sent[1:2]
+    assert replay(status="delivered", ended_before=before, limit=1) == {"replayed": 1, "more": False}
+    refused(gateway.post("/v1/webhook-deliveries:replay", json={"status": "pending"}), 422, "input_invalid")
+    refused(gateway.post("/v1/webhook-deliveries:replay", json={}), 422, "input_invalid")
 
 
 def test_urls_are_for_admins(gateway: TestClient, forget: Make, get: Get, key_with: KeyWith, refused: Refused) -> None:

@@ -4,7 +4,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
+from app.dashboard.advice import delivery_advice
+from app.db.tables import WebhookDelivery
 from app.installations import Installation
 from lethe.contract.sets import Scope
 from tests.app.api.test_authorisation import delivered
@@ -35,6 +38,44 @@ def test_sending_again(officer: Browser, delivery: str, get: Get) -> None:
     assert get(f"/webhook-deliveries/{delivery}")["ended_at"] is None
     page = officer.get(answer.headers["location"]).text
     assert "with ten new attempts" in page
+
+
+def test_why_it_did_not_arrive_and_sending_all_again(
+    officer: Browser,
+    somebody_with: Callable[..., Browser],
+    installation: Installation,
+    delivery: str,
+    forget: Callable[..., dict[str, Any]],
+    get: Get,
+) -> None:
+    """Lists and pages say in words why a delivery failed; what a filter shows is sent again with one click, as far
+    as it is over, by admins alone."""
+    other = delivered(installation, forget("p2")["id"])
+    with installation.database.writing() as session:
+        failed = sa.update(WebhookDelivery).where(WebhookDelivery.id.in_([delivery, other]))
+        session.execute(failed.values(status="dead", error="http_503", attempts=10))
+    assert "Send all of these again" not in officer.get("/admin/deliveries").text
+    for path in ("/admin/deliveries?status=undelivered", f"/admin/deliveries/{delivery}"):
+        assert "The receiver failed (503)." in officer.get(path).text
+    assert "Send all of these again" in officer.get("/admin/deliveries?status=undelivered").text
+    reader = somebody_with(Scope.REQUESTS_READ, Scope.ACCOUNTING_READ)
+    assert "Send all of these again" not in reader.get("/admin/deliveries?status=dead").text
+    assert reader.post("/admin/deliveries/send-again?status=dead").status_code == 403
+    answer = officer.post("/admin/deliveries/send-again?status=undelivered")
+    assert answer.status_code == 303
+    assert "2 deliveries are sent again, under their old ids." in officer.get(answer.headers["location"]).text
+    assert all(get(f"/webhook-deliveries/{one}")["ended_at"] is None for one in (delivery, other))
+    assert officer.post("/admin/deliveries/send-again?status=pending").status_code == 422
+
+
+@pytest.mark.parametrize(
+    "code", ["timeout", "tls_failed", "redirected", "http_404", "http_418", "http_503", "internal_error", "new_one"]
+)
+def test_every_failure_is_in_words(code: str) -> None:
+    """Whatever the code, there is a sentence that says what it means and one that says what to do."""
+    found = delivery_advice(code)
+    assert found.means.endswith(".")
+    assert found.todo.endswith(".")
 
 
 def test_what_others_see_of_it(somebody_with: Callable[..., Browser], delivery: str) -> None:
