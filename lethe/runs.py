@@ -8,3 +8,4 @@ class Runs(Resource[H]):
     list = pages(runs.LIST)
     get = call(runs.GET)
     cancel = call(runs.CANCEL)
+    queue = call(runs.QUEUE)

@@ -11,14 +11,18 @@ from app.api.calls import Call
 from app.api.gateway import serves
 from app.db import now
 from app.db.tables import Run
-from app.unlearning import repository
+from app.unlearning import backlog, repository
 from app.unlearning import service as unlearning
 from lethe.contract import runs
 from lethe.contract.fields import PageOut
 from lethe.contract.models import ProgressOut
-from lethe.contract.runs import RunOut, RunQuery
+from lethe.contract.runs import HourOut, QueuedOut, QueueOut, RunOut, RunQuery
+from lethe.contract.sets import RunStatus
 
 router = APIRouter()
+
+_HOUR = datetime.timedelta(hours=1)
+_MOST_RUNNING = 100
 
 
 @serves(router, runs.LIST)
@@ -41,6 +45,28 @@ def cancel_run(call: Call, run_id: str) -> RunOut:
         unlearning.cancel(session, run)
         session.flush()  # what is shown is read back
         return _to_response(session, run)
+
+
+@serves(router, runs.QUEUE)
+def get_queue(call: Call) -> QueueOut:
+    with call.installation.database.reading() as session:
+        waiting = backlog.backlog(session, tenant_id=call.caller.tenant_id, at=now(session))
+    with call.reading() as session:
+        at = now(session)
+        begins = [at - hours * _HOUR for hours in range(24, 0, -1)]
+        running = repository.runs(
+            session, model_id=None, status=RunStatus.RUNNING, unresolved=False, limit=_MOST_RUNNING, cursor=None
+        )
+        counted = repository.runs_by_hour(session, begins=begins, hour=_HOUR)
+        return QueueOut(
+            at=at,
+            next=[QueuedOut.model_validate(one, from_attributes=True) for one in waiting],
+            running=[_to_response(session, run) for run in running.items],
+            hours=[
+                HourOut(begins_at=begin, published=published, failed=failed)
+                for begin, (published, failed) in zip(begins, counted, strict=True)
+            ],
+        )
 
 
 def progress(session: Session, run: Run) -> ProgressOut:

@@ -1,7 +1,7 @@
 """Runs and workers: what is done now, which runs failed and why, and which workers are alive."""
 
 import datetime
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -15,9 +15,20 @@ from app.dashboard.pages import ROOT
 from app.dashboard.request_context import RequestContext, TheContext
 from app.dashboard.wording import state
 from lethe.contract.runs import RunOut
-from lethe.contract.sets import RunStatus
+from lethe.contract.sets import QueueRule, RunStatus
 
 router = pages.new_router()
+
+RULES: Mapping[QueueRule, str] = {
+    QueueRule.REQUESTED: "People asked to be forgotten, and no run has taken up their requests",
+    QueueRule.UNCONFIRMED: "A run took up rows to erase and did not come to its end",
+    QueueRule.BEHIND: "A live version carries people whose rows are erased",
+    QueueRule.LEARN: "A model waits to be learned",
+    QueueRule.ADD: "Rows were added and have to be written",
+    QueueRule.LEARN_ADDED: "A live version lacks rows that were added",
+    QueueRule.AUDIT: "A canary test was asked for",
+    QueueRule.REHEARSAL: "A rehearsal was asked for",
+}
 
 _PER_PAGE = 50
 _MOST_FAILURES = 200
@@ -49,6 +60,18 @@ def list_runs(context: TheContext, status: Wanted = "", model_id: ModelId = "", 
 def live_runs(context: TheContext, status: Wanted = "", model_id: ModelId = "", cursor: Cursor = None) -> Response:
     """The same, for a page that is open."""
     return context.page("runs/live.html", **_listed(context, status, model_id, cursor))
+
+
+@router.get("/runs/queue")
+def show_queue(context: TheContext) -> Response:
+    """Show what is next and why, and what each worker does."""
+    return context.page("runs/queue.html", queue=context.ask(runs.get_queue), rules=RULES)
+
+
+@router.get("/runs/queue/live")
+def live_queue(context: TheContext) -> Response:
+    """The same, for a page that is open."""
+    return context.page("runs/live_queue.html", queue=context.ask(runs.get_queue), rules=RULES)
 
 
 @router.get("/runs/{run_id}")
@@ -101,6 +124,7 @@ def _listed(context: RequestContext, status: Wanted, model_id: str, cursor: str 
     return {
         "found": context.ask(runs.list_runs, **wanted, limit=_PER_PAGE, cursor=cursor),
         "failures": failures(ended),
+        "may_see_queue": context.may(runs.get_queue),
         "numbers": context.ask(overview.get_overview) if context.may(overview.get_overview) else None,
         "query": {name: value for name, value in query.items() if value},
         "cursor": cursor,

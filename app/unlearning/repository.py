@@ -1,7 +1,7 @@
 """All SQL about runs: which are due, which are dead."""
 
 import datetime
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import sqlalchemy as sa
@@ -24,11 +24,11 @@ from app.db.tables import (
 )
 from app.unlearning import turns
 from app.unlearning.turns import Due, Standing
-from lethe.contract.sets import RehearsalStatus, RunKind, RunStatus, VersionStatus
+from lethe.contract.sets import QueueRule, RehearsalStatus, RunKind, RunStatus, VersionStatus
 
 ASKED_FOR = (RunKind.AUDIT, RunKind.REHEARSAL)
 """Runs that make no version, and that nothing else is made good by."""
-_LEARNING_MAY_WAIT = datetime.timedelta(days=30)
+LEARNING_MAY_WAIT = datetime.timedelta(days=30)
 
 
 def run(session: Session, run_id: str) -> Run | None:
@@ -166,8 +166,18 @@ def datasets_due(session: Session, *, at: datetime.datetime, deletions_only: boo
 
     Rows are erased as soon as one model of the dataset runs, or none is there to wait for.
     """
+    return in_turn(session, _due(session, at=at, deletions_only=deletions_only), at=at)
+
+
+def rules_due(session: Session, *, tenant_id: str, at: datetime.datetime, limit: int) -> list[Due]:
+    """What `datasets_due` gathers of one tenant, by each rule for itself: at most so many datasets by each."""
+    return list(_due(session, at=at, tenant_id=tenant_id, limit=limit))
+
+
+def in_turn(session: Session, dues: Iterable[Due], *, at: datetime.datetime) -> list[Due]:
+    """Each dataset once, in the order of `turns.in_turn`."""
     found: dict[str, Due] = {}
-    for due in _due(session, at=at, deletions_only=deletions_only):
+    for due in dues:
         known = found.get(due.dataset_id, due)
         found[due.dataset_id] = Due(
             dataset_id=due.dataset_id,
@@ -190,22 +200,44 @@ def _earlier(one: datetime.datetime | None, other: datetime.datetime | None) -> 
 
 
 def _due(
-    session: Session, *, at: datetime.datetime, deletions_only: bool = False, limit: int | None = None
+    session: Session,
+    *,
+    at: datetime.datetime,
+    deletions_only: bool = False,
+    tenant_id: str | None = None,
+    limit: int | None = None,
 ) -> Iterator[Due]:
-    """The datasets that are due, once for each reason; `limit`: at most so many for each. It reads only as far as it is
-    asked."""
+    """The datasets that are due, once for each reason; `tenant_id`: of this tenant alone; `limit`: at most so many for
+    each. It reads only as far as it is asked."""
     waiting = _patient_models(session, at=at)
     requested, behind = _REQUESTED, _BEHIND
     if waiting:
         requested = requested.where(Dataset.id.not_in(_patient_datasets(session, waiting)))
         behind = behind.where(Model.id.not_in(waiting))
-    for query in (requested, _UNCONFIRMED, behind):
-        for dataset_id, tenant_id, deadline in session.execute(query.limit(limit), {"at": at}):
-            yield Due(dataset_id=dataset_id, tenant_id=tenant_id, deadline=deadline)
-    for to_learn in () if deletions_only else (_TO_LEARN, _TO_ADD, _TO_LEARN_AGAIN, *_TO_TEST):
-        for dataset_id, tenant_id, asked_at in session.execute(to_learn.limit(limit), {"at": at}):
-            learning, test = asked_at + _LEARNING_MAY_WAIT, to_learn in _TO_TEST
-            yield Due(dataset_id=dataset_id, tenant_id=tenant_id, deadline=None, learning=learning, test=test)
+    deletions = (
+        (QueueRule.REQUESTED, requested),
+        (QueueRule.UNCONFIRMED, _UNCONFIRMED),
+        (QueueRule.BEHIND, behind),
+    )
+    for rule, query in deletions:
+        for dataset_id, owner_id, deadline in session.execute(_some(query, tenant_id, limit), {"at": at}):
+            yield Due(dataset_id=dataset_id, tenant_id=owner_id, deadline=deadline, rule=rule)
+    for rule, to_learn in () if deletions_only else _LEARNING:
+        for dataset_id, owner_id, asked_at in session.execute(_some(to_learn, tenant_id, limit), {"at": at}):
+            yield Due(
+                dataset_id=dataset_id,
+                tenant_id=owner_id,
+                deadline=None,
+                learning=asked_at + LEARNING_MAY_WAIT,
+                test=rule in (QueueRule.AUDIT, QueueRule.REHEARSAL),
+                rule=rule,
+            )
+
+
+def _some(
+    query: sa.Select[str, str, datetime.datetime], tenant_id: str | None, limit: int | None
+) -> sa.Select[str, str, datetime.datetime]:
+    return (query if tenant_id is None else query.where(Dataset.tenant_id == tenant_id)).limit(limit)
 
 
 _AT = sa.bindparam("at", type_=Run.started_at.type)
@@ -292,7 +324,7 @@ def _letting_wait() -> sa.Select[
     )
 
 
-def _to_test() -> tuple[sa.Select[str, str, datetime.datetime], ...]:
+def _to_test() -> tuple[sa.Select[str, str, datetime.datetime], sa.Select[str, str, datetime.datetime]]:
     """Datasets of models whose audit, and whose rehearsal, was asked for."""
     audit = sa.type_coerce(Model.audit_asked_at, Run.started_at.type)
     of_models = sa.select(Dataset.id, Dataset.tenant_id).join(Model, Model.dataset_id == Dataset.id).where(_FREE)
@@ -302,7 +334,14 @@ def _to_test() -> tuple[sa.Select[str, str, datetime.datetime], ...]:
 
 
 _REQUESTED, _UNCONFIRMED, _BEHIND = _requested(), _unconfirmed(), _behind()
-_TO_LEARN, _TO_ADD, _TO_LEARN_AGAIN, _TO_TEST = _to_learn(), _to_add(), _to_learn_again(), _to_test()
+_TO_LEARN, _TO_ADD, _TO_LEARN_AGAIN, (_TO_AUDIT, _TO_REHEARSE) = _to_learn(), _to_add(), _to_learn_again(), _to_test()
+_LEARNING = (
+    (QueueRule.LEARN, _TO_LEARN),
+    (QueueRule.ADD, _TO_ADD),
+    (QueueRule.LEARN_ADDED, _TO_LEARN_AGAIN),
+    (QueueRule.AUDIT, _TO_AUDIT),
+    (QueueRule.REHEARSAL, _TO_REHEARSE),
+)
 _LETTING_WAIT = _letting_wait()
 """Made once: making a statement anew takes longer than running it."""
 
@@ -395,3 +434,36 @@ def models_due(
     if deletions_only:
         query = query.where(_FORGETS)
     return [(model, version) for model, version in session.execute(query, {"at": at})]
+
+
+def models_to_serve(session: Session, *, dataset_id: str, at: datetime.datetime, limit: int) -> list[str]:
+    """Models of a dataset that a run of requests nobody has taken up yet is for: all that carry or will carry people,
+    but for those that let requests wait."""
+    carries = sa.or_(Model.live_version.is_not(None), Model.wanted.is_not(None))
+    patient = _patient_models(session, at=at, dataset_id=dataset_id)
+    query = sa.select(Model.id).where(Model.dataset_id == dataset_id, carries, _MAY_RUN, Model.id.not_in(patient))
+    query = query.where(Model.retired_at.is_(None)).order_by(Model.created_at, Model.id).limit(limit)
+    return list(session.scalars(query, {"at": at}))
+
+
+def oldest_ready(
+    session: Session, *, dataset_ids: Collection[str], at: datetime.datetime
+) -> dict[str, datetime.datetime]:
+    """Since when the first request that no run has taken up may be taken, by dataset."""
+    query = sa.select(Erasure.dataset_id, sa.func.min(Erasure.ready_at))
+    query = query.where(Erasure.dataset_id.in_(list(dataset_ids)), _UNCLAIMED, _READY).group_by(Erasure.dataset_id)
+    return {dataset_id: ready_at for dataset_id, ready_at in session.execute(query, {"at": at}) if ready_at}
+
+
+def runs_by_hour(
+    session: Session, *, begins: Sequence[datetime.datetime], hour: datetime.timedelta
+) -> list[tuple[int, int]]:
+    """Runs that began in each of these hours, oldest first: how many were published, and how many came to nothing."""
+    ended = sa.func.count().filter
+    came_to_nothing = Run.status.not_in((RunStatus.PUBLISHED, RunStatus.RUNNING))
+    columns = []
+    for begin in begins:
+        in_it = sa.and_(Run.started_at >= begin, Run.started_at < begin + hour)
+        columns += [ended(in_it, Run.status == RunStatus.PUBLISHED), ended(in_it, came_to_nothing)]
+    counts = session.execute(sa.select(*columns).select_from(Run).where(Run.started_at >= begins[0])).one()
+    return list(zip(counts[::2], counts[1::2], strict=True))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from app.deletion.deadlines import BEFORE_THE_DEADLINE
+from lethe.contract.sets import QueueRule
 
 _NEVER = datetime.datetime.min.replace(tzinfo=datetime.UTC)
 
@@ -14,13 +15,14 @@ _NEVER = datetime.datetime.min.replace(tzinfo=datetime.UTC)
 class Due:
     """A dataset with something to do. `deadline`: the earliest of the requests it would serve; None: there are none.
     `learning`: when the first of its models that wait to learn should have done so, if any. `test`: nothing but an
-    audit or a rehearsal is to be done."""
+    audit or a rehearsal is to be done. `rule`: why it is due, where that is one thing."""
 
     dataset_id: str
     tenant_id: str
     deadline: datetime.datetime | None
     learning: datetime.datetime | None = None
     test: bool = False
+    rule: QueueRule | None = None
 
     @property
     def first(self) -> datetime.datetime:

@@ -7,7 +7,7 @@ from pydantic import ConfigDict, Field
 from lethe.contract.fields import Answer, PageOut, Paging
 from lethe.contract.operation import Resource, of_one
 from lethe.contract.problems import RunNotCancellable, RunUnknown
-from lethe.contract.sets import RunStatus, Scope
+from lethe.contract.sets import QueueRule, RunStatus, Scope
 
 
 class GuessesOut(Answer):
@@ -81,6 +81,37 @@ class RunQuery(Paging):
     )
 
 
+class DueOut(Answer):
+    """A rule by which a dataset is due."""
+
+    rule: QueueRule
+    since: datetime.datetime | None = Field(description="null: since a run that did not come to its end.")
+    first_due_at: datetime.datetime | None = Field(description="The earliest deadline; null: nobody waits for it.")
+
+
+class QueuedOut(Answer):
+    dataset_id: str
+    model_ids: list[str] = Field(description="Its models that are to run, the next first, 20 at most.")
+    due: list[DueOut]
+    urgent: bool = Field(description="A request is due within a week: it goes before whatever has none.")
+
+
+class HourOut(Answer):
+    begins_at: datetime.datetime
+    published: int = Field(description="Runs that began in this hour and came to their end.")
+    failed: int = Field(description="Those that failed, were abandoned or cancelled.")
+
+
+class QueueOut(Answer):
+    at: datetime.datetime
+    next: list[QueuedOut] = Field(
+        description="Datasets that are due and free, in the order in which workers take this tenant's; 100 at most "
+        "by each rule."
+    )
+    running: list[RunOut] = Field(description="Runs under way, the newest 100.")
+    hours: list[HourOut] = Field(description="The last 24 hours, the oldest first.")
+
+
 _RUNS = Resource("Runs", "/v1/runs")
 
 LIST = _RUNS.operation(
@@ -114,4 +145,13 @@ CANCEL = of_one(
         "asked to be forgotten. What it computed is thrown away. A model without a version is `cancelled` then: "
         "relearn or retire it.",
     )
+)
+QUEUE = Resource("Runs", "/v1").operation(
+    "get_queue",
+    "GET",
+    "/queue",
+    scope=Scope.ACCOUNTING_READ,
+    gives=QueueOut,
+    does="What is next and by which rule, what each worker runs, and how many runs there were in each hour of the last "
+    "day. Who may not learn whether anything is held could tell it from this.",
 )

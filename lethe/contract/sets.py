@@ -169,6 +169,27 @@ class WaitReason(ClosedSet):
     """Rows of the dataset are damaged, and nothing runs on it."""
 
 
+class QueueRule(ClosedSet):
+    """Rule by which a dataset is due for a run."""
+
+    REQUESTED = "requested"
+    """Requests were accepted that no run has taken up."""
+    UNCONFIRMED = "unconfirmed"
+    """Rows were taken up by a run and are not known to be null."""
+    BEHIND = "behind"
+    """The live version of a model carries people whose rows are null."""
+    LEARN = "learn"
+    """A model is to be learned, or learned again."""
+    ADD = "add"
+    """Rows were added and are not in their slots."""
+    LEARN_ADDED = "learn_added"
+    """The live version of a model lacks rows that were added."""
+    AUDIT = "audit"
+    """A canary test was asked for."""
+    REHEARSAL = "rehearsal"
+    """A rehearsal was asked for."""
+
+
 class VersionStatus(ClosedSet):
     LIVE = "live"
     RETIRED = "retired"

@@ -97,6 +97,7 @@ NEEDS = {
     "GET /v1/webhook-deliveries": Scope.REQUESTS_READ,
     "GET /v1/webhook-deliveries/{delivery_id}": Scope.REQUESTS_READ,
     "POST /v1/webhook-deliveries/{delivery_id}/replay": Scope.ADMIN,
+    "GET /v1/queue": Scope.ACCOUNTING_READ,
     "POST /v1/webhook-deliveries:replay": Scope.ADMIN,
     "GET /v1/webhook-secret": Scope.ADMIN,
     "POST /v1/webhook-secret/rotate": Scope.ADMIN,

@@ -69,6 +69,42 @@ def test_a_request_says_when_the_run_that_serves_it_is_done(
     assert " left, until <time" in page
 
 
+def test_what_is_next_and_why(
+    officer: Browser,
+    somebody_with: Callable[..., Browser],
+    installation: Installation,
+    model: dict[str, Any],
+    forget: Make,
+    work: Callable[[], int],
+    get: Callable[[str], Any],
+) -> None:
+    """The queue names what is due, by which rule, since when and with which deadline; then who runs it, and the hour
+    in which it ran. It is for those who may read accounts."""
+    [learns] = get("/queue")["next"]
+    assert (learns["model_ids"], [due["rule"] for due in learns["due"]]) == ([model["id"]], ["learn"])
+    assert "A model waits to be learned" in officer.get("/admin/runs/queue").text
+    work()
+    assert "Nothing is due" in officer.get("/admin/runs/queue").text
+    request = forget("p1")
+    [found] = get("/queue")["next"]
+    [due] = found["due"]
+    assert (due["rule"], due["first_due_at"], found["urgent"]) == ("requested", request["due_at"], False)
+    assert due["since"] is not None
+    page = officer.get("/admin/runs/queue").text
+    assert "no run has taken up their requests" in page
+    assert f"/admin/models/{model['id']}" in page
+    run_id = _claimed(installation)
+    queue_now = get("/queue")
+    assert ([run["id"] for run in queue_now["running"]], queue_now["next"]) == ([run_id], [])
+    assert "<code>blue</code>" in officer.get("/admin/runs/queue/live").text
+    assert sum(hour["published"] for hour in queue_now["hours"]) == 1
+    assert len(queue_now["hours"]) == 24
+    assert 'href="/admin/runs/queue"' in officer.get("/admin/runs").text
+    reader = somebody_with(Scope.MODELS_READ)
+    assert 'href="/admin/runs/queue"' not in reader.get("/admin/runs").text
+    assert reader.get("/admin/runs/queue").status_code == 403
+
+
 def test_a_run_that_failed(officer: Browser, installation: Installation, model: dict[str, Any]) -> None:
     """Failures are gathered by their reason, with what it is and what to do; the run says so too."""
     run_id = _claimed(installation)
