@@ -1,17 +1,16 @@
 """Tenants: one's own with its policy, whose statements and signatures it believes; and, for operators, all of them."""
 
-import contextlib
 import json
 from collections.abc import Callable
 from typing import Any, Literal
 
 from fastapi import Response
-from pydantic import ValidationError
 from starlette.datastructures import FormData
 
-from app.api import agents, identity_issuers, problems, tenants
+from app.api import agents, audit_log, identity_issuers, problems, tenants
 from app.api.calls import Cursor
-from app.dashboard import faults, pages
+from app.dashboard import pages
+from app.dashboard import policy as policies
 from app.dashboard.pages import ROOT
 from app.dashboard.request_context import Form, RequestContext, TheContext
 from app.dashboard.requests import checked, text
@@ -24,10 +23,7 @@ from lethe.contract.tenants import TenantChangeIn, TenantIn
 router = pages.new_router()
 
 _PER_PAGE = 100
-_WHOLE = ("grace_seconds", "report_seconds", "retain_details_days", "retain_requests_days")
-_NUMBERS = ("max_epsilon", "max_delta")
-_CHOSEN = ("identity", "subject_rule", "drp_claim", "time_zone")
-_MAY_BE_ABSENT = ("retain_requests_days", "max_delta", "drp_business_id", "drp_verification_url")
+_CHANGES = 20
 Done = Literal["", "policy", "issuer", "issuer_deleted", "agent", "agent_deleted"]
 
 
@@ -39,15 +35,22 @@ def show_own(context: TheContext, done: Done = "") -> Response:
 
 @router.post("/tenant/policy")
 def change_policy(context: TheContext, form: Form) -> Response:
-    """Change what differs from the policy in force, and leave the rest."""
-    present = context.ask(tenants.get_own_tenant).policy.model_dump(mode="json")
+    """Show what differs from the policy in force; once that is confirmed, change it and leave the rest."""
+    filled = {name: text(form, name) for name in form}
     try:
-        asked = _policy(form)
+        own = context.ask(tenants.get_own_tenant)
+        present = own.policy.model_dump(mode="json")
+        asked = policies.asked(form, known=len(present["regulations"]))
         changed = {name: value for name, value in asked.items() if value != present[name]}
+        policy = policies.checked(changed)
+        if changed and text(form, "confirmed") != "yes":
+            sent = [(name, value) for name, value in form.multi_items() if name not in ("csrf", "confirmed")]
+            found = policies.changes(present, changed)
+            return context.page("tenants/review.html", tenant=own, changes=found, sent=sent)
         if changed:
-            context.ask(tenants.change_own_tenant, body=TenantChangeIn(policy=_checked_policy(changed)))
+            context.ask(tenants.change_own_tenant, body=TenantChangeIn(policy=policy))
     except Problem as error:
-        return _own(context, error=error, filled={name: text(form, name) for name in form})
+        return _own(context, error=error, filled=filled)
     return pages.see(f"{ROOT}/tenant", done="policy")
 
 
@@ -115,31 +118,6 @@ def _changed(
     return pages.see(f"{ROOT}/tenant", done=done)
 
 
-def _policy(form: FormData) -> dict[str, Any]:
-    """The policy in the form, in its types; what has none of them is left as it is, to be refused."""
-    asked: dict[str, Any] = {name: text(form, name) for name in _CHOSEN}
-    asked["auto_accept"] = text(form, "auto_accept") == "yes"
-    asked["opendsr_identities"] = [one for one in form.getlist("opendsr_identities") if isinstance(one, str)]
-    for name in (*_WHOLE, *_NUMBERS, *_MAY_BE_ABSENT):
-        found = text(form, name)
-        asked[name] = int(found) if name in _WHOLE and found.isdecimal() else found
-        if name in _NUMBERS:
-            with contextlib.suppress(ValueError):
-                asked[name] = float(found)
-        if not found and name in _MAY_BE_ABSENT:
-            asked[name] = None
-    asked["regulations"] = _json(form, "regulations", "expected a JSON object")
-    return asked
-
-
-def _checked_policy(changed: dict[str, Any]) -> Policy:
-    """Raises `InputInvalid`."""
-    try:
-        return Policy.model_validate(changed)
-    except ValidationError as error:
-        raise InputInvalid("The policy stays as it was.", faults.in_words(error)) from None
-
-
 def _json(form: FormData, name: str, expected: str) -> Any:
     try:
         return json.loads(text(form, name) or "{}")
@@ -158,7 +136,12 @@ def _own(
         tenant=own,
         policy=policy,
         filled=filled or {},
-        regulations=json.dumps(policy["regulations"], indent=2),
+        rows=policies.rows(policy, filled or {}),
+        zones=policies.zones(),
+        units=[(unit, unit) for unit in policies.UNITS],
+        durations={name: policies.in_units(policy[name]) for name in ("grace_seconds", "report_seconds")},
+        history=context.ask(audit_log.list_audit_entries, action="tenant.policy_changed", limit=_CHANGES).items,
+        said=policies.said,
         meaning={name: field.description for name, field in Policy.model_fields.items()},
         issuers=context.ask(identity_issuers.list_identity_issuers, limit=_PER_PAGE).items,
         agents=context.ask(agents.list_agents, limit=_PER_PAGE).items,

@@ -26,23 +26,38 @@ def _filled(page: str) -> dict[str, str | list[str]]:
     for name, options in re.findall(r'(?s)<select[^>]* name="(\w+)"[^>]*>(.*?)</select>', form[0]):
         fields[name] = re.findall(r'value="([^"]*)" selected', options)
     fields["opendsr_identities"] = re.findall(r'name="opendsr_identities" value="(\w+)" checked', form[0])
-    fields["regulations"] = html.unescape(re.findall(r"(?s)<textarea[^>]*>(.*?)</textarea>", form[0])[0])
+    fields |= dict(re.findall(r'<input name="(\w+_\d+)" value="([^"]*)"', form[0]))
     return fields
 
 
 def test_a_policy_is_changed(officer: Browser, get: Get) -> None:
     """What differs from the policy in force is changed, and the audit log names only that."""
     before = get("/tenant")["policy"]
-    regulations = {"lgpd": {"days": 15, "may_pause": True}}
-    changed = {"auto_accept": "no", "retain_requests_days": "400", "regulations": json.dumps(regulations)}
-    answer = officer.post("/admin/tenant/policy", **(_filled(officer.get("/admin/tenant").text) | changed))
+    row = {"regulation_0": "lgpd", "days_0": "15", "may_pause_0": "yes"}
+    changed = {"auto_accept": "no", "retain_requests_days": "400", "grace_seconds": "2", "grace_seconds_unit": "hours"}
+    sent = _filled(officer.get("/admin/tenant").text) | changed | row
+    review = officer.post("/admin/tenant/policy", **sent)
+    assert review.status_code == 200
+    assert re.search(r">Grace seconds</th><td>0 seconds</td><td>2 hours<", review.text)
+    assert re.search(r">Regulation lgpd</th><td>not there</td><td>15 days, the clock may pause<", review.text)
+    assert get("/tenant")["policy"] == before
+    answer = officer.post("/admin/tenant/policy", **sent, confirmed="yes")
     assert answer.headers["location"] == "/admin/tenant?done=policy", answer.text
     after = get("/tenant")["policy"]
-    assert (after["auto_accept"], after["retain_requests_days"]) == (False, 400)
+    assert (after["auto_accept"], after["retain_requests_days"], after["grace_seconds"]) == (False, 400, 7200)
     assert after["regulations"]["lgpd"]["days"] == 15
-    assert {name for name in after if after[name] != before[name]} == changed.keys()
+    fields = {"auto_accept", "retain_requests_days", "grace_seconds", "regulations"}
+    assert {name for name in after if after[name] != before[name]} == fields
     entry = get("/audit-log?action=tenant.policy_changed")["items"][0]
-    assert entry["detail"]["policy"].keys() == changed.keys()
+    assert entry["detail"]["policy"].keys() == fields
+    page = officer.get("/admin/tenant").text
+    assert "Retain requests days: 400 days" in page
+    assert _filled(page)["regulation_0"] == "lgpd"
+    emptied = officer.post("/admin/tenant/policy", **(_filled(page) | {"regulation_0": ""}))
+    assert re.search(r">Regulation lgpd</th><td>15 days[^<]*</td><td>not there<", emptied.text)
+    nameless = officer.post("/admin/tenant/policy", **(_filled(page) | {"days_1": "15"}))
+    assert "Name each regulation." in nameless.text
+    assert 'name="days_1" value="15"' in nameless.text
 
 
 def test_a_policy_that_is_sent_as_it_is(officer: Browser, get: Get) -> None:
@@ -60,15 +75,15 @@ def test_a_policy_that_is_sent_as_it_is(officer: Browser, get: Get) -> None:
         ("grace_seconds", "soon"),
         ("retain_details_days", ""),
         ("time_zone", "Atlantis"),
-        ("regulations", "{"),
-        ("regulations", '{"lgpd": {"days": "15"}}'),
+        ("regulations", "LGPD!"),
         ("drp_verification_url", "http://plain.example"),
     ],
 )
 def test_a_policy_that_cannot_be(officer: Browser, get: Get, field: str, value: str) -> None:
     """It is refused by the name of its field, the form keeps what was written, and the old one stays."""
     before = get("/tenant")
-    answer = officer.post("/admin/tenant/policy", **(_filled(officer.get("/admin/tenant").text) | {field: value}))
+    written = {"regulation_0": value, "days_0": "15"} if field == "regulations" else {field: value}
+    answer = officer.post("/admin/tenant/policy", **(_filled(officer.get("/admin/tenant").text) | written))
     assert answer.status_code == 422
     assert f'title="{field}' in answer.text
     assert f'id="{field}-fault"' in answer.text
