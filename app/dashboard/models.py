@@ -5,10 +5,11 @@ from typing import Any, Literal
 
 from fastapi import Response
 
-from app.api import accounting, models
+from app.api import accounting, models, rehearsals
 from app.api.calls import Cursor
 from app.dashboard import pages, what_if
 from app.dashboard.pages import ROOT
+from app.dashboard.rehearsals import may_rehearse
 from app.dashboard.request_context import RequestContext, TheContext
 from lethe.contract.problems import ModelNotLive, ModelRetired
 from lethe.proof.guarantees import Notion
@@ -21,7 +22,7 @@ _NEWEST = 5
 
 Order = Literal["newest", "risk"]
 Wanted = Literal["", "waiting", "failed", "audit_refused", "degraded", "held"]
-Done = Literal["", "made", "relearn", "audit", "retired"]
+Done = Literal["", "made", "relearn", "audit", "rehearsal", "retired"]
 
 ASKS: dict[str, str] = {
     Notion.UNLEARNING: "How far is the live version from one learned without those whom it was made to forget?",
@@ -60,6 +61,10 @@ def show_model(context: TheContext, model_id: str, done: Done = "") -> Response:
         may_relearn=context.may(models.relearn) and not shown["model"].retired_at,
         may_retire=context.may(models.retire_model) and not shown["model"].retired_at,
         may_audit=context.may(models.audit) and shown["model"].live_version and shown["model"].audit.lanes,
+        may_rehearse=may_rehearse(context, live=bool(shown["model"].live_version)),
+        rehearsals=context.ask(rehearsals.list_rehearsals, model_id=model_id, limit=_NEWEST)
+        if context.may(rehearsals.list_rehearsals)
+        else None,
         done=done,
     )
 

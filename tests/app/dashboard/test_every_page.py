@@ -38,12 +38,15 @@ def ids(
     work()
     forget("p2", identity_verified=False)
     gateway.get(f"/v1/models/{model}/versions/2/weights")
+    rehearsal = gateway.post(f"/v1/models/{model}/rehearsals", json={"people": 10}).json()["id"]
+    work()
     network = gateway.post("/v1/networks", data=nets.FORM, files={"file": ("net.onnx", nets.linear())}).json()
     [asked] = get(f"/deletion-requests/{request}")["models"]
     return {
         "dataset_id": dataset,
         "model_id": model,
         "network_id": network["id"],
+        "rehearsal_id": rehearsal,
         "request_id": request,
         "certificate_id": asked["certificate_id"],
         "run_id": get("/runs")["items"][0]["id"],
