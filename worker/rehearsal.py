@@ -35,7 +35,7 @@ Run = Callable[..., Ran]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forgetting:
-    """How the planner forgets them: `steps` from `initial`, after `first_step` others of its chain."""
+    """The planner's way to forget them: `steps` from `initial`, after `first_step` others of its chain."""
 
     way: str
     initial: Floats
@@ -193,7 +193,7 @@ def _reported(parameters: Floats, sets: Sets, measure: Measure, effort: EffortOu
 
 
 def _measured(parameters: Floats, rows: _Rows, measure: Measure) -> tuple[MeasuredOut, Floats]:
-    """What is reported of the rows, and the loss of each."""
+    """The report of the rows, and the loss of each."""
     features, labels = rows
     found = measure.scores(parameters, features, labels)
     return measure.of(found, labels), measure.losses(found, labels)

@@ -161,7 +161,7 @@ def _claim_test(session: Session, dataset: Dataset, *, worker: str, lease_second
 
 
 def plan_rehearsal(session: Session, *, run_id: str, records: int) -> Plan:
-    """How a run would forget so many records more, now that it is known how many were drawn. Raises `LeaseLost`."""
+    """The plan by which to forget so many records more, now that they are drawn. Raises `LeaseLost`."""
     service.check_held(session, run_id=run_id)
     run = session.get_one(Run, run_id)
     forgetting, plan = _plan_rehearsal(session, session.get_one(Model, run.model_id), records=records)
@@ -170,7 +170,7 @@ def plan_rehearsal(session: Session, *, run_id: str, records: int) -> Plan:
 
 
 def _plan_rehearsal(session: Session, model: Model, *, records: int) -> tuple[Plan, Plan]:
-    """How the model would forget so many records more, and all that its rehearsal takes."""
+    """The plan by which the model would forget so many records more, and that of its rehearsal."""
     records += accounting_repository.records_waiting_for(session, model)
     forgetting = _plan(session, model, records=records)
     return forgetting, planner.rehearsal(catalogue.mechanism_of(model), forgetting=forgetting)

@@ -106,6 +106,6 @@ def records_of(session: Session, *, dataset_id: str, subject_refs: list[str]) ->
 
 
 def slots_of_who_did_not_ask(session: Session, *, dataset_id: str, tenant_id: str) -> NDArray[np.int64]:
-    """The slots of those people's rows, and of rows that are nobody's, in ascending order."""
+    """The slots of those people's rows, and of rows without a person, in ascending order."""
     query = sa.select(Record.slot).where(_did_not_ask(dataset_id, tenant_id)).order_by(Record.slot)
     return np.fromiter(session.scalars(query.execution_options(yield_per=_AT_ONCE)), np.int64)

@@ -112,6 +112,7 @@ def test_it_makes_nothing_and_reads_only_what_it_needs(url: str) -> None:
                 "leaving_counts",
                 "network_pieces",
                 "networks",
+                "rehearsals",
                 "request_events",
                 "suppressions",
                 "used_statements",

@@ -85,6 +85,9 @@ CALLS: Calls = {
         "POST", "/v1/models", json={"name": "m", "l2": 0.05, "dataset_id": _dataset(there)}
     ),
     "POST /v1/models/{model_id}/audit": _post(lambda there: f"/v1/models/{_live_model(there)}/audit"),
+    "POST /v1/models/{model_id}/rehearsals": _post(
+        lambda there: f"/v1/models/{_live_model(there)}/rehearsals", json={"people": 10}
+    ),
     "PATCH /v1/models/{model_id}": lambda there: there.client.build_request(
         "PATCH", f"/v1/models/{_measured_model(there)}", json={"quality": _GATE}
     ),

@@ -122,6 +122,7 @@ def world(set_up_once: Path, tmp_path_factory: pytest.TempPathFactory, npz_of: C
             "subject_id": "p2",
             "addition_id": made(f"/datasets/{dataset['id']}/records", files=one_row("somebody"))["id"],
             "model_id": model["id"],
+            "rehearsal_id": made(f"/models/{model['id']}/rehearsals", json={"people": 10})["id"],
             "number": "1",
             "request_id": request["id"],
             "certificate_id": owed["certificate_id"],

@@ -107,11 +107,13 @@ class Service:
         request = self.call("POST", "/deletion-requests", json=asked)
         self.work()
         [owed] = self.call("GET", f"/deletion-requests/{request['id']}")["models"]
+        rehearsal = self.call("POST", f"/models/{model['id']}/rehearsals", json={"people": 10})
         files = {"file": ("more.csv", "person,age,work,income\nq1,30,public,low")}
         addition = self.call("POST", f"/datasets/{dataset['id']}/records", files=files)
         self.ids.update(
             dataset_id=dataset["id"],
             model_id=model["id"],
+            rehearsal_id=rehearsal["id"],
             request_id=request["id"],
             run_id=owed["run_id"],
             certificate_id=owed["certificate_id"],
