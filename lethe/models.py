@@ -6,8 +6,9 @@ import anyio
 
 from lethe.contract import exports, gates, models, rehearsals, runs, serving
 from lethe.contract.models import ModelOut
+from lethe.contract.rehearsals import RehearsalOut
 from lethe.contract.runs import RunOut, RunQuery
-from lethe.contract.sets import RunKind, RunStatus
+from lethe.contract.sets import RehearsalStatus, RunKind, RunStatus
 from lethe.http import AsyncHttp, Http, Options
 from lethe.methods import H, Keyed, Resource, call, call_one, pages
 from lethe.waiting import Progress, Watch
@@ -72,6 +73,22 @@ class Models(_Models[Http]):
                 return run
             time.sleep(watch.pause(status=_tell_of_run(progress, run)))
 
+    def wait_for_rehearsal(
+        self,
+        model_id: str,
+        rehearsal_id: str,
+        *,
+        timeout_seconds: float | None = None,
+        progress: Progress | None = None,
+    ) -> RehearsalOut:
+        """The rehearsal as soon as it has ended. Raises `WaitTimedOut`."""
+        watch = Watch(what=f"rehearsal {rehearsal_id}", timeout_seconds=timeout_seconds)
+        while True:
+            found = self._http.call(rehearsals.GET, model_id, rehearsal_id, options=Options(within=watch.left))
+            if _has_ended(progress, found):
+                return found
+            time.sleep(watch.pause(status=found.status))
+
 
 class AsyncModels(_Models[AsyncHttp]):
     async def wait(
@@ -101,6 +118,29 @@ class AsyncModels(_Models[AsyncHttp]):
             if model.audit.asked_at is None:
                 return run
             await anyio.sleep(watch.pause(status=_tell_of_run(progress, run)))
+
+    async def wait_for_rehearsal(
+        self,
+        model_id: str,
+        rehearsal_id: str,
+        *,
+        timeout_seconds: float | None = None,
+        progress: Progress | None = None,
+    ) -> RehearsalOut:
+        """As `Models.wait_for_rehearsal`."""
+        watch = Watch(what=f"rehearsal {rehearsal_id}", timeout_seconds=timeout_seconds)
+        while True:
+            found = await self._http.call(rehearsals.GET, model_id, rehearsal_id, options=Options(within=watch.left))
+            if _has_ended(progress, found):
+                return found
+            await anyio.sleep(watch.pause(status=found.status))
+
+
+def _has_ended(progress: Progress | None, rehearsal: RehearsalOut) -> bool:
+    if progress is not None:
+        steps = rehearsal.progress
+        progress(rehearsal.status, steps.steps_done if steps else 0, steps.steps_total if steps else None)
+    return rehearsal.status not in (RehearsalStatus.WAITING, RehearsalStatus.RUNNING)
 
 
 def _tell(progress: Progress | None, model: ModelOut) -> None:

@@ -176,6 +176,29 @@ def model_audit(
         raise typer.Exit(1)
 
 
+@made("models.rehearse")
+def model_rehearse(
+    asked: Asked,
+    wait: Annotated[bool, typer.Option(help="Wait, with a progress bar, until it is done, and show its report")] = True,
+) -> None:
+    """Draw people at random, forget them on a scratch copy, and show what that does; exit code 1 if it fails."""
+    found = asked()
+    if not wait:
+        show(found)
+        return
+    with bar() as progress:
+        done = asked.client.models.wait_for_rehearsal(found.model_id, found.id, progress=progress)
+    show(done)
+    if done.report is None:
+        raise typer.Exit(1)
+
+
+derive(
+    "models.rehearsals",
+    line=lambda found: f"{found.id}  {found.status:<10} {found.people:>5} people  {found.asked_at:%Y-%m-%d %H:%M}",
+)
+
+
 @GROUPS["models"].app.command("wait")
 def model_wait(model_id: Id, url: Url = None, key: Key = None) -> None:
     """Wait, with a progress bar, until a model is live."""
