@@ -154,3 +154,23 @@ def test_a_network_of_another_width_is_refused(gateway: TestClient, points: Make
     assert (refused.status_code, refused.json()["code"]) == (422, "precondition_failed")
     body["tangent"] = {"network_id": network(made)["id"], "layers": ["2.weight"]}
     assert gateway.post("/v1/models", json=body).status_code == 202
+
+
+@pytest.mark.soak
+def test_a_tangent_is_rehearsed(
+    gateway: TestClient, points: Make, network: Make, new_model: Make, get: Get, work: Callable[[], int]
+) -> None:
+    """A rehearsal measures a tangent model by the scores of its network, as its versions are measured."""
+    held_out = points(60, seed=1)
+    asked = {"network_id": network()["id"], "layers": LAYERS, "rank": 3}
+    settings = {"l2": 0.02, "noise_scale": 0.003, "learn_steps": 60, "evaluation_dataset_id": held_out["id"]}
+    model = new_model(points(100)["id"], tangent=asked, **settings)
+    work()
+    place = gateway.post(f"/v1/models/{model['id']}/rehearsals", json={"people": 10}).headers["Location"]
+    assert work() == 1
+    found = get(place.removeprefix("/v1"))
+    assert found["status"] == "completed", found
+    measured = found["report"]["before"]["sets"]["test"]
+    metrics = get(f"/models/{model['id']}")["metrics"]
+    assert measured["accuracy"] == pytest.approx(metrics["accuracy"], abs=1e-3)
+    assert measured["loss"] == pytest.approx(metrics["log_loss"], abs=1e-3)
