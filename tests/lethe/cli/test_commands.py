@@ -92,6 +92,17 @@ def test_a_model_is_audited(live: Lethe, people: Path) -> None:
     assert live("run", "list", "--model", unaudited["id"]).out.rstrip().endswith("not audited")
 
 
+def test_a_model_is_rehearsed(live: Lethe, people: Path) -> None:
+    """A rehearsal is waited for, and its report shown; rehearsals are listed."""
+    dataset = live("dataset", "create", people, "--classes", "0,1").json
+    model = live("model", "create", dataset["id"], "--l2", "0.05", "--noise-scale", "0.02").json
+    made = live("model", "rehearse", model["id"], "--people", "10").json
+    assert (made["status"], made["report"]["before"]["sets"]["forget"]["rows"]) == ("completed", 10)
+    assert live("model", "rehearsal", model["id"], made["id"]).json == made
+    assert live("model", "rehearsals", model["id"]).out.split()[:4] == [made["id"], "completed", "10", "people"]
+    refused(live("model", "rehearse", model["id"], "--people", "31"), "rehearsal_too_large")
+
+
 def test_a_request_from_submission_to_completion(live: Lethe, people: Path) -> None:
     """Submitting a request waits until it is completed; it can be shown, waited for, and no longer be cancelled."""
     dataset = live("dataset", "create", people, "--classes", "0,1").json
