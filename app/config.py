@@ -3,9 +3,9 @@
 import ipaddress
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field, SecretStr, field_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 _SECRETS = Path("/run/secrets")
@@ -130,6 +130,20 @@ class Settings(BaseSettings):
     )
     opendsr_key_file: Path | None = Field(None, description="OpenDSR: the RSA key (PEM) of the first certificate.")
 
+    require_totp: bool = Field(
+        False, description="Ask everybody who logs in with a password for a code of an authenticator app too."
+    )
+    oidc_issuer: str | None = Field(
+        None,
+        pattern=r"^(https://|http://(localhost|127\.0\.0\.1)(:|/|$))\S*$",
+        description="The company's identity provider (OpenID Connect), by which people log in to the dashboard, as it "
+        "calls itself; default: none.",
+    )
+    oidc_client_id: str | None = Field(None, description="The name by which the identity provider knows this service.")
+    oidc_client_secret_file: Path | None = Field(
+        None, description="The secret that the identity provider gave this service; default: none, PKCE alone."
+    )
+    oidc_name: str = Field("your company", max_length=100, description="The company's name, for the login page.")
     dashboard_origin: str | None = Field(
         None,
         pattern=r"^https?://[^/\s]+$",
@@ -148,6 +162,16 @@ class Settings(BaseSettings):
     def _are_networks(cls, value: str) -> str:
         _networks(value)
         return value
+
+    @model_validator(mode="after")
+    def _are_together(self) -> Self:
+        if (self.oidc_issuer is None) != (self.oidc_client_id is None):
+            raise ValueError("expected LETHE_OIDC_ISSUER and LETHE_OIDC_CLIENT_ID together, or neither")
+        return self
+
+    def oidc_client_secret(self) -> str | None:
+        """Raises `OSError`."""
+        return None if self.oidc_client_secret_file is None else self.oidc_client_secret_file.read_text().strip()
 
     def webhook_networks(self) -> tuple[IPv4Network | IPv6Network, ...]:
         return _networks(self.webhook_allowed_networks)

@@ -49,6 +49,7 @@ from app.api import (
     suppressions,
     tenants,
     uploads,
+    users,
     webhook_deliveries,
 )
 from app.api.callbacks import dialects
@@ -172,6 +173,7 @@ _ROUTERS = (
     runs.router,
     api_keys.router,
     tenants.router,
+    users.router,
     audit_log.router,
     webhook_deliveries.router,
     overview.router,

@@ -22,6 +22,7 @@ from lethe.overview import Overview
 from lethe.runs import Runs
 from lethe.suppressions import Suppressions
 from lethe.tenants import Tenants
+from lethe.users import Users
 from lethe.webhooks import Webhooks
 
 
@@ -42,6 +43,7 @@ class _Resources(Generic[H]):
         self.agents = Agents(http)
         self.api_keys = ApiKeys(http)
         self.tenants = Tenants(http)
+        self.users = Users(http)
         self.audit_log = AuditLog(http)
 
 

@@ -19,6 +19,8 @@ from lethe.contract.problems import RateLimited
 
 _SHARED_EVERY_SECONDS = 0.5
 _REDIS_SECONDS = 1.0
+_MOST_PASSWORDS = 10
+"""Wrong ones for an account in a minute, from whatever addresses."""
 _MOST_ADDRESSES = 10_000
 """Those that come later in the same minute are counted as one: memory has a bound."""
 
@@ -68,23 +70,27 @@ class Rates:
         if not quota:
             return None
         minute = self._this_minute()
-        calls = minute.here[caller.key_id] = minute.here.get(caller.key_id, 0) + 1
-        remaining = quota - calls - minute.elsewhere.get(caller.key_id, 0)
+        calls = minute.here[caller.id] = minute.here.get(caller.id, 0) + 1
+        remaining = quota - calls - minute.elsewhere.get(caller.id, 0)
         if remaining < 0:
             raise _limited(f"This key may make {quota} calls in a minute.")
         return Window(quota=quota, remaining=remaining, seconds=_seconds_left())
 
-    def admit(self, address: str) -> None:
-        """Require that a key that is not known may be tried from `address`. Raises `RateLimited`."""
+    def admit(self, address: str, account: str | None = None) -> None:
+        """Require that a key that is not known may be tried from `address`, or a password for `account`. Raises
+        `RateLimited`."""
         failed = self._this_minute().failed
         if self._most_failed and failed.get(_place(failed, address), 0) >= self._most_failed:
             raise _limited("Too many calls with wrong keys came from this address.")
+        most = min(self._most_failed, _MOST_PASSWORDS)
+        if account is not None and most and failed.get(_place(failed, account), 0) >= most:
+            raise _limited("Too many wrong passwords came for this account.")
 
-    def failed(self, address: str) -> None:
-        """A wrong key came from `address`."""
+    def failed(self, address: str, account: str | None = None) -> None:
+        """A wrong key came from `address`, or a wrong password for `account`."""
         failed = self._this_minute().failed
-        place = _place(failed, address)
-        failed[place] = failed.get(place, 0) + 1
+        for place in [_place(failed, one) for one in (address, account) if one is not None]:
+            failed[place] = failed.get(place, 0) + 1
 
     def close(self) -> None:
         if self._sharing is not None:

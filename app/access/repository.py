@@ -1,7 +1,7 @@
-"""All SQL about tenants, API keys, sessions of the dashboard and remembered answers."""
+"""All SQL about tenants, API keys, people, sessions of the dashboard and remembered answers."""
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, cast
 
 import sqlalchemy as sa
@@ -9,7 +9,8 @@ from sqlalchemy.orm import Session
 
 from app.db import bulk
 from app.db.paging import Page, page
-from app.db.tables import ApiKey, DashboardSession, Dataset, DeletionRequest, IdempotentAnswer, Tenant
+from app.db.tables import ApiKey, DashboardSession, Dataset, DeletionRequest, IdempotentAnswer, Tenant, User
+from lethe.contract.sets import Role
 
 
 def tenant_named(session: Session, name: str) -> Tenant | None:
@@ -53,6 +54,59 @@ def lasting_keys(session: Session, *, tenant_id: str) -> list[ApiKey]:
     """The keys of a tenant that are in force and do not expire."""
     in_force = ApiKey.revoked_at.is_(None) & ApiKey.expires_at.is_(None)
     return list(session.scalars(sa.select(ApiKey).where(ApiKey.tenant_id == tenant_id, in_force)))
+
+
+def names(session: Session, ids: Collection[str]) -> dict[str, str]:
+    """The names of the keys and the people among these, by id."""
+    found = [sa.select(table.id, table.name).where(table.id.in_(ids)) for table in (ApiKey, User)]
+    return {row.id: row.name for query in found for row in session.execute(query)}
+
+
+def is_known(session: Session, email: str) -> bool:
+    """Return True if somebody has this address, in whatever tenant: it is what they log in with."""
+    table = User.metadata.tables[User.__tablename__]
+    return session.connection().scalar(sa.select(table.c.id).where(table.c.email == email)) is not None
+
+
+def user(session: Session, user_id: str) -> User | None:
+    return session.scalars(sa.select(User).where(User.id == user_id)).one_or_none()
+
+
+def user_with(session: Session, *, email: str) -> User | None:
+    return session.scalars(sa.select(User).where(User.email == email)).one_or_none()
+
+
+def user_of_provider(session: Session, *, issuer: str, subject: str) -> User | None:
+    query = sa.select(User).where(User.oidc_issuer == issuer, User.oidc_subject == subject)
+    return session.scalars(query).one_or_none()
+
+
+def invited_user(session: Session, invitation_hash: str) -> User | None:
+    return session.scalars(sa.select(User).where(User.invitation_hash == invitation_hash)).one_or_none()
+
+
+def users(session: Session, *, limit: int, cursor: str | None) -> Page[User]:
+    return page(session, sa.select(User), User.created_at, User.id, limit=limit, cursor=cursor)
+
+
+def lasting_users(session: Session, tenant_id: str, role: Role) -> list[User]:
+    """The people of a tenant with this role who are let in with a password, whatever becomes of an identity
+    provider."""
+    is_let_in = User.disabled_at.is_(None) & User.password_hash.is_not(None)
+    query = sa.select(User).where(User.tenant_id == tenant_id, User.role == role, is_let_in)
+    return list(session.scalars(query))
+
+
+def is_any_invitation_over(session: Session, *, at: datetime.datetime) -> bool:
+    return session.scalar(sa.select(sa.exists().where(User.invitation_expires_at <= at))) is True
+
+
+def drop_invitations(session: Session, *, at: datetime.datetime, limit: int) -> int:
+    """Drop those that have expired, `limit` at most; returns how many."""
+    over = sa.select(User.id).where(User.invitation_expires_at <= at).limit(limit)
+    nothing = {"invitation_hash": None, "invitation_expires_at": None}
+    dropped = session.execute(sa.update(User).where(User.id.in_(over)).values(nothing))
+    return cast("sa.CursorResult[tuple[()]]", dropped).rowcount
 
 
 _USED = (
@@ -102,6 +156,10 @@ def dashboard_session(session: Session, token_hash: str) -> DashboardSession | N
 
 def end_dashboard_session(session: Session, token_hash: str) -> None:
     session.execute(sa.delete(DashboardSession).where(DashboardSession.token_hash == token_hash))
+
+
+def end_sessions_of(session: Session, user_id: str) -> None:
+    session.execute(sa.delete(DashboardSession).where(DashboardSession.user_id == user_id))
 
 
 def _over(at: datetime.datetime, silent_since: datetime.datetime) -> sa.ColumnElement[bool]:

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from app.access import repository
 from app.audit import service as audit
 from app.db import Actor, actor, now
-from app.db.tables import ApiKey, Tenant, new_id
+from app.db.tables import ApiKey, Tenant, User, new_id
 from lethe.contract.policy import Policy
 from lethe.contract.problems import (
     FieldError,
@@ -23,7 +23,8 @@ from lethe.contract.problems import (
     SubjectRuleFixed,
     Unauthenticated,
 )
-from lethe.contract.sets import Scope
+from lethe.contract.sets import Role, Scope
+from lethe.contract.users import SCOPES_OF
 
 DEFAULT_TENANT = "ten_default"
 """The tenant that every installation has."""
@@ -31,6 +32,8 @@ _changes = 0
 """Number of times that this process has changed what keys open."""
 
 
+LASTING = ((Scope.ADMIN, Role.ADMINISTRATOR), (Scope.OPERATOR, Role.OPERATOR))
+"""Scopes that somebody must always have, and the roles that bring them."""
 _REQUESTS = frozenset({Scope.REQUESTS_READ, Scope.REQUESTS_WRITE})
 _OF_ALL = frozenset({Scope.ADMIN, Scope.AGENT, Scope.OPERATOR, Scope.REQUESTS_REVIEW})
 """With these a key decides about everybody's requests, or about none, or has a rule of its own."""
@@ -38,29 +41,33 @@ _OF_ALL = frozenset({Scope.ADMIN, Scope.AGENT, Scope.OPERATOR, Scope.REQUESTS_RE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """The caller behind a key."""
+    """The caller: an API key, or somebody who logged in to the dashboard. `id`: of the key, or the person; `name`:
+    theirs."""
 
-    key_id: str
+    id: str
     tenant_id: str
     scopes: frozenset[str]
     policy: Policy
     calls_per_minute: int | None
     line_id: str | None = None
     own_requests_only: bool = False
+    name: str = ""
+    tenant_name: str = ""
+    is_person: bool = False
 
     @property
     def maker(self) -> str:
         """The origin of requests, which stays the same over all rotations of a key."""
-        return self.line_id or self.key_id
+        return self.line_id or self.id
 
     @property
     def actor(self) -> Actor:
-        return Actor(tenant_id=self.tenant_id, name=self.key_id)
+        return Actor(tenant_id=self.tenant_id, name=self.id)
 
     @property
     def reader(self) -> Actor:
         """The same, where only what it may see of deletion requests is to be found."""
-        return Actor(tenant_id=self.tenant_id, name=self.key_id, maker=self.maker if self.own_requests_only else None)
+        return Actor(tenant_id=self.tenant_id, name=self.id, maker=self.maker if self.own_requests_only else None)
 
     @property
     def discreet(self) -> bool:
@@ -75,7 +82,7 @@ class Caller:
     def require(self, scope: Scope) -> None:
         """Raises `ScopeMissing`."""
         if not self.has(scope):
-            raise ScopeMissing(f"This key does not have the scope {scope.value!r}.")
+            raise ScopeMissing(f"This {'role' if self.is_person else 'key'} does not have the scope {scope.value!r}.")
 
 
 def new_key() -> str:
@@ -221,15 +228,38 @@ def authenticate(session: Session, key: str | None) -> Caller:
 
 
 def caller_with(session: Session, key: ApiKey) -> Caller:
+    tenant = session.get_one(Tenant, key.tenant_id)
     return Caller(
-        key_id=key.id,
+        id=key.id,
+        name=key.name,
+        tenant_name=tenant.name,
         tenant_id=key.tenant_id,
         scopes=frozenset(key.scopes),
-        policy=policy_of(session, key.tenant_id),
+        policy=Policy.model_validate(tenant.policy),
         calls_per_minute=key.calls_per_minute,
         line_id=key.line_id,
         own_requests_only=key.own_requests_only,
     )
+
+
+def caller_as(session: Session, user: User) -> Caller:
+    """The caller that somebody is who logged in."""
+    tenant = session.get_one(Tenant, user.tenant_id)
+    return Caller(
+        id=user.id,
+        name=user.name,
+        tenant_name=tenant.name,
+        tenant_id=user.tenant_id,
+        scopes=frozenset(SCOPES_OF[Role(user.role)]),
+        policy=Policy.model_validate(tenant.policy),
+        calls_per_minute=None,
+        is_person=True,
+    )
+
+
+def names_of(session: Session, ids: Iterable[str]) -> dict[str, str]:
+    """The names of the people and keys among `ids`, as far as the session's tenant has them."""
+    return repository.names(session, frozenset(ids))
 
 
 def policy_of(session: Session, tenant_id: str) -> Policy:
@@ -274,10 +304,12 @@ def _in_force(session: Session, key_id: str) -> ApiKey:
 
 
 def _let_go(session: Session, row: ApiKey) -> None:
-    """Raises `LastAdminKey` if no other key that does not expire gives what only this one would have given."""
+    """Raises `LastAdminKey` if no other key that does not expire, and nobody who logs in with a password, may do what
+    only this one could have done."""
     others = [other for other in repository.lasting_keys(session, tenant_id=row.tenant_id) if other.id != row.id]
-    for scope in (Scope.ADMIN, Scope.OPERATOR):
-        if scope in row.scopes and not any(scope in other.scopes for other in others):
+    for scope, role in LASTING:
+        is_given = any(scope in other.scopes for other in others)
+        if scope in row.scopes and not is_given and not repository.lasting_users(session, row.tenant_id, role):
             raise LastAdminKey(
                 f"{row.id} is the last key with the scope {scope.value!r} that does not expire; make another one first."
             )

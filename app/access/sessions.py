@@ -1,6 +1,7 @@
-"""Sessions of the dashboard: a browser keeps a random token instead of the API key it logged in with.
+"""Sessions of the dashboard: a browser keeps a random token instead of the API key or the password it logged in with.
 
-Only the token's hash is stored. A session is over after a while of silence, at its end, with its key, or at logout.
+Only the token's hash is stored. A session is over after a while of silence, at its end, with its key, when its person
+is disabled or gets another role or password, or at logout.
 """
 
 import datetime
@@ -15,7 +16,7 @@ from app.access.service import Caller
 from app.audit import service as audit
 from app.config import Settings
 from app.db import now
-from app.db.tables import ApiKey, DashboardSession
+from app.db.tables import ApiKey, DashboardSession, User
 from lethe.contract.problems import Unauthenticated
 
 _SEEN_EVERY = datetime.timedelta(minutes=1)
@@ -37,12 +38,13 @@ def open_session(session: Session, *, token: str, caller: Caller, settings: Sett
     """Let the holder of `token` do what `caller` may."""
     at = now(session)
     ends = at + datetime.timedelta(hours=settings.dashboard_session_hours)
-    session.add(
-        DashboardSession(
-            token_hash=_hash_of(token), api_key_id=caller.key_id, opened_at=at, seen_at=at, expires_at=ends
-        )
-    )
-    audit.record(session, "dashboard.session_opened", caller.key_id)
+    opened = DashboardSession(token_hash=_hash_of(token), opened_at=at, seen_at=at, expires_at=ends)
+    if caller.is_person:
+        opened.user_id = caller.id
+    else:
+        opened.api_key_id = caller.id
+    session.add(opened)
+    audit.record(session, "dashboard.session_opened", caller.id)
 
 
 def caller_of(session: Session, token: str | None, *, settings: Settings) -> tuple[Caller, bool]:
@@ -51,10 +53,20 @@ def caller_of(session: Session, token: str | None, *, settings: Settings) -> tup
     at = now(session)
     if found is None or found.expires_at <= at or found.seen_at <= at - _patience(settings):
         raise Unauthenticated("Log in: there is no session, or it is over.")
+    return _caller(session, found, at), at - found.seen_at >= _SEEN_EVERY
+
+
+def _caller(session: Session, found: DashboardSession, at: datetime.datetime) -> Caller:
+    """Raises `Unauthenticated`."""
+    if found.user_id is not None:
+        user = session.get_one(User, found.user_id)
+        if user.disabled_at is not None:
+            raise Unauthenticated("Nobody gets in as this person any more.")
+        return access.caller_as(session, user)
     key = session.get_one(ApiKey, found.api_key_id)
     if not access.is_in_force(key, at=at):
         raise Unauthenticated("Log in with another key: the one of this session is not in force any more.")
-    return access.caller_with(session, key), at - found.seen_at >= _SEEN_EVERY
+    return access.caller_with(session, key)
 
 
 def seen(session: Session, token: str) -> None:
@@ -65,7 +77,7 @@ def seen(session: Session, token: str) -> None:
 
 def close_session(session: Session, *, token: str, caller: Caller) -> None:
     repository.end_dashboard_session(session, _hash_of(token))
-    audit.record(session, "dashboard.session_closed", caller.key_id)
+    audit.record(session, "dashboard.session_closed", caller.id)
 
 
 def is_anything_to_purge(session: Session, *, settings: Settings) -> bool:

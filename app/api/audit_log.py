@@ -5,6 +5,7 @@ import datetime
 from fastapi import APIRouter
 from joserfc.jwk import KeySet
 
+from app.access import service as access
 from app.api.calls import Call, number_in
 from app.api.gateway import serves
 from app.audit import repository
@@ -12,14 +13,14 @@ from app.audit.chains import AUDIT
 from app.db.tables import AuditEntry
 from app.errors import AuditCorrupt
 from lethe.contract import audit_log as contract
-from lethe.contract.audit_log import AuditCheckpointOut, AuditEntriesQuery, AuditEntryOut, AuditVerdictOut
+from lethe.contract.audit_log import AuditCheckpointOut, AuditEntriesQuery, AuditEntryOut, AuditPageOut, AuditVerdictOut
 from lethe.contract.fields import PageOut, Paging
 
 router = APIRouter()
 
 
 @serves(router, contract.LIST)
-def list_audit_entries(call: Call, query: AuditEntriesQuery) -> PageOut[AuditEntryOut]:
+def list_audit_entries(call: Call, query: AuditEntriesQuery) -> AuditPageOut:
     with call.reading() as session:
         found = repository.entries(
             session,
@@ -30,8 +31,11 @@ def list_audit_entries(call: Call, query: AuditEntriesQuery) -> PageOut[AuditEnt
             actor=query.actor,
             action=query.action,
         )
+        known = {one for entry in found for one in (entry.actor, entry.object_id)}
+        names = access.names_of(session, known)
     items = [_to_response(entry) for entry in found[: query.limit]]
-    return PageOut(items=items, next_cursor=str(items[-1].sequence) if len(found) > query.limit else None)
+    next_cursor = str(items[-1].sequence) if len(found) > query.limit else None
+    return AuditPageOut(items=items, next_cursor=next_cursor, names=names)
 
 
 @serves(router, contract.CHECKPOINTS)

@@ -41,6 +41,7 @@ REFUSAL = "lethe.refusal"
 """The key in the scope for the reason why there is no caller, for a route that gives it in words of its own."""
 _MOST_FAULTS = 10
 _STRANGERS = 2
+_AT_PROVIDERS = 4
 Cursor = Annotated[str | None, Query(max_length=500)]
 T = TypeVar("T")
 
@@ -75,7 +76,12 @@ def known(installation: Installation, *, read_only: bool = False) -> Iterator["K
     uses = None if read_only else LastUses(installation.database)
     try:
         callers = Callers(installation.database, used=uses.note if uses else None)
-        yield Known(callers=callers, rates=rates, strangers=anyio.CapacityLimiter(_STRANGERS))
+        yield Known(
+            callers=callers,
+            rates=rates,
+            strangers=anyio.CapacityLimiter(_STRANGERS),
+            providers=anyio.CapacityLimiter(_AT_PROVIDERS),
+        )
     finally:
         rates.close()
         if uses is not None:
@@ -89,7 +95,9 @@ class Known:
     callers: Callers
     rates: Rates
     strangers: anyio.CapacityLimiter
-    """Limit of threads that look up keys which nobody has come with lately."""
+    """Limit of threads that look up keys which nobody has come with lately, and passwords."""
+    providers: anyio.CapacityLimiter
+    """Limit of threads that ask an identity provider."""
 
 
 async def _installation(request: Request) -> Installation:
@@ -247,7 +255,7 @@ def once_with(scope: Scope) -> Any:
             request.method.encode(), f"{request.url.path}?{request.url.query}".encode(), body
         )
         name = idempotency_key and call.installation.keys.fingerprint(  # some name people in it
-            b"once", call.caller.key_id.encode(), idempotency_key.encode()
+            b"once", call.caller.id.encode(), idempotency_key.encode()
         )
         return Once(name=name, fingerprint=fingerprint)
 

@@ -14,6 +14,7 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from sqlalchemy.orm import Session
 
+from app.access import service as access
 from app.access import subjects
 from app.access.idempotency import Once
 from app.accounting import absences
@@ -162,9 +163,17 @@ def list_events(call: Call, request_id: str, query: EventsQuery) -> PageOut[Requ
     with call.reading() as session:
         request = deletion.get(session, request_id)
         events = view_of(session, call).events(request, repository.events(session, request_id=request_id))
-    page = page_of(events, limit=query.limit, cursor=query.cursor)
+        page = page_of(events, limit=query.limit, cursor=query.cursor)
+        names = {} if call.caller.own_requests_only else access.names_of(session, {one.actor for one in page.items})
     items = [
-        RequestEventOut(at=one.at, status=one.status, kind=one.kind, detail=sentences.of_event(one), actor=one.actor)
+        RequestEventOut(
+            at=one.at,
+            status=one.status,
+            kind=one.kind,
+            detail=sentences.of_event(one),
+            actor=one.actor,
+            actor_name=names.get(one.actor),
+        )
         for one in page.items
     ]
     return PageOut(items=items, next_cursor=page.next_cursor)

@@ -122,7 +122,7 @@ def _set_up(installation: Installation, agent_id: str, message: bytes) -> str:
 
 
 def _agent(session: Session, call: Call) -> Agent:
-    return service.calling(session, api_key_id=call.caller.key_id)
+    return service.calling(session, api_key_id=call.caller.id)
 
 
 def _managed(session: Session, agent: Agent, request_id: str) -> DeletionRequest:

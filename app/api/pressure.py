@@ -50,7 +50,7 @@ class Pressure:
             await self._app(scope, receive, send)
             return
         caller: Caller | None = scope.get(calls.CALLER)
-        who = Who(caller.tenant_id, caller.key_id) if caller else Who("", calls.address_of(scope))
+        who = Who(caller.tenant_id, caller.id) if caller else Who("", calls.address_of(scope))
         size = _declared(scope)
         is_large = size is None or size > _SMALL
         if is_large and caller is None and not scope["path"].startswith(_PAGES):

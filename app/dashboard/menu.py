@@ -19,6 +19,7 @@ from app.api import (
     runs,
     suppressions,
     tenants,
+    users,
     webhook_deliveries,
 )
 from app.dashboard.pages import ROOT
@@ -47,6 +48,7 @@ MENU = (
     Entry(title="Suppressions", path=f"{ROOT}/suppressions", endpoint=suppressions.list_suppressions),
     Entry(title="Leaving reasons", path=f"{ROOT}/leaving-reasons", endpoint=leaving_reasons.get_leaving_reasons),
     Entry(title="Deliveries", path=f"{ROOT}/deliveries", endpoint=webhook_deliveries.list_webhook_deliveries),
+    Entry(title="People", path=f"{ROOT}/people", endpoint=users.list_users),
     Entry(title="Keys", path=f"{ROOT}/keys", endpoint=api_keys.list_api_keys),
     Entry(title="Policy", path=f"{ROOT}/tenant", endpoint=tenants.get_own_tenant),
     Entry(title="Audit log", path=f"{ROOT}/audit-log", endpoint=audit_log.list_audit_entries),

@@ -4,6 +4,7 @@ from fastapi import APIRouter, Request, Response
 
 from app.api import problems
 from app.dashboard import (
+    account,
     accounting,
     audit_log,
     audits,
@@ -27,7 +28,9 @@ from app.dashboard import (
     new_model,
     new_request,
     pages,
+    people,
     plans,
+    provider,
     quality,
     rehearsals,
     replies,
@@ -36,6 +39,7 @@ from app.dashboard import (
     settings_in_force,
     suppressions,
     tenants,
+    welcome,
     what_if,
 )
 from app.dashboard.menu import is_at, menu_of
@@ -45,6 +49,9 @@ from lethe.contract.problems import NotFound, Problem
 
 _PAGES = (
     login,
+    provider,
+    welcome,
+    account,
     home,
     find,
     requests,
@@ -73,6 +80,7 @@ _PAGES = (
     runs,
     deliveries,
     keys,
+    people,
     tenants,
     audit_log,
     settings_in_force,

@@ -72,7 +72,9 @@ STATES: Mapping[str, State] = {
     "dead": State(label="Given up", tone="bad"),
     "applied": State(label="Applied", tone="good"),
     "dropped": State(label="Dropped", tone="quiet"),
-    # keys
+    # keys and people
+    "invited": State(label="Invited", tone="warn"),
+    "disabled": State(label="Disabled", tone="quiet"),
     "in_force": State(label="In force", tone="good"),
     "revoked": State(label="Revoked", tone="quiet"),
     "expired": State(label="Expired", tone="quiet"),

@@ -52,6 +52,13 @@ class Payload(Private):
     body: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Authenticator(Private):
+    """The secret that somebody's authenticator app shares with the service (RFC 6238, base32)."""
+
+    secret: str = field(default="", repr=False)
+
+
 class Sealed(sa.TypeDecorator[Private]):
     """A `Private` value; NULL where there is nothing in it. One whose key was destroyed comes back with nothing in it.
 

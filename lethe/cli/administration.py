@@ -13,6 +13,7 @@ from lethe.cli.output import show
 from lethe.contract import tenants
 from lethe.contract.api_keys import ApiKeyOut
 from lethe.contract.policy import Policy
+from lethe.contract.users import UserOut
 from lethe.contract.webhook_deliveries import DeliveryOut
 from lethe.methods import makes
 
@@ -39,6 +40,12 @@ def _of_key(found: ApiKeyOut) -> str:
     return f"{found.id}  {ended:<16}  {used:<15}  {','.join(found.scopes)}  {found.name}"
 
 
+def _of_user(found: UserOut) -> str:
+    used = f"seen {found.last_login_at:%F}" if found.last_login_at else "never seen"
+    state = "disabled" if found.disabled_at else used
+    return f"{found.id}  {found.role:<13}  {state:<15}  {found.email}  {found.name}"
+
+
 def _of_delivery(found: DeliveryOut) -> str:
     tried = f"{found.attempts} attempts" + (f", {found.error}" if found.error else "")
     return f"{found.id}  {found.status:<9}  {found.request_id}  {found.event}  {found.host}  {tried}"
@@ -48,6 +55,8 @@ derive("api_keys.list", line=_of_key)
 derive("webhooks.list", line=_of_delivery)
 derive("tenants.list", line=lambda found: f"{found.id}  {found.created_at:%F}  {found.name}")
 derive("tenants.create", Shape(positional=("name",)))
+derive("users.list", line=_of_user)
+derive("users.create", Shape(positional=("name", "email")))
 
 
 @tenant.command("show")

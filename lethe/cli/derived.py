@@ -30,6 +30,7 @@ from lethe import (
     runs,
     suppressions,
     tenants,
+    users,
     webhooks,
 )
 from lethe.cli.gateway import RETRY_SECONDS, Key, Url, connect
@@ -71,6 +72,7 @@ GROUPS = {
         ("overview", "overview", overview.Overview, "How requests stand, in numbers."),
         ("leaving_reasons", "leaving-reason", leaving_reasons.LeavingReasons, "Why people leave."),
         ("api_keys", "key", api_keys.ApiKeys, "Who may call."),
+        ("users", "user", users.Users, "People who log in to the dashboard."),
         ("tenants", "tenant", tenants.Tenants, "The organisations of an installation, and their policies."),
         ("identity_issuers", "identity-issuer", identity_issuers.IdentityIssuers, "Who vouches for identities."),
         ("agents", "agent", agents.Agents, "Agents of the Data Rights Protocol that are let in."),

@@ -14,7 +14,10 @@ class AuditEntryOut(Answer):
     tenant_id: str
     sequence: int = Field(description="From 1, without gaps.")
     at: str = Field(description="RFC 3339, UTC, to the letter as it was hashed.")
-    actor: str = Field(description="The key that was called with; operator, or lethe for what the service does itself.")
+    actor: str = Field(
+        description="The person who was logged in, or the key that was called with; operator, or lethe for what the "
+        "service does itself."
+    )
     action: str
     object_id: str
     detail: dict[str, Any]
@@ -22,6 +25,14 @@ class AuditEntryOut(Answer):
     hash: str = Field(
         description="SHA-256 (hex) of previous_hash, a line feed, and the other fields as JSON with sorted keys, "
         "without spaces, in ASCII."
+    )
+
+
+class AuditPageOut(PageOut[AuditEntryOut]):
+    names: dict[str, str] = Field(
+        default_factory=dict,
+        description="The names, today, of the people and keys that are actors or objects here, by id: beside the "
+        "entries, which stay as they were hashed.",
     )
 
 
@@ -54,7 +65,7 @@ LIST = _AUDIT_LOG.operation(
     "GET",
     scope=Scope.ADMIN,
     query=AuditEntriesQuery,
-    gives=PageOut[AuditEntryOut],
+    gives=AuditPageOut,
     does="Newest first. Whoever has all of it can recompute every hash.",
 )
 CHECKPOINTS = _AUDIT_LOG.operation(

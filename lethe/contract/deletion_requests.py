@@ -158,7 +158,10 @@ class RequestEventOut(Answer):
         "handed_back: accepted again, because a run did not end well; noted: detail alone says what happened."
     )
     detail: str | None
-    actor: str = Field(description="The API key that did it, or lethe.")
+    actor: str = Field(description="The person or the API key that did it, or lethe.")
+    actor_name: str | None = Field(
+        default=None, description="Their name; null for lethe, and for keys that see their own requests only."
+    )
 
 
 class CreateDeletionRequestQuery(Query):

@@ -51,6 +51,18 @@ class Scope(ClosedSet):
     """The tenants of the installation and its metrics, and nothing in them."""
 
 
+class Role(ClosedSet):
+    """A person's role: the scopes that they have, by `lethe.contract.users.SCOPES_OF`."""
+
+    VIEWER = "viewer"
+    OFFICER = "officer"
+    """Answers for requests: makes them and decides about them."""
+    ENGINEER = "engineer"
+    ADMINISTRATOR = "administrator"
+    OPERATOR = "operator"
+    """Above the tenants: makes them, and sees nothing in them."""
+
+
 class RunKind(ClosedSet):
     LEARN = "learn"
     UNLEARN = "unlearn"

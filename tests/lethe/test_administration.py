@@ -138,6 +138,20 @@ def test_api_keys(client: Client) -> None:
     assert found[made.id].revoked_at is None
 
 
+def test_users(client: Client) -> None:
+    """Somebody is invited by a path that no `repr` shows, gets another role, is disabled, and is invited again."""
+    made = client.users.create(name="Maria Lopez", email="Maria@Example.com", role="officer")
+    assert (made.email, made.role, made.has_password) == ("maria@example.com", "officer", False)
+    assert made.invitation.startswith("/admin/welcome?invitation=")
+    assert made.invitation not in repr(made)
+    assert client.users.change(made.id, role="engineer").role == "engineer"
+    client.users.disable(made.id)
+    assert client.users.get(made.id).disabled_at is not None
+    assert client.users.invite(made.id).disabled_at is None
+    [found] = client.users.list()
+    assert found.name == "Maria Lopez"
+
+
 def test_tenants(client: Client) -> None:
     """The operator makes tenants; an admin reads and changes the policy of their own, and sees no other."""
     made = client.tenants.create(name="other", policy={"grace_seconds": 60})

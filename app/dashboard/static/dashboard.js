@@ -103,10 +103,10 @@
   async function showLogin(answer) {
     dialog.querySelector("[data-form]").innerHTML = await answer.text();
     if (!dialog.open) dialog.showModal();
-    dialog.querySelector("input[type=password]").focus();
+    dialog.querySelector("[autofocus]").focus();
   }
 
-  /* Resolves once somebody has logged in with the same key; with another the page is loaded anew. */
+  /* Resolves once the same caller has logged in; for another the page is loaded anew. */
   async function logIn() {
     if (!isLoggingIn()) await showLogin(await fetch(dialog.dataset.path, { headers: asFragment }));
     return new Promise((resolve) => { const before = loggedIn; loggedIn = () => { before?.(); resolve(); }; });
@@ -115,7 +115,7 @@
   async function sendLogin(form) {
     const answer = await fetch(form.action, { method: "POST", headers: asFragment, body: new URLSearchParams(new FormData(form)) });
     if (answer.status !== 204) { await showLogin(answer); return; }
-    if (answer.headers.get("Key-Id") !== document.querySelector("meta[name=key-id]").content) { location.reload(); return; }
+    if (answer.headers.get("Caller-Id") !== document.querySelector("meta[name=caller-id]").content) { location.reload(); return; }
     const token = answer.headers.get("Form-Token");
     document.querySelector("meta[name=form-token]").content = token;
     for (const field of document.querySelectorAll("input[name=csrf]")) field.value = token;

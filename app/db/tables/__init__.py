@@ -3,7 +3,7 @@
 Times are aware UTC; ids are prefixed opaque strings; no subject id is here.
 """
 
-from app.db.tables.access import ApiKey, DashboardSession, IdempotentAnswer, InstallationIdentity, Tenant
+from app.db.tables.access import ApiKey, DashboardSession, IdempotentAnswer, InstallationIdentity, Tenant, User
 from app.db.tables.accounting import Certificate, LedgerEntry, LedgerLink
 from app.db.tables.audit import AuditEntry, Checkpoint
 from app.db.tables.catalogue import Export, Model, Version
@@ -59,6 +59,7 @@ __all__ = [
     "Tenant",
     "Text",
     "UsedStatement",
+    "User",
     "Version",
     "WebhookDelivery",
     "new_id",

@@ -6,6 +6,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.orm import Mapped, mapped_column
 
+from app.db.sealed import Authenticator, Sealed
 from app.db.tables.table import Owned, Table
 
 
@@ -67,12 +68,42 @@ class IdempotentAnswer(Table):
     created_at: Mapped[datetime.datetime] = mapped_column(index=True)
 
 
+class User(Owned, Table):
+    """Somebody who logs in to the dashboard. `email`: in lower case; `password_hash`: argon2, None before one was
+    chosen. `totp_last_step`: the time step of the last code that was accepted; `wrong_codes`: those since then.
+    `oidc_subject`: of the identity provider `oidc_issuer`. `invitation_hash`: of what lets them choose a password."""
+
+    __tablename__ = "users"
+    id: Mapped[str] = mapped_column(primary_key=True)
+    name: Mapped[str]
+    email: Mapped[str] = mapped_column(unique=True)
+    role: Mapped[str]
+    password_hash: Mapped[str | None]
+    totp: Mapped[Authenticator] = mapped_column(Sealed(Authenticator), nullable=True)
+    totp_last_step: Mapped[int | None] = mapped_column(sa.BigInteger)
+    wrong_codes: Mapped[int] = mapped_column(default=0, server_default=sa.text("0"))
+    oidc_issuer: Mapped[str | None]
+    oidc_subject: Mapped[str | None]
+    invitation_hash: Mapped[str | None] = mapped_column(unique=True)
+    invitation_expires_at: Mapped[datetime.datetime | None]
+    created_at: Mapped[datetime.datetime]
+    disabled_at: Mapped[datetime.datetime | None]
+    last_login_at: Mapped[datetime.datetime | None]
+    __table_args__ = (
+        sa.UniqueConstraint("oidc_issuer", "oidc_subject"),
+        sa.Index(None, "tenant_id", "created_at", "id"),
+    )
+
+
 class DashboardSession(Table):
-    """Somebody who logged in to the dashboard with an API key. `token_hash`: of what their browser keeps."""
+    """Somebody who logged in to the dashboard with an API key, or as the person that they are. `token_hash`: of what
+    their browser keeps."""
 
     __tablename__ = "dashboard_sessions"
     token_hash: Mapped[str] = mapped_column(primary_key=True)
-    api_key_id: Mapped[str] = mapped_column(sa.ForeignKey("api_keys.id"))
+    api_key_id: Mapped[str | None] = mapped_column(sa.ForeignKey("api_keys.id"))
+    user_id: Mapped[str | None] = mapped_column(sa.ForeignKey("users.id"), index=True)
     opened_at: Mapped[datetime.datetime]
     seen_at: Mapped[datetime.datetime] = mapped_column(index=True)
     expires_at: Mapped[datetime.datetime] = mapped_column(index=True)
+    __table_args__ = (sa.CheckConstraint("(api_key_id IS NULL) <> (user_id IS NULL)", name="key_or_user"),)

@@ -27,3 +27,8 @@ class DatabaseDamaged(Unavailable):
 class Busy(Unavailable):
     code = "busy"
     title = "Too many calls at once"
+
+
+class IdentityProviderUnavailable(Unavailable):
+    code = "identity_provider_unavailable"
+    title = "The identity provider does not answer"

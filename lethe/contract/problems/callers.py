@@ -40,3 +40,14 @@ class MessageRefused(NotAllowed):
 class IdentityStatementInvalid(NotAllowed):
     code = "identity_statement_invalid"
     title = "The identity statement does not hold"
+
+
+class LoginRefused(NotAllowed):
+    code = "login_refused"
+    title = "This login is refused"
+    status = 401
+
+
+class IdentityRefused(NotAllowed):
+    code = "identity_refused"
+    title = "The identity provider's answer lets nobody in"

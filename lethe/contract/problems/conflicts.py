@@ -151,3 +151,13 @@ class RehearsalPending(Conflict):
 class RehearsalTooLarge(Conflict):
     code = "rehearsal_too_large"
     title = "The rehearsal would forget more people than the dataset can spare"
+
+
+class UserExists(Conflict):
+    code = "user_exists"
+    title = "There is a person with this e-mail address"
+
+
+class LastAdministrator(Conflict):
+    code = "last_administrator"
+    title = "Without this person nobody would be left to administer the tenant"

@@ -86,3 +86,13 @@ class WeightsDestroyed(Gone):
 class RehearsalUnknown(NotFound):
     code = "rehearsal_unknown"
     title = "There is no such rehearsal"
+
+
+class UserUnknown(NotFound):
+    code = "user_unknown"
+    title = "There is no such person"
+
+
+class InvitationOver(Gone):
+    code = "invitation_over"
+    title = "The invitation has been used, or has expired"

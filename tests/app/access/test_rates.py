@@ -44,7 +44,7 @@ def minute(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
 
 
 def caller(key_id: str = "key_1", calls: int | None = None) -> Caller:
-    return Caller(key_id=key_id, tenant_id="ten_1", scopes=frozenset(), policy=Policy(), calls_per_minute=calls)
+    return Caller(id=key_id, tenant_id="ten_1", scopes=frozenset(), policy=Policy(), calls_per_minute=calls)
 
 
 def _allowed(gateway: Rates, who: Caller, most: int = 1000) -> int:

@@ -23,7 +23,9 @@ def test_a_key_lets_its_holder_in(installation: Installation, by: Actor) -> None
     with installation.database.reading() as session:
         caller = access.authenticate(session, key)
     assert caller == Caller(
-        key_id=row.id,
+        id=row.id,
+        name="a",
+        tenant_name="default",
         tenant_id=by.tenant_id,
         scopes=frozenset({"models:read", "accounting:read"}),
         policy=Policy(),
@@ -77,7 +79,7 @@ def test_a_scope_is_enough_for_itself(held: Scope, needed: Scope) -> None:
     """A scope opens what needs it and nothing else; admin opens everything but the tenants, and the metrics, which tell
     of all of them; they are the operator's."""
     scopes = frozenset({held})
-    caller = Caller(key_id="key_1", tenant_id="ten_1", scopes=scopes, policy=Policy(), calls_per_minute=None)
+    caller = Caller(id="key_1", tenant_id="ten_1", scopes=scopes, policy=Policy(), calls_per_minute=None)
     of_all_tenants = {Scope.OPERATOR, Scope.METRICS_READ}
     opened = {Scope.ADMIN: set(Scope) - of_all_tenants, Scope.OPERATOR: of_all_tenants}
     if needed in {held} | opened.get(held, set()):

@@ -128,6 +128,7 @@ def world(set_up_once: Path, tmp_path_factory: pytest.TempPathFactory, npz_of: C
             "certificate_id": owed["certificate_id"],
             "run_id": owed["run_id"],
             "key_id": made("/api-keys", json={"name": "spare", "scopes": ["models:read"]})["id"],
+            "user_id": made("/users", json={"name": "Maria", "email": "maria@example.com", "role": "viewer"})["id"],
             "tenant_id": DEFAULT_TENANT,
             "network_id": made("/networks", data=nets.FORM, files={"file": ("net.onnx", nets.linear())})["id"],
             "issuer_id": made("/identity-issuers", json=issuer)["id"],

@@ -179,6 +179,34 @@ def form_from_elsewhere(w: World) -> str:
     return str(code)
 
 
+def invited(w: World, **asked: str) -> dict[str, str]:
+    """Somebody who was invited."""
+    body = {"name": "Maria", "email": "maria@example.com", "role": "administrator"} | asked
+    made: dict[str, str] = w.done("POST", "/users", json=body)
+    return made
+
+
+def at_the_door(w: World, path: str, **fields: str) -> str:
+    """The code of a page that somebody sees who is not logged in yet."""
+    form = re.findall('name="csrf" value="([0-9a-f]{64})"', w.gateway.get("/admin/login").text)
+    page = w.gateway.post(path, data={"csrf": form[0]} | fields, headers={"Origin": "http://testserver"})
+    return str(re.findall('data-code="([a-z_]+)"', page.text)[0])
+
+
+def by_provider(w: World, path: str) -> str:
+    """The code of a page of a login by an identity provider that is away."""
+    settings = w.settings.model_copy(update={"oidc_issuer": "http://127.0.0.1:9", "oidc_client_id": "lethe"})
+    with TestClient(create_app(settings), raise_server_exceptions=False) as client:
+        return str(re.findall('data-code="([a-z_]+)"', client.get(path).text)[0])
+
+
+def last_administrator(w: World) -> str:
+    """The only administrator is to become a viewer, when no key lasts."""
+    made = invited(w)
+    w.behind("UPDATE users SET password_hash = 'any'", "UPDATE api_keys SET expires_at = '2999-01-01 00:00:00.000000'")
+    return w.code("PATCH", f"/users/{made['id']}", json={"role": "viewer"})
+
+
 def with_agent(w: World, **said: Any) -> str:
     """The protocol has no codes: a message is refused in words."""
     words = w.agent().exercise(**said).json()["message"]
@@ -592,12 +620,16 @@ REACHED: dict[str, Callable[[World], str]] = {
     "unauthenticated": lambda w: w.code("GET", "/models", headers={"Authorization": "Bearer no"}),
     "scope_missing": lambda w: w.code("GET", "/tenant", headers=w.key_with(Scope.MODELS_READ)),
     "rate_limited": rate_limited,
+    "login_refused": lambda w: at_the_door(w, "/admin/login", email="nobody@example.com", password="wrong"),
+    "identity_refused": partial(by_provider, path="/admin/oidc/return?state=x&code=x"),
     "form_refused": form_from_elsewhere,
     "message_refused": partial(with_agent, **{"business-id": "ANOTHER"}),
     "identity_statement_invalid": partial(statement_wanted, identity_statement="a.b.c"),
     # what is asked for
     "not_found": partial(unknown, path="/nothing"),
     "key_unknown": partial(unknown, path="/api-keys/key_0", method="DELETE"),
+    "user_unknown": partial(unknown, path="/users/usr_0"),
+    "invitation_over": lambda w: at_the_door(w, "/admin/welcome", invitation="used"),
     "agent_unknown": partial(unknown, path="/agents/agt_0", method="DELETE"),
     "tenant_unknown": partial(unknown, path="/tenants/ten_0"),
     "bound_unknown": lambda w: w.code("POST", "/accounting/bounds/none", json={"params": {}}),
@@ -617,6 +649,8 @@ REACHED: dict[str, Callable[[World], str]] = {
     # what cannot be done now
     "idempotency_conflict": idempotency_conflict,
     "tenant_exists": lambda w: w.twice("/tenants", {"name": "other"}),
+    "user_exists": lambda w: w.twice("/users", {"name": "Maria", "email": "maria@example.com", "role": "viewer"}),
+    "last_administrator": last_administrator,
     "last_admin_key": last_admin_key,
     "evaluation_overlaps": evaluation_overlaps,
     "subject_rule_fixed": subject_rule_fixed,
@@ -673,6 +707,7 @@ REACHED: dict[str, Callable[[World], str]] = {
     "method_not_allowed": partial(unknown, path="/models", method="PUT"),
     "unavailable": no_database,
     "installation_mismatch": changed_key,
+    "identity_provider_unavailable": partial(by_provider, path="/admin/oidc"),
     "storage_full": full_disk,
     "database_damaged": damaged_database,
     "busy": too_many_calls,

@@ -9,6 +9,11 @@ from fastapi.testclient import TestClient
 HERE = "http://testserver"
 
 
+def hidden(page: str) -> dict[str, str]:
+    """The hidden fields of the form that a page shows."""
+    return dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', page))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Browser:
     """A browser at the gateway, with the key that somebody will log in with."""
@@ -31,6 +36,14 @@ class Browser:
         page = self.get("/admin/nowhere").text
         found = re.search(r'name="form-token" content="([0-9a-f]{64})"', page)
         return found[1] if found else ""
+
+    def log_in_as(self, email: str, password: str, *, code: str | None = None, **more: str) -> httpx.Response:
+        """The first step, and with a `code` the second one, as the page that is shown in between has it."""
+        [token] = re.findall(r'name="csrf" value="([0-9a-f]{64})"', self.get("/admin/login").text)
+        answer = self.post("/admin/login", csrf=token, next="/admin", email=email, password=password)
+        if code is None:
+            return answer
+        return self.post("/admin/login/code", code=code, **(hidden(answer.text) | more))
 
     def log_in(self, *, key: str | None = None, after: str = "/admin/login") -> httpx.Response:
         page = self.get(after).text

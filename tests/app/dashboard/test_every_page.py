@@ -16,8 +16,10 @@ from tests.app.encoders import nets
 
 Make = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
-ELSEWHERE = {"/admin/": 303, "/admin/session": 204}
-"""What leads on, and with which status."""
+MARIA = {"name": "Maria Lopez", "email": "maria@example.com", "role": "officer"}
+ELSEWHERE = {"/admin/": 303, "/admin/session": 204, "/admin/welcome": 410, "/admin/oidc": 404}
+ELSEWHERE |= {"/admin/oidc/return": 404}
+"""What leads on, or is for those who are invited, and with which status."""
 
 
 @pytest.fixture
@@ -51,6 +53,7 @@ def ids(
         "certificate_id": asked["certificate_id"],
         "run_id": get("/runs")["items"][0]["id"],
         "delivery_id": delivered(installation, request),
+        "user_id": gateway.post("/v1/users", json=MARIA).json()["id"],
         "key_id": get("/api-keys")["items"][0]["id"],
         "name": "gdp_eps",
     }

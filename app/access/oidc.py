@@ -1,0 +1,180 @@
+"""Logging in by a company's identity provider: OpenID Connect, the authorization code flow with PKCE (RFC 7636).
+
+The provider says who somebody is; that they may log in here is what their invitation says (`app.access.users`).
+"""
+
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+from authlib.oauth2.auth import ClientAuth
+from authlib.oauth2.client import OAuth2Client
+from authlib.oauth2.rfc6749.parameters import prepare_token_request
+from authlib.oidc.core import CodeIDToken
+from joserfc import jwt
+from joserfc.errors import JoseError
+from joserfc.jwk import KeySet
+
+from app.config import Settings
+from lethe.contract.problems import IdentityProviderUnavailable, IdentityRefused
+
+ALGORITHMS = ["RS256", "PS256", "ES256", "ES384", "EdDSA", "Ed25519"]
+"""Asymmetric ones alone: a client secret signs nothing."""
+_SECONDS = 10.0
+_CLOCKS_DIFFER_BY = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """A login under way: what comes back is held against it."""
+
+    state: str
+    nonce: str = field(repr=False)
+    verifier: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """The person as the provider knows them. `email`: None unless the provider has verified it."""
+
+    issuer: str
+    subject: str
+    email: str | None
+
+
+def start(settings: Settings, *, redirect_uri: str) -> tuple[str, Attempt]:
+    """The address at the provider where the person logs in. Raises `IdentityProviderUnavailable`, `IdentityRefused`."""
+    attempt = Attempt(
+        state=secrets.token_urlsafe(32), nonce=secrets.token_urlsafe(32), verifier=secrets.token_urlsafe(48)
+    )
+    with _http() as http:
+        metadata = _metadata(http, settings)
+    client = OAuth2Client(
+        session=None, client_id=settings.oidc_client_id, scope="openid email profile", code_challenge_method="S256"
+    )
+    address, _ = client.create_authorization_url(
+        metadata["authorization_endpoint"],
+        state=attempt.state,
+        code_verifier=attempt.verifier,
+        nonce=attempt.nonce,
+        redirect_uri=redirect_uri,
+    )
+    return str(address), attempt
+
+
+def finish(settings: Settings, attempt: Attempt, *, code: str, redirect_uri: str) -> Identity:
+    """Exchange the code that came back for the person's identity. Raises `IdentityProviderUnavailable`,
+    `IdentityRefused`."""
+    with _http() as http:
+        metadata = _metadata(http, settings)
+        granted = _exchange(http, settings, metadata, attempt, code=code, redirect_uri=redirect_uri)
+        keys = _json(http.get(metadata["jwks_uri"]))
+        claims = identity_claims(granted, keys, settings=settings, nonce=attempt.nonce)
+        if "email" not in claims and "userinfo_endpoint" in metadata:
+            bearer = {"Authorization": f"Bearer {granted.get('access_token')}"}
+            more = _json(http.get(metadata["userinfo_endpoint"], headers=bearer))
+            if more.get("sub") == claims["sub"]:  # OpenID Connect Core, 5.3.2
+                claims |= {name: more[name] for name in ("email", "email_verified") if name in more}
+    email = claims.get("email")
+    is_verified = claims.get("email_verified") is True and isinstance(email, str)
+    return Identity(issuer=claims["iss"], subject=claims["sub"], email=str(email).lower() if is_verified else None)
+
+
+def identity_claims(granted: dict[str, Any], keys: dict[str, Any], *, settings: Settings, nonce: str) -> dict[str, Any]:
+    """The claims of the ID token that was granted: signed by the provider, for us, for this login, and not expired.
+
+    Raises `IdentityRefused`.
+    """
+    try:
+        token = jwt.decode(str(granted["id_token"]), KeySet.import_key_set(keys), algorithms=ALGORITHMS)  # type: ignore[arg-type]
+        claims = CodeIDToken(
+            token.claims,
+            token.header,
+            options={
+                "iss": {"essential": True, "value": settings.oidc_issuer},
+                "aud": {"essential": True, "value": settings.oidc_client_id},
+            },
+            params={
+                "nonce": nonce,
+                "client_id": settings.oidc_client_id,
+                "access_token": granted.get("access_token"),
+            },
+        )
+        claims.validate(leeway=_CLOCKS_DIFFER_BY)
+        subject = claims["sub"]
+    except (JoseError, KeyError, TypeError, ValueError) as error:
+        raise IdentityRefused(
+            "The identity provider's statement is not for this login: another signature, issuer, client or nonce, or "
+            "it has expired. Begin again."
+        ) from error
+    if not isinstance(subject, str) or not subject:
+        raise IdentityRefused("The identity provider does not say who this is.")
+    return dict(claims)
+
+
+@contextmanager
+def _http() -> Iterator[httpx.Client]:
+    """A client of the provider, while the block lasts. Raises `IdentityProviderUnavailable`."""
+    try:
+        with httpx.Client(timeout=_SECONDS, follow_redirects=False) as http:
+            yield http
+    except httpx.HTTPError as error:
+        raise _unavailable() from error
+
+
+def _json(answer: httpx.Response) -> dict[str, Any]:
+    """Raises `IdentityProviderUnavailable` for an answer that is none."""
+    try:
+        found = answer.json() if answer.is_success else None
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise _unavailable()
+    return found
+
+
+def _unavailable() -> IdentityProviderUnavailable:
+    return IdentityProviderUnavailable("The identity provider does not answer as it should. Try again in a while.")
+
+
+def _metadata(http: httpx.Client, settings: Settings) -> dict[str, Any]:
+    """The addresses of the provider, which must call itself what we call it (OpenID Connect Discovery, 4.3)."""
+    issuer = settings.oidc_issuer or ""
+    found = _json(http.get(f"{issuer.rstrip('/')}/.well-known/openid-configuration"))
+    if found.get("issuer") != issuer:
+        raise IdentityRefused("The identity provider calls itself otherwise than LETHE_OIDC_ISSUER does.")
+    for name in ("authorization_endpoint", "token_endpoint", "jwks_uri"):
+        address = found.get(name)
+        if not isinstance(address, str) or not address.startswith(("https://", f"{issuer.rstrip('/')}/")):
+            raise IdentityRefused(f"The identity provider has no {name} that is reached by https.")
+    return found
+
+
+def _exchange(
+    http: httpx.Client,
+    settings: Settings,
+    metadata: dict[str, Any],
+    attempt: Attempt,
+    *,
+    code: str,
+    redirect_uri: str,
+) -> dict[str, Any]:
+    secret = settings.oidc_client_secret()
+    offered = metadata.get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
+    method = "client_secret_basic" if "client_secret_basic" in offered else "client_secret_post"
+    body = prepare_token_request(
+        "authorization_code", code=code, redirect_uri=redirect_uri, code_verifier=attempt.verifier
+    )
+    address, headers, body = ClientAuth(settings.oidc_client_id, secret, method if secret else "none").prepare(
+        "POST",
+        metadata["token_endpoint"],
+        {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"},
+        body,
+    )
+    answer = http.post(address, headers=headers, content=body)
+    if 400 <= answer.status_code < 500:
+        raise IdentityRefused("The identity provider takes the code that it gave for no login of ours. Begin again.")
+    return _json(answer)
