@@ -71,6 +71,7 @@ def _delete(path: Callable[[There], str]) -> Callable[[There], httpx.Request]:
     return lambda there: there.client.build_request("DELETE", path(there))
 
 
+_USER = {"name": "Maria", "email": "maria@example.com", "role": "viewer"}
 _KEY = {"name": "app", "scopes": ["models:read"]}
 _ISSUER = {"issuer": "https://login.example", "audience": "lethe", "jwks": {"keys": [JWK]}}
 _AGENT = {"agent_id": "agent", "name": "Agent", "verify_key": ED25519}
@@ -134,6 +135,12 @@ CALLS: Calls = {
         lambda there: f"/v1/api-keys/{there.made('/api-keys', **_KEY)}/rotate", json={}
     ),
     "DELETE /v1/api-keys/{key_id}": _delete(lambda there: f"/v1/api-keys/{there.made('/api-keys', **_KEY)}"),
+    "POST /v1/users": _post("/v1/users", json=_USER),
+    "POST /v1/users/{user_id}/invite": _post(lambda there: f"/v1/users/{there.made('/users', **_USER)}/invite"),
+    "PATCH /v1/users/{user_id}": lambda there: there.client.build_request(
+        "PATCH", f"/v1/users/{there.made('/users', **_USER)}", json={"role": "officer"}
+    ),
+    "DELETE /v1/users/{user_id}": _delete(lambda there: f"/v1/users/{there.made('/users', **_USER)}"),
     "POST /v1/tenants": _post("/v1/tenants", json={"name": "shop"}),
     "PATCH /v1/tenant": lambda there: there.client.build_request(
         "PATCH", "/v1/tenant", json={"policy": {"grace_seconds": 9}}
