@@ -117,7 +117,7 @@ def changes(present: Mapping[str, Any], changed: Mapping[str, Any]) -> list[Chan
     found = []
     for name, after in changed.items():
         if name != "regulations":
-            found.append(Change(label=words(name), before=said(name, present[name]), after=said(name, after)))
+            found.append(Change(label=words(name), before=in_words(name, present[name]), after=in_words(name, after)))
             continue
         before = present[name]
         found += [
@@ -128,7 +128,7 @@ def changes(present: Mapping[str, Any], changed: Mapping[str, Any]) -> list[Chan
     return found
 
 
-def said(name: str, value: Any) -> str:
+def in_words(name: str, value: Any) -> str:
     """A value of the policy for people."""
     if value is None:
         return "none"

@@ -51,7 +51,7 @@ def backlog(session: Session, *, tenant_id: str, at: datetime.datetime) -> list[
             due=[_reason(due, since) for due in by_dataset[one.dataset_id]],
             urgent=one.deadline is not None and one.deadline <= at + BEFORE_THE_DEADLINE,
         )
-        for one in repository.in_turn(session, found, at=at)
+        for one in repository.ordered(session, found, at=at)
     ]
 
 

@@ -166,15 +166,15 @@ def datasets_due(session: Session, *, at: datetime.datetime, deletions_only: boo
 
     Rows are erased as soon as one model of the dataset runs, or none is there to wait for.
     """
-    return in_turn(session, _due(session, at=at, deletions_only=deletions_only), at=at)
+    return ordered(session, _due(session, at=at, deletions_only=deletions_only), at=at)
 
 
 def rules_due(session: Session, *, tenant_id: str, at: datetime.datetime, limit: int) -> list[Due]:
-    """What `datasets_due` gathers of one tenant, by each rule for itself: at most so many datasets by each."""
+    """The parts that `datasets_due` gathers, of one tenant, by each rule for itself: at most so many by each."""
     return list(_due(session, at=at, tenant_id=tenant_id, limit=limit))
 
 
-def in_turn(session: Session, dues: Iterable[Due], *, at: datetime.datetime) -> list[Due]:
+def ordered(session: Session, dues: Iterable[Due], *, at: datetime.datetime) -> list[Due]:
     """Each dataset once, in the order of `turns.in_turn`."""
     found: dict[str, Due] = {}
     for due in dues:
@@ -449,7 +449,7 @@ def models_to_serve(session: Session, *, dataset_id: str, at: datetime.datetime,
 def oldest_ready(
     session: Session, *, dataset_ids: Collection[str], at: datetime.datetime
 ) -> dict[str, datetime.datetime]:
-    """Since when the first request that no run has taken up may be taken, by dataset."""
+    """The time from which the first request that no run has taken up may be taken, by dataset."""
     query = sa.select(Erasure.dataset_id, sa.func.min(Erasure.ready_at))
     query = query.where(Erasure.dataset_id.in_(list(dataset_ids)), _UNCLAIMED, _READY).group_by(Erasure.dataset_id)
     return {dataset_id: ready_at for dataset_id, ready_at in session.execute(query, {"at": at}) if ready_at}
