@@ -5,12 +5,12 @@ from app.errors import RunDiffersFromPlan
 from app.installations import Installation
 from app.rows.blocks import Filling
 from app.unlearning import service as unlearning
-from app.unlearning.queue import Claimed
+from app.unlearning.queue import ClaimedRun
 from lethe.contract.sets import RunKind
 from worker import windows
 
 
-def edited(installation: Installation, claimed: Claimed) -> str:
+def edited(installation: Installation, claimed: ClaimedRun) -> str:
     """The root of the rows that this run goes on with. People who came and have asked to be forgotten since end null.
 
     First, where a run before this one was cut off, what it left is destroyed; before rows are learned it is looked for
@@ -41,14 +41,14 @@ def edited(installation: Installation, claimed: Claimed) -> str:
     return root
 
 
-def _read_by(claimed: Claimed) -> tuple[range, ...]:
+def _read_by(claimed: ClaimedRun) -> tuple[range, ...]:
     """The blocks that the steps of a run read."""
     if claimed.mechanism is None or claimed.kind in (RunKind.AUDIT, RunKind.REHEARSAL):
         return ()
     return windows.read_by(claimed.mechanism, first_step=claimed.first_step, steps=claimed.steps)
 
 
-def _edit(installation: Installation, claimed: Claimed) -> str:
+def _edit(installation: Installation, claimed: ClaimedRun) -> str:
     """A root under which the rows that came are in their slots, and those of people who are to be erased are null;
     looked at once more, for that. Raises `RunDiffersFromPlan`."""
     fillings = [

@@ -9,7 +9,7 @@ from app.errors import LeaseLost
 from app.installations import Installation
 from app.periodic import Periodic
 from app.unlearning import service as unlearning
-from app.unlearning.queue import Claimed
+from app.unlearning.queue import ClaimedRun
 
 
 class Lease(Periodic):
@@ -19,7 +19,7 @@ class Lease(Periodic):
     another worker may not.
     """
 
-    def __init__(self, installation: Installation, claimed: Claimed) -> None:
+    def __init__(self, installation: Installation, claimed: ClaimedRun) -> None:
         self._installation = installation
         self._run_id = claimed.run_id
         self._steps_done = 0

@@ -12,7 +12,7 @@ from app.installations import Installation
 from app.rows import repository as rows_repository
 from app.unlearning import queue, rehearsals
 from app.unlearning import service as unlearning
-from app.unlearning.queue import Claimed
+from app.unlearning.queue import ClaimedRun
 from app.unlearning.rehearsals import Drawn
 from app.vault import weights
 from lethe.contract.problems import ModelNotLive
@@ -26,7 +26,7 @@ from worker.rehearsal import Forgetting, Sets
 
 def run(
     installation: Installation,
-    claimed: Claimed,
+    claimed: ClaimedRun,
     mechanism: Mechanism,
     root: str,
     *,
@@ -85,7 +85,7 @@ def run(
 
 
 @contextmanager
-def _measured_on(installation: Installation, claimed: Claimed, root: str, drawn: Drawn) -> Iterator[Sets]:
+def _measured_on(installation: Installation, claimed: ClaimedRun, root: str, drawn: Drawn) -> Iterator[Sets]:
     """The sets of rows on which it is measured, in memory until the block ends."""
     evaluated_on, test = claimed.evaluation_dataset_id, None
     with ExitStack() as stack:

@@ -21,7 +21,7 @@ from app.rows import damage
 from app.rows import repository as rows_repository
 from app.unlearning import queue
 from app.unlearning import service as unlearning
-from app.unlearning.queue import Claimed
+from app.unlearning.queue import ClaimedRun
 from app.vault import weights
 from lethe.contract.problems import DatasetDamaged, Problem, Unavailable
 from lethe.contract.sets import RunKind
@@ -74,7 +74,7 @@ def _run_next(installation: Installation, *, worker: str, deletions_only: bool) 
     return True
 
 
-def _do(installation: Installation, claimed: Claimed, span: tracing.Span, *, worker: str) -> None:
+def _do(installation: Installation, claimed: ClaimedRun, span: tracing.Span, *, worker: str) -> None:
     log = functools.partial(telemetry.logger().info, run_id=claimed.run_id, model_id=claimed.model_id)
     log("unlearning.run_claimed", kind=claimed.kind, steps=claimed.steps, rows=len(claimed.slots_to_null))
     started = time.monotonic()
@@ -101,7 +101,7 @@ def _do(installation: Installation, claimed: Claimed, span: tracing.Span, *, wor
         log("unlearning.run_ended", kind=claimed.kind, seconds=round(time.monotonic() - started, 3))
 
 
-def _name(span: tracing.Span, claimed: Claimed) -> None:
+def _name(span: tracing.Span, claimed: ClaimedRun) -> None:
     """By the run's id, logs and the API lead from a request to this trace."""
     span.set_attribute("lethe.run_id", claimed.run_id)
     span.set_attribute("lethe.kind", claimed.kind)
@@ -117,7 +117,7 @@ def destroy_unneeded(installation: Installation) -> None:
     periodic_jobs.destroy_orphans(installation)
 
 
-def _work(installation: Installation, claimed: Claimed, holder: "Lease | _GivesWay") -> None:
+def _work(installation: Installation, claimed: ClaimedRun, holder: "Lease | _GivesWay") -> None:
     verification.require_whole(installation)
     tombstones.record(installation)  # what is erased must be erased again if a backup brings it back
     root = edits.edited(installation, claimed)
@@ -149,7 +149,7 @@ def _work(installation: Installation, claimed: Claimed, holder: "Lease | _GivesW
 
 
 def _audit(
-    installation: Installation, claimed: Claimed, mechanism: Mechanism, *, on_progress: Callable[[int], None]
+    installation: Installation, claimed: ClaimedRun, mechanism: Mechanism, *, on_progress: Callable[[int], None]
 ) -> None:
     """One that was asked for. It ends with what it found, and is not tried again."""
     assert claimed.audit is not None
@@ -166,7 +166,7 @@ def _audit(
         unlearning.end_audit(session, run_id=claimed.run_id, observed=observed, error_code=error_code)
 
 
-def _examine(installation: Installation, claimed: Claimed, *, records: int, observed: Observed | None) -> None:
+def _examine(installation: Installation, claimed: ClaimedRun, *, records: int, observed: Observed | None) -> None:
     """Raises `Refuted` if the run is not what is to be certified."""
     with tracing.span("examine"), installation.database.reading() as session:
         findings = unlearning.examine(session, run_id=claimed.run_id, records=records, observed=observed)
@@ -174,7 +174,7 @@ def _examine(installation: Installation, claimed: Claimed, *, records: int, obse
         raise Refuted(observed)
 
 
-def _alarm(claimed: Claimed, observed: Observed | None) -> None:
+def _alarm(claimed: ClaimedRun, observed: Observed | None) -> None:
     findings = observed.findings(claimed.mechanism) if observed and claimed.mechanism else ()
     telemetry.logger().error("audit.failed", run_id=claimed.run_id, findings=findings)
 
@@ -187,7 +187,7 @@ class Refuted(ChainFailed):
         self.observed = observed
 
 
-def _publish(installation: Installation, claimed: Claimed, ran: Ran, metrics: dict[str, Any]) -> None:
+def _publish(installation: Installation, claimed: ClaimedRun, ran: Ran, metrics: dict[str, Any]) -> None:
     sealed = weights.to_safetensors(ran.parameters)
     installation.weights.put(claimed.version_id, sealed)
     if claimed.model_id is not None:
@@ -214,7 +214,7 @@ def _publish(installation: Installation, claimed: Claimed, ran: Ran, metrics: di
 
 
 def _run_chain(
-    installation: Installation, claimed: Claimed, mechanism: Mechanism, root: str, holder: "Lease | _GivesWay"
+    installation: Installation, claimed: ClaimedRun, mechanism: Mechanism, root: str, holder: "Lease | _GivesWay"
 ) -> Ran:
     """In a process of its own: none of its iterates but the last is ever in this one."""
     network = _network(installation, mechanism)
@@ -246,7 +246,7 @@ def _network(installation: Installation, mechanism: Mechanism) -> bytes | None:
         return encoders.content_by(session, mechanism.network.sha256)
 
 
-def _evaluate(installation: Installation, claimed: Claimed, ran: Ran) -> dict[str, Any]:
+def _evaluate(installation: Installation, claimed: ClaimedRun, ran: Ran) -> dict[str, Any]:
     """Metrics on the evaluation dataset: post-processing of the version. Never measured on what it learned from.
 
     Nobody waits to be forgotten because another dataset is damaged: then nothing is measured.

@@ -17,7 +17,7 @@ from lethe.theorems import calibration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class LiveAccount:
     """A model's live version on the data as they are now: rows that became null since it was published count, and rows
     that came since, which it will only have when it has learned again."""
 
@@ -25,7 +25,7 @@ class Standing:
     guarantees: list[Guarantee]
 
 
-def standing(session: Session, model: Model) -> Standing:
+def standing(session: Session, model: Model) -> LiveAccount:
     """Raises `ModelNotLive`."""
     history = ledger.history_of(session, model_id=model.id, mechanism=stored_mechanism(model.mechanism))
     began = repository.chain_began_at(session, model_id=model.id)
@@ -34,7 +34,7 @@ def standing(session: Session, model: Model) -> Standing:
     edited = repository.records_added_since(session, dataset_id=model.dataset_id, revision=began)
     edited += repository.records_waiting_for(session, model)
     chain = accountant.erased(history.chain, records=edited)
-    return Standing(chain=chain, guarantees=guarantees.of_chain(chain, last_run=history.runs[-1], delta=model.delta))
+    return LiveAccount(chain=chain, guarantees=guarantees.of_chain(chain, last_run=history.runs[-1], delta=model.delta))
 
 
 def guarantees_of(session: Session, model: Model) -> list[Guarantee]:

@@ -16,7 +16,7 @@ from app.deletion import service as deletion
 from app.deletion.service import Asked
 from app.protocols import certificate, opendsr, repository
 from app.protocols.certificate import Signer
-from app.protocols.opendsr import Standing, SubjectRequest
+from app.protocols.opendsr import SubjectRequest, SubjectRequestState
 from app.webhooks import receiver
 from lethe.contract.problems import IdempotencyConflict, Problem, RequestUnknown, TransitionForbidden
 from lethe.contract.sets import RequestStatus, Scope
@@ -166,7 +166,7 @@ def _is_same(requests: Sequence[DeletionRequest], asked: SubjectRequest, refs: S
     )
 
 
-def _standing(session: Session, call: Call, requests: Sequence[DeletionRequest]) -> Standing:
+def _standing(session: Session, call: Call, requests: Sequence[DeletionRequest]) -> SubjectRequestState:
     """As the caller may see it."""
     view = view_of(session, call)
     return opendsr.standing(requests, statuses=[view.status(request) for request in requests])

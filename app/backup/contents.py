@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from app.backup.archive import Piece, Reader
-from app.backup.coverage import Standing
+from app.backup.coverage import JournalPosition
 from app.backup.service import FORMAT
 from app.db import migrate
 from app.errors import BackupDamaged, BackupRefused
@@ -20,7 +20,7 @@ class About:
     created_at: datetime.datetime
     version: str
     schema: list[str]
-    tombstones: Standing
+    tombstones: JournalPosition
 
 
 class Pieces:
@@ -53,7 +53,7 @@ def about_of(piece: Piece) -> About:
         created_at=created_at,
         version=found["version"],
         schema=found["schema"],
-        tombstones=Standing.from_json(found["tombstones"]),
+        tombstones=JournalPosition.from_json(found["tombstones"]),
     )
 
 

@@ -18,7 +18,7 @@ from app.installations import Installation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class JournalPosition:
     """The position of the tombstones: so many `lines` of the `file`, the last with this `hash`, of the time `ended_at`;
     and the last event of the archive's own database that tombstones tell of, `number`, which is the request `of`'s.
     Hosts may have files of their own, and one that was lost is written anew: those are told by the event."""
@@ -38,7 +38,7 @@ class Standing:
         return cls(**document)
 
 
-def standing(session: Session, installation: Installation) -> Standing:
+def standing(session: Session, installation: Installation) -> JournalPosition:
     """The position of the tombstones, with all that `session` sees. Raises `TombstonesDamaged`, `BackupRefused`."""
     number, of = repository.last_telling_event(session) or (0, None)
     try:
@@ -52,13 +52,15 @@ def standing(session: Session, installation: Installation) -> Standing:
         ) from error
     found = tombstones.journal(installation).ends()
     if found is None:
-        return Standing(file=None, lines=0, hash=GENESIS, ended_at=None, number=number, of=of)
+        return JournalPosition(file=None, lines=0, hash=GENESIS, ended_at=None, number=number, of=of)
     first, last, extent = found
     ended_at = last.at.isoformat()
-    return Standing(file=first.file, lines=extent.lines, hash=extent.hash, ended_at=ended_at, number=number, of=of)
+    return JournalPosition(
+        file=first.file, lines=extent.lines, hash=extent.hash, ended_at=ended_at, number=number, of=of
+    )
 
 
-def require(journal: Journal, stood: Standing, *, made_at: datetime.datetime) -> None:
+def require(journal: Journal, stood: JournalPosition, *, made_at: datetime.datetime) -> None:
     """Raises `TombstonesStale` unless the file reaches to where tombstones stood when the backup was made."""
     first: Line | None = None
     last, extent = None, Extent(lines=0, bytes=0, hash=GENESIS)
@@ -79,14 +81,14 @@ def require(journal: Journal, stood: Standing, *, made_at: datetime.datetime) ->
     raise TombstonesStale(f"{journal.path} has {extent.lines} entries; {_should_have(stood)} {lacks}")
 
 
-def _should_have(stood: Standing) -> str:
+def _should_have(stood: JournalPosition) -> str:
     return (
         f"when the backup was made there were {stood.lines}, up to {stood.ended_at}. Whoever asked to be forgotten "
         "since would be back. Nothing was restored; find the newest copy of the tombstones."
     )
 
 
-def _tells(first: Line, line: Line, extent: Extent, stood: Standing, *, made_at: datetime.datetime) -> bool:
+def _tells(first: Line, line: Line, extent: Extent, stood: JournalPosition, *, made_at: datetime.datetime) -> bool:
     """Return True if a file that begins with `first` reaches to where the tombstones stood, as this line of it
     shows."""
     if first.file is not None and first.file == stood.file:

@@ -18,66 +18,66 @@ _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class State:
+class StatusWording:
     """A status as people read it. `tone`: of its chip: quiet, active, good, warn, bad."""
 
     label: str
     tone: str
 
 
-STATES: Mapping[str, State] = {
+STATES: Mapping[str, StatusWording] = {
     # requests
-    "received": State(label="Received", tone="quiet"),
-    "in_review": State(label="In review", tone="warn"),
-    "accepted": State(label="Accepted", tone="active"),
-    "running": State(label="Running", tone="active"),
-    "completed": State(label="Completed", tone="good"),
-    "rejected": State(label="Rejected", tone="quiet"),
-    "cancelled": State(label="Cancelled", tone="quiet"),
-    "pending": State(label="Pending", tone="quiet"),
-    "nothing_published": State(label="Nothing published", tone="quiet"),
+    "received": StatusWording(label="Received", tone="quiet"),
+    "in_review": StatusWording(label="In review", tone="warn"),
+    "accepted": StatusWording(label="Accepted", tone="active"),
+    "running": StatusWording(label="Running", tone="active"),
+    "completed": StatusWording(label="Completed", tone="good"),
+    "rejected": StatusWording(label="Rejected", tone="quiet"),
+    "cancelled": StatusWording(label="Cancelled", tone="quiet"),
+    "pending": StatusWording(label="Pending", tone="quiet"),
+    "nothing_published": StatusWording(label="Nothing published", tone="quiet"),
     # clocks
-    "on_time": State(label="On time", tone="good"),
-    "at_risk": State(label="Due soon", tone="warn"),
-    "overdue": State(label="Overdue", tone="bad"),
-    "paused": State(label="Paused", tone="quiet"),
-    "ended": State(label="Ended", tone="quiet"),
+    "on_time": StatusWording(label="On time", tone="good"),
+    "at_risk": StatusWording(label="Due soon", tone="warn"),
+    "overdue": StatusWording(label="Overdue", tone="bad"),
+    "paused": StatusWording(label="Paused", tone="quiet"),
+    "ended": StatusWording(label="Ended", tone="quiet"),
     # models, versions and runs
-    "learning": State(label="Learning", tone="active"),
-    "live": State(label="Live", tone="good"),
-    "unlearning": State(label="Unlearning", tone="active"),
-    "relearning": State(label="Learning again", tone="active"),
-    "testing": State(label="Canary test", tone="active"),
-    "degraded": State(label="Degraded", tone="warn"),
-    "held": State(label="Held back", tone="bad"),
-    "failed": State(label="Failed", tone="bad"),
-    "retired": State(label="Retired", tone="quiet"),
-    "destroyed": State(label="Destroyed", tone="quiet"),
-    "published": State(label="Published", tone="good"),
-    "abandoned": State(label="Abandoned", tone="warn"),
-    "erased": State(label="Erased", tone="good"),
+    "learning": StatusWording(label="Learning", tone="active"),
+    "live": StatusWording(label="Live", tone="good"),
+    "unlearning": StatusWording(label="Unlearning", tone="active"),
+    "relearning": StatusWording(label="Learning again", tone="active"),
+    "testing": StatusWording(label="Canary test", tone="active"),
+    "degraded": StatusWording(label="Degraded", tone="warn"),
+    "held": StatusWording(label="Held back", tone="bad"),
+    "failed": StatusWording(label="Failed", tone="bad"),
+    "retired": StatusWording(label="Retired", tone="quiet"),
+    "destroyed": StatusWording(label="Destroyed", tone="quiet"),
+    "published": StatusWording(label="Published", tone="good"),
+    "abandoned": StatusWording(label="Abandoned", tone="warn"),
+    "erased": StatusWording(label="Erased", tone="good"),
     # canary tests
-    "passed": State(label="Passed", tone="good"),
-    "refused": State(label="Refused", tone="bad"),
+    "passed": StatusWording(label="Passed", tone="good"),
+    "refused": StatusWording(label="Refused", tone="bad"),
     # rehearsals
-    "waiting": State(label="Waiting", tone="quiet"),
-    "outdated": State(label="Report gone", tone="quiet"),
+    "waiting": StatusWording(label="Waiting", tone="quiet"),
+    "outdated": StatusWording(label="Report gone", tone="quiet"),
     # workers
-    "alive": State(label="Alive", tone="good"),
-    "silent": State(label="Silent", tone="bad"),
-    "failing": State(label="Failing", tone="bad"),
+    "alive": StatusWording(label="Alive", tone="good"),
+    "silent": StatusWording(label="Silent", tone="bad"),
+    "failing": StatusWording(label="Failing", tone="bad"),
     # deliveries and additions
-    "delivered": State(label="Delivered", tone="good"),
-    "gone": State(label="Receiver gone", tone="quiet"),
-    "dead": State(label="Given up", tone="bad"),
-    "applied": State(label="Applied", tone="good"),
-    "dropped": State(label="Dropped", tone="quiet"),
+    "delivered": StatusWording(label="Delivered", tone="good"),
+    "gone": StatusWording(label="Receiver gone", tone="quiet"),
+    "dead": StatusWording(label="Given up", tone="bad"),
+    "applied": StatusWording(label="Applied", tone="good"),
+    "dropped": StatusWording(label="Dropped", tone="quiet"),
     # keys and people
-    "invited": State(label="Invited", tone="warn"),
-    "disabled": State(label="Disabled", tone="quiet"),
-    "in_force": State(label="In force", tone="good"),
-    "revoked": State(label="Revoked", tone="quiet"),
-    "expired": State(label="Expired", tone="quiet"),
+    "invited": StatusWording(label="Invited", tone="warn"),
+    "disabled": StatusWording(label="Disabled", tone="quiet"),
+    "in_force": StatusWording(label="In force", tone="good"),
+    "revoked": StatusWording(label="Revoked", tone="quiet"),
+    "expired": StatusWording(label="Expired", tone="quiet"),
 }
 
 REJECTION_GROUNDS: Mapping[RejectionGround, str] = {
@@ -137,8 +137,8 @@ def happened(event: RequestEventOut) -> str:
     return sentence(event.detail) if event.detail else EVENTS.get(event.kind, state(event.status).label)
 
 
-def state(name: str) -> State:
-    return STATES.get(name) or State(label=words(name), tone="quiet")
+def state(name: str) -> StatusWording:
+    return STATES.get(name) or StatusWording(label=words(name), tone="quiet")
 
 
 def outcome(name: str) -> str:

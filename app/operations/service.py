@@ -61,7 +61,7 @@ class Life(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class State:
+class ServiceState:
     """The state of the service at the time `at`."""
 
     at: datetime.datetime
@@ -87,7 +87,7 @@ class State:
         return sum(some.at_risk for some in self.waiting)
 
 
-def state(session: Session, installation: Installation) -> State:
+def state(session: Session, installation: Installation) -> ServiceState:
     """Measure waiting work, late work, and the life of workers."""
     moment = now(session)
     horizon = datetime.timedelta(days=installation.settings.risk_days)
@@ -97,7 +97,7 @@ def state(session: Session, installation: Installation) -> State:
     signs = [heartbeat.last_seen(installation.settings.data_dir), *(run.lease_expires_at - lease for run in running)]
     signs += [run.finished_at for run in latest if run.status != RunStatus.ABANDONED]
     seen_at = max((sign for sign in signs if sign), default=None)
-    return State(
+    return ServiceState(
         at=moment,
         waiting=repository.waiting(session, at=moment, horizon=horizon),
         running=len(running),
@@ -275,7 +275,7 @@ class Metrics:
         else:
             self._up.set(1)
 
-    def _set(self, found: State) -> None:
+    def _set(self, found: ServiceState) -> None:
         self._oldest.set(found.queue_age_seconds)
         self._running.set(found.running)
         self._silence.set((found.at - found.seen_at).total_seconds() if found.seen_at else math.inf)

@@ -96,7 +96,7 @@ _STATUS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class SubjectRequestState:
     """The state of a subject request: all its deletion requests together."""
 
     controller_id: str
@@ -149,11 +149,11 @@ def together(statuses: Collection[str]) -> RequestStatus:
     return RequestStatus.IN_PROGRESS if begun else RequestStatus.PENDING
 
 
-def standing(requests: Sequence[DeletionRequest], *, statuses: Sequence[str]) -> Standing:
+def standing(requests: Sequence[DeletionRequest], *, statuses: Sequence[str]) -> SubjectRequestState:
     """The state of the deletion requests of one subject request. `statuses`: theirs, as the one who asks may see
     them."""
     first = requests[0]
-    return Standing(
+    return SubjectRequestState(
         controller_id=first.tenant_id,
         subject_request_id=str(first.particulars.external_id),
         received_at=first.created_at,
@@ -175,7 +175,7 @@ def discovery_body(*, identity_types: Sequence[str], certificate_url: str) -> by
     )
 
 
-def receipt_body(standing: Standing, *, received: bytes) -> bytes:
+def receipt_body(standing: SubjectRequestState, *, received: bytes) -> bytes:
     """The answer to a subject request. `received`: its exact body, which the controller gets back and nobody keeps."""
     return _json(
         _named(standing)
@@ -188,16 +188,16 @@ def receipt_body(standing: Standing, *, received: bytes) -> bytes:
     )
 
 
-def status_body(standing: Standing) -> bytes:
+def status_body(standing: SubjectRequestState) -> bytes:
     expected = rfc3339(standing.expected_at)
     return _json(_named(standing) | {"expected_completion_time": expected, "request_status": standing.status})
 
 
-def cancellation_body(standing: Standing, *, received_at: datetime.datetime) -> bytes:
+def cancellation_body(standing: SubjectRequestState, *, received_at: datetime.datetime) -> bytes:
     return _json(_named(standing) | {"received_time": rfc3339(received_at), "request_status": standing.status})
 
 
-def callback_body(standing: Standing, *, url: str) -> bytes:
+def callback_body(standing: SubjectRequestState, *, url: str) -> bytes:
     """The body that is POSTed to `url`, one of the subject request's `status_callback_urls`, when the status
     changes."""
     return _json(
@@ -214,7 +214,7 @@ def rfc3339(time: datetime.datetime) -> str:
     return time.astimezone(datetime.UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-def _named(standing: Standing) -> dict[str, str]:
+def _named(standing: SubjectRequestState) -> dict[str, str]:
     return {
         "controller_id": standing.controller_id,
         "subject_request_id": standing.subject_request_id,

@@ -30,7 +30,7 @@ _LOOK_AGAIN = datetime.timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claimed:
+class ClaimedRun:
     """A run that this worker holds: all it needs to know, so that nothing is read from the database while it runs.
 
     `additions`: batches of rows to write into their slots, before anything is erased. `root`: of the rows as they are
@@ -58,7 +58,7 @@ class Claimed:
 
 def claim(
     session: Session, *, worker: str, lease_seconds: float, max_requests: int, deletions_only: bool = False
-) -> Claimed | None:
+) -> ClaimedRun | None:
     """Take the next run that is due, with the rows of everybody who waits on its dataset; None if nothing is due.
     With `deletions_only`, the next that somebody waits for who asked to be forgotten.
 
@@ -106,7 +106,7 @@ def anything_to_do(session: Session, *, deletions_only: bool = False) -> bool:
 
 def _claim(
     session: Session, dataset: Dataset, *, worker: str, lease_seconds: float, max_requests: int, deletions_only: bool
-) -> Claimed | None:
+) -> ClaimedRun | None:
     """None where all that there was to do is up to models that may publish no version any more."""
     additions.take(session, dataset=dataset)
     claims.claim_erasures(session, dataset=dataset, limit=max_requests)
@@ -144,7 +144,7 @@ def _has_room(session: Session, dataset: Dataset, model: Model, plan: Plan) -> b
     return True
 
 
-def _claim_test(session: Session, dataset: Dataset, *, worker: str, lease_seconds: float) -> Claimed:
+def _claim_test(session: Session, dataset: Dataset, *, worker: str, lease_seconds: float) -> ClaimedRun:
     """An audit, or else a rehearsal. No row is taken: requests that wait for each other go on waiting."""
     if model := tests_repository.model_to_audit(session, dataset_id=dataset.id):
         plan = planner.audit(catalogue.mechanism_of(model), epsilon=model.epsilon, delta=model.delta)
@@ -214,9 +214,9 @@ def _begin(
     return run
 
 
-def _claimed(session: Session, run: Run, dataset: Dataset, model: Model | None) -> Claimed:
+def _claimed(session: Session, run: Run, dataset: Dataset, model: Model | None) -> ClaimedRun:
     learns = run.kind in (RunKind.LEARN, RunKind.RELEARN, *repository.ASKED_FOR)
-    return Claimed(
+    return ClaimedRun(
         run_id=run.id,
         kind=run.kind,
         dataset_id=dataset.id,

@@ -23,7 +23,7 @@ from app.db.tables import (
     Version,
 )
 from app.unlearning import turns
-from app.unlearning.turns import Due, Standing
+from app.unlearning.turns import Due, TenantShare
 from lethe.contract.sets import QueueRule, RehearsalStatus, RunKind, RunStatus, VersionStatus
 
 ASKED_FOR = (RunKind.AUDIT, RunKind.REHEARSAL)
@@ -384,13 +384,13 @@ def _patient_datasets(session: Session, waiting: dict[str, str]) -> set[str]:
     return set(waiting.values()) - impatient
 
 
-def _standings(session: Session, *, tenant_ids: Iterable[str]) -> dict[str, Standing]:
+def _standings(session: Session, *, tenant_ids: Iterable[str]) -> dict[str, TenantShare]:
     counted = sa.select(Run.tenant_id, sa.func.count()).where(Run.status == RunStatus.RUNNING).group_by(Run.tenant_id)
     running = dict(iter(session.execute(counted)))
     last = sa.select(sa.func.max(Run.started_at)).where(Run.tenant_id == Tenant.id).scalar_subquery()
     began = session.execute(sa.select(Tenant.id, last).where(Tenant.id.in_(list(tenant_ids)), last.is_not(None)))
     return {
-        tenant_id: Standing(running=running.get(tenant_id, 0), last_began_at=last_began_at)
+        tenant_id: TenantShare(running=running.get(tenant_id, 0), last_began_at=last_began_at)
         for tenant_id, last_began_at in began
     }
 

@@ -30,7 +30,7 @@ class Due:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class TenantShare:
     """The share of a tenant so far: runs under way, and when its last run began."""
 
     running: int = 0
@@ -46,7 +46,7 @@ def batch_ends(
     return min(waited, first_due_at - BEFORE_THE_DEADLINE)
 
 
-def in_turn(due: Collection[Due], standings: Mapping[str, Standing], *, at: datetime.datetime) -> list[Due]:
+def in_turn(due: Collection[Due], standings: Mapping[str, TenantShare], *, at: datetime.datetime) -> list[Due]:
     """All of `due`, in the order in which they go.
 
     1. Whatever has a request that is due within a week goes before whatever has none.
@@ -70,10 +70,10 @@ def in_turn(due: Collection[Due], standings: Mapping[str, Standing], *, at: date
 
 
 def _placed(
-    due: Collection[Due], standings: Mapping[str, Standing]
+    due: Collection[Due], standings: Mapping[str, TenantShare]
 ) -> Iterator[tuple[tuple[int, datetime.datetime, str], Due]]:
     by_tenant = sorted(due, key=lambda one: (one.tenant_id, one.first, one.dataset_id))
     for tenant_id, own in groupby(by_tenant, key=lambda one: one.tenant_id):
-        standing = standings.get(tenant_id, Standing())
+        standing = standings.get(tenant_id, TenantShare())
         for place, one in enumerate(own, start=standing.running):
             yield (place, standing.last_began_at, tenant_id), one

@@ -17,7 +17,7 @@ _HOPELESS = frozenset({"url_invalid"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claimed:
+class ClaimedDelivery:
     """A delivery that is its dispatcher's until `lease`. `at`: when it was taken."""
 
     id: str
@@ -41,7 +41,7 @@ def claim(
     lease_for: datetime.timedelta,
     under_way: Mapping[str, int],
     most_per_host: int,
-) -> list[Claimed]:
+) -> list[ClaimedDelivery]:
     """Take what is due, for others a while out of sight: of each request and receiver only what comes first, and for
     each host, to which so many are `under_way`, no more than `most_per_host` at once."""
     at = now(session)
@@ -55,7 +55,7 @@ def claim(
             counts[delivery.host] = counts.get(delivery.host, 0) + 1
             delivery.next_attempt_at = lease
             found.append(
-                Claimed(
+                ClaimedDelivery(
                     id=delivery.id,
                     tenant_id=delivery.tenant_id,
                     request_id=delivery.request_id,
@@ -78,7 +78,7 @@ def busy(under_way: Mapping[str, int], most_per_host: int) -> Collection[str]:
     return [host for host, count in under_way.items() if count >= most_per_host]
 
 
-def record(session: Session, claimed: Claimed, outcome: Outcome, random: Random) -> str | None:
+def record(session: Session, claimed: ClaimedDelivery, outcome: Outcome, random: Random) -> str | None:
     """Note what came of an attempt, and say what that makes of the delivery: delivered, gone, failed (it is tried
     again) or dead; None if it was taken away meanwhile, and this attempt does not count."""
     delivery = repository.delivery(session, claimed.id)

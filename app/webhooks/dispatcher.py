@@ -21,7 +21,7 @@ from app.db import Database, now
 from app.keys import Keys
 from app.periodic import Periodic
 from app.webhooks import claims, repository, secret, sender, service
-from app.webhooks.claims import Claimed
+from app.webhooks.claims import ClaimedDelivery
 from app.webhooks.sender import Outcome, Verdict
 from lethe.contract.sets import DeliveryStatus
 from lethe.proof import webhooks as signature
@@ -52,7 +52,7 @@ class Dispatcher:
         self._random = SystemRandom()
         self._away = False
         self._under_way: Counter[str] = Counter()
-        self._finished: deque[tuple[Claimed, Outcome]] = deque()
+        self._finished: deque[tuple[ClaimedDelivery, Outcome]] = deque()
         self._senders = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="webhooks")
         self._working = Periodic("dispatcher", self._work, seconds=_POLL_SECONDS).start()
         service.listen(self._working.wake)
@@ -106,7 +106,7 @@ class Dispatcher:
         with self._database.reading() as session:
             return repository.is_any_due(session, at=now(session), besides=besides)
 
-    def _send(self, claimed: Claimed) -> None:
+    def _send(self, claimed: ClaimedDelivery) -> None:
         try:
             body = claimed.body.encode()
             outcome = sender.send(
@@ -126,7 +126,7 @@ class Dispatcher:
         self._finished.append((claimed, outcome))
         self._working.wake()
 
-    def _headers(self, claimed: Claimed, body: bytes) -> Mapping[str, str]:
+    def _headers(self, claimed: ClaimedDelivery, body: bytes) -> Mapping[str, str]:
         dialect = self._dialects.get(claimed.source or "")
         if dialect is not None:
             return dialect(body)
@@ -144,7 +144,7 @@ class Dispatcher:
         return httpx.create_ssl_context()
 
 
-def _tell(claimed: Claimed, outcome: Outcome, became: str | None) -> None:
+def _tell(claimed: ClaimedDelivery, outcome: Outcome, became: str | None) -> None:
     """Log ids and words of ours alone: a URL may hold a secret, and names of hosts are no business of a log."""
     if became is None:
         return

@@ -17,7 +17,7 @@ from app.db.tables import Run, Version
 from app.dispatch import PipeNotifier
 from app.installations import Installation
 from app.unlearning import queue
-from app.unlearning.queue import Claimed
+from app.unlearning.queue import ClaimedRun
 from tests.faults import hops, processes
 from tests.faults.checks import assert_all_done_once
 from tests.faults.processes import wait_until
@@ -54,7 +54,7 @@ def test_workers_race_to_claim(settings: Settings, two_by_two: list[dict[str, An
     forget("p3")
     together = threading.Barrier(8)
 
-    def claim(number: int) -> Claimed | None:
+    def claim(number: int) -> ClaimedRun | None:
         with installations.opened(settings) as mine:
             together.wait()
             with mine.database.writing() as session:

@@ -19,7 +19,7 @@ from app.db.tables import DeletionRequest, Run
 from app.installations import Installation
 from app.unlearning import queue
 from app.unlearning import service as unlearning
-from app.unlearning.queue import Claimed
+from app.unlearning.queue import ClaimedRun
 from tests.faults import hops, processes
 from tests.faults.checks import assert_all_done_once
 from tests.faults.processes import environment_of, wait_until
@@ -133,7 +133,7 @@ def claim_on_skewed_host(settings: Settings, clock: str) -> str:
     return claimed
 
 
-def claim(installation: Installation, *, lease_seconds: float) -> Claimed | None:
+def claim(installation: Installation, *, lease_seconds: float) -> ClaimedRun | None:
     with installation.database.writing() as session:
         return queue.claim(session, worker="honest", lease_seconds=lease_seconds, max_requests=10)
 

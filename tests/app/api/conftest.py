@@ -17,7 +17,7 @@ from app.db.tables import Dataset, DeletionRequest, Model
 from app.installations import Installation
 from app.unlearning import queue
 from app.unlearning import service as unlearning
-from app.unlearning.queue import Claimed
+from app.unlearning.queue import ClaimedRun
 from lethe.contract.sets import Scope
 from tests.conftest import CLASSES
 
@@ -121,10 +121,10 @@ def nothing() -> dict[str, int]:
 
 
 @pytest.fixture
-def claim(installation: Installation) -> Callable[[], Claimed]:
+def claim(installation: Installation) -> Callable[[], ClaimedRun]:
     """Take the next run as a worker does that then falls silent."""
 
-    def take() -> Claimed:
+    def take() -> ClaimedRun:
         with installation.database.writing() as session:
             claimed = queue.claim(session, worker="silent", lease_seconds=60, max_requests=10)
         assert claimed

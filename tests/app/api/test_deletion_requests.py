@@ -9,7 +9,7 @@ from fastapi.testclient import TestClient
 
 from app.db.tables import IdempotentAnswer
 from app.installations import Installation
-from app.unlearning.queue import Claimed
+from app.unlearning.queue import ClaimedRun
 from lethe.contract.sets import Scope
 from tests.tables import each
 
@@ -195,7 +195,7 @@ def test_a_request_cannot_be_cancelled_once_its_rows_are_claimed(
     gateway: TestClient,
     live: dict[str, Any],
     forget: Make,
-    claim: Callable[[], Claimed],
+    claim: Callable[[], ClaimedRun],
     give_up: Callable[[], None],
     work: Work,
     refused: Refused,

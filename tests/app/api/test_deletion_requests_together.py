@@ -5,7 +5,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from app.installations import Installation
-from app.unlearning.queue import Claimed
+from app.unlearning.queue import ClaimedRun
 
 Get = Callable[[str], Any]
 Make = Callable[..., dict[str, Any]]
@@ -41,7 +41,7 @@ def test_a_second_request_follows_an_erasure_under_way(
     statuses: Callable[..., list[str]],
     statements: Callable[..., list[dict[str, Any]]],
     get: Get,
-    claim: Callable[[], Claimed],
+    claim: Callable[[], ClaimedRun],
     give_up: Callable[[], None],
     work: Work,
 ) -> None:
@@ -65,7 +65,7 @@ def test_a_second_request_for_a_person_in_two_datasets(
     new_model: Make,
     forget: Make,
     shown: Make,
-    claim: Callable[[], Claimed],
+    claim: Callable[[], ClaimedRun],
     give_up: Callable[[], None],
     work: Work,
 ) -> None:
@@ -90,7 +90,7 @@ def test_a_request_while_the_model_is_learning(
     forget: Make,
     shown: Make,
     statements: Callable[..., list[dict[str, Any]]],
-    claim: Callable[[], Claimed],
+    claim: Callable[[], ClaimedRun],
     give_up: Callable[[], None],
     work: Work,
     learning: str,

@@ -14,7 +14,7 @@ from app.errors import LeaseLost, RunDiffersFromPlan
 from app.installations import Installation
 from app.unlearning import queue
 from app.unlearning import service as unlearning
-from app.unlearning.queue import Claimed
+from app.unlearning.queue import ClaimedRun
 from lethe.contract.problems import Problem
 from tests.lethe.proof import lanes
 from worker import edits
@@ -45,7 +45,7 @@ def test_runs_tell_what_the_workers_did(
 
 
 @pytest.fixture
-def claimed(installation: Installation, live: dict[str, Any], forget: Make) -> Claimed:
+def claimed(installation: Installation, live: dict[str, Any], forget: Make) -> ClaimedRun:
     """A run that a worker has claimed to make a live model forget somebody, the rows already erased."""
     forget("p1")
     with installation.database.writing() as session:
@@ -56,7 +56,7 @@ def claimed(installation: Installation, live: dict[str, Any], forget: Make) -> C
 
 
 @pytest.fixture
-def publish(installation: Installation, claimed: Claimed) -> Callable[..., None]:
+def publish(installation: Installation, claimed: ClaimedRun) -> Callable[..., None]:
     """Publish the claimed run as if its chain had run as planned, but for what is changed here."""
 
     def call(**changed: Any) -> None:
@@ -99,7 +99,7 @@ def refuses(publish: Callable[..., None], condition: type[Problem], **changed: A
 
 @pytest.mark.parametrize("difference", [-1, 1])
 def test_other_steps_than_planned_publish_nothing(
-    publish: Callable[..., None], published: Callable[[], list[int]], claimed: Claimed, get: Get, difference: int
+    publish: Callable[..., None], published: Callable[[], list[int]], claimed: ClaimedRun, get: Get, difference: int
 ) -> None:
     """A chain that took fewer or more steps than planned certifies nothing, and its request stays open."""
     refuses(publish, RunDiffersFromPlan, steps_ran=claimed.steps + difference)
@@ -109,7 +109,7 @@ def test_other_steps_than_planned_publish_nothing(
 
 @pytest.mark.parametrize("constant", ["noise_scale", "step_size", "radius", "l2"])
 def test_another_mechanism_publishes_nothing(
-    publish: Callable[..., None], published: Callable[[], list[int]], claimed: Claimed, constant: str
+    publish: Callable[..., None], published: Callable[[], list[int]], claimed: ClaimedRun, constant: str
 ) -> None:
     """A chain that ran with any other constant, even by the last bit, certifies nothing."""
     assert claimed.mechanism
@@ -119,7 +119,7 @@ def test_another_mechanism_publishes_nothing(
 
 
 def test_a_parent_that_is_not_live_publishes_nothing(
-    installation: Installation, publish: Callable[..., None], published: Callable[[], list[int]], claimed: Claimed
+    installation: Installation, publish: Callable[..., None], published: Callable[[], list[int]], claimed: ClaimedRun
 ) -> None:
     """A run that continued a version which is no longer in service certifies nothing."""
     with installation.database.writing() as session:
@@ -132,7 +132,7 @@ def test_a_lost_lease_publishes_nothing(
     installation: Installation,
     publish: Callable[..., None],
     published: Callable[[], list[int]],
-    claimed: Claimed,
+    claimed: ClaimedRun,
     work: Work,
 ) -> None:
     """A worker whose run was taken away can neither renew it, nor erase, nor publish: whoever took it goes on."""

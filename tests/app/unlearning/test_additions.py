@@ -53,7 +53,7 @@ def live(new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], in
     return model
 
 
-def _claim(installation: Installation) -> queue.Claimed:
+def _claim(installation: Installation) -> queue.ClaimedRun:
     with installation.database.writing() as session:
         claimed = queue.claim(session, worker="w", lease_seconds=0.0, max_requests=100)
     assert claimed
@@ -132,7 +132,7 @@ def test_a_standing_counts_rows_that_came(
 ) -> None:
     """From when rows may be there until a model has learned again, they are edits of what it stands on."""
 
-    def standing() -> accounting.Standing:
+    def standing() -> accounting.LiveAccount:
         with installation.database.reading() as session:
             return accounting.standing(session, session.get_one(Model, live["id"]))
 

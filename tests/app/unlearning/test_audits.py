@@ -16,7 +16,7 @@ from app.errors import AuditFailed, RunDiffersFromPlan
 from app.installations import Installation
 from app.unlearning import queue
 from app.unlearning import service as unlearning
-from app.unlearning.queue import Claimed
+from app.unlearning.queue import ClaimedRun
 from lethe.proof.audit import AuditPlan, Observed
 from lethe.proof.errors import PreconditionError
 from lethe.proof.mechanism import Mechanism
@@ -24,14 +24,14 @@ from tests.lethe.proof import lanes
 
 Make = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
-Claim = Callable[[], Claimed]
+Claim = Callable[[], ClaimedRun]
 
 
 @pytest.fixture
 def claim(installation: Installation) -> Claim:
     """Claim the next run, which there is."""
 
-    def claimed() -> Claimed:
+    def claimed() -> ClaimedRun:
         with installation.database.writing() as session:
             found = queue.claim(session, worker="w", lease_seconds=30, max_requests=100)
         assert found
@@ -59,7 +59,7 @@ def live(new_dataset: Make, new_model: Make, work: Callable[[], int]) -> dict[st
     return model
 
 
-def publish(installation: Installation, claimed: Claimed, observed: Observed | None) -> None:
+def publish(installation: Installation, claimed: ClaimedRun, observed: Observed | None) -> None:
     """What the worker does when the chain has run; the rows are erased already."""
     assert claimed.mechanism
     with installation.database.writing() as session:
@@ -76,7 +76,7 @@ def publish(installation: Installation, claimed: Claimed, observed: Observed | N
         )
 
 
-def end(installation: Installation, claimed: Claimed, *, error_code: str | None = None) -> None:
+def end(installation: Installation, claimed: ClaimedRun, *, error_code: str | None = None) -> None:
     """What the worker does when the lanes of an audit have run."""
     assert claimed.audit
     with installation.database.writing() as session:

@@ -8,17 +8,17 @@ import pytest
 from app.installations import Installation
 from app.unlearning import queue
 from app.unlearning import service as unlearning
-from app.unlearning.queue import Claimed
+from app.unlearning.queue import ClaimedRun
 from worker import runner
 
 Make = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
-Claim = Callable[..., Claimed | None]
+Claim = Callable[..., ClaimedRun | None]
 
 
 @pytest.fixture
 def claim(installation: Installation) -> Claim:
-    def take(*, deletions_only: bool = False) -> Claimed | None:
+    def take(*, deletions_only: bool = False) -> ClaimedRun | None:
         with installation.database.writing() as session:
             return queue.claim(session, worker="w", lease_seconds=30, max_requests=500, deletions_only=deletions_only)
 

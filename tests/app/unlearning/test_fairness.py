@@ -12,7 +12,7 @@ from app.db.tables import Dataset, Model
 from app.installations import Installation
 from app.unlearning import queue
 from app.unlearning import service as unlearning
-from app.unlearning.queue import Claimed
+from app.unlearning.queue import ClaimedRun
 from app.vault.weights import WeightStore
 from worker import runner
 
@@ -26,10 +26,10 @@ def status(get: Get) -> Callable[[dict[str, Any]], str]:
 
 
 @pytest.fixture
-def claim(installation: Installation) -> Callable[[], Claimed]:
+def claim(installation: Installation) -> Callable[[], ClaimedRun]:
     """Claim the next run, whatever pauses there are."""
 
-    def take() -> Claimed:
+    def take() -> ClaimedRun:
         with installation.database.writing() as session:
             session.execute(sa.update(Model).values(not_before=None))
             session.execute(sa.update(Dataset).values(not_before=None))
@@ -143,7 +143,7 @@ def test_rows_from_a_backup_are_refused(
 
 
 def test_deaths_and_failures_are_counted_apart(
-    installation: Installation, new_dataset: Make, new_model: Make, get: Get, claim: Callable[[], Claimed]
+    installation: Installation, new_dataset: Make, new_model: Make, get: Get, claim: Callable[[], ClaimedRun]
 ) -> None:
     """A model whose worker died twice does not end in `failed` because a run then fails once."""
     model = new_model(new_dataset()["id"])

@@ -17,7 +17,7 @@ from app.operations import periodic_jobs
 from app.operations import retirement as retired
 from app.unlearning import queue, retirement
 from app.unlearning import service as unlearning
-from app.unlearning.queue import Claimed
+from app.unlearning.queue import ClaimedRun
 from tests.app.api.test_authorisation import one_row
 
 Make = Callable[..., dict[str, Any]]
@@ -26,10 +26,10 @@ Call = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture
-def claim(installation: Installation) -> Callable[[], Claimed]:
+def claim(installation: Installation) -> Callable[[], ClaimedRun]:
     """Claim the next run, which there is."""
 
-    def taken() -> Claimed:
+    def taken() -> ClaimedRun:
         with installation.database.writing() as session:
             claimed = queue.claim(session, worker="w", lease_seconds=60, max_requests=500)
         assert claimed

@@ -17,7 +17,7 @@ from app.installations import Installation
 from app.operations import repository as operations
 from app.unlearning import queue
 from app.unlearning import service as unlearning
-from app.unlearning.queue import Claimed
+from app.unlearning.queue import ClaimedRun
 from app.vault import weights
 from lethe.contract.problems import RunUnknown
 from tests.lethe.proof import lanes
@@ -25,14 +25,14 @@ from tests.stored import slots_of
 
 Make = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
-Claim = Callable[..., Claimed | None]
+Claim = Callable[..., ClaimedRun | None]
 
 
 @pytest.fixture
 def claim(installation: Installation) -> Claim:
     """Claim the next run, as the worker does."""
 
-    def claimed(*, worker: str = "w", lease_seconds: float = 30.0, max_requests: int = 100) -> Claimed | None:
+    def claimed(*, worker: str = "w", lease_seconds: float = 30.0, max_requests: int = 100) -> ClaimedRun | None:
         with installation.database.writing() as session:
             return queue.claim(session, worker=worker, lease_seconds=lease_seconds, max_requests=max_requests)
 
@@ -40,10 +40,10 @@ def claim(installation: Installation) -> Claim:
 
 
 @pytest.fixture
-def fail(installation: Installation) -> Callable[[Claimed | None], None]:
+def fail(installation: Installation) -> Callable[[ClaimedRun | None], None]:
     """Let a run fail, and let its back-off be over."""
 
-    def failed(claimed: Claimed | None) -> None:
+    def failed(claimed: ClaimedRun | None) -> None:
         assert claimed
         with installation.database.writing() as session:
             unlearning.fail(session, run_id=claimed.run_id, error_code="OSError")
@@ -58,7 +58,7 @@ def _forget_pauses(installation: Installation) -> None:
         session.execute(sa.update(Dataset).values(not_before=None))
 
 
-def _publish(installation: Installation, claimed: Claimed, **changed: Any) -> None:
+def _publish(installation: Installation, claimed: ClaimedRun, **changed: Any) -> None:
     """What the worker does when the chain has run; the rows are erased already."""
     assert claimed.mechanism
     sealed = weights.to_safetensors(np.zeros((1, 4)))
@@ -76,7 +76,7 @@ def _publish(installation: Installation, claimed: Claimed, **changed: Any) -> No
         unlearning.publish(session, installation.keys, run_id=claimed.run_id, **ran | changed)
 
 
-def _status(installation: Installation, claimed: Claimed | None) -> str:
+def _status(installation: Installation, claimed: ClaimedRun | None) -> str:
     assert claimed
     with installation.database.reading() as session:
         return unlearning.get(session, claimed.run_id).status
@@ -289,7 +289,7 @@ def test_a_failed_run_backs_off_and_is_tried_again(
 
 
 def test_who_waits_is_told_twice_that_a_run_failed(
-    claim: Claim, fail: Callable[[Claimed | None], None], live: Any, forget: Make, get: Get, work: Callable[[], int]
+    claim: Claim, fail: Callable[[ClaimedRun | None], None], live: Any, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
     """A request whose runs fail says why, and then that they are tried until one succeeds; however often they fail
     after that, it says no more before it is completed."""
@@ -322,7 +322,7 @@ def _confirm_by_an_erase_run(claim: Claim, installation: Installation) -> None:
 
 
 def test_a_model_that_never_learns_ends_failed(
-    claim: Claim, fail: Callable[[Claimed | None], None], new_dataset: Make, new_model: Make, get: Get, gateway: Any
+    claim: Claim, fail: Callable[[ClaimedRun | None], None], new_dataset: Make, new_model: Make, get: Get, gateway: Any
 ) -> None:
     """A first learning run that fails three times ends in `failed`, is not tried again, and can be asked for again."""
     model = new_model(new_dataset()["id"])
@@ -345,7 +345,7 @@ def test_a_model_that_never_learns_ends_failed(
 def test_a_model_that_never_learns_frees_who_waits(
     asked_during_attempt: int,
     claim: Claim,
-    fail: Callable[[Claimed | None], None],
+    fail: Callable[[ClaimedRun | None], None],
     new_dataset: Make,
     new_model: Make,
     forget: Make,

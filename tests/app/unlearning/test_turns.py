@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.deletion.deadlines import BEFORE_THE_DEADLINE
-from app.unlearning.turns import Due, Standing, in_turn
+from app.unlearning.turns import Due, TenantShare, in_turn
 
 NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 DAY = datetime.timedelta(days=1)
@@ -31,16 +31,16 @@ def test_a_backlog_of_one_tenant_does_not_hold_up_another() -> None:
     """Of a tenant with fifty datasets and one with a single one, due last, the latter is next or next but one."""
     backlog = [due(f"a{number}", "a", 10 + number / 10) for number in range(50)]
     quiet = due("b0", "b", 30)
-    ran_last = {"a": Standing(last_began_at=NOW - HOUR), "b": Standing(last_began_at=NOW - DAY)}
+    ran_last = {"a": TenantShare(last_began_at=NOW - HOUR), "b": TenantShare(last_began_at=NOW - DAY)}
     assert names(in_turn([*backlog, quiet], ran_last, at=NOW))[0] == "b0"
-    just_ran = {"a": Standing(last_began_at=NOW - DAY), "b": Standing(last_began_at=NOW - HOUR)}
+    just_ran = {"a": TenantShare(last_began_at=NOW - DAY), "b": TenantShare(last_began_at=NOW - HOUR)}
     assert names(in_turn([*backlog, quiet], just_ran, at=NOW))[:3] == ["a0", "b0", "a1"]
 
 
 def test_a_deadline_that_is_near_goes_first() -> None:
     """What is due within a week goes before all the rest; among it tenants take turns, whatever their deadlines."""
     found = [due("a0", "a", 6), due("a1", "a", -1), due("a2", "a", 8), due("b0", "b", 7), due("b1", "b", 20)]
-    ran = {"a": Standing(running=3, last_began_at=NOW)}
+    ran = {"a": TenantShare(running=3, last_began_at=NOW)}
     assert names(in_turn(found, ran, at=NOW)) == ["b0", "a1", "a0", "b1", "a2"]
     overdue = [due(f"a{number}", "a", -20_000) for number in range(9)]
     assert names(in_turn([*overdue, due("b0", "b", 6)], {}, at=NOW)).index("b0") <= 1
@@ -55,7 +55,7 @@ def test_learning_is_never_pressing() -> None:
 def test_who_has_least_under_way_is_next() -> None:
     """With several workers, a tenant without a run goes before one that has some, whoever began last."""
     found = [due("a0", "a", 9), due("b0", "b", 30), due("b1", "b", 31), due("b2", "b", 32)]
-    ran = {"a": Standing(running=2, last_began_at=NOW - DAY), "b": Standing(last_began_at=NOW)}
+    ran = {"a": TenantShare(running=2, last_began_at=NOW - DAY), "b": TenantShare(last_began_at=NOW)}
     assert names(in_turn(found, ran, at=NOW)) == ["b0", "b1", "a0", "b2"]
 
 
@@ -65,12 +65,12 @@ some_due = st.lists(st.tuples(anybody, st.floats(-5, 40)), max_size=20).map(
 )
 some_standings = st.dictionaries(
     anybody,
-    st.builds(Standing, running=st.integers(0, 3), last_began_at=st.floats(0, 9).map(lambda days: NOW - days * DAY)),
+    st.builds(TenantShare, running=st.integers(0, 3), last_began_at=st.floats(0, 9).map(lambda days: NOW - days * DAY)),
 )
 
 
 @given(some_due, some_standings)
-def test_the_order_is_the_law(found: list[Due], standings: dict[str, Standing]) -> None:
+def test_the_order_is_the_law(found: list[Due], standings: dict[str, TenantShare]) -> None:
     """Nothing is lost; near deadlines come first; what is of one tenant comes in the order of its deadlines."""
     ordered = in_turn(found, standings, at=NOW)
     assert sorted(names(ordered)) == sorted(names(found))
@@ -99,7 +99,7 @@ def test_tenants_take_turns(workers: int, arrivals: list[tuple[str, int]], data:
         while waiting and len(running) < workers:
             busy = [whose for _, whose in running]
             standings = {
-                whose: Standing(running=busy.count(whose), last_began_at=last) for whose, last in began.items()
+                whose: TenantShare(running=busy.count(whose), last_began_at=last) for whose, last in began.items()
             }
             first = in_turn(waiting, standings, at=at)[0]
             waiting.remove(first)
@@ -117,13 +117,13 @@ def test_nobody_waits_for_ever(per_step: int, limit: float, mine: float) -> None
     """A tenant that asks for more than can be done, and for sooner than anybody, does not keep another from ever having
     its turn: at the latest what was asked for before its deadline goes before it."""
     waiting = [due("quiet", "b", mine)]
-    ran = {"b": Standing(last_began_at=NOW)}
+    ran = {"b": TenantShare(last_began_at=NOW)}
     for step in range(int(per_step * 2 * (mine + 45) * 4)):
         at = NOW + step * 6 * HOUR
         waiting += [due(f"a{step}.{number}", "a", (at - NOW) / DAY + limit) for number in range(per_step)]
         first = in_turn(waiting, ran, at=at)[0]
         waiting.remove(first)
-        ran[first.tenant_id] = Standing(last_began_at=at)
+        ran[first.tenant_id] = TenantShare(last_began_at=at)
         if first.dataset_id == "quiet":
             return
     raise AssertionError("It never had its turn.")

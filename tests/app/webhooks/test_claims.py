@@ -8,7 +8,7 @@ from app.db import Actor, now
 from app.db.tables import WebhookDelivery
 from app.installations import Installation
 from app.webhooks import claims, repository, service
-from app.webhooks.claims import Claimed
+from app.webhooks.claims import ClaimedDelivery
 from app.webhooks.sender import Outcome, Verdict
 from lethe.contract.policy import Policy
 from tests.app.webhooks.test_service import URL, asked, submit
@@ -20,13 +20,15 @@ GONE = Outcome(verdict=Verdict.GONE, error_code="http_410", status=410)
 BROKEN = Outcome(verdict=Verdict.FAILED, error_code="timeout")
 
 
-def claim(installation: Installation, *, limit: int = 100, most_per_host: int = 100, **under_way: int) -> list[Claimed]:
+def claim(
+    installation: Installation, *, limit: int = 100, most_per_host: int = 100, **under_way: int
+) -> list[ClaimedDelivery]:
     hosts = {name.replace("_", "."): count for name, count in under_way.items()}
     with installation.database.writing() as session:
         return claims.claim(session, limit=limit, lease_for=LEASE, under_way=hosts, most_per_host=most_per_host)
 
 
-def record(installation: Installation, claimed: Claimed, outcome: Outcome) -> str | None:
+def record(installation: Installation, claimed: ClaimedDelivery, outcome: Outcome) -> str | None:
     with installation.database.writing() as session:
         return claims.record(session, claimed, outcome, Random(1))
 
@@ -55,7 +57,7 @@ def test_of_many_who_claim_one_gets_it(installation: Installation, by: Actor) ->
     submit(installation, by, *(asked(installation, by, f"p{number}") for number in range(30)))
     start = threading.Barrier(6)
 
-    def race(_: int) -> list[Claimed]:
+    def race(_: int) -> list[ClaimedDelivery]:
         start.wait()
         return [one for _ in range(4) for one in claim(installation, limit=3)]
 
