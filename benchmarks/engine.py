@@ -47,7 +47,7 @@ from rich.table import Table
 
 from benchmarks import mapped_rows
 from benchmarks.stepping import L2, steps
-from worker.langevin.gradient import Rows
+from worker.langevin.gradient import HostRows
 from worker.langevin.noise import SystemNoise
 
 RESULTS = Path(__file__).parent / "results"
@@ -194,7 +194,7 @@ def measure(features: Any, labels: Any, classes: int, rounds: int) -> dict[str, 
     parameters = np.random.default_rng(1).standard_normal((1 if classes == 2 else classes, width))
     exact = in_double(features, labels, parameters, classes)
     at = torch.from_numpy(parameters)
-    with Rows(features, labels, num_classes=classes) as rows:
+    with HostRows(features, labels, num_classes=classes) as rows:
         passes = {"ours": lambda: rows.gradient(at)} | rivals(features, labels, parameters, classes)
         for name, one in passes.items():
             if name != "per-sample, as published":  # it is regularised

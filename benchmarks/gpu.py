@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from worker.langevin.device import DeviceRows, choose
-from worker.langevin.gradient import Rows as HostRows
+from worker.langevin.gradient import HostRows
 from worker.langevin.noise import SystemNoise
 from worker.langevin.schedule import Schedule
 from worker.langevin.step import State, projected_noisy_step

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from app.errors import RunDiffersFromPlan
 from app.rows.blocks import mapped
 from app.rows.manifest import BLOCK_ROWS
-from app.rows.opened import Rows
+from app.rows.opened import OpenedRows
 from lethe.contract.problems import Problem
 from lethe.proof.audit import AuditPlan, Observed
 from lethe.proof.mechanism import Mechanism
@@ -79,7 +79,7 @@ def prepare(*, device: str) -> None:
 def run(
     mechanism: Mechanism,
     *,
-    rows: Rows,
+    rows: OpenedRows,
     initial: NDArray[np.float64],  # (1, d) or (C, d)
     first_step: int = 0,
     steps: int,

@@ -14,7 +14,7 @@ _HASHED = ("tenant_id", "sequence", "at", "actor", "action", "object_id", "detai
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chain(chains.Chain):
+class StoredChain(chains.HashChain):
     """A chain, and the table of its rows."""
 
     table: Any
@@ -30,7 +30,7 @@ def hash_of_entry(previous_hash: str, entry: dict[str, Any]) -> str:
     return link_hash(previous_hash, canonical(body))
 
 
-AUDIT = Chain(
+AUDIT = StoredChain(
     name="audit",
     item="audit entry",
     head="checkpoint",
@@ -40,7 +40,7 @@ AUDIT = Chain(
     hash_of=entry_hash,
     table=AuditEntry,
 )
-LEDGER = Chain(
+LEDGER = StoredChain(
     **{part.name: getattr(chains.LEDGER, part.name) for part in fields(chains.LEDGER)},
     table=LedgerLink,
 )

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from app import signing, telemetry
 from app.audit import repository
-from app.audit.chains import AUDIT, LEDGER, Chain
+from app.audit.chains import AUDIT, LEDGER, StoredChain
 from app.db import now
 from app.db.tables import Checkpoint
 from app.keys import Keys
@@ -27,7 +27,7 @@ GROWTH = 1000
 class Head:
     """The last row of a tenant's chain, which was recomputed up to there."""
 
-    chain: Chain
+    chain: StoredChain
     tenant_id: str
     sequence: int
     hash: str
@@ -55,7 +55,7 @@ def checkpoint(session: Session, keys: Keys, heads: Iterable[Head]) -> None:
             session.add(sign(keys, head, at=now(session)))
 
 
-def checkpoint_now(session: Session, keys: Keys, chain: Chain, *, tenant_id: str) -> None:
+def checkpoint_now(session: Session, keys: Keys, chain: StoredChain, *, tenant_id: str) -> None:
     """Sign the head of a chain as this transaction leaves it."""
     session.flush()
     checkpoint(session, keys, _recomputed(session, chain, tenant_id))
@@ -73,12 +73,12 @@ def sign(keys: Keys, head: Head, *, at: datetime.datetime) -> Checkpoint:
     return row
 
 
-def _is_old(session: Session, chain: Chain, tenant_id: str, every_seconds: float) -> bool:
+def _is_old(session: Session, chain: StoredChain, tenant_id: str, every_seconds: float) -> bool:
     last = _last(session, chain, tenant_id)
     return last is None or (now(session) - last.signed_at).total_seconds() >= every_seconds
 
 
-def _recomputed(session: Session, chain: Chain, tenant_id: str) -> list[Head]:
+def _recomputed(session: Session, chain: StoredChain, tenant_id: str) -> list[Head]:
     """The head of a chain, if all of it follows from its last checkpoint; where not, that is logged."""
     last = _last(session, chain, tenant_id)
     since, expected = (last.sequence, last.hash) if last else (1, None)
@@ -95,11 +95,11 @@ def _recomputed(session: Session, chain: Chain, tenant_id: str) -> list[Head]:
     return [Head(chain=chain, tenant_id=tenant_id, sequence=sequence, hash=hash_)] if sequence else []
 
 
-def _follows(chain: Chain, row: Any, previous: str, expected: str | None) -> bool:
+def _follows(chain: StoredChain, row: Any, previous: str, expected: str | None) -> bool:
     """`expected`: the hash that was signed, for the first row that is looked at."""
     linked = row.previous_hash == previous if expected is None else row.hash == expected
     return bool(linked and row.hash == chain.hash_of(row))
 
 
-def _last(session: Session, chain: Chain, tenant_id: str) -> Checkpoint | None:
+def _last(session: Session, chain: StoredChain, tenant_id: str) -> Checkpoint | None:
     return next(iter(repository.checkpoints(session, chain, tenant_id=tenant_id, limit=1)), None)

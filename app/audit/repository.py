@@ -6,7 +6,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from app.audit.chains import AUDIT, Chain
+from app.audit.chains import AUDIT, StoredChain
 from app.db import rows
 from app.db.tables import AuditEntry, Checkpoint, Tenant
 
@@ -54,7 +54,7 @@ def entries(
 
 
 def checkpoints(
-    session: Session, chain: Chain, *, tenant_id: str, before: int | None = None, limit: int
+    session: Session, chain: StoredChain, *, tenant_id: str, before: int | None = None, limit: int
 ) -> list[Checkpoint]:
     """The last `limit` checkpoints of a chain that precede `before`, newest first."""
     query = sa.select(Checkpoint).where(Checkpoint.tenant_id == tenant_id, Checkpoint.log == chain.name)
@@ -78,7 +78,7 @@ def last_checkpoint(session: Session) -> Checkpoint | None:
     return session.scalars(sa.select(Checkpoint).order_by(Checkpoint.number.desc()).limit(1)).one_or_none()
 
 
-def heads(session: Session, chain: Chain) -> list[tuple[str, int, int]]:
+def heads(session: Session, chain: StoredChain) -> list[tuple[str, int, int]]:
     """The tenants whose chain has begun, with the sequence of its last row and of its last checkpoint (or 0)."""
     table = chain.table
     head = sa.select(sa.func.max(table.sequence)).where(table.tenant_id == Tenant.id).scalar_subquery()
@@ -92,7 +92,7 @@ def tenant_ids(session: Session) -> list[str]:
     return list(session.scalars(sa.select(Tenant.id).order_by(Tenant.created_at, Tenant.id)))
 
 
-def rows_of(session: Session, chain: Chain, *, tenant_id: str, since: int | None = None) -> Iterator[Any]:
+def rows_of(session: Session, chain: StoredChain, *, tenant_id: str, since: int | None = None) -> Iterator[Any]:
     """The rows of a chain in their order, from `since` on, a few in memory at a time."""
     table = chain.table
     query = sa.select(table).where(table.tenant_id == tenant_id).order_by(table.sequence).limit(_BATCH)
@@ -109,24 +109,24 @@ def all_entries(session: Session, *, tenant_id: str, since: int | None = None) -
     return rows_of(session, AUDIT, tenant_id=tenant_id, since=since)
 
 
-def page_of(session: Session, chain: Chain, *, tenant_id: str, since: int, limit: int) -> list[Any]:
+def page_of(session: Session, chain: StoredChain, *, tenant_id: str, since: int, limit: int) -> list[Any]:
     """The next `limit` rows of a chain, from `since` on."""
     table = chain.table
     query = sa.select(table).where(table.tenant_id == tenant_id, table.sequence >= since)
     return list(session.scalars(query.order_by(table.sequence).limit(limit)))
 
 
-def row(session: Session, chain: Chain, *, tenant_id: str, sequence: int) -> Any | None:
+def row(session: Session, chain: StoredChain, *, tenant_id: str, sequence: int) -> Any | None:
     return session.get(chain.table, (tenant_id, sequence))
 
 
-def last_row(session: Session, chain: Chain, *, tenant_id: str) -> Any | None:
+def last_row(session: Session, chain: StoredChain, *, tenant_id: str) -> Any | None:
     table = chain.table
     query = sa.select(table).where(table.tenant_id == tenant_id).order_by(table.sequence.desc())
     return session.scalars(query.limit(1)).one_or_none()
 
 
-def all_checkpoints(session: Session, chain: Chain, *, tenant_id: str) -> Iterator[Checkpoint]:
+def all_checkpoints(session: Session, chain: StoredChain, *, tenant_id: str) -> Iterator[Checkpoint]:
     """The checkpoints of a chain in their order, a few in memory at a time."""
     query = sa.select(Checkpoint).where(Checkpoint.tenant_id == tenant_id, Checkpoint.log == chain.name)
     query = query.order_by(Checkpoint.sequence).limit(_BATCH)

@@ -24,7 +24,7 @@ from app.accounting import ledger
 from app.audit import checkpoints
 from app.audit import repository as audit_repository
 from app.audit import service as audit
-from app.audit.chains import AUDIT, CHAINS, LEDGER, Chain
+from app.audit.chains import AUDIT, CHAINS, LEDGER, StoredChain
 from app.backup import coverage, destination, dump, repository, tombstones
 from app.backup.archive import Piece, Reader
 from app.backup.contents import About, Pieces, about_of, last_name
@@ -285,7 +285,7 @@ def _say(
         checkpoints.checkpoint_now(session, installation.keys, chain, tenant_id=tenant_id)
 
 
-def _lost(session: Session, chain: Chain, head: Signed | None) -> dict[str, Any] | None:
+def _lost(session: Session, chain: StoredChain, head: Signed | None) -> dict[str, Any] | None:
     """The head, if the chain does not have it."""
     if head is None:
         return None

@@ -12,7 +12,7 @@ Source = Callable[[Collection[int]], Iterable[Block]]
 """Opens the blocks of these numbers, in their order."""
 
 
-class Rows:
+class OpenedRows:
     """Rows of which some blocks are in memory, read-only; all others are zeros there and take none. A null row is zero
     throughout, its label too.
 
@@ -30,7 +30,7 @@ class Rows:
 
     @classmethod
     @contextmanager
-    def empty(cls, shape: Shape, *, records: int, most_bytes: int, blocks: Source) -> Iterator["Rows"]:
+    def empty(cls, shape: Shape, *, records: int, most_bytes: int, blocks: Source) -> Iterator["OpenedRows"]:
         """Rows none of which is in memory; all of them are gone from there when the block ends."""
         memory = Memory(shape.num_bytes)
         try:
@@ -81,7 +81,7 @@ class Rows:
 
 
 @contextmanager
-def held_in_memory(features: Features, labels: Labels) -> Iterator[Rows]:  # (n, columns), (n,)
+def held_in_memory(features: Features, labels: Labels) -> Iterator[OpenedRows]:  # (n, columns), (n,)
     """Rows that come from anywhere, as `RowStore.open` has them."""
     shape = Shape(num_slots=features.shape[0], num_columns=features.shape[1])
 
@@ -92,7 +92,7 @@ def held_in_memory(features: Features, labels: Labels) -> Iterator[Rows]:  # (n,
             yield Block(number=number, first=first, features=features[place], labels=labels[place])
 
     records = int(features.any(axis=1).sum())
-    with Rows.empty(shape, records=records, most_bytes=shape.num_bytes, blocks=blocks) as rows:
+    with OpenedRows.empty(shape, records=records, most_bytes=shape.num_bytes, blocks=blocks) as rows:
         yield rows
 
 

@@ -26,7 +26,7 @@ import numpy as np
 
 from app.rows.blocks import Block, Filling, RowWriter, mapped
 from app.rows.manifest import BLOCK_ID, BLOCK_ROWS, Child, Manifest, Manifests, Shape
-from app.rows.opened import Rows
+from app.rows.opened import OpenedRows
 from app.vault.files import locked
 from app.vault.sealing import Sealed
 from app.vault.store import ObjectStore
@@ -115,11 +115,11 @@ class RowStore:
         return self._manifest(rows_id, root).records
 
     @contextmanager
-    def open(self, rows_id: str, root: str, *, without: Sequence[int] = ()) -> Iterator[Rows]:
+    def open(self, rows_id: str, root: str, *, without: Sequence[int] = ()) -> Iterator[OpenedRows]:
         """Rows none of which is in memory yet; what of them came there is overwritten when the block ends. Those in the
         slots `without` come there as null rows, and stay what they are in the store."""
         manifest = self._manifest(rows_id, root)
-        with Rows.empty(
+        with OpenedRows.empty(
             manifest.shape,
             records=manifest.records,
             most_bytes=self._most_bytes,

@@ -29,7 +29,7 @@ def descend(
 ) -> Weights:
     """`steps` full steps on the rows that are left; the gradient of the record `against`, if any, is subtracted."""
     weights, count = torch.tensor(start), rows.count
-    with gradient.Rows(rows.features, rows.labels, num_classes=rows.num_classes, threads=1) as passes:
+    with gradient.HostRows(rows.features, rows.labels, num_classes=rows.num_classes, threads=1) as passes:
         for _ in range(steps):
             downhill = passes.gradient(weights)
             if against is not None:
@@ -41,7 +41,7 @@ def descend(
 def _gradient(record: Record, weights: torch.Tensor, num_classes: int) -> torch.Tensor:
     alone = np.ascontiguousarray(record.features[None])
     labels = np.array([record.label], np.int32)
-    with gradient.Rows(alone, labels, num_classes=num_classes, threads=1) as passes:
+    with gradient.HostRows(alone, labels, num_classes=num_classes, threads=1) as passes:
         return passes.gradient(weights)
 
 

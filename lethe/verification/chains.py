@@ -71,7 +71,7 @@ class Verified:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chain:
+class HashChain:
     """`item`, `head`: what a row of it is called, and what is signed of it; `media_type`, `format`: of that. `corrupt`:
     what one that does not hold raises."""
 
@@ -168,7 +168,7 @@ class Chain:
             raise self.fault(tenant_id, f"{self.item} {head.sequence}", "it is not what was signed")
 
 
-LEDGER = Chain(
+LEDGER = HashChain(
     name="ledger",
     item="ledger link",
     head="head of a ledger",

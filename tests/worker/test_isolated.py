@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from app.config import Settings
 from app.db.tables import Run
 from app.installations import Installation
-from app.rows.opened import Rows, held_in_memory
+from app.rows.opened import OpenedRows, held_in_memory
 from lethe.proof.losses import Objective
 from lethe.proof.mechanism import Mechanism
 from tests.faults import processes
@@ -53,7 +53,7 @@ def _mechanism(**changed: Any) -> Mechanism:
 
 
 @pytest.fixture
-def rows() -> Iterator[Rows]:
+def rows() -> Iterator[OpenedRows]:
     """Rows of three classes, more than two blocks."""
     generator = np.random.default_rng(0)
     features = generator.standard_normal((NUM_ROWS, NUM_COLUMNS)).astype(np.float32)
@@ -63,7 +63,7 @@ def rows() -> Iterator[Rows]:
         yield rows
 
 
-def test_a_run_says_what_ran(rows: Rows) -> None:
+def test_a_run_says_what_ran(rows: OpenedRows) -> None:
     """A run returns an iterate of its own, the steps and records it counted and the mechanism it used."""
     mechanism, initial = _mechanism(), np.zeros((3, NUM_COLUMNS))
     found = [
@@ -77,7 +77,7 @@ def test_a_run_says_what_ran(rows: Rows) -> None:
     assert _processes_of_runs() == []
 
 
-def test_runs_go_on_side_by_side(rows: Rows) -> None:
+def test_runs_go_on_side_by_side(rows: OpenedRows) -> None:
     """Runs of several threads have a process each and do not disturb each other."""
     mechanism, initial = _mechanism(), np.zeros((3, NUM_COLUMNS))
 
@@ -90,7 +90,7 @@ def test_runs_go_on_side_by_side(rows: Rows) -> None:
     assert _processes_of_runs() == []
 
 
-def test_a_run_tells_its_progress_and_stops_when_told(rows: Rows) -> None:
+def test_a_run_tells_its_progress_and_stops_when_told(rows: OpenedRows) -> None:
     """The count of steps grows while a run goes on; an exception of who is told ends it and its process."""
     counts: list[int] = []
 
@@ -108,7 +108,7 @@ def test_a_run_tells_its_progress_and_stops_when_told(rows: Rows) -> None:
     assert _processes_of_runs() == []
 
 
-def test_of_what_goes_wrong_only_the_name_comes_back(rows: Rows) -> None:
+def test_of_what_goes_wrong_only_the_name_comes_back(rows: OpenedRows) -> None:
     """A run that is refused fails with the name of the exception and says nothing of the data."""
     with pytest.raises(ChainFailed) as failed:
         isolated.run(
@@ -132,7 +132,7 @@ def _processes_of_runs() -> list[psutil.Process]:
     return found
 
 
-def test_a_killed_process_fails_the_run_at_once(rows: Rows) -> None:
+def test_a_killed_process_fails_the_run_at_once(rows: OpenedRows) -> None:
     """Kill -9 of a run's process, at any time, is a clean failure within seconds."""
     for steps_before in (0, 50):
         killed: list[bool] = []

@@ -19,7 +19,7 @@ from tests.worker.langevin.test_losses import (
     parameters_of,
 )
 from worker.langevin import evaluate
-from worker.langevin.gradient import Rows
+from worker.langevin.gradient import HostRows
 from worker.langevin.losses import LOGISTIC, Loss
 from worker.measured import Measure, attack
 
@@ -52,7 +52,7 @@ def test_losses_are_those_whose_gradients_steps_take(loss: Loss, num_classes: in
         moved = np.zeros(at.shape)
         moved[place] = 1e-5
         slopes[place] = (total(at.numpy() + moved) - total(at.numpy() - moved)) / 2e-5
-    expected = Rows(features, labels, num_classes=num_classes, loss=loss).gradient(at)
+    expected = HostRows(features, labels, num_classes=num_classes, loss=loss).gradient(at)
     np.testing.assert_allclose(slopes, expected.numpy(), atol=2e-4)
 
 

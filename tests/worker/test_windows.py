@@ -10,7 +10,7 @@ import pytest
 
 from app.errors import DatasetTooLarge, RunDiffersFromPlan
 from app.rows.manifest import BLOCK_ROWS, Shape
-from app.rows.opened import Rows, held_in_memory
+from app.rows.opened import OpenedRows, held_in_memory
 from lethe.proof.losses import Objective
 from lethe.proof.mechanism import Mechanism
 from tests.tables import each
@@ -133,7 +133,7 @@ def test_a_run_through_windows_is_the_run(data: tuple[Any, Any]) -> None:
     assert ran.records == sum(counts[number] for number in opened)
 
 
-def _run(rows: Rows, **told: Any) -> isolated.Ran:
+def _run(rows: OpenedRows, **told: Any) -> isolated.Ran:
     settings = {"initial": np.zeros((1, NUM_COLUMNS)), "on_progress": lambda done: None}
     return isolated.run(mechanism(), rows=rows, **settings, **told)
 
@@ -178,9 +178,9 @@ def test_a_step_that_would_read_what_is_not_there(missing: str, data: tuple[Any,
 
 def test_a_run_that_counts_other_rows_fails(data: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that read other rows than it was shown is no run."""
-    show = Rows.show
+    show = OpenedRows.show
     monkeypatch.setattr(
-        Rows, "show", lambda *given, **named: {n: count - 1 for n, count in show(*given, **named).items()}
+        OpenedRows, "show", lambda *given, **named: {n: count - 1 for n, count in show(*given, **named).items()}
     )
     with held_in_memory(*data) as rows, pytest.raises(RunDiffersFromPlan, match="other rows"):
         _run(rows, steps=1)

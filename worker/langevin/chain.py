@@ -147,18 +147,18 @@ def _opened(
     threads: int | None,
     slots: Sequence[slice],
     network: bytes | None,
-) -> gradient.Rows | DeviceRows | TangentRows:
+) -> gradient.HostRows | DeviceRows | TangentRows:
     """The rows where the device can read them fastest."""
     chosen, loss, num_classes = choose(device), Loss.of(mechanism), mechanism.num_classes
     if mechanism.is_tangent:
         return TangentRows(features, labels, mechanism=mechanism, network=network or b"", device=chosen)
     if chosen.type == "cpu":
-        return gradient.Rows(features, labels, num_classes=num_classes, loss=loss, threads=threads)
+        return gradient.HostRows(features, labels, num_classes=num_classes, loss=loss, threads=threads)
     return DeviceRows(features, labels, num_classes=num_classes, loss=loss, device=chosen, slots=slots)
 
 
 def _require_gradient(
-    rows: gradient.Rows | DeviceRows | TangentRows,
+    rows: gradient.HostRows | DeviceRows | TangentRows,
     parameters: NDArray[np.float64],
     features: NDArray[np.float32],
     labels: NDArray[np.int32],

@@ -58,7 +58,7 @@ class _Part:
     totals: NDArray[np.float64]  # (shares, weight rows * d)
 
 
-class Rows:
+class HostRows:
     """The rows of a run, as the passes over them need them.
 
     A context: on leaving it, every buffer is overwritten and the threads end. The caller's rows are only read, and must

@@ -10,7 +10,7 @@ import torch
 
 from lethe.proof.losses import Objective, gradient_bound
 from worker.audit.gradient import differs
-from worker.langevin.gradient import Rows
+from worker.langevin.gradient import HostRows
 
 Made = tuple[Any, Any, Any, float]
 
@@ -29,7 +29,7 @@ def made(request: pytest.FixtureRequest) -> Made:
 
 
 def gradient(features: Any, labels: Any, parameters: Any) -> Any:
-    with Rows(features, labels, num_classes=max(2, len(parameters)), threads=1) as rows:
+    with HostRows(features, labels, num_classes=max(2, len(parameters)), threads=1) as rows:
         return rows.gradient(torch.from_numpy(parameters)).numpy()
 
 

@@ -10,7 +10,7 @@ import torch
 from tests.worker.langevin.conftest import mechanism_of
 from worker.langevin import chain
 from worker.langevin.device import DeviceRows
-from worker.langevin.gradient import Rows as HostRows
+from worker.langevin.gradient import HostRows
 from worker.langevin.schedule import Schedule
 from worker.langevin.step import State
 

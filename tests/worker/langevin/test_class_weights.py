@@ -9,7 +9,7 @@ import torch
 from lethe.proof.losses import Objective
 from worker.audit.gradient import differs
 from worker.langevin.device import DeviceRows
-from worker.langevin.gradient import BLOCK_ROWS, Rows
+from worker.langevin.gradient import BLOCK_ROWS, HostRows
 from worker.langevin.losses import Loss
 
 TWO = Loss(class_weights=(0.25, 1.0))
@@ -45,7 +45,7 @@ def test_a_row_counts_as_its_class_does(loss: Loss) -> None:
     features *= (1 - 2**-20) / np.linalg.norm(features, axis=1, keepdims=True)
     features, labels = features.astype(np.float32), random.integers(classes, size=rows).astype(np.int32)
     at = torch.from_numpy(random.normal(size=(loss.weight_rows(classes), width)))
-    with Rows(features, labels, num_classes=classes, loss=loss) as read:
+    with HostRows(features, labels, num_classes=classes, loss=loss) as read:
         ours = read.gradient(at)
     exact = expected(loss, weights, at, features, labels)
     torch.testing.assert_close(ours, exact, rtol=1e-5, atol=1e-5 * rows)

@@ -12,7 +12,7 @@ from scipy import stats
 from worker.langevin.device import DeviceRows, choose
 from worker.langevin.device.passes import full_precision
 from worker.langevin.device.walk import Walk
-from worker.langevin.gradient import Rows as HostRows
+from worker.langevin.gradient import HostRows
 from worker.langevin.schedule import Schedule
 from worker.langevin.step import State, projected_noisy_step
 

@@ -12,7 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from worker.langevin.gradient import BLOCK_ROWS, Rows, blocks
+from worker.langevin.gradient import BLOCK_ROWS, HostRows, blocks
 
 RandomRows = Callable[..., tuple[Any, Any]]
 ROUNDING = 1e-5  # relative, of sums in single precision
@@ -24,7 +24,7 @@ classes = pytest.mark.parametrize("num_classes", [2, 3, 10])
 
 def gradient_of(parameters: torch.Tensor, features: Any, labels: Any, threads: int | None = None) -> torch.Tensor:
     num_classes = 2 if parameters.shape[0] == 1 else parameters.shape[0]
-    with Rows(features, labels, num_classes=num_classes, threads=threads) as rows:
+    with HostRows(features, labels, num_classes=num_classes, threads=threads) as rows:
         return rows.gradient(parameters)
 
 
@@ -208,7 +208,7 @@ def test_threads_do_not_change_a_bit(num_classes: int, num_rows: int, width: int
     features, labels = random_rows(num_rows, width, num_classes)
     parameters = parameters_for(num_classes, width, seed=7)
     alone = gradient_of(parameters, features, labels, threads=1)
-    with Rows(features, labels, num_classes=num_classes, threads=3) as rows:
+    with HostRows(features, labels, num_classes=num_classes, threads=3) as rows:
         assert rows.threads == 3
         assert all(torch.equal(rows.gradient(parameters), alone) for _ in range(20))
     assert torch.equal(gradient_of(parameters, features, labels), alone)
@@ -219,7 +219,7 @@ def test_a_gradient_is_fresh_and_leaves_nothing_behind(num_classes: int, random_
     """Each call returns a tensor of its own; between calls neither the iterate nor how it is pulled is kept."""
     features, labels = random_rows(300, 20, num_classes)
     parameters = parameters_for(num_classes, 20, seed=8)
-    with Rows(features, labels, num_classes=num_classes) as rows:
+    with HostRows(features, labels, num_classes=num_classes) as rows:
         first, copy = rows.gradient(parameters), rows.gradient(parameters)
         first.zero_()
         assert torch.equal(rows.gradient(parameters), copy)
@@ -232,7 +232,7 @@ def test_closing_overwrites_every_buffer_and_ends_the_threads(num_classes: int, 
     """Afterwards no buffer holds anything of rows or iterates, no thread is left, and the rows are as before."""
     features, labels = random_rows(40_003, 60, num_classes)
     before, others = features.copy(), threading.active_count()
-    with Rows(features, labels, num_classes=num_classes, threads=2) as rows:
+    with HostRows(features, labels, num_classes=num_classes, threads=2) as rows:
         rows.gradient(parameters_for(num_classes, 60, seed=9))
         assert threading.active_count() == others + 1
         [(_, tail)] = rows._parts.values()
@@ -268,11 +268,14 @@ def test_rows_that_cannot_be_read_in_place_are_refused(random_rows: RandomRows) 
     ]
     for some_features, some_labels, more in wrong:
         with pytest.raises(ValueError, match="Expected"):
-            Rows(some_features, some_labels, **({"num_classes": 2} | more))
-    with Rows(features, labels, num_classes=2) as rows, pytest.raises(ValueError, match="of shape"):
+            HostRows(some_features, some_labels, **({"num_classes": 2} | more))
+    with HostRows(features, labels, num_classes=2) as rows, pytest.raises(ValueError, match="of shape"):
         rows.gradient(torch.zeros(2, 6, dtype=torch.float64))
     for no_labels in (labels + 1, labels - 1):
-        with Rows(features, no_labels, num_classes=2) as rows, pytest.raises(ValueError, match="Expected 0 <= label"):
+        with (
+            HostRows(features, no_labels, num_classes=2) as rows,
+            pytest.raises(ValueError, match="Expected 0 <= label"),
+        ):
             rows.gradient(torch.zeros(1, 6, dtype=torch.float64))
 
 
@@ -287,7 +290,7 @@ def test_labels_that_change_on_disk_do_no_harm(random_rows: RandomRows) -> None:
     """The pass works on the labels that were checked: what is written over them later changes nothing."""
     features, labels = random_rows(40, 6, 3)
     parameters = torch.ones(3, 6, dtype=torch.float64)
-    with Rows(features, labels, num_classes=3) as rows:
+    with HostRows(features, labels, num_classes=3) as rows:
         before = rows.gradient(parameters)
         labels[:] = 2**30
         assert torch.equal(rows.gradient(parameters), before)

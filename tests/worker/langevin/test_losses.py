@@ -18,7 +18,7 @@ from tests.worker.langevin.test_device import Replayed
 from worker.audit.gradient import differs
 from worker.langevin import chain
 from worker.langevin.device import DeviceRows, choose
-from worker.langevin.gradient import BLOCK_ROWS, Rows
+from worker.langevin.gradient import BLOCK_ROWS, HostRows
 from worker.langevin.losses import Loss
 from worker.langevin.schedule import Schedule
 from worker.langevin.step import State, projected_noisy_step
@@ -77,7 +77,7 @@ def losses(loss: Loss, scores: Any, labels: Any) -> Any:
 
 
 def gradient_of(loss: Loss, parameters: torch.Tensor, features: Any, labels: Any) -> torch.Tensor:
-    with Rows(features, labels, num_classes=classes_of(loss), loss=loss) as rows:
+    with HostRows(features, labels, num_classes=classes_of(loss), loss=loss) as rows:
         return rows.gradient(parameters)
 
 
@@ -158,10 +158,10 @@ def test_two_labels_have_a_score_each() -> None:
     """Two labels are learned as two, which two classes are not; each by itself as the logistic loss of two classes."""
     features, labels = labelled(LABELS, 500, 6)
     parameters = parameters_of(LABELS, 6)[:2].contiguous()
-    with Rows(features, labels & 3, num_classes=2, loss=LABELS) as rows:
+    with HostRows(features, labels & 3, num_classes=2, loss=LABELS) as rows:
         together = rows.gradient(parameters)
     for label in range(2):
-        with Rows(features, labels >> label & 1, num_classes=2) as rows:
+        with HostRows(features, labels >> label & 1, num_classes=2) as rows:
             torch.testing.assert_close(together[[label]], rows.gradient(parameters[[label]]), rtol=1e-5, atol=1e-3)
 
 
@@ -202,7 +202,7 @@ def test_steps_on_a_device_are_those_of_the_chain(loss: Loss, device: str) -> No
             start, steps=60, schedule=schedule, noise=Replayed(9), on_progress=lambda steps_done: None, **settings
         )
     here, noise = start, Replayed(9)
-    with Rows(features, labels, **ran) as host:
+    with HostRows(features, labels, **ran) as host:
         for _ in range(60):
             here = projected_noisy_step(noise, here, rows=host, num_slots=700, **settings)
     np.testing.assert_allclose(there.parameters.numpy(), here.parameters.numpy(), atol=1e-6)

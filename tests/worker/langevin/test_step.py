@@ -9,7 +9,7 @@ import torch
 from scipy import stats
 
 from tests.worker.langevin.conftest import SilentNoise
-from worker.langevin.gradient import Rows as RowsInMemory
+from worker.langevin.gradient import HostRows as RowsInMemory
 from worker.langevin.noise import SystemNoise
 from worker.langevin.step import State, projected_noisy_step
 
