@@ -24,7 +24,7 @@ from app.db.tables import DeletionRequest, Model
 from app.deletion import repository as deletion
 from app.installations import Installation
 from app.operations import repository as operations
-from app.unlearning import queue
+from app.unlearning import due_repository, queue
 from app.unlearning import repository as unlearning
 from benchmarks.installed import bearer, served
 from lethe.theorems import calibration
@@ -69,7 +69,7 @@ def stored(settings: Settings, *, number: int, waiting: int) -> dict[str, Any]:
         found["export"] = export(client, pid)
     with installations.opened(settings) as installation:
         asked: dict[str, Callable[[Session], object]] = {
-            "datasets_due": lambda session: unlearning.datasets_due(session, at=now(session)),
+            "datasets_due": lambda session: due_repository.datasets_due(session, at=now(session)),
             "anything_to_do": queue.anything_to_do,
             "pending_erasures": lambda s: deletion.pending_erasures(s, dataset_id="ds_bench_0", limit=500),
             "expired_runs": lambda session: unlearning.expired_runs(session, at=now(session)),

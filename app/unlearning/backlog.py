@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from app.db.tables import Dataset
 from app.deletion.deadlines import BEFORE_THE_DEADLINE
-from app.unlearning import repository, tests_repository
+from app.unlearning import due_repository, tests_repository
 from app.unlearning.turns import Due
 from lethe.contract.sets import QueueRule
 
@@ -40,10 +40,10 @@ def backlog(session: Session, *, tenant_id: str, at: datetime.datetime) -> list[
     """The datasets of a tenant that are due and on which nothing runs, at most 100 by each rule. The session is one of
     all tenants, as the workers' are."""
     by_dataset: dict[str, list[Due]] = {}
-    found = repository.rules_due(session, tenant_id=tenant_id, at=at, limit=_MOST)
+    found = due_repository.rules_due(session, tenant_id=tenant_id, at=at, limit=_MOST)
     for due in found:
         by_dataset.setdefault(due.dataset_id, []).append(due)
-    since = repository.oldest_ready(session, dataset_ids=by_dataset.keys(), at=at)
+    since = due_repository.oldest_ready(session, dataset_ids=by_dataset.keys(), at=at)
     return [
         Queued(
             dataset_id=one.dataset_id,
@@ -51,24 +51,24 @@ def backlog(session: Session, *, tenant_id: str, at: datetime.datetime) -> list[
             due=[_reason(due, since) for due in by_dataset[one.dataset_id]],
             urgent=one.deadline is not None and one.deadline <= at + BEFORE_THE_DEADLINE,
         )
-        for one in repository.ordered(session, found, at=at)
+        for one in due_repository.ordered(session, found, at=at)
     ]
 
 
 def _models(session: Session, due: Due, rules: Collection[QueueRule | None], *, at: datetime.datetime) -> list[str]:
     if QueueRule.REQUESTED in rules:
-        return repository.models_to_serve(session, dataset_id=due.dataset_id, at=at, limit=_MOST_MODELS)
+        return due_repository.models_to_serve(session, dataset_id=due.dataset_id, at=at, limit=_MOST_MODELS)
     dataset = session.get_one(Dataset, due.dataset_id)
     if due.test:
         to_audit = tests_repository.model_to_audit(session, dataset_id=dataset.id)
         to_rehearse = tests_repository.rehearsal_to_make(session, dataset_id=dataset.id)
         return [to_audit.id] if to_audit else [to_rehearse.model_id] if to_rehearse else []
-    return [model.id for model, _ in repository.models_due(session, dataset=dataset, at=at)][:_MOST_MODELS]
+    return [model.id for model, _ in due_repository.models_due(session, dataset=dataset, at=at)][:_MOST_MODELS]
 
 
 def _reason(due: Due, since: dict[str, datetime.datetime]) -> Reason:
     assert due.rule is not None
-    asked_at = due.learning - repository.LEARNING_MAY_WAIT if due.learning else None
+    asked_at = due.learning - due_repository.LEARNING_MAY_WAIT if due.learning else None
     if due.rule is QueueRule.REQUESTED:
         asked_at = since.get(due.dataset_id)
     return Reason(rule=due.rule, since=asked_at, first_due_at=due.deadline)

@@ -17,7 +17,7 @@ from app.db.tables import Dataset, Model, Run, Version, new_id
 from app.deletion import claims
 from app.deletion import repository as deletion_repository
 from app.rows import damage, records
-from app.unlearning import audits, planner, repository, service, tests_repository
+from app.unlearning import audits, due_repository, planner, repository, service, tests_repository
 from app.unlearning.planner import Plan
 from lethe.contract.problems import AdaptiveBudgetSpent, DatasetDamaged, Problem
 from lethe.contract.sets import RehearsalStatus, RunKind, RunStatus
@@ -70,7 +70,7 @@ def claim(
     at = now(session)
     for run in repository.expired_runs(session, at=at):
         service.abandon(session, run, error_code="lease_expired")
-    for due in repository.datasets_due(session, at=at, deletions_only=deletions_only):
+    for due in due_repository.datasets_due(session, at=at, deletions_only=deletions_only):
         dataset = session.get_one(Dataset, due.dataset_id)
         try:
             with session.begin_nested():
@@ -99,7 +99,7 @@ def anything_to_do(session: Session, *, deletions_only: bool = False) -> bool:
     """Return True if `claim` would find something: asked in a reading session, so that an idle worker disturbs
     nobody."""
     at = now(session)
-    return bool(repository.expired_runs(session, at=at)) or repository.anything_due(
+    return bool(repository.expired_runs(session, at=at)) or due_repository.anything_due(
         session, at=at, deletions_only=deletions_only
     )
 
@@ -111,7 +111,9 @@ def _claim(
     additions.take(session, dataset=dataset)
     claims.claim_erasures(session, dataset=dataset, limit=max_requests)
     model, live, records = None, None, 0
-    for due, version in repository.models_due(session, dataset=dataset, at=now(session), deletions_only=deletions_only):
+    for due, version in due_repository.models_due(
+        session, dataset=dataset, at=now(session), deletions_only=deletions_only
+    ):
         records = accounting_repository.records_waiting_for(session, due)
         plan = _plan(session, due, records=records)
         if _has_room(session, dataset, due, plan):

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 from app.catalogue import repository as catalogue_repository
 from app.db import now
 from app.db.tables import Model, Version
-from app.unlearning import repository
+from app.unlearning import due_repository
 from lethe.contract.problems import VersionUnknown
 from lethe.contract.sets import ServingRefusal, VersionStatus
 
@@ -38,7 +38,7 @@ def of_model(
     """About the live version, or the one that is named. Raises `VersionUnknown`."""
     version = _version(session, model, number=number, weights_sha256=weights_sha256)
     at = now(session)
-    deadline = repository.first_deadline_owed(session, model) if model.live_version else None
+    deadline = due_repository.first_deadline_owed(session, model) if model.live_version else None
     refusal = _refusal(version, is_overdue=deadline is not None and deadline <= at)
     until = min(filter(None, (at + _LONGEST, deadline)))
     waits = refusal in (ServingRefusal.NOT_LIVE, ServingRefusal.HELD, ServingRefusal.FORGETTING_OVERDUE)

@@ -66,7 +66,7 @@ ALLOWED = {
         "app/api/pressure.py": "fair queueing of calls",
         "app/api/turns.py": "fair queueing of calls",
         "app/keys.py": "the verb",
-        "app/unlearning/repository.py": "the order of datasets among tenants",
+        "app/unlearning/due_repository.py": "the order of datasets among tenants",
         "app/unlearning/backlog.py": "the order of datasets among tenants",
         "app/unlearning/turns.py": "the order of datasets among tenants",
         "app/unlearning/waiting.py": "the same",

@@ -13,7 +13,7 @@ from app.db import now
 from app.db.tables import Dataset, DeletionRequest, Erasure, Model, Run, Tenant, Version, new_id
 from app.deletion import repository as deletion
 from app.installations import Installation
-from app.unlearning import queue, repository
+from app.unlearning import due_repository, queue
 from lethe.contract.sets import RequestStatus
 from worker import runner
 
@@ -71,7 +71,7 @@ def wait(installation: Installation) -> Wait:
 def due(installation: Installation) -> list[str]:
     """The datasets that are due; that there are any is said if and only if there are."""
     with installation.database.reading() as session:
-        found = [one.dataset_id for one in repository.datasets_due(session, at=now(session))]
+        found = [one.dataset_id for one in due_repository.datasets_due(session, at=now(session))]
         assert queue.anything_to_do(session) == bool(found)
         return found
 
