@@ -1,5 +1,6 @@
 """One contract: whatever it declares is served by the gateway and offered by both clients, and nothing else is."""
 
+import dataclasses
 import importlib
 import inspect
 import pkgutil
@@ -13,13 +14,17 @@ import lethe.contract
 from app.config import Settings
 from app.main import create_app
 from lethe import AsyncClient, Client
+from lethe.arguments import _OF_UPLOADS, Upload
 from lethe.batches import NewRequest
+from lethe.contract import additions, datasets, networks
 from lethe.contract.bounds import SweepIn
 from lethe.contract.deletion_requests import DeletionRequestIn
 from lethe.contract.operation import Operation
 from lethe.contract.policy import Policy
+from lethe.datasets import MoreRows, NewRows
 from lethe.errors import NotFound
 from lethe.methods import Resource, _Method
+from lethe.networks import NewNetwork
 from lethe.proof import target
 from lethe.theorems import sweep
 from tests.lethe.scripted import Reply, Script
@@ -98,6 +103,18 @@ def test_an_operation_is_served_as_declared(document: Any, operation: Operation[
         schema = found["requestBody"]["content"]["application/json"]["schema"]
         assert schema == {"$ref": f"#/components/schemas/{operation.takes.__name__}"}
     assert not (operation.keyed and operation.idempotent)
+
+
+@pytest.mark.parametrize(
+    ("operation", "form"),
+    [(datasets.UPLOAD, NewRows), (additions.ADD, MoreRows), (networks.UPLOAD, NewNetwork)],
+    ids=lambda one: getattr(one, "name", getattr(one, "__name__", "")),
+)
+def test_a_form_has_the_fields_of_its_method(document: Any, operation: Operation[..., Any], form: type[Upload]) -> None:
+    """Beside the file, an upload takes by HTTP what its method takes, and nothing else."""
+    body = document["paths"][operation.path]["post"]["requestBody"]["content"]["multipart/form-data"]["schema"]
+    fields = document["components"]["schemas"][body["$ref"].rpartition("/")[2]]["properties"]
+    assert fields.keys() - {"file"} == {one.name for one in dataclasses.fields(form)} - _OF_UPLOADS
 
 
 @pytest.mark.parametrize("client", [Client, AsyncClient])
