@@ -63,7 +63,7 @@ def test_the_log_is_asked_for_something(get: Get, keys: list[str]) -> None:
     assert entry == entry | {"action": "api_key.created", "object_id": keys[2]}
     assert len(_pages(get, f"/audit-log?limit=2&actor={entry['actor']}&action=api_key.created")) == 5
     assert get(f"/audit-log?object_id={keys[2]}&actor=key_0")["items"] == []
-    assert get("/audit-log?action=thing.done") == {"items": [], "next_cursor": None}
+    assert get("/audit-log?action=thing.done") == {"items": [], "next_cursor": None, "names": {}}
 
 
 def test_pages_stay_while_entries_are_added(gateway: TestClient, get: Get, keys: list[str]) -> None:
