@@ -178,7 +178,6 @@ VENDORED = {
     "tests/browser/axe/axe.min.js",
 }
 TOO_LONG = {
-    "tests/app/api/test_drp.py",
     "tests/app/api/test_error_codes.py",
     "tests/app/api/test_opendsr.py",
     "tests/app/api/test_operations.py",

@@ -1,4 +1,4 @@
-"""Fixtures for the endpoints: uploads of any shape, keys with any scopes, what a refusal looks like, what is stored."""
+"""Fixtures for the endpoints: uploads, keys with any scopes, agents, what a refusal looks like, what is stored."""
 
 import io
 from collections.abc import Callable
@@ -19,6 +19,7 @@ from app.unlearning import queue
 from app.unlearning import service as unlearning
 from app.unlearning.queue import ClaimedRun
 from lethe.contract.sets import Scope
+from tests.app.api.agents import Agent
 from tests.conftest import CLASSES
 
 Make = Callable[..., dict[str, Any]]
@@ -166,3 +167,24 @@ def statements(get: Get) -> Callable[[dict[str, Any]], list[dict[str, Any]]]:
         return [statement_in(certificate["jws"]) for certificate in found["certificates"]]
 
     return of
+
+
+@pytest.fixture
+def policy(gateway: TestClient) -> Callable[..., None]:
+    """Change fields of the tenant's policy."""
+
+    def change(**fields: Any) -> None:
+        answer = gateway.patch("/v1/tenant", json={"policy": fields})
+        assert answer.status_code == 200, answer.text
+
+    return change
+
+
+@pytest.fixture
+def agent(gateway: TestClient, policy: Callable[..., None]) -> Agent:
+    """Registered, and with a token."""
+    policy(drp_business_id="BUSINESS", grace_seconds=3600)
+    agent = Agent(gateway=gateway)
+    agent.register()
+    assert agent.set_up().status_code == 200
+    return agent

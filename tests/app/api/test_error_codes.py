@@ -33,7 +33,7 @@ from app.main import create_app
 from app.unlearning import queue
 from lethe.contract.problems import Gone, Malformed, NotAllowed, Problem, Refused
 from lethe.contract.sets import Scope
-from tests.app.api.test_drp import Agent
+from tests.app.api.agents import Agent
 from tests.app.deletion import people
 from tests.app.encoders import nets
 from tests.conftest import CLASSES, npz
