@@ -1,135 +1,24 @@
-"""`/opendsr`: conformance to OpenDSR 2.0, clause by clause, and what becomes of its requests."""
+"""`/opendsr`: conformance to OpenDSR 2.0, clause by clause, and who may call."""
 
 import base64
-import datetime
 import hashlib
 import json
 import re
-import time
 import uuid
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable
 
 import httpx
 import pytest
-import sqlalchemy as sa
-from cryptography import x509
 from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import padding, rsa
-from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from fastapi.testclient import TestClient
 
-from app.config import Settings
-from app.db.tables import AuditEntry, DeletionRequest
 from app.installations import Installation
-from app.keys import read_or_create
 from lethe.contract.sets import Scope
-from tests.app.webhooks.servers import Server, serving
-from tests.app.webhooks.servers import status as answering
+from tests.app.api.controllers import Controller, identity, refusal, request
 
+pytestmark = pytest.mark.usefixtures("with_signing_key")
 KeyWith = Callable[..., dict[str, str]]
-SUBMITTED = (datetime.datetime.now(datetime.UTC) - datetime.timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
 RFC3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Controller:
-    """A controller, which sends requests and believes nothing that is not signed."""
-
-    gateway: TestClient
-    headers: dict[str, str]
-
-    def call(self, method: str, path: str, **asked: Any) -> httpx.Response:
-        answer: httpx.Response = self.gateway.request(method, f"/opendsr/v2{path}", headers=self.headers, **asked)
-        return answer
-
-    def ask(self, **changed: Any) -> httpx.Response:
-        return self.call("POST", "/requests", content=json.dumps(request(**changed)))
-
-    def asked(self, **changed: Any) -> dict[str, Any]:
-        return self.signed(self.ask(**changed), 201)
-
-    def get(self, subject_request_id: str) -> dict[str, Any]:
-        return self.signed(self.call("GET", f"/requests/{subject_request_id}"), 200)
-
-    def signed(self, answer: httpx.Response, status: int) -> dict[str, Any]:
-        """The JSON of an answer with this status, if the served certificate vouches for it."""
-        assert answer.status_code == status, answer.text
-        self.verify(answer.headers, answer.content)
-        document: dict[str, Any] = answer.json()
-        return document
-
-    def verify(self, headers: Any, body: bytes) -> None:
-        discovery = self.call("GET", "/discovery").json()
-        served = self.gateway.get(discovery["processor_certificate"])
-        assert served.status_code == 200
-        found = x509.load_pem_x509_certificate(served.content)
-        names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-        assert headers["X-OpenDSR-Processor-Domain"] in [str(name.value) for name in names]
-        key = found.public_key()
-        assert isinstance(key, RSAPublicKey)
-        key.verify(base64.b64decode(headers["X-OpenDSR-Signature"]), body, padding.PKCS1v15(), hashes.SHA256())
-
-
-def request(**changed: Any) -> dict[str, Any]:
-    """An erasure request about `p1`; None leaves a field out."""
-    asked = {
-        "subject_request_id": str(uuid.uuid4()),
-        "regulation": "gdpr",
-        "subject_request_type": "erasure",
-        "submitted_time": SUBMITTED,
-        "subject_identities": [identity("p1")],
-        "api_version": "2.0",
-    } | changed
-    return {name: value for name, value in asked.items() if value is not None}
-
-
-def identity(value: str, kind: str = "controller_customer_id", form: str = "raw") -> dict[str, str]:
-    return {"identity_type": kind, "identity_value": value, "identity_format": form}
-
-
-@pytest.fixture(scope="module")
-def signing_key() -> str:
-    """Made once: making one takes a second."""
-    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    form, secret = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    return key.private_bytes(serialization.Encoding.PEM, form, secret).decode()
-
-
-@pytest.fixture(autouse=True)
-def with_signing_key(installation: Installation, signing_key: str) -> None:
-    """Every installation of these tests has it."""
-    read_or_create(installation.settings.data_dir / "keys" / "opendsr.key", lambda: signing_key)
-
-
-@pytest.fixture
-def controller(gateway: TestClient, key_with: KeyWith) -> Controller:
-    """With a key that may ask, and may not learn whether anybody is in the data."""
-    return Controller(gateway=gateway, headers=key_with(Scope.REQUESTS_READ, Scope.REQUESTS_WRITE))
-
-
-@pytest.fixture
-def policy(gateway: TestClient) -> Callable[..., None]:
-    """Change fields of the tenant's policy."""
-
-    def change(**fields: Any) -> None:
-        answer = gateway.patch("/v1/tenant", json={"policy": fields})
-        assert answer.status_code == 200, answer.text
-
-    return change
-
-
-def refusal(answer: httpx.Response, status: int = 400) -> dict[str, Any]:
-    """The specification's error object (7.6)."""
-    assert answer.status_code == status, answer.text
-    error: dict[str, Any] = answer.json()["error"]
-    assert error.keys() == {"code", "message", "errors"}
-    assert error["code"] == status
-    assert all(fault.keys() == {"domain", "reason", "message"} for fault in error["errors"])
-    return error
 
 
 def domain_of_discovery(controller: Controller) -> None:
@@ -267,153 +156,6 @@ def test_a_changed_answer_does_not_verify(controller: Controller) -> None:
     answer = controller.ask()
     with pytest.raises(InvalidSignature):
         controller.verify(answer.headers, answer.content + b" ")
-
-
-def test_a_request_is_one_deletion_request_for_each_identity(
-    controller: Controller, gateway: TestClient, new_dataset: Callable[..., Any], work: Callable[[], int]
-) -> None:
-    """They share the controller's id and deadline, are done like any other, and are complete together."""
-    new_dataset()
-    named = controller.asked(subject_identities=[identity("p1"), identity("p2"), identity("p1")])["subject_request_id"]
-    admin = Controller(gateway=gateway, headers=dict(gateway.headers))
-    items = gateway.get("/v1/deletion-requests", params={"external_id": named}).json()["items"]
-    assert len({item["subject_ref"] for item in items}) == len(items) == 2
-    assert admin.get(named)["request_status"] == "pending"
-    work()
-    assert admin.get(named)["request_status"] == "completed"
-    items = gateway.get("/v1/deletion-requests", params={"external_id": named}).json()["items"]
-    assert {item["outcome"] for item in items} == {"forgotten"}
-
-
-def test_the_same_request_again_is_the_same_request(controller: Controller, gateway: TestClient) -> None:
-    """Whoever has no answer repeats the call; nothing is made twice, and the time of receipt stays."""
-    asked = request(subject_identities=[identity("p1"), identity("p2")])
-    first = controller.asked(**asked)
-    again = controller.asked(**asked | {"subject_identities": [identity("p2"), identity("p1")]})
-    assert first | {"encoded_request": ""} == again | {"encoded_request": ""}
-    named = {"external_id": asked["subject_request_id"]}
-    assert len(gateway.get("/v1/deletion-requests", params=named).json()["items"]) == 2
-
-
-def test_the_same_request_at_once_is_one_request(controller: Controller, gateway: TestClient) -> None:
-    """Callers that do not wait for each other make nothing twice."""
-    asked = request()
-    with ThreadPoolExecutor(4) as pool:
-        answers = list(pool.map(lambda _: controller.ask(**asked), range(8)))
-    assert {(answer.status_code, answer.content) for answer in answers} == {(201, answers[0].content)}
-    named = {"external_id": asked["subject_request_id"]}
-    assert len(gateway.get("/v1/deletion-requests", params=named).json()["items"]) == 1
-
-
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {"subject_identities": [identity("p2")]},
-        {"subject_identities": [identity("p1"), identity("p2")]},
-        {"regulation": "ccpa"},
-        {"submitted_time": "2026-10-02T15:00:01Z"},
-    ],
-)
-def test_another_request_under_the_same_id_is_a_conflict(controller: Controller, changed: dict[str, Any]) -> None:
-    """It is refused, and the first one stays as it is."""
-    asked = request()
-    controller.asked(**asked)
-    assert refusal(controller.ask(**asked | changed), 409)["errors"][0]["reason"] == "idempotency_conflict"
-
-
-def test_all_of_a_request_is_made_or_nothing(controller: Controller, installation: Installation) -> None:
-    """Where one deletion request cannot be made, none is."""
-    tomorrow = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=1)
-    refusal(controller.ask(subject_identities=[identity("p1"), identity("p2")], submitted_time=tomorrow.isoformat()))
-    with installation.database.reading() as session:
-        assert session.scalars(sa.select(DeletionRequest)).all() == []
-
-
-def test_who_asks_does_not_learn_who_is_in_the_data(
-    controller: Controller, policy: Callable[..., None], new_dataset: Callable[..., Any], work: Callable[[], int]
-) -> None:
-    """Answers about somebody who is held and about somebody who is not differ in nothing but the controller's id."""
-    policy(report_seconds=3600)
-    new_dataset()
-
-    def story(value: str) -> list[dict[str, Any]]:
-        named = str(uuid.uuid4())
-        asked = controller.asked(subject_request_id=named, subject_identities=[identity(value)])
-        found = controller.get(named)
-        refused = refusal(controller.call("DELETE", f"/requests/{named}"), 409)
-        work()
-        told = [asked | {"encoded_request": "", "received_time": ""}, found, refused, controller.get(named)]
-        return [document | {"subject_request_id": ""} for document in told]
-
-    assert story("p1") == story("nobody")
-
-
-def test_nobody_else_sees_a_request(controller: Controller, gateway: TestClient) -> None:
-    """To another tenant a request does not exist, and its id is free."""
-    asked = request()
-    controller.asked(**asked)
-    made = gateway.post("/v1/tenants", json={"name": "other"}).json()
-    other = Controller(gateway=gateway, headers={"Authorization": f"Bearer {made['admin_key']}"})
-    for method in ("GET", "DELETE"):
-        refusal(other.call(method, f"/requests/{asked['subject_request_id']}"), 404)
-    assert other.asked(**asked)["controller_id"] == made["id"]
-
-
-def test_nothing_about_the_person_is_kept(
-    controller: Controller, installation: Installation, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """Neither the identity nor the body is in any table or log, and the audit log names who asked."""
-    named = controller.asked(subject_identities=[identity("somebody")])["subject_request_id"]
-    with installation.database.reading() as session:
-        names = sa.inspect(session.get_bind()).get_table_names()
-        dump = "".join(str(session.execute(sa.text(f"SELECT * FROM {name}")).all()) for name in names)
-        assert named not in dump
-        assert "somebody" not in dump
-        assert base64.b64encode(b"somebody").decode()[:8] not in dump
-        deeds = session.scalars(sa.select(AuditEntry.action)).all()
-    assert "deletion_request.created" in deeds
-    refusal(controller.ask(subject_identities=[identity("somebody", kind="email")]))
-    assert "somebody" not in "".join(capfd.readouterr())
-
-
-@pytest.fixture
-def receiver(settings: Settings) -> Iterator[Server]:
-    """A controller's server on this machine, which the gateway may call; ask for it before the gateway."""
-    settings.webhook_allowed_networks = "127.0.0.0/8"
-    with serving(answering(200)) as server:
-        yield server
-
-
-def test_a_controller_is_told_of_every_change(
-    receiver: Server,
-    controller: Controller,
-    policy: Callable[..., None],
-    new_dataset: Callable[..., Any],
-    work: Callable[[], int],
-) -> None:
-    """Once for each status of the whole request, with the fields of section 8.6, signed like an answer."""
-    policy(report_seconds=1)
-    new_dataset()
-    url = f"http://127.0.0.1:{receiver.port}/callbacks"
-    identities = [identity("p1"), identity("p2"), identity("nobody")]
-    named = controller.asked(subject_identities=identities, status_callback_urls=[url])["subject_request_id"]
-    work()
-    told = []
-    deadline = time.monotonic() + 120
-    while "completed" not in told and time.monotonic() < deadline:
-        time.sleep(0.05)
-        told = [json.loads(call.body)["request_status"] for call in receiver.calls]
-    assert (told[0], told[-1]) == ("pending", "completed")
-    assert len(told) == len(set(told))
-    for call in receiver.calls:
-        assert call.headers["content-type"] == "application/json"
-        headers = {name: call.headers[name.lower()] for name in ("X-OpenDSR-Processor-Domain", "X-OpenDSR-Signature")}
-        controller.verify(headers, call.body)
-        document = json.loads(call.body)
-        assert document == controller.get(named) | {
-            "status_callback_url": url,
-            "request_status": document["request_status"],
-        }
 
 
 def test_a_certificate_is_found_behind_a_proxy(
