@@ -71,6 +71,7 @@ ON_BOTH_DATABASES = (
     "app/api/test_lineage.py",
     "app/api/test_lists.py",
     "app/api/test_operations.py",
+    "app/api/test_operations_metrics.py",
     "app/api/test_overview.py",
     "app/api/test_reviews.py",
     "app/api/test_runs.py",

@@ -179,7 +179,6 @@ VENDORED = {
 }
 TOO_LONG = {
     "tests/app/api/test_error_codes.py",
-    "tests/app/api/test_operations.py",
     "tests/app/rows/test_hostile_uploads.py",
     "tests/app/rows/test_row_store.py",
     "tests/app/unlearning/test_service.py",

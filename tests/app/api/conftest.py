@@ -1,4 +1,4 @@
-"""Fixtures for the endpoints: uploads, keys of any scopes, callers of every kind, what a refusal is, what is stored."""
+"""Fixtures for the endpoints: uploads, keys of any scopes, callers of every kind, refusals, what is stored and told."""
 
 import io
 from collections.abc import Callable
@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from fastapi.testclient import TestClient
+from prometheus_client.parser import text_string_to_metric_families
 
 from app.access import service as access
 from app.accounting.certificates import statement_in
@@ -18,6 +19,7 @@ from app.db import Actor
 from app.db.tables import Dataset, DeletionRequest, Model
 from app.installations import Installation
 from app.keys import read_or_create
+from app.operations import service as operations
 from app.unlearning import queue
 from app.unlearning import service as unlearning
 from app.unlearning.queue import ClaimedRun
@@ -212,3 +214,18 @@ def with_signing_key(installation: Installation, signing_key: str) -> None:
 def controller(gateway: TestClient, key_with: Callable[..., dict[str, str]]) -> Controller:
     """With a key that may ask, and may not learn whether anybody is in the data."""
     return Controller(gateway=gateway, headers=key_with(Scope.REQUESTS_READ, Scope.REQUESTS_WRITE))
+
+
+@pytest.fixture
+def sample(gateway: TestClient, monkeypatch: pytest.MonkeyPatch) -> Callable[..., float]:
+    """The value of a metric as it is now; 0 if there is no such sample."""
+    monkeypatch.setattr(operations, "_FRESH_SECONDS", -1.0)
+
+    def read(name: str, **labels: str) -> float:
+        for family in text_string_to_metric_families(gateway.get("/metrics").text):
+            for found in family.samples:
+                if found.name == name and found.labels == labels:
+                    return found.value
+        return 0.0
+
+    return read
