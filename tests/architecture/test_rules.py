@@ -182,7 +182,6 @@ TOO_LONG = {
     "tests/app/rows/test_hostile_uploads.py",
     "tests/app/rows/test_row_store.py",
     "tests/app/unlearning/test_service.py",
-    "tests/app/webhooks/test_sender.py",
     "tests/worker/test_celery.py",
 }
 """Tests that are yet to be split; none is added."""

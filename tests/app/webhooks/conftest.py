@@ -97,3 +97,11 @@ def let_time_pass(installation: Installation) -> Callable[[], None]:
             )
 
     return hurry
+
+
+@pytest.fixture
+def stop() -> Iterator[threading.Event]:
+    """What ends answers that would go on for ever."""
+    event = threading.Event()
+    yield event
+    event.set()
