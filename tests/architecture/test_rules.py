@@ -181,7 +181,6 @@ TOO_LONG = {
     "tests/app/api/test_error_codes.py",
     "tests/app/rows/test_hostile_uploads.py",
     "tests/app/rows/test_row_store.py",
-    "tests/app/unlearning/test_service.py",
     "tests/worker/test_celery.py",
 }
 """Tests that are yet to be split; none is added."""
