@@ -179,7 +179,6 @@ VENDORED = {
 }
 TOO_LONG = {
     "tests/app/api/test_error_codes.py",
-    "tests/app/rows/test_hostile_uploads.py",
     "tests/app/rows/test_row_store.py",
     "tests/worker/test_celery.py",
 }
