@@ -1,4 +1,4 @@
-"""Stores of every kind, and a gateway that takes small uploads: what holds of one kind is tested on all."""
+"""Fixtures for rows: stores of every kind, of which what holds of one is tested on all, and a gateway to upload to."""
 
 import json
 import shutil
@@ -14,8 +14,11 @@ from fastapi.testclient import TestClient
 from app.config import Settings
 from app.keys import KeyEncryptionFile
 from app.main import create_app
+from app.rows.row_store import RowStore
 from app.vault.s3 import S3Store
+from app.vault.sealing import Sealed
 from app.vault.store import FolderStore, ObjectStore
+from tests.app.rows.at_rest import NUM_SLOTS, ROOM, batch_of
 from tests.app.rows.uploaded import PRIVATE, SCHEMA
 from tests.conftest import CLASSES
 from tests.s3.server import Server, s3, server
@@ -26,20 +29,6 @@ __all__ = ["s3", "server"]
 @pytest.fixture
 def bucket(s3: Server) -> str:
     return s3.new_bucket()
-
-
-@pytest.fixture(params=["folder", "s3"])
-def open_objects(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], ObjectStore]:
-    """Opens one and the same store, as each process does."""
-    if request.param == "folder":
-        return lambda: FolderStore(tmp_path / "objects")
-    url = f"s3://{request.getfixturevalue('bucket')}/of/ours"
-    return lambda: S3Store(url, "objects")
-
-
-@pytest.fixture
-def objects(open_objects: Callable[[], ObjectStore]) -> ObjectStore:
-    return open_objects()
 
 
 @pytest.fixture
@@ -106,3 +95,37 @@ def refused(send: Callable[..., httpx.Response], held: Callable[[], tuple[int, l
         return [fault["path"] for fault in answer.json().get("errors", [])]
 
     return check
+
+
+@pytest.fixture(params=["folder", "s3"])
+def objects(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
+    if request.param == "folder":
+        store = FolderStore(tmp_path / "blocks")
+        store.check()
+        return store
+    return S3Store(f"s3://{request.getfixturevalue('bucket')}", "blocks")
+
+
+@pytest.fixture
+def new_store(objects: ObjectStore, tmp_path: Path, key_encryption: KeyEncryptionFile) -> Callable[..., RowStore]:
+    """Opens the store, as each process does for itself."""
+
+    def opened(most_bytes: int = ROOM) -> RowStore:
+        sealed = Sealed(objects, keys=tmp_path / "keys", key_encryption=key_encryption)
+        return RowStore(objects, sealed, locks=tmp_path / "locks", most_bytes=most_bytes)
+
+    return opened
+
+
+@pytest.fixture
+def store(new_store: Callable[..., RowStore]) -> RowStore:
+    return new_store()
+
+
+@pytest.fixture
+def root(store: RowStore) -> str:
+    """Of `ds_1`, which two batches made."""
+    with store.writing("ds_1") as writer:
+        writer.write(*batch_of(5))
+        writer.write(*batch_of(NUM_SLOTS - 5, seed=1))
+    return writer.root

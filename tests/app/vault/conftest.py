@@ -1,5 +1,26 @@
-"""Stores of every kind, as the tests of rows have them."""
+"""Stores of every kind: what holds of one is tested on all."""
 
-from tests.app.rows.conftest import bucket, key_encryption, objects, open_objects, s3, server
+from collections.abc import Callable
+from pathlib import Path
 
-__all__ = ["bucket", "key_encryption", "objects", "open_objects", "s3", "server"]
+import pytest
+
+from app.vault.s3 import S3Store
+from app.vault.store import FolderStore, ObjectStore
+from tests.app.rows.conftest import bucket, key_encryption, s3, server
+
+__all__ = ["bucket", "key_encryption", "s3", "server"]
+
+
+@pytest.fixture(params=["folder", "s3"])
+def open_objects(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], ObjectStore]:
+    """Opens one and the same store, as each process does."""
+    if request.param == "folder":
+        return lambda: FolderStore(tmp_path / "objects")
+    url = f"s3://{request.getfixturevalue('bucket')}/of/ours"
+    return lambda: S3Store(url, "objects")
+
+
+@pytest.fixture
+def objects(open_objects: Callable[[], ObjectStore]) -> ObjectStore:
+    return open_objects()

@@ -1,0 +1,151 @@
+"""Edits of rows at rest, in a folder and in a bucket alike: what they write, and what is destroyed after them."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from app.rows.blocks import Filling
+from app.rows.manifest import BLOCK_ROWS
+from app.rows.row_store import RowStore
+from app.vault.store import ObjectStore
+from lethe.contract.problems import DatasetDamaged
+from tests.app.rows.at_rest import NUM_SLOTS, TOUCHED, batch_of, rows_of
+
+FILLED = (3, 4, 5, BLOCK_ROWS - 1, BLOCK_ROWS, 2 * BLOCK_ROWS + 6)
+
+
+def test_a_root_is_a_function_of_no_row(store: RowStore, root: str) -> None:
+    """The same rows again have another root, and so have rows that were changed and changed back."""
+    with store.writing("ds_2") as writer:
+        writer.write(*batch_of(5))
+        writer.write(*batch_of(NUM_SLOTS - 5, seed=1))
+    np.testing.assert_array_equal(rows_of(store, root)[0], rows_of(store, writer.root, "ds_2")[0])
+    assert writer.root != root
+    with store.writing("back") as back:
+        back.write(*batch_of(NUM_SLOTS - 5, seed=1))
+    refilled = store.edit("ds_2", writer.root, fill=[_of("back", back.root, range(5, NUM_SLOTS))])
+    assert refilled == writer.root  # nothing had changed
+
+
+def test_slots_become_null(store: RowStore, root: str, new_store: Callable[..., RowStore]) -> None:
+    """Under the new root the chosen slots are zero and the others keep their bits; under the old one nothing changed;
+    where all is null already the root stays."""
+    before, labels = rows_of(store, root)
+    after = store.edit("ds_1", root, null=TOUCHED)
+    np.testing.assert_array_equal(rows_of(new_store(), root)[0], before)
+    nulled, labels_nulled = rows_of(new_store(), after)
+    before[TOUCHED], labels[TOUCHED] = 0, 0
+    np.testing.assert_array_equal(nulled, before)
+    np.testing.assert_array_equal(labels_nulled, labels)
+    assert store.edit("ds_1", after, null=TOUCHED) == after
+
+
+def test_only_touched_blocks_are_written(store: RowStore, root: str, objects: ObjectStore) -> None:
+    """An edit writes the blocks that it changes and the way to them, and reads no other."""
+    before = objects.names().keys()
+    victim = next(name for name in before if ".00000001-" in name)
+    objects.put(victim, b"damaged")
+    store.edit("ds_1", root, null=[1])
+    assert len(objects.names().keys() - before) == 2
+
+
+def test_what_was_replaced_cannot_be_opened(store: RowStore, root: str, tmp_path: Path) -> None:
+    """Once the new root is on record, the keys of what only the old one names are destroyed, and what both name stays;
+    so does what a run after this one writes meanwhile."""
+    after = store.edit("ds_1", root, null=[1])
+    beside = store.edit("ds_1", after, null=[2])
+    store.destroy_replaced("ds_1", before=root, after=after)
+    with pytest.raises(DatasetDamaged):
+        store.shape("ds_1", root)
+    for one in (after, beside):
+        store.check("ds_1", one)
+    assert not store.is_settled("ds_1", after)
+    with store.alone("ds_1"):
+        store.settle("ds_1", after)
+    assert store.is_settled("ds_1", after)
+    with pytest.raises(DatasetDamaged):
+        store.check("ds_1", beside)
+    store.check("ds_1", after)
+    assert len(list((tmp_path / "keys").iterdir())) == 3
+
+
+def test_what_was_put_back_is_found_and_swept(store: RowStore, root: str, objects: ObjectStore, tmp_path: Path) -> None:
+    """Blocks and keys of an older copy are named by no root: they are seen, opened by nobody, and destroyed."""
+    old_objects = {name: objects.get(name) for name in objects.names()}
+    old_keys = {path: path.read_bytes() for path in (tmp_path / "keys").iterdir()}
+    after = store.edit("ds_1", root, null=[1])
+    store.destroy_replaced("ds_1", before=root, after=after)
+    assert store.is_settled("ds_1", after)
+    for name, content in old_objects.items():
+        objects.put(name, content)
+    for path, content in old_keys.items():
+        path.write_bytes(content)
+    assert not store.is_settled("ds_1", after)
+    assert not rows_of(store, after)[0][1].any()
+    with store.alone("ds_1"):
+        store.settle("ds_1", after)
+    assert len(objects.names()) == 4
+    with pytest.raises(DatasetDamaged):
+        store.check("ds_1", root)
+
+
+@pytest.mark.parametrize("slot", [-1, NUM_SLOTS])
+def test_a_slot_outside_changes_nothing(store: RowStore, root: str, objects: ObjectStore, slot: int) -> None:
+    """A slot that does not exist is an error before anything is written."""
+    before = objects.names().keys()
+    with pytest.raises(IndexError):
+        store.edit("ds_1", root, null=[0, slot])
+    assert objects.names().keys() == before
+
+
+def _of(rows_id: str, root: str, slots: range | tuple[int, ...]) -> Filling:
+    return Filling(rows_id=rows_id, root=root, slots=tuple(slots))
+
+
+def test_a_batch_fills_slots(store: RowStore, root: str) -> None:
+    """The rows of a batch are in their slots in its order but for those that end null, and everything else is what it
+    was; where all is so already the root stays."""
+    before, _ = rows_of(store, root)
+    batch = batch_of(len(FILLED), seed=7)
+    with store.writing("add_1") as writer:
+        writer.write(*batch)
+    filling = _of("add_1", writer.root, FILLED)
+    after = store.edit("ds_1", root, fill=[filling], null=[4, 8])
+    features, labels = rows_of(store, after)
+    expected = batch[0].copy()
+    expected[1] = 0
+    np.testing.assert_array_equal(features[list(FILLED)], expected)
+    assert labels[list(FILLED)].tolist() == [0 if slot == 4 else batch[1][n] for n, slot in enumerate(FILLED)]
+    others = np.setdiff1d(np.arange(NUM_SLOTS), [*FILLED, 8])
+    np.testing.assert_array_equal(features[others], before[others])
+    assert not features[8].any()
+    assert store.edit("ds_1", after, fill=[filling], null=[4, 8]) == after
+
+
+def test_a_large_batch_fills_slots(store: RowStore, root: str) -> None:
+    """A batch of more than a block goes into slots here and there."""
+    batch = batch_of(BLOCK_ROWS + 100, seed=7)
+    with store.writing("add_1") as writer:
+        writer.write(*batch)
+    slots = tuple(sorted(np.random.default_rng(3).choice(NUM_SLOTS, BLOCK_ROWS + 100, replace=False).tolist()))
+    features, _ = rows_of(store, store.edit("ds_1", root, fill=[_of("add_1", writer.root, slots)]))
+    np.testing.assert_array_equal(features[list(slots)], batch[0])
+
+
+@pytest.mark.parametrize("slots", [(1, 2), (1, 1, 2), (2, 1, 0), (0, 1, NUM_SLOTS)])
+def test_a_batch_that_does_not_fit(store: RowStore, root: str, slots: tuple[int, ...]) -> None:
+    """As many slots as rows, each once, in their order and in the dataset."""
+    with store.writing("add_1") as writer:
+        writer.write(*batch_of(3))
+    with pytest.raises((ValueError, IndexError)):
+        store.edit("ds_1", root, fill=[_of("add_1", writer.root, slots)])
+
+
+def test_a_root_says_how_many_rows_are_not_null(store: RowStore, root: str) -> None:
+    """A root counts the rows that are not null, and an edit brings the count along."""
+    assert store.count("ds_1", root) == NUM_SLOTS
+    nulled = store.edit("ds_1", root, null=TOUCHED)
+    assert store.count("ds_1", nulled) == NUM_SLOTS - len(TOUCHED)
+    assert store.count("ds_1", store.edit("ds_1", nulled, null=TOUCHED)) == NUM_SLOTS - len(TOUCHED)
