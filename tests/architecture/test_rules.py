@@ -179,7 +179,6 @@ VENDORED = {
 }
 TOO_LONG = {
     "tests/app/api/test_error_codes.py",
-    "tests/worker/test_celery.py",
 }
 """Tests that are yet to be split; none is added."""
 
