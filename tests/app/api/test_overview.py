@@ -132,6 +132,7 @@ def test_models_in_danger(
         "audits_refused": 0,
         "degraded": 0,
         "held": 0,
+        "first_due_at": first["items"][0]["waiting"]["first_due_at"],
     }
     for danger, found in (("waiting", [late]), ("failed", [calm]), ("audit_refused", [])):
         assert [one["id"] for one in get(f"/models?danger={danger}")["items"]] == [one["id"] for one in found]
