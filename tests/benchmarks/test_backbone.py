@@ -28,7 +28,7 @@ def test_what_is_planned_is_what_the_planner_says_today() -> None:
 
 
 def test_without_a_second_moment_more_is_read() -> None:
-    """The default l2 takes 2.5 times the passes to learn without a stated bound, and at most 2.2 times for a request."""
+    """By the default l2 learning takes 2.5 times the passes without a stated bound, a request at most 2.2 times."""
     [stated] = (one for one in RESULTS["models"] if one["name"] == "the default l2")
     without = backbone.planned(backbone.made(RESULTS["rows"], l2=stated["l2"], second_moment=None))
     assert round(without["learn_steps"] / stated["learn_steps"], 1) == 2.5
