@@ -77,11 +77,15 @@ class Caller:
     def has(self, scope: Scope) -> bool:
         if scope is Scope.METRICS_READ:
             return scope in self.scopes or Scope.OPERATOR in self.scopes
+        if scope is Scope.REQUESTS_REVIEW and self.discreet:  # a decision that is refused tells what is held
+            return False
         return scope in self.scopes or (Scope.ADMIN in self.scopes and scope is not Scope.OPERATOR)
 
     def require(self, scope: Scope) -> None:
         """Raises `ScopeMissing`."""
         if not self.has(scope):
+            if scope in self.scopes:  # a decision about requests, by a key made before it took this too
+                scope = Scope.ACCOUNTING_READ
             raise ScopeMissing(f"This {'role' if self.is_person else 'key'} does not have the scope {scope.value!r}.")
 
 
@@ -116,10 +120,13 @@ def add_key(
     replaces: ApiKey | None = None,
 ) -> ApiKey:
     """Let `key` in; only its hash is stored. `own_requests_only`: by default of a key that makes requests and may do
-    nothing else. Raises `InputInvalid` for a key that would have expired already, or that sees its own requests alone
-    and yet is to decide about all."""
+    nothing else. Raises `InputInvalid` for a key that would have expired already, that sees its own requests alone and
+    yet is to decide about all, or that is to decide and may not know what is held: refused decisions would tell it."""
     at = now(session)
     asked = {Scope(scope) for scope in scopes}
+    if Scope.REQUESTS_REVIEW in asked and not asked & {Scope.ADMIN, Scope.ACCOUNTING_READ}:
+        message = "Add accounting:read: what becomes of a decision tells whether anything is held about the person"
+        raise InputInvalid(message, [FieldError("scopes", message)])
     if own_requests_only is None:
         own_requests_only = asked <= _REQUESTS and Scope.REQUESTS_WRITE in asked
     if own_requests_only and asked & _OF_ALL:

@@ -1,3 +1,4 @@
+import dataclasses
 import datetime
 import hashlib
 
@@ -77,12 +78,16 @@ def test_ensuring_a_key_twice_adds_it_once(installation: Installation, by: Actor
 @each("needed", Scope)
 def test_a_scope_is_enough_for_itself(held: Scope, needed: Scope) -> None:
     """A scope opens what needs it and nothing else; admin opens everything but the tenants, and the metrics, which tell
-    of all of them; they are the operator's."""
+    of all of them; they are the operator's. To decide about requests takes accounting:read too."""
     scopes = frozenset({held})
     caller = Caller(id="key_1", tenant_id="ten_1", scopes=scopes, policy=Policy(), calls_per_minute=None)
     of_all_tenants = {Scope.OPERATOR, Scope.METRICS_READ}
     opened = {Scope.ADMIN: set(Scope) - of_all_tenants, Scope.OPERATOR: of_all_tenants}
-    if needed in {held} | opened.get(held, set()):
+    if held == needed == Scope.REQUESTS_REVIEW:
+        with pytest.raises(ScopeMissing, match=Scope.ACCOUNTING_READ):
+            caller.require(needed)
+        dataclasses.replace(caller, scopes=scopes | {Scope.ACCOUNTING_READ}).require(needed)
+    elif needed in {held} | opened.get(held, set()):
         caller.require(needed)
     else:
         with pytest.raises(ScopeMissing, match=needed.value):

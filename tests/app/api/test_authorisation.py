@@ -138,7 +138,8 @@ def world(set_up_once: Path, tmp_path_factory: pytest.TempPathFactory, npz_of: C
         keys = {scope: access.new_key() for scope in Scope}
         with installation.database.writing(by=Actor(tenant_id=DEFAULT_TENANT, name="test")) as session:
             for scope, key in keys.items():
-                access.add_key(session, name=scope, key=key, scopes=[scope], own_requests_only=False)
+                scopes = {Scope.REQUESTS_REVIEW: [scope, Scope.ACCOUNTING_READ]}.get(scope, [scope])
+                access.add_key(session, name=scope, key=key, scopes=scopes, own_requests_only=False)
         app = {"Authorization": f"Bearer {keys[Scope.REQUESTS_WRITE]}"}
         asked = client.post("/v1/deletion-requests", headers=app, json={"subject_id": "p3"}).json()["id"]
         ids["delivery_id"] = delivered(installation, asked)
@@ -159,14 +160,15 @@ def test_every_route_is_accounted_for(world: World) -> None:
 
 
 def _opening(route: str) -> set[Scope]:
-    """The scopes each of which opens a route."""
+    """The scopes whose keys open a route; one that decides about requests has accounting:read too."""
     match NEEDS[route]:
         case Scope.OPERATOR:
             return {Scope.OPERATOR}
         case Scope.METRICS_READ:
             return {Scope.METRICS_READ, Scope.OPERATOR}
         case scope:
-            return {scope, Scope.ADMIN}
+            with_it = {Scope.REQUESTS_REVIEW} if scope is Scope.ACCOUNTING_READ else set()
+            return {scope, Scope.ADMIN, *with_it}
 
 
 @each("route", sorted(NEEDS))

@@ -12,6 +12,8 @@ from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from app.access import service as access
+from app.db import Actor
 from app.db.tables import WebhookDelivery
 from app.deletion import settling
 from app.installations import Installation
@@ -269,3 +271,35 @@ def test_what_officers_may_end_of_an_app(
         "rejected": 1,
     }
     assert gateway.get(f"{PLACE}/{early}", headers=app).json()["status"] == "rejected"
+
+
+def test_decisions_of_an_old_key_tell_nothing(
+    installation: Installation,
+    by: Actor,
+    gateway: TestClient,
+    new_dataset: Make,
+    key_with: Callable[..., Any],
+    refused: Callable[..., Any],
+) -> None:
+    """A key of an earlier release that decides, and may not know what is held, hears the same of a decision about
+    somebody held as about a stranger, alone and in bulk; it cannot be rotated, nor another one made, without
+    accounting:read."""
+    new_dataset()
+    officer = key_with(Scope.REQUESTS_REVIEW, Scope.ACCOUNTING_READ)
+    held, stranger = (gateway.post(PLACE, json={"subject_id": who}).json()["id"] for who in ("p1", "nobody"))
+    with installation.database.writing(by=by) as session:
+        old = access.find(session, officer["Authorization"].removeprefix("Bearer "))
+        old.scopes, key_id = [Scope.REQUESTS_REVIEW.value], old.id
+        access.will_change(session)
+    for verb in ("approve", "reject", "extend", "pause", "resume"):
+        told = [
+            gateway.post(f"{PLACE}/{one}/{verb}", json=BODIES.get(verb), headers=officer) for one in (held, stranger)
+        ]
+        assert told[0].content == told[1].content
+        assert "accounting:read" in refused(told[0], 403, "scope_missing")["detail"]
+    everything = {"decision": "reject", "status": "accepted", "rejection": BODIES["reject"]}
+    everything |= {"made_before": "2999-01-01T00:00:00Z"}
+    refused(gateway.post(f"{PLACE}:decide", json=everything, headers=officer), 403, "scope_missing")
+    for path, body in (("", {"name": "new", "scopes": ["requests:review"]}), (f"/{key_id}/rotate", {})):
+        problem = refused(gateway.post(f"/v1/api-keys{path}", json=body), 422, "input_invalid")
+        assert [fault["path"] for fault in problem["errors"]] == ["scopes"]
