@@ -178,8 +178,7 @@ def rotate_key(
     lacks a scope of the old key), `LastAdminKey`.
     """
     old = _in_force(session, key_id)
-    for scope in old.scopes:
-        by.require(Scope(scope))
+    _require(by, old)
     at = now(session)
     if expires_at is None and old.expires_at is not None:
         expires_at = at + (old.expires_at - old.created_at)
@@ -203,9 +202,12 @@ def rotate_key(
     return new
 
 
-def revoke_key(session: Session, key_id: str) -> None:
-    """Raises `KeyUnknown`, `LastAdminKey`."""
+def revoke_key(session: Session, key_id: str, *, by: Caller | None) -> None:
+    """End a key; `by`: None where the service ends it itself. Raises `KeyUnknown`, `ScopeMissing` (`by` lacks a scope
+    of the key), `LastAdminKey`."""
     row = _in_force(session, key_id)
+    if by is not None:
+        _require(by, row)
     if row.expires_at is None:
         _let_go(session, row)
     row.revoked_at = now(session)
@@ -308,6 +310,12 @@ def _in_force(session: Session, key_id: str) -> ApiKey:
     if row is None or not is_in_force(row, at=now(session)):
         raise KeyUnknown(f"There is no API key {key_id!r} in force.")
     return row
+
+
+def _require(by: Caller, row: ApiKey) -> None:
+    """Raises `ScopeMissing` if `by` lacks a scope of the key."""
+    for scope in row.scopes:
+        by.require(Scope(scope))
 
 
 def _let_go(session: Session, row: ApiKey) -> None:

@@ -54,7 +54,7 @@ def rotate_api_key(call: Call, key_id: str, body: RotationIn, response: Response
 @serves(router, contract.REVOKE)
 def revoke_api_key(call: Call, key_id: str) -> None:
     with call.writing() as session:
-        access.revoke_key(session, key_id)
+        access.revoke_key(session, key_id, by=call.caller)
 
 
 def _new(row: ApiKey, key: str, response: Response) -> NewApiKeyOut:

@@ -91,7 +91,7 @@ def calling(session: Session, *, api_key_id: str) -> Agent:
 def _revoke_token(session: Session, row: Agent) -> None:
     if row.api_key_id is not None:
         with contextlib.suppress(KeyUnknown):  # an admin has revoked it
-            access.revoke_key(session, row.api_key_id)
+            access.revoke_key(session, row.api_key_id, by=None)
         row.api_key_id = None
 
 

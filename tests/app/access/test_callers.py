@@ -76,7 +76,7 @@ def test_what_this_process_changes_holds_at_once(
     assert callers.recall(key) is None
     assert callers.authenticate(key).policy.auto_accept is False
     with installation.database.writing(by=by) as session:
-        access.revoke_key(session, key_id)
+        access.revoke_key(session, key_id, by=None)
     assert callers.recall(key) is None
     with pytest.raises(Unauthenticated):
         callers.authenticate(key)

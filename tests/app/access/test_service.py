@@ -33,7 +33,7 @@ def test_a_key_lets_its_holder_in(installation: Installation, by: Actor) -> None
         calls_per_minute=None,
     )
     with installation.database.writing(by=by) as session:
-        access.revoke_key(session, row.id)
+        access.revoke_key(session, row.id, by=None)
     with installation.database.reading() as session, pytest.raises(Unauthenticated):
         access.authenticate(session, key)
 
@@ -42,10 +42,10 @@ def test_a_key_is_revoked_once(installation: Installation, by: Actor) -> None:
     """Revoking a key that is not in force is refused."""
     with installation.database.writing(by=by) as session:
         row = access.add_key(session, name="a", key="k", scopes=[])
-        access.revoke_key(session, row.id)
+        access.revoke_key(session, row.id, by=None)
         for key_id in (row.id, "key_0"):
             with pytest.raises(KeyUnknown):
-                access.revoke_key(session, key_id)
+                access.revoke_key(session, key_id, by=None)
 
 
 @pytest.mark.parametrize("key", [None, "", "lethe_", "\x00", "é"])
@@ -136,12 +136,14 @@ def test_a_rotated_key_lives_as_long(installation: Installation, by: Actor) -> N
 
 
 def test_nobody_rotates_more_than_they_have(installation: Installation, by: Actor) -> None:
-    """An admin who is no operator cannot come to an operator's key by rotating it."""
+    """An admin who is no operator cannot come to an operator's key by rotating it, nor end it."""
     with installation.database.writing(by=by) as session:
         access.add_key(session, name="admin", key="a", scopes=[Scope.ADMIN])
         operator = access.add_key(session, name="operator", key="o", scopes=[Scope.OPERATOR])
     with pytest.raises(ScopeMissing), installation.database.writing(by=by) as session:
         access.rotate_key(session, operator.id, by=_of(installation, "a"), key="new", overlap_seconds=0)
+    with pytest.raises(ScopeMissing), installation.database.writing(by=by) as session:
+        access.revoke_key(session, operator.id, by=_of(installation, "a"))
 
 
 def test_somebody_is_left_to_administer(installation: Installation, by: Actor) -> None:
@@ -155,17 +157,17 @@ def test_somebody_is_left_to_administer(installation: Installation, by: Actor) -
         access.add_key(session, name="admin alone", key="a", scopes=[Scope.ADMIN])
         other = access.add_key(session, name="other", key="o", scopes=everything)
         session.flush()
-        access.revoke_key(session, other.id)
+        access.revoke_key(session, other.id, by=None)
     maker = _of(installation, "d")
     for attempt in (
-        lambda session: access.revoke_key(session, first.id),
+        lambda session: access.revoke_key(session, first.id, by=None),
         lambda session: access.rotate_key(session, first.id, by=maker, key="n", overlap_seconds=9, expires_at=later),
     ):
         with pytest.raises(LastAdminKey, match="operator"), installation.database.writing(by=by) as session:
             attempt(session)
     with installation.database.writing(by=by) as session:
         successor = access.rotate_key(session, first.id, by=maker, key="s", overlap_seconds=9)
-        access.revoke_key(session, first.id)
+        access.revoke_key(session, first.id, by=None)
     assert _of(installation, "s").scopes == frozenset(successor.scopes) == {"admin", "operator"}
 
 

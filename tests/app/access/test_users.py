@@ -225,7 +225,7 @@ def test_the_last_administrator_stays(installation: Installation, by: Actor, adm
     user_id = invited(Role.ADMINISTRATOR)
     operator = invited(Role.OPERATOR, "olga@example.com")
     with installation.database.writing(by=by) as session:
-        access.revoke_key(session, admin.id)
+        access.revoke_key(session, admin.id, by=None)
     for act in (
         lambda session: users.disable(session, user_id, by=admin),
         lambda session: users.change(session, user_id, by=admin, role=Role.VIEWER),
