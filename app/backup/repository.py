@@ -22,6 +22,7 @@ from app.db.tables import (
     RequestEvent,
     Run,
     Tenant,
+    User,
     Version,
 )
 from app.deletion.restoration import REMEMBERED, Remembered
@@ -192,6 +193,18 @@ def ended_requests(session: Session, request_ids: Collection[str]) -> set[str]:
 def end_sessions(session: Session) -> None:
     """End the sessions of the dashboard: some were over by the time of the restore."""
     session.execute(sa.delete(DashboardSession))
+
+
+def void_invitations(session: Session) -> None:
+    """Void the invitations that were open: who was invited may have been disabled since."""
+    session.execute(sa.update(User).values(invitation_hash=None, invitation_expires_at=None))
+
+
+def people_by_role(session: Session) -> dict[str, int]:
+    """Number of people of all tenants who are let in, with a password or by an identity provider, by role."""
+    is_let_in = User.disabled_at.is_(None) & (User.password_hash.is_not(None) | User.oidc_subject.is_not(None))
+    query = sa.select(User.role, sa.func.count()).where(is_let_in).group_by(User.role).order_by(User.role)
+    return dict(session.execute(query).tuples().all())
 
 
 def lose_weights(session: Session, *, at: datetime.datetime) -> int:

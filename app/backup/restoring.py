@@ -53,12 +53,13 @@ _AT_ONCE = 500
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restored:
     """The result of a restore: how many requests were made again, how many brought to where they stood; the models that
-    are to learn again. `remembered`: there were tombstones."""
+    are to learn again. `people`: number of those who can log in, by role. `remembered`: there were tombstones."""
 
     about: About
     requests: Again
     num_models: int
     num_datasets: int
+    people: dict[str, int]
     remembered: bool
 
 
@@ -98,6 +99,8 @@ def restore(
             known = _check_keys(installation)
             requests, num_models = _forget(installation, journal, lost_versions=lost_versions)
             num_datasets = _write_rows(installation, pieces, progress=progress)
+            with installation.database.reading() as session:
+                people = repository.people_by_role(session)
             found = reader.tallies()
             if json.loads(pieces.one(MANIFEST).content) != found:
                 raise BackupDamaged("The archive lacks something that was written into it.")
@@ -106,6 +109,7 @@ def restore(
                 requests=requests,
                 num_models=num_models,
                 num_datasets=num_datasets,
+                people=people,
                 remembered=journal is not None,
             )
             for place in installations.places(settings):
@@ -180,6 +184,7 @@ def _forget(installation: Installation, journal: Journal | None, *, lost_version
         unlearning.take_back_all(session)
         num_models = repository.lose_weights(session, at=now(session))
         repository.end_sessions(session)
+        repository.void_invitations(session)
         requests = restoration.catch_up(session, _remembered(session, journal) if journal else [])
         for dataset in repository.datasets(session):
             if deletion_repository.pending_erasures(session, dataset_id=dataset.id, limit=1):

@@ -76,3 +76,8 @@ def restore(
     console.print(
         f"{found.num_models} models have no weights: they learn again when a worker runs, after all that is erased."
     )
+    roles = ", ".join(f"{role} {count}" for role, count in found.people.items()) or "nobody"
+    console.print(
+        f"Can log in as of the backup: {roles}. Who was disabled, and which keys were revoked, since then "
+        "works again: review them before you serve."
+    )

@@ -5,11 +5,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from app import installations
+from app.access import service as access
+from app.access import users
 from app.backup import tombstones
 from app.config import Settings
+from app.db.tables import User
 from app.installations import Installation
+from lethe.contract.sets import Role
 from tests.command_line import Lethe, refused
 
 
@@ -17,13 +22,20 @@ from tests.command_line import Lethe, refused
 def made(
     installation: Installation,
     lethe: Lethe,
+    admin_key: str,
     new_dataset: Callable[..., Any],
     forget: Callable[..., Any],
     monkeypatch: Any,
 ) -> Path:
-    """An archive `archive` that opens with `key`; since then one request was made. Where it is to be restored to is
-    set."""
+    """An archive `archive` that opens with `key`, with somebody who logs in and somebody invited; since then one
+    request was made. Where it is to be restored to is set."""
     new_dataset()
+    with installation.database.reading() as session:
+        admin = access.authenticate(session, admin_key)
+    with installation.database.writing(by=admin.actor) as session:
+        users.create(session, name="Ann", email="ann@example.com", role=Role.VIEWER, by=admin)
+        maria, _ = users.create(session, name="Maria", email="maria@example.com", role=Role.OFFICER, by=admin)
+        users.accept(session, maria, password_hash="$argon2id$")
     monkeypatch.setenv("LETHE_DATA_DIR", str(installation.settings.data_dir))
     ended = lethe("backup", "archive", "--key-file", "key")
     assert (ended.code, ended.err) == (0, ""), ended.err
@@ -35,12 +47,20 @@ def made(
 
 
 def test_a_backup_is_restored(made: Path, lethe: Lethe) -> None:
-    """It says how many requests came since, and what is still to be done."""
+    """It says how many requests came since, what is still to be done, and that one person can log in; invitations are
+    void."""
     ended = lethe("restore", "archive", "--key-file", "key", "--tombstones", made)
     assert (ended.code, ended.err) == (0, ""), ended.err
     assert "1 requests came after that" in ended.out
+    assert "Can log in as of the backup: officer 1." in ended.out
     with installations.opened(Settings(data_dir=Path("restored"))) as again:
         assert set(again.rows.stored())
+        with again.database.reading() as session:
+            people = session.scalars(sa.select(User)).all()
+        assert {(one.name, one.invitation_hash, one.password_hash) for one in people} == {
+            ("Ann", None, None),
+            ("Maria", None, "$argon2id$"),
+        }
 
 
 def test_tombstones_are_not_forgotten_by_mistake(made: Path, lethe: Lethe) -> None:
