@@ -47,16 +47,17 @@ async def log_in(request: Request, installation: At) -> Response:
     known: Known = request.app.state.known
     try:
         if not email:
-            return await _let_in(
-                request, installation, await calls.identified(known, text(form, "key"), address), onward
-            )
+            of_key, token = await calls.identified(known, text(form, "key"), address), sessions.new_token()
+            await run_in_threadpool(_open_session, installation, token, of_key)
+            return _let_in(request, of_key, token, onward)
         user = await _checked(known, installation, email, str(form.get("password", "")), address)
     except (Unauthenticated, LoginRefused, RateLimited) as error:
         return _asked(request, installation, onward, error=error, email=email)
     if user.totp.secret or installation.settings.require_totp:
         return _code_asked(request, installation, user, onward)
-    caller = await run_in_threadpool(_enter, installation, user, password=str(form["password"]))
-    return await _let_in(request, installation, caller, onward)
+    token = sessions.new_token()
+    caller = await run_in_threadpool(_enter, installation, user, token, password=str(form["password"]))
+    return _let_in(request, caller, token, onward)
 
 
 @router.post("/login/code")
@@ -69,15 +70,16 @@ async def send_code(request: Request, installation: At) -> Response:
     if user is None:
         return _asked(request, installation, onward, error=users.refusal())
     places = calls.address_of(request.scope), place_of(user.email)
+    token = sessions.new_token()
     try:
         known.rates.admit(*places)
         caller = await run_in_threadpool(
-            _enter, installation, user, code=text(form, "code"), secret=text(form, "secret")
+            _enter, installation, user, token, code=text(form, "code"), secret=text(form, "secret")
         )
     except (LoginRefused, InputInvalid, RateLimited) as error:
         known.rates.failed(*places)
         return _code_asked(request, installation, user, onward, error=error, secret=text(form, "secret"))
-    return await _let_in(request, installation, caller, onward)
+    return _let_in(request, caller, token, onward)
 
 
 @router.get("/session")
@@ -118,9 +120,16 @@ async def _checked(known: Known, installation: Installation, email: str, passwor
 
 
 def _enter(
-    installation: Installation, user: User, *, password: str | None = None, code: str | None = None, secret: str = ""
+    installation: Installation,
+    user: User,
+    token: str,
+    *,
+    password: str | None = None,
+    code: str | None = None,
+    secret: str = "",
 ) -> Caller:
-    """The caller that somebody is from here on. Raises `LoginRefused`, `InputInvalid`."""
+    """The caller that somebody is from here on, with `token`: its session is opened where the password is compared, so
+    that none outlives a change of it. Raises `LoginRefused`, `InputInvalid`."""
     with installation.database.writing(by=Actor(tenant_id=user.tenant_id, name=user.id)) as session:
         found = users.get(session, user.id)
         is_let_in = found.disabled_at is None and found.password_hash == user.password_hash
@@ -128,24 +137,23 @@ def _enter(
             is_let_in = users.accept_code(session, found, code)
         elif is_let_in and code is not None:
             users.enrol(session, found, secret=secret, code=code)
+        caller = access.caller_as(session, found)
         if is_let_in:
             users.entered(session, found, password=password)
-        caller = access.caller_as(session, found)
+            sessions.open_session(session, token=token, caller=caller, settings=installation.settings)
     if not is_let_in:
         raise users.refusal()
     return caller
 
 
-async def _let_in(request: Request, installation: Installation, caller: Caller, onward: str) -> Response:
-    token = sessions.new_token()
-    await run_in_threadpool(open_session, installation, token, caller)
+def _let_in(request: Request, caller: Caller, token: str, onward: str) -> Response:
     answer: Response = pages.see(gate.inside(onward))
     if pages.is_fragment(request):  # a page that is open stays, if it is of the same caller
         answer = pages.quiet({"Form-Token": sessions.form_token(token), "Caller-Id": caller.id})
     return gate.let_in(request, answer, token)
 
 
-def open_session(installation: Installation, token: str, caller: Caller) -> None:
+def _open_session(installation: Installation, token: str, caller: Caller) -> None:
     with installation.database.writing(by=caller.actor) as session:
         sessions.open_session(session, token=token, caller=caller, settings=installation.settings)
 

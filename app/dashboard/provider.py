@@ -20,7 +20,7 @@ from app.access.service import Caller
 from app.api import calls
 from app.api.calls import At, Known
 from app.dashboard import gate, pages
-from app.dashboard.login import Next, open_session
+from app.dashboard.login import Next
 from app.dashboard.pages import ROOT
 from app.db import Actor
 from app.installations import Installation
@@ -60,6 +60,7 @@ async def come_back(
 ) -> Response:
     """Let somebody in whom the provider names, and who was invited."""
     known = _known(request, installation)
+    token = sessions.new_token()
     try:
         attempt, onward = _opened(installation, request.cookies.get(_COOKIE, ""))
         if not hmac.compare_digest(attempt.state.encode(), state.encode()):
@@ -70,12 +71,10 @@ async def come_back(
             lambda: oidc.finish(installation.settings, attempt, code=code, redirect_uri=_back(request, installation)),
             limiter=known.providers,
         )
-        caller = await run_in_threadpool(_enter, installation, identity)
+        caller = await run_in_threadpool(_enter, installation, identity, token)
     except IdentityRefused:
         known.rates.failed(calls.address_of(request.scope))
         raise
-    token = sessions.new_token()
-    await run_in_threadpool(open_session, installation, token, caller)
     answer = pages.rendered(request, "continue.html", onward=onward, name=caller.name)
     answer.delete_cookie(_COOKIE, path=_PATH)
     return gate.let_in(request, answer, token, is_secure=_back(request, installation).startswith("https:"))
@@ -96,15 +95,17 @@ def _back(request: Request, installation: Installation) -> str:
     return f"{origin}{_PATH}/return"
 
 
-def _enter(installation: Installation, identity: Identity) -> Caller:
-    """Raises `IdentityRefused`."""
+def _enter(installation: Installation, identity: Identity, token: str) -> Caller:
+    """The caller that somebody is from here on, whose session `token` opens. Raises `IdentityRefused`."""
     with installation.database.reading() as session:
         user = users.of_identity(session, identity)
     with installation.database.writing(by=Actor(tenant_id=user.tenant_id, name=user.id)) as session:
         found = users.of_identity(session, identity)
         users.link(session, found, identity)
         users.entered(session, found)
-        return access.caller_as(session, found)
+        caller = access.caller_as(session, found)
+        sessions.open_session(session, token=token, caller=caller, settings=installation.settings)
+    return caller
 
 
 def _sealed(installation: Installation, attempt: Attempt, onward: str) -> str:

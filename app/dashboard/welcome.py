@@ -8,11 +8,9 @@ from fastapi.concurrency import run_in_threadpool
 
 from app.access import passwords, sessions, users
 from app.access import service as access
-from app.access.service import Caller
 from app.api.calls import At, Known
 from app.dashboard import gate, pages
 from app.dashboard.authenticator import enrolment
-from app.dashboard.login import open_session
 from app.dashboard.pages import ROOT
 from app.dashboard.requests import text
 from app.db import Actor
@@ -38,17 +36,17 @@ async def accept_invitation(request: Request, installation: At) -> Response:
     known: Known = request.app.state.known
     invitation, password = text(form, "invitation"), str(form.get("password", ""))
     secret, code = text(form, "secret"), text(form, "code")
-    user = await run_in_threadpool(_invited, installation, invitation)
+    user, token = await run_in_threadpool(_invited, installation, invitation), sessions.new_token()
     try:
         if not code and installation.settings.require_totp:
             message = "enrol an app: this installation asks everybody for its codes"
             raise InputInvalid("The password was not set.", [FieldError("code", message)])
         password_hash = await anyio.to_thread.run_sync(passwords.hash_of, password, limiter=known.strangers)
-        caller = await run_in_threadpool(_accept, installation, user, invitation, password_hash, secret, code)
+        await run_in_threadpool(
+            _accept, installation, user, invitation, token, password_hash=password_hash, secret=secret, code=code
+        )
     except InputInvalid as error:
         return _asked(request, installation, user, invitation, error=error, secret=secret)
-    token = sessions.new_token()
-    await run_in_threadpool(open_session, installation, token, caller)
     return gate.let_in(request, pages.see(ROOT), token)
 
 
@@ -59,16 +57,17 @@ def _invited(installation: Installation, invitation: str) -> User:
 
 
 def _accept(
-    installation: Installation, user: User, invitation: str, password_hash: str, secret: str, code: str
-) -> Caller:
-    """Raises `InvitationOver`, `InputInvalid`."""
+    installation: Installation, user: User, invitation: str, token: str, *, password_hash: str, secret: str, code: str
+) -> None:
+    """Take the password, and open the session of `token`. Raises `InvitationOver`, `InputInvalid`."""
     with installation.database.writing(by=Actor(tenant_id=user.tenant_id, name=user.id)) as session:
         found = users.invited(session, invitation)  # once: somebody else may have come meanwhile
         users.accept(session, found, password_hash=password_hash)
         if code:
             users.enrol(session, found, secret=secret, code=code)
         users.entered(session, found)
-        return access.caller_as(session, found)
+        caller = access.caller_as(session, found)
+        sessions.open_session(session, token=token, caller=caller, settings=installation.settings)
 
 
 def _asked(

@@ -15,11 +15,12 @@ from app.access import sessions, users
 from app.api.calls import Call
 from app.api.gateway import _SERVED
 from app.config import Settings
-from app.dashboard import endpoints
+from app.dashboard import endpoints, login
 from app.dashboard.menu import MENU
 from app.db import Actor
 from app.installations import Installation
 from app.main import create_app
+from lethe.contract.problems import LoginRefused, Unauthenticated
 from lethe.contract.sets import Role, Scope
 from tests.app.dashboard.browsing import Browser, hidden
 
@@ -124,6 +125,26 @@ def test_what_is_wrong_is_not_said(officer: Browser, gateway: TestClient) -> Non
     assert all("is not right, or this person is not let in" in html.unescape(answer.text) for answer in answers)
     assert "wrong password" not in answers[0].text
     assert "lethe_session" not in maria.client.cookies
+
+
+def test_no_session_outlives_another_password(
+    officer: Browser, gateway: TestClient, installation: Installation, by: Actor
+) -> None:
+    """A login whose password was right opens its session where it is compared again: it ends with a change that comes
+    then, and begins none after one that came before."""
+    welcomed(beside(gateway), invitation_of(officer))
+    with installation.database.reading() as session:
+        user = users.checked(session, email=EMAIL, password=PASSWORD)
+    login._enter(installation, user, "in time", password=PASSWORD)
+    with installation.database.reading() as session:
+        assert sessions.caller_of(session, "in time", settings=installation.settings)[0].id == user.id
+    with installation.database.writing(by=by) as session:
+        users.change_password(session, users.get(session, user.id), password_hash="$argon2id$")
+    with pytest.raises(LoginRefused):
+        login._enter(installation, user, "too late", password=PASSWORD)
+    for token in ("in time", "too late"):
+        with installation.database.reading() as session, pytest.raises(Unauthenticated):
+            sessions.caller_of(session, token, settings=installation.settings)
 
 
 def test_the_second_step_is_of_this_browser(officer: Browser, gateway: TestClient) -> None:
