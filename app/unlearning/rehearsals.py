@@ -20,7 +20,7 @@ from app.db.tables import Dataset, Model, Rehearsal, Run, new_id
 from app.deletion import repository as deletion_repository
 from app.rows import records
 from app.unlearning import tests_repository
-from lethe.contract.problems import RehearsalPending, RehearsalTooLarge, RehearsalUnknown
+from lethe.contract.problems import RehearsalDone, RehearsalPending, RehearsalTooLarge, RehearsalUnknown
 from lethe.contract.sets import RehearsalStatus
 
 SAMPLE = 5_000
@@ -38,10 +38,11 @@ class Drawn:
 
 
 def ask(session: Session, model: Model, *, people: int) -> Rehearsal:
-    """Raises `ModelNotLive`, `ModelRetired`, `RehearsalPending`, `RehearsalTooLarge`."""
-    catalogue.get_live_version(session, model)
+    """Raises `ModelNotLive`, `ModelRetired`, `RehearsalPending`, `RehearsalDone`, `RehearsalTooLarge`."""
+    live = catalogue.get_live_version(session, model)
     if pending := tests_repository.open_rehearsal(session, model_id=model.id):
         raise RehearsalPending(f"Rehearsal {pending.id} of model {model.id} is {pending.status}; wait until it ended.")
+    _require_new(session, model, version_id=live.id)
     _require_spare(session, model, people)
     made = Rehearsal(
         id=new_id("reh"),
@@ -68,9 +69,11 @@ def get(session: Session, *, model_id: str, rehearsal_id: str) -> Rehearsal:
 
 def draw(session: Session, *, run_id: str) -> Drawn:
     """Draw the people of a run's rehearsal, among those of whom no request is open. Raises `RehearsalTooLarge` where
-    too few of them are left, `DatasetDamaged`."""
+    too few of them are left, `RehearsalDone`, `DatasetDamaged`."""
     run = session.get_one(Run, run_id)
     rehearsal, model = _of(session, run), session.get_one(Model, run.model_id)
+    assert run.parent_version_id is not None
+    _require_new(session, model, version_id=run.parent_version_id)
     among = {"dataset_id": run.dataset_id, "tenant_id": run.tenant_id}
     count = _require_spare(session, model, rehearsal.people)
     places = set(SystemRandom().sample(range(count), rehearsal.people))
@@ -125,6 +128,15 @@ def _of(session: Session, run: Run) -> Rehearsal:
     found = tests_repository.rehearsal_of(session, run_id=run.id)
     assert found is not None
     return found
+
+
+def _require_new(session: Session, model: Model, *, version_id: str) -> None:
+    """Raises `RehearsalDone`: two reports of one version could be subtracted, and many averaged."""
+    if done := tests_repository.rehearsal_done(session, model_id=model.id, version_id=version_id):
+        raise RehearsalDone(
+            f"Rehearsal {done.id} has measured the live version of model {model.id}; the next one is possible when "
+            "another version is live."
+        )
 
 
 def _require_spare(session: Session, model: Model, people: int) -> int:

@@ -16,6 +16,7 @@ from lethe.contract.sets import RehearsalStatus, RunKind, RunStatus
 
 _AT_ONCE = 10_000
 _OPEN = (RehearsalStatus.WAITING, RehearsalStatus.RUNNING)
+_DONE = (RehearsalStatus.COMPLETED, RehearsalStatus.OUTDATED)
 
 
 def model_to_audit(session: Session, *, dataset_id: str) -> Model | None:
@@ -46,6 +47,13 @@ def open_rehearsal(session: Session, *, model_id: str) -> Rehearsal | None:
     """The rehearsal of a model that has not ended."""
     query = sa.select(Rehearsal).where(Rehearsal.model_id == model_id, Rehearsal.status.in_(_OPEN))
     return session.scalars(query.limit(1)).first()
+
+
+def rehearsal_done(session: Session, *, model_id: str, version_id: str) -> Rehearsal | None:
+    """The rehearsal of a version of a model that has been made to its end, whether its report is still there or not."""
+    query = sa.select(Rehearsal).join(Run, Run.id == Rehearsal.run_id)
+    query = query.where(Rehearsal.model_id == model_id, Rehearsal.status.in_(_DONE))
+    return session.scalars(query.where(Run.parent_version_id == version_id).limit(1)).first()
 
 
 def rehearsal_to_make(session: Session, *, dataset_id: str) -> Rehearsal | None:

@@ -14,6 +14,7 @@ from lethe.contract.problems import (
     ModelNotLive,
     ModelRetired,
     ModelUnknown,
+    RehearsalDone,
     RehearsalPending,
     RehearsalTooLarge,
     RehearsalUnknown,
@@ -124,12 +125,13 @@ ASK = of_one(
             ModelNotLive,
             ModelRetired,
             RehearsalPending,
+            RehearsalDone,
             RehearsalTooLarge,
             IdempotencyConflict,
         ),
         does="Draw people at random who did not ask, forget them on a scratch copy of the live version, learn another "
         "without them, measure all three, and destroy both copies. Nothing says who was drawn, and the model stays as "
-        "it is.",
+        "it is. Each version is rehearsed to its end once.",
     )
 )
 LIST = of_one(

@@ -153,6 +153,34 @@ def test_a_request_goes_first(gateway: TestClient, model: dict[str, Any], forget
     assert (found["status"], found["report"]) == ("outdated", None)
 
 
+def test_two_rehearsals_around_a_request(
+    gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Work
+) -> None:
+    """While somebody waits to be forgotten the same version has no second report that could be subtracted from the
+    first, not even once the first is gone; the version without them has one."""
+    test = new_dataset("others", rows=40, seed=3, first=1000)
+    batching = {"max_wait_seconds": 86400}
+    model = new_model(new_dataset()["id"], noise_scale=0.02, batching=batching, evaluation_dataset_id=test["id"])
+    assert work() == 1
+    path = f"/v1/models/{model['id']}/rehearsals"
+    asked = rehearse(gateway, model, people=10)
+    assert work() == 1
+    forget("p3")
+    work()
+    assert get(f"/models/{model['id']}")["live_version"] == 1
+    refused = gateway.post(path, json={"people": 10}).json()
+    assert refused["code"] == "rehearsal_done"
+    assert asked["id"] in refused["detail"]
+    forget("p1003")
+    work()
+    assert get(f"/models/{model['id']}/rehearsals/{asked['id']}")["status"] == "outdated"
+    assert gateway.post(path, json={"people": 10}).json()["code"] == "rehearsal_done"
+    assert gateway.post(f"/v1/models/{model['id']}/relearn").status_code == 202
+    work()
+    assert get(f"/models/{model['id']}")["live_version"] == 2
+    rehearse(gateway, model, people=10)
+
+
 def test_nobody_who_asked_is_drawn(
     gateway: TestClient,
     installation: Installation,

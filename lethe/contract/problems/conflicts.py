@@ -148,6 +148,11 @@ class RehearsalPending(Conflict):
     title = "A rehearsal of the model has not ended yet"
 
 
+class RehearsalDone(Conflict):
+    code = "rehearsal_done"
+    title = "The live version has been rehearsed"
+
+
 class RehearsalTooLarge(Conflict):
     code = "rehearsal_too_large"
     title = "The rehearsal would forget more people than the dataset can spare"

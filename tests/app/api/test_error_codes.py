@@ -136,6 +136,7 @@ REACHED: dict[str, Callable[[World], str]] = {
         "/identity-issuers", {"issuer": "https://login.example", "audience": "lethe", "jwks": {"keys": [JWK]}}
     ),
     "rehearsal_pending": lambda w: w.twice(f"/models/{w.live()}/rehearsals", {"people": 10}),
+    "rehearsal_done": calls.rehearsed,
     "rehearsal_too_large": lambda w: w.code("POST", f"/models/{w.live()}/rehearsals", json={"people": 31}),
     "model_held": lambda w: w.code("POST", f"/models/{calls.held(w)}/predictions", json={"records": [[0, 0, 0]]}),
     "model_in_use": lambda w: w.code("DELETE", f"/models/{calls.waited_for(w)}"),

@@ -197,6 +197,14 @@ def network_in_use(w: World) -> str:
     return w.code("DELETE", f"/networks/{found['id']}")
 
 
+def rehearsed(w: World) -> str:
+    """A version is rehearsed, and asked to be rehearsed again."""
+    path = f"/models/{w.live()}/rehearsals"
+    w.done("POST", path, json={"people": 10})
+    w.work()
+    return w.code("POST", path, json={"people": 10})
+
+
 def tangent_predicted(w: World) -> str:
     """Predictions are asked of a model that moves weights of a network."""
     dataset = w.new_dataset()
