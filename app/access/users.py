@@ -110,7 +110,7 @@ def invite(session: Session, user_id: str, *, by: Caller) -> tuple[User, str]:
 def invited(session: Session, invitation: str) -> User:
     """The person whose invitation this is, in whatever tenant. Raises `InvitationOver`."""
     user = repository.invited_user(session, _hash_of(invitation))
-    if user is None or user.invitation_expires_at is None or user.invitation_expires_at <= now(session):
+    if user is None or not _is_invitation_open(session, user):
         raise InvitationOver("An invitation is good for a week, and once. Ask an administrator for another one.")
     return user
 
@@ -126,7 +126,7 @@ def checked(session: Session, *, email: str, password: str) -> User:
     """The person who logs in with this password; takes as long for an unknown address. Raises `LoginRefused`."""
     user = repository.user_with(session, email=email.strip().lower())
     is_right = passwords.matches(password, user.password_hash if user else None)
-    if user is None or not is_right or user.disabled_at is not None or user.wrong_codes >= MOST_WRONG_CODES:
+    if user is None or not is_right or user.disabled_at is not None or _is_locked(user):
         raise refusal()
     return user
 
@@ -134,7 +134,7 @@ def checked(session: Session, *, email: str, password: str) -> User:
 def accept_code(session: Session, user: User, code: str) -> bool:
     """Accept a code of the person's authenticator app, once. What is not accepted is counted: commit it too."""
     step = None
-    if user.wrong_codes < MOST_WRONG_CODES:
+    if not _is_locked(user):
         step = codes.step_of(user.totp.secret, code, at=now(session), after=user.totp_last_step)
     if step is None:
         user.wrong_codes += 1
@@ -153,16 +153,19 @@ def entered(session: Session, user: User, *, password: str | None = None) -> Non
 
 
 def of_identity(session: Session, identity: Identity) -> User:
-    """The person whom an identity provider names: by its own id for them, or the first time by the address that it has
-    verified. Raises `IdentityRefused`: nobody comes in who was not invited."""
+    """The person whom an identity provider names: by its own id for them, or the first time, while their invitation is
+    open or if they have a password, by the address that it has verified.
+
+    Raises `IdentityRefused`: nobody comes in who was not invited, or who is locked out.
+    """
     user = repository.user_of_provider(session, issuer=identity.issuer, subject=identity.subject)
     if user is None and identity.email is None:
         raise IdentityRefused("The identity provider has not verified an e-mail address of this person.")
     if user is None:
-        user = repository.user_with(session, email=identity.email or "")
-        if user is not None and user.oidc_subject is not None:  # somebody else had the address before
-            user = None
-    if user is None or user.disabled_at is not None:
+        found = repository.user_with(session, email=identity.email or "")
+        if found is not None and found.oidc_subject is None:  # else somebody else had the address before
+            user = found if found.password_hash or _is_invitation_open(session, found) else None
+    if user is None or user.disabled_at is not None or _is_locked(user):
         raise IdentityRefused("Nobody has invited this person here, or they are not let in any more.")
     return user
 
@@ -225,6 +228,14 @@ def _invite(session: Session, user: User) -> str:
     invitation = secrets.token_urlsafe(32)
     user.invitation_hash, user.invitation_expires_at = _hash_of(invitation), now(session) + INVITATION
     return invitation
+
+
+def _is_invitation_open(session: Session, user: User) -> bool:
+    return user.invitation_expires_at is not None and user.invitation_expires_at > now(session)
+
+
+def _is_locked(user: User) -> bool:
+    return user.wrong_codes >= MOST_WRONG_CODES
 
 
 def _hash_of(invitation: str) -> str:

@@ -1,5 +1,6 @@
 """People who log in: invitations, passwords, codes, roles, and the last one who may administer."""
 
+import dataclasses
 import datetime
 from collections.abc import Callable
 
@@ -9,6 +10,7 @@ import sqlalchemy as sa
 
 from app.access import codes, passwords, repository, sessions, users
 from app.access import service as access
+from app.access.oidc import Identity
 from app.access.service import Caller
 from app.db import Actor, now
 from app.db.sealed import Authenticator
@@ -16,6 +18,7 @@ from app.db.tables import DashboardSession, User
 from app.installations import Installation
 from app.operations import periodic_jobs
 from lethe.contract.problems import (
+    IdentityRefused,
     InputInvalid,
     InvitationOver,
     LastAdministrator,
@@ -201,6 +204,31 @@ def test_sessions_end_at_once(installation: Installation, by: Actor, admin: Call
                 users.invite(session, user_id, by=admin)
     assert not is_open(installation, token)
     assert is_open(installation, kept)
+
+
+def test_a_provider_lets_in_who_was_invited(
+    installation: Installation, by: Actor, admin: Caller, invited: Invited
+) -> None:
+    """By the address of an identity somebody comes in while their invitation is open, or if they have a password; not
+    after it has expired, and not while wrong codes lock them out."""
+    here = Identity(issuer="https://login.example", subject="1", email="ann@example.com")
+    with installation.database.writing(by=by) as session:
+        ann, _ = users.create(session, name="Ann", email="ann@example.com", role=Role.VIEWER, by=admin)
+        assert users.of_identity(session, here) is ann
+        ann.invitation_expires_at = now(session)
+        with pytest.raises(IdentityRefused):
+            users.of_identity(session, here)
+    user_id = invited()
+    with installation.database.writing(by=by) as session:
+        maria = users.get(session, user_id)
+        there = dataclasses.replace(here, email=maria.email)
+        assert users.of_identity(session, there) is maria
+        users.link(session, maria, there)
+        maria.totp = Authenticator(secret=codes.new_secret())
+        for _ in range(users.MOST_WRONG_CODES):
+            users.accept_code(session, maria, "no code")
+        with pytest.raises(IdentityRefused):
+            users.of_identity(session, there)
 
 
 def test_a_session_is_of_a_key_or_of_a_person(installation: Installation) -> None:
