@@ -7,6 +7,10 @@ import re
 import pyotp
 
 SECONDS = 30
+MOST_WRONG = 20
+"""In `COUNTED_FOR` and since the last right one, after the right password: then nobody gets in until that is over."""
+COUNTED_FOR = datetime.timedelta(hours=1)
+"""Time for which wrong codes count, from the first of them."""
 _WINDOW = 1
 """Steps by which a clock may differ, before and after."""
 _SECRET = re.compile(r"[A-Z2-7]{32}")

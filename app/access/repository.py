@@ -7,6 +7,7 @@ from typing import Any, cast
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
+from app.access import codes
 from app.db import bulk
 from app.db.paging import Page, page
 from app.db.tables import ApiKey, DashboardSession, Dataset, DeletionRequest, IdempotentAnswer, Tenant, User
@@ -89,11 +90,13 @@ def users(session: Session, *, limit: int, cursor: str | None) -> Page[User]:
     return page(session, sa.select(User), User.created_at, User.id, limit=limit, cursor=cursor)
 
 
-def lasting_users(session: Session, tenant_id: str, role: Role) -> list[User]:
-    """The people of a tenant with this role who are let in with a password, whatever becomes of an identity
-    provider."""
+def lasting_users(session: Session, tenant_id: str, role: Role, *, at: datetime.datetime) -> list[User]:
+    """The people of a tenant with this role who are let in with a password, whatever becomes of an identity provider;
+    nobody whom wrong codes lock out."""
     is_let_in = User.disabled_at.is_(None) & User.password_hash.is_not(None)
-    query = sa.select(User).where(User.tenant_id == tenant_id, User.role == role, is_let_in)
+    is_counted = sa.func.coalesce(User.wrong_since > at - codes.COUNTED_FOR, sa.false())
+    is_locked = is_counted & (User.wrong_codes >= codes.MOST_WRONG)
+    query = sa.select(User).where(User.tenant_id == tenant_id, User.role == role, is_let_in, ~is_locked)
     return list(session.scalars(query))
 
 

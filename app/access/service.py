@@ -322,9 +322,10 @@ def _let_go(session: Session, row: ApiKey) -> None:
     """Raises `LastAdminKey` if no other key that does not expire, and nobody who logs in with a password, may do what
     only this one could have done."""
     others = [other for other in repository.lasting_keys(session, tenant_id=row.tenant_id) if other.id != row.id]
+    at = now(session)
     for scope, role in LASTING:
         is_given = any(scope in other.scopes for other in others)
-        if scope in row.scopes and not is_given and not repository.lasting_users(session, row.tenant_id, role):
+        if scope in row.scopes and not is_given and not repository.lasting_users(session, row.tenant_id, role, at=at):
             raise LastAdminKey(
                 f"{row.id} is the last key with the scope {scope.value!r} that does not expire; make another one first."
             )

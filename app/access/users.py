@@ -29,8 +29,6 @@ from lethe.contract.users import SCOPES_OF
 
 INVITATION = datetime.timedelta(days=7)
 """Time that an invitation waits for the person."""
-MOST_WRONG_CODES = 20
-"""In a row, after the right password: then nobody gets in as this person before they are invited again."""
 
 
 def create(session: Session, *, name: str, email: str, role: Role, by: Caller) -> tuple[User, str]:
@@ -126,22 +124,24 @@ def checked(session: Session, *, email: str, password: str) -> User:
     """The person who logs in with this password; takes as long for an unknown address. Raises `LoginRefused`."""
     user = repository.user_with(session, email=email.strip().lower())
     is_right = passwords.matches(password, user.password_hash if user else None)
-    if user is None or not is_right or user.disabled_at is not None or _is_locked(user):
+    if user is None or not is_right or user.disabled_at is not None or _is_locked(session, user):
         raise refusal()
     return user
 
 
 def accept_code(session: Session, user: User, code: str) -> bool:
     """Accept a code of the person's authenticator app, once. What is not accepted is counted: commit it too."""
-    step = None
-    if not _is_locked(user):
-        step = codes.step_of(user.totp.secret, code, at=now(session), after=user.totp_last_step)
+    step, at = None, now(session)
+    if not _is_locked(session, user):
+        step = codes.step_of(user.totp.secret, code, at=at, after=user.totp_last_step)
     if step is None:
+        if user.wrong_since is None or user.wrong_since <= at - codes.COUNTED_FOR:
+            user.wrong_codes, user.wrong_since = 0, at
         user.wrong_codes += 1
-        if user.wrong_codes == MOST_WRONG_CODES:
+        if user.wrong_codes == codes.MOST_WRONG:
             audit.record(session, "user.locked", user.id)
         return False
-    user.totp_last_step, user.wrong_codes = step, 0
+    user.totp_last_step, user.wrong_codes, user.wrong_since = step, 0, None
     return True
 
 
@@ -165,7 +165,7 @@ def of_identity(session: Session, identity: Identity) -> User:
         found = repository.user_with(session, email=identity.email or "")
         if found is not None and found.oidc_subject is None:  # else somebody else had the address before
             user = found if found.password_hash or _is_invitation_open(session, found) else None
-    if user is None or user.disabled_at is not None or _is_locked(user):
+    if user is None or user.disabled_at is not None or _is_locked(session, user):
         raise IdentityRefused("Nobody has invited this person here, or they are not let in any more.")
     return user
 
@@ -234,8 +234,9 @@ def _is_invitation_open(session: Session, user: User) -> bool:
     return user.invitation_expires_at is not None and user.invitation_expires_at > now(session)
 
 
-def _is_locked(user: User) -> bool:
-    return user.wrong_codes >= MOST_WRONG_CODES
+def _is_locked(session: Session, user: User) -> bool:
+    is_counted = user.wrong_since is not None and user.wrong_since > now(session) - codes.COUNTED_FOR
+    return is_counted and user.wrong_codes >= codes.MOST_WRONG
 
 
 def _hash_of(invitation: str) -> str:
@@ -252,11 +253,12 @@ def _require(by: Caller, role: Role) -> None:
 def _let_go(session: Session, user: User) -> None:
     """Raises `LastAdministrator` if nobody else, and no key that does not expire, may do what only this person may."""
     session.flush()
+    at = now(session)
     keys = repository.lasting_keys(session, tenant_id=user.tenant_id)
     for scope, role in access.LASTING:
         if user.role != role or user.password_hash is None or user.disabled_at is not None:
             continue
-        others = [one for one in repository.lasting_users(session, user.tenant_id, role) if one.id != user.id]
+        others = [one for one in repository.lasting_users(session, user.tenant_id, role, at=at) if one.id != user.id]
         if not others and not any(scope in key.scopes for key in keys):
             raise LastAdministrator(
                 f"{user.id} is the last {role} who logs in with a password, and no key with the scope {scope.value!r} "

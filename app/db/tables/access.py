@@ -70,8 +70,9 @@ class IdempotentAnswer(Table):
 
 class User(Owned, Table):
     """Somebody who logs in to the dashboard. `email`: in lower case; `password_hash`: argon2, None before one was
-    chosen. `totp_last_step`: the time step of the last code that was accepted; `wrong_codes`: those since then.
-    `oidc_subject`: of the identity provider `oidc_issuer`. `invitation_hash`: of what lets them choose a password."""
+    chosen. `totp_last_step`: the time step of the last code that was accepted; `wrong_codes`: those since then,
+    of which `wrong_since` is the time of the first. `oidc_subject`: of the identity provider `oidc_issuer`.
+    `invitation_hash`: of what lets them choose a password."""
 
     __tablename__ = "users"
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -82,6 +83,7 @@ class User(Owned, Table):
     totp: Mapped[Authenticator] = mapped_column(Sealed(Authenticator), nullable=True)
     totp_last_step: Mapped[int | None] = mapped_column(sa.BigInteger)
     wrong_codes: Mapped[int] = mapped_column(default=0, server_default=sa.text("0"))
+    wrong_since: Mapped[datetime.datetime | None]
     oidc_issuer: Mapped[str | None]
     oidc_subject: Mapped[str | None]
     invitation_hash: Mapped[str | None] = mapped_column(unique=True)

@@ -110,7 +110,8 @@ def test_codes() -> None:
 
 
 def test_a_code_is_accepted_once(installation: Installation, by: Actor, invited: Invited) -> None:
-    """A replayed code is refused, and after twenty wrong ones nobody gets in as this person, not with a right one."""
+    """A replayed code is refused, and after twenty wrong ones nobody gets in as this person, not with a right one, for
+    an hour; then it is counted anew."""
     user_id, secret = invited(), codes.new_secret()
     with installation.database.writing(by=by) as session:
         user = users.get(session, user_id)
@@ -119,11 +120,18 @@ def test_a_code_is_accepted_once(installation: Installation, by: Actor, invited:
         code, following = (pyotp.TOTP(secret).at(at + datetime.timedelta(seconds=later)) for later in (0, 30))
         assert users.accept_code(session, user, code)
         assert not users.accept_code(session, user, code)
-        for _ in range(users.MOST_WRONG_CODES - 1):
+        for _ in range(codes.MOST_WRONG - 1):
             assert not users.accept_code(session, user, "no code")
         assert not users.accept_code(session, user, following)
         with pytest.raises(LoginRefused):
             users.checked(session, email="maria@example.com", password=PASSWORD)
+        assert user.wrong_since is not None
+        user.wrong_since -= codes.COUNTED_FOR
+        assert users.checked(session, email="maria@example.com", password=PASSWORD) is user
+        assert not users.accept_code(session, user, "no code")
+        assert user.wrong_codes == 1
+        assert users.accept_code(session, user, following)
+        assert user.wrong_codes == 0
 
 
 def test_the_secret_is_sealed(installation: Installation, by: Actor, invited: Invited) -> None:
@@ -225,7 +233,7 @@ def test_a_provider_lets_in_who_was_invited(
         assert users.of_identity(session, there) is maria
         users.link(session, maria, there)
         maria.totp = Authenticator(secret=codes.new_secret())
-        for _ in range(users.MOST_WRONG_CODES):
+        for _ in range(codes.MOST_WRONG):
             users.accept_code(session, maria, "no code")
         with pytest.raises(IdentityRefused):
             users.of_identity(session, there)
@@ -249,7 +257,8 @@ def test_addresses_are_unique(installation: Installation, by: Actor, admin: Call
 
 
 def test_the_last_administrator_stays(installation: Installation, by: Actor, admin: Caller, invited: Invited) -> None:
-    """With an administrator who has a password the last key may go, and then the last such person must stay."""
+    """With an administrator who has a password the last key may go, and then the last such person must stay; somebody
+    who is locked out by wrong codes is not another one."""
     user_id = invited(Role.ADMINISTRATOR)
     operator = invited(Role.OPERATOR, "olga@example.com")
     with installation.database.writing(by=by) as session:
@@ -264,6 +273,11 @@ def test_the_last_administrator_stays(installation: Installation, by: Actor, adm
             act(session)
     another = invited(Role.ADMINISTRATOR, "another@example.com")
     with installation.database.writing(by=by) as session:
+        locked = users.get(session, another)
+        locked.wrong_codes, locked.wrong_since = codes.MOST_WRONG, now(session)
+        with pytest.raises(LastAdministrator):
+            users.disable(session, user_id, by=admin)
+        locked.wrong_codes = 0
         users.disable(session, user_id, by=admin)
         with pytest.raises(LastAdministrator):
             users.disable(session, another, by=admin)
