@@ -7,6 +7,7 @@ cookie of its own, for some minutes, and the page goes on by itself to where som
 import base64
 import hmac
 import json
+import time
 from typing import Annotated, Any
 
 import anyio.to_thread
@@ -109,18 +110,21 @@ def _enter(installation: Installation, identity: Identity, token: str) -> Caller
 
 
 def _sealed(installation: Installation, attempt: Attempt, onward: str) -> str:
-    """The attempt as a cookie, which no other service on this host can make."""
-    content = base64.urlsafe_b64encode(json.dumps([attempt.state, attempt.nonce, attempt.verifier, onward]).encode())
+    """The attempt as a cookie, which no other service on this host can make, and which says itself when it is over."""
+    until = str(int(time.time()) + _SECONDS)
+    said = [attempt.state, attempt.nonce, attempt.verifier, onward, until]
+    content = base64.urlsafe_b64encode(json.dumps(said).encode())
     return f"{content.decode()}.{_mac(installation, content)}"
 
 
 def _opened(installation: Installation, cookie: str) -> tuple[Attempt, str]:
     """Raises `IdentityRefused`."""
     content, _, mac = cookie.partition(".")
-    if not hmac.compare_digest(mac.encode(), _mac(installation, content.encode()).encode()):
+    is_ours = hmac.compare_digest(mac.encode(), _mac(installation, content.encode()).encode())
+    found: list[Any] = json.loads(base64.urlsafe_b64decode(content)) if is_ours else []
+    if len(found) != 5 or time.time() >= int(found[4]):  # one of an earlier release does not say until when
         raise IdentityRefused("No login was begun in this browser in the last ten minutes. Begin again.")
-    found: list[Any] = json.loads(base64.urlsafe_b64decode(content))
-    state, nonce, verifier, onward = map(str, found)
+    state, nonce, verifier, onward, _ = map(str, found)
     return Attempt(state=state, nonce=nonce, verifier=verifier), onward
 
 

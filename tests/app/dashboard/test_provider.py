@@ -12,6 +12,7 @@ from joserfc.jwk import RSAKey
 
 from app.access import oidc
 from app.config import Settings
+from app.dashboard import provider as provider_pages
 from app.main import create_app
 from lethe.contract.problems import IdentityRefused
 from tests.app.dashboard.browsing import Browser
@@ -108,6 +109,15 @@ def test_answers_to_other_logins(browser: Browser, provider: Provider) -> None:
     refused(browser, f"/admin/oidc/return?state={state}&code=made-up")
     browser.client.cookies.delete("lethe_oidc")
     refused(browser, back)
+
+
+def test_a_login_that_was_begun_long_ago(browser: Browser, provider: Provider, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten minutes after it was begun a login is over, though a browser kept its cookie."""
+    back = provider.returns(begun(browser), "maria-1")
+    later = time.time() + 601
+    with monkeypatch.context() as patched:
+        patched.setattr(provider_pages.time, "time", lambda: later)
+        assert "last ten minutes" in refused(browser, back)
 
 
 def test_a_provider_that_is_another_or_away(settings: Settings, provider: Provider) -> None:
