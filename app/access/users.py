@@ -79,7 +79,8 @@ def change(session: Session, user_id: str, *, by: Caller, name: str | None = Non
 
 
 def disable(session: Session, user_id: str, *, by: Caller) -> None:
-    """Let nobody in as this person any more. Raises `UserUnknown`, `ScopeMissing`, `LastAdministrator`."""
+    """Let nobody in as this person any more, and forget what they logged in with. Raises `UserUnknown`,
+    `ScopeMissing`, `LastAdministrator`."""
     user = get(session, user_id)
     _require(by, Role(user.role))
     if user.disabled_at is not None:
@@ -87,6 +88,7 @@ def disable(session: Session, user_id: str, *, by: Caller) -> None:
     _let_go(session, user)
     user.disabled_at = now(session)
     user.invitation_hash = user.invitation_expires_at = None
+    _forget_logins(user)
     repository.end_sessions_of(session, user.id)
     audit.record(session, "user.disabled", user.id)
 
@@ -97,8 +99,8 @@ def invite(session: Session, user_id: str, *, by: Caller) -> tuple[User, str]:
     user = get(session, user_id)
     _require(by, Role(user.role))
     _let_go(session, user)
-    user.password_hash = user.totp_last_step = user.oidc_issuer = user.oidc_subject = user.disabled_at = None
-    user.totp, user.wrong_codes = Authenticator(), 0
+    _forget_logins(user)
+    user.disabled_at = None
     repository.end_sessions_of(session, user.id)
     invitation = _invite(session, user)
     audit.record(session, "user.invited", user.id)
@@ -228,6 +230,12 @@ def _invite(session: Session, user: User) -> str:
     invitation = secrets.token_urlsafe(32)
     user.invitation_hash, user.invitation_expires_at = _hash_of(invitation), now(session) + INVITATION
     return invitation
+
+
+def _forget_logins(user: User) -> None:
+    """Forget the password, the authenticator app, and the identity at a provider."""
+    user.password_hash = user.totp_last_step = user.oidc_issuer = user.oidc_subject = user.wrong_since = None
+    user.totp, user.wrong_codes = Authenticator(), 0
 
 
 def _is_invitation_open(session: Session, user: User) -> bool:

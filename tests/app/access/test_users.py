@@ -197,13 +197,24 @@ def test_an_invitation_is_good_once_and_for_a_week(
 
 @pytest.mark.parametrize("end", ["disabled", "role", "password", "invited"])
 def test_sessions_end_at_once(installation: Installation, by: Actor, admin: Caller, invited: Invited, end: str) -> None:
-    """Who is disabled, invited again, or gets another role or password is logged out everywhere, and nobody else is."""
+    """Who is disabled, invited again, or gets another role or password is logged out everywhere, and nobody else is;
+    of somebody who is disabled nothing is kept that they logged in with."""
+    secret = codes.new_secret()
     user_id, other = invited(), invited(email="other@example.com")
     token, kept = logged_in(installation, user_id), logged_in(installation, other)
     with installation.database.writing(by=by) as session:
         match end:
             case "disabled":
+                users.enrol(
+                    session, users.get(session, user_id), secret=secret, code=pyotp.TOTP(secret).at(now(session))
+                )
                 users.disable(session, user_id, by=admin)
+                gone = users.get(session, user_id)
+                assert (gone.password_hash, gone.totp.secret, gone.totp_last_step) == (
+                    None,
+                    Authenticator().secret,
+                    None,
+                )
             case "role":
                 users.change(session, user_id, by=admin, role=Role.VIEWER)
             case "password":
