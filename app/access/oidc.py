@@ -4,6 +4,7 @@ The provider says who somebody is; that they may log in here is what their invit
 """
 
 import secrets
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -23,7 +24,11 @@ from lethe.contract.problems import IdentityProviderUnavailable, IdentityRefused
 
 ALGORITHMS = ["RS256", "PS256", "ES256", "ES384", "EdDSA", "Ed25519"]
 """Asymmetric ones alone: a client secret signs nothing."""
-_SECONDS = 10.0
+_SECONDS = 3.0
+_KNOWN_SECONDS = 300.0
+"""Time for which what the provider publishes, its addresses and its keys, is not asked again."""
+_known: dict[str, tuple[float, dict[str, Any]]] = {}
+"""The same by address, with the end of that time."""
 _CLOCKS_DIFFER_BY = 60
 
 
@@ -71,8 +76,12 @@ def finish(settings: Settings, attempt: Attempt, *, code: str, redirect_uri: str
     with _http() as http:
         metadata = _metadata(http, settings)
         granted = _exchange(http, settings, metadata, attempt, code=code, redirect_uri=redirect_uri)
-        keys = _json(http.get(metadata["jwks_uri"]))
-        claims = identity_claims(granted, keys, settings=settings, nonce=attempt.nonce)
+        try:
+            keys = _published(http, metadata["jwks_uri"])
+            claims = identity_claims(granted, keys, settings=settings, nonce=attempt.nonce)
+        except IdentityRefused:  # the provider may have changed its keys since
+            keys = _published(http, metadata["jwks_uri"], afresh=True)
+            claims = identity_claims(granted, keys, settings=settings, nonce=attempt.nonce)
         if "email" not in claims and "userinfo_endpoint" in metadata:
             bearer = {"Authorization": f"Bearer {granted.get('access_token')}"}
             more = _json(http.get(metadata["userinfo_endpoint"], headers=bearer))
@@ -136,6 +145,15 @@ def _json(answer: httpx.Response) -> dict[str, Any]:
     return found
 
 
+def _published(http: httpx.Client, address: str, *, afresh: bool = False) -> dict[str, Any]:
+    """The provider's answer at an address, of the last five minutes."""
+    until, found = _known.get(address, (0.0, {}))
+    if afresh or time.monotonic() >= until:
+        found = _json(http.get(address))
+        _known[address] = time.monotonic() + _KNOWN_SECONDS, found
+    return found
+
+
 def _unavailable() -> IdentityProviderUnavailable:
     return IdentityProviderUnavailable("The identity provider does not answer as it should. Try again in a while.")
 
@@ -143,7 +161,7 @@ def _unavailable() -> IdentityProviderUnavailable:
 def _metadata(http: httpx.Client, settings: Settings) -> dict[str, Any]:
     """The addresses of the provider, which must call itself what we call it (OpenID Connect Discovery, 4.3)."""
     issuer = settings.oidc_issuer or ""
-    found = _json(http.get(f"{issuer.rstrip('/')}/.well-known/openid-configuration"))
+    found = _published(http, f"{issuer.rstrip('/')}/.well-known/openid-configuration")
     if found.get("issuer") != issuer:
         raise IdentityRefused("The identity provider calls itself otherwise than LETHE_OIDC_ISSUER does.")
     for name in ("authorization_endpoint", "token_endpoint", "jwks_uri"):

@@ -80,16 +80,25 @@ class Rates:
         """Require that a key that is not known may be tried from `address`, or a password for `account`. Raises
         `RateLimited`."""
         failed = self._this_minute().failed
-        if self._most_failed and failed.get(_place(failed, address), 0) >= self._most_failed:
+        if self._most_failed and failed.get(_place(failed, _network(address)), 0) >= self._most_failed:
             raise _limited("Too many calls with wrong keys came from this address.")
         most = min(self._most_failed, _MOST_PASSWORDS)
         if account is not None and most and failed.get(_place(failed, account), 0) >= most:
             raise _limited("Too many wrong passwords came for this account.")
 
+    def begin(self, address: str) -> None:
+        """Count a login that begins at an identity provider, which may have to be asked. Raises `RateLimited`."""
+        failed = self._this_minute().failed
+        place = _place(failed, f"begun {_network(address)}")
+        if self._most_failed and failed.get(place, 0) >= self._most_failed:
+            raise _limited("Too many logins were begun from this address.")
+        failed[place] = failed.get(place, 0) + 1
+
     def failed(self, address: str, account: str | None = None) -> None:
         """A wrong key came from `address`, or a wrong password for `account`."""
         failed = self._this_minute().failed
-        for place in [_place(failed, one) for one in (address, account) if one is not None]:
+        names = [_network(address)] if account is None else [_network(address), account]
+        for place in [_place(failed, name) for name in names]:
             failed[place] = failed.get(place, 0) + 1
 
     def close(self) -> None:
@@ -131,12 +140,17 @@ def _tell(client: redis.Redis, minute: _Minute) -> bool:
     return True
 
 
-def _place(failed: dict[str, int], address: str) -> str:
+def _network(address: str) -> str:
     """The network that an address is counted as: a holder of one of IPv6 has 2^64 of them."""
     if ":" in address:
         with contextlib.suppress(ValueError):
-            address = str(ipaddress.ip_network((address, 64), strict=False))
-    return address if address in failed or len(failed) < _MOST_ADDRESSES else "others"
+            return str(ipaddress.ip_network((address, 64), strict=False))
+    return address
+
+
+def _place(failed: dict[str, int], name: str) -> str:
+    """The name that something is counted under; memory has a bound."""
+    return name if name in failed or len(failed) < _MOST_ADDRESSES else "others"
 
 
 def _limited(detail: str) -> RateLimited:

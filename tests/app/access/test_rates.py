@@ -112,6 +112,19 @@ def test_addresses_take_a_bounded_memory(limited: Limited) -> None:
     gateway.admit("10.0.0.0")
 
 
+@pytest.mark.usefixtures("minute")
+def test_logins_that_begin_are_limited(limited: Limited) -> None:
+    """An address begins so many logins at a provider in a minute, which are no wrong keys; others begin theirs."""
+    gateway = limited(failed=3)
+    for _ in range(3):
+        gateway.begin("192.0.2.1")
+    with pytest.raises(RateLimited):
+        gateway.begin("192.0.2.1")
+    gateway.admit("192.0.2.1")
+    gateway.begin("192.0.2.2")
+    limited(failed=0).begin("192.0.2.1")
+
+
 def test_counting_costs_little(limited: Limited) -> None:
     """A call is counted in less than 50 microseconds."""
     gateway, who = limited(10**9), caller()

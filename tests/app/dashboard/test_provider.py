@@ -14,7 +14,7 @@ from app.access import oidc
 from app.config import Settings
 from app.dashboard import provider as provider_pages
 from app.main import create_app
-from lethe.contract.problems import IdentityRefused
+from lethe.contract.problems import IdentityProviderUnavailable, IdentityRefused
 from tests.app.dashboard.browsing import Browser
 from tests.app.dashboard.provider import Provider, running
 
@@ -128,6 +128,19 @@ def test_a_provider_that_is_another_or_away(settings: Settings, provider: Provid
             answer = client.get("/admin/oidc", follow_redirects=False)
             assert answer.status_code == status
             assert 'data-code="identity_' in answer.text
+
+
+def test_what_a_provider_publishes_is_asked_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For five minutes its addresses are those that it has said, though it is away; then it is asked again."""
+    with running(MARIA) as own:
+        company = Settings(oidc_issuer=own.issuer, oidc_client_id="lethe")
+        address, _ = oidc.start(company, redirect_uri="http://testserver/admin/oidc/return")
+    again, _ = oidc.start(company, redirect_uri="http://testserver/admin/oidc/return")
+    assert address.partition("?")[0] == again.partition("?")[0]
+    for known, (_, found) in list(oidc._known.items()):
+        monkeypatch.setitem(oidc._known, known, (0.0, found))
+    with pytest.raises(IdentityProviderUnavailable):
+        oidc.start(company, redirect_uri="http://testserver/admin/oidc/return")
 
 
 @pytest.mark.parametrize(
