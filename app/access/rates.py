@@ -20,6 +20,8 @@ from lethe.contract.problems import RateLimited
 _SHARED_EVERY_SECONDS = 0.5
 _REDIS_SECONDS = 1.0
 _MOST_PASSWORDS = 10
+"""Wrong ones for an account in a minute, from one address: nobody keeps somebody out who comes from another."""
+_MOST_OF_ACCOUNT = 100
 """Wrong ones for an account in a minute, from whatever addresses."""
 _MOST_ADDRESSES = 10_000
 """Those that come later in the same minute are counted as one: memory has a bound."""
@@ -79,11 +81,16 @@ class Rates:
     def admit(self, address: str, account: str | None = None) -> None:
         """Require that a key that is not known may be tried from `address`, or a password for `account`. Raises
         `RateLimited`."""
-        failed = self._this_minute().failed
-        if self._most_failed and failed.get(_place(failed, _network(address)), 0) >= self._most_failed:
+        failed, network = self._this_minute().failed, _network(address)
+        if not self._most_failed:
+            return
+        if failed.get(_place(failed, network), 0) >= self._most_failed:
             raise _limited("Too many calls with wrong keys came from this address.")
+        if account is None:
+            return
         most = min(self._most_failed, _MOST_PASSWORDS)
-        if account is not None and most and failed.get(_place(failed, account), 0) >= most:
+        is_over = failed.get(_place(failed, f"{account} {network}"), 0) >= most
+        if is_over or failed.get(_place(failed, account), 0) >= _MOST_OF_ACCOUNT:
             raise _limited("Too many wrong passwords came for this account.")
 
     def begin(self, address: str) -> None:
@@ -96,8 +103,8 @@ class Rates:
 
     def failed(self, address: str, account: str | None = None) -> None:
         """A wrong key came from `address`, or a wrong password for `account`."""
-        failed = self._this_minute().failed
-        names = [_network(address)] if account is None else [_network(address), account]
+        failed, network = self._this_minute().failed, _network(address)
+        names = [network] if account is None else [network, account, f"{account} {network}"]
         for place in [_place(failed, name) for name in names]:
             failed[place] = failed.get(place, 0) + 1
 

@@ -113,6 +113,24 @@ def test_addresses_take_a_bounded_memory(limited: Limited) -> None:
 
 
 @pytest.mark.usefixtures("minute")
+def test_nobody_is_kept_out_from_one_address(limited: Limited) -> None:
+    """Ten wrong passwords for an account from one address stop that address and no other; a hundred, from wherever,
+    stop all, for this account."""
+    gateway = limited(failed=60)
+    for host in range(10):
+        gateway.admit("192.0.2.99", "maria")
+        for _ in range(10):
+            gateway.admit(f"192.0.2.{host}", "maria")
+            gateway.failed(f"192.0.2.{host}", "maria")
+        with pytest.raises(RateLimited):
+            gateway.admit(f"192.0.2.{host}", "maria")
+        gateway.admit(f"192.0.2.{host}", "ann")
+    with pytest.raises(RateLimited):
+        gateway.admit("192.0.2.99", "maria")
+    gateway.admit("192.0.2.99", "ann")
+
+
+@pytest.mark.usefixtures("minute")
 def test_logins_that_begin_are_limited(limited: Limited) -> None:
     """An address begins so many logins at a provider in a minute, which are no wrong keys; others begin theirs."""
     gateway = limited(failed=3)
