@@ -14,7 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.rows.blocks import Block
+from lethe.contract.problems import RehearsalTooLarge
 from lethe.contract.rehearsals import (
+    LEAST_PEOPLE,
     CheckpointOut,
     EffortOut,
     MeasuredOut,
@@ -44,7 +46,8 @@ class Forgetting:
 
 
 class Sets:
-    """The rows on which a rehearsal measures, in memory: forget set, retain set, and test set, if there is one."""
+    """The rows on which a rehearsal measures, one of each person, in memory: forget set, retain set, and test set, if
+    there is one."""
 
     def __init__(self, forget: "_Rows", retain: "_Rows", test: "_Rows | None") -> None:
         self.forget, self.retain, self.test = forget, retain, test
@@ -55,14 +58,18 @@ class Sets:
         cls, forget: Iterable[Block], retain: Iterable[Block], test: Iterable[Block] | None, **slots: tuple[int, ...]
     ) -> Iterator["Sets"]:
         """Those of the blocks' rows that are in the slots of `forget_slots`, `retain_slots` and `test_slots`; they are
-        overwritten when the block ends."""
+        overwritten when the block ends. A mean over too few people is not made: no test set then, and for the others
+        raises `RehearsalTooLarge`."""
         found: list[_Rows] = []
         try:
             found.append(_picked(forget, slots["forget_slots"]))
             found.append(_picked(retain, slots["retain_slots"]))
             if test is not None:
                 found.append(_picked(test, slots["test_slots"]))
-            yield cls(found[0], found[1], found[2] if len(found) == 3 and len(found[2][1]) else None)
+            enough = [len(labels) >= LEAST_PEOPLE for _, labels in found]
+            if not all(enough[:2]):
+                raise RehearsalTooLarge("Of the people who were drawn to be measured on, too few have rows.")
+            yield cls(found[0], found[1], found[2] if enough[2:] == [True] else None)
         finally:
             for features, labels in found:
                 features.fill(0)

@@ -97,10 +97,10 @@ def _measured_on(installation: Installation, claimed: ClaimedRun, root: str, dra
                 test = installation.rows.read(evaluated_on, test_root, holding=drawn.test)
         sets = stack.enter_context(
             Sets.of(
-                installation.rows.read(claimed.dataset_id, root, holding=drawn.forget),
+                installation.rows.read(claimed.dataset_id, root, holding=drawn.measured),
                 installation.rows.read(claimed.dataset_id, root, holding=drawn.retain),
                 test,
-                forget_slots=drawn.forget,
+                forget_slots=drawn.measured,
                 retain_slots=drawn.retain,
                 test_slots=drawn.test or (),
             )

@@ -2,15 +2,19 @@
 
 People are drawn by the operating system's randomness when the run begins. Who they are is in the memory of its worker
 alone, and in nothing that is stored, logged or answered.
+
+What is measured is one row of each person, drawn at random, so that a mean is of people and not of somebody with many
+rows. Of the others at least half are left out by every draw, so that no two reports differ by a known person.
 """
 
-from collections.abc import Sequence
+import itertools
+import operator
+from array import array
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from random import SystemRandom
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
 from sqlalchemy.orm import Session
 
 from app.audit import service as audit
@@ -21,18 +25,21 @@ from app.deletion import repository as deletion_repository
 from app.rows import records
 from app.unlearning import tests_repository
 from lethe.contract.problems import RehearsalDone, RehearsalPending, RehearsalTooLarge, RehearsalUnknown
+from lethe.contract.rehearsals import LEAST_PEOPLE
 from lethe.contract.sets import RehearsalStatus
 
+_RANDOM = SystemRandom()
 SAMPLE = 5_000
-"""The most rows of a set on which a rehearsal measures."""
+"""The most people of a set on whom a rehearsal measures, but for the forget set."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawn:
-    """The slots that a rehearsal is about: `forget`, all rows of the people who were drawn; `retain` and `test`, rows
-    of others on which it measures."""
+    """The slots that a rehearsal is about: `forget`, all rows of the people who were drawn, and `measured`, one of each
+    of them; `retain` and `test`, one row each of others on whom it measures."""
 
     forget: tuple[int, ...]
+    measured: tuple[int, ...]
     retain: tuple[int, ...]
     test: tuple[int, ...] | None
 
@@ -76,23 +83,43 @@ def draw(session: Session, *, run_id: str) -> Drawn:
     _require_new(session, model, version_id=run.parent_version_id)
     among = {"dataset_id": run.dataset_id, "tenant_id": run.tenant_id}
     count = _require_spare(session, model, rehearsal.people)
-    places = set(SystemRandom().sample(range(count), rehearsal.people))
-    people = enumerate(tests_repository.who_did_not_ask(session, **among))
-    chosen = [ref.decode() for place, ref in people if place in places]
+    places, people = set(_RANDOM.sample(range(count), rehearsal.people)), itertools.count()
+    chosen: list[str] = []
+    measured, others = array("q"), array("q")
+    for ref, slot in _one_row_each(tests_repository.rows_of_who_did_not_ask(session, **among)):
+        if ref is not None and next(people) in places:
+            chosen.append(ref.decode())
+            measured.append(slot)
+        else:
+            others.append(slot)
     theirs = tests_repository.records_of(session, dataset_id=run.dataset_id, subject_refs=chosen)
     forget = records.verified_slots(session, run.dataset_id, theirs)
-    others = np.setdiff1d(tests_repository.slots_of_who_did_not_ask(session, **among), forget)
-    test = None
+    test: tuple[int, ...] = ()
     if model.evaluation_dataset_id is not None:
         among["dataset_id"] = model.evaluation_dataset_id
-        test = sampled(tests_repository.slots_of_who_did_not_ask(session, **among))
-    return Drawn(forget=forget, retain=sampled(others), test=test)
+        rows = _one_row_each(tests_repository.rows_of_who_did_not_ask(session, **among))
+        test = sampled(array("q", (slot for _, slot in rows)))
+    return Drawn(
+        forget=forget,
+        measured=tuple(sorted(measured)),
+        retain=sampled(others),
+        test=test if len(test) >= LEAST_PEOPLE else None,
+    )
 
 
-def sampled(slots: NDArray[np.int64] | Sequence[int]) -> tuple[int, ...]:
-    """As many of the slots as are measured on, drawn at random, in ascending order."""
-    places = sorted(SystemRandom().sample(range(len(slots)), min(len(slots), SAMPLE)))
-    return tuple(int(slots[place]) for place in places)
+def _one_row_each(rows: Iterator[tuple[bytes | None, int]]) -> Iterator[tuple[bytes | None, int]]:
+    """One row of each person, drawn at random, of rows in the order of their people. A row that is nobody's counts as a
+    person of its own."""
+    for ref, theirs in itertools.groupby(rows, key=operator.itemgetter(0)):
+        if ref is None:
+            yield from theirs
+        else:
+            yield _RANDOM.choice(list(theirs))
+
+
+def sampled(slots: Sequence[int]) -> tuple[int, ...]:
+    """Half of the slots, drawn at random, and as many as are measured on at most; in ascending order."""
+    return tuple(sorted(_RANDOM.sample(slots, min(len(slots) // 2, SAMPLE))))
 
 
 def complete(session: Session, run: Run, report: dict[str, Any]) -> None:
@@ -140,12 +167,16 @@ def _require_new(session: Session, model: Model, *, version_id: str) -> None:
 
 
 def _require_spare(session: Session, model: Model, people: int) -> int:
-    """The number of people who may be drawn: at least twice as many as are. Raises `RehearsalTooLarge`."""
+    """The number of people who may be drawn: at least twice as many as are, with enough of others left of whom half are
+    measured. Raises `RehearsalTooLarge`."""
     dataset = session.get_one(Dataset, model.dataset_id)
-    count = tests_repository.count_who_did_not_ask(session, dataset_id=dataset.id, tenant_id=dataset.tenant_id)
-    if people > count // 2:
+    count, of_nobody = tests_repository.count_who_did_not_ask(
+        session, dataset_id=dataset.id, tenant_id=dataset.tenant_id
+    )
+    if people > count // 2 or (count + of_nobody - people) // 2 < LEAST_PEOPLE:
         raise RehearsalTooLarge(
-            f"A rehearsal forgets at most half of the people of dataset {dataset.id} who did not ask to be forgotten: "
-            "draw fewer, 10 at least. A dataset of fewer than 20 has no rehearsals."
+            f"A rehearsal forgets at most half of the people of dataset {dataset.id} who did not ask to be forgotten, "
+            f"and measures on half of the others, who have to be {2 * LEAST_PEOPLE} at least: draw fewer, "
+            f"{LEAST_PEOPLE} at least. A dataset of fewer than {3 * LEAST_PEOPLE} has no rehearsals."
         )
     return count

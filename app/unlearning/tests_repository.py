@@ -2,17 +2,15 @@
 
 from collections.abc import Iterator
 
-import numpy as np
 import sqlalchemy as sa
-from numpy.typing import NDArray
 from sqlalchemy.orm import Session
 
 from app.db.paging import Page, page
 from app.db.raw import raw
-from app.db.tables import DeletionRequest, Model, Record, Rehearsal, RequestAlias, Run
+from app.db.tables import Addition, DeletionRequest, Model, Record, Rehearsal, RequestAlias, Run
 from app.deletion.status import OPEN
 from app.rows.repository import StoredRecord, stored
-from lethe.contract.sets import RehearsalStatus, RunKind, RunStatus
+from lethe.contract.sets import AdditionStatus, RehearsalStatus, RunKind, RunStatus
 
 _AT_ONCE = 10_000
 _OPEN = (RehearsalStatus.WAITING, RehearsalStatus.RUNNING)
@@ -83,28 +81,27 @@ def forget_reports(session: Session, *, dataset_id: str) -> None:
 
 
 def _did_not_ask(dataset_id: str, tenant_id: str) -> sa.ColumnElement[bool]:
-    """A condition on records of a dataset: no request is open of the people whose they are, if they are anybody's."""
+    """A condition on records of a dataset: no request is open of the people whose they are, if they are anybody's, and
+    their rows are in their slots."""
     opened = sa.and_(DeletionRequest.tenant_id == tenant_id, DeletionRequest.status.in_(OPEN))
     aliases = sa.select(RequestAlias.subject_ref).join(DeletionRequest, DeletionRequest.id == RequestAlias.request_id)
     asked = sa.union_all(sa.select(DeletionRequest.subject_ref).where(opened), aliases.where(opened))
+    applied = sa.and_(Addition.dataset_id == dataset_id, Addition.status == AdditionStatus.APPLIED)
     return sa.and_(
         Record.dataset_id == dataset_id,
         Record.erasure_id.is_(None),
+        sa.or_(Record.addition_id.is_(None), Record.addition_id.in_(sa.select(Addition.id).where(applied))),
         sa.or_(Record.subject_ref.is_(None), Record.subject_ref.not_in(asked)),
     )
 
 
-def count_who_did_not_ask(session: Session, *, dataset_id: str, tenant_id: str) -> int:
-    """Number of people of a dataset of whom no request is open."""
-    query = sa.select(sa.func.count(Record.subject_ref.distinct())).where(_did_not_ask(dataset_id, tenant_id))
-    return session.scalars(query).one()
-
-
-def who_did_not_ask(session: Session, *, dataset_id: str, tenant_id: str) -> Iterator[bytes]:
-    """Those people, in an order of their own, each once."""
-    somebody = Record.subject_ref.is_not(None)
-    query = sa.select(raw(Record.subject_ref)).where(_did_not_ask(dataset_id, tenant_id), somebody).distinct()
-    yield from session.scalars(query.order_by(raw(Record.subject_ref)).execution_options(yield_per=_AT_ONCE))
+def count_who_did_not_ask(session: Session, *, dataset_id: str, tenant_id: str) -> tuple[int, int]:
+    """Number of people of a dataset of whom no request is open, and of rows that are nobody's."""
+    people = sa.func.count(Record.subject_ref.distinct())
+    rows_of_nobody = sa.func.count() - sa.func.count(Record.subject_ref)
+    query = sa.select(people, rows_of_nobody).where(_did_not_ask(dataset_id, tenant_id))
+    found = session.execute(query).one()
+    return found[0], found[1]
 
 
 def records_of(session: Session, *, dataset_id: str, subject_refs: list[str]) -> list[StoredRecord]:
@@ -113,7 +110,10 @@ def records_of(session: Session, *, dataset_id: str, subject_refs: list[str]) ->
     return list(map(StoredRecord._make, session.execute(stored(mine))))
 
 
-def slots_of_who_did_not_ask(session: Session, *, dataset_id: str, tenant_id: str) -> NDArray[np.int64]:
-    """The slots of those people's rows, and of rows without a person, in ascending order."""
-    query = sa.select(Record.slot).where(_did_not_ask(dataset_id, tenant_id)).order_by(Record.slot)
-    return np.fromiter(session.scalars(query.execution_options(yield_per=_AT_ONCE)), np.int64)
+def rows_of_who_did_not_ask(session: Session, *, dataset_id: str, tenant_id: str) -> Iterator[tuple[bytes | None, int]]:
+    """The person and the slot of each of those people's rows, and of rows that are nobody's; a person's come one after
+    the other, and people in an order of their own."""
+    whose = raw(Record.subject_ref)
+    query = sa.select(whose, Record.slot).where(_did_not_ask(dataset_id, tenant_id)).order_by(whose, Record.slot)
+    for found in session.execute(query.execution_options(yield_per=_AT_ONCE)):
+        yield found[0], found[1]

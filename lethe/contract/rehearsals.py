@@ -33,12 +33,13 @@ class RehearsalIn(Body):
     model_config = example(people=25)
 
     people: Annotated[int, Field(ge=LEAST_PEOPLE, le=MOST_PEOPLE)] = Field(
-        default=25, description="People to draw at random: at most half of those in the dataset."
+        default=25,
+        description="People to draw at random: at most half of the dataset's, and 20 others are left.",
     )
 
 
 class MeasuredOut(Answer):
-    """A set of rows under one model. Each number is a mean over its rows."""
+    """A set of people under one model. Each number is a mean over rows, one of each person, drawn at random."""
 
     rows: int
     loss: float = Field(description="The objective's own loss of a row, unweighted; of several labels, their mean.")
@@ -47,9 +48,11 @@ class MeasuredOut(Answer):
 
 
 class SetsOut(Answer):
-    forget: MeasuredOut = Field(description="Rows of the people who were drawn.")
-    retain: MeasuredOut = Field(description="Rows of those who were not: all, or 5,000 of them drawn at random.")
-    test: MeasuredOut | None = Field(description="Of the evaluation dataset, drawn likewise; null: there is none.")
+    forget: MeasuredOut = Field(description="Of the people who were drawn.")
+    retain: MeasuredOut = Field(description="Of those who were not: half, or 5,000 of them, drawn at random.")
+    test: MeasuredOut | None = Field(
+        description="Of the evaluation dataset, half of its people likewise; null: there is none, or of fewer than 20."
+    )
 
 
 class AttackOut(Answer):
@@ -66,7 +69,7 @@ class EffortOut(Answer):
 
 
 class ReportedOut(Answer):
-    """One of the three models of a rehearsal. `attack`: null without an evaluation dataset; `effort`: null of the live
+    """One of the three models of a rehearsal. `attack`: null without a test set; `effort`: null of the live
     version, for which nothing ran."""
 
     sets: SetsOut

@@ -9,8 +9,9 @@ from fastapi.testclient import TestClient
 
 from app.db.tables import Dataset, Record, Rehearsal, Run, Table
 from app.installations import Installation
-from app.unlearning import rehearsals
+from app.unlearning import queue, rehearsals
 from app.unlearning import service as unlearning
+from tests.conftest import people
 from worker import isolated
 
 Make = Callable[..., dict[str, Any]]
@@ -20,8 +21,8 @@ Work = Callable[[], int]
 
 @pytest.fixture
 def model(new_dataset: Make, new_model: Make, work: Work) -> dict[str, Any]:
-    """A live model of 120 people with two rows each, measured on 40 others."""
-    test = new_dataset("others", rows=40, seed=3, first=1000)
+    """A live model of 120 people with two rows each, measured on 80 others."""
+    test = new_dataset("others", rows=80, seed=3, first=1000)
     made = new_model(
         new_dataset(rows=240, rows_each=2)["id"],
         noise_scale=0.02,
@@ -58,7 +59,7 @@ def test_a_rehearsal(
     """Its report has all three models on all three sets, the attack, what it took and the curve; the version, its
     weights, the rows and the ledger are what they were."""
     before = state(installation, get, model)
-    asked = rehearse(gateway, model)
+    asked = rehearse(gateway, model, people=40)
     assert work() == 1
     assert state(installation, get, model) == before
     found = get(f"/models/{model['id']}/rehearsals/{asked['id']}")
@@ -68,7 +69,7 @@ def test_a_rehearsal(
     assert (report["version"], report["way"]) == (1, "unlearn")
     for name in ("before", "forgotten", "relearned"):
         sets = report[name]["sets"]
-        assert [sets[one]["rows"] for one in ("forget", "retain", "test")] == [24, 216, 40]
+        assert [sets[one]["rows"] for one in ("forget", "retain", "test")] == [40, 40, 40]
         assert all(0.5 < sets[one]["accuracy"] <= 1 and 0 < sets[one]["loss"] < 0.7 for one in sets)
         assert 0 < report[name]["attack"]["auc"] < 1
     ran = get("/runs")["items"][0]
@@ -128,13 +129,15 @@ def test_what_is_kept_names_nobody(
     [found] = drawn
     refs = {records[slot] for slot in found.forget}
     assert (len(refs), len(found.forget)) == (12, 24)
+    assert {records[slot] for slot in found.measured} == refs
+    assert (len(found.measured), len({records[slot] for slot in found.retain} - refs)) == (12, 54)
     said = "".join(capfd.readouterr())
     with installation.database.reading() as session:
         for table in Table.metadata.sorted_tables:
             if table.name not in ("records", "request_aliases", "suppressions"):
                 said += repr(session.execute(sa.select(table)).all())
     assert not [ref for ref in refs if ref in said]
-    for slots in (list(found.forget), found.forget, list(found.retain)):
+    for slots in (list(found.forget), found.forget, found.measured, list(found.retain)):
         assert repr(slots)[1:-1] not in said
 
 
@@ -146,7 +149,7 @@ def test_a_request_goes_first(gateway: TestClient, model: dict[str, Any], forget
     assert [run["kind"] for run in get("/runs")["items"]] == ["rehearsal", "unlearn", "learn"]
     found = get(f"/models/{model['id']}/rehearsals/{asked['id']}")
     assert found["report"]["version"] == 2
-    assert found["report"]["before"]["sets"]["retain"]["rows"] == 238 - 24
+    assert found["report"]["before"]["sets"]["retain"]["rows"] == (119 - 12) // 2
     forget("p1003")  # of those on whom it was measured
     work()
     found = get(f"/models/{model['id']}/rehearsals/{asked['id']}")
@@ -191,7 +194,7 @@ def test_nobody_who_asked_is_drawn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """People who asked to be forgotten and wait for others are neither drawn nor measured on."""
-    model = new_model(new_dataset(rows=30)["id"], noise_scale=0.02, batching={"max_wait_seconds": 86400})
+    model = new_model(new_dataset(rows=40)["id"], noise_scale=0.02, batching={"max_wait_seconds": 86400})
     assert work() == 1
     for number in range(10):
         forget(f"p{number}")
@@ -204,7 +207,46 @@ def test_nobody_who_asked_is_drawn(
     assert work() == 1
     [found] = drawn
     assert (len(found.forget), len(found.retain), found.test) == (10, 10, None)
+    assert found.measured == found.forget
     assert len({*found.forget, *found.retain} & slots) == 20
+
+
+def test_a_person_with_many_rows_counts_once(
+    gateway: TestClient, installation: Installation, new_model: Make, work: Work
+) -> None:
+    """Whoever has hundreds of rows is one of those who are measured at most, in each set, and who is left out is drawn
+    anew; rows that are nobody's count each, and of too few people there is no test set."""
+
+    def uploaded(*subjects: str) -> str:
+        form, files = {"name": "people", "classes": '["0", "1"]'}, {"file": ("people.npz", people(*subjects))}
+        answer = gateway.post("/v1/datasets", data=form, files=files)
+        assert answer.status_code == 201, answer.text
+        return str(answer.json()["id"])
+
+    learned = uploaded(*["many"] * 300, *(f"p{number}" for number in range(29)))
+    few = uploaded(*["other"] * 50, *(f"q{number}" for number in range(18)))
+    model = new_model(learned, noise_scale=0.02, evaluation_dataset_id=few)
+    assert work() == 1
+    rehearse(gateway, model, people=10)
+    with installation.database.writing() as session:
+        claimed = queue.claim(session, worker="w", lease_seconds=30, max_requests=10)
+    assert claimed is not None
+    with installation.database.reading() as session:
+        query = sa.select(Record.slot, Record.subject_ref).where(Record.dataset_id == learned)
+        whose = dict(iter(session.execute(query)))
+        found = [rehearsals.draw(session, run_id=claimed.run_id) for _ in range(20)]
+    for drawn in found:
+        refs = [whose[slot] for slot in (*drawn.measured, *drawn.retain)]
+        assert len(refs) == len(set(refs)) == 20
+        assert {whose[slot] for slot in drawn.forget} == set(refs[:10])
+        assert (len(drawn.measured), drawn.test) == (10, None)
+    assert len({drawn.retain for drawn in found}) == 20
+    with installation.database.writing() as session:
+        session.execute(sa.update(Record).where(Record.dataset_id == few).values(subject_ref=None))
+        [one, other] = [rehearsals.draw(session, run_id=claimed.run_id).test for _ in range(2)]
+    assert one is not None
+    assert other is not None
+    assert (len(set(one)), len(set(other))) == (34, 34)
 
 
 def test_one_that_comes_to_nothing(
@@ -238,8 +280,6 @@ def test_a_worker_that_dies(
     gateway: TestClient, installation: Installation, model: dict[str, Any], get: Get, work: Work
 ) -> None:
     """A rehearsal whose worker died amid it is made again."""
-    from app.unlearning import queue
-
     asked = rehearse(gateway, model)
     with installation.database.writing() as session:
         claimed = queue.claim(session, worker="dies", lease_seconds=30, max_requests=10)
@@ -264,8 +304,6 @@ def test_a_worker_that_dies(
 
 def test_what_ends_one(gateway: TestClient, installation: Installation, model: dict[str, Any], get: Get) -> None:
     """Its run can be cancelled, and the model's retirement leaves no rehearsal behind."""
-    from app.unlearning import queue
-
     asked = rehearse(gateway, model)
     with installation.database.writing() as session:
         claimed = queue.claim(session, worker="w", lease_seconds=30, max_requests=10)
@@ -288,4 +326,8 @@ def test_what_is_refused(gateway: TestClient, new_dataset: Make, new_model: Make
     assert gateway.post(path, json={"people": 9}).json()["code"] == "input_invalid"
     assert gateway.post("/v1/models/mdl_nothing/rehearsals", json={}).json()["code"] == "model_unknown"
     assert gateway.get(f"{path}/reh_nothing").json()["code"] == "rehearsal_unknown"
+    few = new_model(new_dataset("few", rows=29, seed=5, first=100)["id"])
+    assert work() == 1
+    refused = gateway.post(f"/v1/models/{few['id']}/rehearsals", json={"people": 10}).json()
+    assert refused["code"] == "rehearsal_too_large"
     assert gateway.post(path, json={"people": 30}).status_code == 202

@@ -161,7 +161,7 @@ def test_a_tangent_is_rehearsed(
     gateway: TestClient, points: Make, network: Make, new_model: Make, get: Get, work: Callable[[], int]
 ) -> None:
     """A rehearsal measures a tangent model by the scores of its network, as its versions are measured."""
-    held_out = points(60, seed=1)
+    held_out = points(2000, seed=1)
     asked = {"network_id": network()["id"], "layers": LAYERS, "rank": 3}
     settings = {"l2": 0.02, "noise_scale": 0.003, "learn_steps": 60, "evaluation_dataset_id": held_out["id"]}
     model = new_model(points(100)["id"], tangent=asked, **settings)
@@ -172,5 +172,5 @@ def test_a_tangent_is_rehearsed(
     assert found["status"] == "completed", found
     measured = found["report"]["before"]["sets"]["test"]
     metrics = get(f"/models/{model['id']}")["metrics"]
-    assert measured["accuracy"] == pytest.approx(metrics["accuracy"], abs=1e-3)
-    assert measured["loss"] == pytest.approx(metrics["log_loss"], abs=1e-3)
+    assert measured["accuracy"] == pytest.approx(metrics["accuracy"], abs=0.05)
+    assert measured["loss"] == pytest.approx(metrics["log_loss"], abs=0.05)
