@@ -16,7 +16,10 @@ from lethe.proof.mechanism import Mechanism
 from worker.langevin import tangent
 
 Floats = NDArray[np.float64]
-_DIGITS = 4
+_DECIMALS = 2
+"""Of a share: whole per cents, as many as a mean over thousands of people supports."""
+_DIGITS = 2
+"""Of a loss, an error and a count."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,11 +44,11 @@ class Measure:
         right, missed = self._right(found, labels), None
         if self.target is not None:
             values = self.target.values(found[:, 0]) - self.target.values(labels / UNIT)
-            missed = float(f"{np.abs(values).mean():.{_DIGITS}g}")
+            missed = _rounded(float(np.abs(values).mean()))
         return MeasuredOut(
-            rows=len(labels),
-            loss=round(float(self.losses(found, labels).mean()), _DIGITS),
-            accuracy=None if right is None else round(float(right.mean()), _DIGITS),
+            rows=int(_rounded(len(labels))),
+            loss=_rounded(float(self.losses(found, labels).mean())),
+            accuracy=None if right is None else round(float(right.mean()), _DECIMALS),
             mean_absolute_error=missed,
         )
 
@@ -88,7 +91,11 @@ def attack(members: Floats, others: Floats) -> AttackOut:
     one, other = auc / (2 - auc), 2 * auc**2 / (1 + auc)
     spread = auc * (1 - auc) + (len(members) - 1) * (one - auc**2) + (len(others) - 1) * (other - auc**2)
     error = math.sqrt(max(0.0, spread) / (len(members) * len(others)))
-    return AttackOut(auc=round(auc, _DIGITS), standard_error=round(error, _DIGITS))
+    return AttackOut(auc=round(auc, _DECIMALS), standard_error=_rounded(error))
+
+
+def _rounded(number: float) -> float:
+    return float(f"{number:.{_DIGITS}g}")
 
 
 def _has(found: Floats, labels: NDArray[np.int32]) -> NDArray[np.bool_]:

@@ -39,9 +39,10 @@ class RehearsalIn(Body):
 
 
 class MeasuredOut(Answer):
-    """A set of people under one model. Each number is a mean over rows, one of each person, drawn at random."""
+    """A set of people under one model. Each number is a mean over rows, one of each person, drawn at random, of two
+    significant digits; an accuracy is in whole per cents."""
 
-    rows: int
+    rows: int = Field(description="One of each person; two significant digits.")
     loss: float = Field(description="The objective's own loss of a row, unweighted; of several labels, their mean.")
     accuracy: float | None = Field(description="Of several labels, the share that is right. null: of a target.")
     mean_absolute_error: float | None = Field(description="In the units of the target; null where there is none.")
