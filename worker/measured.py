@@ -17,9 +17,9 @@ from worker.langevin import tangent
 
 Floats = NDArray[np.float64]
 _DECIMALS = 2
-"""Of a share: whole per cents, as many as a mean over thousands of people supports."""
+"""Decimals of a share: whole per cents, as many as a mean over thousands of people supports."""
 _DIGITS = 2
-"""Of a loss, an error and a count."""
+"""Significant digits of a loss, an error and a count."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

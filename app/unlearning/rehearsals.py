@@ -108,7 +108,7 @@ def draw(session: Session, *, run_id: str) -> Drawn:
 
 
 def _one_row_each(rows: Iterator[tuple[bytes | None, int]]) -> Iterator[tuple[bytes | None, int]]:
-    """One row of each person, drawn at random, of rows in the order of their people. A row that is nobody's counts as a
+    """One row of each person, drawn at random, of rows in the order of their people. A row without a person counts as a
     person of its own."""
     for ref, theirs in itertools.groupby(rows, key=operator.itemgetter(0)):
         if ref is None:

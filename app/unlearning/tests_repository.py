@@ -96,10 +96,10 @@ def _did_not_ask(dataset_id: str, tenant_id: str) -> sa.ColumnElement[bool]:
 
 
 def count_who_did_not_ask(session: Session, *, dataset_id: str, tenant_id: str) -> tuple[int, int]:
-    """Number of people of a dataset of whom no request is open, and of rows that are nobody's."""
+    """Number of people of a dataset of whom no request is open, and of rows without a person."""
     people = sa.func.count(Record.subject_ref.distinct())
-    rows_of_nobody = sa.func.count() - sa.func.count(Record.subject_ref)
-    query = sa.select(people, rows_of_nobody).where(_did_not_ask(dataset_id, tenant_id))
+    without_a_person = sa.func.count() - sa.func.count(Record.subject_ref)
+    query = sa.select(people, without_a_person).where(_did_not_ask(dataset_id, tenant_id))
     found = session.execute(query).one()
     return found[0], found[1]
 
@@ -111,7 +111,7 @@ def records_of(session: Session, *, dataset_id: str, subject_refs: list[str]) ->
 
 
 def rows_of_who_did_not_ask(session: Session, *, dataset_id: str, tenant_id: str) -> Iterator[tuple[bytes | None, int]]:
-    """The person and the slot of each of those people's rows, and of rows that are nobody's; a person's come one after
+    """The person and the slot of each of those people's rows, and of rows without a person; a person's come one after
     the other, and people in an order of their own."""
     whose = raw(Record.subject_ref)
     query = sa.select(whose, Record.slot).where(_did_not_ask(dataset_id, tenant_id)).order_by(whose, Record.slot)

@@ -215,7 +215,7 @@ def test_a_person_with_many_rows_counts_once(
     gateway: TestClient, installation: Installation, new_model: Make, work: Work
 ) -> None:
     """Whoever has hundreds of rows is one of those who are measured at most, in each set, and who is left out is drawn
-    anew; rows that are nobody's count each, and of too few people there is no test set."""
+    anew; rows without a person count each, and of too few people there is no test set."""
 
     def uploaded(*subjects: str) -> str:
         form, files = {"name": "people", "classes": '["0", "1"]'}, {"file": ("people.npz", people(*subjects))}

@@ -45,7 +45,13 @@ def test_a_rehearsal_from_asking_to_reading(
         unlearning.take_back(session, worker="w")
     assert work() == 1
     page = officer.get(one).text
-    for said in ("Copy that forgot them", "Retain set", "about 25 people", "Attack, AUC", "Loss while the copy forgets"):
+    for said in (
+        "Copy that forgot them",
+        "Retain set",
+        "about 25 people",
+        "Attack, AUC",
+        "Loss while the copy forgets",
+    ):
         assert said in page
     assert page.count("data-plot=") == 2
     assert "no certificate covers them" in page
