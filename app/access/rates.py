@@ -93,7 +93,7 @@ class Rates:
         if is_over or failed.get(_place(failed, account), 0) >= _MOST_OF_ACCOUNT:
             raise _limited("Too many wrong passwords came for this account.")
 
-    def begin(self, address: str) -> None:
+    def count_login(self, address: str) -> None:
         """Count a login that begins at an identity provider, which may have to be asked. Raises `RateLimited`."""
         failed = self._this_minute().failed
         place = _place(failed, f"begun {_network(address)}")

@@ -204,7 +204,7 @@ def people_by_role(session: Session) -> dict[str, int]:
     """Number of people of all tenants who are let in, with a password or by an identity provider, by role."""
     is_let_in = User.disabled_at.is_(None) & (User.password_hash.is_not(None) | User.oidc_subject.is_not(None))
     query = sa.select(User.role, sa.func.count()).where(is_let_in).group_by(User.role).order_by(User.role)
-    return dict(session.execute(query).tuples().all())
+    return {role: count for role, count in session.execute(query)}  # noqa: C416  a row is no pair to mypy
 
 
 def lose_weights(session: Session, *, at: datetime.datetime) -> int:

@@ -22,7 +22,7 @@ _PER_PAGE = 100
 _MEANS = {
     Scope.REQUESTS_READ: "read deletion requests",
     Scope.REQUESTS_WRITE: "make deletion requests, and cancel them",
-    Scope.REQUESTS_REVIEW: "approve, reject, extend and pause deletion requests; only together with accounting:read",
+    Scope.REQUESTS_REVIEW: "approve, reject, extend, pause deletion requests; only with the scope that reads accounts",
     Scope.MODELS_READ: "read datasets, models, versions and runs; download weights; predict",
     Scope.MODELS_WRITE: "upload datasets, make models",
     Scope.ACCOUNTING_READ: "read accounts, certificates and lineage",

@@ -39,7 +39,7 @@ Sent = Annotated[str, Query(max_length=4096)]
 async def begin(request: Request, installation: At, next: Next = ROOT) -> Response:  # noqa: A002  the usual name in an address
     """Lead to the provider."""
     known = _known(request, installation)
-    known.rates.begin(calls.address_of(request.scope))
+    known.rates.count_login(calls.address_of(request.scope))
     address, attempt = await anyio.to_thread.run_sync(
         lambda: oidc.start(installation.settings, redirect_uri=_back(request, installation)), limiter=known.providers
     )

@@ -150,7 +150,7 @@ class ModelStatus(ClosedSet):
     RELEARNING = "relearning"
     """Answered of a live one while it is learned again from scratch, on more rows perhaps, and never stored."""
     TESTING = "testing"
-    """Answered of a live one while a canary test of it is under way, and never stored."""
+    """Answered of a live one while a canary test or a rehearsal of it is under way, and never stored."""
     DEGRADED = "degraded"
     """Answered of a live one whose version misses its quality gate, and never stored."""
     HELD = "held"

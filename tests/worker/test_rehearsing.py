@@ -287,7 +287,7 @@ def test_a_worker_that_dies(
     shown = get(f"/models/{model['id']}/rehearsals/{asked['id']}")
     assert (shown["status"], shown["run_id"]) == ("running", claimed.run_id)
     assert shown["progress"]["steps_total"] == claimed.steps
-    assert get(f"/models/{model['id']}")["status"] == "live"
+    assert get(f"/models/{model['id']}")["status"] == "testing"
     with installation.database.writing() as session:
         assert unlearning.take_back(session, worker="dies") == 1
     assert work() == 1

@@ -135,11 +135,11 @@ def test_logins_that_begin_are_limited(limited: Limited) -> None:
     """An address begins so many logins at a provider in a minute, which are no wrong keys; others begin theirs."""
     gateway = limited(failed=3)
     for _ in range(3):
-        gateway.begin("192.0.2.1")
+        gateway.count_login("192.0.2.1")
     with pytest.raises(RateLimited):
-        gateway.begin("192.0.2.1")
+        gateway.count_login("192.0.2.1")
     gateway.admit("192.0.2.1")
-    gateway.begin("192.0.2.2")
+    gateway.count_login("192.0.2.2")
     limited(failed=0).begin("192.0.2.1")
 
 
