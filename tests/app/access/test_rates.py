@@ -140,7 +140,7 @@ def test_logins_that_begin_are_limited(limited: Limited) -> None:
         gateway.count_login("192.0.2.1")
     gateway.admit("192.0.2.1")
     gateway.count_login("192.0.2.2")
-    limited(failed=0).begin("192.0.2.1")
+    limited(failed=0).count_login("192.0.2.1")
 
 
 def test_counting_costs_little(limited: Limited) -> None:
