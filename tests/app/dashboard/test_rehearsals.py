@@ -64,7 +64,7 @@ def test_a_rehearsal_from_asking_to_reading(
 def test_one_that_failed(
     officer: Browser, installation: Installation, new_dataset: Make, new_model: Make, work: Work
 ) -> None:
-    """The page says that it came to nothing, why, and that the model is as it was."""
+    """The page says that it failed, why, and that the model is as it was."""
     model = new_model(new_dataset()["id"])["id"]
     work()
     one = officer.post(f"/admin/models/{model}/rehearsals", people="10").headers["location"]
@@ -74,7 +74,7 @@ def test_one_that_failed(
             assert claimed is not None
             unlearning.fail(session, run_id=claimed.run_id, error_code="run_process_died")
     page = officer.get(one).text
-    assert "came to nothing three times" in page
+    assert "failed three times" in page
     assert "run_process_died" in page
 
 
