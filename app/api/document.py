@@ -25,6 +25,7 @@ TAGS = {
     "Identity issuers": "Whose statements about people's identity are believed.",
     "Data Rights Protocol": "The authorised agents that may sign requests.",
     "API keys": "Who gets in, and how far.",
+    "People": "Who logs in to the dashboard, in which role.",
     "Tenants": "The organisations of an installation.",
     "Audit log": "Who did what.",
     "Operations": "Alive, ready, the public keys, metrics: open to all.",

@@ -82,6 +82,10 @@ def served(settings: Settings) -> Iterator[Site]:
         yield Site(url=url, key=key, settings=settings, gateway=child, api=api)
 
 
+_TOO_WIDE = """[...document.querySelectorAll('body *')].filter(one => one.getBoundingClientRect().right > innerWidth)
+    .slice(0, 5).map(one => one.outerHTML.slice(0, 120))"""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Visitor:
     """Somebody at a browser. `complaints`: what the browser said about our pages that it should not have to say."""
@@ -112,12 +116,12 @@ class Visitor:
         return found
 
     def overflows(self) -> list[str]:
-        """At which sizes the page is wider than the screen."""
+        """At which sizes the page is wider than the screen, and what reaches beyond it."""
         found = []
         for name, width in SIZES.items():
             self.page.set_viewport_size({"width": width, "height": 900})
             if self.page.evaluate("document.documentElement.scrollWidth > innerWidth"):
-                found.append(name)
+                found.append(f"{name}: {self.page.evaluate(_TOO_WIDE)}")
         self.page.set_viewport_size({"width": SIZES["laptop"], "height": 900})
         return found
 

@@ -19,6 +19,8 @@ RUN = {
     "dataset_id": "ds_1",
     "model_id": "mdl_1",
     "steps_done": 30,
+    "seconds_left": None,
+    "expected_at": None,
     "steps_total": 100,
     "records": 1,
     "reason": "",
