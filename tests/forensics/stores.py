@@ -100,6 +100,8 @@ _NAMES = {
     "additions": "addition_id",
     "models": "model_id",
     "networks": "network_id",
+    "rehearsals": "rehearsal_id",
+    "users": "user_id",
     "deletion-requests": "request_id",
     "certificate": "certificate_id",
     "runs": "run_id",

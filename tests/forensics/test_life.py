@@ -80,6 +80,9 @@ class Life:
             asked = {"name": kind, "dataset_id": self.datasets[kind]} | LEARNED
             self.models[kind] = self.call("POST", "/models", json=asked, expect=202)["id"]
         self.all_live()
+        officer = {"name": "Maria Lopez", "email": "maria@example.com", "role": "officer"}
+        self.call("POST", "/users", json=officer, expect=201)
+        self._rehearse()
 
     def add(self) -> None:
         """Somebody else is forgotten, in whose slot a row of the person comes; a worker and a gateway are killed."""
@@ -223,6 +226,12 @@ class Life:
         return self.call(
             "POST", path, data=form | (described if form else {}), files=files, headers=once, expect=expect
         )
+
+    def _rehearse(self) -> None:
+        """A hundred and fifty of three hundred are forgotten on a copy, at even odds the person too."""
+        path = f"/models/{self.models['npz']}/rehearsals"
+        asked = self.call("POST", path, json={"people": 150}, expect=202)["id"]
+        wait_until(lambda: self.call("GET", f"{path}/{asked}")["status"] == "completed", seconds=360)
 
     def _network(self) -> str:
         """The id of a public network whose features are the numbers themselves."""
