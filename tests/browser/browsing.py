@@ -129,7 +129,8 @@ class Visitor:
         """The page is as it should be, on every screen; its part `at` becomes the picture `name` of the tour."""
         faults = self._at_rest(self.faults)
         assert not faults, faults
-        assert self._at_rest(self.overflows) == []
+        overflows = self._at_rest(self.overflows)
+        assert not overflows, overflows
         assert self.complaints == []
         if name:
             self.is_pictured(name, at=at)
