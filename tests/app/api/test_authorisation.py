@@ -75,6 +75,12 @@ def one_row(subject: str) -> dict[str, tuple[str, bytes]]:
     return {"file": ("row.npz", buffer.getvalue())}
 
 
+def forty(npz_of: Callable[..., bytes]) -> bytes:
+    """An upload of forty people, enough for a rehearsal."""
+    x = np.random.default_rng(0).normal(size=(40, 3))
+    return npz_of(x=x, y=(x[:, 0] > 0).astype(int), subject=np.array([f"p{row}" for row in range(40)]))
+
+
 def delivered(installation: Installation, request_id: str) -> str:
     """The id of an event about a request that its receiver has."""
     with installation.database.writing() as session:
@@ -111,7 +117,7 @@ def world(set_up_once: Path, tmp_path_factory: pytest.TempPathFactory, npz_of: C
             document: dict[str, Any] = answer.json()
             return document
 
-        dataset = made("/datasets", data=FORM, files={"file": ("people.npz", npz_of())})
+        dataset = made("/datasets", data=FORM, files={"file": ("people.npz", forty(npz_of))})
         model = made("/models", json={"name": "model", "dataset_id": dataset["id"], "l2": 0.05})
         request = made("/deletion-requests", json={"subject_id": "p1"})
         [owed] = client.get(f"/v1/deletion-requests/{request['id']}", headers=admin).json()["models"]

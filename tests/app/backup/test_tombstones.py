@@ -14,6 +14,7 @@ from app.db.tables import Dataset, Run
 from app.errors import DatabasePutBack, TombstonesDamaged
 from app.installations import Installation
 from app.keys import Keys, KeyUnreadable
+from app.vault.files import locked
 from tests.faults.processes import wait_until
 from tests.stored import rows_of, slots_of
 
@@ -143,12 +144,11 @@ def test_a_torn_last_line_is_none(installation: Installation, file: Path, new_da
     """What a crash left of a line is cut off, and the line written again."""
     new_dataset()
     forget("p1")
-    wait_until(
-        lambda: tombstones.record(installation) or statuses(installation)
-    )  # the gateway's own chore may have begun the file
-    whole = file.read_bytes()
-    file.write_bytes(whole[:-7])
-    assert statuses(installation) == []
+    wait_until(lambda: tombstones.record(installation) or statuses(installation))
+    with locked(file.parent):  # the gateway records too
+        whole = file.read_bytes()
+        file.write_bytes(whole[:-7])
+        assert statuses(installation) == []
     tombstones.record(installation)
     assert file.read_bytes() == whole
 
