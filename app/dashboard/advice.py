@@ -61,6 +61,18 @@ _ADVICE: Mapping[str, Advice] = {
         means="The rows of a batch exceed the second moment that the model's mechanism states. Nothing was learned.",
         todo="Make the model with a larger second moment, or with none.",
     ),
+    "rehearsal_too_large": Advice(
+        means="People asked to be forgotten since the rehearsal was asked for: too few are left for one of that size.",
+        todo="Ask for a rehearsal of fewer people, 10 at least.",
+    ),
+    "rehearsal_done": Advice(
+        means="The live version had been rehearsed to the end by then; a version has one report.",
+        todo="Read that report; rehearse again when another version is live.",
+    ),
+    "model_not_live": Advice(
+        means="Another version went live while the rehearsal was about to start.",
+        todo="Nothing: it is tried again, on the version that is live.",
+    ),
     "FileNotFoundError": _NO_ACCESS,
     "PermissionError": _NO_ACCESS,
     "run_differs_from_plan": Advice(

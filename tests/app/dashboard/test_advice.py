@@ -5,8 +5,12 @@ from pathlib import Path
 
 from app import errors
 from app.dashboard.advice import _ADVICE, advice
+from app.unlearning import rehearsals
+from lethe.contract import problems
+from lethe.contract.problems import Problem
 
-DOCS = Path(__file__).parents[3] / "docs"
+ROOT = Path(__file__).parents[3]
+DOCS = ROOT / "docs"
 
 
 def test_every_documented_failure_has_advice() -> None:
@@ -18,6 +22,17 @@ def test_every_documented_failure_has_advice() -> None:
     assert documented <= _ADVICE.keys()
     known = {error.code for error in vars(errors).values() if isinstance(error, type) and hasattr(error, "code")}
     assert _ADVICE.keys() <= documented | known | {"restored"}
+
+
+def test_every_named_condition_of_a_run_has_advice() -> None:
+    """What the worker raises by name, and what drawing the people of a rehearsal does, is explained; a lease that is
+    lost fails no run."""
+    sources = "".join(path.read_text() for path in (ROOT / "worker").rglob("*.py"))
+    names = {*re.findall(r"raise (\w+)", sources), *re.findall(r"`(\w+)`", rehearsals.draw.__doc__ or "")}
+    named = {name: found for name in names if (found := getattr(errors, name, getattr(problems, name, None)))}
+    codes = {one.code for one in named.values() if isinstance(one, type) and issubclass(one, Problem)}
+    assert {"rehearsal_done", "rehearsal_too_large", "audit_failed", "dataset_damaged"} <= codes
+    assert codes - {errors.LeaseLost.code} <= _ADVICE.keys()
 
 
 def test_what_nobody_foresaw_is_a_defect() -> None:
