@@ -239,32 +239,34 @@ def family() -> list[psutil.Process]:
 @contextmanager
 def watched() -> Iterator[Callable[[], int]]:
     """Every few milliseconds, what memory all processes have that is no file's: their own, and what rows are opened
-    into. Gives the most that was found, less what there was at first."""
+    into. Gives the most found beyond what each had at first: one that gives memory back meanwhile hides
+    nothing of what others take."""
     before, most, done = held(), 0, threading.Event()
 
     def look() -> None:
         nonlocal most
         while not done.wait(0.005):
-            most = max(most, held())
+            most = max(most, sum(max(0, size - before.get(process, 0)) for process, size in held().items()))
 
     thread = threading.Thread(target=look, daemon=True)
     thread.start()
     try:
-        yield lambda: max(0, most - before)
+        yield lambda: most
     finally:
         done.set()
         thread.join()
 
 
-def held() -> int:
-    total = 0
+def held() -> dict[int, int]:
+    """Bytes, by the process."""
+    found: dict[int, int] = {}
     for process in family():
         with suppress(psutil.Error, OSError):
             for line in Path(f"/proc/{process.pid}/smaps_rollup").read_text().splitlines():
                 name, _, size = line.partition(":")
                 if name in ("Pss_Anon", "Pss_Shmem"):  # what is shared once, whoever maps it
-                    total += 1024 * int(size.split()[0])
-    return total
+                    found[process.pid] = found.get(process.pid, 0) + 1024 * int(size.split()[0])
+    return found
 
 
 # --- what comes out --------------------------------------------------------------------------------------------------
