@@ -45,6 +45,7 @@ ONE_ANSWER = [
 SEVERAL_ANSWERS = [*ONE_ANSWER, checks.use_after_free, checks.ensure_resource_availability]
 DOCUMENT = schemathesis.openapi.from_dict(create_app(Settings()).openapi())
 DOCUMENT.config.generation.with_security_parameters = False  # every call has a key, and `ignored_auth` takes it away
+DOCUMENT.config.request_timeout = 120  # ten seconds are few while other tests work
 
 REAL = re.compile("[a-z]+_[0-9a-f]{20}")
 """An id that an answer gave."""
