@@ -30,6 +30,7 @@ from lethe.tangents.rows import network_inputs
 from worker.langevin.losses import Loss
 
 _BLOCK_ROWS = 64
+_BLOCK_NUMBERS = 2**26  # of Jacobians in double precision: half a gigabyte
 _AGREEMENT = 2.0**-8
 """By so much of a record's own scale the two computations of it may differ: single precision is off by far less."""
 
@@ -84,8 +85,10 @@ class TangentRows:
         tangent = tangent_of(self._mechanism, self._network, dtype=torch.float64)
         theirs = torch.zeros_like(parameters)
         lengths = 0.0
-        for start in range(0, len(inputs), _BLOCK_ROWS):
-            block = slice(start, start + _BLOCK_ROWS)
+        of_one = self._mechanism.num_parameters * self._loss.weight_rows(self._mechanism.num_classes)
+        at_once = max(1, min(_BLOCK_ROWS, _BLOCK_NUMBERS // of_one))
+        for start in range(0, len(inputs), at_once):
+            block = slice(start, start + at_once)
             some = torch.from_numpy(inputs[block].astype(np.float64))
             jacobians = tangent.jacobians(some)
             scales = tangent.scales(some).double()

@@ -13,9 +13,10 @@ from lethe.encoding.rows import encode_vectors
 from lethe.proof.losses import Objective
 from lethe.proof.mechanism import Mechanism
 from lethe.proof.network import Linearisation, PublicNetwork
+from lethe.tangents.model import Tangent
 from tests.lethe.tangents.networks import exported, perceptron
 from tests.worker.langevin.conftest import mechanism_of
-from worker.langevin import chain, init
+from worker.langevin import chain, init, tangent
 from worker.langevin.tangent import TangentRows, scored, tangent_of
 
 NUM_FEATURES = 5
@@ -91,6 +92,31 @@ def test_the_gradient_is_that_of_each_record(objective: Objective) -> None:
         assert not rows.differs(ours, parameters, slice(0, 16), bound=0.01)
         assert rows.differs(ours, parameters, slice(0, 15), bound=0.01)
         assert rows.differs(ours + 0.01, parameters, slice(0, 16), bound=0.01)
+
+
+@pytest.mark.parametrize("numbers", [1, 700])
+def test_few_jacobians_are_held_at_once(monkeypatch: pytest.MonkeyPatch, numbers: int) -> None:
+    """However many parameters there are, the comparison holds no more of its Jacobians than are stated, one at least,
+    and finds the same."""
+    content, mechanism = of_three()
+    features, labels = records(16)
+    parameters = torch.from_numpy(np.random.default_rng(1).standard_normal((1, mechanism.num_parameters)))
+    held = []
+    compute = Tangent.jacobians
+
+    def counted(self: Tangent, inputs: torch.Tensor) -> torch.Tensor:
+        held.append(len(inputs))
+        return compute(self, inputs)
+
+    monkeypatch.setattr(tangent, "_BLOCK_NUMBERS", numbers)
+    with rows_of(mechanism, content, features, labels) as rows:
+        ours = rows.gradient(parameters)
+        monkeypatch.setattr(Tangent, "jacobians", counted)
+        assert not rows.differs(ours, parameters, slice(None), bound=0.01)
+        assert rows.differs(ours + 0.01, parameters, slice(None), bound=0.01)
+    at_once = max(1, numbers // (3 * mechanism.num_parameters))
+    assert max(held) == at_once
+    assert sum(held) == 2 * len(features)
 
 
 def test_class_weights_weigh_each_record() -> None:
