@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx
 import numpy as np
+import psutil
 import pytest
 from numpy.typing import NDArray
 from safetensors.numpy import load
@@ -24,6 +25,7 @@ from tests.forensics import captured, deployments, forms, person, protocols, sea
 from tests.forensics.deployments import Installation
 from tests.forensics.finder import Finder
 from tests.forensics.person import Person
+from tests.forensics.probe.sitecustomize import STOP
 from tests.forensics.search import Residue
 
 pytestmark = [
@@ -158,6 +160,7 @@ class Life:
 
     def forget(self) -> None:
         """The requests are approved and done, while a worker and a broker are killed; the certificate verifies."""
+        (self.installation.noted() / STOP).touch()
         for request in (self.request, *self.by_protocols):
             self.call("POST", f"/deletion-requests/{request}/approve")
         self.control_of_run()
@@ -250,13 +253,16 @@ class Life:
 
     def control_of_run(self) -> None:
         """What a run must not leave behind is found in its memory as long as it lives."""
-        noted = self.installation.noted()
-        run = wait_until(lambda: [one for one in self.installation.runs() if list(noted.glob(f"{one.pid}.iterate.5"))])[
-            0
-        ]
-        run.suspend()
+        run = wait_until(self._stopped_run)
         if MAY_READ_MEMORY:
-            assert search.memory_of(run.pid, Finder(captured.patterns(noted.glob(f"{run.pid}.*"))))
+            noted = self.installation.noted().glob(f"{run.pid}.*")
+            assert search.memory_of(run.pid, Finder(captured.patterns(noted)))
+
+    def _stopped_run(self) -> psutil.Process | None:
+        """The one that the probe stopped after its sixth step."""
+        with contextlib.suppress(psutil.NoSuchProcess):
+            return next((one for one in self.installation.runs() if one.status() == psutil.STATUS_STOPPED), None)
+        return None
 
     def live_weights(self) -> list[bytes]:
         """As they are in memory, of all models."""

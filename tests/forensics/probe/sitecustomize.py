@@ -2,16 +2,19 @@
 notes, in the folder FORENSIC_PROBE, what no one may ever read: gradients, iterates before their noise, iterates.
 
 Of each kind the first three and the last three of a process. What is noted is masked, or it would be found here.
+The first process that finds STOP in that folder, when it has noted all six, takes it away and stops itself.
 """
 
 import importlib.abc
 import importlib.util
 import os
+import signal
 import sys
 from collections import Counter
 
 MASK = 0xA5
 KEPT = 3
+STOP = "stop"
 
 
 class _Watching(importlib.abc.MetaPathFinder):
@@ -48,6 +51,13 @@ def _watched(step):
         os.write(descriptor, (tensor.numpy().view("u1") ^ MASK).tobytes())
         os.close(descriptor)
 
+    def stop_if_asked():
+        try:
+            os.unlink(os.path.join(os.environ["FORENSIC_PROBE"], STOP))
+        except FileNotFoundError:
+            return
+        os.kill(os.getpid(), signal.SIGSTOP)
+
     class Rows:
         def __init__(self, rows, named):
             self._rows, self._named = rows, named
@@ -65,6 +75,8 @@ def _watched(step):
     def watched(noise, state, *, rows, **named):
         after = step(noise, state, rows=Rows(rows, named), **named)
         note("iterate", after.parameters)
+        if noted["iterate"] == 2 * KEPT:
+            stop_if_asked()
         return after
 
     return watched
