@@ -21,11 +21,12 @@ from lethe.contract.deletion_requests import (
 )
 from lethe.contract.problems import BatchRefused, NotAllowed
 from lethe.contract.runs import RunOut
+from lethe.contract.sets import RequestModelStatus, RequestStatus
 from lethe.http import AsyncHttp, Http, Options
 from lethe.methods import H, Keyed, Resource, call, call_one, makes, pages, saved
 from lethe.waiting import Progress, Watch
 
-ENDED = frozenset({"completed", "cancelled", "rejected"})
+ENDED = frozenset({RequestStatus.COMPLETED, RequestStatus.CANCELLED, RequestStatus.REJECTED})
 Told = Callable[[int, int], object]
 """Told how many requests were accepted and refused so far."""
 
@@ -208,7 +209,9 @@ class _Steps:
         """The runs to ask for: those that had not ended when they were asked for last."""
         for owed in request.models:
             known = self._runs.get(owed.run_id or "")
-            if self.may_read and owed.run_id and owed.status != "pending" and (known is None or not known.finished_at):
+            if known is not None and known.finished_at:
+                continue
+            if self.may_read and owed.run_id and owed.status is not RequestModelStatus.PENDING:
                 yield owed.run_id
 
     def of(self, request: DeletionRequestOut) -> tuple[int, int | None]:
@@ -217,7 +220,7 @@ class _Steps:
         done = total = 0
         for owed in request.models:
             run = self._runs.get(owed.run_id or "")
-            if owed.status == "pending":
+            if owed.status is RequestModelStatus.PENDING:
                 total += estimated.get(owed.model_id, 0)
             elif run is not None:
                 done, total = done + run.steps_done, total + run.steps_total

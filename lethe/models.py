@@ -8,12 +8,13 @@ from lethe.contract import exports, gates, models, rehearsals, runs, serving
 from lethe.contract.models import ModelOut
 from lethe.contract.rehearsals import RehearsalOut
 from lethe.contract.runs import RunOut, RunQuery
-from lethe.contract.sets import RehearsalStatus, RunKind, RunStatus
+from lethe.contract.sets import ModelStatus, RehearsalStatus, RunKind, RunStatus
 from lethe.http import AsyncHttp, Http, Options
 from lethe.methods import H, Keyed, Resource, call, call_one, pages
 from lethe.waiting import Progress, Watch
 
-_SETTLED = ("live", "testing", "degraded", "held", "failed", "cancelled", "retired")
+SERVED = (ModelStatus.LIVE, ModelStatus.TESTING, ModelStatus.DEGRADED)
+_SETTLED = (*SERVED, ModelStatus.HELD, ModelStatus.FAILED, ModelStatus.CANCELLED, ModelStatus.RETIRED)
 
 
 class _NewModel(models.ModelIn, Keyed):
@@ -155,7 +156,7 @@ def _sought(model: ModelOut) -> RunQuery:
 
 
 def _tell_of_run(progress: Progress | None, run: RunOut | None) -> str:
-    status = "running" if run else "waiting"
+    status = RehearsalStatus.RUNNING if run else RehearsalStatus.WAITING
     if progress is not None:
         progress(status, run.steps_done if run else 0, run.steps_total if run else None)
     return status

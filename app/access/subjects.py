@@ -6,37 +6,34 @@ somebody else whose request completes with nothing erased.
 
 import unicodedata
 
-from lethe.contract.policy import SubjectRule
-
-"""exact: byte for byte. text: Unicode's NFC, without white space around it. The others do that too, and caseless folds
-upper and lower case; email_domain lowers what comes after the last @; email lowers all of an id with an @."""
-
+from lethe.contract.sets import SubjectRule
 
 IN_WORDS: dict[SubjectRule, str] = {
-    "exact": "exact: the same text, byte for byte",
-    "text": "text: the same text in Unicode's NFC, without white space around it",
-    "caseless": "caseless: the same text in Unicode's NFC, without white space around it, in whatever case",
-    "email_domain": "email_domain: the same text in Unicode's NFC, without white space around it; what comes after the "
-    "last @ in whatever case",
-    "email": "email: the same text in Unicode's NFC, without white space around it; with an @ in it, in whatever case",
+    SubjectRule.EXACT: "exact: the same text, byte for byte",
+    SubjectRule.TEXT: "text: the same text in Unicode's NFC, without white space around it",
+    SubjectRule.CASELESS: "caseless: the same text in Unicode's NFC, without white space around it, in whatever case",
+    SubjectRule.EMAIL_DOMAIN: "email_domain: the same text in Unicode's NFC, without white space around it; what comes "
+    "after the last @ in whatever case",
+    SubjectRule.EMAIL: "email: the same text in Unicode's NFC, without white space around it; with an @ in it, in "
+    "whatever case",
 }
 """The properties that two ids of one person share, as certificates and statements say it."""
 
 
 def normal(subject_id: str, rule: SubjectRule) -> str:
     """The form by which a subject id is compared; empty for one that is nothing but white space. A form is its own."""
-    if rule == "exact":
+    if rule == SubjectRule.EXACT:
         return subject_id
     trimmed = unicodedata.normalize("NFC", subject_id).strip()
     name, at, domain = trimmed.rpartition("@")
     match rule:
-        case "text":
+        case SubjectRule.TEXT:
             return trimmed
-        case "caseless":
+        case SubjectRule.CASELESS:
             return _folded(trimmed)
-        case "email_domain":
+        case SubjectRule.EMAIL_DOMAIN:
             return f"{name}@{_folded(domain)}" if at else trimmed
-        case "email":
+        case SubjectRule.EMAIL:
             return _folded(trimmed) if at else trimmed
 
 

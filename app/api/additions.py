@@ -22,6 +22,7 @@ from lethe.contract import additions as contract
 from lethe.contract.additions import AdditionOut, NewAdditionOut
 from lethe.contract.fields import PageOut, Paging
 from lethe.contract.problems import FieldError, InputInvalid, Problem, SubjectSuppressed
+from lethe.contract.sets import AdditionStatus
 from lethe.encoding import schema as schemas
 
 _FEW_ROWS = 20
@@ -121,7 +122,7 @@ def _to_response(addition: Addition) -> AdditionOut:
     return AdditionOut(
         id=addition.id,
         dataset_id=addition.dataset_id,
-        status=addition.status,
+        status=AdditionStatus(addition.status),
         num_records=addition.num_records,
         revision=addition.revision,
         created_at=addition.created_at,

@@ -16,6 +16,7 @@ from lethe.contract import decisions as contract
 from lethe.contract.decisions import COUNTED, CountOut, DecisionsIn, DecisionsOut
 from lethe.contract.deletion_requests import RequestFilter
 from lethe.contract.problems import FieldError, InputInvalid, Problem
+from lethe.contract.sets import Decision, RequestStatus
 
 router = APIRouter()
 
@@ -53,10 +54,10 @@ def decide_deletion_requests(call: Call, body: DecisionsIn) -> DecisionsOut:
 
 def _check(body: DecisionsIn) -> None:
     """Raises `InputInvalid`."""
-    if (body.decision == "reject") != (body.rejection is not None):
+    if (body.decision is Decision.REJECT) != (body.rejection is not None):
         expected = "expected with reject, and with nothing else"
         raise InputInvalid("A rejection says on what ground, and why.", [FieldError("rejection", expected)])
-    if body.decision == "approve" and body.status != "in_review":
+    if body.decision is Decision.APPROVE and body.status is not RequestStatus.IN_REVIEW:
         raise InputInvalid("What is accepted need not be approved.", [FieldError("status", "expected in_review")])
 
 

@@ -5,7 +5,7 @@ import datetime
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.concurrency import run_in_threadpool
@@ -53,7 +53,7 @@ from lethe.contract.deletion_requests import (
 )
 from lethe.contract.fields import PageOut
 from lethe.contract.problems import FieldError, IdentityStatementInvalid, InputInvalid
-from lethe.contract.sets import Scope
+from lethe.contract.sets import RequestOrder, RequestStatus, Scope
 from lethe.contract.subjects import SubjectIn
 
 
@@ -82,7 +82,6 @@ async def _intake(request: Request) -> Intake:
 
 
 TheIntake = Annotated[Intake, Depends(_intake)]
-Order = Literal["newest", "deadline"]
 
 
 @serves(router, contract.CREATE)
@@ -141,7 +140,7 @@ def list_deletion_requests(call: Call, query: DeletionRequestsQuery) -> PageOut[
             access_events.requests_looked_up(session)
     with call.reading() as session:
         view = view_of(session, call)
-        by_deadline = query.order == "deadline"
+        by_deadline = query.order is RequestOrder.DEADLINE
         page = search_repository.requests(
             session, sought, view=view, by_deadline=by_deadline, limit=query.limit, cursor=query.cursor
         )
@@ -168,7 +167,7 @@ def list_events(call: Call, request_id: str, query: EventsQuery) -> PageOut[Requ
     items = [
         RequestEventOut(
             at=one.at,
-            status=one.status,
+            status=RequestStatus(one.status),
             kind=one.kind,
             detail=sentences.of_event(one),
             actor=one.actor,

@@ -36,7 +36,7 @@ from lethe.contract.deletion_requests import (
     RequestModelOut,
 )
 from lethe.contract.problems import Unavailable
-from lethe.contract.sets import RequestStatus
+from lethe.contract.sets import Outcome, RejectionGround, RequestModelStatus, RequestStatus
 from lethe.proof.errors import PrivacyError
 
 _MOST_AT_ONCE = 100
@@ -134,7 +134,7 @@ def to_response(
     return DeletionRequestOut(
         id=request.id,
         status=view.status(request),
-        outcome=None if view.discreet else request.outcome,
+        outcome=None if view.discreet or request.outcome is None else Outcome(request.outcome),
         subject_ref=request.subject_ref,
         alias_refs=request.alias_refs or [],
         regulation=request.regulation,
@@ -149,7 +149,7 @@ def to_response(
             state=clock.state, deadline=clock.deadline, paused_since=clock.paused_since, days_left=clock.days_left
         ),
         held_until=request.held_until,
-        rejection=RejectionOut(ground=ground, explanation=explanation) if ground else None,
+        rejection=RejectionOut(ground=RejectionGround(ground), explanation=explanation) if ground else None,
         source=request.source,
         refers_to=request.refers_to,
         created_at=request.created_at,
@@ -161,7 +161,7 @@ def to_response(
         else [
             RequestModelOut(
                 model_id=model.model_id,
-                status=model.status,
+                status=RequestModelStatus(model.status),
                 run_id=model.run_id,
                 version=model.version,
                 certificate_id=model.certificate_id,

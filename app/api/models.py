@@ -45,7 +45,7 @@ from lethe.contract.models import (
 from lethe.contract.problems import FieldError, InputInvalid
 from lethe.contract.quality import QualityOut
 from lethe.contract.runs import AuditOut
-from lethe.contract.sets import ModelStatus, RunKind, Scope
+from lethe.contract.sets import ModelDanger, ModelOrder, ModelStatus, RunKind, Scope, VersionStatus
 
 router = APIRouter()
 
@@ -118,7 +118,7 @@ def _to_compare(session: Session, call: Call, body: ModelIn) -> list[Comparison]
 
 @serves(router, contract.LIST)
 def list_models(call: Call, query: ModelsQuery) -> PageOut[ModelOut]:
-    if query.order == "risk" or query.danger is not None:
+    if query.order is ModelOrder.RISK or query.danger is not None:
         call.caller.require(Scope.ACCOUNTING_READ)
         return _in_danger(call, query)
     with call.reading() as session:
@@ -132,7 +132,7 @@ def _in_danger(call: Call, query: ModelsQuery) -> PageOut[ModelOut]:
         found = [one for one in standings.of_models(session) if _is_in(query.danger, one)]
         if query.name is not None:
             found = [one for one in found if query.name.lower() in one.model.name.lower()]
-        if query.order == "newest":
+        if query.order is ModelOrder.NEWEST:
             found.sort(key=lambda one: (one.model.created_at, one.model.id), reverse=True)
         begins = 0
         if query.cursor is not None:
@@ -147,19 +147,19 @@ def _in_danger(call: Call, query: ModelsQuery) -> PageOut[ModelOut]:
         return PageOut(items=items, next_cursor=shown[-1].model.id if is_more else None)
 
 
-def _is_in(danger: str | None, standing: ModelStanding) -> bool:
+def _is_in(danger: ModelDanger | None, standing: ModelStanding) -> bool:
     match danger:
-        case "waiting":
+        case ModelDanger.WAITING:
             return standing.people > 0
-        case "failed":
+        case ModelDanger.FAILED:
             return standing.has_failed
-        case "audit_refused":
+        case ModelDanger.AUDIT_REFUSED:
             return standing.refused is True
-        case "degraded":
+        case ModelDanger.DEGRADED:
             return standing.degraded
-        case "held":
+        case ModelDanger.HELD:
             return standing.held
-        case _:
+        case None:
             return True
 
 
@@ -282,11 +282,11 @@ def _model(session: Session, model: Model, waits: Waiting | None) -> ModelOut:
     )
 
 
-def _status(model: Model, version: Version | None, running: str | None) -> str:
+def _status(model: Model, version: Version | None, running: str | None) -> ModelStatus:
     """`running`: the kind of the run under way, if there is one. A test leaves the version as it is: what is wrong with
     that comes first."""
     if version is None:
-        return model.status
+        return ModelStatus(model.status)
     if running == RunKind.UNLEARN:
         return ModelStatus.UNLEARNING
     if running is not None and running not in (RunKind.AUDIT, RunKind.REHEARSAL):
@@ -295,7 +295,7 @@ def _status(model: Model, version: Version | None, running: str | None) -> str:
         return ModelStatus.HELD
     if version.degraded:
         return ModelStatus.DEGRADED
-    return ModelStatus.TESTING if running else model.status
+    return ModelStatus.TESTING if running else ModelStatus(model.status)
 
 
 def _quality(model: Model, version: Version | None) -> QualityOut | None:
@@ -322,7 +322,7 @@ def _version(version: Version) -> VersionOut:
     return VersionOut(
         model_id=version.model_id,
         number=version.number,
-        status=version.status,
+        status=VersionStatus(version.status),
         run_id=version.run_id,
         weights_sha256=version.weights_sha256,
         metrics=version.metrics,

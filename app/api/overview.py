@@ -18,7 +18,7 @@ from app.unlearning import repository as unlearning_repository
 from app.webhooks import repository as webhooks_repository
 from lethe.contract import overview as contract
 from lethe.contract.overview import COUNTED, BackupsOut, HostOut, ModelsCountOut, OverviewOut
-from lethe.contract.sets import DeliveryStatus
+from lethe.contract.sets import DeliveryStatus, WorkerState
 
 router = APIRouter()
 
@@ -73,5 +73,5 @@ def _counted(models: Sequence[ModelStanding]) -> ModelsCountOut:
 
 
 def _host(name: str, seen_at: datetime.datetime, at: datetime.datetime) -> HostOut:
-    is_silent = at - seen_at > heartbeat.SILENT_AFTER
-    return HostOut(name=name, workers="silent" if is_silent else "alive", seen_at=seen_at)
+    workers = WorkerState.SILENT if at - seen_at > heartbeat.SILENT_AFTER else WorkerState.ALIVE
+    return HostOut(name=name, workers=workers, seen_at=seen_at)

@@ -10,8 +10,8 @@ from app.catalogue import datasets, mechanisms, repository
 from app.db.mechanisms import stored_mechanism
 from app.db.tables import Model, Run, Version
 from lethe.contract import plans as contract
-from lethe.contract.plans import CostOut, MeasuredOut, PlanOut, PlanQuery
-from lethe.contract.sets import VersionStatus
+from lethe.contract.plans import CostOut, MeasuredVersionOut, PlanOut, PlanQuery
+from lethe.contract.sets import RunKind, VersionStatus
 
 router = APIRouter()
 
@@ -37,16 +37,16 @@ def get_plan(call: Call, dataset_id: str, query: PlanQuery) -> PlanOut:
     )
 
 
-def _measured(model: Model, version: Version, run: Run) -> Iterator[MeasuredOut]:
+def _measured(model: Model, version: Version, run: Run) -> Iterator[MeasuredVersionOut]:
     """The version as it was measured; nothing where it was not."""
     mechanism = stored_mechanism(model.mechanism)
     for metric in [name for name in _METRICS if name in version.metrics][:1]:
-        yield MeasuredOut(
+        yield MeasuredVersionOut(
             model_id=model.id,
             name=model.name,
             version=version.number,
             live=version.status == VersionStatus.LIVE,
-            kind=run.kind,
+            kind=RunKind(run.kind),
             epsilon=model.epsilon,
             l2=mechanism.l2,
             passes=run.steps_total / mechanism.num_batches,

@@ -185,7 +185,7 @@ def ask_audit(session: Session, model: Model) -> None:
     `ModelRetired`."""
     get_live_version(session, model)
     if not model.audit_lanes:
-        raise PreconditionFailed("This model was created without lanes, and so it is not audited.")
+        raise PreconditionFailed("This model was created without canaries, and so its runs have no canary test.")
     model.audit_asked_at = model.audit_asked_at or now(session)
     audit.record(session, "model.audit_asked", model.id)
 

@@ -6,6 +6,7 @@ import typer
 
 from app.config import Settings
 from lethe.cli.output import console, new_group
+from lethe.contract.sets import WorkerState
 
 commands = new_group()
 
@@ -98,5 +99,5 @@ def health_worker() -> None:
     from app import heartbeat
 
     alive = heartbeat.this_host_is_alive(Settings().data_dir)
-    console.print("alive" if alive else "silent")
+    console.print((WorkerState.ALIVE if alive else WorkerState.SILENT).value)
     raise typer.Exit(0 if alive else 1)

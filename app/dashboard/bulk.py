@@ -19,6 +19,7 @@ from app.dashboard.wording import regulation, state, words
 from lethe.contract.decisions import DecisionsIn
 from lethe.contract.fields import Moment
 from lethe.contract.problems import InputInvalid, Problem
+from lethe.contract.sets import Decision, RequestStatus
 
 router = pages.new_router()
 
@@ -28,8 +29,7 @@ _SECONDS = 20.0
 """After so long the page is shown again, with how far it came."""
 _DUE = {"soon": "Due soon", "overdue": "Overdue", "paused": "Clock paused"}
 
-Decision = Literal["approve", "reject"]
-_ENDS: dict[Decision, str] = {"approve": "approved", "reject": "rejected"}
+_ENDS = {Decision.APPROVE: "approved", Decision.REJECT: "rejected"}
 
 
 class _Seen(BaseModel):
@@ -56,7 +56,7 @@ def ask_about_all(
 @router.post("/requests/decide-all")
 def decide_about_all(context: TheContext, form: Form) -> Response:
     """Decide in many transactions, one after the other; what was decided before is not decided again."""
-    decision: Decision = "reject" if text(form, "decision") == "reject" else "approve"
+    decision = Decision.REJECT if text(form, "decision") == Decision.REJECT else Decision.APPROVE
     query, before = filters.in_form(form), checked(_Seen, before=text(form, "before")).before
     try:
         decided, refused, is_done = _decide(context, decision, query, before, form)
@@ -74,10 +74,10 @@ def _decide(
     """Returns how many were decided, how many could not be, and True if nothing is left."""
     body: dict[str, Any] = {"decision": decision, "made_before": before, "limit": _AT_ONCE}
     body |= filters.matching(query, zone=context.caller.policy.time_zone)
-    if decision == "reject":
+    if decision is Decision.REJECT:
         body["rejection"] = {"ground": text(form, "ground"), "explanation": text(form, "explanation")}
     ends, decided, refused = time.monotonic() + _SECONDS, 0, 0
-    for status in UNDECIDED if decision == "reject" else UNDECIDED[:1]:
+    for status in UNDECIDED if decision is Decision.REJECT else UNDECIDED[:1]:
         if query.get("status", status) != status:
             continue
         cursor = None
@@ -107,7 +107,7 @@ def _asked(
         query=query,
         words=[_word(name, value) for name, value in _without_order(query).items()],
         before=before,
-        can_approve=counts.get("in_review", 0),
+        can_approve=counts.get(RequestStatus.IN_REVIEW, 0),
         can_reject=sum(counts.values()),
         told=told,
         error=error,

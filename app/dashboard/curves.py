@@ -12,6 +12,7 @@ from app.dashboard import pages
 from app.dashboard.request_context import TheContext
 from app.dashboard.wording import count, given
 from lethe.contract.curves import PointOut, SegmentOut, TrajectoryOut
+from lethe.contract.sets import RunKind
 
 router = pages.new_router()
 
@@ -107,9 +108,9 @@ def _ticks(segments: list[SegmentOut]) -> list[list[Any]]:
 
 
 def _short(segment: SegmentOut) -> str:
-    if segment.kind == "unlearn":
+    if segment.kind is RunKind.UNLEARN:
         return f"−{count(segment.records, 'record')}"
-    return "learned" if segment.kind == "learn" else "learned again"
+    return "learned" if segment.kind is RunKind.LEARN else "learned again"
 
 
 def _epsilons(point: PointOut) -> list[float | None]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from app.dashboard.pages import ROOT
 from app.dashboard.wording import count, duration
 from lethe.contract.overview import OverviewOut
-from lethe.contract.sets import DeliveryStatus
+from lethe.contract.sets import DeliveryStatus, WorkerState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,13 +26,13 @@ def dangers(numbers: OverviewOut, *, at: datetime.datetime, risk_days: float) ->
 
 
 def _of_workers(numbers: OverviewOut) -> Iterator[Danger]:
-    if numbers.workers == "silent":
+    if numbers.workers is WorkerState.SILENT:
         why = "has given a sign of life for a minute: nobody is being forgotten now. Start one, or look at its log."
         yield Danger(what="No worker", why=why, path=f"{ROOT}/runs")
-    elif numbers.workers == "failing":
+    elif numbers.workers is WorkerState.FAILING:
         yield Danger(what="The last runs", why="all failed.", path=f"{ROOT}/runs?status=unresolved")
-    silent = [host.name for host in numbers.hosts if host.workers == "silent"]
-    if silent and numbers.workers != "silent":
+    silent = [host.name for host in numbers.hosts if host.workers is WorkerState.SILENT]
+    if silent and numbers.workers is not WorkerState.SILENT:
         why = f"of {len(numbers.hosts):,} with workers gave no sign of life for a minute: {', '.join(silent)}."
         yield Danger(what=count(len(silent), "host"), why=why, path=f"{ROOT}/runs", tone="warn")
 

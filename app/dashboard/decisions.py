@@ -15,7 +15,7 @@ from app.dashboard.requests import checked, rejection, text
 from app.deletion.status import OPEN
 from lethe.contract.deletion_requests import DeletionRequestOut, ExtensionIn, PauseIn
 from lethe.contract.problems import NotFound, Problem
-from lethe.contract.sets import ClockState, RequestStatus
+from lethe.contract.sets import ClockState, RequestModelStatus, RequestStatus
 
 router = pages.new_router()
 
@@ -85,7 +85,11 @@ def _found(context: RequestContext, request_id: str) -> dict[str, Any]:
     if context.may(deletion_requests.get_certificates):
         proof = context.ask(deletion_requests.get_certificates, request_id=request_id)
     may_see_models = context.may(runs.get_run)
-    under_way = {one.run_id for one in found.models or () if one.run_id and one.status == "running" and may_see_models}
+    under_way = {
+        one.run_id
+        for one in found.models or ()
+        if one.run_id and one.status is RequestModelStatus.RUNNING and may_see_models
+    }
     return {
         "under_way": {run_id: context.ask(runs.get_run, run_id=run_id) for run_id in sorted(under_way)},
         "request": found,

@@ -21,7 +21,9 @@ router = pages.new_router()
 
 _PER_PAGE = 50
 _AT_ONCE = 1000
-_ENDED = {"undelivered": "dead", "dead": "dead", "gone": "gone", "delivered": "delivered"}
+_ENDED = {"undelivered": DeliveryStatus.DEAD} | {
+    one.value: one for one in (DeliveryStatus.DEAD, DeliveryStatus.GONE, DeliveryStatus.DELIVERED)
+}
 """The status of those deliveries that a filter shows and that can be sent again."""
 RequestId = Annotated[str, Query(pattern="^[a-z0-9_]{0,40}$")]
 

@@ -8,9 +8,8 @@ from zoneinfo import ZoneInfo
 from fastapi import Depends, Query
 from starlette.datastructures import FormData
 
-from app.api.deletion_requests import Order
 from lethe.contract.problems import FieldError, InputInvalid
-from lethe.contract.sets import RequestStatus
+from lethe.contract.sets import RequestOrder, RequestStatus
 
 ByStatus = RequestStatus | Literal[""]
 ByRegulation = Annotated[str, Query(pattern="^[a-z0-9_]{0,31}$")]
@@ -35,7 +34,7 @@ def _filters(
     received_to: Day = "",
     due_from: Day = "",
     due_to: Day = "",
-    order: Order | Literal[""] = "",
+    order: RequestOrder | Literal[""] = "",
 ) -> dict[str, str]:
     given = (str(status), regulation, due, received_from, received_to, due_from, due_to, order)
     return {name: value for name, value in zip(NAMES, given, strict=True) if value}

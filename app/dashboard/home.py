@@ -10,6 +10,7 @@ from app.dashboard import pages
 from app.dashboard.dangers import dangers
 from app.dashboard.request_context import RequestContext, TheContext
 from lethe.contract.overview import COUNTED
+from lethe.contract.sets import ModelOrder, RequestOrder, RunStatus
 
 router = pages.new_router()
 
@@ -48,9 +49,9 @@ def _found(context: RequestContext) -> dict[str, Any]:
         "numbers": numbers,
         "counted": COUNTED,
         "dangers": dangers(numbers, at=at, risk_days=risk_days) if numbers else [],
-        "urgent": asked(deletion_requests.list_deletion_requests, order="deadline", limit=_MOST),
-        "running": asked(runs.list_runs, status="running", limit=_MOST),
-        "models": asked(models.list_models, order="risk" if numbers else "newest", limit=_MOST),
+        "urgent": asked(deletion_requests.list_deletion_requests, order=RequestOrder.DEADLINE, limit=_MOST),
+        "running": asked(runs.list_runs, status=RunStatus.RUNNING, limit=_MOST),
+        "models": asked(models.list_models, order=ModelOrder.RISK if numbers else ModelOrder.NEWEST, limit=_MOST),
         "risk_days": risk_days,
         "may_see_log": context.may(audit_log.list_audit_entries),
     }

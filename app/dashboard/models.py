@@ -12,6 +12,7 @@ from app.dashboard.pages import ROOT
 from app.dashboard.rehearsals import may_rehearse
 from app.dashboard.request_context import RequestContext, TheContext
 from lethe.contract.problems import ModelNotLive, ModelRetired
+from lethe.contract.sets import ModelDanger, ModelOrder
 from lethe.proof.guarantees import Notion
 
 router = pages.new_router()
@@ -20,8 +21,6 @@ _PER_PAGE = 50
 _NEWEST = 5
 """Versions and copies that a model's own page names; the others are a click away."""
 
-Order = Literal["newest", "risk"]
-Wanted = Literal["", "waiting", "failed", "audit_refused", "degraded", "held"]
 Done = Literal["", "made", "relearn", "audit", "rehearsal", "retired"]
 
 ASKS: dict[str, str] = {
@@ -33,7 +32,12 @@ ASKS: dict[str, str] = {
 
 
 @router.get("/models")
-def list_models(context: TheContext, order: Order = "newest", danger: Wanted = "", cursor: Cursor = None) -> Response:
+def list_models(
+    context: TheContext,
+    order: ModelOrder = ModelOrder.NEWEST,
+    danger: ModelDanger | Literal[""] = "",
+    cursor: Cursor = None,
+) -> Response:
     """All of them, newest first; or those in service, in most danger first."""
     found = context.ask(models.list_models, order=order, danger=danger or None, limit=_PER_PAGE, cursor=cursor)
     query = {name: value for name, value in {"order": order, "danger": danger}.items() if value not in ("", "newest")}

@@ -15,20 +15,20 @@ from app.dashboard.pages import ROOT
 from app.dashboard.request_context import Form, RequestContext, TheContext
 from app.dashboard.requests import checked, text
 from app.dashboard.wording import regulation
-from lethe.contract.deletion_requests import DeletionRequestIn, Ground
+from lethe.contract.deletion_requests import DeletionRequestIn
 from lethe.contract.problems import FieldError, InputInvalid, Problem
-from lethe.contract.sets import Regulation
+from lethe.contract.sets import ErasureGround, Regulation
 
 router = pages.new_router()
 
 _CAME_BY = {"letter": "Letter", "phone": "Phone", "email": "E-mail", "in_person": "In person", "other": "Other"}
-_GROUNDS: dict[Ground, str] = {
-    "not_necessary": "No longer necessary (Art. 17(1)(a))",
-    "consent_withdrawn": "Consent withdrawn (Art. 17(1)(b))",
-    "objection": "Objection (Art. 17(1)(c))",
-    "unlawful_processing": "Unlawful processing (Art. 17(1)(d))",
-    "legal_obligation": "A legal obligation to erase (Art. 17(1)(e))",
-    "child_services": "Services offered to a child (Art. 17(1)(f))",
+_GROUNDS: dict[ErasureGround, str] = {
+    ErasureGround.NOT_NECESSARY: "No longer necessary (Art. 17(1)(a))",
+    ErasureGround.CONSENT_WITHDRAWN: "Consent withdrawn (Art. 17(1)(b))",
+    ErasureGround.OBJECTION: "Objection (Art. 17(1)(c))",
+    ErasureGround.UNLAWFUL_PROCESSING: "Unlawful processing (Art. 17(1)(d))",
+    ErasureGround.LEGAL_OBLIGATION: "A legal obligation to erase (Art. 17(1)(e))",
+    ErasureGround.CHILD_SERVICES: "Services offered to a child (Art. 17(1)(f))",
 }
 
 

@@ -8,7 +8,7 @@ from app.api import models, plans
 from app.dashboard import pages
 from app.dashboard.request_context import RequestContext, TheContext
 from lethe.contract.models import ModelIn, ModelOut
-from lethe.contract.plans import MeasuredOut, PlanOut
+from lethe.contract.plans import MeasuredVersionOut, PlanOut
 
 router = pages.new_router()
 
@@ -35,8 +35,8 @@ class Drawing:
     metric: str
     reached: Rows
     versions: Rows
-    lived: list[MeasuredOut]
-    others: list[MeasuredOut]
+    lived: list[MeasuredVersionOut]
+    others: list[MeasuredVersionOut]
 
 
 @router.get("/models/{model_id}/plan")

@@ -36,8 +36,7 @@ _SOUGHT = {"subject_id": "subject id", "subject_sha256": "SHA-256 of the subject
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 """First characters of a cell that a spreadsheet computes instead of showing it."""
 
-Undecided = Literal["in_review", "accepted"]
-UNDECIDED: tuple[Undecided, ...] = ("in_review", "accepted")
+UNDECIDED = (RequestStatus.IN_REVIEW, RequestStatus.ACCEPTED)
 
 
 @router.get("/requests")
@@ -177,7 +176,7 @@ def _matching(context: RequestContext, found: PageOut[DeletionRequestOut], query
     return sum(undecided(context, query).values())
 
 
-def undecided(context: RequestContext, query: Mapping[str, str], **sought: Any) -> dict[Undecided, int]:
+def undecided(context: RequestContext, query: Mapping[str, str], **sought: Any) -> dict[RequestStatus, int]:
     """Number of requests that match, by the statuses in which they can still be decided about."""
     wanted = query.get("status", "")
     asked = filters.matching(query, zone=context.caller.policy.time_zone) | sought

@@ -15,7 +15,7 @@ from app.dashboard.pages import ROOT
 from app.dashboard.request_context import RequestContext, TheContext
 from app.dashboard.wording import state
 from lethe.contract.runs import RunOut
-from lethe.contract.sets import QueueRule, RunStatus
+from lethe.contract.sets import QueueRule, RunKind, RunStatus
 
 router = pages.new_router()
 
@@ -119,7 +119,7 @@ def _listed(context: RequestContext, status: Wanted, model_id: str, cursor: str 
         "model_id": model_id or None,
     }
     ended: list[RunOut] = []
-    for ending in ("failed", "abandoned"):
+    for ending in (RunStatus.FAILED, RunStatus.ABANDONED):
         ended += context.ask(runs.list_runs, status=ending, limit=_MOST_FAILURES).items
     return {
         "found": context.ask(runs.list_runs, **wanted, limit=_PER_PAGE, cursor=cursor),
@@ -141,8 +141,8 @@ def _found(context: RequestContext, run_id: str) -> dict[str, Any]:
     return {
         "run": run,
         "advice": advice(run.error_code) if run.error_code else None,
-        "may_cancel": run.status == "running"
-        and run.kind in ("learn", "relearn", "audit", "rehearsal")
+        "may_cancel": run.status is RunStatus.RUNNING
+        and run.kind in (RunKind.LEARN, RunKind.RELEARN, RunKind.AUDIT, RunKind.REHEARSAL)
         and context.may(runs.cancel_run),
         "in_words": audits.in_words(run.audit) if run.audit else None,
     }

@@ -2,7 +2,6 @@
 
 import datetime
 from dataclasses import dataclass
-from typing import Literal
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session, aliased
@@ -14,6 +13,7 @@ from app.db.tables import DeletionRequest, Model, RequestModel
 from app.deletion.repository import these
 from app.deletion.status import OPEN
 from app.deletion.views import View
+from lethe.contract.deletion_requests import OpenClock
 from lethe.contract.sets import ClockState, RequestStatus
 
 _FEW = 1000
@@ -42,7 +42,7 @@ class Sought:
     received_before: datetime.datetime | None = None
     due_from: datetime.datetime | None = None
     due_before: datetime.datetime | None = None
-    clock: Literal["at_risk", "overdue", "paused"] | None = None
+    clock: OpenClock | None = None
     horizon: datetime.timedelta = datetime.timedelta(0)
     made_before: datetime.datetime | None = None
 

@@ -40,9 +40,9 @@ class View:
     discreet: bool
     at: datetime.datetime
 
-    def status(self, request: DeletionRequest) -> str:
+    def status(self, request: DeletionRequest) -> RequestStatus:
         if not self.discreet or request.status not in _SHOWN_BY_TIME:
-            return request.status
+            return RequestStatus(request.status)
         return RequestStatus.COMPLETED if self._is_reported(request) else RequestStatus.ACCEPTED
 
     def is_open(self, request: DeletionRequest) -> bool:

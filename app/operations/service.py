@@ -14,7 +14,6 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -35,7 +34,7 @@ from app.operations import repository
 from app.operations.repository import Waiting
 from app.rows import repository as rows_repository
 from lethe.contract.problems import Unavailable
-from lethe.contract.sets import Regulation, RequestStatus, RunStatus
+from lethe.contract.sets import Regulation, RequestStatus, RunStatus, WorkerState
 
 _FRESH_SECONDS = 5.0
 """However often it is scraped, the database is asked once in so many seconds."""
@@ -52,14 +51,6 @@ _THE_OTHERS = "(others)"
 _BUCKETS = (0.1, 0.3, 1, 3, 10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
 
 
-class Life(StrEnum):
-    """The life of workers: `silent`, none gave a sign of life for a minute; `failing`, none gets through a run."""
-
-    ALIVE = "alive"
-    SILENT = "silent"
-    FAILING = "failing"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceState:
     """The state of the service at the time `at`."""
@@ -68,7 +59,7 @@ class ServiceState:
     waiting: list[Waiting]
     running: int
     seen_at: datetime.datetime | None  # the last sign of life of any worker
-    workers: Life
+    workers: WorkerState
     tombstones: Found
 
     @property
@@ -107,13 +98,13 @@ def state(session: Session, installation: Installation) -> ServiceState:
     )
 
 
-def _life(moment: datetime.datetime, seen_at: datetime.datetime | None, latest: list[Run]) -> Life:
+def _life(moment: datetime.datetime, seen_at: datetime.datetime | None, latest: list[Run]) -> WorkerState:
     if seen_at is None or moment - seen_at > heartbeat.SILENT_AFTER:
-        return Life.SILENT
+        return WorkerState.SILENT
     ended = [run.finished_at for run in latest if run.status != RunStatus.PUBLISHED and run.finished_at]
     if len(ended) == _FAILURES and moment - max(ended) < _LATELY:
-        return Life.FAILING
-    return Life.ALIVE
+        return WorkerState.FAILING
+    return WorkerState.ALIVE
 
 
 def _tombstones(installation: Installation) -> Found:
@@ -279,7 +270,7 @@ class Metrics:
         self._oldest.set(found.queue_age_seconds)
         self._running.set(found.running)
         self._silence.set((found.at - found.seen_at).total_seconds() if found.seen_at else math.inf)
-        self._failing.set(found.workers is Life.FAILING)
+        self._failing.set(found.workers is WorkerState.FAILING)
         self._clear()  # who has nothing any more is not told about
         by_regulation = _grouped(found.waiting, "regulation", known=list(Regulation), at_most=_MOST_REGULATIONS)
         for regulation, of_it in by_regulation.items():

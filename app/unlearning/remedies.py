@@ -5,22 +5,20 @@ Everything follows from public numbers: sizes, settings and the target, and noth
 
 import math
 from dataclasses import dataclass
-from typing import Literal
 
+from lethe.contract.sets import RemedyKind
 from lethe.proof import accountant
 from lethe.proof.accountant import Run
 from lethe.proof.errors import InfeasibleError, PrivacyError
 from lethe.proof.mechanism import Mechanism
 from lethe.theorems import calibration
 
-Kind = Literal["relearn", "more_slots", "l2"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remedy:
     """`mechanism`: of the model that it would take; `request_steps`: of the first person's request then."""
 
-    kind: Kind
+    kind: RemedyKind
     mechanism: Mechanism
     request_steps: int
     reason: str
@@ -63,14 +61,14 @@ def remedies(mechanism: Mechanism, *, epsilon: float, delta: float) -> list[Reme
     else:
         l2, why = mechanism.l2 / 2, "noise is not felt here: less regularisation fits the rows more closely"
     slots = 2 * mechanism.num_slots
-    candidates: list[tuple[Kind, Mechanism | None, str]] = [
-        ("relearn", mechanism, "new noise, and rows that came since; what it costs in the long run stays"),
+    candidates: list[tuple[RemedyKind, Mechanism | None, str]] = [
+        (RemedyKind.RELEARN, mechanism, "new noise, and rows that came since; what it costs in the long run stays"),
         (
-            "more_slots",
+            RemedyKind.MORE_SLOTS,
             _like(mechanism, num_slots=slots, l2=mechanism.l2, epsilon=epsilon, delta=delta),
             "twice as many rows: each is a smaller part, and needs less noise to hide",
         ),
-        ("l2", _like(mechanism, num_slots=mechanism.num_slots, l2=l2, epsilon=epsilon, delta=delta), why),
+        (RemedyKind.L2, _like(mechanism, num_slots=mechanism.num_slots, l2=l2, epsilon=epsilon, delta=delta), why),
     ]
     found = [
         Remedy(

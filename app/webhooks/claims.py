@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from app.db import now
 from app.webhooks import repository, schedule
-from app.webhooks.sender import Outcome, Verdict
+from app.webhooks.sender import SendResult, Verdict
 from lethe.contract.sets import DeliveryStatus
 
 _HOPELESS = frozenset({"url_invalid"})
@@ -78,7 +78,7 @@ def busy(under_way: Mapping[str, int], most_per_host: int) -> Collection[str]:
     return [host for host, count in under_way.items() if count >= most_per_host]
 
 
-def record(session: Session, claimed: ClaimedDelivery, outcome: Outcome, random: Random) -> str | None:
+def record(session: Session, claimed: ClaimedDelivery, outcome: SendResult, random: Random) -> str | None:
     """Note what came of an attempt, and say what that makes of the delivery: delivered, gone, failed (it is tried
     again) or dead; None if it was taken away meanwhile, and this attempt does not count."""
     delivery = repository.delivery(session, claimed.id)
@@ -106,6 +106,6 @@ def record(session: Session, claimed: ClaimedDelivery, outcome: Outcome, random:
     return became
 
 
-def _became(outcome: Outcome) -> Verdict | DeliveryStatus:
+def _became(outcome: SendResult) -> Verdict | DeliveryStatus:
     is_hopeless = outcome.verdict is Verdict.FAILED and outcome.error_code in _HOPELESS
     return DeliveryStatus.DEAD if is_hopeless else outcome.verdict

@@ -22,7 +22,7 @@ from app.keys import Keys
 from app.periodic import Periodic
 from app.webhooks import claims, repository, secret, sender, service
 from app.webhooks.claims import ClaimedDelivery
-from app.webhooks.sender import Outcome, Verdict
+from app.webhooks.sender import SendResult, Verdict
 from lethe.contract.sets import DeliveryStatus
 from lethe.proof import webhooks as signature
 
@@ -52,7 +52,7 @@ class Dispatcher:
         self._random = SystemRandom()
         self._away = False
         self._under_way: Counter[str] = Counter()
-        self._finished: deque[tuple[ClaimedDelivery, Outcome]] = deque()
+        self._finished: deque[tuple[ClaimedDelivery, SendResult]] = deque()
         self._senders = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="webhooks")
         self._working = Periodic("dispatcher", self._work, seconds=_POLL_SECONDS).start()
         service.listen(self._working.wake)
@@ -122,7 +122,7 @@ class Dispatcher:
             telemetry.logger().error(
                 "webhooks.sending_failed", delivery=claimed.id, error=type(error).__name__, places=places
             )
-            outcome = Outcome(verdict=Verdict.FAILED, error_code="internal_error")
+            outcome = SendResult(verdict=Verdict.FAILED, error_code="internal_error")
         self._finished.append((claimed, outcome))
         self._working.wake()
 
@@ -144,7 +144,7 @@ class Dispatcher:
         return httpx.create_ssl_context()
 
 
-def _tell(claimed: ClaimedDelivery, outcome: Outcome, became: str | None) -> None:
+def _tell(claimed: ClaimedDelivery, outcome: SendResult, became: str | None) -> None:
     """Log ids and words of ours alone: a URL may hold a secret, and names of hosts are no business of a log."""
     if became is None:
         return

@@ -34,7 +34,7 @@ class Verdict(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class SendResult:
     """The outcome of one attempt. `error_code` is stable, and None if and only if it was delivered.
 
     `url_invalid`, `refused_address`, `not_resolved`, `not_connected`, `tls_failed`, `timeout`, `connection_lost`,
@@ -57,7 +57,7 @@ def send(
     timeout_seconds: float,
     resolve: Resolve = receivers.look_up,
     tls: ssl.SSLContext | None = None,
-) -> Outcome:
+) -> SendResult:
     """POST `body` once; whatever goes wrong outside this process is an outcome, and takes at most `timeout_seconds`.
 
     `allowed` may be called although they are not public, also without TLS. The status alone decides: what follows it is
@@ -83,7 +83,7 @@ def send(
 
 def _post(
     receiver: Receiver, body: bytes, headers: Mapping[str, str], connections: "_Connections", tls: ssl.SSLContext
-) -> Outcome:
+) -> SendResult:
     scheme = b"https" if receiver.encrypted else b"http"
     url = httpcore.URL(scheme=scheme, host=receiver.host.encode(), port=receiver.port, target=receiver.target)
     sent = [(name.encode(), value.encode()) for name, value in ({**headers, **_HEADERS}).items()]
@@ -98,12 +98,12 @@ def _post(
         return outcome
 
 
-def _outcome(status: int, headers: Iterable[tuple[bytes, bytes]]) -> Outcome:
+def _outcome(status: int, headers: Iterable[tuple[bytes, bytes]]) -> SendResult:
     if 200 <= status < 300:
-        return Outcome(verdict=Verdict.DELIVERED, status=status)
+        return SendResult(verdict=Verdict.DELIVERED, status=status)
     if status == 410:
-        return Outcome(verdict=Verdict.GONE, error_code="http_410", status=status)
-    return Outcome(
+        return SendResult(verdict=Verdict.GONE, error_code="http_410", status=status)
+    return SendResult(
         verdict=Verdict.FAILED,
         error_code="redirected" if 300 <= status < 400 else f"http_{status}",
         status=status,
@@ -119,8 +119,8 @@ def _retry_after(headers: Iterable[tuple[bytes, bytes]]) -> datetime.timedelta |
     return None
 
 
-def _failed(code: str) -> Outcome:
-    return Outcome(verdict=Verdict.FAILED, error_code=code)
+def _failed(code: str) -> SendResult:
+    return SendResult(verdict=Verdict.FAILED, error_code=code)
 
 
 class _Broken(Exception):

@@ -12,9 +12,10 @@ from lethe.cli.options import Shape
 from lethe.cli.output import bar, console, in_words, show
 from lethe.contract import additions, datasets, networks
 from lethe.contract.models import ModelOut
+from lethe.contract.sets import RunStatus
 from lethe.deletion_requests import DeletionRequests
 from lethe.methods import makes
-from lethe.models import Models
+from lethe.models import SERVED, Models
 from lethe.reading import to_json
 
 Id = Annotated[str, typer.Argument(metavar="ID", show_default=False)]
@@ -172,7 +173,7 @@ def model_audit(
     with bar() as progress:
         done = asked.client.models.wait_for_audit(found.id, progress=progress)
     show(done)
-    if done is None or done.status != "published":
+    if done is None or done.status is not RunStatus.PUBLISHED:
         raise typer.Exit(1)
 
 
@@ -234,7 +235,7 @@ def show_when_over(resource: Models | DeletionRequests, one: str) -> None:
     with bar() as progress:
         found = resource.wait(one, progress=progress)
     show(found)
-    if isinstance(found, ModelOut) and found.status not in ("live", "testing", "degraded"):
+    if isinstance(found, ModelOut) and found.status not in SERVED:
         raise typer.Exit(1)
 
 

@@ -22,16 +22,16 @@ def new_group(help: str | None = None) -> typer.Typer:  # noqa: A002  Typer's wo
 
 
 def in_words(audit: Mapping[str, Any] | None) -> str:
-    """One line about an audit: what was certified and what was proved of a canary that was forgotten, or is still
+    """One line about a canary test: what was certified and what was proved of a canary that was forgotten, or is still
     there; and what was refuted, if any."""
     if audit is None:
-        return "not audited"
+        return "no canary test"
     refuted = f"; refuted: {', '.join(audit['findings'])}" if audit["findings"] else ""
     there = " of a record still there" if audit["notion"] == "release" else ""
     error = f"wrong once in {1 / audit['error']:,.0f} runs at most"
     return (
         f"epsilon <= {at_most(audit['epsilon'])} certified{there}, >= {at_least(audit['epsilon_lower_bound'])} proved"
-        f" by {audit['lanes']} lanes ({error}){refuted}"
+        f" by {audit['lanes']} canaries and controls ({error}){refuted}"
     )
 
 

@@ -172,7 +172,7 @@ def _print(verified: CertificateVerdictOut) -> None:
         console.print(f"       {_in_words(guarantee)}")
     if statement["target"]["widened"]:
         console.print(f"       {'target':<10}  {_widened(statement['target'])}")
-    console.print(f"       {'audit':<10}  {in_words(statement['audit'])}")
+    console.print(f"       {'canary test':<11} {in_words(statement['audit'])}")
 
 
 def _verify_joint(statements: list[dict[str, Any]], *, stated: Any) -> None:

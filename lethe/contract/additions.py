@@ -20,7 +20,7 @@ from lethe.contract.problems import (
     SubjectSuppressed,
     UploadTooLarge,
 )
-from lethe.contract.sets import Scope
+from lethe.contract.sets import AdditionStatus, Scope
 
 
 class AdditionOut(Answer):
@@ -28,7 +28,7 @@ class AdditionOut(Answer):
 
     id: str
     dataset_id: str
-    status: str = Field(description="pending | applied: a worker has written them into their slots")
+    status: AdditionStatus = Field(description="pending | applied: a worker has written them into their slots")
     num_records: int = Field(description="Rows that came; people of them may have been forgotten since.")
     revision: int | None = Field(description="Of the dataset: from it on versions learn from the rows.")
     created_at: datetime.datetime

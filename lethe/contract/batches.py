@@ -8,7 +8,7 @@ from lethe.contract.deletion_requests import RequestFilter
 from lethe.contract.fields import Answer, Body, Name, Query, example
 from lethe.contract.operation import Resource
 from lethe.contract.problems import BatchRefused, IdempotencyConflict
-from lethe.contract.sets import Scope
+from lethe.contract.sets import RequestStatus, Scope
 
 MOST_AT_ONCE = 10_000
 """Requests in one batch."""
@@ -33,7 +33,7 @@ class BatchItemOut(Answer):
     status: int = Field(description="202, or the status that a call with this request alone would have had.")
     id: str | None = None
     external_id: str | None = Field(default=None, repr=False)
-    request_status: str | None = None
+    request_status: RequestStatus | None = None
     code: str | None = None
     detail: str | None = None
     errors: list[dict[str, str]] | None = None

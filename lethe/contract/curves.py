@@ -9,7 +9,7 @@ from lethe.contract.fields import Answer, PageOut, Paging
 from lethe.contract.guarantees import GuaranteeOut, TargetOut
 from lethe.contract.operation import Resource, of_one
 from lethe.contract.problems import InputInvalid, ModelUnknown
-from lethe.contract.sets import Scope
+from lethe.contract.sets import RunKind, Scope
 
 
 class EpsilonsOut(Answer):
@@ -39,7 +39,7 @@ class SegmentOut(Answer):
 
     sequence: int
     version: int
-    kind: str
+    kind: RunKind
     run_id: str
     revision: int
     recorded_at: datetime.datetime

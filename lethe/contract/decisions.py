@@ -2,15 +2,18 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, Strict
 
-from lethe.contract.deletion_requests import RegulationName, RejectionIn, RequestFilter
+from lethe.contract.deletion_requests import OpenClock, RegulationName, RejectionIn, RequestFilter
 from lethe.contract.fields import Answer, Body, Moment, example
 from lethe.contract.operation import Resource
-from lethe.contract.sets import Scope
+from lethe.contract.sets import Decision, RequestStatus, Scope
 
 COUNTED = 1_000_000
 """Requests are counted up to here."""
+
+
+Undecided = Literal[RequestStatus.IN_REVIEW, RequestStatus.ACCEPTED]
 
 
 class CountOut(Answer):
@@ -20,18 +23,18 @@ class CountOut(Answer):
 class DecisionsIn(Body):
     model_config = example(decision="approve", status="in_review", made_before="2026-02-01T00:00:00Z")
 
-    decision: Literal["approve", "reject"]
+    decision: Annotated[Decision, Strict(False)]
     rejection: RejectionIn | None = Field(
         default=None, description="With reject: the ground, and what people are told."
     )
-    status: Literal["in_review", "accepted"] = Field(description="What is decided about; approve: in_review alone.")
+    status: Undecided = Field(description="What is decided about; approve: in_review alone.")
     made_before: Moment = Field(description="Nothing is decided that came in later than whoever decides has seen.")
     regulation: RegulationName | None = None
     received_from: Moment | None = None
     received_before: Moment | None = None
     due_from: Moment | None = None
     due_before: Moment | None = None
-    clock: Literal["at_risk", "overdue", "paused"] | None = None
+    clock: OpenClock | None = None
     limit: Annotated[int, Field(ge=1, le=200)] = Field(default=100, description="Most requests that this call decides.")
     cursor: Annotated[str, Field(max_length=500)] | None = Field(
         default=None, description="The next_cursor of the call before."

@@ -22,15 +22,23 @@ from lethe.contract.problems import (
     SubjectUnknown,
     TransitionForbidden,
 )
-from lethe.contract.sets import ClockState, EventKind, RejectionGround, RequestStatus, Scope
+from lethe.contract.sets import (
+    ClockState,
+    ErasureGround,
+    EventKind,
+    Outcome,
+    RejectionGround,
+    RequestModelStatus,
+    RequestOrder,
+    RequestStatus,
+    RunKind,
+    Scope,
+)
 from lethe.contract.subjects import SubjectIn
 
+OpenClock = Literal[ClockState.AT_RISK, ClockState.OVERDUE, ClockState.PAUSED]
+"""The clocks by which open requests are sought."""
 RegulationName = Annotated[str, Field(pattern="^[a-z][a-z0-9_]{1,30}$")]
-
-
-Ground = Literal[
-    "not_necessary", "consent_withdrawn", "objection", "unlawful_processing", "legal_obligation", "child_services"
-]
 
 
 MOST_ALIASES = 50
@@ -44,7 +52,7 @@ class DeletionRequestIn(SubjectIn):
     )
     dataset_ids: Annotated[list[Name], Field(min_length=1, max_length=1000)] | None = None
     regulation: RegulationName = Field(default="gdpr", description="gdpr, ccpa, other, or one of the tenant's policy.")
-    ground: Ground | None = None
+    ground: Annotated[ErasureGround, Strict(False)] | None = None
     submitted_at: Moment | None = None
     external_id: Name | None = None
     metadata: Annotated[dict[Name, Annotated[Text, Field(max_length=2000)]], Field(max_length=50)] = Field(
@@ -84,7 +92,7 @@ class PauseIn(Body):
 
 class EstimateModelOut(Answer):
     model_id: str
-    kind: str
+    kind: RunKind
     steps: int
 
 
@@ -95,7 +103,7 @@ class EstimateOut(Answer):
 
 class RequestModelOut(Answer):
     model_id: str
-    status: str = Field(
+    status: RequestModelStatus = Field(
         description="pending, running, completed, cancelled, destroyed (nothing is left of the model), or "
         "nothing_published (it never had a version)."
     )
@@ -112,7 +120,7 @@ class ClockOut(Answer):
 
 
 class RejectionOut(Answer):
-    ground: str
+    ground: RejectionGround
     explanation: str | None = Field(repr=False)
 
 
@@ -120,8 +128,8 @@ class DeletionRequestOut(Answer):
     """For a caller without accounting:read, outcome, estimate and models are empty whatever is held."""
 
     id: str
-    status: str
-    outcome: str | None = Field(
+    status: RequestStatus
+    outcome: Outcome | None = Field(
         description="forgotten; nothing_held; target_widened: the rows are erased, but a model's target is weaker than "
         "epsilon 8 or delta 1/n, which is not called forgotten."
     )
@@ -152,7 +160,7 @@ class DeletionRequestOut(Answer):
 
 class RequestEventOut(Answer):
     at: datetime.datetime
-    status: str
+    status: RequestStatus
     kind: EventKind = Field(
         description="Named after the status that the request took on; nothing_held: completed, as nothing is held; "
         "handed_back: accepted again, because a run did not end well; noted: detail alone says what happened."
@@ -186,15 +194,15 @@ class RequestFilter(Query):
     received_before: Moment | None = Field(default=None, description="Requests with an earlier submitted_at.")
     due_from: Moment | None = Field(default=None, description="Open requests with this deadline or a later one.")
     due_before: Moment | None = Field(default=None, description="Open requests with an earlier deadline.")
-    clock: Literal["at_risk", "overdue", "paused"] | None = Field(
+    clock: OpenClock | None = Field(
         default=None, description="Open requests whose clock says so: as the overview counts them."
     )
     made_before: Moment | None = Field(default=None, description="Requests that came in earlier.")
 
 
 class DeletionRequestsQuery(RequestFilter, Paging):
-    order: Literal["newest", "deadline"] = Field(
-        default="newest", description="deadline: open requests alone, the most urgent first."
+    order: RequestOrder = Field(
+        default=RequestOrder.NEWEST, description="deadline: open requests alone, the most urgent first."
     )
 
 

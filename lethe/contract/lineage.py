@@ -8,7 +8,7 @@ from lethe.contract.exports import ExportOut
 from lethe.contract.fields import Answer
 from lethe.contract.operation import Resource, of_one
 from lethe.contract.problems import RequestUnknown
-from lethe.contract.sets import Scope
+from lethe.contract.sets import Scope, VersionStatus
 from lethe.contract.subjects import SubjectIn
 
 
@@ -21,7 +21,7 @@ class DatasetLineageOut(Answer):
 
 class CarryingVersionOut(Answer):
     number: int
-    status: str = Field(description="live, retired or destroyed")
+    status: VersionStatus = Field(description="live, retired or destroyed")
     published_at: datetime.datetime
     destroyed_at: datetime.datetime | None
 

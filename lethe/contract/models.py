@@ -31,7 +31,7 @@ from lethe.contract.problems import (
 )
 from lethe.contract.quality import QualityIn, QualityOut
 from lethe.contract.runs import AuditOut
-from lethe.contract.sets import Scope, WaitReason
+from lethe.contract.sets import ModelDanger, ModelOrder, ModelStatus, Scope, VersionStatus, WaitReason
 
 Objective = Literal[
     "logistic_regression",
@@ -171,7 +171,7 @@ class ModelOut(Answer):
     dataset_id: str
     evaluation_dataset_id: str | None
     objective: str
-    status: str = Field(
+    status: ModelStatus = Field(
         description="learning, live, unlearning, relearning, testing (a canary test is under way), degraded, held, "
         "failed, cancelled or retired"
     )
@@ -200,7 +200,7 @@ class ModelOut(Answer):
 class VersionOut(Answer):
     model_id: str
     number: int
-    status: str = Field(description="live, retired or destroyed")
+    status: VersionStatus = Field(description="live, retired or destroyed")
     degraded: bool = Field(description="It misses the quality gate that it was judged by last.")
     held: bool = Field(description="It is kept from serving for that.")
     run_id: str
@@ -239,12 +239,12 @@ class PredictionsOut(Answer):
 
 class ModelsQuery(Paging):
     name: Name | None = Field(default=None, description="Only those whose name has this in it, in capitals or not.")
-    order: Literal["newest", "risk"] = Field(
-        default="newest",
+    order: ModelOrder = Field(
+        default=ModelOrder.NEWEST,
         description="risk: those in service alone, by the nearest deadline of anybody who waits for them, then by most "
         "epsilon for their target, then by most failed runs. Needs the scope accounting:read.",
     )
-    danger: Literal["waiting", "failed", "audit_refused", "degraded", "held"] | None = Field(
+    danger: ModelDanger | None = Field(
         default=None,
         description="Only those in service that the overview counts so: they carry people who asked, could not be "
         "learned, failed their last audit or their quality gate. Needs the scope accounting:read.",

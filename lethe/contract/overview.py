@@ -1,13 +1,12 @@
 """The overview: what waits, what is late, and whether it gets done."""
 
 import datetime
-from typing import Literal
 
 from pydantic import Field
 
 from lethe.contract.fields import Answer
 from lethe.contract.operation import Resource
-from lethe.contract.sets import DeliveryStatus, Scope
+from lethe.contract.sets import DeliveryStatus, Scope, WorkerState
 
 COUNTED = 100_000
 """Requests that ended in one way are counted up to here."""
@@ -17,7 +16,7 @@ class HostOut(Answer):
     """A host whose workers share the data folder of the gateway."""
 
     name: str
-    workers: Literal["alive", "silent"] = Field(description="silent: no sign of life for a minute")
+    workers: WorkerState = Field(description="silent: no sign of life for a minute")
     seen_at: datetime.datetime
 
 
@@ -47,7 +46,9 @@ class OverviewOut(Answer):
     overdue: int = Field(description="Open requests past their deadline.")
     queue_age_seconds: float = Field(description="How long the oldest request has waited for a worker, or 0.")
     running: int = Field(description="Runs under way.")
-    workers: str = Field(description="alive, silent (no sign of life for a minute) or failing (no run gets through)")
+    workers: WorkerState = Field(
+        description="alive, silent (no sign of life for a minute) or failing (no run gets through)"
+    )
     worker_seen_at: datetime.datetime | None = Field(description="The last sign of life of any worker.")
     hosts: list[HostOut] = Field(description="Where workers that share the data folder gave signs of life in a week.")
     models: ModelsCountOut

@@ -8,7 +8,7 @@ from lethe.contract.fields import Answer, Positive, Query
 from lethe.contract.models import Objective
 from lethe.contract.operation import Resource, of_one
 from lethe.contract.problems import DatasetUnknown, PreconditionFailed
-from lethe.contract.sets import Scope
+from lethe.contract.sets import RunKind, Scope
 
 
 class CostOut(Answer):
@@ -27,14 +27,14 @@ class CostOut(Answer):
     )
 
 
-class MeasuredOut(Answer):
+class MeasuredVersionOut(Answer):
     """A version, as it was measured on evaluation data."""
 
     model_id: str
     name: str
     version: int
     live: bool
-    kind: str = Field(description="Of its run: learn, unlearn or relearn.")
+    kind: RunKind = Field(description="Of its run: learn, unlearn or relearn.")
     epsilon: float = Field(description="The target of its model")
     l2: float
     passes: float = Field(description="Passes over the rows that its run took.")
@@ -47,7 +47,7 @@ class PlanOut(Answer):
     dataset_id: str
     objective: str
     costs: list[CostOut] = Field(description="By `epsilon`, then by `l2`, both ascending.")
-    measured: list[MeasuredOut] = Field(
+    measured: list[MeasuredVersionOut] = Field(
         description="Versions of models of the dataset that have evaluation data, newest first, the last 100."
     )
 

@@ -1,11 +1,11 @@
 """The policy of a tenant: what it decides once, for all requests."""
 
 import zoneinfo
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict
 
-SubjectRule: TypeAlias = Literal["exact", "text", "caseless", "email_domain", "email"]
+from lethe.contract.sets import SubjectRule
 
 
 def _zone(name: str) -> str:
@@ -71,8 +71,8 @@ class Policy(_Frozen):
         default_factory=dict,
         description="Further regulations by name, or limits of one's own for gdpr, ccpa, other.",
     )
-    subject_rule: SubjectRule = Field(
-        default="text",
+    subject_rule: Annotated[SubjectRule, Strict(False)] = Field(
+        default=SubjectRule.TEXT,
         description="When two subject ids are one person. exact: byte for byte; text: in Unicode's NFC, without white "
         "space around; caseless: also whatever their case; email_domain: also whatever the case after an @; email: "
         "whatever the case of an id with an @. Fixed once there are datasets or requests.",

@@ -1,11 +1,11 @@
 """Quality gates: what a model's versions must reach on evaluation data, and what becomes of one that does not."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field, FiniteFloat, Strict
 
 from lethe.contract.fields import Answer, Body, example
-from lethe.contract.sets import Metric, OnBreach
+from lethe.contract.sets import Metric, OnBreach, RemedyKind
 
 
 class QualityIn(Body):
@@ -32,7 +32,7 @@ class QualityOut(Answer):
 
 
 class RemedyOut(Answer):
-    kind: Literal["relearn", "more_slots", "l2"] = Field(
+    kind: RemedyKind = Field(
         description="relearn: the same model from scratch; more_slots, l2: a new model, on a dataset with that many "
         "slots, or with that regularisation."
     )

@@ -7,7 +7,7 @@ from pydantic import Field
 from lethe.contract.fields import Answer
 from lethe.contract.operation import Resource, of_one
 from lethe.contract.problems import RequestUnknown
-from lethe.contract.sets import Scope, WaitReason
+from lethe.contract.sets import RunKind, Scope, WaitReason
 
 
 class DatasetToEraseOut(Answer):
@@ -22,7 +22,7 @@ class ModelToForgetOut(Answer):
     name: str
     version: int | None = Field(description="The live version, which is replaced and destroyed.")
     rows: int
-    kind: str | None
+    kind: RunKind | None
     steps: int | None
     passes: float | None = Field(description="Times that the run reads all rows.")
     seconds: float | None = Field(description="By the model's own past runs; null: none was measured.")

@@ -7,7 +7,7 @@ from pydantic import ConfigDict, Field
 from lethe.contract.fields import Answer, PageOut, Paging
 from lethe.contract.operation import Resource, of_one
 from lethe.contract.problems import RunNotCancellable, RunUnknown
-from lethe.contract.sets import QueueRule, RunStatus, Scope
+from lethe.contract.sets import QueueRule, RunKind, RunStatus, Scope
 
 
 class GuessesOut(Answer):
@@ -52,8 +52,8 @@ class AuditOut(Answer):
 
 class RunOut(Answer):
     id: str
-    kind: str
-    status: str
+    kind: RunKind
+    status: RunStatus
     dataset_id: str
     model_id: str | None
     steps_done: int

@@ -32,7 +32,7 @@ class SentOut(DeliveryOut):
 class RedeliveriesIn(Body):
     model_config = example(status="dead", ended_before="2026-02-01T00:00:00Z")
 
-    status: Literal["dead", "gone", "delivered"]
+    status: Literal[DeliveryStatus.DEAD, DeliveryStatus.GONE, DeliveryStatus.DELIVERED]
     request_id: Annotated[Text | None, Field(max_length=100)] = None
     ended_before: Moment | None = Field(
         default=None, description="Only those that ended earlier. Default: whenever they ended."

@@ -12,7 +12,7 @@ completed: version 2 is published, 0.44 s after the request
 │ seconds             │ 5.26       │ 0.32       │
 Passes over the rows: 1.9 to forget, 69.8 to relearn, 21 by a plain refit (scikit-learn's L-BFGS, no certificate).
 valid  crt_6829c7589ec935488e11  request dr_9d77f4e4cd832161e60c  version 2  key etEVGvp-5-Dd
-       audit       epsilon <= 0.9999 certified, >= 0.578 proved by 256 lanes (wrong once in 3,000,000 runs at most)
+       canary test epsilon <= 0.9999 certified, >= 0.578 proved by 256 canaries and controls
 """
 ANSWER = {
     "id": "ds_ce9592d35a43c584fa17",

@@ -17,6 +17,11 @@ from tests.app.api.routes import NEEDS, OPEN_TO_ALL
 from tests.tables import each
 
 
+def test_every_body_and_answer_has_a_name_of_its_own() -> None:
+    """No two share one, which the document would tell apart by the modules that they are in."""
+    assert [name for name in document()["components"]["schemas"] if "__" in name] == []
+
+
 @each("route", operations)
 def test_every_operation_says_what_it_does(route: str) -> None:
     """An operation has a title, a sentence of its own, and one of the tags, by which the page is ordered."""

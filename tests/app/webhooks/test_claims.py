@@ -9,15 +9,15 @@ from app.db.tables import WebhookDelivery
 from app.installations import Installation
 from app.webhooks import claims, repository, service
 from app.webhooks.claims import ClaimedDelivery
-from app.webhooks.sender import Outcome, Verdict
+from app.webhooks.sender import SendResult, Verdict
 from lethe.contract.policy import Policy
 from tests.app.webhooks.test_service import URL, asked, submit
 
 Deliveries = Callable[[], list[WebhookDelivery]]
 LEASE = datetime.timedelta(seconds=30)
-DELIVERED = Outcome(verdict=Verdict.DELIVERED, status=200)
-GONE = Outcome(verdict=Verdict.GONE, error_code="http_410", status=410)
-BROKEN = Outcome(verdict=Verdict.FAILED, error_code="timeout")
+DELIVERED = SendResult(verdict=Verdict.DELIVERED, status=200)
+GONE = SendResult(verdict=Verdict.GONE, error_code="http_410", status=410)
+BROKEN = SendResult(verdict=Verdict.FAILED, error_code="timeout")
 
 
 def claim(
@@ -28,7 +28,7 @@ def claim(
         return claims.claim(session, limit=limit, lease_for=LEASE, under_way=hosts, most_per_host=most_per_host)
 
 
-def record(installation: Installation, claimed: ClaimedDelivery, outcome: Outcome) -> str | None:
+def record(installation: Installation, claimed: ClaimedDelivery, outcome: SendResult) -> str | None:
     with installation.database.writing() as session:
         return claims.record(session, claimed, outcome, Random(1))
 
@@ -141,7 +141,7 @@ def test_a_url_that_cannot_be_called_is_tried_once(installation: Installation, b
     """What is no URL of a receiver will be none tomorrow."""
     submit(installation, by, asked(installation, by, callback_urls=("mailto:jane@example.org",)))
     [one] = claim(installation)
-    assert record(installation, one, Outcome(verdict=Verdict.FAILED, error_code="url_invalid")) == "dead"
+    assert record(installation, one, SendResult(verdict=Verdict.FAILED, error_code="url_invalid")) == "dead"
 
 
 def test_who_is_gone_gets_nothing_more(installation: Installation, by: Actor, deliveries: Deliveries) -> None:

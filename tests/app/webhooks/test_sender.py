@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import pytest
 
 from app.webhooks import receiver, sender
-from app.webhooks.sender import Outcome, Verdict
+from app.webhooks.sender import SendResult, Verdict
 from lethe.proof import webhooks as signature
 from tests.app.webhooks import servers
 from tests.app.webhooks.deliveries import ALLOWED, BODY, NAME, failed, post, send
@@ -26,7 +26,7 @@ def test_a_delivery_arrives_as_it_was_signed() -> None:
     with serving(servers.status(200)) as server:
         url = f"http://127.0.0.1:{server.port}/hook?key=%20a"
         outcome = sender.send(url, BODY, headers, allowed=ALLOWED, timeout_seconds=10)
-    assert outcome == Outcome(verdict=Verdict.DELIVERED, status=200)
+    assert outcome == SendResult(verdict=Verdict.DELIVERED, status=200)
     (call,) = server.calls
     assert (call.line, call.body) == ("POST /hook?key=%20a HTTP/1.1", BODY)
     assert signature.verify(secret, call.headers, call.body, now=now) == "whd_1"
@@ -43,7 +43,7 @@ def test_a_delivery_arrives_as_it_was_signed() -> None:
 def test_any_success_is_a_delivery(code: int) -> None:
     """Whatever 2xx a receiver answers, the delivery has arrived."""
     with serving(servers.status(code)) as server:
-        assert post(server) == Outcome(verdict=Verdict.DELIVERED, status=code)
+        assert post(server) == SendResult(verdict=Verdict.DELIVERED, status=code)
 
 
 @pytest.mark.parametrize("code", [400, 404, 429, 500, 502, 504, 599])
@@ -56,7 +56,7 @@ def test_everything_else_is_a_failure(code: int) -> None:
 def test_a_receiver_can_say_that_it_wants_no_more() -> None:
     """410 is an outcome of its own."""
     with serving(servers.status(410)) as server:
-        assert post(server) == Outcome(verdict=Verdict.GONE, error_code="http_410", status=410)
+        assert post(server) == SendResult(verdict=Verdict.GONE, error_code="http_410", status=410)
 
 
 @pytest.mark.parametrize("code", [300, 301, 302, 303, 304, 307, 308])
@@ -178,7 +178,7 @@ def test_the_next_address_is_tried() -> None:
             sender.send(url, BODY, {}, allowed=ALLOWED, timeout_seconds=5, resolve=lambda _: next(answers))
             for _ in range(2)
         ]
-    assert outcomes == [Outcome(verdict=Verdict.DELIVERED, status=200), failed("not_connected")]
+    assert outcomes == [SendResult(verdict=Verdict.DELIVERED, status=200), failed("not_connected")]
 
 
 def test_an_address_that_is_silent_does_not_use_up_the_time() -> None:
@@ -198,7 +198,7 @@ def test_an_address_that_is_silent_does_not_use_up_the_time() -> None:
             sender.send(url, BODY, {}, allowed=ALLOWED, timeout_seconds=seconds, resolve=lambda _: next(answers))
             for seconds in (8, 0.3)
         ]
-    assert outcomes == [Outcome(verdict=Verdict.DELIVERED, status=200), failed("timeout")]
+    assert outcomes == [SendResult(verdict=Verdict.DELIVERED, status=200), failed("timeout")]
 
 
 def test_a_receiver_on_ipv6_is_called() -> None:
@@ -242,6 +242,6 @@ def test_every_code_is_documented() -> None:
     """The codes that an attempt can end with are those that the outcome lists."""
     source = inspect.getsource(sender) + inspect.getsource(receiver)
     used = set(re.findall(r'(?:_Broken|_failed|ReceiverRefused)\("(\w+)"', source)) | {"redirected", "http_<status>"}
-    documented = set(re.findall(r"`([\w<>]+)`", inspect.getdoc(Outcome) or "")) - {"error_code"}
+    documented = set(re.findall(r"`([\w<>]+)`", inspect.getdoc(SendResult) or "")) - {"error_code"}
     assert documented == used
     assert len(used) == 11

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from app.webhooks import sender
-from app.webhooks.sender import Outcome, Verdict
+from app.webhooks.sender import SendResult, Verdict
 from tests.app.webhooks import servers
 from tests.app.webhooks.deliveries import ALLOWED, BODY, failed, post, send
 from tests.app.webhooks.servers import serving
@@ -68,13 +68,13 @@ def test_the_status_decides_whatever_follows(stop: threading.Event) -> None:
     head = b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n"
     with serving(servers.dripping(head, stop=stop)) as dripping:
         begun = time.monotonic()
-        assert post(dripping, seconds=3) == Outcome(verdict=Verdict.DELIVERED, status=200)
+        assert post(dripping, seconds=3) == SendResult(verdict=Verdict.DELIVERED, status=200)
         assert time.monotonic() - begun < 20
         stop.set()
     chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"
     for rest in (head, head + b"x", chunked):
         with serving(servers.saying(rest)) as broken:
-            assert post(broken) == Outcome(verdict=Verdict.DELIVERED, status=200)
+            assert post(broken) == SendResult(verdict=Verdict.DELIVERED, status=200)
 
 
 def test_large_answers_are_not_read() -> None:

@@ -11,7 +11,7 @@ import pytest
 import trustme
 
 from app.webhooks import sender
-from app.webhooks.sender import Outcome, Verdict
+from app.webhooks.sender import SendResult, Verdict
 from tests.app.webhooks import servers
 from tests.app.webhooks.deliveries import ALLOWED, BODY, NAME, failed, post, send
 from tests.app.webhooks.servers import Server, serving
@@ -38,7 +38,7 @@ def certified(authority: trustme.CA, *names: str, until: datetime.datetime | Non
     return context
 
 
-def secure(server: Server, trusting: ssl.SSLContext, *, name: str = NAME, seconds: float = 10) -> Outcome:
+def secure(server: Server, trusting: ssl.SSLContext, *, name: str = NAME, seconds: float = 10) -> SendResult:
     url = f"https://{name}:{server.port}/hook"
     return sender.send(
         url, BODY, {}, allowed=ALLOWED, timeout_seconds=seconds, resolve=lambda _: ["127.0.0.1"], tls=trusting
@@ -48,7 +48,7 @@ def secure(server: Server, trusting: ssl.SSLContext, *, name: str = NAME, second
 def test_tls_is_to_the_name_and_the_connection_to_the_address(authority: trustme.CA, trusting: ssl.SSLContext) -> None:
     """The receiver is asked for by its name, shows a certificate for it, and is called at the checked address."""
     with serving(servers.status(202), tls=certified(authority, NAME)) as server:
-        assert secure(server, trusting) == Outcome(verdict=Verdict.DELIVERED, status=202)
+        assert secure(server, trusting) == SendResult(verdict=Verdict.DELIVERED, status=202)
     assert server.connections == [f"127.0.0.1 {NAME}"]
     assert server.calls[0].headers["host"] == f"{NAME}:{server.port}"
     assert server.calls[0].body == BODY

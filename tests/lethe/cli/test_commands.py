@@ -87,9 +87,11 @@ def test_a_model_is_audited(live: Lethe, people: Path) -> None:
     listed = live("run", "list", "--model", audited["id"]).out.splitlines()
     assert [line.split()[1] for line in listed] == ["audit", "audit", "learn"]
     assert re.search(
-        r" epsilon <= \S+ certified, >= \S+ proved by 16 lanes \(wrong once in 3,000,000 runs at most\)$", listed[0]
+        r" epsilon <= \S+ certified, >= \S+ proved by 16 canaries and controls"
+        r" \(wrong once in 3,000,000 runs at most\)$",
+        listed[0],
     )
-    assert live("run", "list", "--model", unaudited["id"]).out.rstrip().endswith("not audited")
+    assert live("run", "list", "--model", unaudited["id"]).out.rstrip().endswith("no canary test")
 
 
 def test_a_model_is_rehearsed(live: Lethe, people: Path) -> None:
