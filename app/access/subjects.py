@@ -6,7 +6,7 @@ somebody else whose request completes with nothing erased.
 
 import unicodedata
 
-from lethe.contract.sets import SubjectRule
+from lethe.contract.choices import SubjectRule
 
 IN_WORDS: dict[SubjectRule, str] = {
     SubjectRule.EXACT: "exact: the same text, byte for byte",

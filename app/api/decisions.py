@@ -13,10 +13,11 @@ from app.db.tables import DeletionRequest
 from app.deletion import review, search_repository
 from app.deletion.search_repository import Sought
 from lethe.contract import decisions as contract
+from lethe.contract.choices import Decision
 from lethe.contract.decisions import COUNTED, CountOut, DecisionsIn, DecisionsOut
 from lethe.contract.deletion_requests import RequestFilter
 from lethe.contract.problems import FieldError, InputInvalid, Problem
-from lethe.contract.sets import Decision, RequestStatus
+from lethe.contract.sets import RequestStatus
 
 router = APIRouter()
 

@@ -39,6 +39,7 @@ from app.rows import repository as rows_repository
 from app.webhooks import receiver
 from lethe.contract import deletion_requests as contract
 from lethe.contract.certificates import AbsenceOut, CertificatesOut
+from lethe.contract.choices import RequestOrder
 from lethe.contract.deletion_requests import (
     CreateDeletionRequestQuery,
     DeletionRequestIn,
@@ -53,7 +54,7 @@ from lethe.contract.deletion_requests import (
 )
 from lethe.contract.fields import PageOut
 from lethe.contract.problems import FieldError, IdentityStatementInvalid, InputInvalid
-from lethe.contract.sets import RequestOrder, RequestStatus, Scope
+from lethe.contract.sets import RequestStatus, Scope
 from lethe.contract.subjects import SubjectIn
 
 

@@ -29,6 +29,7 @@ from app.unlearning import retirement, waiting
 from app.unlearning.waiting import Waiting
 from lethe.contract import exports as exports_contract
 from lethe.contract import models as contract
+from lethe.contract.choices import ModelDanger, ModelOrder
 from lethe.contract.exports import ExportOut, ExportsQuery
 from lethe.contract.fields import PageOut, Paging
 from lethe.contract.guarantees import GuaranteeOut, TargetOut
@@ -45,7 +46,7 @@ from lethe.contract.models import (
 from lethe.contract.problems import FieldError, InputInvalid
 from lethe.contract.quality import QualityOut
 from lethe.contract.runs import AuditOut
-from lethe.contract.sets import ModelDanger, ModelOrder, ModelStatus, RunKind, Scope, VersionStatus
+from lethe.contract.sets import ModelStatus, RunKind, Scope, VersionStatus
 
 router = APIRouter()
 

@@ -16,10 +16,11 @@ from app.dashboard.pages import ROOT
 from app.dashboard.request_context import Form, RequestContext, TheContext
 from app.dashboard.requests import UNDECIDED, checked, text, undecided
 from app.dashboard.wording import regulation, state, words
+from lethe.contract.choices import Decision
 from lethe.contract.decisions import DecisionsIn
 from lethe.contract.fields import Moment
 from lethe.contract.problems import InputInvalid, Problem
-from lethe.contract.sets import Decision, RequestStatus
+from lethe.contract.sets import RequestStatus
 
 router = pages.new_router()
 

@@ -8,8 +8,9 @@ from zoneinfo import ZoneInfo
 from fastapi import Depends, Query
 from starlette.datastructures import FormData
 
+from lethe.contract.choices import RequestOrder
 from lethe.contract.problems import FieldError, InputInvalid
-from lethe.contract.sets import RequestOrder, RequestStatus
+from lethe.contract.sets import RequestStatus
 
 ByStatus = RequestStatus | Literal[""]
 ByRegulation = Annotated[str, Query(pattern="^[a-z0-9_]{0,31}$")]

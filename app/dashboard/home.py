@@ -9,8 +9,9 @@ from app.api import audit_log, deletion_requests, models, overview, runs
 from app.dashboard import pages
 from app.dashboard.dangers import dangers
 from app.dashboard.request_context import RequestContext, TheContext
+from lethe.contract.choices import ModelOrder, RequestOrder
 from lethe.contract.overview import COUNTED
-from lethe.contract.sets import ModelOrder, RequestOrder, RunStatus
+from lethe.contract.sets import RunStatus
 
 router = pages.new_router()
 

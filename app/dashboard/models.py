@@ -11,8 +11,8 @@ from app.dashboard import pages, what_if
 from app.dashboard.pages import ROOT
 from app.dashboard.rehearsals import may_rehearse
 from app.dashboard.request_context import RequestContext, TheContext
+from lethe.contract.choices import ModelDanger, ModelOrder
 from lethe.contract.problems import ModelNotLive, ModelRetired
-from lethe.contract.sets import ModelDanger, ModelOrder
 from lethe.proof.guarantees import Notion
 
 router = pages.new_router()

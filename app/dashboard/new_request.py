@@ -15,9 +15,10 @@ from app.dashboard.pages import ROOT
 from app.dashboard.request_context import Form, RequestContext, TheContext
 from app.dashboard.requests import checked, text
 from app.dashboard.wording import regulation
+from lethe.contract.choices import ErasureGround
 from lethe.contract.deletion_requests import DeletionRequestIn
 from lethe.contract.problems import FieldError, InputInvalid, Problem
-from lethe.contract.sets import ErasureGround, Regulation
+from lethe.contract.sets import Regulation
 
 router = pages.new_router()
 

@@ -24,8 +24,8 @@ from app.db.paging import Page
 from app.db.tables import IdentityIssuer, UsedStatement, new_id
 from app.deletion import issuers
 from app.keys import Keys
+from lethe.contract.choices import SubjectRule
 from lethe.contract.problems import FieldError, IdentityStatementInvalid, InputInvalid, IssuerExists, IssuerUnknown
-from lethe.contract.sets import SubjectRule
 
 ALGORITHMS = ("EdDSA", "Ed25519", "ES256", "RS256")
 _LONGEST_LIFE = datetime.timedelta(hours=1)

@@ -19,8 +19,8 @@ from app.db.tables import DeletionRequest
 from app.keys import Keys
 from app.protocols.parsing import Message, parsed
 from lethe.contract import sets
+from lethe.contract.choices import SubjectRule
 from lethe.contract.problems import FieldError, InputInvalid
-from lethe.contract.sets import SubjectRule
 
 SOURCE = "opendsr"
 """The source of deletion requests that came this way; their `external_id` is the subject request's id."""

@@ -4,10 +4,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field, Strict
 
+from lethe.contract.choices import Decision
 from lethe.contract.deletion_requests import OpenClock, RegulationName, RejectionIn, RequestFilter
 from lethe.contract.fields import Answer, Body, Moment, example
 from lethe.contract.operation import Resource
-from lethe.contract.sets import Decision, RequestStatus, Scope
+from lethe.contract.sets import RequestStatus, Scope
 
 COUNTED = 1_000_000
 """Requests are counted up to here."""

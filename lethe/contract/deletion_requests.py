@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field, Strict
 
 from lethe.contract.certificates import CertificatesOut
+from lethe.contract.choices import ErasureGround, RequestOrder
 from lethe.contract.fields import Answer, Body, Explanation, Moment, Name, PageOut, Paging, Query, Sha256, Text, example
 from lethe.contract.operation import Resource, of_one
 from lethe.contract.problems import (
@@ -24,12 +25,10 @@ from lethe.contract.problems import (
 )
 from lethe.contract.sets import (
     ClockState,
-    ErasureGround,
     EventKind,
     Outcome,
     RejectionGround,
     RequestModelStatus,
-    RequestOrder,
     RequestStatus,
     RunKind,
     Scope,

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, FiniteFloat
 
+from lethe.contract.choices import ModelDanger, ModelOrder
 from lethe.contract.fields import Answer, Body, Name, PageOut, Paging, Positive, example
 from lethe.contract.guarantees import GuaranteeOut, TargetOut
 from lethe.contract.mechanisms import MechanismOut
@@ -31,7 +32,7 @@ from lethe.contract.problems import (
 )
 from lethe.contract.quality import QualityIn, QualityOut
 from lethe.contract.runs import AuditOut
-from lethe.contract.sets import ModelDanger, ModelOrder, ModelStatus, Scope, VersionStatus, WaitReason
+from lethe.contract.sets import ModelStatus, Scope, VersionStatus, WaitReason
 
 Objective = Literal[
     "logistic_regression",

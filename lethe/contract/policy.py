@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict
 
-from lethe.contract.sets import SubjectRule
+from lethe.contract.choices import SubjectRule
 
 
 def _zone(name: str) -> str:

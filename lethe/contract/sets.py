@@ -266,63 +266,8 @@ class ClockState(ClosedSet):
     ENDED = "ended"
 
 
-class ErasureGround(ClosedSet):
-    """The ground on which somebody is forgotten: GDPR Art. 17(1)."""
-
-    NOT_NECESSARY = "not_necessary"
-    CONSENT_WITHDRAWN = "consent_withdrawn"
-    OBJECTION = "objection"
-    UNLAWFUL_PROCESSING = "unlawful_processing"
-    LEGAL_OBLIGATION = "legal_obligation"
-    CHILD_SERVICES = "child_services"
-
-
-class SubjectRule(ClosedSet):
-    """Equality of subject ids: when two of them are one person (`app.access.subjects`)."""
-
-    EXACT = "exact"
-    """Byte for byte."""
-    TEXT = "text"
-    """In Unicode's NFC, without white space around it; the others do that too."""
-    CASELESS = "caseless"
-    EMAIL_DOMAIN = "email_domain"
-    """In whatever case after the last @."""
-    EMAIL = "email"
-    """In whatever case, if there is an @ in it."""
-
-
-class RequestOrder(ClosedSet):
-    NEWEST = "newest"
-    DEADLINE = "deadline"
-    """Open requests alone, the most urgent first."""
-
-
-class Decision(ClosedSet):
-    """An officer's decision about a request, or about many at once."""
-
-    APPROVE = "approve"
-    REJECT = "reject"
-
-
-class ModelOrder(ClosedSet):
-    NEWEST = "newest"
-    RISK = "risk"
-    """Those in service alone, the most urgent first."""
-
-
-class ModelDanger(ClosedSet):
-    """Reasons to look at a model in service, as the overview counts them."""
-
-    WAITING = "waiting"
-    """It carries people who asked to be forgotten."""
-    FAILED = "failed"
-    AUDIT_REFUSED = "audit_refused"
-    DEGRADED = "degraded"
-    HELD = "held"
-
-
 class RemedyKind(ClosedSet):
-    """What can raise the quality of a model."""
+    """Changes that can raise the quality of a model."""
 
     RELEARN = "relearn"
     """The same model from scratch."""

@@ -10,6 +10,8 @@ import pytest
 
 from tests.acceptance.conftest import Service
 
+pytestmark = pytest.mark.soak
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 REGRESSED = re.compile(r"^(Lethe, .*): R\^2 = (-?[\d.]+), mean absolute error (\d+) (.*)$", re.MULTILINE)
 CLASSIFIED = re.compile(r"^(Lethe on \w+.*): accuracy ([\d.]+)% (.*)$", re.MULTILINE)
@@ -26,7 +28,6 @@ def test_a_regression_forgets(service: Service) -> None:
     assert REGRESSED.sub(r"\1 \4", printed) == REGRESSED.sub(r"\1 \4", stated("diabetes"))
 
 
-@pytest.mark.soak
 def test_embeddings_and_several_labels_forget(service: Service) -> None:
     """Digits by embeddings, and people with several labels, are learned without a warning, to within twenty points of
     scikit-learn (with so few people epsilon 1 costs ten), and each forgets a person with a certificate that
@@ -43,7 +44,6 @@ def test_embeddings_and_several_labels_forget(service: Service) -> None:
         assert re.search(r"^completed: epsilon = [01]\.\d+ of [a-z]+-0042 is left, verified", done.stdout, re.MULTILINE)
 
 
-@pytest.mark.soak
 def test_a_model_on_a_frozen_encoder_forgets(service: Service) -> None:
     """The example of images prints what its page does, but for the noise in what is learned, and for the last bits of
     the encoder's cosines: 93 % of 449 images are told, with a standard deviation of a point."""

@@ -53,10 +53,10 @@ def test_another_day_prints_the_same() -> None:
         ("6,915", "6,916"),
         ("version 2 is", "version 3 is"),
         ("0.9999", "0.9998"),
-        ("256 lanes", "128 lanes"),
+        ("256 canaries", "128 canaries"),
         ("1.9 to forget", "2.9 to forget"),
         ("84.61%", "94.61%"),
-        ("audit  ", "audits "),
+        ("canary test ", "canary tests "),
     ],
 )
 def test_other_numbers_are_noticed(old: str, new: str) -> None:

@@ -171,6 +171,7 @@ def _files(settings: Settings) -> Counter[Path]:
     return Counter(path.parent / (path.suffix if "blocks" in path.parts else path.name) for path in kept)
 
 
+@pytest.mark.soak
 def test_a_worker_that_is_killed_again_and_again(
     settings: Settings,
     installation: Installation,

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.access.subjects import normal
-from lethe.contract.sets import SubjectRule
+from lethe.contract.choices import SubjectRule
 
 RULES = tuple(SubjectRule)
 COMPOSED, DECOMPOSED = "Zo\u00eb", "Zoe\u0308"
