@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from app.catalogue.prediction import scores
 from lethe.contract.rehearsals import AttackOut, MeasuredOut
-from lethe.encoding.targets import UNIT, Target
+from lethe.encoding.targets import UNIT, Target, y_of_scores
 from lethe.proof.losses import Objective, num_weight_rows
 from lethe.proof.mechanism import Mechanism
 from worker.langevin import tangent
@@ -43,7 +43,9 @@ class Measure:
         """The means over rows of their loss and of what they are right about; `found`: their scores (n, c)."""
         right, missed = self._right(found, labels), None
         if self.target is not None:
-            values = self.target.values(found[:, 0]) - self.target.values(labels / UNIT)
+            mechanism = self.mechanism
+            y = y_of_scores(found[:, 0], objective=mechanism.objective, loss_width=mechanism.loss_width)
+            values = self.target.values(y) - self.target.values(labels / UNIT)
             missed = _rounded(float(np.abs(values).mean()))
         return MeasuredOut(
             rows=int(_rounded(len(labels))),
@@ -69,6 +71,10 @@ class Measure:
             case Objective.HUBER_REGRESSION:
                 apart = np.abs(found[:, 0] - labels / UNIT)
                 return np.where(apart <= width, apart**2 / 2, width * apart - width**2 / 2)
+            case Objective.POISSON_REGRESSION:
+                beyond = found[:, 0] - width
+                rates = np.exp(np.minimum(beyond, 0)) + np.maximum(beyond, 0)
+                return np.asarray(rates - (labels / UNIT + 1) / 2 * found[:, 0])
             case Objective.LEAST_SQUARES:
                 return np.asarray((found[:, 0] - labels / UNIT) ** 2 / 2)
 

@@ -267,7 +267,7 @@ def _evaluate(installation: Installation, claimed: ClaimedRun, ran: Ran) -> dict
             parameters = np.eye(num_weight_rows(ran.mechanism.num_classes, ran.mechanism.objective))
         try:
             if target:
-                return evaluate.of_target(parameters, found, target)
+                return evaluate.of_target(parameters, found, target, ran.mechanism)
             if ran.mechanism.objective is Objective.MULTILABEL_LOGISTIC_REGRESSION:
                 return evaluate.of_labels(parameters, found)
             is_probable = ran.mechanism.objective is Objective.LOGISTIC_REGRESSION

@@ -45,7 +45,7 @@ def score_noise(mechanism: Mechanism) -> float:
 def is_noise_felt(mechanism: Mechanism) -> bool:
     """Return True if so much noise costs accuracy, by the rule that the default noise follows
     (`calibration.UNFELT_NOISE`)."""
-    unit = calibration.TARGET_SHARE if mechanism.objective.is_regression else 1.0
+    unit = calibration.TARGET_SHARE if mechanism.objective.scores_are_y else 1.0
     return score_noise(mechanism) > 1.001 * unit * calibration.UNFELT_NOISE
 
 

@@ -40,6 +40,7 @@ Objective = Literal[
     "smoothed_hinge",
     "huber_regression",
     "least_squares",
+    "poisson_regression",
 ]
 
 
@@ -89,13 +90,14 @@ class ModelIn(Body):
     objective: Objective | None = Field(
         default=None,
         description="Default: logistic_regression of classes, multilabel_logistic_regression where a record "
-        "has several, huber_regression of a target.",
+        "has several, huber_regression of a target, poisson_regression of counts.",
     )
     mechanism: Literal["langevin"] = "langevin"
     loss_width: Positive | None = Field(
         default=None,
         description="Of huber_regression: the residual from which its loss is a line, where the target's range is from "
-        "-1 to 1. Of smoothed_hinge: the width of its bend.",
+        "-1 to 1. Of smoothed_hinge: the width of its bend. Of poisson_regression: the score at which the rate is its "
+        "bound, the most that a count may be; at a score of 0 it is exp(-width) of that.",
     )
     l2: Positive | None = None
     noise_scale: Positive | None = None

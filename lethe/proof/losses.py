@@ -24,9 +24,18 @@ class Objective(StrEnum):
     """(w.x - y)^2 / 2 of a target -1 <= y <= 1, a line from where that is steeper than `loss_width`."""
     LEAST_SQUARES = "least_squares"
     """(w.x - y)^2 / 2 of a target -1 <= y <= 1."""
+    POISSON_REGRESSION = "poisson_regression"
+    """exp(w.x - c) - u w.x of a count, u = (y + 1) / 2 of its bound, a line from where the rate exp(w.x - c) is 1, the
+    bound: from w.x = c, the `loss_width`, on."""
 
     @property
     def is_regression(self) -> bool:
+        return self in (Objective.HUBER_REGRESSION, Objective.LEAST_SQUARES, Objective.POISSON_REGRESSION)
+
+    @property
+    def scores_are_y(self) -> bool:
+        """A score is the target itself, between -1 and 1; of the others it is a logarithm, of odds or of a rate, or a
+        margin."""
         return self in (Objective.HUBER_REGRESSION, Objective.LEAST_SQUARES)
 
     @property
@@ -36,7 +45,7 @@ class Objective(StrEnum):
     @property
     def has_width(self) -> bool:
         """Its loss has a `loss_width`."""
-        return self in (Objective.HUBER_REGRESSION, Objective.SMOOTHED_HINGE)
+        return self in (Objective.HUBER_REGRESSION, Objective.SMOOTHED_HINGE, Objective.POISSON_REGRESSION)
 
 
 MOST_LABELS = 31
@@ -87,7 +96,7 @@ def gradient_bound(
     """M of one row of norm <= 1, in the ball of this `radius`.
 
     Logistic: |sigmoid(-y w.x) x| <= 1, of each of C labels. Softmax: |p - e_y| <= sqrt(2). Hinge: its steepest line.
-    Huber: `loss_width`. Least squares: |w.x - y| <= R + 1.
+    Huber: `loss_width`. Least squares: |w.x - y| <= R + 1. Poisson: |rate - u|, both from 0 to 1.
     """
     require_loss(objective, num_classes, loss_width)
     match objective:
@@ -95,7 +104,7 @@ def gradient_bound(
             return 1.0 if num_classes == 2 else math.sqrt(2)
         case Objective.MULTILABEL_LOGISTIC_REGRESSION:
             return math.sqrt(num_classes)
-        case Objective.SMOOTHED_HINGE:
+        case Objective.SMOOTHED_HINGE | Objective.POISSON_REGRESSION:
             return 1.0
         case Objective.HUBER_REGRESSION:
             return _width(loss_width)
@@ -112,8 +121,8 @@ def smoothness(
     second_moment: float | None = None,
 ) -> float:
     """L of the regularised objective on rows of norm <= 1: p(1-p) <= 1/4, diag(p) - pp^T <= 1/2; the curvature of a
-    parabola of height 1 over the width of the hinge, and of that of a target. Times `second_moment`, where the rows of
-    each batch keep to that bound."""
+    parabola of height 1 over the width of the hinge, and of that of a target; the rate of a count, up to 1. Times
+    `second_moment`, where the rows of each batch keep to that bound."""
     require_loss(objective, num_classes, loss_width)
     return _curvature(objective, num_classes, loss_width) * require_second_moment(second_moment) + l2
 
@@ -127,7 +136,7 @@ def _curvature(objective: Objective, num_classes: int, loss_width: float | None)
             return 0.25
         case Objective.SMOOTHED_HINGE:
             return 1 / _width(loss_width)
-        case Objective.HUBER_REGRESSION | Objective.LEAST_SQUARES:
+        case Objective.HUBER_REGRESSION | Objective.LEAST_SQUARES | Objective.POISSON_REGRESSION:
             return 1.0
 
 
@@ -143,7 +152,12 @@ def require_second_moment(second_moment: float | None) -> float:
 
 def farthest_minimiser(objective: Objective, num_classes: int, l2: float, *, loss_width: float | None = None) -> float:
     """Radius of a ball that holds the minimiser, whatever the data: |grad f(0)| / m, and for a regression no more than
-    1/sqrt(m), since (m/2)|w|^2 <= f(w) <= f(0) <= 1/2."""
+    1/sqrt(m), since (m/2)|w|^2 <= f(w) <= f(0) <= 1/2; for counts sqrt(2 D/m), D being what a loss at 0 can be above
+    its least."""
+    if objective is Objective.POISSON_REGRESSION:
+        width = _width(loss_width)
+        rate = math.exp(-width)  # of a score of 0
+        return min(max(rate, 1 - rate) / l2, math.sqrt(2 * max(rate, rate + width - 1) / l2))
     if objective.is_regression:
         steepest = 1.0 if loss_width is None else min(1.0, loss_width)
         return min(steepest / l2, 1 / math.sqrt(l2))

@@ -56,14 +56,14 @@ class Mechanism:
     Symbols: 1 <= `batch_size` <= `num_slots` (0 for all of them, which makes B = 1), 1 <= `cool_down` <= `learn_steps`,
     `step_size` eta > 0, `noise_scale` sigma > 0, `radius` R > 0 of the ball about the origin, `l2` > 0, `num_slots` n0
     >= 1 (public and fixed when the dataset is created: deleting writes the null record into a slot), `num_classes` C >=
-    2 (2 for the hinge, 1 for a regression; of labels `MOST_LABELS` at most), `loss_width` > 0 of the Huber loss and of
-    the hinge, None of any other, `learn_steps` T >= 1. `network`: the public one whose features the rows are, or whose
-    tangent the model is; None where rows are records as they came. `grid` g: any step, the last of a run among them,
-    may round its mean and its noisy result, before the projection, to multiples of g in each of `num_parameters` d >= 1
-    coordinates; a power of two, or 0 for no rounding at all. `second_moment` Lambda, 0 < Lambda <= 1: a public bound on
-    the largest eigenvalue of (1/b) sum x x^T over the rows of each batch, None for the 1 that rows of norm <= 1 have
-    anyway. `class_weights` v, 0 < v_c <= 1 and the largest 1: public factors of the losses of rows by their class; None
-    for 1.
+    2 (2 for the hinge, 1 for a regression; of labels `MOST_LABELS` at most), `loss_width` > 0 of the Huber loss, of the
+    hinge and of Poisson's, None of any other, `learn_steps` T >= 1. `network`: the public one whose features the rows
+    are, or whose tangent the model is; None where rows are records as they came. `grid` g: any step, the last of a run
+    among them, may round its mean and its noisy result, before the projection, to multiples of g in each of
+    `num_parameters` d >= 1 coordinates; a power of two, or 0 for no rounding at all. `second_moment` Lambda, 0 < Lambda
+    <= 1: a public bound on the largest eigenvalue of (1/b) sum x x^T over the rows of each batch, None for the 1 that
+    rows of norm <= 1 have anyway. `class_weights` v, 0 < v_c <= 1 and the largest 1: public factors of the losses of
+    rows by their class; None for 1.
 
     Assumptions: rows have norm <= 1 (checked at ingestion and again before each run), every parameter is regularised,
     the contraction is below 1, and each batch keeps to Lambda (checked when it is learned, `second-moment.md`).

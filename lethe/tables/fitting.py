@@ -9,7 +9,7 @@ from scipy.optimize import minimize
 from scipy.special import expit, log_softmax, softmax
 
 from lethe.contract.problems import PreconditionFailed
-from lethe.encoding.targets import UNIT
+from lethe.encoding.targets import UNIT, y_of_scores
 from lethe.proof.errors import PrivacyError
 from lethe.proof.losses import Objective, num_weight_rows
 from lethe.proof.mechanism import Mechanism
@@ -75,9 +75,9 @@ class Learned:
             return 1 - float(np.square(np.clip(guessed, -1, 1) - self.values).sum()) / apart if apart else 0.0
         return float((guessed == self.values).mean())
 
-    def share_of_scores(self, scores: Floats) -> float:
+    def share_of_scores(self, scores: Floats, width: float) -> float:
         if self.objective.is_regression:
-            return self.share(scores)
+            return self.share(y_of_scores(scores, objective=self.objective, loss_width=width))
         if scores.shape[1] > 1 and self.metric == "accuracy":
             return self.share(scores.argmax(axis=1)[:, np.newaxis].astype(np.float64))
         return self.share((scores > 0).astype(np.float64))
@@ -105,6 +105,9 @@ class Learned:
                 off = np.abs(scores - self.values)
                 bent = np.minimum(off, width)
                 found = bent * (off - bent / 2)
+            case Objective.POISSON_REGRESSION:
+                beyond = scores - width
+                found = np.exp(np.minimum(beyond, 0)) + np.maximum(beyond, 0) - (self.values + 1) / 2 * scores
         return float(found.sum() / len(scores))
 
     def pull(self, scores: Floats, width: float) -> Floats:
@@ -119,6 +122,8 @@ class Learned:
                 found = -signs * np.clip((1 - signs * scores) / width, 0, 1)
             case Objective.HUBER_REGRESSION | Objective.LEAST_SQUARES:
                 found = np.clip(scores - self.values, -width, width)
+            case Objective.POISSON_REGRESSION:
+                found = np.exp(np.minimum(scores - width, 0)) - (self.values + 1) / 2
         return np.asarray(found, dtype=np.float64)
 
 
@@ -161,8 +166,10 @@ class Problem:
         exact = self._minimisers[l2, width]
         return Plan(
             **asdict(costs.of(mechanism, epsilon=epsilon, delta=delta)),
-            accuracy=float(np.mean([self._accuracy(one) for one in self._noisy(mechanism, exact, width, random)])),
-            accuracy_without_noise=self._accuracy(exact),
+            accuracy=float(
+                np.mean([self._accuracy(one, width) for one in self._noisy(mechanism, exact, width, random)])
+            ),
+            accuracy_without_noise=self._accuracy(exact, width),
         )
 
     def _minimiser(self, l2: float, width: float) -> Floats:
@@ -196,5 +203,5 @@ class Problem:
             weights /= np.maximum(far, 1.0)
         return weights
 
-    def _accuracy(self, weights: Floats) -> float:
-        return self._test_learned.share_of_scores(self._test_rows @ weights.T)
+    def _accuracy(self, weights: Floats, width: float) -> float:
+        return self._test_learned.share_of_scores(self._test_rows @ weights.T, width)

@@ -24,7 +24,7 @@ FELT_NOISE = 0.35
 """Standard deviation of a logit from which noise costs accuracy: where the target asks for more, headroom is given."""
 TARGET_SHARE = 0.5
 """Ratio of the noise that a target feels, which is between -1 and 1, to that which a logit feels."""
-DEFAULT_WIDTHS = {Objective.HUBER_REGRESSION: 0.2, Objective.SMOOTHED_HINGE: 1.0}
+DEFAULT_WIDTHS = {Objective.HUBER_REGRESSION: 0.2, Objective.SMOOTHED_HINGE: 1.0, Objective.POISSON_REGRESSION: 2.0}
 INITIAL_DISTANCE = 1e-6
 """Learning runs until the distance to the minimiser has contracted below this fraction of what it was."""
 LEAST_BATCH = 100
@@ -33,7 +33,8 @@ MOST_COOL_DOWN = 256
 
 def default_l2(num_slots: int, epsilon: float, objective: Objective = Objective.LOGISTIC_REGRESSION) -> float:
     """max(2/(n0 epsilon), 2.5e-4), of epsilon from 0.05 to 2: the fewer rows and the stricter the target, the more they
-    need to be held together against the noise. For regressions max(1/n0, 2.5e-4): what shrinks them is felt at once.
+    need to be held together against the noise. For regressions whose scores are the target itself max(1/n0, 2.5e-4):
+    what shrinks them is felt at once.
 
     Chosen once, on public tables of 134 to 32,561 rows (`benchmarks/defaults.py`); the floor bounds the steps of
     learning.
@@ -41,7 +42,7 @@ def default_l2(num_slots: int, epsilon: float, objective: Objective = Objective.
     >>> default_l2(1000, 1.0), default_l2(1000, 8.0), default_l2(1_000_000, 1.0)
     (0.002, 0.001, 0.00025)
     """
-    held = 1.0 if objective.is_regression else 2 / min(max(epsilon, 0.05), 2.0)
+    held = 1.0 if objective.scores_are_y else 2 / min(max(epsilon, 0.05), 2.0)
     return max(held / num_slots, 2.5e-4)
 
 
@@ -88,8 +89,8 @@ def mechanism_for(
       cool-down at least.
     - `noise_scale`: such that one record's stationary mu, s / (1 - c^B) / spread, is that of the target (epsilon,
       delta); but the spread sqrt(nu^2 / (1 - c^2)), which is that of a score, is `UNFELT_NOISE` at least, and no more
-      than `FELT_NOISE` unless mu would be more than `MOST_HEADROOM` times the target's; of a regression, both times
-      `TARGET_SHARE`.
+      than `FELT_NOISE` unless mu would be more than `MOST_HEADROOM` times the target's; where scores are the target
+      itself, both times `TARGET_SHARE`.
     - `grid`: `finest_grid`, if it is told `num_parameters`.
     - `network`: none.
 
@@ -133,7 +134,7 @@ def mechanism_for(
         draft = replace(draft, cool_down=min(draft.num_batches, MOST_COOL_DOWN, draft.learn_steps))
     if noise_scale is None:
         influence = draft.sensitivity(Adjacency.ZERO_OUT) / -math.expm1(draft.num_batches * math.log1p(-gap))
-        unit = TARGET_SHARE if objective.is_regression else 1.0
+        unit = TARGET_SHARE if objective.scores_are_y else 1.0
         spread = unit * _default_spread(influence / conversion.gdp_mu(epsilon=epsilon, delta=delta) / unit)
         draft = replace(draft, noise_scale=spread * math.sqrt(gap * (2 - gap) / (2 * draft.step_size)))
     if num_parameters is not None:

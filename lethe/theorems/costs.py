@@ -21,8 +21,9 @@ MOST_STEPS = 10**7
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
     """The cost of one setting. `noise`: standard deviation, at most, that the noise gives to the score of a row of
-    norm 1 (of a regression in units of half the target's range). `learn_passes`, `request_passes`: passes over the
-    rows to learn, and to forget the first person by themselves; None where the target is out of reach."""
+    norm 1 (of a regression in units of half the target's range, of counts the logarithm of the rate). `learn_passes`,
+    `request_passes`: passes over the rows to learn, and to forget the first person by themselves; None where the target
+    is out of reach."""
 
     epsilon: float
     delta: float

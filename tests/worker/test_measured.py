@@ -10,6 +10,7 @@ from sklearn.metrics import roc_auc_score
 from lethe.encoding.targets import Target
 from tests.worker.langevin.conftest import mechanism_of
 from tests.worker.langevin.test_losses import (
+    COUNTS,
     HINGE,
     HUBER,
     LABELS,
@@ -33,7 +34,8 @@ def measure_of(loss: Loss, num_classes: int) -> Measure:
 
 
 @pytest.mark.parametrize(
-    ("loss", "num_classes"), [(LOGISTIC, 2), (LOGISTIC, 3), (HUBER, 1), (SQUARES, 1), (HINGE, 2), (LABELS, 3)]
+    ("loss", "num_classes"),
+    [(LOGISTIC, 2), (LOGISTIC, 3), (HUBER, 1), (SQUARES, 1), (HINGE, 2), (LABELS, 3), (COUNTS, 1)],
 )
 def test_losses_are_those_whose_gradients_steps_take(loss: Loss, num_classes: int) -> None:
     """The slope of the sum of the losses is the gradient that a step sums, of every objective."""
@@ -83,6 +85,10 @@ def test_shares_are_those_of_versions() -> None:
     found = measure.of(measure.scores(parameters, features, labels), labels)
     said = evaluate.of_target(parameters, [(features, labels)], target)
     assert found.accuracy is None
+    assert found.mean_absolute_error == pytest.approx(said["mean_absolute_error"], rel=0.05)
+    measure = replace(measure_of(COUNTS, 1), target=Target(low=0, high=200, counts=True))
+    found = measure.of(measure.scores(parameters, features, labels), labels)
+    said = evaluate.of_target(parameters, [(features, labels)], target, measure.mechanism)
     assert found.mean_absolute_error == pytest.approx(said["mean_absolute_error"], rel=0.05)
 
 

@@ -57,7 +57,7 @@ def _curvature(objective: Objective, loss_width: float | None) -> float:
     """The most by which a slope changes with its score; of a logistic loss, whose slopes are not small where it bends,
     nothing is added."""
     match objective:
-        case Objective.HUBER_REGRESSION | Objective.LEAST_SQUARES:
+        case Objective.HUBER_REGRESSION | Objective.LEAST_SQUARES | Objective.POISSON_REGRESSION:
             return 1.0
         case Objective.SMOOTHED_HINGE:
             return 1 / (loss_width or math.inf)
@@ -69,6 +69,8 @@ def _residuals(
     scores: NDArray[np.float64], labels: NDArray[np.int32], objective: Objective, loss_width: float | None
 ) -> NDArray[np.float64]:
     """The slope of each row's loss by its scores  # (b, 1) or (b, C)"""
+    if objective is Objective.POISSON_REGRESSION and loss_width is not None:
+        return np.asarray(np.exp(np.minimum(scores - loss_width, 0)) - (labels[:, None] / UNIT + 1) / 2)
     if objective.is_regression:
         most = math.inf if loss_width is None else loss_width
         return np.asarray(np.clip(scores - labels[:, None] / UNIT, -most, most))

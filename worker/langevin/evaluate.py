@@ -1,5 +1,6 @@
 """Metrics of a model on the rows that are still there."""
 
+import math
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -7,7 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.catalogue.prediction import MOST_RANKED, scores
-from lethe.encoding.targets import UNIT, Target
+from lethe.encoding.targets import UNIT, Target, y_of_rates
+from lethe.proof.losses import Objective
+from lethe.proof.mechanism import Mechanism
 from worker.langevin.gradient import blocks
 
 MOST_LOG_ODDS = 16.0
@@ -71,13 +74,21 @@ def of_labels(parameters: NDArray[np.float64], found: Iterable[Rows]) -> dict[st
     return shares | (ranking.auc() if ranking else {}) | probable | {"evaluated_on": counted}
 
 
-def of_target(parameters: NDArray[np.float64], found: Iterable[Rows], target: Target) -> dict[str, Any]:
+def of_target(
+    parameters: NDArray[np.float64], found: Iterable[Rows], target: Target, mechanism: Mechanism | None = None
+) -> dict[str, Any]:
     """`r_squared`: 1 less the squared errors over the squared distances from the mean (none where all are the mean);
-    `mean_absolute_error` in the units of the target; `evaluated_on`: how many rows there are."""
-    counted, total, squares, missed, absolute = 0, 0.0, 0.0, 0.0, 0.0
+    `mean_absolute_error` in the units of the target; of Poisson regression the `mean_poisson_deviance`; `evaluated_on`:
+    how many rows there are. `mechanism`: None for one whose scores are the target itself."""
+    counted, total, squares, missed, absolute, deviance = 0, 0.0, 0.0, 0.0, 0.0, 0.0
+    bend = mechanism.loss_width if mechanism and mechanism.objective is Objective.POISSON_REGRESSION else None
     for features, labels in _present(found):
         values = target.values(labels / UNIT) - target.low  # (b,)
-        errors = target.values(scores(parameters, features)[:, 0]) - target.low - values
+        of_rows = scores(parameters, features)[:, 0]
+        said = of_rows if bend is None else y_of_rates(of_rows, bend)
+        errors = target.values(said) - target.low - values
+        if bend is not None:
+            deviance += _deviance(np.rint(values), math.log(target.high) + np.minimum(of_rows - bend, 0))
         counted += len(labels)
         total, squares = total + float(values.sum()), squares + float(values @ values)
         missed, absolute = missed + float(errors @ errors), absolute + float(np.abs(errors).sum())
@@ -85,8 +96,15 @@ def of_target(parameters: NDArray[np.float64], found: Iterable[Rows], target: Ta
     return (
         ({"r_squared": 1 - missed / apart} if apart > 1e-12 * squares else {})
         | ({"mean_absolute_error": absolute / counted} if counted else {})
+        | ({"mean_poisson_deviance": deviance / counted} if counted and bend is not None else {})
         | {"evaluated_on": counted}
     )
+
+
+def _deviance(counts: NDArray[np.float64], logs: NDArray[np.float64]) -> float:
+    """The sum of 2 (y log(y / rate) - y + rate), of rates by their logarithms."""
+    own = counts * np.log(np.maximum(counts, 1))
+    return float(2 * (own - counts * logs - counts + np.exp(logs)).sum())
 
 
 class Ranking:

@@ -180,6 +180,8 @@ def _kernel(loss: Loss) -> tuple[int, float]:
             return kernels.HINGE, width
         case Objective.HUBER_REGRESSION | Objective.LEAST_SQUARES:
             return kernels.RESIDUAL, width
+        case Objective.POISSON_REGRESSION:
+            return kernels.RATE, width
 
 
 def _require(features: NDArray[np.float32], labels: NDArray[np.int32], threads: int | None) -> None:

@@ -16,13 +16,12 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import numpy as np
-from llvmlite import ir  # type: ignore[import-untyped]
 from numba import njit, types
-from numba.core import cgutils
-from numba.extending import intrinsic
 
-LOGISTIC, HINGE, RESIDUAL, LABELS = range(4)
-"""The losses: the first, of many scores, is that of their softmax; the last is of many scores alone."""
+from worker.langevin.prefetching import prefetch
+
+LOGISTIC, HINGE, RESIDUAL, LABELS, RATE = range(5)
+"""The losses: the first, of many scores, is that of their softmax; `LABELS` is of many scores alone."""
 ROWS = 8
 """Rows of a block. The bounds of shares are multiples of it."""
 LANES = 16
@@ -30,7 +29,7 @@ LANES = 16
 
 _FLUSH = 256
 _FAST = {"contract", "reassoc", "nsz", "arcp"}  # never nnan or ninf
-_ZERO, _ONE = np.float32(0), np.float32(1)
+_ZERO, _HALF, _ONE = np.float32(0), np.float32(0.5), np.float32(1)
 _TARGET = np.float32(2.0**-23)  # the y of a label of 1
 _LOW, _HIGH = np.float32(-87), np.float32(88)  # between them exp is a normal number
 _ROUNDER = np.float32(1.5 * 2**23)  # added and taken away it rounds, and leaves the integer in the low bits
@@ -63,25 +62,6 @@ def _compiled(signature: Any) -> Callable[[_Function], _Function]:
 
 _inlined = njit(fastmath=_FAST, error_model="numpy")
 _inlined_in_order = njit(fastmath={"contract"}, error_model="numpy")
-
-
-def _prefetching(typing: Any, array: Any, index: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        kind = signature.args[0]
-        rows = context.make_array(kind)(context, builder, arguments[0])
-        place = cgutils.get_item_pointer(context, builder, kind, rows, [arguments[1]], wraparound=False)  # type: ignore[no-untyped-call]
-        place = builder.bitcast(place, ir.IntType(8).as_pointer())
-        number = ir.IntType(32)
-        shape = ir.FunctionType(ir.VoidType(), [place.type, number, number, number])
-        function = builder.module.declare_intrinsic("llvm.prefetch", [place.type], shape)
-        builder.call(function, [place, *(ir.Constant(number, choice) for choice in (0, 3, 1))])  # to read, soon, data
-        return context.get_dummy_value()
-
-    return types.void(array, index), generate
-
-
-_prefetch: Any = intrinsic(_prefetching)
-"""_prefetch(array, index) asks for a cache line. Past the end of the array it does nothing."""
 
 
 @_inlined_in_order
@@ -143,6 +123,11 @@ def _pulls(loss: Any, loss_width: Any, labels: Any, block: Any, scores: Any) -> 
             slope = (_ONE + sign * scores[row]) / loss_width
             slope = _ZERO if slope < _ZERO else slope
             scores[row] = sign * (_ONE if slope > _ONE else slope)
+    elif loss == RATE:
+        for row in range(np.uintp(ROWS)):
+            rate = _exp(scores[row] - loss_width)
+            share = (np.float32(labels[block + row]) * _TARGET + _ONE) * _HALF
+            scores[row] = (_ONE if rate > _ONE else rate) - share
     else:
         for row in range(np.uintp(ROWS)):
             residual = scores[row] - np.float32(labels[block + row]) * _TARGET
@@ -186,7 +171,8 @@ def one_score(
 ) -> None:
     """Add to each of `totals`, from the first share to before the last, the sum of rows, each times the slope of its
     loss at its score: sigmoid(score) - label; that of the hinge; score - target, no farther than `loss_width` from 0,
-    which may be infinite; times the factor of its label, where there are `factors`  # (2,) or (0,)
+    which may be infinite; exp(score - `loss_width`), 1 at most, less the target from 0 to 1; times the factor of its
+    label, where there are `factors`  # (2,) or (0,)
 
     rows (m * width + LANES - 1 or more,), labels (m,), bounds (shares + 1,), weights (width,), scores (ROWS,),
     sums (width, padded to LANES), totals (shares, width). Rows are prefetched `ahead` rows before their turn, 0: never.
@@ -203,7 +189,7 @@ def one_score(
                     start = (block + row) * width
                     if ahead:
                         for j in range(np.uintp(0), width, np.uintp(LANES)):
-                            _prefetch(rows, start + ahead * width + j)
+                            prefetch(rows, start + ahead * width + j)
                     scores[row] = _dot(rows, start, weights, width)
                 _pulls(loss, loss_width, labels, block, scores)
                 if factors.size:
@@ -380,7 +366,7 @@ def many_scores(
                 for c in range(np.uintp(0), even, np.uintp(2)):
                     if ahead:
                         for j in range(np.uintp(0), portion, np.uintp(LANES)):
-                            _prefetch(rows, following + j)
+                            prefetch(rows, following + j)
                         following += portion
                     _score_pair(rows, start, width, weights, c * width, c, scores)
                 if loss == LABELS:

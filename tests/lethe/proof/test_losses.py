@@ -19,7 +19,7 @@ from lethe.theorems import calibration
 from tests.tables import each
 
 HUBER, SQUARES, HINGE = Objective.HUBER_REGRESSION, Objective.LEAST_SQUARES, Objective.SMOOTHED_HINGE
-LABELS = Objective.MULTILABEL_LOGISTIC_REGRESSION
+LABELS, COUNTS = Objective.MULTILABEL_LOGISTIC_REGRESSION, Objective.POISSON_REGRESSION
 WIDTHS = st.floats(1e-3, 1e3)
 
 
@@ -38,7 +38,11 @@ def mechanism(objective: Objective, **changed: Any) -> Mechanism:
 
 
 def loss(objective: Objective, score: Any, y: Any, width: float) -> Any:
-    """As the textbook writes it; for the hinge y is -1 or 1."""
+    """As the textbook writes it; for the hinge y is -1 or 1, and the counts are (y + 1) / 2 of their bound."""
+    if objective is COUNTS:
+        with np.errstate(over="ignore"):
+            rates = np.where(score <= width, np.exp(score - width), 1 + score - width)
+        return rates - (y + 1) / 2 * score
     if objective is HINGE:
         z = y * score
         return np.where(z >= 1, 0, np.where(z <= 1 - width, 1 - z - width / 2, (1 - z) ** 2 / (2 * width)))
@@ -50,7 +54,7 @@ def loss(objective: Objective, score: Any, y: Any, width: float) -> Any:
 # --- constants -------------------------------------------------------------------------------------------------------
 
 
-@each("objective", [HUBER, SQUARES, HINGE])
+@each("objective", [HUBER, SQUARES, HINGE, COUNTS])
 def test_no_slope_or_curvature_exceeds_the_constants_and_both_are_attained(objective):
     """At every score in the ball and every target, the slope of the loss is at most M and its curvature at most L - l2,
     and somewhere they are that."""
@@ -63,12 +67,15 @@ def test_no_slope_or_curvature_exceeds_the_constants_and_both_are_attained(objec
         steepest = max(steepest, float(np.abs(slopes).max()))
         curved = max(curved, float((np.diff(slopes) / np.diff(scores)[1:]).max()))
     assert 0.999 * made.gradient_bound <= steepest <= made.gradient_bound * (1 + 1e-9)
-    assert curved == pytest.approx(made.smoothness - made.l2, rel=1e-6)
+    assert curved == pytest.approx(made.smoothness - made.l2, rel=1e-3 if objective is COUNTS else 1e-6)
+    assert curved <= (made.smoothness - made.l2) * (1 + 1e-6)
 
 
 def test_constants_in_closed_form():
-    """Huber has M = h, least squares R + 1, the hinge 1; L is 1 + l2, for the hinge 1/width + l2; m is l2."""
-    for objective, bound, curvature in ((HUBER, 0.5, 1.0), (SQUARES, 5.0, 1.0), (HINGE, 1.0, 2.0)):
+    """Huber has M = h, least squares R + 1, the hinge and counts 1; L is 1 + l2, for the hinge 1/width + l2; m is
+    l2."""
+    of_all = ((HUBER, 0.5, 1.0), (SQUARES, 5.0, 1.0), (HINGE, 1.0, 2.0), (COUNTS, 1.0, 1.0))
+    for objective, bound, curvature in of_all:
         made = mechanism(objective)
         found = (made.gradient_bound, made.smoothness, made.strong_convexity)
         assert found == (bound, curvature + 0.05, 0.05)
@@ -97,7 +104,7 @@ def test_labels_have_the_constants_of_their_logistic_losses():
 
 
 @given(
-    objective=st.sampled_from([HUBER, SQUARES, HINGE]),
+    objective=st.sampled_from([HUBER, SQUARES, HINGE, COUNTS]),
     seed=st.integers(0, 2**32 - 1),
     log_l2=st.floats(-3, 1),
     width=st.floats(0.01, 10),
@@ -118,7 +125,7 @@ def test_the_default_ball_holds_the_minimiser(objective, seed, log_l2, width):
 
 
 @given(
-    objective=st.sampled_from([HUBER, SQUARES, HINGE]),
+    objective=st.sampled_from([HUBER, SQUARES, HINGE, COUNTS]),
     width=WIDTHS,
     scores=st.tuples(st.floats(-4, 4), st.floats(-4, 4)),
     y=st.floats(-1, 1),
@@ -140,6 +147,43 @@ def test_losses_are_convex_and_smooth_and_their_slope_is_bounded(objective, widt
     assert rise <= slope * away + curvature / 2 * away**2 + rounding * (1 + abs(away))
 
 
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    width=st.floats(0.01, 20),
+    log_radius=st.floats(-2, 4),
+    rows=st.integers(1, 5),
+)
+def test_gradients_of_counts_keep_to_their_constants_anywhere(seed, width, log_radius, rows):
+    """At any two weights, however far from the origin, no row's gradient is longer than M, and the mean of the
+    gradients moves by no more than beta times their distance, and never against it."""
+    generator = np.random.default_rng(seed)
+    x = generator.normal(size=(rows, 3))
+    x /= np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1) * generator.choice([1.0, 1.0, 3.0], (rows, 1))
+    u = generator.choice([0.0, 1.0, generator.random()], rows)
+    one, other = (10.0**log_radius * generator.normal(size=3) for _ in range(2))
+    if generator.random() < 0.5:
+        other = one + 1e-3 * generator.normal(size=3)
+
+    def gradients(w: Any) -> Any:
+        return (np.exp(np.minimum(x @ w - width, 0)) - u)[:, None] * x
+
+    assert np.linalg.norm(gradients(one), axis=1).max() <= gradient_bound(COUNTS, 1, loss_width=width) * (1 + 1e-12)
+    moved, apart = (gradients(one) - gradients(other)).mean(axis=0), one - other
+    beta = smoothness(COUNTS, 1, 0.0, loss_width=width)
+    assert np.linalg.norm(moved) <= beta * np.linalg.norm(apart) * (1 + 1e-9)
+    assert moved @ apart >= moved @ moved / beta - 1e-9 * (1 + apart @ apart)  # Baillon and Haddad
+
+
+def test_counts_far_off_pull_as_hard_as_any_may():
+    """A record of none where the rate is at its bound, and one at its bound where the rate is next to nothing, both
+    have a slope of 1 in size; at the bend the slope's slope is 1 from below."""
+    for score, y, slope in ((3.0, -1.0, 1.0), (-60.0, 1.0, -1.0)):
+        found = (loss(COUNTS, score + 1e-4, y, 2.0) - loss(COUNTS, score - 1e-4, y, 2.0)) / 2e-4
+        assert found == pytest.approx(slope, abs=1e-9)
+    with pytest.raises(DomainError, match="a loss_width for poisson_regression"):
+        mechanism(COUNTS, loss_width=None)
+
+
 # --- what is refused -------------------------------------------------------------------------------------------------
 
 
@@ -147,6 +191,8 @@ def test_losses_are_convex_and_smooth_and_their_slope_is_bounded(objective, widt
     ("objective", "changed", "said"),
     [
         (HUBER, {"num_classes": 2}, "num_classes=2 == 1"),
+        (COUNTS, {"num_classes": 2}, "num_classes=2 == 1"),
+        (COUNTS, {"loss_width": 0.0}, "loss_width=0.0 > 0"),
         (SQUARES, {"num_classes": 2}, "num_classes=2 == 1"),
         (SQUARES, {"num_classes": True}, "num_classes=True == 1"),
         (HINGE, {"num_classes": 3}, "num_classes=3 == 2"),
@@ -200,7 +246,7 @@ def test_a_document_from_before_is_read_and_written_as_it_is():
     assert list(Mechanism.from_json(TODAY).to_json()) == list(TODAY)
 
 
-@each("objective", [HUBER, SQUARES, HINGE, LABELS])
+@each("objective", [HUBER, SQUARES, HINGE, LABELS, COUNTS])
 def test_it_survives_its_document(objective):
     """A mechanism read from its own document is the same, and states a width if its loss has one."""
     made = mechanism(objective)
@@ -255,7 +301,7 @@ def default(objective: Objective, **asked: Any) -> Mechanism:
     return calibration.mechanism_for(objective=objective, **given | asked)
 
 
-@each("objective", [HUBER, SQUARES, HINGE, LABELS])
+@each("objective", [HUBER, SQUARES, HINGE, LABELS, COUNTS])
 def test_by_default_one_record_can_be_forgotten(objective):
     """With no setting at all there is a mechanism, and a run that brings one record to the target."""
     made = default(objective)
@@ -271,6 +317,10 @@ def test_default_balls_are_those_of_the_proof():
     assert [found(HUBER), found(SQUARES), found(HINGE)] == pytest.approx([10.0, 10.0, 100.0])
     assert default(HUBER, l2=0.01, loss_width=0.05).radius == pytest.approx(5.0)
     assert default(SQUARES, l2=4.0).radius == pytest.approx(0.25)
+    rate = math.exp(-2)  # of a score of 0: counts are as far off as 0 and their bound
+    assert default(COUNTS, l2=0.01).radius == pytest.approx(math.sqrt(2 * (rate + 1) / 0.01))
+    assert default(COUNTS, l2=4.0).radius == pytest.approx((1 - rate) / 4)
+    assert default(COUNTS, l2=4.0, loss_width=0.1).radius == pytest.approx(math.exp(-0.1) / 4)
 
 
 def test_a_smaller_ball_moves_least_squares_less():

@@ -11,6 +11,8 @@ from sklearn import metrics
 
 from app.catalogue.prediction import probabilities
 from lethe.encoding.targets import Target
+from lethe.proof.losses import Objective
+from lethe.proof.mechanism import Mechanism
 from worker.langevin.evaluate import of_classes, of_labels, of_target
 
 Rows = Callable[..., tuple[Any, Any]]
@@ -144,6 +146,35 @@ def test_metrics_of_a_target_are_those_of_scikit_learn(random_rows: Rows) -> Non
         "mean_absolute_error": pytest.approx(metrics.mean_absolute_error(values, guesses), rel=1e-6),
         "evaluated_on": 5000,
     }
+
+
+def test_metrics_of_counts_are_those_of_scikit_learn(random_rows: Rows) -> None:
+    """R^2, the mean absolute error and the mean Poisson deviance are of rates in units of the counts, none of which is
+    above their bound; a rate of next to nothing has a deviance that is finite."""
+    features, _ = random_rows(5000, 4)
+    counts = np.minimum(np.random.default_rng(2).poisson(3, 5000), 12)
+    parameters, target = np.array([[2.5, -0.5, 0.2, 0.0]]), Target(low=0, high=12, counts=True)
+    made = Mechanism(
+        objective=Objective.POISSON_REGRESSION,
+        num_slots=5000,
+        num_classes=1,
+        l2=0.1,
+        step_size=0.5,
+        noise_scale=0.1,
+        radius=9.0,
+        learn_steps=9,
+        loss_width=1.5,
+    )
+    rates = 12 * np.exp(np.minimum(features.astype(float) @ parameters[0] - 1.5, 0))
+    assert (rates == 12).any()
+    assert of_target(parameters, [(features, target.labels(counts))], target, made) == {
+        "r_squared": pytest.approx(metrics.r2_score(counts, rates), abs=1e-5),
+        "mean_absolute_error": pytest.approx(metrics.mean_absolute_error(counts, rates), rel=1e-6),
+        "mean_poisson_deviance": pytest.approx(metrics.mean_poisson_deviance(counts, rates), rel=1e-6),
+        "evaluated_on": 5000,
+    }
+    far = of_target(np.array([[1e4, 0.0, 0.0, 0.0]]), [(features, target.labels(counts))], target, made)
+    assert 100 < far["mean_poisson_deviance"] < 1e5
 
 
 def test_metrics_of_labels_count_each_and_all_of_a_row() -> None:

@@ -1,5 +1,6 @@
 """The losses of one score beyond the logistic: gradients, whichever pass sums them, and what they are learned to."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -9,8 +10,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize
+from sklearn.linear_model import PoissonRegressor
 
-from lethe.encoding.targets import UNIT
+from lethe.encoding.targets import UNIT, Target, y_of_scores
 from lethe.proof.losses import Objective
 from lethe.proof.mechanism import Mechanism
 from tests.worker.langevin.conftest import SilentNoise
@@ -24,13 +26,14 @@ from worker.langevin.schedule import Schedule
 from worker.langevin.step import State, projected_noisy_step
 
 RandomRows = Callable[..., tuple[Any, Any]]
-HUBER, SQUARES, HINGE, LABELS = (
+HUBER, SQUARES, HINGE, LABELS, COUNTS = (
     Loss(Objective.HUBER_REGRESSION, 0.4),
     Loss(Objective.LEAST_SQUARES),
     Loss(Objective.SMOOTHED_HINGE, 0.5),
     Loss(Objective.MULTILABEL_LOGISTIC_REGRESSION),
+    Loss(Objective.POISSON_REGRESSION, 1.5),
 )
-every_loss = pytest.mark.parametrize("loss", [HUBER, SQUARES, HINGE, LABELS])
+every_loss = pytest.mark.parametrize("loss", [HUBER, SQUARES, HINGE, LABELS, COUNTS])
 ROUNDING = 1e-5
 
 
@@ -70,6 +73,9 @@ def losses(loss: Loss, scores: Any, labels: Any) -> Any:
         z = (2 * torch.from_numpy(labels).double() - 1) * scores
         bend = (1 - z) ** 2 / (2 * loss.width)
         return torch.where(z >= 1, 0.0, torch.where(z <= 1 - loss.width, 1 - z - loss.width / 2, bend))
+    if loss is COUNTS:
+        rates = torch.where(scores <= loss.width, torch.exp(scores - loss.width), 1 + scores - loss.width)
+        return rates - (torch.from_numpy(labels).double() / UNIT + 1) / 2 * scores
     residuals = scores - torch.from_numpy(labels).double() / UNIT
     if loss.width is None:
         return residuals**2 / 2
@@ -127,7 +133,9 @@ def test_null_rows_contribute_exactly_nothing(loss: Loss) -> None:
 
 @settings(deadline=None)
 @given(
-    seed=st.integers(0, 2**32 - 1), radius=st.floats(0.01, 100), loss=st.sampled_from([HUBER, SQUARES, HINGE, LABELS])
+    seed=st.integers(0, 2**32 - 1),
+    radius=st.floats(0.01, 100),
+    loss=st.sampled_from([HUBER, SQUARES, HINGE, LABELS, COUNTS]),
 )
 def test_no_record_pulls_harder_than_its_bound(seed: int, radius: float, loss: Loss) -> None:
     """In the ball of radius R one row of norm 1 pulls by at most h, R + 1, 1, or the square root of three labels."""
@@ -135,11 +143,11 @@ def test_no_record_pulls_harder_than_its_bound(seed: int, radius: float, loss: L
     parameters = parameters_of(loss, 3, seed=seed)
     parameters *= radius / torch.linalg.vector_norm(parameters)
     pull = float(torch.linalg.vector_norm(gradient_of(loss, parameters, features, labels)))
-    bound = {HUBER: 0.4, SQUARES: radius + 1, HINGE: 1.0, LABELS: 3**0.5}[loss]
+    bound = {HUBER: 0.4, SQUARES: radius + 1, HINGE: 1.0, LABELS: 3**0.5, COUNTS: 1.0}[loss]
     assert pull <= bound * (1 + 1e-6)
 
 
-@pytest.mark.parametrize(("loss", "bound"), [(HUBER, 0.4), (SQUARES, 10.0), (HINGE, 1.0)])
+@pytest.mark.parametrize(("loss", "bound"), [(HUBER, 0.4), (SQUARES, 10.0), (HINGE, 1.0), (COUNTS, 1.0)])
 def test_bounds_on_the_pull_are_attained(loss: Loss, bound: float) -> None:
     """A row along weights of norm 9, whose target is the farthest away, pulls as hard as any may."""
     row, label = np.array([[1.0, 0.0]], np.float32), np.array([0 if loss is HINGE else -UNIT], np.int32)
@@ -245,7 +253,7 @@ def test_least_squares_learn_ridge_regression() -> None:
     np.testing.assert_allclose(learned(SQUARES, features, labels, l2=0.05)[0], expected, atol=1e-6)
 
 
-@pytest.mark.parametrize("loss", [HUBER, HINGE, LABELS])
+@pytest.mark.parametrize("loss", [HUBER, HINGE, LABELS, COUNTS])
 def test_others_learn_what_minimises_their_objective(loss: Loss) -> None:
     """Without noise the steps end where scipy finds the least of f."""
     features, labels = labelled(loss, 300, 5)
@@ -258,3 +266,30 @@ def test_others_learn_what_minimises_their_objective(loss: Loss) -> None:
     found = learned(loss, features, labels, l2=0.05)
     expected = optimize.minimize(value, np.zeros(found.size), method="BFGS", options={"gtol": 1e-9}).x
     np.testing.assert_allclose(found.ravel(), expected, atol=1e-5)
+
+
+def test_counts_learn_what_scikit_learn_does() -> None:
+    """Where scores of 0 are rates of 1, and no rate comes near the bound, the minimiser is that of scikit-learn's
+    PoissonRegressor, whose loss is as many times ours as the bound is."""
+    bound, l2 = 30.0, 2e-3
+    generator = np.random.default_rng(3)
+    features = np.ones((3000, 4))
+    features[:, 1:] = generator.standard_normal((3000, 3))
+    features *= (1 - 2**-20) / np.linalg.norm(features, axis=1, keepdims=True)
+    counts = generator.poisson(np.exp(features @ [0.9, 1.2, -0.7, 0.3]))
+    labels = Target(low=0, high=bound, counts=True).labels(counts)
+    assert counts.max() < bound
+    found = learned(Loss(Objective.POISSON_REGRESSION, math.log(bound)), features.astype(np.float32), labels, l2=l2)
+    rival = PoissonRegressor(alpha=l2 * bound, fit_intercept=False, tol=1e-10, max_iter=1000).fit(features, counts)
+    np.testing.assert_allclose(found[0], rival.coef_, atol=1e-4)
+    rates = bound * (y_of_scores(features @ found[0], objective="poisson_regression", loss_width=math.log(bound)) + 1)
+    np.testing.assert_allclose(rates / 2, rival.predict(features), rtol=1e-3)
+
+
+def test_at_the_bound_a_rate_of_counts_grows_no_more() -> None:
+    """Counts that are all at their bound push the score past the bend, where the pull is 0 but for rounding; what is
+    predicted there is the bound."""
+    row, label = np.array([[1.0, 0.0]], np.float32), np.array([UNIT], np.int32)
+    for score in (1.5, 40.0, 1e6):
+        assert not gradient_of(COUNTS, torch.tensor([[score, 0.0]], dtype=torch.float64), row, label).any()
+    assert y_of_scores(np.array([1.5, 1e6]), objective="poisson_regression", loss_width=1.5).tolist() == [1.0, 1.0]

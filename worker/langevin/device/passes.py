@@ -110,7 +110,10 @@ class Blocked:
         (b, C)"""
         residuals: Tensor = self._residuals[: len(scores)]
         hits = self._hits[: len(scores)]
-        if self._loss.objective.is_regression:
+        if self._loss.objective is Objective.POISSON_REGRESSION and self._loss.width is not None:
+            torch.sub(scores, self._loss.width, out=residuals).clamp_(max=0).exp_()
+            residuals.sub_(labels, alpha=0.5 / UNIT).sub_(0.5)
+        elif self._loss.objective.is_regression:
             torch.sub(scores, labels, alpha=1 / UNIT, out=residuals)
             if self._loss.width is not None:
                 residuals.clamp_(-self._loss.width, self._loss.width)
