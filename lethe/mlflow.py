@@ -196,6 +196,7 @@ def _content(client: Client, model: ModelOut, version: VersionOut) -> _Content:
         "objective": model.objective,
         "classes": list(dataset.classes),
         "target": target,
+        "loss_width": model.mechanism.loss_width,
         "schema": dataset.schema_,
         "linearisation": linearisation and linearisation.model_dump(),
         "encoder": encoder,

@@ -17,6 +17,7 @@ from lethe.contract.problems import Problem
 from lethe.encoding.networks import FeatureNetwork
 from lethe.encoding.rows import checked_vectors, unit_rows
 from lethe.encoding.schema import stored
+from lethe.encoding.targets import y_of_scores
 
 
 def _load_pyfunc(path: str) -> "Served":
@@ -44,8 +45,9 @@ def _load_pyfunc(path: str) -> "Served":
 
 class Served:
     """`scores`: from rows (n, d) to their scores (n, 1) or (n, C); ValueError for another d. `classes` of what is
-    learned, or the range of its `target`. `schema`: of the dataset, where records are objects by column name; None
-    where they are vectors. `network`: that of which the rows are features; None where they are the numbers themselves.
+    learned, or the range of its `target`. `loss_width`: of the objective, where it has one. `schema`: of the dataset,
+    where records are objects by column name; None where they are vectors. `network`: that of which the rows are
+    features; None where they are the numbers themselves.
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class Served:
         target: Mapping[str, float] | None,
         schema: Mapping[str, Any] | None,
         network: FeatureNetwork | None = None,
+        loss_width: float | None = None,
     ) -> None:
         self._scores = scores
         self._objective = objective
@@ -64,6 +67,7 @@ class Served:
         self._target = target
         self._schema = stored(dict(schema)) if schema else None
         self._network = network
+        self._loss_width = loss_width
 
     def predict(self, records: Any, params: dict[str, Any] | None = None) -> list[dict[str, Any]]:
         """For each record its label and the probability of each class, its labels, or its value, as the gateway does.
@@ -74,7 +78,8 @@ class Served:
         scores = self._scores(self._encoded(records))
         if self._target is not None:
             low, high = self._target["min"], self._target["max"]
-            values = low + (np.clip(scores[:, 0], -1, 1) + 1) / 2 * (high - low)
+            y = y_of_scores(scores[:, 0], objective=self._objective, loss_width=self._loss_width)
+            values = low + (np.clip(y, -1, 1) + 1) / 2 * (high - low)
             return [{"value": value} for value in values.tolist()]
         if self._objective == "multilabel_logistic_regression":
             each = [dict(zip(self._classes, row, strict=True)) for row in (0.5 * (1 + np.tanh(scores / 2))).tolist()]

@@ -27,6 +27,7 @@ from lethe.contract.models import (
 from lethe.contract.problems import FieldError, InputInvalid, TangentServedElsewhere, WeightsDestroyed
 from lethe.encoding import schema as schemas
 from lethe.encoding.rows import checked_vectors, unit_rows
+from lethe.encoding.targets import y_of_scores
 from lethe.proof.losses import Objective
 
 _MOST_FAULTS = 10
@@ -44,7 +45,10 @@ def predict(call: Call, model_id: str, body: PredictionsIn) -> PredictionsOut:
     features = _encode(call, dataset, body.records)
     parameters = weights.from_safetensors(content)
     if target := datasets.target_of(dataset):
-        values = target.values(scores(parameters, features)[:, 0]).tolist()
+        said = catalogue.mechanism_of(model)
+        found = scores(parameters, features)[:, 0]
+        y = y_of_scores(found, objective=said.objective, loss_width=said.loss_width)
+        values = target.values(y).tolist()
         return PredictionsOut(version=version.number, predictions=[ValueOut(value=value) for value in values])
     if datasets.has_labels(dataset):
         chances = label_probabilities(parameters, features).tolist()

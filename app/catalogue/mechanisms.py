@@ -142,7 +142,9 @@ def _objective(dataset: Dataset, asked: str | None) -> Objective:
 
 def _learnable(dataset: Dataset) -> tuple[str, tuple[Objective, ...]]:
     """The kind of what a dataset has, and the objectives that learn it, the default first."""
-    if dataset.target:
+    if target := datasets.target_of(dataset):
+        if target.counts:
+            return "counts", (Objective.POISSON_REGRESSION, Objective.HUBER_REGRESSION, Objective.LEAST_SQUARES)
         return "a target", (Objective.HUBER_REGRESSION, Objective.LEAST_SQUARES)
     if datasets.has_labels(dataset):
         return "several labels a record", (Objective.MULTILABEL_LOGISTIC_REGRESSION,)

@@ -61,7 +61,8 @@ def value_of(metric: Metric, metrics: dict[str, Any]) -> float | None:
 def measured(mechanism: Mechanism) -> tuple[Metric, ...]:
     """The metrics that models of this mechanism have on evaluation data."""
     if mechanism.objective.is_regression:
-        return Metric.R_SQUARED, Metric.MEAN_ABSOLUTE_ERROR
+        of_counts = (Metric.MEAN_POISSON_DEVIANCE,) if mechanism.objective is Objective.POISSON_REGRESSION else ()
+        return Metric.R_SQUARED, Metric.MEAN_ABSOLUTE_ERROR, *of_counts
     ranked = (Metric.AUC,) if mechanism.num_classes <= MOST_RANKED else ()
     if mechanism.objective is Objective.SMOOTHED_HINGE:
         return Metric.ACCURACY, *ranked

@@ -142,13 +142,17 @@ def _classes(written: str) -> str | None:
 
 
 def _target(written: str) -> str | None:
-    """A range, two numbers that somebody separated by a comma, as the API takes it; none if nothing was written."""
+    """A range, two numbers that somebody separated by a comma, as the API takes it, with a third word of counts; none
+    if nothing was written."""
     if not written:
         return None
-    found = [numbers.read(one.strip()) for one in written.split(",")]
+    parts = [one.strip() for one in written.split(",")]
+    counts = {"counts": True} if parts[2:] == ["counts"] else {}
+    found = [numbers.read(one) for one in (parts[:2] if counts else parts)]
     if len(found) != 2:
-        raise InputInvalid("A target is a range.", [FieldError("target", "expected two numbers, such as 0, 100")])
-    return json.dumps({"min": found[0], "max": found[1]})
+        said = "expected two numbers, such as 0, 100, or 0, 100, counts"
+        raise InputInvalid("A target is a range.", [FieldError("target", said)])
+    return json.dumps({"min": found[0], "max": found[1]} | counts)
 
 
 def _chosen(form: FormData, name: str) -> UploadFile | None:

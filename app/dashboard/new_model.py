@@ -176,7 +176,8 @@ def _networks(context: RequestContext) -> list[tuple[str, str]]:
 
 
 def _title(dataset: DatasetOut) -> str:
-    learned = "a target" if dataset.target else f"{dataset.num_classes} classes"
+    of_target = "counts" if dataset.target and dataset.target.counts else "a target"
+    learned = of_target if dataset.target else f"{dataset.num_classes} classes"
     return f"{dataset.name} ({dataset.num_slots:,} rows, {learned})"
 
 

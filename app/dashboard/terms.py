@@ -155,7 +155,7 @@ TERMS: Mapping[str, Term] = {
     ),
     "loss_width": Term(
         label="Width of the loss",
-        says="The residual or margin at which the loss turns from a curve into a line.",
+        says="The residual, margin or score at which the loss turns from a curve into a line.",
     ),
     "slots": Term(
         label="Rows",

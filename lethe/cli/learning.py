@@ -37,6 +37,7 @@ def dataset_create(
     target: Annotated[
         str | None, typer.Option(metavar="MIN,MAX", help="Range of the numbers y of an .npz file, instead of classes")
     ] = None,
+    counts: Annotated[bool, typer.Option("--counts", help="With --target 0,MAX: the numbers are counts")] = False,
     network: Annotated[
         str | None, typer.Option(metavar="ID", help="The public network whose features of these numbers are the rows")
     ] = None,
@@ -56,7 +57,7 @@ def dataset_create(
             name=name,
             schema=schema,
             classes=classes.split(",") if classes is not None else None,
-            target=_range(target),
+            target=_range(target, counts),
             network_id=network,
             suppressed="skip" if skip_suppressed else "refuse",
             adaptive_epsilon=adaptive_epsilon,
@@ -101,14 +102,16 @@ derive(
 )
 
 
-def _range(written: str | None) -> dict[str, float] | None:
+def _range(written: str | None, counts: bool) -> dict[str, float] | None:
     if written is None:
+        if counts:
+            raise typer.BadParameter("expected --target 0,MAX beside it", param_hint="--counts")
         return None
     try:
         low, high = map(float, written.split(","))
     except ValueError:
         raise typer.BadParameter("expected two numbers: --target 0,100", param_hint="--target") from None
-    return {"min": low, "max": high}
+    return {"min": low, "max": high} | ({"counts": True} if counts else {})
 
 
 @GROUPS["datasets"].app.command("add")

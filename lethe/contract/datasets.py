@@ -45,6 +45,9 @@ class TargetRangeOut(Answer):
     min: float
     max: float
     outside: str = Field(description="`error`, or `clip`: what becomes of a value outside of it.")
+    counts: bool = Field(
+        default=False, description="Only whole numbers from 0 on.", exclude_if=lambda counts: not counts
+    )
 
 
 class DatasetOut(Answer):

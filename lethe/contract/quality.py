@@ -13,7 +13,8 @@ class QualityIn(Body):
 
     metric: Annotated[Metric, Strict(False)]
     threshold: FiniteFloat = Field(
-        description="The least that is good enough; of log_loss, calibration_error and mean_absolute_error, the most."
+        description="The least that is good enough; of log_loss, calibration_error, "
+        "mean_absolute_error and mean_poisson_deviance, the most."
     )
     on_breach: Annotated[OnBreach, Strict(False)] = Field(
         default=OnBreach.PUBLISH_DEGRADED,

@@ -219,10 +219,16 @@ class Metric(ClosedSet):
     EXACT_MATCH = "exact_match"
     R_SQUARED = "r_squared"
     MEAN_ABSOLUTE_ERROR = "mean_absolute_error"
+    MEAN_POISSON_DEVIANCE = "mean_poisson_deviance"
 
     @property
     def less_is_better(self) -> bool:
-        return self in (Metric.LOG_LOSS, Metric.CALIBRATION_ERROR, Metric.MEAN_ABSOLUTE_ERROR)
+        return self in (
+            Metric.LOG_LOSS,
+            Metric.CALIBRATION_ERROR,
+            Metric.MEAN_ABSOLUTE_ERROR,
+            Metric.MEAN_POISSON_DEVIANCE,
+        )
 
 
 class OnBreach(ClosedSet):

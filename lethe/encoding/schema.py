@@ -10,7 +10,7 @@ from lethe.encoding.columns import EDITION, MAX_UNKNOWN, Column, Edition
 from lethe.encoding.faults import refuse
 from lethe.encoding.rows import MAX_CLASSES, MAX_FEATURES, Schema
 from lethe.encoding.specs import OF_KIND, READERS, Spec, names_in, random_in, share
-from lethe.encoding.targets import Target
+from lethe.encoding.targets import MOST_COUNTED, Target
 from lethe.encoding.values import LONGEST_NAME, is_name
 from lethe.proof.losses import MOST_LABELS
 
@@ -18,7 +18,7 @@ _KEYS = ("columns", "encoding", "max_unknown", "random_features")
 _OF_ROLE = {
     "label": ("role", "values"),
     "labels": ("role", "values", "separator"),
-    "target": ("role", "min", "max", "outside"),
+    "target": ("role", "min", "max", "outside", "counts"),
     "subject": ("role",),
     "ignored": ("role",),
 }
@@ -145,7 +145,15 @@ def _labels(
 def _target(spec: Spec) -> Target:
     """Declared, never read from the data: the least and the largest of them are two people's."""
     low, high = spec.range()
-    return Target(low=low, high=high, outside=spec.outside())
+    counts = spec.said.get("counts", False)
+    if not isinstance(counts, bool):
+        spec.fault("counts", "expected true or false")
+    elif counts:
+        if low != 0:
+            spec.fault("min", "expected 0, of counts")
+        if not (1 <= high <= MOST_COUNTED and high == int(high)):
+            spec.fault("max", f"expected a whole number from 1 to {MOST_COUNTED}, of counts")
+    return Target(low=low, high=high, outside=spec.outside(), counts=counts is True)
 
 
 def _several(path: str, spec: dict[str, object], faults: list[FieldError]) -> tuple[tuple[str, ...], str]:
@@ -184,7 +192,7 @@ def parse_target(document: object) -> Target:
         said = 'expected an object, such as {"min": 0, "max": 100}'
         raise SchemaInvalid("The target is no range.", [FieldError("target", said)])
     faults: list[FieldError] = []
-    _check_keys("target", "a target", document, ("min", "max", "outside"), faults)
+    _check_keys("target", "a target", document, ("min", "max", "outside", "counts"), faults)
     target = _target(Spec("target", "target", document, MAX_UNKNOWN, EDITION, faults))
     refuse(SchemaInvalid, faults)
     return target

@@ -111,6 +111,10 @@ def _answer(
     zeros = graph.constant(np.zeros(num_scores))
     scores = graph.add("Gemm", row, graph.constant(parameters), zeros, transB=1)
     if dataset.target:
+        if model.objective == "poisson_regression":
+            bounded = graph.add("Min", graph.add("Sub", scores, graph.constant([[_width(model)]])), zeros)
+            rates = graph.add("Mul", graph.add("Exp", bounded), graph.constant([[dataset.target.max]]))
+            return "value", rates, 1
         half = (dataset.target.max - dataset.target.min) / 2
         y = graph.add("Max", graph.add("Min", scores, graph.constant([[1.0]])), graph.constant([[-1.0]]))
         above = graph.add("Mul", graph.add("Add", y, graph.constant([[1.0]])), graph.constant([[half]]))
@@ -120,6 +124,12 @@ def _answer(
     if model.objective == "logistic_regression":
         return "probabilities", graph.add("Softmax", scores, axis=1), num_scores
     return "scores", scores, num_scores
+
+
+def _width(model: ModelOut) -> float:
+    width = model.mechanism.loss_width
+    assert width is not None  # of this objective
+    return width
 
 
 def _metadata(model: ModelOut, dataset: DatasetOut, version: VersionOut) -> dict[str, str]:

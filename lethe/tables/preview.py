@@ -133,7 +133,9 @@ def preview(
 def _objective(schema: Schema, asked: str | None) -> Objective:
     """Raises `PreconditionFailed` for one that does not learn what the schema has."""
     if schema.target:
-        allowed = [one for one in Objective if one.is_regression]
+        allowed = [Objective.HUBER_REGRESSION, Objective.LEAST_SQUARES]
+        if schema.target.counts:
+            allowed = [Objective.POISSON_REGRESSION, *allowed]
     elif schema.separator:
         allowed = [Objective.MULTILABEL_LOGISTIC_REGRESSION]
     else:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from lethe.proof.losses import Objective
 from lethe.tables.fitting import Floats, Learned, Places
 
 _FOLDS = 3
@@ -15,8 +16,8 @@ def scikit_learn(features: Floats, learned: Learned, train: Places, test: Places
     """The tuned model that suits what is learned, and its metric on the test rows; None where scikit-learn is not
     installed, or there is nothing to tell apart.
 
-    Of a target, ridge or Huber regression, whichever is better in cross-validation on the train rows; of several
-    labels, a logistic regression for each; else one.
+    Of a target, ridge or Huber regression, of counts Poisson regression too, whichever is better in cross-validation on
+    the train rows; of several labels, a logistic regression for each; else one.
     """
     if importlib.util.find_spec("sklearn") is None or np.ptp(learned.values[train], axis=0).max() == 0:
         return None
@@ -26,8 +27,9 @@ def scikit_learn(features: Floats, learned: Learned, train: Places, test: Places
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # a candidate of a search: the others stand
         if learned.objective.is_regression:
-            name, model = _regression(features[train], learned.values[train, 0])
-            return name, held_out.share(model.predict(features[test])[:, np.newaxis])
+            shares = (learned.values[train, 0] + 1) / 2  # of the range, or of the bound of counts
+            name, model = _regression(features[train], shares, learned.objective)
+            return name, held_out.share(2 * model.predict(features[test])[:, np.newaxis] - 1)
         guessed = [
             _logistic(features[train], learned.values[train, one], features[test])
             for one in range(learned.values.shape[1])
@@ -36,14 +38,17 @@ def scikit_learn(features: Floats, learned: Learned, train: Places, test: Places
     return name, held_out.share(np.stack(guessed, axis=1))
 
 
-def _regression(features: Floats, target: Floats) -> tuple[str, Any]:
-    from sklearn.linear_model import HuberRegressor, Ridge
+def _regression(features: Floats, target: Floats, objective: Objective) -> tuple[str, Any]:
+    from sklearn.linear_model import HuberRegressor, PoissonRegressor, Ridge
     from sklearn.model_selection import GridSearchCV
 
     found = {
         "ridge regression": GridSearchCV(Ridge(), {"alpha": [0.01, 0.1, 1, 10, 100]}, cv=_FOLDS),
         "Huber regression": GridSearchCV(HuberRegressor(max_iter=500), {"alpha": [1e-4, 1, 100]}, cv=_FOLDS),
     }
+    if objective is Objective.POISSON_REGRESSION:
+        alphas = {"alpha": [1e-6, 1e-4, 1e-3, 1e-2, 0.1]}
+        found["Poisson regression"] = GridSearchCV(PoissonRegressor(max_iter=500), alphas, scoring="r2", cv=_FOLDS)
     if len(target) < 2 * _FOLDS:
         return "ridge regression", Ridge().fit(features, target)
     for one in found.values():

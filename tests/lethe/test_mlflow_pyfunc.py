@@ -123,6 +123,17 @@ def test_values_of_a_target_are_those_of_the_gateway(vector: list[float]) -> Non
     assert 20 <= expected[0] <= 140
 
 
+@given(st.lists(st.floats(-50, 50), min_size=3, max_size=3))
+def test_rates_of_counts_are_those_of_the_gateway(vector: list[float]) -> None:
+    """A model of counts answers with rates, above 0 and never above their bound."""
+    parameters, bound = np.array([[1.5, -3.0, 2.0, 0.25]]), {"min": 0.0, "max": 40.0}
+    about = {"objective": "poisson_regression", "classes": [], "target": bound, "schema": None, "loss_width": 1.0}
+    found = linear(parameters, **about).predict([vector])[0]["value"]
+    score = float(scores(parameters, encode_vectors([vector]))[0, 0])
+    assert found == pytest.approx(40 * min(math.exp(score - 1), 1))
+    assert 0 < found <= 40
+
+
 def test_a_hinge_has_labels_without_probabilities() -> None:
     """A score that is no logit is given out as no probability."""
     about = {"objective": "smoothed_hinge", "classes": ["no", "yes"], "target": None, "schema": None}

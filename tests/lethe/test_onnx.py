@@ -112,18 +112,19 @@ LEARNED: dict[str, tuple[str | None, dict[str, Any]]] = {
     "classes": (None, {"role": "label", "values": ["no", "yes", "maybe"]}),
     "labels": (None, {"role": "labels", "values": ["no", "yes"]}),
     "target": (None, {"role": "target", "min": 20, "max": 340}),
+    "counts": (None, {"role": "target", "min": 0, "max": 10, "counts": True}),
 }
 USED = {name: COLUMNS[name] for name in ("age", "bent", "home", "rate", "work")}
 
 
 def table(names: list[str]) -> str:
-    """A csv file of sixty records, with these labels, or with a target."""
+    """A csv file of sixty records, with these labels, or with a target, or counts where the first name is one."""
     generator = np.random.default_rng(1)
     lines = [",".join([*USED, "y"])]
     for place in range(60):
         age, bent, rate = generator.uniform((10, 0, 1), (90, 8, 5)).tolist()
         home, work = ["x", "007", "z", ""][place % 4], "ab"[place % 2]
-        y = names[place % len(names)] if names else age + 100
+        y: object = names[place % len(names)] if names else age + 100
         lines.append(f"{age},{bent if place % 7 else ''},{home},{rate},{work},{y}")
     return "\n".join(lines)
 
@@ -133,7 +134,7 @@ def test_tables_are_predicted_as_the_gateway_predicts_them(client: Client, work:
     gateway that it was handed out."""
     models = {}
     for kind, (objective, learned) in LEARNED.items():
-        (tmp_path / "t.csv").write_text(table(learned.get("values", [])))
+        (tmp_path / "t.csv").write_text(table(["0", "2", "10"] if "counts" in learned else learned.get("values", [])))
         dataset = client.datasets.upload(tmp_path / "t.csv", schema={"columns": USED | {"y": learned}})
         models[kind] = client.models.create(name=kind, dataset_id=dataset.id, l2=0.05, objective=objective).id
     work()
@@ -155,7 +156,7 @@ def test_tables_are_predicted_as_the_gateway_predicts_them(client: Client, work:
         found = run(file, fed(records, USED))
         if kind == "hinge":
             assert ["yes" if score > 0 else "no" for score in found[:, 0]] == [one.label for one in predictions]
-        elif kind == "target":
+        elif kind in ("target", "counts"):
             np.testing.assert_allclose(found[:, 0], [one.value for one in predictions], rtol=1e-5)
         else:
             classes = json.loads(said["lethe.classes"])

@@ -58,6 +58,10 @@ def test_a_file_of_numbers_becomes_a_dataset_with_a_target(officer: Browser, get
     vectors = {"name": "vectors", "file": ("rows.npz", npz()), "target": "-1, 2"}
     answer = _send(officer, "/admin/datasets/new", **vectors)
     assert "Target: -1 to 2" in officer.get(answer.headers["location"]).text
+    counts = vectors | {"name": "counts", "target": "0, 9, counts"}
+    answer = _send(officer, "/admin/datasets/new", **counts)
+    assert "Counts: 0 to 9" in officer.get(answer.headers["location"]).text
+    assert "counts" in officer.get("/admin/models/new").text
     for wrong, expected in {"5": "two numbers", "1, 2, 3": "two numbers", "low, 5": "a finite number"}.items():
         assert expected in _send(officer, "/admin/datasets/new", **vectors | {"target": wrong}).text
 

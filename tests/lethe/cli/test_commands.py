@@ -43,6 +43,10 @@ def test_dataset_with_a_target(live: Lethe, people: Path) -> None:
     assert created["target"] == {"min": -1, "max": 2, "outside": "error"}
     model = live("model", "create", created["id"], "--l2", "0.05", "--loss-width", "0.5").json
     assert (model["objective"], model["mechanism"]["loss_width"]) == ("huber_regression", 0.5)
+    counts = live("dataset", "create", people, "--target", "0,9", "--counts").json
+    assert counts["target"] == {"min": 0, "max": 9, "outside": "error", "counts": True}
+    assert live("model", "create", counts["id"], "--l2", "0.05").json["objective"] == "poisson_regression"
+    assert "--target 0,MAX" in live("dataset", "create", people, "--counts").err
     wrong = live("dataset", "create", people, "--target", "low")
     assert wrong.code == 2
     assert "--target 0,100" in wrong.err

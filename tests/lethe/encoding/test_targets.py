@@ -1,6 +1,8 @@
 """Targets are numbers in a public range: how they are declared, stored, and what of them is refused."""
 
 import io
+import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from hypothesis import strategies as st
 from app.rows import ingest
 from lethe.contract.problems import RowInvalid, SchemaInvalid
 from lethe.encoding.schema import parse_schema, parse_target, stored
-from lethe.encoding.targets import UNIT, Target
+from lethe.encoding.targets import MOST_COUNTED, UNIT, Target, y_of_scores
 
 SPEC: dict[str, Any] = {"role": "target", "min": 0, "max": 200}
 COLUMNS: dict[str, Any] = {"age": {"kind": "numeric", "min": 0, "max": 100}, "cost": SPEC}
@@ -49,6 +51,39 @@ def test_the_ends_of_the_range_are_the_ends_of_the_labels() -> None:
     target = Target(low=0.0, high=200.0)
     assert target.labels(np.array([0.0, 100.0, 200.0])).tolist() == [-UNIT, 0, UNIT]
     assert target.values(np.array([-7.0, -1.0, 0.0, 0.5, 7.0])).tolist() == [0.0, 0.0, 100.0, 150.0, 200.0]
+
+
+@given(bound=st.integers(1, MOST_COUNTED), share=st.floats(0, 1))
+def test_a_count_comes_back_as_itself(bound: int, share: float) -> None:
+    """A count up to the largest bound there is comes back from its label to the last one, and is no other's."""
+    target, count = Target(low=0, high=bound, counts=True), round(share * bound)
+    near = np.unique(np.clip([count - 1, count, count + 1], 0, bound)).astype(float)
+    labels = target.labels(near)
+    assert len(set(labels.tolist())) == len(near)
+    assert np.rint(target.values(labels / UNIT)).tolist() == near.tolist()
+
+
+@given(number=st.floats())
+def test_what_is_no_count_is_wrong(number: float) -> None:
+    """Only whole numbers from 0 to the bound are right, and with `clip` those beyond it."""
+    is_count = math.isfinite(number) and number >= 0 and number == math.floor(number)
+    for outside, right in (("error", is_count and number <= 9), ("clip", is_count)):
+        target = Target.from_json({"min": 0, "max": 9, "outside": outside, "counts": True})
+        assert target.wrong(np.array([number])).tolist() == [not right]
+        assert Target.from_json(target.to_json()) == target
+
+
+def test_a_schema_of_counts_survives_its_document() -> None:
+    """Counts are stored as such; a target that is none states nothing of it, as none did before there were counts."""
+    counts = parse_schema({"columns": COLUMNS | {"cost": SPEC | {"counts": True}}})
+    assert counts.target == Target(low=0.0, high=200.0, counts=True)
+    assert stored(counts.to_json()) == counts
+    plain = parse_schema({"columns": COLUMNS | {"cost": SPEC | {"counts": False}}})
+    assert plain == SCHEMA
+    assert "counts" not in json.dumps(plain.to_json())
+    assert y_of_scores(np.array([0.5, 9.0]), objective="huber_regression", loss_width=0.2).tolist() == [0.5, 9.0]
+    shares = (y_of_scores(np.array([2.0, 1.0, 9.0]), objective="poisson_regression", loss_width=2.0) + 1) / 2
+    assert shares == pytest.approx([1.0, math.exp(-1), 1.0])
 
 
 # --- as they are declared --------------------------------------------------------------------------------------------

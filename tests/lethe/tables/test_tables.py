@@ -253,6 +253,32 @@ def test_a_preview_of_a_target() -> None:
     assert [name for name, _, _ in found.row] == [*sorted(set(table.columns) - {"target"}), "bias"]
 
 
+def test_a_preview_of_counts() -> None:
+    """Counts are learned as rates and measured by r squared, beside Poisson regression of scikit-learn; Huber's line is
+    a worse fit."""
+    random = np.random.default_rng(0)
+    columns: dict[str, Any] = {name: random.uniform(-1, 1, 1500) for name in "ab"}
+    columns["y"] = np.minimum(random.poisson(np.exp(1 + 2 * columns["a"] - columns["b"])), 40)
+    number = {"kind": "standard", "center": 0, "scale": 0.5}
+    of_counts = {"role": "target", "min": 0, "max": 40, "counts": True}
+    given: dict[str, Any] = {"schema": {"columns": {"a": number, "b": number, "y": of_counts}}, "epsilons": (8.0,)}
+    found = preview(pd.DataFrame(columns), l2=(0.001,), **given)
+    assert (found.objective, found.metric, found.scikit_learn_model) == (
+        "poisson_regression",
+        "r_squared",
+        "Poisson regression",
+    )
+    [plan] = found.plans
+    assert plan.accuracy_without_noise == pytest.approx(found.scikit_learn, abs=0.15)
+    assert plan.accuracy == pytest.approx(plan.accuracy_without_noise, abs=0.1)
+    [line] = preview(pd.DataFrame(columns), objective="huber_regression", l2=(0.001,), **given).plans
+    assert line.accuracy_without_noise < plan.accuracy_without_noise - 0.1
+    given["schema"]["columns"]["y"] = of_counts | {"counts": False}
+    with pytest.raises(PreconditionFailed) as refused:
+        preview(pd.DataFrame(columns), objective="poisson_regression", **given)
+    assert refused.value.errors[0].path == "objective"
+
+
 def test_a_preview_of_several_labels() -> None:
     """Several labels are measured over all of them, beside a logistic regression for each."""
     random = np.random.default_rng(0)
