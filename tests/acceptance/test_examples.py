@@ -44,6 +44,21 @@ def test_embeddings_and_several_labels_forget(service: Service) -> None:
         assert re.search(r"^completed: epsilon = [01]\.\d+ of [a-z]+-0042 is left, verified", done.stdout, re.MULTILINE)
 
 
+def test_counts_forget(service: Service) -> None:
+    """Visits to a doctor are learned to within two fifths of what scikit-learn gains over the mean (a tenth of it, by
+    most runs), a person is forgotten with a certificate that verifies, and whoever is ill has the higher rate."""
+    key = (service.data_dir / "keys" / "admin.key").read_text().strip()
+    environment = os.environ | {"LETHE_URL": service.address, "LETHE_API_KEY": key}
+    command = [sys.executable, str(EXAMPLES / "counts" / "visits.py")]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    theirs, mean, ours = (float(one) for one in re.findall(r"deviance ([0-9.]+)", done.stdout))
+    assert abs(ours - theirs) < 0.4 * (mean - theirs), done.stdout
+    assert re.search(r"^completed: epsilon = [01]\.\d+ of person-00042 is left, verified", done.stdout, re.MULTILINE)
+    well, ill = (float(rate) for rate in re.findall(r": ([0-9.]+) visits a year", done.stdout))
+    assert 1 < well < ill < 30
+
+
 def test_a_model_on_a_frozen_encoder_forgets(service: Service) -> None:
     """The example of images prints what its page does, but for the noise in what is learned, and for the last bits of
     the encoder's cosines: 93 % of 449 images are told, with a standard deviation of a point."""
