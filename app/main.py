@@ -14,6 +14,7 @@ from app.api import (
     additions,
     agents,
     api_keys,
+    assignees,
     audit_log,
     batches,
     bounds,
@@ -150,6 +151,7 @@ _ROUTERS = (
     batches.router,
     deletion_requests.router,  # what is called most is matched first
     decisions.router,
+    assignees.router,
     request_previews.router,
     datasets.router,
     additions.router,

@@ -10,8 +10,8 @@ import anyio
 from lethe import batches
 from lethe.arguments import checked
 from lethe.batches import NewRequest
+from lethe.contract import assignees, decisions, deletion_requests, request_previews, runs
 from lethe.contract import batches as many
-from lethe.contract import decisions, deletion_requests, request_previews, runs
 from lethe.contract.batches import BatchItemOut, BatchOut
 from lethe.contract.certificates import CertificateOut
 from lethe.contract.deletion_requests import (
@@ -58,6 +58,8 @@ class _DeletionRequests(Resource[H]):
     extend = call(deletion_requests.EXTEND)
     pause = call_one(deletion_requests.PAUSE, _Identity)
     resume = call(deletion_requests.RESUME)
+    assign = call(assignees.ASSIGN)
+    assignees = pages(assignees.LIST)
     proof = call(deletion_requests.CERTIFICATES)
     export = saved(many.EXPORT)
 

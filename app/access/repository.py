@@ -90,6 +90,12 @@ def users(session: Session, *, limit: int, cursor: str | None) -> Page[User]:
     return page(session, sa.select(User), User.created_at, User.id, limit=limit, cursor=cursor)
 
 
+def enabled_users(session: Session, roles: Collection[Role], *, limit: int, cursor: str | None) -> Page[User]:
+    """Those who have one of these roles and are not disabled."""
+    query = sa.select(User).where(User.role.in_(roles), User.disabled_at.is_(None))
+    return page(session, query, User.created_at, User.id, limit=limit, cursor=cursor)
+
+
 def lasting_users(session: Session, tenant_id: str, role: Role, *, at: datetime.datetime) -> list[User]:
     """The people of a tenant with this role who are let in with a password, whatever becomes of an identity provider;
     nobody whom wrong codes lock out."""

@@ -24,9 +24,11 @@ from lethe.contract.problems import (
     UserExists,
     UserUnknown,
 )
-from lethe.contract.sets import Role
+from lethe.contract.sets import Role, Scope
 from lethe.contract.users import SCOPES_OF
 
+DECIDING = frozenset(role for role, scopes in SCOPES_OF.items() if scopes & {Scope.ADMIN, Scope.REQUESTS_REVIEW})
+"""The roles of those who decide about requests."""
 INVITATION = datetime.timedelta(days=7)
 """Time that an invitation waits for the person."""
 
@@ -59,6 +61,11 @@ def get(session: Session, user_id: str) -> User:
     if user is None:
         raise UserUnknown(f"There is no person {user_id!r}.")
     return user
+
+
+def may_decide(user: User) -> bool:
+    """Return True if somebody decides about requests: by their role, and not disabled."""
+    return user.disabled_at is None and user.role in DECIDING
 
 
 def change(session: Session, user_id: str, *, by: Caller, name: str | None = None, role: Role | None = None) -> User:

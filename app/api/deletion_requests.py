@@ -4,7 +4,7 @@ import dataclasses
 import datetime
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
@@ -58,7 +58,7 @@ from lethe.contract.sets import RequestStatus, Scope
 from lethe.contract.subjects import SubjectIn
 
 
-class _Route(APIRoute):
+class PlainRoute(APIRoute):
     """Sends what an endpoint returns (200) as it is: the framework would check it once more, in another thread. Not by
     `model_dump_json`, which leaves what it wrote in memory that nothing overwrites."""
 
@@ -66,15 +66,16 @@ class _Route(APIRoute):
         super().__init__(path, endpoint if inspect.iscoroutinefunction(endpoint) else _answered(endpoint), **options)
 
 
-def _answered(endpoint: Callable[..., BaseModel]) -> Callable[..., JSONResponse]:
+def _answered(endpoint: Callable[..., BaseModel | JSONResponse]) -> Callable[..., JSONResponse]:
     @functools.wraps(endpoint)
     def answered(**arguments: Any) -> JSONResponse:
-        return JSONResponse(endpoint(**arguments).model_dump(mode="json", by_alias=True))
+        found = endpoint(**arguments)
+        return found if isinstance(found, JSONResponse) else JSONResponse(found.model_dump(mode="json", by_alias=True))
 
     return answered
 
 
-router = APIRouter(route_class=_Route)
+router = APIRouter(route_class=PlainRoute)
 
 
 async def _intake(request: Request) -> Intake:
@@ -146,7 +147,8 @@ def list_deletion_requests(call: Call, query: DeletionRequestsQuery) -> PageOut[
             session, sought, view=view, by_deadline=by_deadline, limit=query.limit, cursor=query.cursor
         )
         owed = {} if view.discreet else repository.models_of_requests(session, request_ids=[r.id for r in page.items])
-    items = [to_response(found, owed.get(found.id, ()), view=view, horizon=horizon_of(call)) for found in page.items]
+        names, horizon = _assigned(session, call, page.items), horizon_of(call)
+    items = [to_response(one, owed.get(one.id, ()), view=view, horizon=horizon, names=names) for one in page.items]
     return PageOut(items=items, next_cursor=page.next_cursor)
 
 
@@ -155,7 +157,7 @@ def get_deletion_request(call: Call, intake: TheIntake, request_id: str) -> Dele
     with call.reading() as session:
         found = None if call.caller.discreet else repository.request_with_models(session, request_id)
         request, owed = found or (deletion.get(session, request_id), None)
-        return _to_response(session, call, intake, request, owed)
+        return to_response_of(session, call, intake, request, owed)
 
 
 @serves(router, contract.EVENTS)
@@ -184,7 +186,7 @@ def cancel_deletion_request(call: Call, intake: TheIntake, request_id: str) -> D
     with call.writing() as session:
         request = call.own(deletion.get(session, request_id))
         deletion.cancel(session, request, discreet=call.caller.discreet)
-        return _to_response(session, call, intake, request)
+        return to_response_of(session, call, intake, request)
 
 
 @serves(router, contract.APPROVE)
@@ -192,7 +194,7 @@ def approve_deletion_request(call: Call, intake: TheIntake, request_id: str) -> 
     with call.writing() as session:
         request = deletion.get(session, request_id)
         review.approve(session, request, policy=call.caller.policy)
-        out = _to_response(session, call, intake, request)
+        out = to_response_of(session, call, intake, request)
     call.installation.notifier.wake()
     return out
 
@@ -202,7 +204,7 @@ def reject_deletion_request(call: Call, intake: TheIntake, request_id: str, body
     with call.writing() as session:
         request = deletion.get(session, request_id)
         review.reject(session, request, ground=body.ground, explanation=body.explanation)
-        return _to_response(session, call, intake, request)
+        return to_response_of(session, call, intake, request)
 
 
 @serves(router, contract.EXTEND)
@@ -210,7 +212,7 @@ def extend_deletion_request(call: Call, intake: TheIntake, request_id: str, body
     with call.writing() as session:
         request = deletion.get(session, request_id)
         review.extend(session, request, policy=call.caller.policy, reason=body.reason)
-        return _to_response(session, call, intake, request)
+        return to_response_of(session, call, intake, request)
 
 
 @serves(router, contract.PAUSE)
@@ -218,7 +220,7 @@ def pause_deletion_request(call: Call, intake: TheIntake, request_id: str, body:
     with call.writing() as session:
         request = deletion.get(session, request_id)
         review.pause(session, request, policy=call.caller.policy)
-        return _to_response(session, call, intake, request)
+        return to_response_of(session, call, intake, request)
 
 
 @serves(router, contract.RESUME)
@@ -226,7 +228,7 @@ def resume_deletion_request(call: Call, intake: TheIntake, request_id: str) -> D
     with call.writing() as session:
         request = deletion.get(session, request_id)
         review.resume(session, request)
-        return _to_response(session, call, intake, request)
+        return to_response_of(session, call, intake, request)
 
 
 @serves(router, contract.CERTIFICATES)
@@ -246,8 +248,10 @@ def get_certificates(call: Call, request_id: str) -> CertificatesOut:
 
 
 def sought_by(call: Call, query: RequestFilter) -> Sought:
-    """The requests that are asked for. Raises `InputInvalid`, and `ScopeMissing` for those of a model: they tell of
-    whom rows are held."""
+    """The requests that are asked for. Raises `InputInvalid`, and `ScopeMissing` for those of a model, which tell of
+    whom rows are held, and for those of an assignee, whom an app need not know."""
+    if query.assignee is not None:
+        call.caller.require(Scope.REQUESTS_REVIEW)
     if query.model_id is not None:
         call.caller.require(Scope.ACCOUNTING_READ)
     asked = query.model_dump(include={field.name for field in dataclasses.fields(Sought)})
@@ -297,17 +301,26 @@ def checked_statement(call: Call, body: SubjectIn, token: str) -> Statement | Id
         return refusal
 
 
-def _to_response(
+def to_response_of(
     session: Session, call: Call, intake: Intake, request: DeletionRequest, owed: Sequence[RequestModel] | None = None
 ) -> DeletionRequestOut:
-    """`owed`: what the request asks of models; None: it is looked up."""
+    """A request as the caller may see it. `owed`: what it asks of models; None: it is looked up."""
     view = view_of(session, call)
     if view.discreet:
         return to_response(request, (), view=view, horizon=horizon_of(call))
     if owed is None:
         owed = repository.request_models(session, request_id=request.id)
     estimate = intake.estimates.of(session, request, owed)
-    return to_response(request, owed, estimate, view=view, horizon=horizon_of(call))
+    names = _assigned(session, call, [request])
+    return to_response(request, owed, estimate, view=view, horizon=horizon_of(call), names=names)
+
+
+def _assigned(session: Session, call: Call, requests: Iterable[DeletionRequest]) -> dict[str, str] | None:
+    """The names of those whom these requests are assigned to; None for a caller who may not know them."""
+    if not call.caller.has(Scope.REQUESTS_REVIEW):
+        return None
+    ids = {request.assignee for request in requests if request.assignee is not None}
+    return access.names_of(session, ids) if ids else {}
 
 
 def view_of(session: Session, call: Call) -> View:

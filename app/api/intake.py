@@ -9,7 +9,7 @@ import dataclasses
 import datetime
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy.exc import OperationalError
@@ -126,8 +126,10 @@ def to_response(
     *,
     view: View,
     horizon: datetime.timedelta,
+    names: Mapping[str, str] | None = None,
 ) -> DeletionRequestOut:
-    """A request as its reader may see it; what is due within `horizon` is at risk."""
+    """A request as its reader may see it; what is due within `horizon` is at risk. `names`: of those whom requests are
+    assigned to, for a reader who may know them."""
     clock = view.clock(request, horizon=horizon)
     written = request.particulars
     ground, explanation = request.rejection_ground, written.rejection_explanation
@@ -155,6 +157,8 @@ def to_response(
         created_at=request.created_at,
         completed_at=view.completed_at(request),
         kept=request.kept,
+        assignee=None if names is None else request.assignee,
+        assignee_name=names.get(request.assignee) if names and request.assignee else None,
         estimate=None if view.discreet else estimate,
         models=[]
         if view.discreet

@@ -14,7 +14,7 @@ from app.dashboard import filters, pages
 from app.dashboard.filters import Filters
 from app.dashboard.pages import ROOT
 from app.dashboard.request_context import Form, RequestContext, TheContext
-from app.dashboard.requests import UNDECIDED, checked, text, undecided
+from app.dashboard.requests import UNDECIDED, checked, everybody, text, undecided
 from app.dashboard.wording import regulation, state, words
 from lethe.contract.choices import Decision
 from lethe.contract.decisions import DecisionsIn
@@ -74,7 +74,7 @@ def _decide(
 ) -> tuple[int, int, bool]:
     """Returns how many were decided, how many could not be, and True if nothing is left."""
     body: dict[str, Any] = {"decision": decision, "made_before": before, "limit": _AT_ONCE}
-    body |= filters.matching(query, zone=context.caller.policy.time_zone)
+    body |= filters.matching(query, caller=context.caller)
     if decision is Decision.REJECT:
         body["rejection"] = {"ground": text(form, "ground"), "explanation": text(form, "explanation")}
     ends, decided, refused = time.monotonic() + _SECONDS, 0, 0
@@ -106,7 +106,7 @@ def _asked(
         "requests/decide.html",
         status=problems.status_of(type(error)) if error else 200,
         query=query,
-        words=[_word(name, value) for name, value in _without_order(query).items()],
+        words=[_word(context, name, value) for name, value in _without_order(query).items()],
         before=before,
         can_approve=counts.get(RequestStatus.IN_REVIEW, 0),
         can_reject=sum(counts.values()),
@@ -115,7 +115,7 @@ def _asked(
     )
 
 
-def _word(name: str, value: str) -> str:
+def _word(context: RequestContext, name: str, value: str) -> str:
     match name:
         case "status":
             return state(value).label
@@ -123,6 +123,8 @@ def _word(name: str, value: str) -> str:
             return regulation(value)
         case "due":
             return _DUE[value]
+        case "assigned":
+            return f"assigned to {dict(everybody(context)).get(value, value)}"
         case _:
             return f"{words(name).lower()} {value}"
 

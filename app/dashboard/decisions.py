@@ -5,35 +5,37 @@ from typing import Any, Literal
 
 from fastapi import Response
 
-from app.api import deletion_requests, problems, request_previews, runs
+from app.api import assignees, deletion_requests, problems, request_previews, runs
 from app.dashboard import pages
 from app.dashboard.case import next_step, waits
 from app.dashboard.certificates import in_words
 from app.dashboard.pages import ROOT
 from app.dashboard.request_context import Form, RequestContext, TheContext
-from app.dashboard.requests import checked, rejection, text
+from app.dashboard.requests import checked, everybody, rejection, text
 from app.deletion.status import OPEN
+from lethe.contract.assignees import AssignmentIn
 from lethe.contract.deletion_requests import DeletionRequestOut, ExtensionIn, PauseIn
 from lethe.contract.problems import NotFound, Problem
 from lethe.contract.sets import ClockState, RequestModelStatus, RequestStatus
 
 router = pages.new_router()
 
-Decision = Literal["approve", "reject", "extend", "pause", "resume", "cancel"]
-_ENDPOINTS: dict[Decision, Callable[..., DeletionRequestOut]] = {
+Decision = Literal["approve", "reject", "extend", "pause", "resume", "cancel", "assign"]
+_ENDPOINTS: dict[Decision, Callable[..., Any]] = {
     "approve": deletion_requests.approve_deletion_request,
     "reject": deletion_requests.reject_deletion_request,
     "extend": deletion_requests.extend_deletion_request,
     "pause": deletion_requests.pause_deletion_request,
     "resume": deletion_requests.resume_deletion_request,
     "cancel": deletion_requests.cancel_deletion_request,
+    "assign": assignees.assign_deletion_request,
 }
 
 
 @router.get("/requests/{request_id}")
 def show_request(context: TheContext, request_id: str, done: Decision | Literal["made"] | None = None) -> Response:
     """Everything about one request."""
-    return context.page("requests/one.html", **_found(context, request_id), done=done, error=None, moved_on=False)
+    return _page(context, request_id, done=done)
 
 
 @router.get("/requests/{request_id}/live")
@@ -61,9 +63,7 @@ def decide_request(context: TheContext, form: Form, request_id: str, decision: D
     except NotFound:
         raise
     except Problem as error:
-        status = problems.status_of(type(error))
-        found = _found(context, request_id)
-        return context.page("requests/one.html", status=status, **found, done=None, error=error, moved_on=False)
+        return _page(context, request_id, error=error)
     return pages.see(f"{ROOT}/requests/{request_id}", done=decision)
 
 
@@ -75,8 +75,25 @@ def _body(decision: Decision, form: Form) -> dict[str, Any]:
             return {"body": checked(ExtensionIn, reason=text(form, "reason"))}
         case "pause":
             return {"body": PauseIn(reason="identity")}
+        case "assign":
+            return {"body": checked(AssignmentIn, assignee=text(form, "assignee"))}
         case _:
             return {}
+
+
+def _page(
+    context: RequestContext, request_id: str, *, done: str | None = None, error: Problem | None = None
+) -> Response:
+    found = _found(context, request_id)
+    return context.page(
+        "requests/one.html",
+        status=problems.status_of(type(error)) if error else 200,
+        **found,
+        people=everybody(context, found["request"].assignee, found["request"].assignee_name),
+        done=done,
+        error=error,
+        moved_on=False,
+    )
 
 
 def _found(context: RequestContext, request_id: str) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo
 from fastapi import Depends, Query
 from starlette.datastructures import FormData
 
+from app.access.service import Caller
 from lethe.contract.choices import RequestOrder
 from lethe.contract.problems import FieldError, InputInvalid
 from lethe.contract.sets import RequestStatus
@@ -15,6 +16,7 @@ from lethe.contract.sets import RequestStatus
 ByStatus = RequestStatus | Literal[""]
 ByRegulation = Annotated[str, Query(pattern="^[a-z0-9_]{0,31}$")]
 Due = Literal["", "soon", "overdue", "paused"]
+Assigned = Annotated[str, Query(pattern=r"^(|me|nobody|usr_[0-9a-f]{1,40})$")]
 Day = Annotated[str, Query(max_length=10)]
 CLOCKS: Mapping[str, str | None] = {"": None, "soon": "at_risk", "overdue": "overdue", "paused": "paused"}
 _DAYS = {
@@ -24,20 +26,23 @@ _DAYS = {
     "due_to": ("due_before", 1),
 }
 """Fields of the page, each with the filter of the API and the days after that it means: the last day is within."""
-NAMES = ("status", "regulation", "due", *_DAYS, "order")
+NAMES = ("status", "regulation", "due", "assigned", *_DAYS, "order")
+ME = "me"
+"""Stands for the reader of the list."""
 
 
 def _filters(
     status: ByStatus = "",
     regulation: ByRegulation = "",
     due: Due = "",
+    assigned: Assigned = "",
     received_from: Day = "",
     received_to: Day = "",
     due_from: Day = "",
     due_to: Day = "",
     order: RequestOrder | Literal[""] = "",
 ) -> dict[str, str]:
-    given = (str(status), regulation, due, received_from, received_to, due_from, due_to, order)
+    given = (str(status), regulation, due, assigned, received_from, received_to, due_from, due_to, order)
     return {name: value for name, value in zip(NAMES, given, strict=True) if value}
 
 
@@ -51,10 +56,12 @@ def in_form(form: FormData) -> dict[str, str]:
     return {name: value.strip() for name, value in found.items() if isinstance(value, str) and value.strip()}
 
 
-def matching(query: Mapping[str, str], *, zone: str) -> dict[str, Any]:
-    """The same filters for the API, but for the status and the order. `zone`: of the policy, whose days they are.
-    Raises `InputInvalid`."""
+def matching(query: Mapping[str, str], *, caller: Caller) -> dict[str, Any]:
+    """The same filters for the API, but for the status and the order, as `caller` means them: days are those of their
+    policy. Raises `InputInvalid`."""
+    zone, assignee = caller.policy.time_zone, query.get("assigned")
     found: dict[str, Any] = {"regulation": query.get("regulation"), "clock": CLOCKS.get(query.get("due", ""))}
+    found["assignee"] = caller.id if assignee == ME else assignee
     faults = []
     for name, (wanted, days) in _DAYS.items():
         try:

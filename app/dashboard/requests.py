@@ -10,7 +10,7 @@ from fastapi import Response
 from pydantic import BaseModel, ValidationError
 from starlette.datastructures import FormData
 
-from app.api import batches, decisions, deletion_requests, problems
+from app.api import assignees, batches, decisions, deletion_requests, problems
 from app.dashboard import faults, filters, pages
 from app.dashboard.filters import Filters
 from app.dashboard.lists import Place, ThePlace
@@ -18,7 +18,7 @@ from app.dashboard.pages import ROOT
 from app.dashboard.request_context import Form, RequestContext, TheContext
 from app.dashboard.wording import regulation, sentence, state
 from lethe.contract.decisions import COUNTED
-from lethe.contract.deletion_requests import DeletionRequestOut, RejectionIn
+from lethe.contract.deletion_requests import NOBODY, DeletionRequestOut, RejectionIn
 from lethe.contract.fields import PageOut
 from lethe.contract.problems import InputInvalid, Problem, ScopeMissing
 from lethe.contract.sets import Regulation, RequestStatus
@@ -98,7 +98,7 @@ def decide_requests(context: TheContext, form: Form) -> Response:
 @router.get("/requests.csv")
 def export_requests(context: TheContext, query: Filters) -> Response:
     """Send what the list shows, all pages of it, newest first; for a spreadsheet."""
-    asked = filters.matching(query, zone=context.caller.policy.time_zone)
+    asked = filters.matching(query, caller=context.caller)
     if query.get("order") == "deadline" and asked["due_before"] is None:
         asked["due_before"] = _EVER
     found = context.ask(batches.export_deletion_requests, status=query.get("status"), **asked)
@@ -128,6 +128,17 @@ def checked(body: type[M], **fields: Any) -> M:
         raise InputInvalid("Correct what is named, and send it again.", faults.in_words(error)) from None
 
 
+def everybody(context: RequestContext, *also: str | None) -> list[tuple[str, str]]:
+    """The choice of people to assign a request to, by name, after nobody; `also`: the id and the name of a person who
+    may be among them no longer. Empty for a caller who may not know them."""
+    if not context.may(assignees.list_assignees):
+        return []
+    found = {one.id: one.name for one in context.ask(assignees.list_assignees, limit=_MOST_FOUND).items}
+    if also and also[0] and also[0] not in found:
+        found[also[0]] = f"{also[1] or also[0]} (decides no longer)"
+    return [(NOBODY, "Nobody"), *sorted(found.items(), key=lambda one: one[1].casefold())]
+
+
 def rejection(form: FormData) -> RejectionIn:
     return checked(RejectionIn, ground=text(form, "ground"), explanation=text(form, "explanation"))
 
@@ -149,7 +160,7 @@ def _as_text(cell: str) -> str:
 def _found(context: RequestContext, query: Mapping[str, str], place: Place) -> PageOut[DeletionRequestOut]:
     return context.ask(
         deletion_requests.list_deletion_requests,
-        **filters.matching(query, zone=context.caller.policy.time_zone),
+        **filters.matching(query, caller=context.caller),
         status=query.get("status"),
         order=query.get("order", "newest"),
         limit=place.size,
@@ -163,7 +174,7 @@ def _total(
     """Number of requests on all pages; None where one page has them all."""
     if found.next_cursor is None and place.number == 1:
         return None
-    asked = filters.matching(query, zone=context.caller.policy.time_zone)
+    asked = filters.matching(query, caller=context.caller)
     if query.get("order") == "deadline" and asked["due_before"] is None:
         asked["due_before"] = _EVER
     return context.ask(decisions.count_deletion_requests, status=query.get("status"), **asked).count
@@ -179,7 +190,7 @@ def _matching(context: RequestContext, found: PageOut[DeletionRequestOut], query
 def undecided(context: RequestContext, query: Mapping[str, str], **sought: Any) -> dict[RequestStatus, int]:
     """Number of requests that match, by the statuses in which they can still be decided about."""
     wanted = query.get("status", "")
-    asked = filters.matching(query, zone=context.caller.policy.time_zone) | sought
+    asked = filters.matching(query, caller=context.caller) | sought
     return {
         status: context.ask(decisions.count_deletion_requests, status=status, **asked).count
         for status in UNDECIDED
@@ -213,8 +224,16 @@ def _list(
         told=told,
         statuses=[("", "Any"), *((status.value, state(status).label) for status in RequestStatus)],
         regulations=[("", "Any"), *((name, regulation(name)) for name in known)],
+        people=_whose(context),
         searches=[(name, sentence(what)) for name, what in _SOUGHT.items()],
         may_enter=context.may(deletion_requests.create_deletion_request),
         may_decide=context.may(deletion_requests.approve_deletion_request),
         matching=None if sought else _matching(context, found, query),
     )
+
+
+def _whose(context: RequestContext) -> list[tuple[str, str]]:
+    """The choice of whose cases are listed; empty for a caller who may not know whose they are."""
+    people = everybody(context)
+    mine = [(filters.ME, "Me")] if context.caller.is_person else []
+    return people and [("", "Anybody or nobody"), *mine, *people]

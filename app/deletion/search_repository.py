@@ -13,7 +13,7 @@ from app.db.tables import DeletionRequest, Model, RequestModel
 from app.deletion.repository import these
 from app.deletion.status import OPEN
 from app.deletion.views import View
-from lethe.contract.deletion_requests import OpenClock
+from lethe.contract.deletion_requests import NOBODY, OpenClock
 from lethe.contract.sets import ClockState, RequestStatus
 
 _FEW = 1000
@@ -29,7 +29,8 @@ _SHOWN_AS_ACCEPTED = these([RequestStatus.ACCEPTED, RequestStatus.RUNNING])
 class Sought:
     """Filters of requests; of several, those that satisfy all. `received_from`, `received_before`: by their
     `submitted_at`; `due_from`, `due_before`: open ones by their deadline; `clock`: open ones whose clock says so, at
-    risk being those that are due within `horizon`; `made_before`: those that came in earlier."""
+    risk being those that are due within `horizon`; `assignee`: those that are this person's, or `NOBODY`'s;
+    `made_before`: those that came in earlier."""
 
     status: str | None = None
     subject_ref: str | None = None
@@ -44,6 +45,7 @@ class Sought:
     due_before: datetime.datetime | None = None
     clock: OpenClock | None = None
     horizon: datetime.timedelta = datetime.timedelta(0)
+    assignee: str | None = None
     made_before: datetime.datetime | None = None
 
     @property
@@ -97,6 +99,9 @@ def _filters(session: Session, sought: Sought, view: View) -> list[sa.ColumnElem
     if sought.refers_to is not None:
         same_person = DeletionRequest.subject_ref == _subject_of(sought.refers_to)
         filters += [DeletionRequest.refers_to == sought.refers_to, same_person]
+    if sought.assignee is not None:
+        mine = DeletionRequest.assignee
+        filters.append(mine.is_(None) if sought.assignee == NOBODY else mine == sought.assignee)
     if sought.made_before is not None:
         filters.append(DeletionRequest.created_at < sought.made_before)
     if sought.received_from is not None:

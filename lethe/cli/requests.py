@@ -33,6 +33,8 @@ derive(
         f"  {found.regulation}  {found.source or ''}"
     ).rstrip(),
 )
+derive("deletion_requests.assign", Shape(positional=("assignee",)))
+derive("deletion_requests.assignees", line=lambda found: f"{found.id}  {found.name}")
 derive("lineage.of_request", group="deletion_requests", verb="lineage")
 derive("suppressions.lift", Shape(positional=("subject_id",)))
 

@@ -36,6 +36,7 @@ class DecisionsIn(Body):
     due_from: Moment | None = None
     due_before: Moment | None = None
     clock: OpenClock | None = None
+    assignee: Annotated[str, Field(min_length=1, max_length=200)] | None = None
     limit: Annotated[int, Field(ge=1, le=200)] = Field(default=100, description="Most requests that this call decides.")
     cursor: Annotated[str, Field(max_length=500)] | None = Field(
         default=None, description="The next_cursor of the call before."

@@ -41,6 +41,8 @@ RegulationName = Annotated[str, Field(pattern="^[a-z][a-z0-9_]{1,30}$")]
 
 
 MOST_ALIASES = 50
+NOBODY = "nobody"
+"""Stands for an assignee where there is none."""
 
 
 class DeletionRequestIn(SubjectIn):
@@ -153,6 +155,10 @@ class DeletionRequestOut(Answer):
         description="details: everything; request: no longer external_id, metadata, callback_url, reasons and "
         "explanations; trace: no longer whom it was about either. The tenant's policy says how long."
     )
+    assignee: str | None = Field(
+        default=None, description="The person whose case it is; null for nobody, and without requests:review."
+    )
+    assignee_name: str | None = Field(default=None, description="Their name.")
     estimate: EstimateOut | None = Field(description="What the request will take, while it is waiting.")
     models: list[RequestModelOut]
 
@@ -195,6 +201,9 @@ class RequestFilter(Query):
     due_before: Moment | None = Field(default=None, description="Open requests with an earlier deadline.")
     clock: OpenClock | None = Field(
         default=None, description="Open requests whose clock says so: as the overview counts them."
+    )
+    assignee: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
+        default=None, description=f"The id of a person, or {NOBODY}. Needs the scope requests:review."
     )
     made_before: Moment | None = Field(default=None, description="Requests that came in earlier.")
 

@@ -46,6 +46,21 @@ def test_review(client: Client) -> None:
         requests.create(subject_id="p3", refers_to="dr_none")
 
 
+def test_whose_case_it_is(client: Client) -> None:
+    """A request is assigned to a person and to nobody."""
+    requests = client.deletion_requests
+    made = requests.create(subject_id="p1", identity_verified=False)
+    maria = client.users.create(name="Maria", email="maria@example.com", role="officer").id
+    assert [(one.id, one.name) for one in requests.assignees()] == [(maria, "Maria")]
+    assert requests.assign(made.id, assignee=maria).assignee_name == "Maria"
+    assert [one.id for one in requests.list(assignee=maria)] == [made.id]
+    assert requests.count(assignee="nobody").count == 0
+    assert requests.assign(made.id, assignee="nobody").assignee is None
+    with pytest.raises(Conflict) as refused:
+        requests.assign(made.id, assignee="usr_0")
+    assert refused.value.code == "not_assignable"
+
+
 def test_a_person_is_found_by_id_or_hash(client: Client) -> None:
     """A request about the hash of an id is one about the id; lists are cut by person, regulation and deadline."""
     sha256 = "86ae1a69137a78a0f03bb85ec40e2f13c0e9b3fbd4c8b8a0f8be8e0eb7eb02b2"

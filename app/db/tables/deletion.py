@@ -15,6 +15,7 @@ _OPEN = sa.text("status IN ('accepted', 'in_review', 'received', 'running')")
 _WAS_HELD = sa.text("held_until IS NOT NULL")
 _HAS_EXTERNAL_ID, _HAS_SOURCE = sa.text("external_ref IS NOT NULL"), sa.text("source IS NOT NULL")
 _IS_MADE, _IS_DOUBTED = sa.text("maker IS NOT NULL"), sa.text("doubted_at IS NOT NULL")
+_IS_ASSIGNED = sa.text("assignee IS NOT NULL")
 _IS_REPORTED, _HAS_ENDED = sa.text("reported_at IS NOT NULL"), sa.text("ended_at IS NOT NULL")
 
 
@@ -28,7 +29,7 @@ class DeletionRequest(Owned, Table):
     this one follows. `alerted`: of what its receivers have been told, `at_risk` or `overdue`. `reported_at`: when
     callers who may not learn whether anything is held see it completed, known since it was accepted. `ended_at`: since
     when it is over, from which on `kept` shrinks as the tenant's policy says (`app.deletion.retention`).
-    `external_ref`: of its external id."""
+    `external_ref`: of its external id. `assignee`: the id of the person whose case it is."""
 
     __tablename__ = "deletion_requests"
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -59,11 +60,15 @@ class DeletionRequest(Owned, Table):
     completed_at: Mapped[datetime.datetime | None]
     reported_at: Mapped[datetime.datetime | None]
     ended_at: Mapped[datetime.datetime | None]
+    assignee: Mapped[str | None]
     __table_args__ = (
         sa.Index(None, "tenant_id", "created_at", "id"),
         sa.Index(None, "tenant_id", "status", "created_at", "id"),
         sa.Index(None, "tenant_id", "regulation", "created_at", "id"),
         sa.Index(None, "tenant_id", "maker", "created_at", "id", sqlite_where=_IS_MADE, postgresql_where=_IS_MADE),
+        sa.Index(
+            None, "tenant_id", "assignee", "created_at", "id", sqlite_where=_IS_ASSIGNED, postgresql_where=_IS_ASSIGNED
+        ),
         sa.Index(None, "subject_ref", "created_at", "id"),
         sa.Index(
             None,

@@ -58,6 +58,11 @@ class ClockRunsOn(Conflict):
     title = "The clock does not stand still under this regulation"
 
 
+class NotAssignable(Conflict):
+    code = "not_assignable"
+    title = "Requests cannot be assigned to this person"
+
+
 class SubjectSuppressed(Conflict):
     code = "subject_suppressed"
     title = "Somebody in the upload asked to be forgotten"

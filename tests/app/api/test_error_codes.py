@@ -124,6 +124,9 @@ REACHED: dict[str, Callable[[World], str]] = {
     "extension_too_late": partial(calls.extended, after=datetime.timedelta(days=60)),
     "extension_not_provided": lambda w: calls.extended(w, **w.under()),
     "clock_runs_on": calls.paused,
+    "not_assignable": lambda w: w.code(
+        "POST", f"/deletion-requests/{w.request_id()}/assign", json={"assignee": "usr_0"}
+    ),
     "subject_suppressed": calls.suppressed,
     "dataset_full": lambda w: w.code(
         "POST", f"/datasets/{w.dataset_id()}/records", files={"file": ("more.npz", npz(rows=4, seed=1))}

@@ -1,0 +1,105 @@
+"""Whose case a request is: assigned to people who decide, seen and filtered by those alone."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from lethe.contract.sets import Scope
+
+PLACE = "/v1/deletion-requests"
+Get = Callable[[str], Any]
+Make = Callable[..., dict[str, Any]]
+Refused = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def person(gateway: TestClient) -> Callable[..., str]:
+    """Invite somebody; their id."""
+
+    def invite(name: str, role: str = "officer", **headers: str) -> str:
+        body = {"name": name, "email": f"{name.lower()}@example.com", "role": role}
+        answer = gateway.post("/v1/users", json=body, headers=headers)
+        assert answer.status_code == 201, answer.text
+        return str(answer.json()["id"])
+
+    return invite
+
+
+def test_a_case_changes_hands(gateway: TestClient, forget: Make, get: Get, person: Callable[..., str]) -> None:
+    """A request is assigned, given to somebody else, and to nobody; answers have the name beside the id. The audit log
+    has each change once, the events, which apps read, none."""
+    request = forget("p1")
+    maria, ann = person("Maria"), person("Ann", "administrator")
+    place = f"{PLACE}/{request['id']}/assign"
+    assert (request["assignee"], request["assignee_name"]) == (None, None)
+    before = get(f"/deletion-requests/{request['id']}/events")
+    for wanted, shown in ((maria, (maria, "Maria")), (maria, (maria, "Maria")), (ann, (ann, "Ann"))):
+        answer = gateway.post(place, json={"assignee": wanted}).json()
+        assert (answer["assignee"], answer["assignee_name"]) == shown
+    [listed] = get("/deletion-requests")["items"]
+    assert (listed["assignee"], listed["assignee_name"]) == (ann, "Ann")
+    assert gateway.post(place, json={"assignee": "nobody"}).json()["assignee"] is None
+    assert get(f"/deletion-requests/{request['id']}/events") == before
+    entries = get(f"/audit-log?object_id={request['id']}&action=deletion_request.assigned")["items"]
+    assert [entry["detail"] for entry in entries] == [{"assignee": None}, {"assignee": ann}, {"assignee": maria}]
+
+
+def test_only_those_who_decide(
+    gateway: TestClient, forget: Make, get: Get, refused: Refused, person: Callable[..., str]
+) -> None:
+    """Nobody gets a case who is not known, may not decide, is disabled, or is of another tenant; a case that somebody
+    had stays theirs when they are disabled, and says so by their name."""
+    shop = gateway.post("/v1/tenants", json={"name": "shop"}).json()["admin_key"]
+    maria, viewer = person("Maria"), person("Victor", "viewer")
+    engineer, operator = person("Eve", "engineer"), person("Olga", "operator")
+    other = person("Otto", Authorization=f"Bearer {shop}")
+    assert get("/deletion-requests:assignees")["items"] == [{"id": maria, "name": "Maria"}]
+    place = f"{PLACE}/{forget('p1')['id']}/assign"
+    for wanted in ("usr_0", viewer, engineer, operator, other):
+        refused(gateway.post(place, json={"assignee": wanted}), 409, "not_assignable")
+    refused(gateway.post(place, json={}), 422, "input_invalid")
+    assert gateway.post(place, json={"assignee": maria}).is_success
+    assert gateway.delete(f"/v1/users/{maria}").status_code == 204
+    assert get("/deletion-requests:assignees")["items"] == []
+    assert get("/deletion-requests")["items"][0]["assignee_name"] == "Maria"
+    ann = f"{PLACE}/{forget('p2')['id']}/assign"
+    refused(gateway.post(ann, json={"assignee": maria}), 409, "not_assignable")
+
+
+def test_the_filter(gateway: TestClient, forget: Make, get: Get, person: Callable[..., str]) -> None:
+    """Lists, counts and exports are filtered by whose case a request is, also by nobody's; so are decisions."""
+    ids = [forget(f"p{number}", identity_verified=False)["id"] for number in range(3)]
+    maria = person("Maria")
+    assert gateway.post(f"{PLACE}/{ids[1]}/assign", json={"assignee": maria}).is_success
+    for wanted, found in ((maria, [ids[1]]), ("nobody", [ids[2], ids[0]]), ("usr_0", [])):
+        assert [one["id"] for one in get(f"/deletion-requests?assignee={wanted}")["items"]] == found
+        assert get(f"/deletion-requests:count?assignee={wanted}") == {"count": len(found)}
+        assert len(gateway.get(f"{PLACE}.csv?assignee={wanted}").text.splitlines()) == 1 + len(found)
+    decision = {"decision": "approve", "status": "in_review", "made_before": "2100-01-01T00:00:00Z", "assignee": maria}
+    assert gateway.post(f"{PLACE}:decide", json=decision).json()["decided"] == 1
+    assert {one["id"] for one in get("/deletion-requests?status=in_review")["items"]} == {ids[0], ids[2]}
+
+
+def test_apps_need_not_know(
+    gateway: TestClient,
+    forget: Make,
+    refused: Refused,
+    key_with: Callable[..., dict[str, str]],
+    person: Callable[..., str],
+) -> None:
+    """Without requests:review nobody sees whose case a request is, nor asks for it."""
+    request_id = forget("p1")["id"]
+    maria = person("Maria")
+    assert gateway.post(f"{PLACE}/{request_id}/assign", json={"assignee": maria}).is_success
+    for scopes in ([Scope.REQUESTS_READ], [Scope.REQUESTS_READ, Scope.ACCOUNTING_READ]):
+        app = key_with(*scopes)
+        for path in (f"{PLACE}/{request_id}", PLACE):
+            assert "Maria" not in (text := gateway.get(path, headers=app).text)
+            assert maria not in text
+        for path in (f"{PLACE}?assignee={maria}", f"{PLACE}:count?assignee=nobody", f"{PLACE}.csv?assignee=nobody"):
+            refused(gateway.get(path, headers=app), 403, "scope_missing")
+        refused(gateway.get(f"{PLACE}:assignees", headers=app), 403, "scope_missing")
+    seer = key_with(Scope.REQUESTS_READ, Scope.REQUESTS_REVIEW, Scope.ACCOUNTING_READ)
+    assert gateway.get(f"{PLACE}/{request_id}", headers=seer).json()["assignee_name"] == "Maria"
