@@ -43,6 +43,7 @@ from app.api import (
     problems,
     quality,
     rehearsals,
+    request_notes,
     request_previews,
     runs,
     scraping,
@@ -152,6 +153,7 @@ _ROUTERS = (
     deletion_requests.router,  # what is called most is matched first
     decisions.router,
     assignees.router,
+    request_notes.router,
     request_previews.router,
     datasets.router,
     additions.router,

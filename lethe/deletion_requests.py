@@ -10,7 +10,7 @@ import anyio
 from lethe import batches
 from lethe.arguments import checked
 from lethe.batches import NewRequest
-from lethe.contract import assignees, decisions, deletion_requests, request_previews, runs
+from lethe.contract import assignees, decisions, deletion_requests, request_notes, request_previews, runs
 from lethe.contract import batches as many
 from lethe.contract.batches import BatchItemOut, BatchOut
 from lethe.contract.certificates import CertificateOut
@@ -60,6 +60,8 @@ class _DeletionRequests(Resource[H]):
     resume = call(deletion_requests.RESUME)
     assign = call(assignees.ASSIGN)
     assignees = pages(assignees.LIST)
+    add_note = call(request_notes.ADD)
+    notes = pages(request_notes.LIST)
     proof = call(deletion_requests.CERTIFICATES)
     export = saved(many.EXPORT)
 

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from fastapi import Response
 
-from app.api import assignees, deletion_requests, problems, request_previews, runs
+from app.api import assignees, deletion_requests, problems, request_notes, request_previews, runs
 from app.dashboard import pages
 from app.dashboard.case import next_step, waits
 from app.dashboard.certificates import in_words
@@ -16,11 +16,12 @@ from app.deletion.status import OPEN
 from lethe.contract.assignees import AssignmentIn
 from lethe.contract.deletion_requests import DeletionRequestOut, ExtensionIn, PauseIn
 from lethe.contract.problems import NotFound, Problem
+from lethe.contract.request_notes import MOST_NOTES, NoteIn, NoteOut
 from lethe.contract.sets import ClockState, RequestModelStatus, RequestStatus
 
 router = pages.new_router()
 
-Decision = Literal["approve", "reject", "extend", "pause", "resume", "cancel", "assign"]
+Decision = Literal["approve", "reject", "extend", "pause", "resume", "cancel", "assign", "note"]
 _ENDPOINTS: dict[Decision, Callable[..., Any]] = {
     "approve": deletion_requests.approve_deletion_request,
     "reject": deletion_requests.reject_deletion_request,
@@ -29,6 +30,7 @@ _ENDPOINTS: dict[Decision, Callable[..., Any]] = {
     "resume": deletion_requests.resume_deletion_request,
     "cancel": deletion_requests.cancel_deletion_request,
     "assign": assignees.assign_deletion_request,
+    "note": request_notes.add_request_note,
 }
 
 
@@ -77,6 +79,8 @@ def _body(decision: Decision, form: Form) -> dict[str, Any]:
             return {"body": PauseIn(reason="identity")}
         case "assign":
             return {"body": checked(AssignmentIn, assignee=text(form, "assignee"))}
+        case "note":  # browsers send CRLF where they counted one character
+            return {"body": checked(NoteIn, text=text(form, "text").replace("\r\n", "\n"))}
         case _:
             return {}
 
@@ -89,11 +93,19 @@ def _page(
         "requests/one.html",
         status=problems.status_of(type(error)) if error else 200,
         **found,
+        notes=_notes(context, request_id),
         people=everybody(context, found["request"].assignee, found["request"].assignee_name),
         done=done,
         error=error,
         moved_on=False,
     )
+
+
+def _notes(context: RequestContext, request_id: str) -> list[NoteOut] | None:
+    """The notes about a request; None for a caller who may not read them."""
+    if not context.may(request_notes.list_request_notes):
+        return None
+    return context.ask(request_notes.list_request_notes, request_id=request_id, limit=MOST_NOTES).items
 
 
 def _found(context: RequestContext, request_id: str) -> dict[str, Any]:

@@ -53,6 +53,13 @@ class Payload(Private):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Note(Private):
+    """Words about a request for those who decide, and for nobody else."""
+
+    text: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Authenticator(Private):
     """The secret that somebody's authenticator app shares with the service (RFC 6238, base32)."""
 

@@ -20,7 +20,9 @@ from app.audit.service import Deed
 from app.db import now
 from app.db.sealed import Particulars
 from app.db.tables import DeletionRequest
+from app.deletion import notes_repository
 from app.deletion import retention_repository as repository
+from lethe.contract.policy import Policy
 
 
 class Kept(StrEnum):
@@ -51,6 +53,12 @@ def add(request: DeletionRequest, **written: str) -> None:
     request.kept = Kept.DETAILS
 
 
+def days_of_details(policy: Policy) -> int:
+    """Days from the end of a request until what was written about it goes: at the latest with whom it was about."""
+    details, request = policy.retain_details_days, policy.retain_requests_days
+    return details if request is None else min(details, request)
+
+
 def due(session: Session, *, limit: int) -> list[Due]:
     """The requests that tenants want kept no longer, `limit` of each tenant at most.
 
@@ -58,8 +66,7 @@ def due(session: Session, *, limit: int) -> list[Due]:
     """
     at, found = now(session), []
     for tenant_id, policy in access.policies(session).items():
-        details, request = policy.retain_details_days, policy.retain_requests_days
-        terms = [(Kept.DETAILS, details if request is None else min(details, request)), (Kept.REQUEST, request)]
+        terms = [(Kept.DETAILS, days_of_details(policy)), (Kept.REQUEST, policy.retain_requests_days)]
         for state, days in terms:
             if days is None:
                 continue
@@ -69,6 +76,7 @@ def due(session: Session, *, limit: int) -> list[Due]:
                 keys = [request.particulars.key for request in ended if request.particulars.key is not None]
                 ids = [request.id for request in ended]
                 keys += [payload.key for payload in repository.payloads(session, request_ids=ids) if payload.key]
+                keys += [key for notes in notes_repository.keys(session, request_ids=ids).values() for key in notes]
                 after = Kept.REQUEST if state is Kept.DETAILS else Kept.TRACE
                 found.append(Due(tenant_id=tenant_id, was_kept=state, now_kept=after, request_ids=ids, keys=keys))
     return found
@@ -76,10 +84,16 @@ def due(session: Session, *, limit: int) -> list[Due]:
 
 def forget(session: Session, found: Sequence[Due]) -> None:
     """Let go of what is due and whose keys have been destroyed, and say so in the tenants' audit logs: of how many, and
-    the SHA-256 of their ids in order, by which everybody who knows the ids can tell which they were."""
+    the SHA-256 of their ids in order, by which everybody who knows the ids can tell which they were. A request about
+    which somebody has written a note meanwhile is due once more, with its key."""
     done = []
     for one in found:
-        ids = repository.still(session, request_ids=one.request_ids, kept=one.was_kept)  # others do this job too
+        notes = notes_repository.keys(session, request_ids=one.request_ids)
+        ids = [
+            request_id
+            for request_id in repository.still(session, request_ids=one.request_ids, kept=one.was_kept)
+            if set(notes.get(request_id, ())).issubset(one.keys)
+        ]  # others do this job too
         if ids:
             repository.let_go(session, request_ids=ids, trace_only=one.now_kept is Kept.TRACE)
             done.append(dataclasses.replace(one, request_ids=ids))

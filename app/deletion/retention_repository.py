@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session, aliased
 from app.db.people import is_about
 from app.db.sealed import Payload
 from app.db.tables import DeletionRequest, RequestAlias, Suppression, WebhookDelivery
+from app.deletion import notes_repository
 from app.protocols import opendsr
 from lethe.contract.sets import DeliveryStatus, RequestStatus
 
@@ -84,6 +85,7 @@ def let_go(session: Session, *, request_ids: Collection[str], trace_only: bool) 
             sa.update(DeletionRequest).where(following).values(refers_to=None),
             execution_options={"synchronize_session": False},
         )
+    notes_repository.drop(session, request_ids=request_ids)
     sent = sa.and_(WebhookDelivery.request_id.in_(request_ids), WebhookDelivery.ended_at.is_not(None))
     session.execute(sa.delete(WebhookDelivery).where(sent))
     session.execute(

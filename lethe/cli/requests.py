@@ -1,6 +1,7 @@
 """Commands about people who ask to be forgotten, one at a time."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -35,6 +36,21 @@ derive(
 )
 derive("deletion_requests.assign", Shape(positional=("assignee",)))
 derive("deletion_requests.assignees", line=lambda found: f"{found.id}  {found.name}")
+
+
+@made("deletion_requests.add_note", Shape(positional=("text",)))
+def request_add_note(asked: Asked) -> None:
+    """Write something about a request for those who decide; `-` reads it from standard input, where no list of
+    processes shows it."""
+    if asked.given["text"] == "-":
+        asked.given["text"] = sys.stdin.read().rstrip("\n")
+    show(asked())
+
+
+derive(
+    "deletion_requests.notes",
+    line=lambda found: f"{found.at:%F %T}  {found.author_name or found.author}\n{found.text}\n",
+)
 derive("lineage.of_request", group="deletion_requests", verb="lineage")
 derive("suppressions.lift", Shape(positional=("subject_id",)))
 

@@ -1,4 +1,4 @@
-"""The person whose case a request is.
+"""The person whose case a request is, and internal notes about it.
 
 Revision ID: 0022
 """
@@ -22,8 +22,22 @@ def upgrade() -> None:
         sqlite_where=is_assigned,
         postgresql_where=is_assigned,
     )
+    op.create_table(
+        "request_notes",
+        sa.Column("id", sa.String(), nullable=False),
+        sa.Column("tenant_id", sa.String(), nullable=False),
+        sa.Column("request_id", sa.String(), nullable=False),
+        sa.Column("author", sa.String(), nullable=False),
+        sa.Column("at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("text", sa.LargeBinary(), nullable=True),
+        sa.ForeignKeyConstraint(["request_id"], ["deletion_requests.id"], name="fk_request_notes_request_id"),
+        sa.ForeignKeyConstraint(["tenant_id"], ["tenants.id"], name="fk_request_notes_tenant_id"),
+        sa.PrimaryKeyConstraint("id", name="pk_request_notes"),
+    )
+    op.create_index("ix_request_notes_request_id_at_id", "request_notes", ["request_id", "at", "id"])
 
 
 def downgrade() -> None:
+    op.drop_table("request_notes")
     op.drop_index("ix_deletion_requests_tenant_id_assignee_created_at_id", "deletion_requests")
     op.drop_column("deletion_requests", "assignee")

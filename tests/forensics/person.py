@@ -46,6 +46,7 @@ class Person:
     callback_path: str
     extension_reason: str
     explanation: str  # why they are not forgotten: they ask twice
+    remark: str  # of an officer about them, to another
     subject_request_id: str  # of the controller by which they ask
     other_id: str  # by which that controller, and their agent, know them too
     extension: dict[str, str]  # what that controller tells others besides
@@ -69,6 +70,7 @@ class Person:
             "callback": self.callback_path,
             "reason of the extension": self.extension_reason,
             "explanation of the rejection": self.explanation,
+            "internal note": self.remark,
             "subject request id": self.subject_request_id,
             "other id": self.other_id,
             "key of an extension": next(iter(self.extension)),
@@ -130,6 +132,7 @@ def new() -> Person:
         metadata={f"ticket {token()}": f'"{token()}" \\ Łódź {token()}', "mail": f"{token()}\n{token()} é {token()}"},
         callback_path=f"/hook/{token()}?token={token()}",
         extension_reason=f"She said: {token()}, and {token()}.",
+        remark=f'Called: "{token()}, {token()}", é 😀\n{token()}',
         explanation=f"Her claim {token()} is before the court of {token()}.",
         subject_request_id=str(uuid.uuid4()),
         other_id=f'"{token()}" \\ {token()}\té 😀 {token()}',

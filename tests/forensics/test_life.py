@@ -123,6 +123,10 @@ class Life:
         )
         assert self.request == again
         self.call("POST", f"/deletion-requests/{self.request}/extend", json={"reason": self.somebody.extension_reason})
+        for one in (refused, self.request):
+            path = f"/deletion-requests/{one}/notes"
+            self.call("POST", path, json={"text": self.somebody.remark}, expect=409 if one == refused else 201)
+        assert [one["text"] for one in self.call("GET", path)["items"]] == [self.somebody.remark]
         for name in ("subject_id", "external_id"):
             query = {name: getattr(self.somebody, name)}
             assert len(self.call("GET", "/deletion-requests", params=query)["items"]) == 2
@@ -303,7 +307,8 @@ def _assert_told(residue: Residue) -> None:
     said = {name.split(",")[0] for name in _names(residue)}
     said.discard("explanation of the rejection")  # of a request that has ended, which may have been purged already
     ids = {"external id", "subject request id", "agent request id"}
-    assert said == ids | {"key of metadata", "metadata 0", "metadata 1", "callback", "reason of the extension"}
+    written = {"callback", "reason of the extension", "internal note"}
+    assert said == ids | written | {"key of metadata", "metadata 0", "metadata 1"}
 
 
 @pytest.fixture(params=["sqlite", pytest.param("production", marks=[pytest.mark.postgres, pytest.mark.redis])])

@@ -46,8 +46,8 @@ def test_review(client: Client) -> None:
         requests.create(subject_id="p3", refers_to="dr_none")
 
 
-def test_whose_case_it_is(client: Client) -> None:
-    """A request is assigned to a person and to nobody."""
+def test_whose_case_it_is_and_notes(client: Client) -> None:
+    """A request is assigned to a person and to nobody, and has notes, whose text no representation shows."""
     requests = client.deletion_requests
     made = requests.create(subject_id="p1", identity_verified=False)
     maria = client.users.create(name="Maria", email="maria@example.com", role="officer").id
@@ -59,6 +59,9 @@ def test_whose_case_it_is(client: Client) -> None:
     with pytest.raises(Conflict) as refused:
         requests.assign(made.id, assignee="usr_0")
     assert refused.value.code == "not_assignable"
+    note = requests.add_note(made.id, text="called back")
+    assert list(requests.notes(made.id)) == [note]
+    assert "called" not in repr(note)
 
 
 def test_a_person_is_found_by_id_or_hash(client: Client) -> None:

@@ -12,6 +12,7 @@ from app.db.tables.deletion import (
     IdentityIssuer,
     RequestAlias,
     RequestEvent,
+    RequestNote,
     Suppression,
     UsedStatement,
 )
@@ -53,6 +54,7 @@ __all__ = [
     "RequestAlias",
     "RequestEvent",
     "RequestModel",
+    "RequestNote",
     "Run",
     "Suppression",
     "Table",

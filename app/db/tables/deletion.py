@@ -6,7 +6,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.orm import Mapped, mapped_column
 
-from app.db.sealed import Particulars, Reference, Sealed
+from app.db.sealed import Note, Particulars, Reference, Sealed
 from app.db.tables.table import Owned, Table
 from lethe.contract.sets import EventKind
 
@@ -135,6 +135,18 @@ class RequestEvent(Table):
     at: Mapped[datetime.datetime]
     kind: Mapped[str] = mapped_column(server_default=EventKind.NOTED.value)
     facts: Mapped[dict[str, Any] | None] = mapped_column(sa.JSON(none_as_null=True))
+
+
+class RequestNote(Owned, Table):
+    """A note about a request by somebody who decides; each is sealed under a key of its own."""
+
+    __tablename__ = "request_notes"
+    id: Mapped[str] = mapped_column(primary_key=True)
+    request_id: Mapped[str] = mapped_column(sa.ForeignKey("deletion_requests.id"))
+    author: Mapped[str]
+    at: Mapped[datetime.datetime]
+    text: Mapped[Note] = mapped_column(Sealed(Note), nullable=True)
+    __table_args__ = (sa.Index(None, "request_id", "at", "id"),)
 
 
 class Suppression(Owned, Table):

@@ -58,6 +58,16 @@ class ClockRunsOn(Conflict):
     title = "The clock does not stand still under this regulation"
 
 
+class DetailsErased(Conflict):
+    code = "details_erased"
+    title = "Details of the request are kept no longer"
+
+
+class NotesFull(Conflict):
+    code = "notes_full"
+    title = "The request has as many notes as it may"
+
+
 class NotAssignable(Conflict):
     code = "not_assignable"
     title = "Requests cannot be assigned to this person"

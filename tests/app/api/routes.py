@@ -55,6 +55,8 @@ NEEDS = {
     "POST /v1/deletion-requests/{request_id}/resume": Scope.REQUESTS_REVIEW,
     "POST /v1/deletion-requests/{request_id}/assign": Scope.REQUESTS_REVIEW,
     "GET /v1/deletion-requests:assignees": Scope.REQUESTS_REVIEW,
+    "GET /v1/deletion-requests/{request_id}/notes": Scope.REQUESTS_REVIEW,
+    "POST /v1/deletion-requests/{request_id}/notes": Scope.REQUESTS_REVIEW,
     "POST /v1/lineage": Scope.ADMIN,
     "GET /v1/suppressions": Scope.REQUESTS_READ,
     "POST /v1/suppressions:lift": Scope.ADMIN,

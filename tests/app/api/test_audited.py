@@ -126,6 +126,9 @@ CALLS: Calls = {
     "POST /v1/deletion-requests/{request_id}/assign": lambda there: there.client.build_request(
         "POST", there.request() + "/assign", json={"assignee": there.made("/users", **_USER | {"role": "officer"})}
     ),
+    "POST /v1/deletion-requests/{request_id}/notes": _post(
+        lambda there: there.request() + "/notes", json={"text": "called back"}
+    ),
     "POST /v1/suppressions:lift": lambda there: there.client.build_request(
         "POST", "/v1/suppressions:lift", json={"subject_id": _suppressed(there), "reason": "consent_given"}
     ),

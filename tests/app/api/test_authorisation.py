@@ -39,6 +39,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "POST /v1/deletion-requests/{request_id}/extend": {"reason": "much to do"},
     "POST /v1/deletion-requests/{request_id}/pause": {"reason": "identity"},
     "POST /v1/deletion-requests/{request_id}/assign": {"assignee": "nobody"},
+    "POST /v1/deletion-requests/{request_id}/notes": {"text": "called back"},
 }
 """Well-formed bodies of routes with ids in their paths."""
 NAMING: dict[str, Callable[[dict[str, str]], dict[str, Any]]] = {

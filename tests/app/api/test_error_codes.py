@@ -124,6 +124,8 @@ REACHED: dict[str, Callable[[World], str]] = {
     "extension_too_late": partial(calls.extended, after=datetime.timedelta(days=60)),
     "extension_not_provided": lambda w: calls.extended(w, **w.under()),
     "clock_runs_on": calls.paused,
+    "details_erased": calls.noted_too_late,
+    "notes_full": calls.noted_too_often,
     "not_assignable": lambda w: w.code(
         "POST", f"/deletion-requests/{w.request_id()}/assign", json={"assignee": "usr_0"}
     ),

@@ -1,4 +1,4 @@
-"""Pages: whose case a request is, and the cases of one person in the list."""
+"""Pages: whose case a request is, the cases of one person in the list, and what colleagues wrote about one."""
 
 import re
 from collections.abc import Callable
@@ -66,3 +66,32 @@ def test_who_only_reads(officer: Browser, somebody_with: Callable[..., Browser],
     assert viewer.get("/admin/requests?assigned=nobody").status_code == 403
     assert viewer.post(f"/admin/requests/{request_id}/assign", assignee="nobody").status_code == 403
     assert "Me</option>" not in officer.get("/admin/requests").text
+
+
+def test_notes_on_the_page(officer: Browser, somebody_with: Callable[..., Browser], forget: Make, get: Get) -> None:
+    """A note is added by a plain form and is shown as it was written, with its author and its time; who may not decide
+    sees none of it. Line ends of browsers count once."""
+    request_id = forget("p1", identity_verified=False)["id"]
+    place, text = f"/admin/requests/{request_id}", "Jane <b>wrote</b>\r\nthat she moved."
+    answer = officer.post(f"{place}/note", text=text)
+    page = officer.get(answer.headers["location"]).text
+    assert "The note is added." in page
+    assert "Jane &lt;b&gt;wrote&lt;/b&gt;\nthat she moved." in page
+    assert re.search(r'<time datetime="[^"]+" data-local="minute"[^>]*>[^<]+</time> by <span title="key_', page)
+    assert officer.post(f"{place}/note", text="\r\n".join("x" * 1999 for _ in range(2))).status_code == 303
+    assert "Jane" not in officer.get(f"{place}/live").text
+    viewer = somebody_with(Scope.REQUESTS_READ, Scope.ACCOUNTING_READ)
+    assert "Internal notes" not in viewer.get(place).text
+    assert viewer.post(f"{place}/note", text="x").status_code == 403
+    assert officer.post(f"{place}/note", csrf="0" * 64, text="x").status_code == 403
+    assert len(get(f"/deletion-requests/{request_id}/notes")["items"]) == 2
+
+
+def test_what_was_typed_stays(officer: Browser, forget: Make) -> None:
+    """A note that is too long, or empty, is shown again with what is wrong, to be corrected."""
+    place = f"/admin/requests/{forget('p1', identity_verified=False)['id']}/note"
+    answer = officer.post(place, text="y" * 4001)
+    assert answer.status_code == 422
+    assert "y" * 4001 + "</textarea>" in answer.text
+    assert 'aria-invalid="true"' in answer.text
+    assert officer.post(place, text=" ").status_code == 422

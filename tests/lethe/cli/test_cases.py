@@ -1,11 +1,23 @@
-"""Commands about cases: whose each one is."""
+"""Commands about cases: whose each one is, and what colleagues wrote about it."""
+
+import io
+import json
+
+import pytest
 
 from tests.command_line import Lethe
 
 
-def test_by_the_command_line(live: Lethe) -> None:
-    """A case is assigned to a person, and to nobody."""
+def test_by_the_command_line(live: Lethe, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A note is given as an argument, or read from standard input; they are listed for people, and with --json for
+    programs. A case is assigned to a person, and to nobody."""
     request = live("request", "submit", "p1", "--no-wait").json["id"]
+    added = live("request", "add-note", request, "called back").json
+    assert added["text"] == "called back"
+    assert "called back" in live("request", "notes", request).out
+    assert json.loads(live("request", "notes", request, "--json").out) == added
+    monkeypatch.setattr("sys.stdin", io.StringIO("two\nlines\n"))
+    assert live("request", "add-note", request, "-").json["text"] == "two\nlines"
     person = live("user", "create", "Maria", "m@example.com", "--role", "officer").json["id"]
     assert person in live("request", "assignees").out
     assert live("request", "assign", request, person).json["assignee_name"] == "Maria"

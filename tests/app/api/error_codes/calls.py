@@ -8,6 +8,7 @@ import torch
 from fastapi.testclient import TestClient
 
 from app.main import create_app
+from lethe.contract.request_notes import MOST_NOTES
 from tests.app.api.error_codes.world import World
 from tests.app.deletion import people
 from tests.app.encoders import nets
@@ -137,6 +138,21 @@ def decided(w: World) -> str:
 def paused(w: World) -> str:
     request_id = w.request_id(identity_verified=False, **w.under())
     return w.code("POST", f"/deletion-requests/{request_id}/pause", json={"reason": "identity"})
+
+
+def noted_too_late(w: World) -> str:
+    """A note about a request that ended long ago."""
+    request_id = w.request_id(identity_verified=False)
+    w.done("POST", f"/deletion-requests/{request_id}/cancel")
+    w.behind("UPDATE deletion_requests SET ended_at = '2020-01-01 00:00:00.000000'")
+    return w.code("POST", f"/deletion-requests/{request_id}/notes", json={"text": "too late"})
+
+
+def noted_too_often(w: World) -> str:
+    path = f"/deletion-requests/{w.request_id()}/notes"
+    for _ in range(MOST_NOTES):
+        w.done("POST", path, json={"text": "again"})
+    return w.code("POST", path, json={"text": "again"})
 
 
 def referred(w: World) -> str:
