@@ -14,7 +14,7 @@ from app.installations import Installation
 from app.unlearning import queue
 from app.unlearning import service as unlearning
 from lethe.contract.overview import BackupsOut, HostOut, ModelsCountOut, OverviewOut
-from lethe.contract.sets import DeliveryStatus, Scope
+from lethe.contract.sets import DeliveryStatus, Scope, WorkerState
 from tests.app.api.test_authorisation import delivered
 from tests.app.dashboard.browsing import Browser
 
@@ -27,7 +27,7 @@ SAFE = OverviewOut(
     overdue=0,
     queue_age_seconds=0.0,
     running=0,
-    workers="alive",
+    workers=WorkerState.ALIVE,
     worker_seen_at=AT,
     hosts=[],
     models=ModelsCountOut(total=3, waiting=1, failed=0, degraded=0, held=0, audits_passed=3, audits_refused=0),
@@ -49,7 +49,10 @@ def test_what_is_safe_is_no_danger() -> None:
 
 def test_each_danger_says_how_much_and_why() -> None:
     """A sentence names the number, and the reason where there is one; the worst comes first."""
-    seen = HostOut(name="blue", workers="alive", seen_at=AT), HostOut(name="green", workers="silent", seen_at=AT)
+    seen = (
+        HostOut(name="blue", workers=WorkerState.ALIVE, seen_at=AT),
+        HostOut(name="green", workers=WorkerState.SILENT, seen_at=AT),
+    )
     models = SAFE.models.model_copy(update={"failed": 2, "audits_refused": 1, "degraded": 3, "held": 1})
     found = said(
         overdue=1,
@@ -73,8 +76,8 @@ def test_each_danger_says_how_much_and_why() -> None:
         "3 webhook deliveries did not arrive yet, and will be tried again.",
         "The last backup was finished 9 days ago.",
     ]
-    assert said(workers="silent")[0].startswith("No worker has given a sign of life")
-    assert said(workers="failing") == ["The last runs all failed."]
+    assert said(workers=WorkerState.SILENT)[0].startswith("No worker has given a sign of life")
+    assert said(workers=WorkerState.FAILING) == ["The last runs all failed."]
     assert said(backups=BackupsOut(last_at=None, is_late=True)) == ["No backup was ever made."]
 
 

@@ -142,7 +142,9 @@ def test_certificate_is_valid_offline(certified: Path, lethe: Lethe, monkeypatch
     assert "unlearning  epsilon <= " in verified.out
     assert re.search(r" at delta = \S+, best attacker right \S+ % of the time$", verified.out, re.M)
     assert re.search(
-        r"^       audit       epsilon <= \S+ certified, >= \S+ proved by 256 lanes \(wr", verified.out, re.M
+        r"^       canary test epsilon <= \S+ certified, >= \S+ proved by 256 canaries and controls \(wr",
+        verified.out,
+        re.M,
     )
     [one] = json.loads(certified.read_text())["certificates"]
     for content in (one["jws"], one["jws"] + "\n", json.dumps(one)):
