@@ -48,6 +48,7 @@ class _DeletionRequests(Resource[H]):
     create_batch = call(many.CREATE_BATCH, _NewBatch)
     list = pages(deletion_requests.LIST)
     count = call(decisions.COUNT)
+    summary = call(decisions.SUMMARY)
     decide = call(decisions.DECIDE)
     get = call(deletion_requests.GET)
     events = pages(deletion_requests.EVENTS)

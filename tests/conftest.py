@@ -93,6 +93,7 @@ WHERE_DATABASES_DIFFER = (
     "app/db",
     "app/deletion/test_claims.py",
     "app/deletion/test_retention.py",
+    "app/deletion/test_summary.py",
     "app/operations",
     "app/rows/test_records.py",
     "app/test_accounting_main.py",

@@ -1,4 +1,5 @@
-"""`/deletion-requests:count` and `:decide`: how many requests match, and one decision about all of them."""
+"""`/deletion-requests:count`, `:decide` and `:summary`: how many requests match, one decision about all of them, and
+what is owed by when."""
 
 import dataclasses
 
@@ -10,11 +11,20 @@ from app.api.deletion_requests import horizon_of, sought_by, view_of
 from app.api.gateway import serves
 from app.audit import access_events
 from app.db.tables import DeletionRequest
-from app.deletion import review, search_repository
+from app.deletion import review, search_repository, summary
 from app.deletion.search_repository import Sought
 from lethe.contract import decisions as contract
 from lethe.contract.choices import Decision
-from lethe.contract.decisions import COUNTED, CountOut, DecisionsIn, DecisionsOut
+from lethe.contract.decisions import (
+    COUNTED,
+    CompletionOut,
+    CountOut,
+    DecisionsIn,
+    DecisionsOut,
+    DueOut,
+    SummaryOut,
+    WeekOut,
+)
 from lethe.contract.deletion_requests import RequestFilter
 from lethe.contract.problems import FieldError, InputInvalid, Problem
 from lethe.contract.sets import RequestStatus
@@ -31,6 +41,28 @@ def count_deletion_requests(call: Call, query: RequestFilter) -> CountOut:
     with call.reading() as session:
         count = search_repository.count(session, sought, view=view_of(session, call), at_most=COUNTED)
     return CountOut(count=count)
+
+
+@serves(router, contract.SUMMARY)
+def summarise_deletion_requests(call: Call) -> SummaryOut:
+    zone = call.caller.policy.time_zone
+    with call.reading() as session:
+        view = view_of(session, call)
+        found = summary.of_requests(session, view=view, zone=zone)
+    return SummaryOut(
+        at=view.at,
+        time_zone=zone,
+        overdue=found.overdue,
+        due=[DueOut(day=day, requests=number) for day, number in found.due.items()],
+        later=found.later,
+        weeks=[WeekOut(starts=one.starts, received=one.received, completed=one.completed) for one in found.weeks],
+        completion=CompletionOut(
+            requests=found.completed,
+            median_days=found.days_of(50),
+            p90_days=found.days_of(90),
+            share_in_time=found.in_time / found.completed if found.completed else None,
+        ),
+    )
 
 
 @serves(router, contract.DECIDE)

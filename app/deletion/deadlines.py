@@ -47,6 +47,11 @@ def extended(limit: TimeLimit, due: datetime.datetime, *, zone: str = "UTC") -> 
     return _later(due, relativedelta(months=limit.extension_months, days=limit.extension_days), zone)
 
 
+def midnight(day: datetime.date, *, zone: str) -> datetime.datetime:
+    """The beginning of a day of the calendar."""
+    return datetime.datetime.combine(day, datetime.time(), ZoneInfo(zone))
+
+
 def _later(moment: datetime.datetime, by: relativedelta, zone: str) -> datetime.datetime:
     local = moment.astimezone(ZoneInfo(zone)) + by
     return local.replace(fold=0).astimezone(datetime.UTC)

@@ -4,7 +4,7 @@ import datetime
 from dataclasses import dataclass
 
 import sqlalchemy as sa
-from sqlalchemy.orm import Session, aliased
+from sqlalchemy.orm import InstrumentedAttribute, Session, aliased
 
 from app.db import sealed
 from app.db.paging import Page, cut, ordered, page
@@ -28,7 +28,8 @@ _SHOWN_AS_ACCEPTED = these([RequestStatus.ACCEPTED, RequestStatus.RUNNING])
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sought:
     """Filters of requests; of several, those that satisfy all. `received_from`, `received_before`: by their
-    `submitted_at`; `due_from`, `due_before`: open ones by their deadline; `clock`: open ones whose clock says so, at
+    `submitted_at`; `due_from`, `due_before`: open ones by their deadline, whether or not their clock is paused;
+    `completed_from`, `completed_before`: completed ones by when they were; `clock`: open ones whose clock says so, at
     risk being those that are due within `horizon`; `assignee`: those that are this person's, or `NOBODY`'s;
     `made_before`: those that came in earlier."""
 
@@ -43,6 +44,8 @@ class Sought:
     received_before: datetime.datetime | None = None
     due_from: datetime.datetime | None = None
     due_before: datetime.datetime | None = None
+    completed_from: datetime.datetime | None = None
+    completed_before: datetime.datetime | None = None
     clock: OpenClock | None = None
     horizon: datetime.timedelta = datetime.timedelta(0)
     assignee: str | None = None
@@ -61,7 +64,7 @@ def requests(
     first."""
     filters = _filters(session, sought, view)
     if by_deadline and not sought.is_of_open:
-        filters.append(_is_one_of(_OPEN, view))
+        filters.append(is_open(view))
     if sought.model_id is not None and not filters:
         return _requests_of_model(session, sought.model_id, limit=limit, cursor=cursor)
     if sought.model_id is not None:
@@ -116,8 +119,38 @@ def _filters(session: Session, sought: Sought, view: View) -> list[sa.ColumnElem
     if sought.clock is not None:
         filters.append(_clock_says(sought, view))
     if sought.is_of_open:
-        filters.append(_is_one_of(_OPEN, view))
+        filters.append(is_open(view))
+    if sought.completed_from is not None or sought.completed_before is not None:
+        filters.append(was_completed(view, since=sought.completed_from, before=sought.completed_before))
     return filters
+
+
+def is_open(view: View) -> sa.ColumnElement[bool]:
+    """A condition: as it is shown (`View.is_open`)."""
+    return _is_one_of(_OPEN, view)
+
+
+def is_overdue(view: View) -> sa.ColumnElement[bool]:
+    """A condition on an open request: as `deadlines.clock` has it."""
+    return sa.and_(DeletionRequest.paused_at.is_(None), DeletionRequest.deadline <= view.at)
+
+
+def completed_at(view: View) -> InstrumentedAttribute[datetime.datetime | None]:
+    """The time of a completion, as it is shown (`View.completed_at`)."""
+    return DeletionRequest.reported_at if view.discreet else DeletionRequest.completed_at
+
+
+def was_completed(
+    view: View, *, since: datetime.datetime | None, before: datetime.datetime | None
+) -> sa.ColumnElement[bool]:
+    """A condition: it is shown as completed in [since, before). Only what is completed has the time of it, so that an
+    index on that time answers alone."""
+    shown = completed_at(view)
+    within = [shown >= since] if since is not None else []
+    within += [shown < before] if before is not None else []
+    if view.discreet:
+        within.append(_has_status(RequestStatus.COMPLETED, view))
+    return sa.and_(shown.is_not(None), *within)
 
 
 def _clock_says(sought: Sought, view: View) -> sa.ColumnElement[bool]:
@@ -125,7 +158,7 @@ def _clock_says(sought: Sought, view: View) -> sa.ColumnElement[bool]:
     runs, due = DeletionRequest.paused_at.is_(None), DeletionRequest.deadline
     match sought.clock:
         case ClockState.OVERDUE:
-            return sa.and_(runs, due <= view.at)
+            return is_overdue(view)
         case ClockState.AT_RISK:
             return sa.and_(runs, due > view.at, due <= view.at + sought.horizon)
         case _:

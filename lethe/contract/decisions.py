@@ -1,5 +1,6 @@
-"""Count the requests that match, and decide about all of them."""
+"""Count the requests that match, decide about all of them, and sum up what is owed by when."""
 
+import datetime
 from typing import Annotated, Literal
 
 from pydantic import Field, Strict
@@ -12,6 +13,8 @@ from lethe.contract.sets import RequestStatus, Scope
 
 COUNTED = 1_000_000
 """Requests are counted up to here."""
+DAYS, WEEKS = 30, 12
+"""Days ahead and weeks back that a summary counts."""
 
 
 Undecided = Literal[RequestStatus.IN_REVIEW, RequestStatus.ACCEPTED]
@@ -49,6 +52,39 @@ class DecisionsOut(Answer):
     next_cursor: str | None = Field(description="null: nothing is left that matches.")
 
 
+class DueOut(Answer):
+    day: datetime.date
+    requests: int = Field(description="Open requests due on this day, paused ones among them: as due_from, due_before.")
+
+
+class WeekOut(Answer):
+    starts: datetime.date = Field(description="A Monday.")
+    received: int = Field(description="Requests with a submitted_at in the week: as received_from, received_before.")
+    completed: int = Field(description="Requests completed in it: as completed_from, completed_before.")
+
+
+class CompletionOut(Answer):
+    """Times that the requests completed in `weeks` took: in whole days, from submitted_at to completed_at."""
+
+    requests: int
+    median_days: int | None = Field(description="Half of them took no more; null: there are none.")
+    p90_days: int | None = Field(description="Nine in ten took no more; null: there are none.")
+    share_in_time: float | None = Field(description="From 0 to 1: completed before their deadline; null: none are.")
+
+
+class SummaryOut(Answer):
+    at: datetime.datetime
+    time_zone: str = Field(description="Of the policy: its days and weeks are meant.")
+    overdue: int = Field(
+        description="Open requests past their deadline whose clock runs: as clock=overdue. One whose deadline was "
+        "earlier today is in today's number too."
+    )
+    due: list[DueOut] = Field(description=f"The next {DAYS} days, today first.")
+    later: int = Field(description="Open requests due after them.")
+    weeks: list[WeekOut] = Field(description=f"The last {WEEKS} weeks, the one under way last.")
+    completion: CompletionOut
+
+
 _DECISIONS = Resource("Deletion requests", "/v1")
 
 COUNT = _DECISIONS.operation(
@@ -59,6 +95,16 @@ COUNT = _DECISIONS.operation(
     query=RequestFilter,
     gives=CountOut,
     does="Number of requests that satisfy all filters.",
+)
+SUMMARY = _DECISIONS.operation(
+    "summarise_deletion_requests",
+    "GET",
+    "/deletion-requests:summary",
+    scope=Scope.REQUESTS_READ,
+    gives=SummaryOut,
+    does="Number of requests that are due on each of the next days, that came in and were completed in each of the "
+    "last weeks, and how long those took. Every number is that of a list by the filters it names. Who may not learn "
+    "whether anything is held sees requests completed at the time of their report, here as everywhere.",
 )
 DECIDE = _DECISIONS.operation(
     "decide_deletion_requests",

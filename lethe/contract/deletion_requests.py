@@ -199,6 +199,8 @@ class RequestFilter(Query):
     received_before: Moment | None = Field(default=None, description="Requests with an earlier submitted_at.")
     due_from: Moment | None = Field(default=None, description="Open requests with this deadline or a later one.")
     due_before: Moment | None = Field(default=None, description="Open requests with an earlier deadline.")
+    completed_from: Moment | None = Field(default=None, description="Requests completed at this time or later.")
+    completed_before: Moment | None = Field(default=None, description="Requests completed earlier.")
     clock: OpenClock | None = Field(
         default=None, description="Open requests whose clock says so: as the overview counts them."
     )

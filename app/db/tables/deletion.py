@@ -16,6 +16,7 @@ _WAS_HELD = sa.text("held_until IS NOT NULL")
 _HAS_EXTERNAL_ID, _HAS_SOURCE = sa.text("external_ref IS NOT NULL"), sa.text("source IS NOT NULL")
 _IS_MADE, _IS_DOUBTED = sa.text("maker IS NOT NULL"), sa.text("doubted_at IS NOT NULL")
 _IS_ASSIGNED = sa.text("assignee IS NOT NULL")
+_WAS_COMPLETED = sa.text("completed_at IS NOT NULL")
 _IS_REPORTED, _HAS_ENDED = sa.text("reported_at IS NOT NULL"), sa.text("ended_at IS NOT NULL")
 
 
@@ -83,6 +84,16 @@ class DeletionRequest(Owned, Table):
             None, "tenant_id", "source", "created_at", "id", sqlite_where=_HAS_SOURCE, postgresql_where=_HAS_SOURCE
         ),
         sa.Index(None, "tenant_id", "reported_at", sqlite_where=_IS_REPORTED, postgresql_where=_IS_REPORTED),
+        sa.Index(None, "tenant_id", "submitted_at", "id"),
+        sa.Index(
+            "ix_deletion_requests_completed",
+            "tenant_id",
+            "completed_at",
+            "submitted_at",
+            "deadline",
+            sqlite_where=_WAS_COMPLETED,
+            postgresql_where=_WAS_COMPLETED,
+        ),
         sa.Index(None, "kept", "tenant_id", "ended_at", sqlite_where=_HAS_ENDED, postgresql_where=_HAS_ENDED),
         sa.Index(
             "ix_deletion_requests_held", "status", "held_until", sqlite_where=_WAS_HELD, postgresql_where=_WAS_HELD

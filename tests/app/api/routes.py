@@ -47,6 +47,7 @@ NEEDS = {
     "GET /v1/deletion-requests/{request_id}/preview": Scope.ACCOUNTING_READ,
     "POST /v1/deletion-requests/{request_id}/cancel": Scope.REQUESTS_WRITE,
     "GET /v1/deletion-requests:count": Scope.REQUESTS_READ,
+    "GET /v1/deletion-requests:summary": Scope.REQUESTS_READ,
     "POST /v1/deletion-requests:decide": Scope.REQUESTS_REVIEW,
     "POST /v1/deletion-requests/{request_id}/approve": Scope.REQUESTS_REVIEW,
     "POST /v1/deletion-requests/{request_id}/reject": Scope.REQUESTS_REVIEW,
