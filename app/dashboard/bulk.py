@@ -74,7 +74,10 @@ def _decide(
 ) -> tuple[int, int, bool]:
     """Returns how many were decided, how many could not be, and True if nothing is left."""
     body: dict[str, Any] = {"decision": decision, "made_before": before, "limit": _AT_ONCE}
-    body |= filters.matching(query, caller=context.caller)
+    sought = filters.matching(query, caller=context.caller)
+    if {sought.pop("completed_from"), sought.pop("completed_before")} != {None}:
+        return 0, 0, True  # what is completed cannot be decided
+    body |= sought
     if decision is Decision.REJECT:
         body["rejection"] = {"ground": text(form, "ground"), "explanation": text(form, "explanation")}
     ends, decided, refused = time.monotonic() + _SECONDS, 0, 0

@@ -3,12 +3,12 @@
 import datetime
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
-from zoneinfo import ZoneInfo
 
 from fastapi import Depends, Query
 from starlette.datastructures import FormData
 
 from app.access.service import Caller
+from app.deletion import deadlines
 from lethe.contract.choices import RequestOrder
 from lethe.contract.problems import FieldError, InputInvalid
 from lethe.contract.sets import RequestStatus
@@ -24,6 +24,8 @@ _DAYS = {
     "received_to": ("received_before", 1),
     "due_from": ("due_from", 0),
     "due_to": ("due_before", 1),
+    "completed_from": ("completed_from", 0),
+    "completed_to": ("completed_before", 1),
 }
 """Fields of the page, each with the filter of the API and the days after that it means: the last day is within."""
 NAMES = ("status", "regulation", "due", "assigned", *_DAYS, "order")
@@ -40,9 +42,12 @@ def _filters(
     received_to: Day = "",
     due_from: Day = "",
     due_to: Day = "",
+    completed_from: Day = "",
+    completed_to: Day = "",
     order: RequestOrder | Literal[""] = "",
 ) -> dict[str, str]:
-    given = (str(status), regulation, due, assigned, received_from, received_to, due_from, due_to, order)
+    days = (received_from, received_to, due_from, due_to, completed_from, completed_to)
+    given = (str(status), regulation, due, assigned, *days, order)
     return {name: value for name, value in zip(NAMES, given, strict=True) if value}
 
 
@@ -78,4 +83,4 @@ def _midnight(day: str, days: int, zone: str) -> datetime.datetime:
     found = datetime.date.fromisoformat(day) + datetime.timedelta(days=days)
     if not 1971 <= found.year < 9000:
         raise ValueError(day)
-    return datetime.datetime.combine(found, datetime.time(), ZoneInfo(zone))
+    return deadlines.midnight(found, zone=zone)

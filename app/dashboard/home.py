@@ -5,8 +5,8 @@ from typing import Any
 
 from fastapi import Response
 
-from app.api import audit_log, deletion_requests, models, overview, runs
-from app.dashboard import pages
+from app.api import audit_log, decisions, deletion_requests, models, overview, runs
+from app.dashboard import outlook, pages
 from app.dashboard.dangers import dangers
 from app.dashboard.request_context import RequestContext, TheContext
 from lethe.contract.choices import ModelOrder, RequestOrder
@@ -21,8 +21,11 @@ _MOST = 8
 
 @router.get("")
 def home(context: TheContext) -> Response:
-    """Show how everything stands."""
-    return context.page("home/home.html", **_found(context))
+    """Show how everything stands, and what is owed by when, which changes by the day: it is not asked for again while
+    the page is open."""
+    may_sum_up = context.may(decisions.summarise_deletion_requests)
+    summary = context.ask(decisions.summarise_deletion_requests) if may_sum_up else None
+    return context.page("home/home.html", outlook=outlook.of(summary) if summary else None, **_found(context))
 
 
 @router.get("/")

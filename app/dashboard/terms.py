@@ -82,6 +82,21 @@ TERMS: Mapping[str, Term] = {
         says="The number of records that can be forgotten in one run with fewer steps than learning again from "
         "scratch takes.",
     ),
+    # what is owed by when
+    "median_days": Term(
+        label="Median",
+        says="Of the requests completed in these weeks, half took no more whole days from when they were submitted.",
+    ),
+    "p90_days": Term(
+        label="90th percentile",
+        says="Of the requests completed in these weeks, nine in ten took no more whole days from when they were "
+        "submitted.",
+    ),
+    "share_in_time": Term(
+        label="In time",
+        says="The share of the requests completed in these weeks that were completed before their deadline, as "
+        "extensions and pauses had moved it.",
+    ),
     # what a run takes
     "steps": Term(
         label="Steps",

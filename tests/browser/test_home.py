@@ -1,5 +1,6 @@
 """The story of the overview: empty, while work is done, when nobody works, when nothing answers."""
 
+import datetime
 import os
 import re
 import signal
@@ -81,6 +82,26 @@ def test_what_is_in_danger(officer: Visitor) -> None:
     danger.get_by_role("link", name="1 request").press("Enter")
     officer.page.wait_for_url("**/admin/requests?due=overdue&order=deadline")
     expect(officer.page.get_by_role("link", name=re.compile("^dr_"))).to_have_count(1)
+
+
+def test_what_is_owed_by_when(officer: Visitor) -> None:
+    """The calendar says how many requests are due on which day, each day in words, and leads to them, by keyboard;
+    within its own box however narrow the screen."""
+    now = datetime.datetime.now(datetime.UTC)
+    for n, age in enumerate((35, 35, 100)):
+        submitted_at = (now - datetime.timedelta(days=age)).isoformat()
+        officer.site.forget(f"p{n}", submitted_at=submitted_at, regulation="ccpa", identity_verified=False)
+    due = now + datetime.timedelta(days=10)
+    officer.opens("/admin")
+    calendar = officer.page.get_by_role("region", name="Due in the next 30 days")
+    expect(calendar.get_by_role("listitem")).to_have_count(32)
+    expect(calendar.get_by_role("link", name="1 overdue")).to_be_visible()
+    weeks = officer.page.get_by_role("region", name="Last 12 weeks")
+    expect(weeks.get_by_role("link", name=re.compile("^2 received in the week of "))).to_be_visible()
+    officer.shows("overview-outlook")
+    calendar.get_by_role("link", name=f"2 due on {due.day} {due:%b}").press("Enter")
+    officer.page.wait_for_url(f"**/admin/requests?due_from={due:%Y-%m-%d}&due_to={due:%Y-%m-%d}&order=deadline")
+    expect(officer.page.get_by_role("link", name=re.compile("^dr_"))).to_have_count(2)
 
 
 def test_a_session_that_ends(officer: Visitor) -> None:

@@ -5,8 +5,10 @@ import html
 import re
 from collections.abc import Callable
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import sqlalchemy as sa
+from fastapi.testclient import TestClient
 
 from app.dashboard.dangers import dangers
 from app.db.tables import InstallationIdentity, Model, WebhookDelivery
@@ -125,6 +127,41 @@ def test_every_number_leads_to_what_it_counts(
         page = officer.get(path).text
         listed = re.split(r'<h2 id="found">', page)[1]
         assert len(re.findall(r'<th scope="row">', listed)) == number, text
+
+
+def test_the_outlook_leads_to_what_it_counts(officer: Browser, gateway: TestClient, forget: Make) -> None:
+    """Each day of the calendar that has requests, what is overdue, what is due later and each bar lead to a list of as
+    many, in the days of the policy; a day without any leads nowhere."""
+    gateway.patch("/v1/tenant", json={"policy": {"time_zone": "Europe/Berlin"}}).raise_for_status()
+    now = datetime.datetime.now(datetime.UTC)
+    for n, (days, regulation) in enumerate([(100, "ccpa"), (35, "ccpa"), (35, "ccpa"), (20, "ccpa"), (1, "ccpa")]):
+        submitted_at = (now - datetime.timedelta(days=days)).isoformat()
+        forget(f"p{n}", identity_verified=False, regulation=regulation, submitted_at=submitted_at)
+    forget("stranger")
+    page = officer.get("/admin").text
+    cells = re.findall(r'<a class="day[^"]*" href="([^"]+)"[^>]*>(.*?)</a>', page)
+    bars = re.findall(r'<a href="([^"]+)" title="Week[^>]*>(.*?)</a>', page)
+    found = {" ".join(re.sub(r"<[^>]+>", "", inside).split()): html.unescape(path) for path, inside in [*cells, *bars]}
+    due = (now + datetime.timedelta(days=10)).astimezone(ZoneInfo("Europe/Berlin"))
+    assert {"1 overdue", f"2 due on {due.day} {due:%b}", "1 due later"} <= found.keys()
+    assert sum(int(name.split()[0]) for name in found if "due" in name) == 5
+    assert sum(int(name.split()[0]) for name in found if "received" in name) == 5  # one is older
+    assert sum(int(name.split()[0]) for name in found if "completed" in name) == 1
+    for name, path in found.items():
+        listed = re.split(r'<h2 id="found">', officer.get(path).text)[1]
+        assert len(re.findall(r'<th scope="row">', listed)) == int(name.split()[0]), name
+    assert "<b>0</b>" in page
+    figures = re.findall(r"<dd>(.*?)</dd>", page)
+    assert figures[:3] == ["0 days", "0 days", "100 %"]
+
+
+def test_the_outlook_is_drawn_once(officer: Browser, somebody_with: Callable[..., Browser]) -> None:
+    """What changes by the day is no part of what is asked for while the page is open; nor of the page of a key that may
+    see no requests."""
+    assert 'class="calendar"' in officer.get("/admin").text
+    assert 'class="calendar"' not in officer.get("/admin/live").text
+    assert 'class="calendar"' in somebody_with(Scope.REQUESTS_READ).get("/admin").text
+    assert 'class="calendar"' not in somebody_with(Scope.MODELS_READ).get("/admin").text
 
 
 def test_the_log_of_backups_is_not_for_every_key(

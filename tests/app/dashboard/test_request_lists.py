@@ -44,6 +44,8 @@ def test_days_are_those_of_the_policy(officer: Browser, gateway: TestClient, for
         "received_from=2026-01-03": False,
         "due_from=2026-02-02&due_to=2026-02-02": True,
         "due_from=2026-02-03": False,
+        "completed_from=2026-01-01": False,
+        "completed_to=2026-01-01": False,
     }.items():
         for path in ("requests", "requests.csv", "requests/decide"):
             shown = officer.get(f"/admin/{path}?{query}").text
