@@ -6,7 +6,6 @@ its deadline, and never as overdue.
 """
 
 import datetime
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from zoneinfo import ZoneInfo
@@ -63,20 +62,18 @@ def of_requests(session: Session, *, view: View, zone: str) -> Summary:
     mornings = [deadlines.midnight(day, zone=zone) for day in (*days, today + DAYS * _DAY)]
     mondays = [deadlines.midnight(day, zone=zone) for day in (*weeks, monday + _WEEK)]
     due = summary_repository.due(session, mornings, view=view)
+    on = {one.place: one.count for one in due}
     received = summary_repository.received(session, mondays)
-    ended = summary_repository.completed(session, mondays, view=view)
-    completed, took = Counter[int](), Counter[int]()
-    for one in ended:
-        completed[one.place] += one.count
-        took[one.days] += one.count
+    completed = summary_repository.completed(session, mondays, view=view)
+    took = summary_repository.took(session, since=mondays[0], before=mondays[-1], view=view)
     return Summary(
-        overdue=summary_repository.overdue(session, view=view),
-        due={day: due.get(n, 0) for n, day in enumerate(days, start=1)},
-        later=due.get(len(mornings), 0),
+        overdue=sum(one.overdue for one in due),
+        due={day: on.get(n, 0) for n, day in enumerate(days, start=1)},
+        later=on.get(len(mornings), 0),
         weeks=[
-            Week(starts=day, received=received.get(n, 0), completed=completed[n])
-            for n, day in enumerate(weeks, start=1)
+            Week(starts=day, received=new, completed=done)
+            for day, new, done in zip(weeks, received, completed, strict=True)
         ],
-        took=took,
-        in_time=sum(one.in_time for one in ended),
+        took={one.days: one.count for one in took},
+        in_time=sum(one.in_time for one in took),
     )

@@ -1,65 +1,79 @@
-"""All SQL that counts requests by days and weeks: grouped in the database, which reads indexes alone."""
+"""All SQL that counts requests by days and weeks: in the database, which reads indexes alone."""
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from app.db.seconds import seconds
+from app.db.elapsed import days_between
 from app.db.tables import DeletionRequest
 from app.deletion import search_repository
 from app.deletion.views import View
 
-_SECONDS_OF_A_DAY = 86400
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Due:
+    """Open requests whose deadlines are between the same two moments."""
+
+    place: int
+    count: int
+    overdue: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Completed:
-    """Requests completed between the same two moments, after the same number of whole days."""
+class Took:
+    """Requests completed after the same number of whole days."""
 
-    place: int
     days: int
     count: int
     in_time: int  # completed before their deadline
 
 
-def overdue(session: Session, *, view: View) -> int:
-    """Number of open requests past their deadline whose clock runs."""
-    query = sa.select(sa.func.count()).select_from(DeletionRequest)
-    return session.scalars(query.where(search_repository.is_overdue(view), search_repository.is_open(view))).one()
-
-
-def due(session: Session, edges: Sequence[datetime.datetime], *, view: View) -> dict[int, int]:
-    """Number of open requests by the place of their deadline: before the first edge (0), before the second (1), and so
-    on; after the last (their number)."""
+def due(session: Session, edges: Sequence[datetime.datetime], *, view: View) -> list[Due]:
+    """Open requests by the place of their deadline: before the first edge (0), before the second (1), and so on; after
+    the last (their number)."""
     place = _place(DeletionRequest.deadline, edges).label("place")
-    query = sa.select(place, sa.func.count()).where(search_repository.is_open(view)).group_by(place)
-    return dict(session.execute(query).all())
+    overdue = sa.func.count().filter(search_repository.is_overdue(view))
+    query = sa.select(place, sa.func.count(), overdue).where(search_repository.is_open(view)).group_by(place)
+    return [Due(place=where, count=count, overdue=late) for where, count, late in session.execute(query)]
 
 
-def received(session: Session, edges: Sequence[datetime.datetime]) -> dict[int, int]:
-    """Number of requests submitted between the edges, by place."""
+def received(session: Session, edges: Sequence[datetime.datetime]) -> list[int]:
+    """Number of requests submitted between each two edges."""
     at = DeletionRequest.submitted_at
-    place = _place(at, edges).label("place")
-    query = sa.select(place, sa.func.count()).where(at >= edges[0], at < edges[-1]).group_by(place)
-    return dict(session.execute(query).all())
+    return _counted(session, edges, lambda since, before: sa.and_(at >= since, at < before))
 
 
-def completed(session: Session, edges: Sequence[datetime.datetime], *, view: View) -> list[Completed]:
-    """Requests completed between the edges, by place and by how long they took, in the eyes of the reader."""
+def completed(session: Session, edges: Sequence[datetime.datetime], *, view: View) -> list[int]:
+    """Number of requests completed between each two edges, in the eyes of the reader."""
+    return _counted(
+        session, edges, lambda since, before: search_repository.was_completed(view, since=since, before=before)
+    )
+
+
+def took(session: Session, *, since: datetime.datetime, before: datetime.datetime, view: View) -> list[Took]:
+    """Requests completed in [since, before) in the eyes of the reader, by how long they took."""
     at = search_repository.completed_at(view)
-    place = _place(at, edges).label("place")
-    days = ((seconds(at) - seconds(DeletionRequest.submitted_at)) // _SECONDS_OF_A_DAY).label("days")
+    days = days_between(DeletionRequest.submitted_at, at).label("days")
     in_time = sa.func.count().filter(at < DeletionRequest.deadline)
-    within = search_repository.was_completed(view, since=edges[0], before=edges[-1])
-    query = sa.select(place, days, sa.func.count(), in_time).where(within).group_by(place, days)
-    return [
-        Completed(place=where, days=took, count=count, in_time=early)
-        for where, took, count, early in session.execute(query)
-    ]
+    within = search_repository.was_completed(view, since=since, before=before)
+    query = sa.select(days, sa.func.count(), in_time).where(within).group_by(days)
+    return [Took(days=whole, count=count, in_time=early) for whole, count, early in session.execute(query)]
+
+
+def _counted(
+    session: Session,
+    edges: Sequence[datetime.datetime],
+    within: Callable[[datetime.datetime, datetime.datetime], sa.ColumnElement[bool]],
+) -> list[int]:
+    """Count along an index between each two edges: to group as many rows, SQLite would sort them."""
+    one = sa.select(sa.func.count()).select_from(DeletionRequest)
+    counts = [one.where(within(since, before)).scalar_subquery() for since, before in pairwise(edges)]
+    return list(session.execute(sa.select(*counts)).one())
 
 
 def _place(

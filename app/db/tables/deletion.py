@@ -83,7 +83,16 @@ class DeletionRequest(Owned, Table):
         sa.Index(
             None, "tenant_id", "source", "created_at", "id", sqlite_where=_HAS_SOURCE, postgresql_where=_HAS_SOURCE
         ),
-        sa.Index(None, "tenant_id", "reported_at", sqlite_where=_IS_REPORTED, postgresql_where=_IS_REPORTED),
+        sa.Index(
+            "ix_deletion_requests_reported",
+            "tenant_id",
+            "reported_at",
+            "status",
+            "submitted_at",
+            "deadline",
+            sqlite_where=_IS_REPORTED,
+            postgresql_where=_IS_REPORTED,
+        ),
         sa.Index(None, "tenant_id", "submitted_at", "id"),
         sa.Index(
             "ix_deletion_requests_completed",

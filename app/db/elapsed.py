@@ -1,0 +1,27 @@
+"""Differences of moments, which each database computes in its own way and both alike."""
+
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import FunctionElement
+
+
+class days_between(FunctionElement[int]):
+    """The whole days from the first moment to the second, of which fractions of a second are dropped before."""
+
+    inherit_cache = True
+    type = sa.Integer()
+
+
+@compiles(days_between, "sqlite")
+def _of_julian_days(element: days_between, compiler: SQLCompiler, **named: Any) -> str:
+    start, end = (f"julianday(substr({compiler.process(one, **named)}, 1, 19))" for one in element.clauses)
+    return f"CAST({end} - {start} + 1e-6 AS INTEGER)"  # less than a second, and more than a double is wrong by
+
+
+@compiles(days_between, "postgresql")
+def _of_seconds(element: days_between, compiler: SQLCompiler, **named: Any) -> str:
+    start, end = (f"floor(extract(epoch FROM {compiler.process(one, **named)}))" for one in element.clauses)
+    return f"CAST(trunc(({end} - {start}) / 86400) AS integer)"
