@@ -4,7 +4,7 @@ import functools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeVar
 
 import anyio.to_thread
@@ -159,6 +159,14 @@ class Call:
 
     installation: Installation
     caller: Caller
+    _found: dict[Callable[[Session], Any], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def find_once(self, session: Session, find: Callable[[Session], T]) -> T:
+        """The answer of `find` for all that this call asks: the overview asks two endpoints how models stand."""
+        if find not in self._found:
+            self._found[find] = find(session)
+        found: T = self._found[find]
+        return found
 
     def reading(self) -> AbstractContextManager[Session]:
         return self.installation.database.reading(by=self.caller.reader)

@@ -130,7 +130,7 @@ def list_models(call: Call, query: ModelsQuery) -> PageOut[ModelOut]:
 def _in_danger(call: Call, query: ModelsQuery) -> PageOut[ModelOut]:
     """A page of the models in service, ranked as they are now: `cursor` is the last model of the page before."""
     with call.reading() as session:
-        found = [one for one in standings.of_models(session) if _is_in(query.danger, one)]
+        found = [one for one in call.find_once(session, standings.of_models) if _is_in(query.danger, one)]
         if query.name is not None:
             found = [one for one in found if query.name.lower() in one.model.name.lower()]
         if query.order is ModelOrder.NEWEST:

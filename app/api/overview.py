@@ -28,7 +28,7 @@ def get_overview(call: Call) -> OverviewOut:
     with call.reading() as session:
         found = operations.state(session, call.installation)
         ended = repository.ended_requests(session, at_most=COUNTED)
-        models = standings.of_models(session)
+        models = call.find_once(session, standings.of_models)
         unresolved = unlearning_repository.unresolved_runs(session)
         undelivered = webhooks_repository.undelivered(session, at_most=COUNTED)
         backup_at, first_start = backup_repository.last_backup_at(session), backup_repository.first_start(session)

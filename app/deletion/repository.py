@@ -155,7 +155,8 @@ def models_of_requests(session: Session, *, request_ids: Sequence[str]) -> dict[
 def first_deadlines(session: Session) -> dict[str, datetime.datetime]:
     """By the id of each model that still has to forget for a request whose rows a worker has taken: the earliest
     deadline of those."""
-    taken = sa.select(DeletionRequest.id, DeletionRequest.deadline).where(DeletionRequest.status.in_(_RUNNING))
+    is_taken = DeletionRequest.status.in_(_OPEN), DeletionRequest.status.in_(_RUNNING)  # the first names an index
+    taken = sa.select(DeletionRequest.id, DeletionRequest.deadline).where(*is_taken)
     first = taken.limit(_MOST_TAKEN).subquery()  # with a limit SQLite begins here, not with what models owe
     query = sa.select(RequestModel.model_id, sa.func.min(first.c.deadline)).join(
         first, first.c.id == RequestModel.request_id
