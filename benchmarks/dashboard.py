@@ -1,44 +1,52 @@
-"""The pages of the dashboard with 100,000 requests stored: `./dev bench dashboard`.
+"""The pages of the dashboard with a million requests stored: `./dev bench dashboard`.
 
-Each page is asked for forty times by somebody who is logged in, on SQLite and on PostgreSQL; a tenth of the requests
-wait, and there are twenty models. Prints what people wait for (p50, p95), the processor time that the gateway spends on
-a page, which other work on the machine does not change, and which pages take longer than they may. Writes
-benchmarks/results/dashboard.json.
+Each page is asked for forty times by somebody who is logged in, on SQLite and on PostgreSQL. The requests are spread
+over two years and a hundred models; they take from 2 to 36 days, and some of the last 90 days wait for longer. Prints
+what people wait for (p50, p95), the processor time that the gateway spends on a page, which other work on the machine
+does not change, and which pages take longer than they may. Writes benchmarks/results/dashboard.json.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import re
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import psutil
+import sqlalchemy as sa
 from rich.console import Console
 from rich.table import Table
 
 from app import installations
 from app.backup import tombstones
 from app.config import Settings
-from benchmarks.installed import installed, served
+from app.db.tables import DeletionRequest
+from benchmarks.installed import free_port, installed, served
 from benchmarks.stored import fill, timed
 
-RESULTS = Path(__file__).parent / "results"
-MOST_MS = 200
+_FILE = Path(__file__).parent / "results" / "dashboard.json"
+MOST_MS = 300
 """What the 95th percentile of every page stays below."""
 _TIMES = 40
 
 
-def measured(settings: Settings, number: int) -> dict[str, Any]:
+def measured(settings: Settings, number: int, models: int) -> dict[str, Any]:
     key = settings.resolved_admin_key_file().read_text().strip()
     with installations.opened(settings) as installation:
-        fill(installation, number, 10)
-        tombstones.record(installation)  # or the gateway would, while it is measured
+        with installation.database.reading() as session:
+            is_empty = session.scalars(sa.select(DeletionRequest.id).limit(1)).first() is None
+        if is_empty:
+            fill(installation, number, 10, models=models, over_days=2 * 365)
+            tombstones.record_restored(installation)  # or the gateway would write all down, while it is measured
     with served(settings) as (address, pid), httpx.Client(base_url=address, timeout=60) as browser:
         gateway = psutil.Process(pid)
         log_in(browser, key)
+        rest(gateway)
         first = browser.get("/admin/requests").raise_for_status().text
         [onward] = re.findall(r'rel="next" href="([^"]+)"', first)
         newest = re.findall(r'href="/admin/requests/(dr_\w+)"', first)[0]
@@ -78,6 +86,15 @@ def of_page(gateway: psutil.Process, ask: Callable[[], httpx.Response]) -> dict[
     return found | {"cpu_ms": (spent(gateway) - before) / _TIMES * 1e3}
 
 
+def rest(gateway: psutil.Process) -> None:
+    """Wait until the gateway has done what it does once, at its start: it reads the whole database."""
+    while True:
+        before = spent(gateway)
+        time.sleep(2)
+        if spent(gateway) - before < 0.1:
+            return
+
+
 def spent(process: psutil.Process) -> float:
     """Seconds of processor time."""
     times = process.cpu_times()
@@ -93,28 +110,45 @@ def log_in(browser: httpx.Client, key: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--requests", type=int, default=100_000)
+    parser.add_argument("--requests", type=int, default=1_000_000)
+    parser.add_argument("--models", type=int, default=100)
     parser.add_argument("--kinds", nargs="+", default=["sqlite", "postgresql"])
+    parser.add_argument("--kept", type=Path, help="a folder that is filled once, for SQLite alone, and not deleted")
     asked = parser.parse_args()
-    results: dict[str, Any] = {"requests": asked.requests, "load": os.getloadavg()[0], "pages": {}}
-    for kind in asked.kinds:
-        with installed(kind) as settings:
-            results["pages"][kind] = found = measured(settings, asked.requests)
-        title = f"{asked.requests:,} requests stored, {kind}"
+    results = of_before(asked.requests, asked.models)
+    for kind in ["sqlite"] if asked.kept else asked.kinds:
+        with kept(asked.kept) if asked.kept else installed(kind) as settings:
+            results["load"][kind] = os.getloadavg()[0]
+            results["pages"][kind] = found = measured(settings, asked.requests, asked.models)
+        title = f"{asked.requests:,} requests and {asked.models} models stored, {kind}"
         table = Table("page", "p50 ms", "p95 ms", "cpu ms", "", title=title)
         for name, row in found.items():
             verdict = "good" if row["p95_ms"] <= MOST_MS else f"longer than {MOST_MS} ms"
             table.add_row(name, *(f"{row[column]:.1f}" for column in ("p50_ms", "p95_ms", "cpu_ms")), verdict)
         Console().print(table)
     rows = [(kind, name, row) for kind, of in results["pages"].items() for name, row in of.items()]
-    results["slower_than_200_ms"] = slow = [(kind, name) for kind, name, row in rows if row["p95_ms"] > MOST_MS]
+    results["slower_than_300_ms"] = slow = [(kind, name) for kind, name, row in rows if row["p95_ms"] > MOST_MS]
     slowest = max(row["p95_ms"] for *_, row in rows)
     dearest = max(row["cpu_ms"] for *_, row in rows)
     Console().print(
         f"{len(rows) - len(slow)} of {len(rows)} pages keep p95 <= {MOST_MS} ms; the slowest p95 is {slowest:.0f} ms, "
-        f"the dearest page takes {dearest:.0f} ms of processor time; load average {results['load']:.1f} at the start"
+        f"the dearest page takes {dearest:.0f} ms of processor time; load average at the start: {results['load']}"
     )
-    (RESULTS / "dashboard.json").write_text(json.dumps(results, indent=1) + "\n")
+    _FILE.write_text(json.dumps(results, indent=1) + "\n")
+
+
+def of_before(requests: int, models: int) -> dict[str, Any]:
+    """What was found of the other database, where as much is stored there."""
+    fresh: dict[str, Any] = {"requests": requests, "models": models, "load": {}, "pages": {}}
+    found: dict[str, Any] = json.loads(_FILE.read_text()) if _FILE.exists() else fresh
+    return found if (found.get("requests"), found.get("models")) == (requests, models) else fresh
+
+
+@contextlib.contextmanager
+def kept(folder: Path) -> Iterator[Settings]:
+    settings = Settings(data_dir=folder / "data", port=free_port())
+    installations.set_up(settings)
+    yield settings
 
 
 if __name__ == "__main__":

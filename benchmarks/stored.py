@@ -125,9 +125,17 @@ def show_stored(kind: str, found: dict[str, Any]) -> None:
     )
 
 
-def fill(installation: Installation, number: int, waiting: int) -> None:
-    """Requests one second apart, on twenty datasets in turn: of a hundred, `waiting` wait, one is cancelled, two are
-    about strangers, the others are forgotten. Every tenth has an external id."""
+def fill(
+    installation: Installation, number: int, waiting: int, *, models: int = 20, over_days: int | None = None
+) -> None:
+    """Requests on datasets with a model each, in turn. Of a hundred, one is cancelled, two are about strangers; every
+    tenth has an external id.
+
+    Without `over_days` they are one second apart, `waiting` in a hundred wait, the others were forgotten at once, and
+    one model has all of them. With it they are spread over so many days, each on the model of its dataset: they are due
+    after 30 days and take from 2 to 36 (half of them 10 or less, nine in ten 30 or less), and `waiting` in a hundred of
+    the last 90 days wait for longer, most of these with an extension by two months.
+    """
     postgres = installation.database.engine.dialect.name == "postgresql"
     learned = calibration.mechanism_for(
         num_slots=number,
@@ -149,46 +157,57 @@ def fill(installation: Installation, number: int, waiting: int) -> None:
         counted = f"SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {last}"
         return f"(WITH RECURSIVE s(n) AS ({counted}) SELECT n FROM s) AS numbers"
 
+    def after(seconds: str) -> str:
+        if postgres:
+            return f"now() + ({seconds}) * interval '1 second'"
+        return f"strftime('%Y-%m-%d %H:%M:%f', 'now', ({seconds}) || ' seconds') || '000'"
+
     name = "md5(n::text)" if postgres else "printf('%08x%08x', (n * 2654435761) % 4294967296, n)"
-    moment = (
-        "now() - (:number - n) * interval '1 second'"
-        if postgres
-        else "strftime('%Y-%m-%d %H:%M:%f', 'now', (n - :number) || ' seconds') || '000'"
-    )
-    due = (
-        "now() + interval '20 days' - (:number - n) * interval '1 second'"
-        if postgres
-        else "strftime('%Y-%m-%d %H:%M:%f', 'now', '20 days', (n - :number) || ' seconds') || '000'"
-    )
-    tenant, dataset = "(SELECT id FROM tenants)", "'ds_bench_' || ((n / 100) % 20)"
-    waits, cancelled, stranger = f"n % 100 < {waiting}", "n % 100 = 97", "n % 100 > 97"
+    tenant, dataset, day = "(SELECT id FROM tenants)", f"'ds_bench_' || ((n / 100) % {models})", 86400
+    cancelled, stranger = "n % 100 = 97", "n % 100 > 97"
+    if over_days is None:
+        age, took, limit, reported = "(:number - n)", "0", f"{20 * day}", "NULL"
+        waits, model = f"n % 100 < {waiting}", "'mdl_bench_0'"
+    else:
+        step, part = over_days * day * 1000 // number, "(n % 1000 * 7919 % 1000)"  # milliseconds; thousandths
+        age, took = (
+            f"(CAST(:number - n AS bigint) * {step} / 1000)",
+            f"({2 * day} + {34 * day} / 1000 * {part} / 1000 * {part})",
+        )
+        waits_long = f"(n % 100 < {waiting} AND {age} < {90 * day})"
+        waits = f"(NOT {cancelled} AND NOT {stranger} AND ({waits_long} OR {took} > {age}))"
+        limit = f"CASE WHEN {waits_long} AND {age} > {28 * day} AND n % 50 > 0 THEN {92 * day} ELSE {30 * day} END"
+        model, reported = f"'mdl_bench_' || ((n / 100) % {models})", after(f"{took} - {age}")
+        took = f"CASE WHEN {stranger} THEN 0 ELSE {took} END"
+    moment, due, done = after(f"-{age}"), after(f"{limit} - {age}"), after(f"{took} - {age}")
     ended = f"NOT ({waits} OR {cancelled})"
     statements = [
         f"""INSERT INTO datasets
             (id, tenant_id, name, classes, lost_models, num_features, num_slots, digest, revision, attempts, created_at)
             SELECT 'ds_bench_' || (n - 1), {tenant}, 'bench', '["a", "b"]', '{{}}', 1, :number, '', 1000, 0, {moment}
-            FROM {series("20")}""",
+            FROM {series(str(models))}""",
         f"""INSERT INTO models (id, tenant_id, name, dataset_id, mechanism, epsilon, delta, status, live_version,
                 lost_releases, attempts, deaths, created_at)
             SELECT 'mdl_bench_' || (n - 1), {tenant}, '', 'ds_bench_' || (n - 1), :mechanism, 1, 1e-6, 'live', 1,
                 '[]', 0, 0, {moment}
-            FROM {series("20")}""",
+            FROM {series(str(models))}""",
         f"""INSERT INTO runs (id, tenant_id, kind, status, dataset_id, model_id, revision, version_id, steps_total,
                 steps_done, records, reason, worker, lease_expires_at, started_at, finished_at)
             SELECT 'run_' || (n - 1), {tenant}, 'learn', 'published', 'ds_bench_' || (n - 1), 'mdl_bench_' || (n - 1),
                 1000, 'ver_' || (n - 1), 1, 1, 0, '', 'w', {moment}, {moment}, {moment}
-            FROM {series("20")}""",
+            FROM {series(str(models))}""",
         f"""INSERT INTO versions (id, model_id, number, status, run_id, revision, weights_sha256, metrics, published_at)
             SELECT 'ver_' || (n - 1), 'mdl_bench_' || (n - 1), 1, 'live', 'run_' || (n - 1), 1000, '', '{{}}', {moment}
-            FROM {series("20")}""",
+            FROM {series(str(models))}""",
         f"""INSERT INTO deletion_requests (id, tenant_id, subject_ref, regulation, status, outcome, external_ref,
-                kept, discreet, submitted_at, due_at, deadline, created_at, completed_at, ended_at)
+                kept, discreet, submitted_at, due_at, deadline, created_at, completed_at, ended_at, reported_at)
             SELECT 'dr_' || {name}, {tenant}, 'sub_' || {name}, 'gdpr',
                 CASE WHEN {waits} THEN 'accepted' WHEN {cancelled} THEN 'cancelled' ELSE 'completed' END,
                 CASE WHEN {stranger} THEN 'nothing_held' WHEN {ended} THEN 'forgotten' END,
                 CASE WHEN n % 10 = 0 THEN 'case-' || n END, 'request', false, {moment}, {due}, {due}, {moment},
-                CASE WHEN {ended} THEN {moment} END,
-                CASE WHEN {ended} OR {cancelled} THEN {moment} END
+                CASE WHEN {ended} THEN {done} END,
+                CASE WHEN {ended} OR {cancelled} THEN {done} END,
+                CASE WHEN NOT {cancelled} THEN {reported} END
             FROM {series()}""",
         f"""INSERT INTO erasures
             (id, request_id, dataset_id, revision, num_records, num_claimed, nulled_at, deadline, ready_at)
@@ -197,12 +216,13 @@ def fill(installation: Installation, number: int, waiting: int) -> None:
                 {due}, CASE WHEN NOT {cancelled} THEN {moment} END
             FROM {series()} WHERE NOT {stranger}""",
         f"""INSERT INTO request_models (request_id, model_id, status, version, requested_at)
-            SELECT 'dr_' || {name}, 'mdl_bench_0',
+            SELECT 'dr_' || {name}, {model},
                 CASE WHEN {waits} THEN 'pending' WHEN {cancelled} THEN 'cancelled' ELSE 'completed' END,
                 CASE WHEN {ended} THEN n / 1000 + 1 END, {moment}
             FROM {series()} WHERE NOT {stranger}""",
         f"""INSERT INTO request_models (request_id, model_id, status, version, requested_at)
-            SELECT 'dr_' || {name}, 'mdl_bench_1', 'completed', 1, {moment} FROM {series()} WHERE n % 2000 = 57""",
+            SELECT 'dr_' || {name}, 'mdl_bench_1', 'completed', 1, {moment} FROM {series()} WHERE n % 2000 = 57
+                AND {model} <> 'mdl_bench_1'""",
         *(
             f"""INSERT INTO request_events (request_id, kind, status, actor, at)
                 SELECT 'dr_' || {name}, '{passed}', '{passed}', 'bench', {moment} FROM {series()} WHERE {which}"""
