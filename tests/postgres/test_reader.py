@@ -114,6 +114,7 @@ def test_it_makes_nothing_and_reads_only_what_it_needs(url: str) -> None:
                 "networks",
                 "rehearsals",
                 "request_events",
+                "request_notes",
                 "suppressions",
                 "used_statements",
             ),
