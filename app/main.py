@@ -27,6 +27,7 @@ from app.api import (
     docs,
     document,
     drp,
+    forms,
     identity_issuers,
     leaving_reasons,
     ledger,
@@ -50,7 +51,6 @@ from app.api import (
     serving,
     suppressions,
     tenants,
-    uploads,
     users,
     webhook_deliveries,
 )
@@ -78,7 +78,7 @@ def create_app(settings: Settings) -> FastAPI:
         telemetry.configure(settings.log_level)
         pressure.limit_threads()
         telemetry.trace_to(settings.otlp_endpoint, service="lethe-gateway")
-        uploads.folder(settings).mkdir(mode=0o700, exist_ok=True)
+        forms.folder(settings).mkdir(mode=0o700, exist_ok=True)
         with (
             installations.opened(settings) as gateway.state.installation,
             calls.known(gateway.state.installation) as gateway.state.known,

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from app.access import idempotency
 from app.access.idempotency import Answer, Once
-from app.api import evaluations, uploads
+from app.api import evaluations, forms, uploads
 from app.api.calls import Call, accepted, respond
 from app.api.gateway import serves
 from app.catalogue import additions, datasets, evaluation, repository
@@ -28,7 +28,7 @@ from lethe.encoding import schema as schemas
 _FEW_ROWS = 20
 """One person more, of whom something is unknown, is no sign of a file that was written wrongly."""
 
-router = APIRouter(route_class=uploads.SpooledRoute)
+router = APIRouter(route_class=forms.SpooledRoute)
 
 
 @serves(router, contract.ADD)

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from app.access import idempotency
 from app.access import service as access
 from app.access.idempotency import Answer, Once
-from app.api import uploads
+from app.api import forms, uploads
 from app.api.calls import Call, created, respond
 from app.api.gateway import serves
 from app.audit import access_events
@@ -40,7 +40,7 @@ from lethe.encoding.schema import parse_classes, parse_schema, parse_target
 from lethe.encoding.targets import Target
 from lethe.proof.budget import Budget
 
-router = APIRouter(route_class=uploads.SpooledRoute)
+router = APIRouter(route_class=forms.SpooledRoute)
 
 _MAX_SCHEMA_BYTES = 4 * 2**20
 

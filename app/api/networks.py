@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from app.access import idempotency
 from app.access.idempotency import Answer, Once
-from app.api import uploads
+from app.api import forms, uploads
 from app.api.calls import Call, created, respond
 from app.api.gateway import serves
 from app.encoders import service as encoders
@@ -16,7 +16,7 @@ from lethe.contract import networks as contract
 from lethe.contract.fields import PageOut, Paging
 from lethe.contract.networks import NetworkOut
 
-router = APIRouter(route_class=uploads.SpooledRoute)
+router = APIRouter(route_class=forms.SpooledRoute)
 
 
 @serves(router, contract.UPLOAD)

@@ -19,7 +19,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.exceptions import HTTPException
 from starlette.types import Scope
 
-from app.api import problems, uploads
+from app.api import forms, problems
 from app.api.compression import takes_gzip
 from app.dashboard import faults, wording
 from app.dashboard.terms import TERMS
@@ -155,7 +155,7 @@ def is_fragment(request: Request) -> bool:
     return request.headers.get("hx-request") == "true"
 
 
-class _PageRoute(uploads.SpooledRoute):
+class _PageRoute(forms.SpooledRoute):
     """A route of a page, which answers errors by a page. Files are spooled as the API spools them, never in clear."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:

@@ -12,7 +12,7 @@ from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 from starlette.datastructures import UploadFile
 
-from app.api import uploads
+from app.api import forms, uploads
 from app.config import Settings
 from app.main import create_app
 from tests.conftest import npz
@@ -48,7 +48,7 @@ def test_nothing_of_a_file_lies_on_the_disk_while_it_comes_in(gateway: TestClien
     """However long the file is, what is on the disk of it has no name and is noise; afterwards there is nothing."""
     seen: list[int] = []
     pieces = form("rows.csv", CSV.encode(), name="people", schema=SCHEMA)
-    folder = uploads.folder(settings)
+    folder = forms.folder(settings)
 
     async def receive() -> dict[str, Any]:
         for content in open_files(folder):
@@ -94,9 +94,9 @@ def test_a_form_of_many_parts_is_refused(gateway: TestClient, parts: int) -> Non
 
 def test_every_form_is_spooled(settings: Settings) -> None:
     """No endpoint takes a form but by way of a spool."""
-    forms = [route for route in _endpoints(create_app(settings).routes) if _takes_form(route)]
-    assert sorted(route.path for route in forms) == ["/datasets", "/datasets/{dataset_id}/records", "/networks"]
-    assert all(isinstance(route, uploads.SpooledRoute) for route in forms)
+    endpoints = [route for route in _endpoints(create_app(settings).routes) if _takes_form(route)]
+    assert sorted(route.path for route in endpoints) == ["/datasets", "/datasets/{dataset_id}/records", "/networks"]
+    assert all(isinstance(route, forms.SpooledRoute) for route in endpoints)
 
 
 def _endpoints(routes: Iterable[Any]) -> Iterator[APIRoute]:

@@ -1,0 +1,193 @@
+"""Forms whose files are spooled while they come in, under a key that only this process has (`app.vault.spool`). The
+framework would spool them in clear."""
+
+import codecs
+from collections.abc import AsyncIterator, Callable, Coroutine
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fastapi import HTTPException, Request, Response
+from fastapi.routing import APIRoute
+from python_multipart import MultipartParser
+from python_multipart.exceptions import FormParserError
+from python_multipart.multipart import parse_options_header
+from starlette.datastructures import FormData, Headers, UploadFile
+
+from app.config import Settings
+from app.installations import Installation
+from app.vault import spool
+
+_MOST_PARTS = 8
+"""Files of a form, and fields; a file takes a descriptor."""
+_LONGEST_FIELD = 1 << 20  # bytes
+
+
+def folder(settings: Settings) -> Path:
+    """The folder of spools."""
+    return settings.data_dir / "tmp"
+
+
+class SpooledRoute(APIRoute):
+    """An endpoint whose forms are spooled."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        answer = super().get_route_handler()
+
+        async def spooled(request: Request) -> Response:
+            spooling = _Request(request.scope, request.receive)
+            try:
+                return await answer(spooling)
+            finally:
+                await spooling.close()  # the form was read: its files are gone
+
+        return spooled
+
+
+class _Request(Request):
+    """A request whose form with files is read here; any other form has none, and the framework reads that."""
+
+    spooled: FormData | None = None
+
+    async def form(self, **limits: Any) -> FormData:  # type: ignore[override]  # nobody enters it as a context
+        media_type, options = parse_options_header(self.headers.get("content-type"))
+        if media_type != b"multipart/form-data":
+            return await super().form(**limits)
+        if self.spooled is None:
+            installation: Installation = self.app.state.installation
+            reader = _Reader(options, folder=folder(installation.settings))
+            self.spooled = await reader.read(self.stream())
+        return self.spooled
+
+    async def close(self) -> None:
+        if self.spooled is not None:
+            await self.spooled.close()
+        await super().close()
+
+
+@dataclass(slots=True)
+class _Part:
+    """A field with its content, or a file."""
+
+    headers: list[tuple[bytes, bytes]] = field(default_factory=list)
+    name: str = ""
+    content: bytearray = field(default_factory=bytearray)
+    file: UploadFile | None = None
+
+
+class _Reader:
+    """Reads `multipart/form-data` (RFC 7578), as `MultipartParser` calls."""
+
+    def __init__(self, options: dict[bytes, bytes], *, folder: Path) -> None:
+        boundary = options.get(b"boundary")
+        if not boundary:
+            raise _malformed("Missing boundary in multipart.")
+        self._charset = _codec(options.get(b"charset", b"utf-8"))
+        self._folder = folder
+        self._fields: list[tuple[str, str]] = []
+        self._files: list[tuple[str, UploadFile]] = []
+        self._part = _Part()
+        self._header_name, self._header_value = b"", b""
+        self._unwritten: list[tuple[UploadFile, bytes]] = []
+        self._has_ended = False
+        self._parser = MultipartParser(
+            boundary,
+            {
+                "on_part_begin": self._on_part_begin,
+                "on_header_field": self._on_header_field,
+                "on_header_value": self._on_header_value,
+                "on_header_end": self._on_header_end,
+                "on_headers_finished": self._on_headers_finished,
+                "on_part_data": self._on_part_data,
+                "on_part_end": self._on_part_end,
+                "on_end": self._on_end,
+            },
+        )
+
+    async def read(self, stream: AsyncIterator[bytes]) -> FormData:
+        """Returns the form, each file at its beginning. Raises `HTTPException`, or what the stream does; no file is
+        open then."""
+        try:
+            async for chunk in stream:
+                self._parser.write(chunk)
+                for file, content in self._unwritten:
+                    await file.write(content)  # in a thread
+                self._unwritten.clear()
+            if not self._has_ended:  # the parser asks for no end
+                raise _malformed("Invalid multipart data.")
+            for _, file in self._files:
+                await file.seek(0)
+        except BaseException as error:
+            for _, file in self._files:
+                file.file.close()
+            if isinstance(error, FormParserError):
+                raise _malformed("Invalid multipart data.") from None
+            raise
+        return FormData([*self._fields, *self._files])
+
+    def _on_part_begin(self) -> None:
+        self._part = _Part()
+
+    def _on_header_field(self, data: bytes, start: int, end: int) -> None:
+        self._header_name += data[start:end]
+
+    def _on_header_value(self, data: bytes, start: int, end: int) -> None:
+        self._header_value += data[start:end]
+
+    def _on_header_end(self) -> None:
+        self._part.headers.append((self._header_name.lower(), self._header_value))
+        self._header_name, self._header_value = b"", b""
+
+    def _on_headers_finished(self) -> None:
+        part = self._part
+        _, options = parse_options_header(dict(part.headers).get(b"content-disposition"))
+        if b"name" not in options:
+            raise _malformed('The Content-Disposition header field "name" must be provided.')
+        part.name = self._text(options[b"name"])
+        if b"filename" not in options:
+            return
+        if len(self._files) == _MOST_PARTS:
+            raise _malformed(f"Too many files. Maximum number of files is {_MOST_PARTS}.")
+        part.file = UploadFile(
+            spool.create(self._folder),  # type: ignore[arg-type]  # it is read and written as binary files are
+            size=0,
+            filename=self._text(options[b"filename"]),
+            headers=Headers(raw=part.headers),
+        )
+        self._files.append((part.name, part.file))
+
+    def _on_part_data(self, data: bytes, start: int, end: int) -> None:
+        part = self._part
+        if part.file is not None:
+            self._unwritten.append((part.file, data[start:end]))
+            return
+        part.content += data[start:end]
+        if len(part.content) > _LONGEST_FIELD:
+            raise _malformed(f"Part exceeded maximum size of {_LONGEST_FIELD >> 10}KB.")
+
+    def _on_part_end(self) -> None:
+        if self._part.file is not None:
+            return
+        if len(self._fields) == _MOST_PARTS:
+            raise _malformed(f"Too many fields. Maximum number of fields is {_MOST_PARTS}.")
+        self._fields.append((self._part.name, self._text(self._part.content)))
+
+    def _on_end(self) -> None:
+        self._has_ended = True
+
+    def _text(self, content: bytes | bytearray) -> str:
+        try:
+            return content.decode(self._charset)
+        except UnicodeDecodeError:
+            return content.decode("latin-1")
+
+
+def _malformed(what: str) -> HTTPException:
+    return HTTPException(status_code=400, detail=what)
+
+
+def _codec(charset: bytes) -> str:
+    try:
+        return codecs.lookup(charset.decode("latin-1")).name
+    except LookupError:
+        return "latin-1"

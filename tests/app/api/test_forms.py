@@ -1,0 +1,118 @@
+"""Forms with files, which are read here: as the framework reads them, but for where the files lie meanwhile."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import APIRouter, FastAPI, Request
+from fastapi.testclient import TestClient
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from starlette.datastructures import UploadFile
+
+from app.api import forms
+from app.config import Settings
+from app.vault.spool import Spool
+from tests.app.api.test_uploads import open_files
+
+NAMES = st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters='"\\'), min_size=1, max_size=8)
+FIELDS = st.lists(st.tuples(NAMES, st.text(st.characters(exclude_categories=["Cs"]), max_size=40)), max_size=8)
+FILES = st.lists(st.tuples(NAMES, st.tuples(NAMES, st.binary(max_size=300))), min_size=1, max_size=8)
+MANY = [("a", "b")] * 9
+
+
+@pytest.fixture
+def readers(gateway: TestClient) -> tuple[TestClient, TestClient]:
+    """Endpoints that say what is in a form: as our endpoints read it, and as the framework does."""
+    found = []
+    for route in (forms.SpooledRoute, None):
+        router = APIRouter(route_class=route) if route else APIRouter()
+
+        @router.post("/")
+        async def say(request: Request) -> dict[str, Any]:
+            form = await request.form()
+            files = [(name, one) for name, one in form.multi_items() if isinstance(one, UploadFile)]
+            assert all(isinstance(one.file, Spool) for _, one in files) == (request.app.state.spools and bool(files))
+            said = {
+                "fields": [(name, one) for name, one in form.multi_items() if isinstance(one, str)],
+                "files": [(name, one.filename, one.size, (await one.read()).hex()) for name, one in files],
+            }
+            await form.close()
+            return said
+
+        app = FastAPI()
+        app.state.installation, app.state.spools = gateway.app.state.installation, route is not None  # type: ignore[attr-defined]
+        app.include_router(router)
+        found.append(TestClient(app))
+    return found[0], found[1]
+
+
+def pieces(content: bytes, length: int) -> Iterator[bytes]:
+    for start in range(0, len(content), length):
+        yield content[start : start + length]
+
+
+@hypothesis_settings(max_examples=60, suppress_health_check=list(HealthCheck), deadline=None)
+@given(fields=FIELDS, files=FILES, length=st.integers(1, 400))
+def test_a_form_is_what_it_is_to_the_framework(
+    readers: tuple[TestClient, TestClient],
+    fields: list[tuple[str, str]],
+    files: list[tuple[str, tuple[str, bytes]]],
+    length: int,
+) -> None:
+    """Fields, names, sizes and contents are the same, in whatever pieces the form comes."""
+    given_fields: dict[str, Any] = {}
+    for name, value in fields:
+        given_fields.setdefault(name, []).append(value)
+    sent = httpx.Request("POST", "http://here/", data=given_fields, files=files)
+    content, headers = sent.read(), {"content-type": sent.headers["content-type"]}
+    ours, theirs = (one.post("/", content=pieces(content, length), headers=headers) for one in readers)
+    assert (ours.status_code, ours.json()) == (200, theirs.json())
+
+
+@pytest.mark.parametrize(
+    ("content_type", "content", "detail"),
+    [
+        ("multipart/form-data", b"--x--\r\n", "Missing boundary in multipart."),
+        ("multipart/form-data; boundary=x", b"no boundary", "Invalid multipart data."),
+        (
+            "multipart/form-data; boundary=x",
+            b'--x\r\nContent-Disposition: form-data; filename="f"\r\n\r\n1\r\n--x--\r\n',
+            'The Content-Disposition header field "name" must be provided.',
+        ),
+        (
+            "multipart/form-data; boundary=x",
+            b'--x\r\nContent-Disposition: form-data; name="f"; filename="f"\r\n\r\n1\r\n' * 9 + b"--x--\r\n",
+            "Too many files. Maximum number of files is 8.",
+        ),
+        (
+            "multipart/form-data; boundary=x",
+            b'--x\r\nContent-Disposition: form-data; name="f"\r\n\r\n1\r\n' * 9 + b"--x--\r\n",
+            "Too many fields. Maximum number of fields is 8.",
+        ),
+        (
+            "multipart/form-data; boundary=x",
+            b'--x\r\nContent-Disposition: form-data; name="f"\r\n\r\n' + b"1" * (2**20 + 1) + b"\r\n--x--\r\n",
+            "Part exceeded maximum size of 1024KB.",
+        ),
+        (
+            "multipart/form-data; boundary=x",
+            b'--x\r\nContent-Disposition: form-data; name="f"; filename="f"\r\n\r\n1\r\n--x?',
+            "Invalid multipart data.",
+        ),
+    ],
+    ids=["no boundary", "no part", "no name", "nine files", "nine fields", "a long field", "an end that is none"],
+)
+def test_a_malformed_form_is_refused(
+    readers: tuple[TestClient, TestClient],
+    settings: Settings,
+    content_type: str,
+    content: bytes,
+    detail: str,
+) -> None:
+    """The answer is 400 and says what is wrong; no file stays open."""
+    answer = readers[0].post("/", content=content, headers={"content-type": content_type})
+    assert (answer.status_code, answer.json()) == (400, {"detail": detail})
+    assert open_files(forms.folder(settings)) == []
