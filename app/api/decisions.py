@@ -21,7 +21,7 @@ from lethe.contract.decisions import (
     CountOut,
     DecisionsIn,
     DecisionsOut,
-    DueOut,
+    DueOnDayOut,
     SummaryOut,
     WeekOut,
 )
@@ -53,7 +53,7 @@ def summarise_deletion_requests(call: Call) -> SummaryOut:
         at=view.at,
         time_zone=zone,
         overdue=found.overdue,
-        due=[DueOut(day=day, requests=number) for day, number in found.due.items()],
+        due=[DueOnDayOut(day=day, requests=number) for day, number in found.due.items()],
         later=found.later,
         weeks=[WeekOut(starts=one.starts, received=one.received, completed=one.completed) for one in found.weeks],
         completion=CompletionOut(

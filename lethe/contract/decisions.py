@@ -52,7 +52,7 @@ class DecisionsOut(Answer):
     next_cursor: str | None = Field(description="null: nothing is left that matches.")
 
 
-class DueOut(Answer):
+class DueOnDayOut(Answer):
     day: datetime.date
     requests: int = Field(description="Open requests due on this day, paused ones among them: as due_from, due_before.")
 
@@ -79,7 +79,7 @@ class SummaryOut(Answer):
         description="Open requests past their deadline whose clock runs: as clock=overdue. One whose deadline was "
         "earlier today is in today's number too."
     )
-    due: list[DueOut] = Field(description=f"The next {DAYS} days, today first.")
+    due: list[DueOnDayOut] = Field(description=f"The next {DAYS} days, today first.")
     later: int = Field(description="Open requests due after them.")
     weeks: list[WeekOut] = Field(description=f"The last {WEEKS} weeks, the one under way last.")
     completion: CompletionOut
