@@ -89,8 +89,8 @@ def test_an_empty_database_beside_a_full_data_folder(settings: Settings, new_url
         pytest.param((LETHE, "serve-accounting"), id="serve-accounting", marks=pytest.mark.soak),
         pytest.param((LETHE, "migrate"), id="migrate"),
         pytest.param((LETHE, "up"), id="up", marks=pytest.mark.soak),
-        pytest.param((LETHE, "rotate-key"), id="rotate-key"),
-        pytest.param((sys.executable, "-m", "worker", "w"), id="worker"),
+        pytest.param((LETHE, "rotate-key"), id="rotate-key", marks=pytest.mark.soak),
+        pytest.param((sys.executable, "-m", "worker", "w"), id="worker", marks=pytest.mark.soak),
         pytest.param((LETHE.with_name("celery"), *CELERY_WORKER[1:]), id="celery", marks=pytest.mark.soak),
     ],
 )

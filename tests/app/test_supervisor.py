@@ -63,6 +63,7 @@ def test_starts_answers_and_ends(tmp_path: Path, number: signal.Signals) -> None
     assert stat.S_IMODE(data.stat().st_mode) == 0o700
 
 
+@pytest.mark.soak
 def test_ending_lets_the_run_finish(tmp_path: Path) -> None:
     """SIGTERM in the middle of a run lets the worker publish it first; the next start has nothing to take back."""
     data = tmp_path / "data"

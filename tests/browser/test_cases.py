@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.browser.browsing import Visitor
@@ -47,6 +48,7 @@ def test_taking_a_case_and_writing_notes(officer: Visitor) -> None:
     assert other in page.content()
 
 
+@pytest.mark.soak
 def test_without_scripts(officer: Visitor) -> None:
     """Choosing and writing are plain forms."""
     made = officer.site.forget("p1", identity_verified=False)

@@ -83,6 +83,7 @@ def test_a_gateway_that_goes_away(officer: Visitor) -> None:
     expect(officer.page.get_by_role("button", name="Upload")).to_be_enabled()
 
 
+@pytest.mark.soak
 @pytest.mark.usefixtures("worker")
 def test_rows_that_come_later(officer: Visitor, site: Site) -> None:
     """Rows are added where somebody was forgotten; the page shows when a worker has written them, by itself."""

@@ -5,6 +5,7 @@ import os
 import re
 import signal
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.browser.browsing import SIZES, Visitor
@@ -61,6 +62,7 @@ def test_a_gateway_that_hangs(officer: Visitor) -> None:
         os.kill(officer.site.gateway.process.pid, signal.SIGCONT)
 
 
+@pytest.mark.soak
 def test_a_live_part_that_hangs(officer: Visitor) -> None:
     """The overview says within seconds that what it shows may be old, and takes it back when it is not."""
     expect(officer.page.get_by_role("heading", name="Next deadlines")).to_be_visible()

@@ -23,6 +23,7 @@ def test_nothing_to_see_yet(officer: Visitor) -> None:
     officer.shows()
 
 
+@pytest.mark.soak
 def test_forgetting_before_somebodys_eyes(officer: Visitor, worker: Child) -> None:
     """A page that is open shows the next version, its guarantee and its curve as soon as somebody is forgotten."""
     made = officer.site.model(officer.site.upload(rows=400), noise_scale=0.004)
@@ -95,6 +96,7 @@ def test_holding_it_to_its_ledger(officer: Visitor, worker: Child) -> None:
     officer.shows()
 
 
+@pytest.mark.soak
 def test_learning_again(officer: Visitor, worker: Child) -> None:
     """Somebody has a model learned again and sees the next version come."""
     made = officer.site.live_model()

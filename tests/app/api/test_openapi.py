@@ -50,7 +50,7 @@ DOCUMENT.config.request_timeout = 120  # ten seconds are few while other tests w
 REAL = re.compile("[a-z]+_[0-9a-f]{20}")
 """An id that an answer gave."""
 
-on_every_run = hypothesis_settings(max_examples=3, derandomize=True, suppress_health_check=list(HealthCheck))
+on_every_run = hypothesis_settings(max_examples=2, derandomize=True, suppress_health_check=list(HealthCheck))
 at_length = hypothesis_settings(
     max_examples=40, print_blob=True, database=None, suppress_health_check=list(HealthCheck)
 )
