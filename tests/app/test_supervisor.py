@@ -80,6 +80,7 @@ def test_ending_lets_the_run_finish(tmp_path: Path) -> None:
     assert "worker.died" not in up.log.read_text()
 
 
+@pytest.mark.soak
 def test_data_folder_is_kept(tmp_path: Path) -> None:
     """Started again on its data folder, it has the same admin key and signs with the same key."""
     kept = []

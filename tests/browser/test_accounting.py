@@ -29,6 +29,7 @@ def test_a_budget(officer: Visitor, worker: Child) -> None:
     officer.shows()
 
 
+@pytest.mark.soak
 def test_nothing_spent(officer: Visitor) -> None:
     """Without data there is nothing to account for."""
     officer.opens("/admin/accounting")

@@ -75,6 +75,7 @@ def test_the_secret(officer: Visitor) -> None:
     assert secret.inner_text() != before
 
 
+@pytest.mark.soak
 def test_the_policy(officer: Visitor, site: Site) -> None:
     """An admin changes how requests are handled; what cannot be is refused by its name and stays to be corrected."""
     page = officer.page
@@ -107,6 +108,7 @@ def test_the_policy(officer: Visitor, site: Site) -> None:
     officer.shows()
 
 
+@pytest.mark.soak
 def test_the_audit_log(officer: Visitor, site: Site) -> None:
     """An auditor has the chain recomputed without leaving the page, and looks up what a key did."""
     site.api.post("/v1/api-keys", json={"name": "app", "scopes": ["models:read"]})

@@ -3,11 +3,13 @@ finds."""
 
 import re
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.browser.browsing import Visitor
 
 
+@pytest.mark.soak
 def test_a_long_list(officer: Visitor) -> None:
     """The head of a long table stays in sight, a page leads on and back by keyboard, days are chosen, and the box in
     the frame leads to a case."""

@@ -19,6 +19,7 @@ def test_nothing_yet(officer: Visitor) -> None:
     officer.shows()
 
 
+@pytest.mark.soak
 def test_it_follows_the_work(officer: Visitor) -> None:
     """While somebody looks, a run's bar grows, the model becomes live, and what is asked for is forgotten."""
     site, page = officer.site, officer.page

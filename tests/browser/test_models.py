@@ -49,6 +49,7 @@ def test_forgetting_before_somebodys_eyes(officer: Visitor, worker: Child) -> No
     officer.shows()
 
 
+@pytest.mark.soak
 def test_what_if(officer: Visitor, worker: Child) -> None:
     """Sliders move the numbers without a form being sent; a number that cannot be is refused in words."""
     made = officer.site.model(officer.site.upload(rows=400), noise_scale=0.004)
@@ -122,6 +123,7 @@ def test_a_curve_that_does_not_come(officer: Visitor, worker: Child) -> None:
     expect(officer.page.locator("#curve canvas")).to_have_count(2, timeout=120_000)
 
 
+@pytest.mark.soak
 def test_a_gateway_that_goes_away(officer: Visitor, worker: Child) -> None:
     """A page that is open says that the gateway does not answer, and keeps what it showed."""
     made = officer.site.live_model()

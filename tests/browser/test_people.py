@@ -4,6 +4,7 @@ import datetime
 import re
 
 import pyotp
+import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.browsing import Site, Visitor, visitor
@@ -21,6 +22,7 @@ def code_of(secret: str, *, steps: int = 0) -> str:
     return pyotp.TOTP(secret).at(int(at.timestamp()))
 
 
+@pytest.mark.soak
 def test_somebody_decides_by_name(officer: Visitor, browser: Browser, site: Site) -> None:
     """An administrator invites an officer, who chooses a password, enrols an app, logs in with a code and approves a
     request: its page says who did. Disabled, they are at the login again."""

@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.browser.browsing import Site, Visitor, visitor
@@ -42,6 +43,7 @@ def test_deciding_about_all_that_match(officer: Visitor) -> None:
     assert "regulation=ccpa" in page.url
 
 
+@pytest.mark.soak
 def test_finding_a_person(officer: Visitor) -> None:
     """A person's request is found by their id, which is in no address; a filter is chosen by choosing it."""
     made = officer.site.forget("ann@example.com", identity_verified=False)

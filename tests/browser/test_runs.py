@@ -38,6 +38,7 @@ def test_a_worker_that_dies(officer: Visitor, site: Site) -> None:
     officer.shows()
 
 
+@pytest.mark.soak
 def test_what_an_audit_showed(officer: Visitor, worker: Child) -> None:
     """The overview counts audits, the model leads to its last one, whose page says what was proved; one more is asked
     for."""

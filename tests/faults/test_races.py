@@ -188,6 +188,7 @@ def test_a_late_worker_that_nobody_replaced_goes_on(
     assert [run["status"] for run in get("/runs")["items"]] == ["published", "published"]
 
 
+@pytest.mark.soak
 def test_heartbeat_keeps_a_long_run(
     settings: Settings,
     installation: Installation,

@@ -56,6 +56,7 @@ def test_what_cannot_be_randomised(reason: str, odds: Any) -> None:
     assert "boredom" not in str(refused.value)
 
 
+@pytest.mark.soak
 def test_the_list_is_the_gateways() -> None:
     """Whoever randomises among other reasons would be estimated wrongly."""
     schemas = create_app(Settings()).openapi()["components"]["schemas"]

@@ -166,6 +166,7 @@ def test_a_skewed_host_takes_over(
     assert claim(installation, lease_seconds=60) is None
 
 
+@pytest.mark.soak
 @WITH_LIBFAKETIME
 @CLOCKS
 def test_a_skewed_host_forgets(

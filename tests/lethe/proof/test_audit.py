@@ -262,6 +262,7 @@ def test_what_is_reported_of_a_right_run_is_false_once_in_three_million(settled:
     assert refused + 2 * audit.ERROR <= audit.FALSE_ALARM * (1 + 1e-9)  # the other tests have their exact levels
 
 
+@pytest.mark.soak
 @each(("settled", "plan"), SUMMED)
 def test_no_outcome_reports_more_than_is_certified(settled: Mechanism, plan: AuditPlan) -> None:
     """Whatever the lanes may show, the bound from below stays under the certified one, or the run is refused."""
