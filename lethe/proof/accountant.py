@@ -255,11 +255,17 @@ class Exposure:
 
     def moving(self) -> Iterator[tuple[int, int]]:
         """The releases (steps, count) that one record can have had a part in: all runs of a whole pass and more; of the
-        shorter ones those that move it most, as many as there were visits to its place in all their steps."""
+        shorter ones those that move it most, as many as there can have been visits to its place in them.
+
+        All T steps visit a place T // batches + stretches times at most, and each whole pass of a long run is one of
+        those. The steps of the short runs alone do not tell: long runs lie between them.
+        """
         batches = self.mechanism.num_batches
         shorter = [(steps, count) for steps, count in self.releases if steps < batches]
-        yield from (release for release in self.releases if release[0] >= batches)
-        visits = sum(steps * count for steps, count in shorter) // batches + self.stretches
+        longer = [(steps, count) for steps, count in self.releases if steps >= batches]
+        yield from longer
+        visits = sum(steps * count for steps, count in self.releases) // batches + self.stretches
+        visits -= sum(steps // batches * count for steps, count in longer)
         by_mu = sorted(shorter, key=lambda release: self._mu(release[0]), reverse=True)
         for steps, count in by_mu:
             if visits:
