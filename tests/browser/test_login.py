@@ -1,8 +1,10 @@
 """The story of getting in, and of not getting in."""
 
-from playwright.sync_api import expect
+from playwright.sync_api import Browser, expect
 
-from tests.browser.browsing import Visitor
+from app.config import Settings
+from tests.app.dashboard import provider
+from tests.browser.browsing import Visitor, served, visitor
 
 
 def test_logging_in_and_out(anybody: Visitor) -> None:
@@ -96,3 +98,38 @@ def test_a_session_of_another_key(officer: Visitor) -> None:
     officer.page.get_by_label("API key").fill(made["key"])
     officer.page.keyboard.press("Enter")
     expect(officer.page.get_by_role("heading", name="Your key may not see this")).to_be_visible()
+
+
+def test_a_session_of_a_company_that_ends_while_somebody_writes(browser: Browser, settings: Settings) -> None:
+    """Who came in by their company's provider logs in there again, in another tab; the page goes on by itself, and
+    sends what was written."""
+    maria = {"sub": "maria-1", "email": "maria@example.com", "email_verified": True}
+    with provider.running(maria) as company:
+        secret = settings.data_dir / "oidc.secret"
+        secret.write_text("a secret of the client\n")
+        known = {"oidc_issuer": company.issuer, "oidc_client_id": "lethe", "oidc_client_secret_file": secret}
+        with served(settings.model_copy(update=known | {"oidc_name": "Example Ltd"})) as site:
+            invited = {"name": "Maria Lopez", "email": "maria@example.com", "role": "administrator"}
+            site.api.post("/v1/users", json=invited).raise_for_status()
+            site.upload()
+            made = site.forget("p1", identity_verified=False)
+            found = visitor(browser, site)
+            page = found.page
+            found.opens(f"/admin/requests/{made}")
+            page.get_by_role("link", name="Log in with Example Ltd").click()
+            page.get_by_role("button", name="maria-1").click()
+            page.get_by_text("Reject …").click()
+            page.get_by_label("For the person: why they are not forgotten").fill("A case is before court.")
+            page.get_by_label("On what ground").select_option("legal_claims")
+            page.context.clear_cookies()
+            page.get_by_role("button", name="Reject the request").press("Enter")
+            expect(page.get_by_role("heading", name="Log in again")).to_be_visible()
+            found.complaints.clear()  # that the session has ended, and the style of the provider's page
+            found.shows()
+            with page.context.expect_page() as opened:
+                page.get_by_role("link", name="Log in with Example Ltd").click()
+            opened.value.get_by_role("button", name="maria-1").click()
+            expect(page.get_by_text("The request is rejected.").first).to_be_visible()
+            expect(page.get_by_text("A case is before court.")).to_be_visible()
+            expect(page.get_by_role("heading", name="Log in again")).to_be_hidden()
+            page.context.close()

@@ -114,7 +114,12 @@
 
   async function sendLogin(form) {
     const answer = await fetch(form.action, { method: "POST", headers: asFragment, body: new URLSearchParams(new FormData(form)) });
-    if (answer.status !== 204) { await showLogin(answer); return; }
+    if (answer.status === 204) goOn(answer);
+    else await showLogin(answer);
+  }
+
+  /* The session that the answer is of, with the page as it is. */
+  function goOn(answer) {
     if (answer.headers.get("Caller-Id") !== document.querySelector("meta[name=caller-id]").content) { location.reload(); return; }
     const token = answer.headers.get("Form-Token");
     document.querySelector("meta[name=form-token]").content = token;
@@ -126,6 +131,15 @@
   }
 
   dialog?.addEventListener("cancel", (event) => event.preventDefault());
+
+  /* A page tells the other tabs that somebody is logged in: one of them may wait for that. */
+  const tabs = new BroadcastChannel("lethe");
+  tabs.addEventListener("message", async () => {
+    if (!isLoggingIn()) return;
+    const answer = await fetch(dialog.dataset.session, { headers: asFragment }).catch(() => null);
+    if (answer?.status === 204 && isLoggingIn()) goOn(answer);
+  });
+  if (dialog) tabs.postMessage("logged in");
 
   /* A form is sent when the gateway is there and the session goes on: what is written in it would be lost otherwise. */
   const sending = new WeakSet();
