@@ -123,7 +123,9 @@ def list_models(call: Call, query: ModelsQuery) -> PageOut[ModelOut]:
         call.caller.require(Scope.ACCOUNTING_READ)
         return _in_danger(call, query)
     with call.reading() as session:
-        page = repository.models(session, name=query.name, limit=query.limit, cursor=query.cursor)
+        page = repository.models(
+            session, name=query.name, dataset_id=query.dataset_id, limit=query.limit, cursor=query.cursor
+        )
         return PageOut(items=_to_response(session, call, page.items), next_cursor=page.next_cursor)
 
 
@@ -133,6 +135,8 @@ def _in_danger(call: Call, query: ModelsQuery) -> PageOut[ModelOut]:
         found = [one for one in call.find_once(session, standings.of_models) if _is_in(query.danger, one)]
         if query.name is not None:
             found = [one for one in found if query.name.lower() in one.model.name.lower()]
+        if query.dataset_id is not None:
+            found = [one for one in found if one.model.dataset_id == query.dataset_id]
         if query.order is ModelOrder.NEWEST:
             found.sort(key=lambda one: (one.model.created_at, one.model.id), reverse=True)
         begins = 0

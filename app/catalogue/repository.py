@@ -74,9 +74,15 @@ def model(session: Session, model_id: str) -> Model | None:
     return session.get(Model, model_id)
 
 
-def models(session: Session, *, name: str | None = None, limit: int, cursor: str | None) -> Page[Model]:
-    """Newest first; `name`: those whose name has it, in capitals or not."""
-    query = sa.select(Model) if name is None else sa.select(Model).where(_is_in(Model.name, name))
+def models(
+    session: Session, *, name: str | None = None, dataset_id: str | None = None, limit: int, cursor: str | None
+) -> Page[Model]:
+    """Newest first; `name`: those whose name has it, in capitals or not; `dataset_id`: those that learn from it."""
+    query = sa.select(Model)
+    if name is not None:
+        query = query.where(_is_in(Model.name, name))
+    if dataset_id is not None:
+        query = query.where(Model.dataset_id == dataset_id)
     return page(session, query, Model.created_at, Model.id, limit=limit, cursor=cursor)
 
 

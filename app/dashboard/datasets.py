@@ -116,11 +116,7 @@ def _found(context: RequestContext, dataset_id: str) -> dict[str, Any]:
     dataset = context.ask(datasets.get_dataset, dataset_id=dataset_id)
     return {
         "dataset": dataset,
-        "learned": [
-            model
-            for model in context.ask(models.list_models, limit=_MOST_MODELS).items
-            if model.dataset_id == dataset_id
-        ],
+        "learned": context.ask(models.list_models, dataset_id=dataset_id, limit=_MOST_MODELS).items,
         "added": context.ask(additions.list_additions, dataset_id=dataset_id, limit=_PER_PAGE),
         "may_add": context.may(additions.add_records) and not dataset.retired_at,
         "may_learn": context.may(models.create_model) and not dataset.retired_at,

@@ -16,9 +16,9 @@ class days_between(FunctionElement[int]):
 
 
 @compiles(days_between, "sqlite")
-def _of_julian_days(element: days_between, compiler: SQLCompiler, **named: Any) -> str:
-    start, end = (f"julianday(substr({compiler.process(one, **named)}, 1, 19))" for one in element.clauses)
-    return f"CAST({end} - {start} + 1e-6 AS INTEGER)"  # less than a second, and more than a double is wrong by
+def _of_texts(element: days_between, compiler: SQLCompiler, **named: Any) -> str:
+    start, end = (f"unixepoch(substr({compiler.process(one, **named)}, 1, 19))" for one in element.clauses)
+    return f"(({end} - {start}) / 86400)"
 
 
 @compiles(days_between, "postgresql")

@@ -79,6 +79,8 @@ def count(session: Session, sought: Sought, *, view: View, at_most: int) -> int:
     filters = _filters(session, sought, view)
     if sought.model_id is not None:
         filters.append(_asks(session, sought.model_id))
+    if sought.regulation is not None and sought.status in OPEN and not view.discreet:
+        filters.append(DeletionRequest.status.in_(_OPEN))  # so that the index of open requests alone counts
     some = sa.select(DeletionRequest.id).where(*filters).limit(at_most).subquery()
     return session.scalars(sa.select(sa.func.count()).select_from(some)).one()
 

@@ -47,10 +47,11 @@ def for_models(session: Session, models: Sequence[Model]) -> dict[str, Waiting]:
     if not found:
         return {model.id: NOBODY for model in live}
     busy = waiting_repository.datasets_with_a_run(session, dataset_ids=dataset_ids)
+    datasets = waiting_repository.datasets(session, dataset_ids=found.keys())
     waiting = {model.id: NOBODY for model in live}
     for model in live:
         if of_it := found.get(model.dataset_id):
-            dataset = session.get_one(Dataset, model.dataset_id)
+            dataset = datasets[model.dataset_id]
             reason, until = _reason(dataset, model, of_it, is_busy=dataset.id in busy, at=at)
             waiting[model.id] = _waiting(of_it, Wait(reason=reason, requests=of_it.ready, until=until))
     return waiting

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from app.db.likely import usually
-from app.db.tables import DeletionRequest, Erasure, Record, RequestAlias, Run
+from app.db.tables import Dataset, DeletionRequest, Erasure, Record, RequestAlias, Run
 from lethe.contract.sets import RequestStatus, RunStatus
 
 
@@ -84,6 +84,12 @@ def unclaimed(
     """By the id of each of these datasets of a tenant about which anybody waits."""
     found = session.execute(_UNCLAIMED, {"tenant_id": tenant_id, "these": list(dataset_ids), "at": at}).mappings()
     return {row["dataset_id"]: Unclaimed(**row) for row in found}
+
+
+def datasets(session: Session, *, dataset_ids: Collection[str]) -> dict[str, Dataset]:
+    """These datasets, by their ids."""
+    query = sa.select(Dataset).where(Dataset.id.in_(list(dataset_ids)))
+    return {dataset.id: dataset for dataset in session.scalars(query)}
 
 
 def datasets_with_a_run(session: Session, *, dataset_ids: Collection[str]) -> set[str]:

@@ -242,6 +242,7 @@ class PredictionsOut(Answer):
 
 class ModelsQuery(Paging):
     name: Name | None = Field(default=None, description="Only those whose name has this in it, in capitals or not.")
+    dataset_id: str | None = Field(default=None, description="Only those that learn from this dataset.")
     order: ModelOrder = Field(
         default=ModelOrder.NEWEST,
         description="risk: those in service alone, by the nearest deadline of anybody who waits for them, then by most "

@@ -186,6 +186,26 @@ def test_asking_twice_is_asking_once(gateway: TestClient, new_dataset: Make, wor
     assert work() == 1
 
 
+def test_models_of_one_dataset_are_listed(gateway: TestClient, new_dataset: Make) -> None:
+    """A list by dataset has the models that learn from it, newest first, whatever else is asked; those that are only
+    measured on it are not among them."""
+    mine, others = new_dataset()["id"], new_dataset(seed=1, first=200)["id"]
+
+    def made(name: str, **body: Any) -> Any:
+        return gateway.post("/v1/models", json={"name": name, "l2": 0.05} | body).raise_for_status().json()["id"]
+
+    first = made("a", dataset_id=mine)
+    made("b", dataset_id=others, evaluation_dataset_id=mine)
+    second = made("c", dataset_id=mine)
+    for more in ("", "&order=risk", "&name=A"):
+        answer = gateway.get(f"/v1/models?dataset_id={mine}{more}").raise_for_status().json()
+        expected = {first} if "name" in more else {first, second}
+        assert {model["id"] for model in answer["items"]} == expected
+    assert gateway.get(f"/v1/models?dataset_id={mine}").json()["items"][0]["id"] == second
+    assert gateway.get("/v1/models?dataset_id=ds_nothing").json()["items"] == []
+    assert gateway.get(f"/v1/models?dataset_id={mine}&danger=failed").json()["items"] == []
+
+
 def test_a_model_that_is_still_learning_is_asked_to_learn_once(
     gateway: TestClient, new_dataset: Make, new_model: Make, work: Work
 ) -> None:
