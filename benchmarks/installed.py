@@ -62,16 +62,19 @@ def served(settings: Settings, *command: str) -> Iterator[tuple[str, int]]:
     )
     address = f"http://127.0.0.1:{settings.port}"
     try:
-        for _ in range(600):
-            with contextlib.suppress(httpx.TransportError):
-                if httpx.get(f"{address}/healthz").is_success:
-                    break
-            assert process.poll() is None
+        while not _answers(address):
+            assert process.poll() is None, "the gateway ended before it served"
             time.sleep(0.05)
         yield address, process.pid
     finally:
         process.terminate()
         process.wait()
+
+
+def _answers(address: str) -> bool:
+    with contextlib.suppress(httpx.TransportError):
+        return httpx.get(f"{address}/healthz").is_success
+    return False
 
 
 def bearer(key: str) -> dict[str, str]:
