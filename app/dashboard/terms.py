@@ -164,6 +164,10 @@ TERMS: Mapping[str, Term] = {
         label="Weights of the classes",
         says="Public factors of the losses of rows by their class, in the order of the classes, the largest 1.",
     ),
+    "weight_bound": Term(
+        label="Weights of the rows",
+        says="How much the loss of a row counts: a weight of its own, at most this public bound, divided by it.",
+    ),
     "second_moment": Term(
         label="Second moment of a batch",
         says="A public bound on how far the rows of a batch point the same way, checked when they are learned.",

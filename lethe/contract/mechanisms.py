@@ -26,6 +26,11 @@ class MechanismOut(Answer):
         description="In the order of the classes, the largest 1; where any were stated.",
         exclude_if=lambda weights: weights is None,
     )
+    weight_bound: float | None = Field(
+        default=None,
+        description="Of the rows' own weights: a row counts its weight over this bound. Where rows have weights.",
+        exclude_if=lambda bound: bound is None,
+    )
     l2: float
     strong_convexity: float
     smoothness: float

@@ -360,6 +360,7 @@ def _following(mechanism: Mechanism, run: Run) -> Mechanism:
         "radius",
         "second_moment",
         "class_weights",
+        "weight_bound",
     ):
         was, now = getattr(mechanism, name), getattr(made, name)
         if was != now:

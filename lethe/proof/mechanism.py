@@ -63,7 +63,8 @@ class Mechanism:
     `num_parameters` d >= 1 coordinates; a power of two, or 0 for no rounding at all. `second_moment` Lambda, 0 < Lambda
     <= 1: a public bound on the largest eigenvalue of (1/b) sum x x^T over the rows of each batch, None for the 1 that
     rows of norm <= 1 have anyway. `class_weights` v, 0 < v_c <= 1 and the largest 1: public factors of the losses of
-    rows by their class; None for 1.
+    rows by their class; None for 1. `weight_bound` W > 0: each row's loss counts its own weight over W, from 0 to 1,
+    and the weight is stored and erased with the row; None where all count 1.
 
     Assumptions: rows have norm <= 1 (checked at ingestion and again before each run), every parameter is regularised,
     the contraction is below 1, and each batch keeps to Lambda (checked when it is learned, `second-moment.md`).
@@ -87,6 +88,7 @@ class Mechanism:
     network: PublicNetwork | None = None
     second_moment: float | None = None
     class_weights: tuple[float, ...] | None = None
+    weight_bound: float | None = None
 
     def __post_init__(self) -> None:
         require_count(1, num_slots=self.num_slots, learn_steps=self.learn_steps, num_parameters=self.num_parameters)
@@ -113,6 +115,8 @@ class Mechanism:
                 )
         if self.class_weights is not None:
             require_class_weights(self.objective, self.num_classes, self.class_weights)
+        if self.weight_bound is not None:
+            require_positive(weight_bound=self.weight_bound)
         if not self.slowest_contraction < 1:
             raise PreconditionError(
                 "contraction_below_one",
@@ -250,7 +254,7 @@ class Mechanism:
 
 
 _SETTINGS = tuple(field.name for field in fields(Mechanism))
-_OF_SOME = ("loss_width", "network", "second_moment", "class_weights")
+_OF_SOME = ("loss_width", "network", "second_moment", "class_weights", "weight_bound")
 """Settings that some mechanisms have, and documents of others do not state."""
 _DERIVED = ("gradient_bound", "strong_convexity", "smoothness", "contraction", "step_variance", "num_batches")
 

@@ -73,6 +73,7 @@ def mechanism_for(
     cool_down: int | None = None,
     second_moment: float | None = None,
     class_weights: tuple[float, ...] | None = None,
+    weight_bound: float | None = None,
     network: PublicNetwork | None = None,
 ) -> Mechanism:
     """A mechanism, with defaults that are functions of public constants alone.
@@ -84,7 +85,7 @@ def mechanism_for(
     - `step_size`: 2 / (L + m), the least contraction there is.
     - `radius`: `farthest_minimiser`, a ball that holds the minimiser whatever the data.
     - `second_moment`: none; stated, it makes L less and the step size larger.
-    - `class_weights`: none; they leave all constants as they are.
+    - `class_weights`, `weight_bound`: none; they leave all constants as they are.
     - `learn_steps`: least T with c^T <= 1e-6, of what the start is away from the minimiser, but one pass and the
       cool-down at least.
     - `noise_scale`: such that one record's stationary mu, s / (1 - c^B) / spread, is that of the target (epsilon,
@@ -124,6 +125,7 @@ def mechanism_for(
         cool_down=1 if cool_down is None else cool_down,
         second_moment=second_moment,
         class_weights=class_weights,
+        weight_bound=weight_bound,
         network=network,
     )
     gap = 1 - draft.contraction

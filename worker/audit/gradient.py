@@ -26,6 +26,7 @@ def differs(
     *,
     features: NDArray[np.float32],  # (n, d), rows of norm <= 1
     labels: NDArray[np.int32],  # (n,)
+    weights: NDArray[np.int32] | None = None,  # (n,), where rows have them
     bound: float,
     objective: Objective = Objective.LOGISTIC_REGRESSION,
     loss_width: float | None = None,
@@ -42,6 +43,8 @@ def differs(
         residuals = _residuals(x @ parameters.T, labels[block], objective, loss_width)
         if class_weights is not None:
             residuals *= np.array(class_weights)[labels[block]][:, None]
+        if weights is not None:
+            residuals *= (weights[block] / UNIT)[:, None]
         theirs += residuals.T @ x
         present = x.any(axis=1)
         lengths, records = lengths + float(np.linalg.norm(residuals, axis=1) @ present), records + int(present.sum())

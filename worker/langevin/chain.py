@@ -43,7 +43,7 @@ def run(
     *,
     mechanism: Mechanism,
     features: NDArray[np.float32],  # (n, d), a row for each of its slots
-    labels: NDArray[np.int32],  # (n,)
+    labels: NDArray[np.int32],  # (n,), or (n, 2) with a weight beside each
     initial: NDArray[np.float64],  # (1, d) for one score, (C, d) for more classes than two
     first_step: int = 0,
     steps: int,
@@ -76,13 +76,15 @@ def run(
     loss = Loss.of(mechanism)
     schedule = Schedule.of(mechanism, first_step=first_step, steps=steps)
     features, labels = np.asarray(features), np.asarray(labels)  # a view: slices of a memmap are slow to make
+    if (labels.ndim == 2) != (mechanism.weight_bound is not None):
+        raise ValueError("Expected weights of rows where the mechanism states their bound, and nowhere else")
     seen = Shown(features, labels, num_classes=num_classes, loss=loss, schedule=schedule, show=show)
     window = seen.look(0)
     assert window is not None
     kept = Kept(mechanism, schedule, features)
     _require_initial(initial, init.shape(mechanism, features.shape[1]), radius)
 
-    with _opened(mechanism, features, labels, device, threads, window.slots, network) as rows:
+    with _opened(mechanism, seen, device, threads, window.slots, network) as rows:
         settings: dict[str, Any] = {"l2": mechanism.l2, "noise_scale": mechanism.noise_scale, "radius": radius}
         start, push = (lanes.start(noise), lanes.push) if lanes else (no_lanes(), None)
         state = State(parameters=torch.tensor(initial), steps_done=0, lanes=start)
@@ -125,7 +127,7 @@ def run(
                 if state.steps_done in checkpoints:
                     on_checkpoint(state.steps_done, state.parameters.numpy().copy())
             parameters = state.parameters.numpy().copy()
-            _require_gradient(rows, parameters, features, labels, mechanism, schedule.step(steps - 1).rows)
+            _require_gradient(rows, parameters, seen, mechanism, schedule.step(steps - 1).rows)
             return Ran(
                 mechanism=mechanism,
                 parameters=parameters,
@@ -141,8 +143,7 @@ def run(
 
 def _opened(
     mechanism: Mechanism,
-    features: NDArray[np.float32],
-    labels: NDArray[np.int32],
+    seen: Shown,
     device: str,
     threads: int | None,
     slots: Sequence[slice],
@@ -150,18 +151,18 @@ def _opened(
 ) -> gradient.HostRows | DeviceRows | TangentRows:
     """The rows where the device can read them fastest."""
     chosen, loss, num_classes = choose(device), Loss.of(mechanism), mechanism.num_classes
+    features, labels, weights = seen.features, seen.labels, seen.weights
     if mechanism.is_tangent:
-        return TangentRows(features, labels, mechanism=mechanism, network=network or b"", device=chosen)
+        return TangentRows(features, labels, weights, mechanism=mechanism, network=network or b"", device=chosen)
     if chosen.type == "cpu":
-        return gradient.HostRows(features, labels, num_classes=num_classes, loss=loss, threads=threads)
-    return DeviceRows(features, labels, num_classes=num_classes, loss=loss, device=chosen, slots=slots)
+        return gradient.HostRows(features, labels, weights, num_classes=num_classes, loss=loss, threads=threads)
+    return DeviceRows(features, labels, weights, num_classes=num_classes, loss=loss, device=chosen, slots=slots)
 
 
 def _require_gradient(
     rows: gradient.HostRows | DeviceRows | TangentRows,
     parameters: NDArray[np.float64],
-    features: NDArray[np.float32],
-    labels: NDArray[np.int32],
+    seen: Shown,
     mechanism: Mechanism,
     here: slice,
 ) -> None:
@@ -175,8 +176,9 @@ def _require_gradient(
         other = differs(
             ours.numpy(),
             parameters,
-            features=features[here],
-            labels=labels[here],
+            features=seen.features[here],
+            labels=seen.labels[here],
+            weights=None if seen.weights is None else seen.weights[here],
             bound=bound,
             objective=mechanism.objective,
             loss_width=mechanism.loss_width,

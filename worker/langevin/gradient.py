@@ -3,7 +3,8 @@
 Logistic loss for two classes (one weight vector), softmax cross-entropy for more. With probabilities p and the one-hot
 label y, the gradient of one record x is (p - y) x: its norm is at most ||x|| for two classes, sqrt(2) ||x|| for more.
 Of labels each has its own logistic loss. Any other loss is one of a single score, and its gradient is the loss's slope
-there, times x. Where classes have weights, a record's is that of its class times as much. The null row's is exactly 0,
+there, times x. Where classes have weights, a record's is that of its class times as much, and where rows
+have weights, that of the record. The null row's is exactly 0,
 whatever its label. Nothing is ever clipped.
 
 The rows are read where they lie, once, eight at a time, by compiled loops (`kernels.py`), in as many threads as pay.
@@ -28,6 +29,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from lethe.encoding.weights import as_factors
 from lethe.proof.losses import Objective
 from worker.langevin import kernels
 from worker.langevin.kernels import LANES, ROWS
@@ -53,6 +55,7 @@ class _Part:
 
     features: NDArray[np.float32]  # (rows * d + LANES - 1 or more,)
     labels: NDArray[np.int32]  # (rows,)
+    factors: NDArray[np.float32]  # (rows,) of their losses, or (0,) where all are 1
     bounds: NDArray[np.int64]  # (shares + 1,)
     ahead: int
     totals: NDArray[np.float64]  # (shares, weight rows * d)
@@ -69,6 +72,7 @@ class HostRows:
         self,
         features: NDArray[np.float32],  # (n, d), each row of norm at most 1
         labels: NDArray[np.int32],  # (n,), those that the loss takes
+        weights: NDArray[np.int32] | None = None,  # (n,), in units of 2^-23, where rows have them
         *,
         num_classes: int,
         loss: Loss = LOGISTIC,
@@ -83,7 +87,7 @@ class HostRows:
         self._loss, self._kernel = loss, _kernel(loss)
         self._factors = np.array(loss.class_weights or (), dtype=np.float32)
         self._num_classes, self._shape = num_classes, (loss.weight_rows(num_classes), features.shape[1])
-        self._features, self._labels = features, labels
+        self._features, self._labels, self._row_weights = features, labels, weights
         self._parts: dict[tuple[int | None, int | None], tuple[_Part, _Part]] = {}  # of batches that were read
         self._threads = threads = max(1, min(threads or num_cpus(), _num_shares(len(labels), *self._shape)))
 
@@ -123,7 +127,7 @@ class HostRows:
     def look(self, slots: Sequence[slice]) -> None:
         """Keep nothing of rows that were there before: from now on those of `slots` are."""
         for body, tail in self._parts.values():
-            _overwrite(body.labels, body.totals, tail.totals, tail.features, tail.labels)
+            _overwrite(body.labels, body.factors, body.totals, tail.totals, tail.features, tail.labels, tail.factors)
         self._parts.clear()
 
     def close(self) -> None:
@@ -140,7 +144,8 @@ class HostRows:
                 self.look(())
             labels = np.array(self._labels[here])  # kernels trust the labels, by which they find their place
             self._loss.require_labels(labels, self._num_classes)
-            rows = self._features[here], labels, self._shape[0]
+            factors = np.zeros(0, np.float32) if self._row_weights is None else as_factors(self._row_weights[here])
+            rows = self._features[here], labels, factors, self._shape[0]
             found = self._parts[here.start, here.stop] = _body(*rows), _tail(*rows)
         return found
 
@@ -150,7 +155,7 @@ class HostRows:
 
     def _run(self, part: _Part, number: int, first: int, last: int) -> None:
         """Add the shares `first` to before `last` to their totals, in the buffers of thread `number`."""
-        rows = part.features, part.labels, part.bounds, first, last, self._shape[1], part.ahead
+        rows = part.features, part.labels, part.factors, part.bounds, first, last, self._shape[1], part.ahead
         scores, sums = self._scores[number], self._sums[number]
         if self._shape[0] == 1:
             kernels.one_score(*rows, *self._kernel, self._factors, self._weights, scores, sums, part.totals)
@@ -187,19 +192,22 @@ def _kernel(loss: Loss) -> tuple[int, float]:
 def _require(features: NDArray[np.float32], labels: NDArray[np.int32], threads: int | None) -> None:
     if features.dtype != np.float32 or features.ndim != 2 or not features.flags.c_contiguous or not features.size:
         raise ValueError("Expected features to be a float32 matrix, one row after the other and not empty")
-    if labels.dtype != np.int32 or labels.shape != features.shape[:1] or not labels.flags.c_contiguous:
-        raise ValueError("Expected labels to be int32, one for each row of features, one after the other")
+    if labels.dtype != np.int32 or labels.shape != features.shape[:1]:
+        raise ValueError("Expected labels to be int32, one for each row of features")
     if threads is not None and threads < 1:
         raise ValueError(f"Expected {threads=} >= 1")
 
 
-def _body(features: NDArray[np.float32], labels: NDArray[np.int32], weight_rows: int) -> _Part:
+def _body(
+    features: NDArray[np.float32], labels: NDArray[np.int32], factors: NDArray[np.float32], weight_rows: int
+) -> _Part:
     """All rows but the last few, where they are."""
     num_rows, width = _num_in_body(len(features)), features.shape[1]
     shares = _num_shares(len(features), weight_rows, width)
     return _Part(
         features=features.reshape(-1),
         labels=labels[:num_rows],
+        factors=factors[:num_rows],
         bounds=ROWS * (num_rows // ROWS * np.arange(shares + 1) // max(shares, 1)),
         ahead=max(1, _AHEAD_BYTES // (4 * width)) if features.nbytes > _CACHE_BYTES else 0,
         totals=np.zeros((shares, weight_rows * width)),
@@ -213,19 +221,23 @@ def _num_shares(num_rows: int, weight_rows: int, width: int) -> int:
     return max(shares, min(num_rows, 1))
 
 
-def _tail(features: NDArray[np.float32], labels: NDArray[np.int32], weight_rows: int) -> _Part:
+def _tail(
+    features: NDArray[np.float32], labels: NDArray[np.int32], factors: NDArray[np.float32], weight_rows: int
+) -> _Part:
     """A copy of the last few rows, filled up by null rows to whole blocks."""
     rest, width = slice(_num_in_body(len(features)), None), features.shape[1]
     num_rows = ROWS * -(-len(labels[rest]) // ROWS)
     tail = _Part(
         features=np.zeros(num_rows * width + LANES - 1, np.float32),
         labels=np.zeros(num_rows, np.int32),
+        factors=np.zeros(num_rows if len(factors) else 0, np.float32),
         bounds=np.array([0, num_rows]),
         ahead=0,
         totals=np.zeros((1, weight_rows * width)),
     )
     tail.features[: features[rest].size] = features[rest].reshape(-1)
     tail.labels[: len(labels[rest])] = labels[rest]
+    tail.factors[: len(factors[rest])] = factors[rest]
     return tail
 
 

@@ -139,6 +139,7 @@ def _pulls(loss: Any, loss_width: Any, labels: Any, block: Any, scores: Any) -> 
     types.void(
         _FEATURES,
         _LABELS,
+        _FEATURES,
         _BOUNDS,
         _SIZE,
         _SIZE,
@@ -156,6 +157,7 @@ def _pulls(loss: Any, loss_width: Any, labels: Any, block: Any, scores: Any) -> 
 def one_score(
     rows: Any,
     labels: Any,
+    of_rows: Any,
     bounds: Any,
     first: Any,
     last: Any,
@@ -172,7 +174,7 @@ def one_score(
     """Add to each of `totals`, from the first share to before the last, the sum of rows, each times the slope of its
     loss at its score: sigmoid(score) - label; that of the hinge; score - target, no farther than `loss_width` from 0,
     which may be infinite; exp(score - `loss_width`), 1 at most, less the target from 0 to 1; times the factor of its
-    label, where there are `factors`  # (2,) or (0,)
+    label, where there are `factors`  # (2,) or (0,), and by its own `of_rows`  # (m,) or (0,)
 
     rows (m * width + LANES - 1 or more,), labels (m,), bounds (shares + 1,), weights (width,), scores (ROWS,),
     sums (width, padded to LANES), totals (shares, width). Rows are prefetched `ahead` rows before their turn, 0: never.
@@ -195,6 +197,9 @@ def one_score(
                 if factors.size:
                     for row in range(np.uintp(ROWS)):
                         scores[row] *= factors[np.uintp(labels[block + row])]
+                if of_rows.size:
+                    for row in range(np.uintp(ROWS)):
+                        scores[row] *= of_rows[block + row]
                 _add_rows(rows, block * width, width, scores, sums, padded)
             for j in range(width):
                 totals[share, j] += sums[j]
@@ -313,6 +318,7 @@ def _label_by_label(scores: Any, classes: Any, labels: Any, block: Any) -> None:
     types.void(
         _FEATURES,
         _LABELS,
+        _FEATURES,
         _BOUNDS,
         _SIZE,
         _SIZE,
@@ -330,6 +336,7 @@ def _label_by_label(scores: Any, classes: Any, labels: Any, block: Any) -> None:
 def many_scores(
     rows: Any,
     labels: Any,
+    of_rows: Any,
     bounds: Any,
     first: Any,
     last: Any,
@@ -377,6 +384,10 @@ def many_scores(
                     for row in range(np.uintp(ROWS)):
                         for c in range(classes):
                             scores[row, c] *= factors[np.uintp(labels[block + row])]
+                if of_rows.size:
+                    for row in range(np.uintp(ROWS)):
+                        for c in range(classes):
+                            scores[row, c] *= of_rows[block + row]
                 for c in range(np.uintp(0), even, np.uintp(2)):
                     _add_rows_to_pair(rows, start, width, scores, c, sums, c * padded, padded)
             for c in range(classes):

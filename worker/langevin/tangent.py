@@ -21,6 +21,7 @@ import torch.nn.functional as nn
 from numpy.typing import NDArray
 from torch import Tensor
 
+from lethe.encoding.weights import as_factors
 from lethe.proof.losses import Objective
 from lethe.proof.mechanism import Mechanism
 from lethe.tangents import rows
@@ -45,13 +46,14 @@ class TangentRows:
         self,
         features: NDArray[np.float32],  # (n, d), each row of norm at most 1, the bias last
         labels: NDArray[np.int32],  # (n,)
+        weights: NDArray[np.int32] | None = None,  # (n,), in units of 2^-23, where rows have them
         *,
         mechanism: Mechanism,
         network: bytes,
         device: torch.device | None = None,
     ) -> None:
         """Raises ValueError for a network that does not fit the rows or the mechanism."""
-        self._features, self._labels = features, labels
+        self._features, self._labels, self._row_weights = features, labels, weights
         self._device = device or torch.device("cpu")
         self._mechanism, self._loss, self._network = mechanism, Loss.of(mechanism), network
         self._tangent = tangent_of(mechanism, network, device=self._device)
@@ -59,9 +61,12 @@ class TangentRows:
 
     def gradient(self, parameters: Tensor, here: slice = slice(None)) -> Tensor:
         """Sum over the rows `here` of the gradient of their loss at `parameters`  # (1, d) float64, as they are"""
-        inputs, labels, scales = self._there(here)
+        inputs, labels, factors, scales = self._there(here)
         found = self._tangent.gradient(
-            parameters.to(self._device), inputs, scales, lambda scores, at: slopes(self._loss, scores, labels[at])
+            parameters.to(self._device),
+            inputs,
+            scales,
+            lambda scores, at: factors[at, None] * slopes(self._loss, scores, labels[at]),
         )
         return found.to("cpu").view_as(parameters)
 
@@ -82,6 +87,7 @@ class TangentRows:
         precision, or if a row's is longer than the mechanism states. `bound`: on what may be missing."""
         is_there = self._features[here][:, -1] > 0
         inputs, labels = network_inputs(self._features[here][is_there]), self._labels[here][is_there]
+        factors = self._factors(here)[torch.from_numpy(is_there)].double()
         tangent = tangent_of(self._mechanism, self._network, dtype=torch.float64)
         theirs = torch.zeros_like(parameters)
         lengths = 0.0
@@ -96,7 +102,7 @@ class TangentRows:
             if not bool((norms <= 1).all()):
                 return True
             scores = tangent.scores(parameters, some, scales)
-            pulls = slopes(self._loss, scores, torch.tensor(labels[block])) * scales[:, None]
+            pulls = slopes(self._loss, scores, torch.tensor(labels[block])) * (factors[block] * scales)[:, None]
             each = torch.einsum("nk,nkp->np", pulls, jacobians)
             theirs += each.sum(0)
             lengths += float(each.norm(dim=1).sum())
@@ -104,8 +110,14 @@ class TangentRows:
         theirs.zero_()
         return not apart <= bound + _AGREEMENT * lengths
 
-    def _there(self, here: slice) -> tuple[Tensor, Tensor, Tensor]:
-        """The rows `here`, their labels and scales, 0 of a null row, which so counts nothing."""
+    def _factors(self, here: slice) -> Tensor:
+        """The factors of the losses of the rows `here`  # (n,)"""
+        if self._row_weights is None:
+            return torch.ones(len(self._labels[here]))
+        return torch.from_numpy(as_factors(self._row_weights[here]))
+
+    def _there(self, here: slice) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """The rows `here`, their labels, factors and scales, 0 of a null row, which so counts nothing."""
         inputs = torch.from_numpy(network_inputs(self._features[here])).to(self._device)
         labels = torch.from_numpy(np.array(self._labels[here])).to(self._device)
         self._loss.require_labels(self._labels[here], self._mechanism.num_classes)
@@ -115,7 +127,7 @@ class TangentRows:
             known[:] = self._tangent.scales(inputs).cpu().numpy() * is_there
             if not np.isfinite(known).all():
                 raise FloatingPointError("A row has a Jacobian that is not finite")
-        return inputs, labels, torch.from_numpy(known).to(self._device)
+        return inputs, labels, self._factors(here).to(self._device), torch.from_numpy(known).to(self._device)
 
     def __enter__(self) -> Self:
         return self

@@ -7,6 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.errors import RunDiffersFromPlan
+from lethe.encoding.targets import UNIT
+from lethe.encoding.weights import labels_in, weights_in
 from worker.langevin.gradient import blocks
 from worker.langevin.losses import LOGISTIC, Loss
 from worker.langevin.schedule import Schedule
@@ -25,13 +27,14 @@ Show = Callable[[int], Window]
 
 
 class Shown:
-    """The rows of a run, of which a window is in memory. `records`: rows that came into it and are not null, a row that
+    """The rows of a run, of which a window is in memory; `labels` and `weights`: of each, where rows have weights.
+    `records`: rows that came into it and are not null, a row that
     came again counted again."""
 
     def __init__(
         self,
         features: NDArray[np.float32],  # (n, d), a row for each slot
-        labels: NDArray[np.int32],  # (n,)
+        stored: NDArray[np.int32],  # (n,) labels, or (n, 2) with weights
         *,
         num_classes: int,
         loss: Loss = LOGISTIC,
@@ -42,11 +45,11 @@ class Shown:
         are no rows."""
         if features.ndim != 2 or features.dtype != np.float32:
             raise ValueError("Expected features to be a float32 matrix")
-        if labels.shape != features.shape[:1] or labels.dtype != np.int32:
-            raise ValueError("Expected labels to be int32, one for each row of features")
+        if stored.shape not in (features.shape[:1], (len(features), 2)) or stored.dtype != np.int32:
+            raise ValueError("Expected labels to be int32, one for each row of features, or each with a weight")
         if len(features) != schedule.num_slots or len(features) < 1:
             raise ValueError("Expected one row of features for each of num_slots >= 1 slots")
-        self.features, self.labels = features, labels
+        self.features, self.labels, self.weights = features, labels_in(stored), weights_in(stored)
         self.records = 0
         self._num_classes, self._loss, self._schedule = num_classes, loss, schedule
         self._show = show or self._all_at_once
@@ -75,6 +78,8 @@ class Shown:
     def _check(self, slots: slice) -> None:
         features, labels = self.features[slots], self.labels[slots]
         self._loss.require_labels(labels, self._num_classes)
+        if self.weights is not None and not 0 <= self.weights[slots].min() <= self.weights[slots].max() <= UNIT:
+            raise ValueError("Expected a weight between 0 and 1")
         for block in blocks(len(features)):
             squares = np.einsum("ij,ij->i", features[block], features[block], dtype=np.float64)
             if not (squares <= 1).all():  # so written, NaN is refused too

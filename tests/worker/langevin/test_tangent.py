@@ -10,6 +10,7 @@ import torch
 
 from app.errors import AuditFailed
 from lethe.encoding.rows import encode_vectors
+from lethe.encoding.targets import UNIT
 from lethe.proof.losses import Objective
 from lethe.proof.mechanism import Mechanism
 from lethe.proof.network import Linearisation, PublicNetwork
@@ -117,6 +118,31 @@ def test_few_jacobians_are_held_at_once(monkeypatch: pytest.MonkeyPatch, numbers
     at_once = max(1, numbers // (3 * mechanism.num_parameters))
     assert max(held) == at_once
     assert sum(held) == 2 * len(features)
+
+
+def test_rows_weigh_what_their_own_weights_say() -> None:
+    """The gradient of a record is that of its loss times its weight; a record of the weight 0 is a null row, and where
+    all weights are 1 no bit changes. The comparison notices weights that were left out."""
+    content, mechanism = of_three()
+    features, labels = records(40)
+    parameters = torch.from_numpy(np.random.default_rng(1).standard_normal((1, mechanism.num_parameters)))
+    weights = np.random.default_rng(2).integers(0, UNIT, 40).astype(np.int32)
+    weights[3], here = 0, slice(0, 12)
+    with rows_of(mechanism, content, features, labels) as rows:
+        plain = rows.gradient(parameters, here)
+        each = [rows.gradient(parameters, slice(row, row + 1)) for row in range(12)]
+        expected = sum(weight / UNIT * one for weight, one in zip(weights.tolist(), each, strict=False))
+    with TangentRows(features, labels, weights, mechanism=mechanism, network=content) as rows:
+        ours = rows.gradient(parameters, here)
+        torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-4)
+        assert not rows.differs(ours, parameters, here, bound=0.01)
+        assert rows.differs(plain, parameters, here, bound=0.01)
+    ones = np.full(40, UNIT, np.int32)
+    with TangentRows(features, labels, ones, mechanism=mechanism, network=content) as rows:
+        assert torch.equal(rows.gradient(parameters, here), plain)
+    features[3] = 0
+    with TangentRows(features, labels, weights, mechanism=mechanism, network=content) as rows:
+        assert torch.equal(rows.gradient(parameters, here), ours)
 
 
 def test_class_weights_weigh_each_record() -> None:

@@ -37,15 +37,15 @@ class Pass(Protocol):
         """Overwrite every buffer."""
 
 
-def over(rows: Tensor, labels: Tensor, num_classes: int, loss: Loss = LOGISTIC) -> Pass:
-    """The quickest pass over these rows: fused for the logistic loss of two classes on a GPU where Triton works, else
-    by blocks."""
-    if rows.is_cuda and num_classes == 2 and loss == LOGISTIC and _triton_works():
+def over(rows: Tensor, labels: Tensor, num_classes: int, loss: Loss = LOGISTIC, factors: Tensor | None = None) -> Pass:
+    """The quickest pass over these rows, each loss times its factor where there are `factors` (n,): fused for the
+    logistic loss of two classes on a GPU where Triton works, else by blocks."""
+    if rows.is_cuda and num_classes == 2 and loss == LOGISTIC and factors is None and _triton_works():
         from worker.langevin.device import kernel  # it imports Triton, which comes with torch's CUDA builds only
 
         if rows.shape[1] <= kernel.MAX_WIDTH:
             return Fused(rows, labels, programs=kernel.num_programs(rows.device))
-    return Blocked(rows, labels, num_classes, loss)
+    return Blocked(rows, labels, num_classes, loss, factors)
 
 
 class Fused:
@@ -72,8 +72,10 @@ class Fused:
 class Blocked:
     """Matrix products, a block of rows at a time: two reads of a block that does not stay in the device's cache."""
 
-    def __init__(self, rows: Tensor, labels: Tensor, num_classes: int, loss: Loss = LOGISTIC) -> None:
-        self._loss = loss
+    def __init__(
+        self, rows: Tensor, labels: Tensor, num_classes: int, loss: Loss = LOGISTIC, factors: Tensor | None = None
+    ) -> None:
+        self._loss, self._of_rows = loss, factors
         self._rows, self._labels = rows, labels.unsqueeze(1)
         num_rows, width = rows.shape
         self._block_rows = min(num_rows, _MOST_BLOCK_ROWS, max(1, _BLOCK_NUMBERS[rows.device.type] // width))
@@ -91,6 +93,7 @@ class Blocked:
     def run(self, here: slice = _ALL) -> None:
         self.total.zero_()
         rows, labels = self._rows[here], self._labels[here]
+        factors = None if self._of_rows is None else self._of_rows[here]
         for start in range(0, len(rows), self._block_rows):
             block = rows[start : start + self._block_rows]  # (b, width)
             scores = torch.mm(block, self.weights.t(), out=self._scores[: len(block)])  # (b, 1) or (b, C)
@@ -98,6 +101,8 @@ class Blocked:
             if len(self._factors):
                 of_rows = labels[start : start + self._block_rows, 0]
                 residuals.mul_(torch.index_select(self._factors, 0, of_rows, out=self._factor[: len(block)])[:, None])
+            if factors is not None:
+                residuals.mul_(factors[start : start + self._block_rows, None])
             self.total.add_(torch.mm(residuals.t(), block, out=self._share))
 
     def clear(self) -> None:

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from lethe.encoding.weights import as_factors
 from worker.audit.lanes import Push
 from worker.langevin.device import passes
 from worker.langevin.device.keystream import DeviceNoise, FillsNoise
@@ -36,6 +37,7 @@ class DeviceRows:
         self,
         features: NDArray[np.float32],  # (n, d)
         labels: NDArray[np.int32],  # (n,)
+        weights: NDArray[np.int32] | None = None,  # (n,), in units of 2^-23, where rows have them
         *,
         num_classes: int,
         loss: Loss = LOGISTIC,
@@ -45,6 +47,7 @@ class DeviceRows:
         """`slots`: disjoint ranges, the rows that are there; None for all."""
         self._device, self._width = device, features.shape[1]
         self._source, self._num_classes, self._loss = (features, labels), num_classes, loss
+        self._row_weights = weights
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
         self._open((slice(0, len(features)),) if slots is None else tuple(slots))
 
@@ -128,7 +131,8 @@ class DeviceRows:
             try:
                 self._rows = torch.empty(num_rows, columns, dtype=torch.float32, device=self._device)
                 self._labels = torch.empty(num_rows, dtype=torch.int32, device=self._device)
-                self._pass = passes.over(self._rows, self._labels, self._num_classes, self._loss)
+                self._factors = None if self._row_weights is None else self._rows.new_empty(num_rows)
+                self._pass = passes.over(self._rows, self._labels, self._num_classes, self._loss, self._factors)
             except torch.OutOfMemoryError as error:
                 raise MemoryError(
                     f"{num_rows} rows of {columns} float32 columns do not fit on {self._device}: choose a device with "
@@ -138,6 +142,8 @@ class DeviceRows:
             for one in slots:
                 there = self._place(one)
                 self._upload(features[one], labels[one], self._rows[there], self._labels[there])
+                if self._factors is not None and self._row_weights is not None:
+                    self._factors[there].copy_(torch.from_numpy(as_factors(self._row_weights[one])))
 
     def _place(self, here: slice) -> slice:
         """The range of the copy that holds the rows of these slots."""
@@ -153,9 +159,10 @@ class DeviceRows:
     def _clear(self) -> None:
         with self._computing():
             self._pass.clear()
-            for buffer in (self._rows, self._labels):
-                buffer.zero_()
-        del self._pass, self._rows, self._labels
+            for buffer in (self._rows, self._labels, self._factors):
+                if buffer is not None:
+                    buffer.zero_()
+        del self._pass, self._rows, self._labels, self._factors
 
     def _upload(
         self, features: NDArray[np.float32], labels: NDArray[np.int32], rows_there: Tensor, labels_there: Tensor

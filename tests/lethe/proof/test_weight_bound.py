@@ -1,0 +1,55 @@
+"""The public bound of rows' weights: what a mechanism takes, and that no constant changes."""
+
+from dataclasses import replace
+
+import pytest
+
+from lethe.proof import accountant
+from lethe.proof.accountant import Run
+from lethe.proof.errors import DomainError, PreconditionError
+from lethe.proof.losses import Objective
+from lethe.proof.mechanism import Mechanism
+from lethe.theorems import calibration
+
+OBJECTIVES = [
+    (Objective.LOGISTIC_REGRESSION, 2),
+    (Objective.LOGISTIC_REGRESSION, 3),
+    (Objective.MULTILABEL_LOGISTIC_REGRESSION, 3),
+    (Objective.SMOOTHED_HINGE, 2),
+    (Objective.HUBER_REGRESSION, 1),
+    (Objective.LEAST_SQUARES, 1),
+    (Objective.POISSON_REGRESSION, 1),
+]
+
+
+def made(bound: float | None, objective: Objective = Objective.LOGISTIC_REGRESSION, classes: int = 2) -> Mechanism:
+    return calibration.mechanism_for(
+        num_slots=500, num_classes=classes, objective=objective, epsilon=1.0, delta=1e-5, weight_bound=bound
+    )
+
+
+@pytest.mark.parametrize(("objective", "classes"), OBJECTIVES)
+def test_constants_are_those_of_a_row_of_weight_one(objective: Objective, classes: int) -> None:
+    """Of every objective all constants are what they are without weights; the mechanism states the bound and comes back
+    from its document, and one without states nothing of it."""
+    weighted, plain = made(10.0, objective, classes), made(None, objective, classes)
+    assert replace(weighted, weight_bound=None) == plain
+    assert (weighted.gradient_bound, weighted.smoothness) == (plain.gradient_bound, plain.smoothness)
+    document = weighted.to_json()
+    assert document == plain.to_json() | {"weight_bound": 10.0}
+    assert Mechanism.from_json(document) == weighted
+    assert "weight_bound" not in plain.to_json()
+
+
+@pytest.mark.parametrize("wrong", [0.0, -1.0, float("nan"), float("inf")])
+def test_what_is_no_bound_is_refused(wrong: float) -> None:
+    """A bound is a finite number above 0."""
+    with pytest.raises(DomainError):
+        made(wrong)
+
+
+def test_a_chain_keeps_to_its_bound() -> None:
+    """A run with another bound cannot follow in a chain: it would minimise another objective."""
+    first = made(10.0)
+    with pytest.raises(PreconditionError, match="weight_bound"):
+        accountant.replay(first, [Run(steps=first.learn_steps), Run(steps=3, mechanism=made(5.0))])
