@@ -120,7 +120,7 @@ def run(
 
     told = {
         "mechanism": mechanism.to_json(),
-        "rows": [rows.shape.num_slots, rows.shape.num_columns],
+        "rows": [rows.shape.num_slots, rows.shape.num_columns, rows.shape.has_weights],
         "shape": initial.shape,
         "first_step": first_step,
         "steps": steps,

@@ -24,6 +24,7 @@ from lethe.contract.rehearsals import (
     ReportedOut,
     SetsOut,
 )
+from lethe.encoding.weights import labels_in
 from lethe.proof.mechanism import Mechanism
 from worker.isolated import Ran
 from worker.measured import Floats, Measure, attack
@@ -174,7 +175,7 @@ def _picked(blocks: Iterable[Block], slots: tuple[int, ...]) -> _Rows:
         here = block.positions(slots)
         here = here[block.features[here].any(axis=1)]
         features.append(block.features[here])
-        labels.append(block.labels[here])
+        labels.append(labels_in(block.labels)[here])
         columns = block.features.shape[1]
     if not features:
         return np.zeros((0, columns), np.float32), np.zeros(0, np.int32)

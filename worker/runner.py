@@ -25,6 +25,7 @@ from app.unlearning.queue import ClaimedRun
 from app.vault import weights
 from lethe.contract.problems import DatasetDamaged, Problem, Unavailable
 from lethe.contract.sets import RunKind
+from lethe.encoding.weights import labels_in
 from lethe.proof.audit import Observed
 from lethe.proof.losses import Objective, num_weight_rows
 from lethe.proof.mechanism import Mechanism
@@ -260,7 +261,9 @@ def _evaluate(installation: Installation, claimed: ClaimedRun, ran: Ran) -> dict
             target = datasets.target_of(datasets.get(session, dataset_id)) if root else None
         if root is None:
             return {}
-        found: Iterable[Rows] = ((block.features, block.labels) for block in installation.rows.read(dataset_id, root))
+        found: Iterable[Rows] = (
+            (block.features, labels_in(block.labels)) for block in installation.rows.read(dataset_id, root)
+        )
         parameters = ran.parameters
         if network := _network(installation, ran.mechanism):
             found = tangent.scored(ran.mechanism, network, parameters, found)

@@ -135,6 +135,12 @@ def has_labels(dataset: Dataset) -> bool:
     return dataset.schema is not None and schemas.stored(dataset.schema).separator is not None
 
 
+def weight_bound_of(dataset: Dataset) -> float | None:
+    """The public bound of the rows' weights; None where they have none."""
+    weight = dataset.schema and schemas.stored(dataset.schema).weight
+    return weight.most if weight else None
+
+
 def roots(session: Session, dataset_id: str) -> list[tuple[str, str]]:
     """The roots of the dataset's rows, and of those that wait to be added, by their ids. Raises `DatasetBusy` while a
     run may write them, and destroy what they were."""

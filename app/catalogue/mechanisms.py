@@ -123,6 +123,7 @@ def _problem(dataset: Dataset, objective: str | None, loss_width: float | None) 
         "objective": chosen,
         "loss_width": loss_width,
         "num_parameters": num_weight_rows(num_classes, chosen) * (dataset.num_features + 1),  # the bias
+        "weight_bound": datasets.weight_bound_of(dataset),
     }
 
 

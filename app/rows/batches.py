@@ -33,7 +33,7 @@ class Batch:
     they stand in the file."""
 
     features: Features  # (b, d + 1)
-    labels: Labels  # (b,)
+    labels: Labels  # (b,), or (b, 2) with weights
     subjects: list[str | None]
     spread: Spread
     raw: npt.NDArray[np.float64]  # (b, d)
@@ -42,7 +42,7 @@ class Batch:
 
 
 def encoded_bytes(num_rows: int, num_features: int) -> int:
-    return num_rows * (4 * (num_features + 1) + 4 + SUBJECT_BYTES)
+    return num_rows * (4 * (num_features + 1) + 8 + SUBJECT_BYTES)  # a label and a weight
 
 
 def batch_rows(num_values: int) -> int:

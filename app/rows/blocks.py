@@ -14,7 +14,7 @@ _SEALING_BYTES = 16 * 2**20
 """Bytes of the blocks that wait to be sealed, unless a single one takes more."""
 
 Features = npt.NDArray[np.float32]  # (rows, columns)
-Labels = npt.NDArray[np.int32]  # (rows,)
+Labels = npt.NDArray[np.int32]  # (rows,), or (rows, 2) with weights: of each its label and its weight
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +28,7 @@ class Block:
 
     def content(self) -> bytes:
         features = self.features.astype("<f4", order="C", casting="no", copy=False).tobytes()
-        return features + self.labels.astype("<i4", casting="no", copy=False).tobytes()
+        return features + self.labels.astype("<i4", order="C", casting="no", copy=False).tobytes()
 
     def copy(self) -> "Block":
         """One that may be changed."""
@@ -75,15 +75,20 @@ class RowWriter:
         self._blocks: list[Future[Child]] = []
         self._waiting: Block | None = None
         self._rows_waiting = 0
+        self._has_weights: bool | None = None
         self.num_columns = num_columns
         self.num_slots = 0
         self.root = ""
 
-    def write(self, features: Features, labels: Labels) -> None:  # (b, columns), (b,)
+    def write(self, features: Features, labels: Labels) -> None:  # (b, columns), (b,) or (b, 2)
         if self.num_columns is None:
             self.num_columns = features.shape[1]
         if features.shape != (len(labels), self.num_columns):
             raise ValueError(f"Expected {features.shape=} == {(len(labels), self.num_columns)}")
+        if self._has_weights is None:
+            self._has_weights = labels.ndim == 2
+        if labels.shape[1:] != ((2,) if self._has_weights else ()):
+            raise ValueError(f"Expected {labels.shape=} to have a weight for each row, or for none")
         if features.dtype.str != "<f4" or labels.dtype.str != "<i4":
             raise TypeError(f"Expected {features.dtype.str=} == '<f4' and {labels.dtype.str=} == '<i4'")
         written = 0
@@ -103,7 +108,7 @@ class RowWriter:
         self._flush()
         if not self.num_slots or not self.num_columns:
             raise DatasetUnusable("There are no rows.")
-        shape = Shape(num_slots=self.num_slots, num_columns=self.num_columns)
+        shape = Shape(num_slots=self.num_slots, num_columns=self.num_columns, has_weights=self._has_weights is True)
         return shape, [block.result() for block in self._blocks]
 
     def _flush(self) -> None:
@@ -120,12 +125,15 @@ class RowWriter:
     def _empty(self, num_columns: int) -> Block:
         number = len(self._blocks)
         features = np.zeros((BLOCK_ROWS, num_columns), dtype=np.float32)
-        labels = np.zeros(BLOCK_ROWS, dtype=np.int32)
+        labels = np.zeros((BLOCK_ROWS, 2) if self._has_weights else BLOCK_ROWS, dtype=np.int32)
         return Block(number=number, first=number * BLOCK_ROWS, features=features, labels=labels)
 
 
-def mapped(memory: memoryview | bytes, num_slots: int, num_columns: int) -> tuple[Features, Labels]:
-    """The features and labels in the memory of some rows."""
+def mapped(
+    memory: memoryview | bytes, num_slots: int, num_columns: int, has_weights: bool = False
+) -> tuple[Features, Labels]:
+    """The features and labels in the memory of some rows, and their weights where they have any."""
     features = np.frombuffer(memory, dtype="<f4", count=num_slots * num_columns)
-    labels = np.frombuffer(memory, dtype="<i4", count=num_slots, offset=features.nbytes)
-    return features.reshape(num_slots, num_columns), labels
+    count = 2 * num_slots if has_weights else num_slots
+    labels = np.frombuffer(memory, dtype="<i4", count=count, offset=features.nbytes)
+    return features.reshape(num_slots, num_columns), labels.reshape(num_slots, 2) if has_weights else labels

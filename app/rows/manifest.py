@@ -26,6 +26,7 @@ FANOUT = 256
 BLOCK_ID = 16
 _HASH = 32
 _HEAD = b"lethe-rows/3\n"
+_HEAD_WEIGHTED = b"lethe-rows/4\n"  # of rows that have weights
 _SHAPE = struct.Struct(">QII")  # slots, columns, rows of a block
 _BLOCK_CHILD, _NODE_CHILD = struct.Struct(f">{BLOCK_ID}sQ"), struct.Struct(f">{_HASH}sQ")
 _NODE = ".node"
@@ -33,10 +34,12 @@ _NODE = ".node"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """The shape of rows: how many there are, null ones too, and how long each is."""
+    """The shape of rows: how many there are, null ones too, how long each is, and whether each has a weight beside its
+    label."""
 
     num_slots: int
     num_columns: int
+    has_weights: bool = False
 
     @property
     def num_blocks(self) -> int:
@@ -55,7 +58,12 @@ class Shape:
 
     @property
     def row_bytes(self) -> int:
-        return 4 * self.num_columns + 4
+        return 4 * (self.num_columns + self.num_labels)
+
+    @property
+    def num_labels(self) -> int:
+        """Numbers of each row beside its features: its label, and its weight if it has one."""
+        return 2 if self.has_weights else 1
 
     @property
     def num_bytes(self) -> int:
@@ -178,9 +186,10 @@ class Manifest:
         try:
             content = self._get(bytes.fromhex(self.root))
             num_slots, num_columns, block_rows = _SHAPE.unpack_from(content, len(_HEAD))
-            if not content.startswith(_HEAD) or block_rows != BLOCK_ROWS:
+            if not content.startswith((_HEAD, _HEAD_WEIGHTED)) or block_rows != BLOCK_ROWS:
                 raise self._damaged()
-            shape = Shape(num_slots=num_slots, num_columns=num_columns)
+            has_weights = content.startswith(_HEAD_WEIGHTED)
+            shape = Shape(num_slots=num_slots, num_columns=num_columns, has_weights=has_weights)
             return shape, _split(content[len(_HEAD) + _SHAPE.size :], shape.height)
         except (ValueError, struct.error) as error:  # what the database says is no hash, or that of no root
             raise self._damaged() from error
@@ -224,7 +233,7 @@ def _put_inner(objects: ObjectStore, rows_id: str, level: int, children: Collect
 
 def _root(shape: Shape, children: Collection[Child]) -> bytes:
     packed = _SHAPE.pack(shape.num_slots, shape.num_columns, BLOCK_ROWS)
-    return _HEAD + packed + _joined(shape.height, children)
+    return (_HEAD_WEIGHTED if shape.has_weights else _HEAD) + packed + _joined(shape.height, children)
 
 
 def _joined(level: int, children: Collection[Child]) -> bytes:

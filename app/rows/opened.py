@@ -14,7 +14,7 @@ Source = Callable[[Collection[int]], Iterable[Block]]
 
 class OpenedRows:
     """Rows of which some blocks are in memory, read-only; all others are zeros there and take none. A null row is zero
-    throughout, its label too.
+    throughout, its label and its weight too.
 
     `records`: how many of all rows are not null, as their root says. `most_bytes`: of memory. `descriptor`: of the
     memory that holds the features and then the labels, for other processes to map.
@@ -76,14 +76,15 @@ class OpenedRows:
         for number in list(numbers):
             first, num_rows = number * BLOCK_ROWS, self.shape.rows_in(number)
             self._memory.forget(4 * first * self.shape.num_columns, 4 * num_rows * self.shape.num_columns)
-            self._memory.forget(4 * (num_features + first), 4 * num_rows)
+            each = self.shape.num_labels
+            self._memory.forget(4 * (num_features + each * first), 4 * each * num_rows)
             del self._shown[number]
 
 
 @contextmanager
-def held_in_memory(features: Features, labels: Labels) -> Iterator[OpenedRows]:  # (n, columns), (n,)
+def held_in_memory(features: Features, labels: Labels) -> Iterator[OpenedRows]:  # (n, columns), (n,) or (n, 2)
     """Rows that come from anywhere, as `RowStore.open` has them."""
-    shape = Shape(num_slots=features.shape[0], num_columns=features.shape[1])
+    shape = Shape(num_slots=features.shape[0], num_columns=features.shape[1], has_weights=labels.ndim == 2)
 
     def blocks(numbers: Collection[int]) -> Iterator[Block]:
         for number in numbers:
@@ -97,4 +98,4 @@ def held_in_memory(features: Features, labels: Labels) -> Iterator[OpenedRows]: 
 
 
 def _mapped(memory: memoryview, shape: Shape) -> tuple[Features, Labels]:
-    return mapped(memory, shape.num_slots, shape.num_columns)
+    return mapped(memory, shape.num_slots, shape.num_columns, shape.has_weights)

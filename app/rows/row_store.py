@@ -1,6 +1,7 @@
 """The encoded rows of datasets: blocks of 4096 rows, sealed, never overwritten, in a folder or in a bucket alike.
 
-    <rows id>.<block>-<block id>.sealed    features (float32), then labels (int32), little-endian, of 4096 rows
+    <rows id>.<block>-<block id>.sealed    features (float32), then labels (int32), little-endian, of 4096 rows;
+                                           each label with its weight beside it, where rows have weights
     <rows id>.<hash>.node                  the manifest (`manifest.py`): which blocks the rows are
 
 Each block has a data key of its own, used once, and a random id; its whole name is authenticated. What the rows of a
@@ -20,6 +21,7 @@ import secrets
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -225,8 +227,7 @@ class RowStore:
         except ValueError as error:
             kind = DamageKind.KEY if self._sealed.is_key_damaged(name) else DamageKind.BLOCK
             raise DatasetDamaged.found(rows_id, kind, number) from error
-        num_rows, num_columns = shape.rows_in(number), shape.num_columns
-        features, labels = mapped(content, num_rows, num_columns)
+        features, labels = mapped(content, shape.rows_in(number), shape.num_columns, shape.has_weights)
         block = Block(number=number, first=number * BLOCK_ROWS, features=features, labels=labels)
         if block.count() != child.records:
             raise DatasetDamaged.found(rows_id, DamageKind.BLOCK, number)
@@ -238,8 +239,8 @@ class _Waiting:
 
     def __init__(self, store: RowStore, filling: Filling, shape: Shape) -> None:
         there = store.shape(filling.rows_id, filling.root)
-        if (there.num_slots, there.num_columns) != (len(filling.slots), shape.num_columns):
-            raise ValueError(f"Expected rows of {there=} == {(len(filling.slots), shape.num_columns)}, a slot for each")
+        if there != (wanted := replace(shape, num_slots=len(filling.slots))):
+            raise ValueError(f"Expected rows of {there=} == {wanted}, a slot for each")
         self._slots = np.asarray(filling.slots, dtype=np.int64)
         if (np.diff(self._slots) <= 0).any():
             raise ValueError("Expected slots in their order, each once")

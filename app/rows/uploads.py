@@ -20,6 +20,7 @@ from lethe.contract.problems import SubjectSuppressed
 from lethe.encoding.rows import Schema
 from lethe.encoding.spread import Spread
 from lethe.encoding.targets import Target
+from lethe.encoding.weights import labels_in
 
 _MOST_NAMED = 20
 """Rows that an error names."""
@@ -115,7 +116,7 @@ def _let_pass(
         num_read += len(kept)
         shuffle.add(rows)
         if upload.has_classes:
-            counts += np.bincount(rows["label"], minlength=len(counts))
+            counts += np.bincount(labels_in(rows["label"]), minlength=len(counts))
     if upload.schema is not None and num_unknown is not None and num_read >= upload.few_rows:
         upload.schema.check_known(num_unknown, num_read)
     if refused and not suppressed.skip:
@@ -132,8 +133,12 @@ def _references(subjects: Sequence[str | None], upload: Upload) -> list[str | No
 
 
 def _joined(batch: Batch, references: Refs) -> Rows:
-    """Each row with its label and whose it is."""
-    of_a_row = [("features", "<f4", batch.features.shape[1:]), ("label", "<i4"), ("subject_ref", TYPE)]
+    """Each row with its label, its weight if it has one, and whose it is."""
+    of_a_row = [
+        ("features", "<f4", batch.features.shape[1:]),
+        ("label", "<i4", batch.labels.shape[1:]),
+        ("subject_ref", TYPE),
+    ]
     rows = np.empty(len(references), dtype=of_a_row)
     rows["features"], rows["label"], rows["subject_ref"] = batch.features, batch.labels, references
     return rows

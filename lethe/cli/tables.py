@@ -64,6 +64,8 @@ def dataset_infer(
     target: Annotated[str | None, typer.Option(help="In its place: the column of numbers")] = None,
     separator: Annotated[str, typer.Option(help="Between several labels")] = ";",
     subject: Annotated[str | None, typer.Option(help="The column that says whose a row is")] = None,
+    weight: Annotated[str | None, typer.Option(help="The column that says how much a row counts")] = None,
+    weight_bound: Annotated[float | None, typer.Option(help="The most that a row may count, which you state")] = None,
     ranges: Annotated[
         list[str] | None,
         typer.Option("--range", help="NAME=MIN..MAX, numbers or dates that you state; may be repeated"),
@@ -98,6 +100,8 @@ def dataset_infer(
         target=target,
         separator=separator,
         subject=subject,
+        weight=weight,
+        weight_bound=weight_bound,
         stated=stated,
         public=public,
     )

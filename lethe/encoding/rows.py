@@ -23,6 +23,7 @@ from lethe.encoding.faults import MAX_FAULTS, Faults, refuse
 from lethe.encoding.random_features import RandomFeatures
 from lethe.encoding.targets import Target
 from lethe.encoding.values import LONGEST_NAME, Values, is_subject
+from lethe.encoding.weights import Weight
 
 Features: TypeAlias = npt.NDArray[np.float32]
 Labels: TypeAlias = npt.NDArray[np.int32]
@@ -36,12 +37,13 @@ EXPECTED_SUBJECT = f"expected a subject of 1 to {LONGEST_NAME} characters, not a
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Labelled:
-    """Encoded records: their rows, labels (or targets, as `Target` stores them) and subjects (None without a subject
-    column). `num_unknown`: for each feature column of the schema, in how many of them it is missing or unknown;
-    `raw`: the features before each row got its bias and was scaled."""
+    """Encoded records: their rows, labels (or targets, as `Target` stores them, each with its weight beside it where
+    rows have weights) and subjects (None without a subject column). `num_unknown`: for each feature column of the
+    schema, in how many of them it is missing or unknown; `raw`: the features before each row got its bias and was
+    scaled."""
 
     features: Features  # (b, num_features + 1)
-    labels: Labels  # (b,)
+    labels: Labels  # (b,), or (b, 2) with weights
     subjects: list[str | None]
     num_unknown: npt.NDArray[np.int64]
     raw: npt.NDArray[np.float64]  # (b, num_features)
@@ -51,14 +53,15 @@ class Labelled:
 class Schema:
     """The meaning of every column. Features come in the order of their names: a JSON object has no order of its own.
     `label`: the column of the label, or of the `target` where there are no classes. `separator`: between the labels of
-    a record that may have several of the classes, or none; stored as a bit for each. `random`: features made of all
-    those of the columns, which take their place."""
+    a record that may have several of the classes, or none; stored as a bit for each. `weight`: of each row's loss, if
+    rows have one. `random`: features made of all those of the columns, which take their place."""
 
     features: tuple[Column, ...]
     label: str
     classes: tuple[str, ...]
     target: Target | None = None
     separator: str | None = None
+    weight: Weight | None = None
     subject: str | None = None
     ignored: tuple[str, ...] = ()
     edition: Edition = EDITION
@@ -100,7 +103,8 @@ class Schema:
     def used(self) -> tuple[str, ...]:
         """The columns that are read."""
         subject = () if self.subject is None else (self.subject,)
-        return (*(column.name for column in self.features), self.label, *subject)
+        weight = () if self.weight is None else (self.weight.column,)
+        return (*(column.name for column in self.features), self.label, *weight, *subject)
 
     @property
     def declared(self) -> tuple[str, ...]:
@@ -119,6 +123,8 @@ class Schema:
         faults = Faults.in_file(lines)
         features, num_unknown = self._features(columns, faults)
         labels = self._labels(columns[self.label], faults)
+        if self.weight is not None:
+            labels = np.stack([labels, self._weights(columns[self.weight.column], self.weight, faults)], axis=1)
         subjects: list[str | None] = [None] * len(lines)
         if self.subject is not None:
             subjects = [values.text(value) for value in values.listed(columns[self.subject])]
@@ -147,6 +153,12 @@ class Schema:
         labels = values.codes(found, self.classes, by_number=self.edition > 1)
         faults.mark(self.label, labels < 0, expected(self.classes) + of_booleans(found))
         return labels
+
+    def _weights(self, column: Values, weight: Weight, faults: Faults) -> Labels:
+        numbers = values.numbers(column)
+        wrong = weight.wrong(numbers)
+        faults.mark(weight.column, wrong, weight.expected)
+        return weight.stored(np.where(wrong, 0, numbers))
 
     def _label_to_json(self) -> dict[str, object]:
         if self.target:
@@ -195,6 +207,8 @@ class Schema:
     def to_json(self) -> dict[str, object]:
         columns: dict[str, object] = {column.name: column.to_json() for column in self.features}
         columns[self.label] = self._label_to_json()
+        if self.weight is not None:
+            columns[self.weight.column] = self.weight.to_json()
         if self.subject is not None:
             columns[self.subject] = {"role": "subject"}
         random = {"random_features": self.random.to_json()} if self.random else {}

@@ -12,6 +12,7 @@ from lethe.encoding.rows import MAX_CLASSES, MAX_FEATURES, Schema
 from lethe.encoding.specs import OF_KIND, READERS, Spec, names_in, random_in, share
 from lethe.encoding.targets import MOST_COUNTED, Target
 from lethe.encoding.values import LONGEST_NAME, is_name
+from lethe.encoding.weights import Weight
 from lethe.proof.losses import MOST_LABELS
 
 _KEYS = ("columns", "encoding", "max_unknown", "random_features")
@@ -19,6 +20,7 @@ _OF_ROLE = {
     "label": ("role", "values"),
     "labels": ("role", "values", "separator"),
     "target": ("role", "min", "max", "outside", "counts"),
+    "weight": ("role", "max", "outside"),
     "subject": ("role",),
     "ignored": ("role",),
 }
@@ -35,7 +37,8 @@ def stored(document: dict[str, Any]) -> Schema:
 
 
 def is_same(one: dict[str, Any] | None, other: dict[str, Any] | None) -> bool:
-    """Return True if two stored schemas encode alike: they may differ in how many values may be missing."""
+    """Return True if two stored schemas encode alike: they may differ in how many values may be missing, and in whether
+    rows have weights."""
     if one is None or other is None:
         return one is other
     return _bare(stored(one)) == _bare(stored(other))
@@ -43,7 +46,7 @@ def is_same(one: dict[str, Any] | None, other: dict[str, Any] | None) -> bool:
 
 def _bare(schema: Schema) -> Schema:
     features = tuple(dataclasses.replace(column, max_unknown=MAX_UNKNOWN) for column in schema.features)
-    return dataclasses.replace(schema, features=features)
+    return dataclasses.replace(schema, features=features, weight=None)
 
 
 def parse_schema(document: object, *, classes: tuple[str, ...] | None = None) -> Schema:
@@ -61,6 +64,7 @@ def parse_schema(document: object, *, classes: tuple[str, ...] | None = None) ->
     roles: dict[str, list[str]] = {role: [] for role in _OF_ROLE}
     labels: tuple[str, ...] = ()
     target: Target | None = None
+    weight: Weight | None = None
     separator: str | None = None
     for name, spec in sorted(document["columns"].items(), key=lambda item: str(item[0])):
         path = _at("columns", name)
@@ -80,6 +84,8 @@ def parse_schema(document: object, *, classes: tuple[str, ...] | None = None) ->
                     labels, separator = _several(path, spec, faults)
                 if role == "target":
                     target = _target(Spec(name, path, spec, max_unknown, edition, faults))
+                if role == "weight":
+                    weight = _weight(Spec(name, path, spec, max_unknown, edition, faults))
                 roles[role].append(name)
             case _:
                 faults.append(FieldError(path, _what_a_column_is(spec)))
@@ -88,8 +94,9 @@ def parse_schema(document: object, *, classes: tuple[str, ...] | None = None) ->
         faults.append(FieldError("columns", _ONE_IS_LEARNED))
     if not roles["label"] and classes is not None:
         faults.append(FieldError("classes", "expected none beside a column with the role labels or target"))
-    if len(roles["subject"]) > 1:
-        faults.append(FieldError("columns", "expected at most one subject column"))
+    for role in ("subject", "weight"):
+        if len(roles[role]) > 1:
+            faults.append(FieldError("columns", f"expected at most one {role} column"))
     if not features:
         faults.append(FieldError("columns", f"expected at least one column of a kind: {', '.join(OF_KIND)}"))
     if sum(column.width for column in features) > MAX_FEATURES:
@@ -104,6 +111,7 @@ def parse_schema(document: object, *, classes: tuple[str, ...] | None = None) ->
         classes=labels,
         target=target,
         separator=separator,
+        weight=weight,
         subject=next(iter(roles["subject"]), None),
         ignored=tuple(roles["ignored"]),
         edition=edition,
@@ -154,6 +162,11 @@ def _target(spec: Spec) -> Target:
         if not (1 <= high <= MOST_COUNTED and high == int(high)):
             spec.fault("max", f"expected a whole number from 1 to {MOST_COUNTED}, of counts")
     return Target(low=low, high=high, outside=spec.outside(), counts=counts is True)
+
+
+def _weight(spec: Spec) -> Weight:
+    """Declared, never read from the data: the largest of them is somebody's."""
+    return Weight(column=spec.name, most=spec.number("max", above=0), outside=spec.outside())
 
 
 def _several(path: str, spec: dict[str, object], faults: list[FieldError]) -> tuple[tuple[str, ...], str]:

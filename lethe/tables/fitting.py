@@ -91,8 +91,8 @@ class Learned:
             return float(np.maximum(has, 1 - has).mean())
         return float(np.bincount(self.values[:, 0].astype(np.int64)).max() / len(self.values))
 
-    def loss(self, scores: Floats, width: float) -> float:
-        """The mean loss of rows of these scores  # (n, 1) or (n, C)"""
+    def loss(self, scores: Floats, width: float, factors: Floats | float = 1.0) -> float:
+        """The mean loss of rows of these scores (n, 1) or (n, C), each times its factor (n, 1), if they differ"""
         match self.objective:
             case Objective.LOGISTIC_REGRESSION if scores.shape[1] > 1:
                 found = -np.take_along_axis(log_softmax(scores, axis=1), self.values.astype(np.int64), axis=1)
@@ -108,7 +108,7 @@ class Learned:
             case Objective.POISSON_REGRESSION:
                 beyond = scores - width
                 found = np.exp(np.minimum(beyond, 0)) + np.maximum(beyond, 0) - (self.values + 1) / 2 * scores
-        return float(found.sum() / len(scores))
+        return float((factors * found).sum() / len(scores))
 
     def pull(self, scores: Floats, width: float) -> Floats:
         """The derivative of each row's loss by its scores  # (..., n, 1) or (..., n, C)"""
@@ -128,10 +128,14 @@ class Learned:
 
 
 class Problem:
-    """Rows of norm <= 1 and what they are to be given, cut in two."""
+    """Rows of norm <= 1 and what they are to be given, cut in two. `factors`: of the losses of rows, which count in
+    learning and not in measuring."""
 
-    def __init__(self, rows: Floats, learned: Learned, train: Places, test: Places) -> None:
+    def __init__(
+        self, rows: Floats, learned: Learned, train: Places, test: Places, factors: Floats | None = None
+    ) -> None:
         self._rows, self._learned = rows[train], learned.at(train)
+        self._factors = np.ones((len(train), 1)) if factors is None else factors[train, np.newaxis]
         self._test_rows, self._test_learned = rows[test], learned.at(test)
         self._minimisers: dict[tuple[float, float], Floats] = {}
 
@@ -178,8 +182,9 @@ class Problem:
         def objective(flat: Floats) -> tuple[float, Floats]:
             weights = flat.reshape(shape)
             scores = self._rows @ weights.T
-            gradient = self._learned.pull(scores, width).T @ self._rows / len(self._rows) + l2 * weights
-            return self._learned.loss(scores, width) + l2 / 2 * float(flat @ flat), gradient.ravel()
+            pull = self._factors * self._learned.pull(scores, width)
+            gradient = pull.T @ self._rows / len(self._rows) + l2 * weights
+            return self._learned.loss(scores, width, self._factors) + l2 / 2 * float(flat @ flat), gradient.ravel()
 
         found: Floats = minimize(objective, np.zeros(shape).ravel(), jac=True, method="L-BFGS-B").x
         return found.reshape(shape)
@@ -195,7 +200,7 @@ class Problem:
             rows = self._rows[batch]
             share = min(1.0, (steps - step) / mechanism.cool_down)
             scores = np.einsum("nd,kcd->knc", rows, weights, optimize=True)
-            pull = self._learned.at(batch).pull(scores, width)
+            pull = self._factors[batch] * self._learned.at(batch).pull(scores, width)
             gradient = np.einsum("knc,nd->kcd", pull, rows, optimize=True) / len(rows) + mechanism.l2 * weights
             weights -= mechanism.step_size * share * gradient
             weights += random.normal(scale=math.sqrt(mechanism.step_variance * share), size=weights.shape)

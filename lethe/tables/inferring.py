@@ -42,6 +42,8 @@ def infer(
     target: str | None = None,
     separator: str = ";",
     subject: str | None = None,
+    weight: str | None = None,
+    weight_bound: float | None = None,
     stated: Mapping[str, Mapping[str, Any]] | None = None,
     public: bool = True,
 ) -> dict[str, Any]:
@@ -50,7 +52,8 @@ def infer(
     Exactly one column is learned: a `label`, several `labels` with the `separator` between them, or a `target`, whose
     range is that of the sample. Numbers are standardized by their median and a scale from their quartiles, both to two
     digits; whole numbers and texts of few different values are listed; prose becomes n-grams, other texts are hashed.
-    Columns with one value only, or of a type that no schema takes, are ignored.
+    Columns with one value only, or of a type that no schema takes, are ignored. The bound of a column of weights,
+    `weight_bound`, is stated beside it and never read.
 
     `stated`: columns as a schema has them, of which nothing is read. Not `public`: of the table only the names of its
     columns are read, and each must be stated. Raises `InputInvalid` for a column that is none, or not stated.
@@ -67,7 +70,13 @@ def infer(
         said[name] = {"role": role} | said[name] | ({"separator": separator} if labels else {})
     if subject is not None:
         said[subject] = {"role": "subject"}
-    for place, one in ((role, name), ("subject", subject), *(("stated", one) for one in said)):
+    if (weight is None) != (weight_bound is None):
+        raise InputInvalid(
+            "A column of weights has a bound.", [FieldError("weight_bound", "expected it and weight, or neither")]
+        )
+    if weight is not None:
+        said[weight] = {"role": "weight", "max": weight_bound}
+    for place, one in ((role, name), ("subject", subject), ("weight", weight), *(("stated", one) for one in said)):
         if one is not None and one not in columns:
             raise InputInvalid(
                 f"There is no column for the {place}.", [FieldError(place, expected(columns, found=one))]

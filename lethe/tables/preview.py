@@ -18,6 +18,7 @@ from lethe.encoding.faults import refuse
 from lethe.encoding.rows import Schema
 from lethe.encoding.schema import parse_schema
 from lethe.encoding.spread import Spread
+from lethe.encoding.weights import as_factors, labels_in, weights_in
 from lethe.frames import Frame
 from lethe.proof.losses import Objective
 from lethe.tables.fitting import Floats, Learned, Plan, Problem
@@ -104,10 +105,12 @@ def preview(
     raw = found.raw
     lengths = np.hypot(np.linalg.norm(raw, axis=1), 1.0)
     low, middle, high = np.quantile(lengths, [0.05, 0.5, 0.95]).tolist()
-    learned = Learned.of(chosen, found.labels, 1 if parsed.target else len(parsed.classes))
+    learned = Learned.of(chosen, labels_in(found.labels), 1 if parsed.target else len(parsed.classes))
     rows = found.features.astype(np.float64)
-    problem = Problem(rows, learned, train, test)
-    rival = scikit_learn(raw, learned, train, test)
+    weights = weights_in(found.labels)
+    factors = None if weights is None else as_factors(weights).astype(np.float64)
+    problem = Problem(rows, learned, train, test, factors)
+    rival = scikit_learn(raw, learned, train, test, factors)
     return Preview(
         num_rows=num_rows,
         num_features=parsed.num_features,

@@ -12,33 +12,36 @@ from lethe.tables.fitting import Floats, Learned, Places
 _FOLDS = 3
 
 
-def scikit_learn(features: Floats, learned: Learned, train: Places, test: Places) -> tuple[str, float] | None:
+def scikit_learn(
+    features: Floats, learned: Learned, train: Places, test: Places, factors: Floats | None = None
+) -> tuple[str, float] | None:
     """The tuned model that suits what is learned, and its metric on the test rows; None where scikit-learn is not
     installed, or there is nothing to tell apart.
 
     Of a target, ridge or Huber regression, of counts Poisson regression too, whichever is better in cross-validation on
-    the train rows; of several labels, a logistic regression for each; else one.
+    the train rows; of several labels, a logistic regression for each; else one. `factors`: of the losses of rows.
     """
     if importlib.util.find_spec("sklearn") is None or np.ptp(learned.values[train], axis=0).max() == 0:
         return None
     from sklearn.exceptions import ConvergenceWarning
 
     held_out = learned.at(test)
+    weights = None if factors is None else factors[train]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # a candidate of a search: the others stand
         if learned.objective.is_regression:
             shares = (learned.values[train, 0] + 1) / 2  # of the range, or of the bound of counts
-            name, model = _regression(features[train], shares, learned.objective)
+            name, model = _regression(features[train], shares, learned.objective, weights)
             return name, held_out.share(2 * model.predict(features[test])[:, np.newaxis] - 1)
         guessed = [
-            _logistic(features[train], learned.values[train, one], features[test])
+            _logistic(features[train], learned.values[train, one], features[test], weights)
             for one in range(learned.values.shape[1])
         ]
     name = "logistic regression" if len(guessed) == 1 else "a logistic regression for each label"
     return name, held_out.share(np.stack(guessed, axis=1))
 
 
-def _regression(features: Floats, target: Floats, objective: Objective) -> tuple[str, Any]:
+def _regression(features: Floats, target: Floats, objective: Objective, weights: Floats | None) -> tuple[str, Any]:
     from sklearn.linear_model import HuberRegressor, PoissonRegressor, Ridge
     from sklearn.model_selection import GridSearchCV
 
@@ -50,13 +53,13 @@ def _regression(features: Floats, target: Floats, objective: Objective) -> tuple
         alphas = {"alpha": [1e-6, 1e-4, 1e-3, 1e-2, 0.1]}
         found["Poisson regression"] = GridSearchCV(PoissonRegressor(max_iter=500), alphas, scoring="r2", cv=_FOLDS)
     if len(target) < 2 * _FOLDS:
-        return "ridge regression", Ridge().fit(features, target)
+        return "ridge regression", Ridge().fit(features, target, sample_weight=weights)
     for one in found.values():
-        one.fit(features, target)
+        one.fit(features, target, sample_weight=weights)
     return max(found.items(), key=lambda one: float(one[1].best_score_))
 
 
-def _logistic(features: Floats, classes: Floats, others: Floats) -> Floats:
+def _logistic(features: Floats, classes: Floats, others: Floats, weights: Floats | None) -> Floats:
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import GridSearchCV
 
@@ -66,4 +69,4 @@ def _logistic(features: Floats, classes: Floats, others: Floats) -> Floats:
     model: Any = LogisticRegression(max_iter=2000)
     if counts.min() >= _FOLDS:
         model = GridSearchCV(model, {"C": [0.01, 0.1, 1, 10, 100]}, cv=_FOLDS)
-    return np.asarray(model.fit(features, classes).predict(others), dtype=np.float64)
+    return np.asarray(model.fit(features, classes, sample_weight=weights).predict(others), dtype=np.float64)

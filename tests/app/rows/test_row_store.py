@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from app.errors import DatasetTooLarge
+from app.rows.blocks import Filling
 from app.rows.manifest import BLOCK_ROWS
 from app.rows.row_store import RowStore
 from app.vault.sealing import Sealed
@@ -31,6 +32,43 @@ def test_what_was_written_is_read(store: RowStore, root: str, new_store: Callabl
     assert not rows.features.any()  # what is left of the memory
     assert store.stored().keys() == {"ds_1"}
     assert store.stored()["ds_1"] <= datetime.datetime.now(datetime.UTC) + datetime.timedelta(minutes=1)
+
+
+def test_weights_are_stored_beside_labels(store: RowStore, new_store: Callable[..., RowStore]) -> None:
+    """Rows that have weights come back with them, from any block, are nulled with them and filled with them; a batch
+    with weights and one without make no dataset, and neither fills slots of the other."""
+    features, labels = batch_of(NUM_SLOTS)
+    both = np.stack([labels, np.arange(1, NUM_SLOTS + 1, dtype=np.int32)], axis=1)
+    with store.writing("ds_w") as writer:
+        writer.write(features[:5], both[:5])
+        writer.write(features[5:], both[5:])
+    with new_store().open("ds_w", writer.root) as rows:
+        assert rows.shape.has_weights
+        for number in (rows.shape.num_blocks - 1, 0):
+            rows.show([range(number, number + 1)])
+            here = slice(number * BLOCK_ROWS, number * BLOCK_ROWS + rows.shape.rows_in(number))
+            np.testing.assert_array_equal(rows.labels[here], both[here])
+            np.testing.assert_array_equal(rows.features[here], features[here])
+            assert np.count_nonzero(rows.labels[:, 1]) == here.stop - here.start  # what was there before is gone
+    with store.writing("more") as waiting:
+        waiting.write(features[:1], both[:1])
+    with store.writing("plain") as without:
+        without.write(features[:1], labels[:1])
+    nulled = store.edit("ds_w", writer.root, null=[3, BLOCK_ROWS])
+    edited = store.edit("ds_w", nulled, fill=[Filling(rows_id="more", root=waiting.root, slots=(3,))])
+    with store.open("ds_w", edited) as rows:
+        rows.show_all()
+        assert rows.labels[[3, BLOCK_ROWS]].tolist() == [both[0].tolist(), [0, 0]]
+    with pytest.raises(ValueError, match="has_weights"):
+        store.edit("ds_w", nulled, fill=[Filling(rows_id="plain", root=without.root, slots=(3,))])
+
+    def mix() -> None:
+        with store.writing("mixed") as mixed:
+            mixed.write(features[:1], both[:1])
+            mixed.write(features[:1], labels[:1])
+
+    with pytest.raises(ValueError, match="a weight for each row, or for none"):
+        mix()
 
 
 def test_nothing_at_rest_shows_a_row(store: RowStore, root: str, objects: ObjectStore, tmp_path: Path) -> None:

@@ -337,3 +337,27 @@ def test_a_preview_refuses_what_the_gateway_would() -> None:
     ):
         with pytest.raises(error):
             preview(table, schema={"columns": {"x": column, "y": label}})
+
+
+def test_weights_are_stated_and_tried_out() -> None:
+    """A column of weights is named with a bound that is never read, both or neither; a dry run learns with weights and
+    measures without."""
+    random = np.random.default_rng(0)
+    x = random.normal(size=600)
+    y = np.where(random.random(600) < 1 / (1 + np.exp(-x)), "yes", "no")
+    table = pd.DataFrame({"x": x, "y": y, "w": np.where(y == "yes", 0.0, 5.0)})
+    schema = infer(table, label="y", weight="w", weight_bound=10)
+    assert schema["columns"]["w"] == {"role": "weight", "max": 10}
+    with pytest.raises(InputInvalid, match="has a bound"):
+        infer(table, label="y", weight="w")
+    with pytest.raises(InputInvalid, match="no column for the weight"):
+        infer(table, label="y", weight="v", weight_bound=10)
+    with pytest.raises(SchemaInvalid, match="above 0"):
+        parse_schema(infer(table, label="y", weight="w", weight_bound=0))
+    weighted = preview(table, schema=schema, epsilons=[4.0], l2=[0.01])
+    full = preview(table.assign(w=10.0), schema=schema, epsilons=[4.0], l2=[0.01])
+    schema["columns"]["w"] = {"role": "ignored"}
+    plain = preview(table, schema=schema, epsilons=[4.0], l2=[0.01])
+    assert full.to_json() == plain.to_json()
+    assert plain.plans[0].accuracy_without_noise > 0.6
+    assert weighted.plans[0].accuracy_without_noise == pytest.approx(np.mean(y == "no"), abs=0.08)

@@ -1,0 +1,109 @@
+"""Weights of rows: what a schema says of them, and what is stored."""
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.rows import ingest
+from lethe.contract.problems import RowInvalid, SchemaInvalid
+from lethe.encoding.schema import is_same, parse_schema, stored
+from lethe.encoding.targets import UNIT
+from lethe.encoding.weights import Weight, as_factors, labels_in, weights_in
+
+COLUMNS: dict[str, Any] = {
+    "age": {"kind": "numeric", "min": 0, "max": 100},
+    "ill": {"role": "label", "values": ["no", "yes"]},
+    "w": {"role": "weight", "max": 8},
+}
+SCHEMA = parse_schema({"columns": COLUMNS})
+
+
+@given(most=st.floats(1e-300, 1e300), share=st.floats(0, 1))
+def test_no_stored_weight_is_beyond_one(most: float, share: float) -> None:
+    """Whatever the bound, a weight from 0 to it becomes a number from 0 to 1 that is next to its share."""
+    weight = Weight(column="w", most=most)
+    number = np.array([min(share * most, most)])
+    assert not weight.wrong(number).any()
+    [factor] = as_factors(weight.stored(number)).tolist()
+    assert 0 <= factor <= 1
+    assert abs(factor - number[0] / most) <= 0.5 / UNIT
+    assert as_factors(weight.stored(np.array([most]))).tolist() == [1.0]
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf, -1e-300, 8.0000001])
+def test_what_is_no_weight(number: float) -> None:
+    """A number that is missing, infinite, below 0 or above the bound is wrong; one above it is clipped where the schema
+    says so."""
+    assert SCHEMA.weight
+    assert SCHEMA.weight.wrong(np.array([number])).all()
+    clipping = Weight(column="w", most=8, outside="clip")
+    assert clipping.wrong(np.array([number])).any() == (not 8 < number < np.inf)
+
+
+def test_every_kind_of_file_has_weights(tmp_path: Path) -> None:
+    """csv, parquet and npz have the same labels and weights; a file without the column is refused."""
+    (tmp_path / "a.csv").write_text("age,ill,w\n1,no,0\n2,yes,8\n3,yes,2.5\n")
+    table = {"age": [1, 2, 3], "ill": ["no", "yes", "yes"], "w": [0.0, 8.0, 2.5]}
+    pq.write_table(pa.table(table), tmp_path / "a.parquet")
+    np.savez(tmp_path / "a.npz", **{name: np.array(column) for name, column in table.items()})  # type: ignore[arg-type]
+    for file in ("a.csv", "a.parquet", "a.npz"):
+        found = read(tmp_path / file)
+        assert labels_in(found).tolist() == [0, 1, 1]
+        weights = weights_in(found)
+        assert weights is not None
+        assert weights.tolist() == [0, UNIT, 2.5 / 8 * UNIT]
+    (tmp_path / "b.csv").write_text("age,ill\n1,no\n")
+    with pytest.raises(SchemaInvalid, match="column w"):
+        read(tmp_path / "b.csv")
+    (tmp_path / "c.csv").write_text("age,ill,w\n1,no,\n2,no,9\n")
+    with pytest.raises(RowInvalid) as refusal:
+        read(tmp_path / "c.csv")
+    assert [fault.path for fault in refusal.value.errors] == ["line 2, column w", "line 3, column w"]
+
+
+def read(path: Path) -> Any:
+    file: io.RawIOBase = path.open("rb", buffering=0)
+    batches = ingest.read(file, kind=ingest.kind_of(path.name), schema=SCHEMA, folder=path.parent)
+    return np.concatenate([batch.labels for batch in batches])
+
+
+@pytest.mark.parametrize(
+    ("changed", "path"),
+    [
+        ({"max": 0}, "max"),
+        ({"max": -1}, "max"),
+        ({"max": None}, "max"),
+        ({"max": "much"}, "max"),
+        ({"min": 1}, "min"),
+        ({"outside": "error?"}, "outside"),
+    ],
+)
+def test_a_bound_that_is_none_is_named(changed: dict[str, Any], path: str) -> None:
+    """The bound is stated, finite and above 0, and nothing else is."""
+    with pytest.raises(SchemaInvalid) as refusal:
+        parse_schema({"columns": COLUMNS | {"w": COLUMNS["w"] | changed}})
+    assert [fault.path for fault in refusal.value.errors] == [f"columns.w.{path}"]
+
+
+def test_rows_have_one_weight() -> None:
+    """Two columns of weights are refused."""
+    with pytest.raises(SchemaInvalid, match="at most one weight"):
+        parse_schema({"columns": COLUMNS | {"v": COLUMNS["w"]}})
+
+
+def test_a_schema_keeps_its_weight() -> None:
+    """It comes back from its document; rows are measured on others of the same columns, whether those have weights or
+    not; records to predict need none."""
+    document = SCHEMA.to_json()
+    assert stored(document) == SCHEMA
+    without = parse_schema({"columns": {name: COLUMNS[name] for name in ("age", "ill")}})
+    assert is_same(document, without.to_json())
+    with_weight, without_weight = [{"age": 3, "w": 100}], [{"age": 3}]
+    assert SCHEMA.encode_records(with_weight).tolist() == SCHEMA.encode_records(without_weight).tolist()
