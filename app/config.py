@@ -73,6 +73,12 @@ class Settings(BaseSettings):
         3600.0, gt=0, description="How often the head of an audit log that has grown is signed."
     )
     max_upload_bytes: int = Field(1 << 30, gt=0, description="Largest upload that is accepted (413 above it).")
+    max_attachment_bytes: int = Field(
+        5 * 2**20, gt=0, le=32_000_000, description="Largest file that may be attached to a deletion request."
+    )
+    max_attachments: int = Field(
+        20, ge=0, le=500, description="Most files that may be attached to one deletion request; 0: none."
+    )
     max_network_bytes: int = Field(
         256 * 2**20, gt=0, description="Largest ONNX file of a public network that is accepted."
     )

@@ -20,7 +20,7 @@ from lethe.frames import Frame, to_parquet
 from lethe.http import Options
 
 B = TypeVar("B", bound=BaseModel)
-U = TypeVar("U", bound="Upload")
+U = TypeVar("U", bound="Sent")
 
 _UPLOAD_SECONDS = 600.0
 _FRAME = "table"
@@ -31,13 +31,10 @@ _PAGING = {"limit": "How many are fetched at a time; all are given.", "cursor": 
 
 
 @dataclass(frozen=True, slots=True, config=ConfigDict(strict=True, arbitrary_types_allowed=True))
-class Upload:
-    """A file, or a frame of pandas, polars or Arrow, to be sent as a form. `idempotency_key`: with your own, another
-    process may repeat the call."""
+class Sent:
+    """A file, or a frame of pandas, polars or Arrow, to be sent as a form."""
 
     path: str | Path | Frame
-    _: KW_ONLY
-    idempotency_key: str | None = None
 
     @property
     def file_name(self) -> str:
@@ -53,7 +50,22 @@ class Upload:
         """Options of the call, while the file is open."""
         with to_parquet(self.path) if isinstance(self.path, Frame) else open(self.path, "rb") as file:
             content = {"data": self.fields(), "files": {"file": (self.file_name, file)}}
-            yield Options(idempotency_key=self.idempotency_key, timeout_seconds=_UPLOAD_SECONDS, content=content)
+            yield Options(idempotency_key=self._key(), timeout_seconds=_UPLOAD_SECONDS, content=content)
+
+    def _key(self) -> str | None:
+        return None
+
+
+@dataclass(frozen=True, slots=True, config=ConfigDict(strict=True, arbitrary_types_allowed=True))
+class Upload(Sent):
+    """A file, or a frame of pandas, polars or Arrow, to be sent as a form. `idempotency_key`: with your own, another
+    process may repeat the call."""
+
+    _: KW_ONLY
+    idempotency_key: str | None = None
+
+    def _key(self) -> str | None:
+        return self.idempotency_key
 
 
 def checked(takes: type[B], named: Mapping[str, Any]) -> B:
@@ -100,7 +112,7 @@ def explained(operation: Operation[..., Any], takes: type[Any]) -> str:
     """The docstring of a method: what it does, what its arguments mean, and what it may raise."""
     fields = takes.model_fields if issubclass(takes, BaseModel) else {}
     described = {name: fields[name].description or _PAGING.get(name) for name in sorted(fields, key=_place)}
-    meanings = [inspect.getdoc(takes) or ""] if issubclass(takes, Upload) else []
+    meanings = [inspect.getdoc(takes) or ""] if issubclass(takes, Sent) else []
     meanings += [f"`{name}`: {meaning}" for name, meaning in described.items() if meaning]
     raised = ", ".join(f"`{one.__name__}`" for one in operation.problems)
     return "\n\n".join(part for part in (operation.does, "\n".join(meanings), raised and f"Raises {raised}.") if part)

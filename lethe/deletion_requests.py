@@ -6,11 +6,21 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from typing import Literal
 
 import anyio
+from pydantic import ConfigDict
+from pydantic.dataclasses import dataclass
 
 from lethe import batches
-from lethe.arguments import checked
+from lethe.arguments import Sent, checked
 from lethe.batches import NewRequest
-from lethe.contract import assignees, decisions, deletion_requests, request_notes, request_previews, runs
+from lethe.contract import (
+    assignees,
+    decisions,
+    deletion_requests,
+    request_attachments,
+    request_notes,
+    request_previews,
+    runs,
+)
 from lethe.contract import batches as many
 from lethe.contract.batches import BatchItemOut, BatchOut
 from lethe.contract.certificates import CertificateOut
@@ -23,7 +33,7 @@ from lethe.contract.problems import BatchRefused, NotAllowed
 from lethe.contract.runs import RunOut
 from lethe.contract.sets import RequestModelStatus, RequestStatus
 from lethe.http import AsyncHttp, Http, Options
-from lethe.methods import H, Keyed, Resource, call, call_one, makes, pages, saved
+from lethe.methods import H, Keyed, Resource, call, call_one, makes, pages, saved, upload_one
 from lethe.waiting import Progress, Watch
 
 ENDED = frozenset({RequestStatus.COMPLETED, RequestStatus.CANCELLED, RequestStatus.REJECTED})
@@ -37,6 +47,11 @@ class _NewRequest(DeletionRequestIn, CreateDeletionRequestQuery, Keyed):
 
 class _NewBatch(many.BatchIn, many.BatchQuery, Keyed):
     pass
+
+
+@dataclass(frozen=True, slots=True, config=ConfigDict(strict=True, arbitrary_types_allowed=True))
+class NewAttachment(Sent):
+    """A .pdf, .png, .jpeg, .jpg, .txt or .eml file."""
 
 
 class _Identity(deletion_requests.PauseIn):
@@ -63,6 +78,10 @@ class _DeletionRequests(Resource[H]):
     assignees = pages(assignees.LIST)
     add_note = call(request_notes.ADD)
     notes = pages(request_notes.LIST)
+    attach = upload_one(request_attachments.ADD, NewAttachment)
+    attachments = pages(request_attachments.LIST)
+    attachment = call(request_attachments.CONTENT)
+    delete_attachment = call(request_attachments.DELETE)
     proof = call(deletion_requests.CERTIFICATES)
     export = saved(many.EXPORT)
 

@@ -8,7 +8,7 @@ from typing import Any, BinaryIO, ClassVar, Concatenate, Generic, ParamSpec, Typ
 from pydantic import BaseModel, Field
 
 from lethe import arguments, files
-from lethe.arguments import Upload
+from lethe.arguments import Sent
 from lethe.contract.fields import PageOut
 from lethe.contract.operation import Operation
 from lethe.frames import Frame
@@ -180,7 +180,7 @@ class upload(_Method[P], Generic[P, T]):
 
     first = (inspect.Parameter("path", inspect.Parameter.POSITIONAL_ONLY, annotation=str | Path | Frame),)
 
-    def __init__(self, operation: Operation[..., T], takes: Callable[P, Upload]) -> None:
+    def __init__(self, operation: Operation[..., T], takes: Callable[P, Sent]) -> None:
         super().__init__(operation, takes)
 
     @overload
@@ -192,11 +192,11 @@ class upload(_Method[P], Generic[P, T]):
             return self
         http = resource._http
 
-        def send(sent: Upload, *ids: str) -> Any:
+        def send(sent: Sent, *ids: str) -> Any:
             with sent.options() as options:
                 return http.call(self.operation, *ids, options=options)
 
-        async def send_later(sent: Upload, *ids: str) -> Any:
+        async def send_later(sent: Sent, *ids: str) -> Any:
             with sent.options() as options:
                 return await http.call(self.operation, *ids, options=options)
 
@@ -208,7 +208,7 @@ class upload(_Method[P], Generic[P, T]):
         return make(arguments.upload(self.takes, path, named), *ids)
 
 
-def upload_one(operation: Operation[..., T], takes: Callable[P, Upload]) -> upload[Concatenate[str, P], T]:
+def upload_one(operation: Operation[..., T], takes: Callable[P, Sent]) -> upload[Concatenate[str, P], T]:
     """A file for the thing whose id comes first."""
     return upload(operation, takes)  # type: ignore[arg-type]
 

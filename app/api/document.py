@@ -40,6 +40,10 @@ _LEADS = {
         name: {"model_id": "$request.path.model_id", "number": "$response.body#/live_version"}
         for name in ("get_version", "get_weights")
     },
+    "add_request_attachment": {
+        name: {"request_id": "$request.path.request_id", "attachment_id": "$response.body#/id"}
+        for name in ("get_request_attachment", "delete_request_attachment")
+    },
     "add_records": {"get_addition": {"dataset_id": "$request.path.dataset_id", "addition_id": "$response.body#/id"}},
     "list_bounds": {"evaluate_bound": {"name": "$response.body#/items/0/name"}},
 }
@@ -125,7 +129,8 @@ def _link(document: dict[str, Any], operations: dict[str, Operation]) -> None:
         inside = f"{collection}/{{{parameter}}}" if rest else next((one for one in paths if _is_item(one, path)), "")
         parameter = inside.removeprefix(collection).strip("/{}")
         if collection in paths and parameter.endswith("id"):
-            makes = method == "post" and (not rest or (verb and "201" in operation["responses"]))
+            makes_one = verb and "201" in operation["responses"] and "get" not in paths[path]  # else: one of its parts
+            makes = method == "post" and (not rest or makes_one)
             if makes or (method == "get" and not rest):
                 where = "$response.body#/id" if makes else "$response.body#/items/0/id"
                 for name, link in _takers(document, parameter, where):

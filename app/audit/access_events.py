@@ -14,6 +14,11 @@ def subject_looked_up(session: Session, *, dataset_id: str) -> None:
     record(session, "subject.looked_up", dataset_id)
 
 
+def attachment_read(session: Session, *, request_id: str, attachment_id: str) -> None:
+    """The session's actor is given a file that is attached to a request."""
+    record(session, "deletion_request.attachment_read", request_id, attachment=attachment_id)
+
+
 def lineage_read(session: Session) -> None:
     """The session's actor asks where a person's rows went."""
     record(session, "lineage.read", actor(session).tenant_id)

@@ -12,12 +12,12 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from app.db.tables import Moment, NetworkPiece, Table
+from app.db.tables import Moment, NetworkPiece, RequestAttachment, Table
 from app.errors import BackupDamaged
 
 _LINES = 2000
 """Lines of a piece, at most."""
-_LINES_OF = {NetworkPiece.__tablename__: 4}
+_LINES_OF = {NetworkPiece.__tablename__: 4, RequestAttachment.__tablename__: 4}
 """Lines of a piece where a line is long."""
 
 

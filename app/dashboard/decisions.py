@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from fastapi import Response
 
-from app.api import assignees, deletion_requests, problems, request_notes, request_previews, runs
+from app.api import assignees, deletion_requests, problems, request_attachments, request_notes, request_previews, runs
 from app.dashboard import pages
 from app.dashboard.case import next_step, waits
 from app.dashboard.certificates import in_words
@@ -16,12 +16,15 @@ from app.deletion.status import OPEN
 from lethe.contract.assignees import AssignmentIn
 from lethe.contract.deletion_requests import DeletionRequestOut, ExtensionIn, PauseIn
 from lethe.contract.problems import NotFound, Problem
+from lethe.contract.request_attachments import AttachmentOut
 from lethe.contract.request_notes import MOST_NOTES, NoteIn, NoteOut
 from lethe.contract.sets import ClockState, RequestModelStatus, RequestStatus
 
 router = pages.new_router()
 
 Decision = Literal["approve", "reject", "extend", "pause", "resume", "cancel", "assign", "note"]
+Done = Decision | Literal["made", "attached", "detached"]
+_MOST_FILES = 500
 _ENDPOINTS: dict[Decision, Callable[..., Any]] = {
     "approve": deletion_requests.approve_deletion_request,
     "reject": deletion_requests.reject_deletion_request,
@@ -35,9 +38,9 @@ _ENDPOINTS: dict[Decision, Callable[..., Any]] = {
 
 
 @router.get("/requests/{request_id}")
-def show_request(context: TheContext, request_id: str, done: Decision | Literal["made"] | None = None) -> Response:
+def show_request(context: TheContext, request_id: str, done: Done | None = None) -> Response:
     """Everything about one request."""
-    return _page(context, request_id, done=done)
+    return page_of(context, request_id, done=done)
 
 
 @router.get("/requests/{request_id}/live")
@@ -65,7 +68,7 @@ def decide_request(context: TheContext, form: Form, request_id: str, decision: D
     except NotFound:
         raise
     except Problem as error:
-        return _page(context, request_id, error=error)
+        return page_of(context, request_id, error=error)
     return pages.see(f"{ROOT}/requests/{request_id}", done=decision)
 
 
@@ -85,15 +88,18 @@ def _body(decision: Decision, form: Form) -> dict[str, Any]:
             return {}
 
 
-def _page(
+def page_of(
     context: RequestContext, request_id: str, *, done: str | None = None, error: Problem | None = None
 ) -> Response:
+    """The page of a request, after something was done, or was refused."""
     found = _found(context, request_id)
     return context.page(
         "requests/one.html",
         status=problems.status_of(type(error)) if error else 200,
         **found,
         notes=_notes(context, request_id),
+        attachments=_attachments(context, request_id),
+        most_attached=context.call.installation.settings.max_attachment_bytes,
         people=everybody(context, found["request"].assignee, found["request"].assignee_name),
         done=done,
         error=error,
@@ -106,6 +112,14 @@ def _notes(context: RequestContext, request_id: str) -> list[NoteOut] | None:
     if not context.may(request_notes.list_request_notes):
         return None
     return context.ask(request_notes.list_request_notes, request_id=request_id, limit=MOST_NOTES).items
+
+
+def _attachments(context: RequestContext, request_id: str) -> list[AttachmentOut] | None:
+    """The files that are attached to the request; None for a caller who may not have them."""
+    endpoint = request_attachments.list_request_attachments
+    if not context.may(endpoint):
+        return None
+    return context.ask(endpoint, request_id=request_id, limit=_MOST_FILES).items
 
 
 def _found(context: RequestContext, request_id: str) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from app.api import problems
 from app.dashboard import (
     account,
     accounting,
+    attachments,
     audit_log,
     audits,
     bulk,
@@ -58,6 +59,7 @@ _PAGES = (
     bulk,
     new_request,
     replies,
+    attachments,
     decisions,
     certificates,
     new_model,

@@ -4,11 +4,12 @@ Nothing else of a person may be in a row: what a database has stored once, its l
 and opens is the engine's vault, which is given to `Database`; a database without one opens nothing and takes nothing.
 """
 
+import base64
 import dataclasses
 import json
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import sqlalchemy as sa
 from sqlalchemy.orm import InstrumentedAttribute, Session
@@ -60,6 +61,28 @@ class Note(Private):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FileName(Private):
+    """The name of a file about a request, which is personal as often as not."""
+
+    text: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttachedFile(Private):
+    """The bytes of a file about a request."""
+
+    base64: str = field(default="", repr=False)
+
+    @classmethod
+    def of(cls, content: bytes, *, key: str) -> Self:
+        return cls(key=key, base64=base64.b64encode(content).decode())
+
+    @property
+    def content(self) -> bytes:
+        return base64.b64decode(self.base64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Authenticator(Private):
     """The secret that somebody's authenticator app shares with the service (RFC 6238, base32)."""
 
@@ -108,6 +131,12 @@ def refers_to(session: Session, column: InstrumentedAttribute[Any], text: str) -
     """A condition: a column is the reference of a text, which is hashed before it is part of a statement: SQLAlchemy
     keeps statements, with the values that each was made with first."""
     return sa.type_coerce(column, sa.String) == _vault(session.get_bind().dialect).reference(text)
+
+
+def new_key(session: Session) -> str:
+    """The name of a key that seals nothing yet, for several values that are to end together."""
+    vault = _vault(session.get_bind().dialect)
+    return vault.key_of(vault.seal(b""))
 
 
 def record_key(session: Session, dataset_id: str) -> bytes:

@@ -1,8 +1,6 @@
 """Internal notes about requests: kept as long as what else was written about them, and told to nobody but those who
 decide."""
 
-import datetime
-
 from sqlalchemy.orm import Session
 
 from app.audit import service as audit
@@ -13,20 +11,14 @@ from app.deletion import notes_repository as repository
 from app.deletion import retention
 from app.deletion.retention import Kept
 from lethe.contract.policy import Policy
-from lethe.contract.problems import DetailsErased, NotesFull
+from lethe.contract.problems import NotesFull
 from lethe.contract.request_notes import MOST_NOTES
 
 
 def add(session: Session, request: DeletionRequest, *, text: str, policy: Policy) -> RequestNote:
     """Keep a note with the details of a request: on record in the audit log without its text, and not among the events,
     which apps read. Raises `DetailsErased` once details are kept no longer, `NotesFull`."""
-    at = now(session)
-    is_over = request.ended_at is not None and request.ended_at + _kept_for(policy) <= at
-    if is_over or request.kept == Kept.TRACE:  # whose policy may have been another one
-        raise DetailsErased(
-            "The policy keeps details of this request no longer, so a note would be erased at once. Write it in your "
-            "own files, about the id of the request."
-        )
+    retention.require_kept(session, request, policy=policy)
     if repository.count(session, request_id=request.id) >= MOST_NOTES:
         raise NotesFull(f"The request has {MOST_NOTES} notes; write more in your own files, about its id.")
     note = RequestNote(
@@ -34,14 +26,10 @@ def add(session: Session, request: DeletionRequest, *, text: str, policy: Policy
         tenant_id=request.tenant_id,
         request_id=request.id,
         author=audit.actor_of(session),
-        at=at,
+        at=now(session),
         text=Note(text=text),
     )
     session.add(note)
     request.kept = Kept.DETAILS
     audit.record(session, "deletion_request.note_added", request.id, note=note.id)
     return note
-
-
-def _kept_for(policy: Policy) -> datetime.timedelta:
-    return datetime.timedelta(days=retention.days_of_details(policy))

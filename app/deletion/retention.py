@@ -20,9 +20,9 @@ from app.audit.service import Deed
 from app.db import now
 from app.db.sealed import Particulars
 from app.db.tables import DeletionRequest
-from app.deletion import notes_repository
 from app.deletion import retention_repository as repository
 from lethe.contract.policy import Policy
+from lethe.contract.problems import DetailsErased
 
 
 class Kept(StrEnum):
@@ -59,6 +59,17 @@ def days_of_details(policy: Policy) -> int:
     return details if request is None else min(details, request)
 
 
+def require_kept(session: Session, request: DeletionRequest, *, policy: Policy) -> None:
+    """Raises `DetailsErased` where what is written about a request now would be erased at once."""
+    days = datetime.timedelta(days=days_of_details(policy))
+    is_over = request.ended_at is not None and request.ended_at + days <= now(session)
+    if is_over or request.kept == Kept.TRACE:  # whose policy may have been another one
+        raise DetailsErased(
+            "The policy keeps details of this request no longer, so what is added now would be erased at once. Keep it "
+            "in your own files, about the id of the request."
+        )
+
+
 def due(session: Session, *, limit: int) -> list[Due]:
     """The requests that tenants want kept no longer, `limit` of each tenant at most.
 
@@ -76,7 +87,7 @@ def due(session: Session, *, limit: int) -> list[Due]:
                 keys = [request.particulars.key for request in ended if request.particulars.key is not None]
                 ids = [request.id for request in ended]
                 keys += [payload.key for payload in repository.payloads(session, request_ids=ids) if payload.key]
-                keys += [key for notes in notes_repository.keys(session, request_ids=ids).values() for key in notes]
+                keys += [key for one in repository.keys_beside(session, request_ids=ids).values() for key in one]
                 after = Kept.REQUEST if state is Kept.DETAILS else Kept.TRACE
                 found.append(Due(tenant_id=tenant_id, was_kept=state, now_kept=after, request_ids=ids, keys=keys))
     return found
@@ -84,15 +95,15 @@ def due(session: Session, *, limit: int) -> list[Due]:
 
 def forget(session: Session, found: Sequence[Due]) -> None:
     """Let go of what is due and whose keys have been destroyed, and say so in the tenants' audit logs: of how many, and
-    the SHA-256 of their ids in order, by which everybody who knows the ids can tell which they were. A request about
-    which somebody has written a note meanwhile is due once more, with its key."""
+    the SHA-256 of their ids in order, by which everybody who knows the ids can tell which they were. A request to
+    which somebody has added a note or a file meanwhile is due once more, with its key."""
     done = []
     for one in found:
-        notes = notes_repository.keys(session, request_ids=one.request_ids)
+        beside = repository.keys_beside(session, request_ids=one.request_ids)
         ids = [
             request_id
             for request_id in repository.still(session, request_ids=one.request_ids, kept=one.was_kept)
-            if set(notes.get(request_id, ())).issubset(one.keys)
+            if set(beside.get(request_id, ())).issubset(one.keys)
         ]  # others do this job too
         if ids:
             repository.let_go(session, request_ids=ids, trace_only=one.now_kept is Kept.TRACE)

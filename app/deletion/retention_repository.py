@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session, aliased
 from app.db.people import is_about
 from app.db.sealed import Payload
 from app.db.tables import DeletionRequest, RequestAlias, Suppression, WebhookDelivery
-from app.deletion import notes_repository
+from app.deletion import attachments_repository, notes_repository
 from app.protocols import opendsr
 from lethe.contract.sets import DeliveryStatus, RequestStatus
 
@@ -67,6 +67,13 @@ def payloads(session: Session, *, request_ids: Collection[str]) -> list[Payload]
     return list(session.scalars(sa.select(WebhookDelivery.letter).where(WebhookDelivery.request_id.in_(request_ids))))
 
 
+def keys_beside(session: Session, *, request_ids: Collection[str]) -> dict[str, list[str]]:
+    """The keys under which notes about these requests are sealed, and files attached to them, by request."""
+    notes = notes_repository.keys(session, request_ids=request_ids)
+    files = attachments_repository.keys(session, request_ids=request_ids)
+    return {one: [*notes.get(one, ()), *files.get(one, ())] for one in notes.keys() | files.keys()}
+
+
 def still(session: Session, *, request_ids: Collection[str], kept: str) -> list[str]:
     """Those of the requests of which so much is kept."""
     query = sa.select(DeletionRequest.id).where(DeletionRequest.id.in_(request_ids), DeletionRequest.kept == kept)
@@ -86,6 +93,7 @@ def let_go(session: Session, *, request_ids: Collection[str], trace_only: bool) 
             execution_options={"synchronize_session": False},
         )
     notes_repository.drop(session, request_ids=request_ids)
+    attachments_repository.drop(session, request_ids=request_ids)
     sent = sa.and_(WebhookDelivery.request_id.in_(request_ids), WebhookDelivery.ended_at.is_not(None))
     session.execute(sa.delete(WebhookDelivery).where(sent))
     session.execute(

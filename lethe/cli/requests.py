@@ -7,10 +7,13 @@ from typing import Annotated
 
 import typer
 
-from lethe.cli.derived import Asked, derive, made
+from lethe.cli.derived import GROUPS, Asked, derive, made
+from lethe.cli.gateway import Key, Url, connect
 from lethe.cli.learning import show_when_over
 from lethe.cli.options import Shape
 from lethe.cli.output import console, show
+from lethe.contract import request_attachments
+from lethe.methods import makes
 from lethe.reading import to_json
 
 
@@ -50,6 +53,29 @@ def request_add_note(asked: Asked) -> None:
 derive(
     "deletion_requests.notes",
     line=lambda found: f"{found.at:%F %T}  {found.author_name or found.author}\n{found.text}\n",
+)
+
+
+@GROUPS["deletion_requests"].app.command("attach")
+@makes(request_attachments.ADD)
+def request_attach(
+    request_id: Annotated[str, typer.Argument(metavar="ID", show_default=False)],
+    file: Annotated[
+        Path, typer.Argument(exists=True, dir_okay=False, help="The file: .pdf, .png, .jpeg, .jpg, .txt or .eml")
+    ],
+    url: Url = None,
+    key: Key = None,
+) -> None:
+    """Attach a file to a request for those who decide: a scan, a proof of identity, a mail."""
+    with connect(url, key) as client:
+        show(client.deletion_requests.attach(request_id, file))
+
+
+derive(
+    "deletion_requests.attachments",
+    line=lambda found: (
+        f"{found.id}  {found.at:%F %T}  {found.size:>9}  {found.author_name or found.author}  {found.name}"
+    ),
 )
 derive("lineage.of_request", group="deletion_requests", verb="lineage")
 derive("suppressions.lift", Shape(positional=("subject_id",)))

@@ -129,6 +129,16 @@ class EventKind(ClosedSet):
     """Recorded in words alone, by a release that knew no kinds."""
 
 
+class AttachmentKind(ClosedSet):
+    """Kind of a file that is attached to a request, by the end of its name."""
+
+    PDF = "pdf"
+    PNG = "png"
+    JPEG = "jpeg"
+    TXT = "txt"
+    EML = "eml"
+
+
 class RequestModelStatus(ClosedSet):
     """Progress of a request with one model."""
 

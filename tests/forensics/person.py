@@ -47,6 +47,8 @@ class Person:
     extension_reason: str
     explanation: str  # why they are not forgotten: they ask twice
     remark: str  # of an officer about them, to another
+    letter_name: str  # of a file that an officer attaches
+    letter: str  # what is in it
     subject_request_id: str  # of the controller by which they ask
     other_id: str  # by which that controller, and their agent, know them too
     extension: dict[str, str]  # what that controller tells others besides
@@ -71,6 +73,8 @@ class Person:
             "reason of the extension": self.extension_reason,
             "explanation of the rejection": self.explanation,
             "internal note": self.remark,
+            "name of an attachment": self.letter_name,
+            "attachment": self.letter,
             "subject request id": self.subject_request_id,
             "other id": self.other_id,
             "key of an extension": next(iter(self.extension)),
@@ -133,6 +137,8 @@ def new() -> Person:
         callback_path=f"/hook/{token()}?token={token()}",
         extension_reason=f"She said: {token()}, and {token()}.",
         remark=f'Called: "{token()}, {token()}", é 😀\n{token()}',
+        letter_name=f"Žofie {token()} {token()} é.txt",
+        letter=f"I, {token()}, ask é 😀 {token()}\n{token()}",
         explanation=f"Her claim {token()} is before the court of {token()}.",
         subject_request_id=str(uuid.uuid4()),
         other_id=f'"{token()}" \\ {token()}\té 😀 {token()}',

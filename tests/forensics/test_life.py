@@ -126,7 +126,15 @@ class Life:
         for one in (refused, self.request):
             path = f"/deletion-requests/{one}/notes"
             self.call("POST", path, json={"text": self.somebody.remark}, expect=409 if one == refused else 201)
-        assert [one["text"] for one in self.call("GET", path)["items"]] == [self.somebody.remark]
+            if one != refused:
+                assert [one["text"] for one in self.call("GET", path)["items"]] == [self.somebody.remark]
+            path = f"/deletion-requests/{one}/attachments"
+            file = {"file": (self.somebody.letter_name, self.somebody.letter.encode())}
+            self.call("POST", path, files=file, expect=409 if one == refused else 201)
+        [attached] = self.call("GET", path)["items"]
+        assert attached["name"] == self.somebody.letter_name
+        with self.installation.client() as client:
+            assert client.get(f"/v1{path}/{attached['id']}").text == self.somebody.letter
         for name in ("subject_id", "external_id"):
             query = {name: getattr(self.somebody, name)}
             assert len(self.call("GET", "/deletion-requests", params=query)["items"]) == 2

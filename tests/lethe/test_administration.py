@@ -11,6 +11,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from joserfc.jwk import OKPKey
 
 from lethe import Client
+from lethe.contract.problems import AttachmentInvalid, AttachmentUnknown
+from lethe.contract.sets import AttachmentKind
 from lethe.errors import Conflict, NotAllowed, NotFound
 
 
@@ -62,6 +64,29 @@ def test_whose_case_it_is_and_notes(client: Client) -> None:
     note = requests.add_note(made.id, text="called back")
     assert list(requests.notes(made.id)) == [note]
     assert "called" not in repr(note)
+
+
+def test_attachments(client: Client, tmp_path: Path) -> None:
+    """A file is attached by its path, listed, fetched to the byte and deleted; no representation shows its name. A file
+    of another kind is a named refusal."""
+    requests = client.deletion_requests
+    request_id = requests.create(subject_id="p1", identity_verified=False).id
+    letter = tmp_path / "Letter of Jane.txt"
+    letter.write_text("Forget me.")
+    made = requests.attach(request_id, letter)
+    assert (made.name, made.kind, made.size) == (letter.name, AttachmentKind.TXT, 10)
+    assert "Jane" not in repr(made)
+    assert list(requests.attachments(request_id)) == [made]
+    assert requests.attachment(request_id, made.id) == b"Forget me."
+    requests.delete_attachment(request_id, made.id)
+    with pytest.raises(AttachmentUnknown):
+        requests.attachment(request_id, made.id)
+    program = letter.with_suffix(".exe")
+    program.write_bytes(b"MZ")
+    with pytest.raises(AttachmentInvalid):
+        requests.attach(request_id, program)
+    with pytest.raises(TypeError, match="idempotency_key"):
+        requests.attach(request_id, letter, idempotency_key="x")  # type: ignore[call-arg]
 
 
 def test_a_person_is_found_by_id_or_hash(client: Client) -> None:

@@ -14,14 +14,15 @@ import lethe.contract
 from app.config import Settings
 from app.main import create_app
 from lethe import AsyncClient, Client
-from lethe.arguments import _OF_UPLOADS, Upload
+from lethe.arguments import _OF_UPLOADS, Sent
 from lethe.batches import NewRequest
-from lethe.contract import additions, datasets, networks
+from lethe.contract import additions, datasets, networks, request_attachments
 from lethe.contract.bounds import SweepIn
 from lethe.contract.deletion_requests import DeletionRequestIn
 from lethe.contract.operation import Operation
 from lethe.contract.policy import Policy
 from lethe.datasets import MoreRows, NewRows
+from lethe.deletion_requests import NewAttachment
 from lethe.errors import NotFound
 from lethe.methods import Resource, _Method
 from lethe.networks import NewNetwork
@@ -107,10 +108,15 @@ def test_an_operation_is_served_as_declared(document: Any, operation: Operation[
 
 @pytest.mark.parametrize(
     ("operation", "form"),
-    [(datasets.UPLOAD, NewRows), (additions.ADD, MoreRows), (networks.UPLOAD, NewNetwork)],
+    [
+        (datasets.UPLOAD, NewRows),
+        (additions.ADD, MoreRows),
+        (networks.UPLOAD, NewNetwork),
+        (request_attachments.ADD, NewAttachment),
+    ],
     ids=lambda one: getattr(one, "name", getattr(one, "__name__", "")),
 )
-def test_a_form_has_the_fields_of_its_method(document: Any, operation: Operation[..., Any], form: type[Upload]) -> None:
+def test_a_form_has_the_fields_of_its_method(document: Any, operation: Operation[..., Any], form: type[Sent]) -> None:
     """Beside the file, an upload takes by HTTP what its method takes, and nothing else."""
     body = document["paths"][operation.path]["post"]["requestBody"]["content"]["multipart/form-data"]["schema"]
     fields = document["components"]["schemas"][body["$ref"].rpartition("/")[2]]["properties"]

@@ -113,6 +113,7 @@ def test_it_makes_nothing_and_reads_only_what_it_needs(url: str) -> None:
                 "network_pieces",
                 "networks",
                 "rehearsals",
+                "request_attachments",
                 "request_events",
                 "request_notes",
                 "suppressions",

@@ -6,7 +6,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.orm import Mapped, mapped_column
 
-from app.db.sealed import Note, Particulars, Reference, Sealed
+from app.db.sealed import AttachedFile, FileName, Note, Particulars, Reference, Sealed
 from app.db.tables.table import Owned, Table
 from lethe.contract.sets import EventKind
 
@@ -166,6 +166,22 @@ class RequestNote(Owned, Table):
     author: Mapped[str]
     at: Mapped[datetime.datetime]
     text: Mapped[Note] = mapped_column(Sealed(Note), nullable=True)
+    __table_args__ = (sa.Index(None, "request_id", "at", "id"),)
+
+
+class RequestAttachment(Owned, Table):
+    """A file about a request, for those who decide. Its name and its bytes are sealed under one key of its own; the
+    bytes are read where they are asked for."""
+
+    __tablename__ = "request_attachments"
+    id: Mapped[str] = mapped_column(primary_key=True)
+    request_id: Mapped[str] = mapped_column(sa.ForeignKey("deletion_requests.id"))
+    author: Mapped[str]
+    at: Mapped[datetime.datetime]
+    kind: Mapped[str]
+    size: Mapped[int]
+    name: Mapped[FileName] = mapped_column(Sealed(FileName), nullable=True)
+    content: Mapped[AttachedFile] = mapped_column(Sealed(AttachedFile), nullable=True, deferred=True)
     __table_args__ = (sa.Index(None, "request_id", "at", "id"),)
 
 

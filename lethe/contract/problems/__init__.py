@@ -29,6 +29,7 @@ from lethe.contract.problems.conflicts import (
     AdaptiveBudgetSpent,
     AgentExists,
     AlreadyExtended,
+    AttachmentsFull,
     ClockRunsOn,
     DatasetBusy,
     DatasetFull,
@@ -82,6 +83,7 @@ from lethe.contract.problems.integrity import (
     LedgerRestored,
 )
 from lethe.contract.problems.malformed import (
+    AttachmentInvalid,
     BatchRefused,
     DatasetUnusable,
     HeadersTooLarge,
@@ -103,6 +105,7 @@ from lethe.contract.problems.malformed import (
 from lethe.contract.problems.unknown import (
     AdditionUnknown,
     AgentUnknown,
+    AttachmentUnknown,
     BoundUnknown,
     CertificateUnknown,
     DatasetUnknown,
@@ -128,6 +131,9 @@ __all__ = [
     "AgentExists",
     "AgentUnknown",
     "AlreadyExtended",
+    "AttachmentInvalid",
+    "AttachmentUnknown",
+    "AttachmentsFull",
     "BatchRefused",
     "BoundUnknown",
     "Busy",

@@ -68,6 +68,11 @@ class NotesFull(Conflict):
     title = "The request has as many notes as it may"
 
 
+class AttachmentsFull(Conflict):
+    code = "attachments_full"
+    title = "The request has as many attachments as it may"
+
+
 class NotAssignable(Conflict):
     code = "not_assignable"
     title = "Requests cannot be assigned to this person"

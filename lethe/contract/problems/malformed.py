@@ -54,6 +54,11 @@ class UploadTooLarge(Malformed):
     status = 413
 
 
+class AttachmentInvalid(Malformed):
+    code = "attachment_invalid"
+    title = "The file is of no kind that is kept"
+
+
 class HeadersTooLarge(Malformed):
     code = "headers_too_large"
     title = "The head of the request is larger than this server accepts"

@@ -33,6 +33,11 @@ class AdditionUnknown(NotFound):
     title = "There is no such addition"
 
 
+class AttachmentUnknown(NotFound):
+    code = "attachment_unknown"
+    title = "The request has no such attachment"
+
+
 class SubjectUnknown(NotFound):
     code = "subject_unknown"
     title = "Nothing is held about this subject"

@@ -16,6 +16,7 @@ from app.installations import Installation
 from app.unlearning import queue
 from tests.app.api.routes import NEEDS
 from tests.app.api.test_authorisation import ED25519, JWK, delivered, one_row
+from tests.app.deletion.attached import PDF
 from tests.app.encoders import nets
 from tests.conftest import FORM, npz
 from worker import runner
@@ -129,6 +130,10 @@ CALLS: Calls = {
     "POST /v1/deletion-requests/{request_id}/notes": _post(
         lambda there: there.request() + "/notes", json={"text": "called back"}
     ),
+    "POST /v1/deletion-requests/{request_id}/attachments": _post(
+        lambda there: there.request() + "/attachments", files={"file": ("a.pdf", PDF)}
+    ),
+    "DELETE /v1/deletion-requests/{request_id}/attachments/{attachment_id}": _delete(lambda there: _attached(there)),
     "POST /v1/suppressions:lift": lambda there: there.client.build_request(
         "POST", "/v1/suppressions:lift", json={"subject_id": _suppressed(there), "reason": "consent_given"}
     ),
@@ -173,6 +178,7 @@ LOOKS: Calls = {
     "GET /v1/models/{model_id}/versions/{number}/weights": _get(
         lambda there: f"/v1/models/{_live_model(there)}/versions/1/weights"
     ),
+    "GET /v1/deletion-requests/{request_id}/attachments/{attachment_id}": _get(lambda there: _attached(there)),
     "POST /v1/lineage": _post("/v1/lineage", json={"subject_id": "p1"}),
     "GET /v1/deletion-requests/{request_id}/lineage": _get(lambda there: there.request() + "/lineage"),
     "GET /v1/deletion-requests": _get(lambda there: "/v1/deletion-requests?subject_id=p1"),
@@ -184,6 +190,12 @@ LOOKS: Calls = {
 def _network(there: There) -> str:
     answer = there.client.post("/v1/networks", data=nets.FORM, files={"file": ("net.onnx", nets.linear())})
     return str(answer.json()["id"])
+
+
+def _attached(there: There) -> str:
+    """The path of a file that is attached to a request."""
+    path = there.request() + "/attachments"
+    return f"{path}/{there.client.post(path, files={'file': ('a.pdf', PDF)}).json()['id']}"
 
 
 def _dataset(there: There) -> str:

@@ -24,6 +24,7 @@ from app.installations import Installation
 from app.main import create_app
 from lethe.contract.sets import Scope
 from tests.app.api.routes import NEEDS, OPEN_TO_ALL
+from tests.app.deletion.attached import PDF
 from tests.app.encoders import nets
 from tests.conftest import FORM
 from tests.tables import each
@@ -48,7 +49,7 @@ NAMING: dict[str, Callable[[dict[str, str]], dict[str, Any]]] = {
     "POST /v1/deletion-requests": lambda ids: {"subject_id": "p1", "dataset_ids": [ids["dataset_id"]]},
 }
 """Bodies that name something."""
-UPLOADS = {"POST /v1/datasets/{dataset_id}/records"}
+UPLOADS = {"POST /v1/datasets/{dataset_id}/records", "POST /v1/deletion-requests/{request_id}/attachments"}
 """They take a file."""
 BELONGS_TO_NOBODY = {"POST /v1/accounting/bounds/{name}", "POST /v1/accounting/bounds/{name}/sweep"}
 
@@ -133,6 +134,9 @@ def world(set_up_once: Path, tmp_path_factory: pytest.TempPathFactory, npz_of: C
             "rehearsal_id": made(f"/models/{model['id']}/rehearsals", json={"people": 10})["id"],
             "number": "1",
             "request_id": request["id"],
+            "attachment_id": made(
+                f"/deletion-requests/{request['id']}/attachments", files={"file": ("letter.pdf", PDF)}
+            )["id"],
             "certificate_id": owed["certificate_id"],
             "run_id": owed["run_id"],
             "key_id": made("/api-keys", json={"name": "spare", "scopes": ["models:read"]})["id"],

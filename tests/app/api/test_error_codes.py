@@ -65,6 +65,9 @@ REACHED: dict[str, Callable[[World], str]] = {
     "message_expired": partial(calls.with_agent, **calls.moments(issued=-2, expires=-1)),
     "dataset_unusable": lambda w: w.upload(b"age,y\n1,a\n2,a\n", "people.csv", schema=json.dumps(CSV_SCHEMA)),
     "upload_too_large": lambda w: w.code("POST", "/lineage", headers={"Content-Length": str(2**40)}, content=b"{}"),
+    "attachment_invalid": lambda w: w.code(
+        "POST", f"/deletion-requests/{w.request_id()}/attachments", files={"file": ("a.exe", b"MZ")}
+    ),
     "network_invalid": lambda w: calls.network(w.gateway, b"PK no network"),
     "network_failed": calls.network_without_memory,
     "work_exceeded": lambda w: w.code("POST", "/accounting/bounds/alg6_K_list", json={"params": MUCH_WORK}),
@@ -109,6 +112,7 @@ REACHED: dict[str, Callable[[World], str]] = {
     "run_unknown": partial(calls.unknown, path="/runs/run_0"),
     "rehearsal_unknown": lambda w: w.code("GET", f"/models/{w.model_id()}/rehearsals/reh_0"),
     "certificate_unknown": partial(calls.unknown, path="/certificates/crt_0"),
+    "attachment_unknown": lambda w: w.code("GET", f"/deletion-requests/{w.request_id()}/attachments/att_0"),
     "weights_destroyed": calls.weights_destroyed,
     # what cannot be done now
     "idempotency_conflict": calls.idempotency_conflict,
@@ -126,6 +130,7 @@ REACHED: dict[str, Callable[[World], str]] = {
     "clock_runs_on": calls.paused,
     "details_erased": calls.noted_too_late,
     "notes_full": calls.noted_too_often,
+    "attachments_full": calls.attached_too_often,
     "not_assignable": lambda w: w.code(
         "POST", f"/deletion-requests/{w.request_id()}/assign", json={"assignee": "usr_0"}
     ),

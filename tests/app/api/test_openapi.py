@@ -111,7 +111,10 @@ class Service:
         rehearsal = self.call("POST", f"/models/{model['id']}/rehearsals", json={"people": 10})
         files = {"file": ("more.csv", "person,age,work,income\nq1,30,public,low")}
         addition = self.call("POST", f"/datasets/{dataset['id']}/records", files=files)
+        files = {"file": ("letter.txt", "Forget me.")}
+        attached = self.call("POST", f"/deletion-requests/{request['id']}/attachments", files=files)
         self.ids.update(
+            attachment_id=attached["id"],
             dataset_id=dataset["id"],
             model_id=model["id"],
             rehearsal_id=rehearsal["id"],

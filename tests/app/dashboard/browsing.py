@@ -31,6 +31,11 @@ class Browser:
             fields["csrf"] = self.token()
         return self.client.post(path, data=fields, headers=headers, follow_redirects=False)
 
+    def send(self, path: str, *, csrf: str | None = None, **files: tuple[str, bytes]) -> httpx.Response:
+        """Send a form with files."""
+        data = {"csrf": self.token() if csrf is None else csrf}
+        return self.client.post(path, data=data, files=files, headers={"Origin": HERE}, follow_redirects=False)
+
     def token(self) -> str:
         """What the forms of the page that is shown first carry."""
         page = self.get("/admin/nowhere").text

@@ -12,6 +12,7 @@ from app.dashboard import site
 from app.installations import Installation
 from tests.app.api.test_authorisation import delivered
 from tests.app.dashboard.browsing import Browser
+from tests.app.deletion.attached import PDF
 from tests.app.encoders import nets
 
 Make = Callable[..., dict[str, Any]]
@@ -43,6 +44,7 @@ def ids(
     rehearsal = gateway.post(f"/v1/models/{model}/rehearsals", json={"people": 10}).json()["id"]
     work()
     network = gateway.post("/v1/networks", data=nets.FORM, files={"file": ("net.onnx", nets.linear())}).json()
+    attached = gateway.post(f"/v1/deletion-requests/{request}/attachments", files={"file": ("a.pdf", PDF)})
     [asked] = get(f"/deletion-requests/{request}")["models"]
     return {
         "dataset_id": dataset,
@@ -50,6 +52,7 @@ def ids(
         "network_id": network["id"],
         "rehearsal_id": rehearsal,
         "request_id": request,
+        "attachment_id": attached.json()["id"],
         "certificate_id": asked["certificate_id"],
         "run_id": get("/runs")["items"][0]["id"],
         "delivery_id": delivered(installation, request),

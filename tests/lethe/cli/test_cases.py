@@ -2,6 +2,7 @@
 
 import io
 import json
+from pathlib import Path
 
 import pytest
 
@@ -23,3 +24,18 @@ def test_by_the_command_line(live: Lethe, monkeypatch: pytest.MonkeyPatch) -> No
     assert live("request", "assign", request, person).json["assignee_name"] == "Maria"
     assert live("request", "list", "--assignee", person).out.split()[0] == request
     assert live("request", "assign", request, "nobody").json["assignee"] is None
+
+
+def test_attachments(live: Lethe, tmp_path: Path) -> None:
+    """A file is attached, listed for people, written where it is asked for, and deleted."""
+    request = live("request", "submit", "p1", "--no-wait").json["id"]
+    letter = tmp_path / "letter.txt"
+    letter.write_text("Forget me.")
+    made = live("request", "attach", request, str(letter)).json
+    assert made["name"] in live("request", "attachments", request).out
+    assert json.loads(live("request", "attachments", request, "--json").out) == made
+    copy = tmp_path / "copy.txt"
+    live("request", "attachment", request, made["id"], str(copy))
+    assert copy.read_text() == "Forget me."
+    live("request", "delete-attachment", request, made["id"])
+    assert live("request", "attachments", request).out == ""

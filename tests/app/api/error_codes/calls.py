@@ -155,6 +155,13 @@ def noted_too_often(w: World) -> str:
     return w.code("POST", path, json={"text": "again"})
 
 
+def attached_too_often(w: World) -> str:
+    path = f"/deletion-requests/{w.request_id()}/attachments"
+    for _ in range(w.settings.max_attachments):
+        w.done("POST", path, files={"file": ("a.txt", b"again")})
+    return w.code("POST", path, files={"file": ("a.txt", b"again")})
+
+
 def referred(w: World) -> str:
     w.new_dataset()
     return w.code("POST", "/deletion-requests", json={"subject_id": "p1", "refers_to": w.request_id()})
